@@ -1,0 +1,188 @@
+"""Names, types and checks of every setting. The values stand in `conf/`, and only there.
+
+Hydra composes the YAML files; `to_config` turns the result into plain dataclasses once, at the door. Nothing
+below this module sees OmegaConf.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+COMBINES = ("sum", "mean", "concat", "mix")
+CONTEXTS = ("sentence", "document")
+SUBWORDS = ("first", "last", "mean", "sum", "max")
+DTYPES = ("float16", "bfloat16", "float32")
+PRECISIONS = ("float32", "bfloat16")
+DEVICES = ("auto", "cpu", "cuda")
+
+
+class UserError(ValueError):
+    """Something the user can mend. The message is one or two lines: what was found, what is allowed, what to type."""
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UserError(f"{name}={value!r} is not one of {', '.join(allowed)}.")
+
+
+def _at_least(name: str, value: float, lowest: float) -> None:
+    if not value >= lowest:
+        raise UserError(f"{name}={value} is too small: {lowest} or more.")
+
+
+@dataclass
+class DataConfig:
+    name: str
+    path: str | None
+    hub: str | None
+    revision: str | None
+    train: str
+    dev: str
+    test: str
+
+
+@dataclass
+class EncoderConfig:
+    name: str
+    path: str | None
+    revision: str | None
+    num_layers: int | None  # of a preset's encoder; none where name or path came by hand
+
+
+@dataclass
+class FeaturesConfig:
+    context: str
+    subword: str
+    stride: float
+    precision: str
+    dtype: str
+    batch_pieces: int
+    cache_dir: str
+
+    def __post_init__(self) -> None:
+        _one_of("features.context", self.context, CONTEXTS)
+        _one_of("features.subword", self.subword, SUBWORDS)
+        _one_of("features.precision", self.precision, PRECISIONS)
+        _one_of("features.dtype", self.dtype, DTYPES)
+        _at_least("features.batch_pieces", self.batch_pieces, 1)
+        if not 0 < self.stride <= 1:
+            raise UserError(f"features.stride={self.stride} is not a share of a window: above 0, at most 1.")
+        self.cache_dir = str(Path(self.cache_dir).expanduser())
+
+
+@dataclass
+class LayersConfig:
+    indices: Any
+    combine: str
+    name: str = ""  # filled in at the door: the preset's name, or empty where indices or combine came by hand
+
+    def __post_init__(self) -> None:
+        _one_of("layers.combine", self.combine, COMBINES)
+
+
+@dataclass
+class ProbeConfig:
+    num_layers: int
+    hidden_size: int
+    dropout: float
+    learning_rate: float
+    batch_size: int
+    max_epochs: int
+    patience: int
+    gradient_clip: float
+
+    def __post_init__(self) -> None:
+        _at_least("probe.num_layers", self.num_layers, 0)
+        _at_least("probe.hidden_size", self.hidden_size, 1 if self.num_layers else 0)
+        _at_least("probe.batch_size", self.batch_size, 1)
+        _at_least("probe.max_epochs", self.max_epochs, 1)
+        _at_least("probe.patience", self.patience, 1)
+        if not 0 <= self.dropout < 1:
+            raise UserError(f"probe.dropout={self.dropout} is not in [0, 1).")
+        for name in ("learning_rate", "gradient_clip"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"probe.{name}={getattr(self, name)} must be above 0.")
+
+
+@dataclass
+class Config:
+    data: DataConfig
+    encoder: EncoderConfig
+    features: FeaturesConfig
+    layers: LayersConfig
+    probe: ProbeConfig
+    seed: int
+    results_dir: str
+    jobs: int
+    device: str
+
+    def __post_init__(self) -> None:
+        _one_of("device", self.device, DEVICES)
+        _at_least("seed", self.seed, 0)
+        if self.jobs != -1 and self.jobs < 1:
+            raise UserError(f"jobs={self.jobs} is neither a number of runs side by side nor -1 (one a core).")
+
+
+def conf_dir() -> Path:
+    """The folder of the YAML files: inside an installed package, beside it in a checkout."""
+    inside = Path(__file__).resolve().parent / "conf"
+    return inside if inside.is_dir() else inside.parent.parent / "conf"
+
+
+def setting_names(cls: type = Config, prefix: str = "") -> list[str]:
+    """Every setting as it is typed: `seed`, `probe.hidden_size`, ..."""
+    names: list[str] = []
+    hints = get_type_hints(cls)
+    for field in fields(cls):
+        if is_dataclass(hints[field.name]):
+            names += [prefix + field.name, *setting_names(hints[field.name], f"{prefix}{field.name}.")]
+        else:
+            names.append(prefix + field.name)
+    return names
+
+
+def unknown_setting(key: str) -> UserError:
+    """The error for a setting that does not exist, with the closest ones that do."""
+    names = setting_names()
+    close = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+    by_last_part = {name.rsplit(".", 1)[-1]: name for name in names}
+    close += [
+        by_last_part[part] for part in difflib.get_close_matches(key.rsplit(".", 1)[-1], by_last_part, n=1, cutoff=0.75)
+    ]
+    hint = f"Did you mean {close[0]}?" if close else "`probe --cfg job` shows them all."
+    return UserError(f"There is no setting {key!r}. {hint}")
+
+
+def to_config(composed: Any, layers_choice: str = "", overrides: list[str] | None = None) -> Config:
+    """Hydra's composed config as checked dataclasses.
+
+    `layers_choice` is the preset under `conf/layers/`; it names the row of the table unless `overrides` changed the
+    preset's indices or combine by hand. What an encoder preset says of its layers holds in the same way. Raises
+    UserError for unknown keys, wrong types and bad values.
+    """
+    from omegaconf import MissingMandatoryValue, OmegaConf
+    from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
+
+    try:
+        merged = OmegaConf.merge(OmegaConf.structured(Config), composed)
+        config = OmegaConf.to_object(merged)
+    except ConfigKeyError as error:
+        raise unknown_setting(error.full_key or str(error.key)) from None
+    except MissingMandatoryValue as error:
+        what = error.full_key
+        example = "; type for example 'layers.indices=[7]'" if what == "layers.indices" else ""
+        raise UserError(f"{what} has no value{example}.") from None
+    except ValidationError as error:
+        raise UserError(f"{error.full_key}: {str(error).splitlines()[0]}") from None
+    except OmegaConfBaseException as error:
+        raise UserError(str(error).splitlines()[0]) from None
+    assert isinstance(config, Config)
+    by_hand = {override.lstrip("+").partition("=")[0] for override in overrides or []}
+    if not by_hand & {"layers.indices", "layers.combine"} and layers_choice != "single":
+        config.layers.name = layers_choice
+    if by_hand & {"encoder.name", "encoder.path", "encoder.revision"}:
+        config.encoder.num_layers = None
+    return config

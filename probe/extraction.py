@@ -1,0 +1,255 @@
+"""Fills a feature store: windows through the frozen encoder, one vector a word and layer, shard by shard.
+
+A shard is the unit of everything: of batching (its windows are sorted by length, so what is in a batch depends on the
+shard alone), of writing, of resuming, and of sharing work between processes. While one shard is computed the one before
+is cast, hashed and written by a second thread.
+
+B windows in a batch, P pieces, W words, H hidden size.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import filelock
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from probe.config import FeaturesConfig, UserError
+from probe.corpus import Corpus
+from probe.encoder import Encoder, hidden_states, load_model
+from probe.features import FeatureStore, Shard
+from probe.windows import Pieces, Window, cut_split, plan_windows
+
+SHARDS_IN_FLIGHT = 2  # computed but not yet on disk; bounds memory
+
+
+def num_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def ensure_features(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str) -> FeatureStore:
+    """The store of this corpus and encoder with every shard present, extracting what is missing."""
+    store = FeatureStore.of(corpus, encoder, cfg)
+    missing = store.missing()
+    if missing or store.manifest() is None:
+        store.check_space(missing)
+        texts = {name: Text(corpus, name, encoder, cfg) for name in corpus.splits}
+        report_empty_words(corpus, texts)
+        if missing:
+            fill(store, missing, texts, encoder, cfg, device)
+        store.write_manifest({name: len(text.pieces.empty) for name, text in texts.items()})
+    return store
+
+
+class Text:
+    """A split cut into pieces and windows."""
+
+    def __init__(self, corpus: Corpus, split: str, encoder: Encoder, cfg: FeaturesConfig) -> None:
+        self.pieces: Pieces = cut_split(encoder.tokenizer, corpus.splits[split])
+        self.windows = plan_windows(corpus.splits[split], self.pieces, cfg.context, encoder.room, cfg.stride)
+        self._keep_first = np.array([window.keep_first for window in self.windows], dtype=np.int64)
+        self._keep_last = np.array([window.keep_last for window in self.windows], dtype=np.int64)
+
+    def windows_of(self, shard: Shard) -> list[Window]:
+        """The windows that words of this shard are taken from, each keeping only words of this shard."""
+        begin = int(np.searchsorted(self._keep_last, shard.first, side="right"))
+        end = int(np.searchsorted(self._keep_first, shard.last, side="left"))
+        return [
+            window._replace(keep_first=max(window.keep_first, shard.first), keep_last=min(window.keep_last, shard.last))
+            for window in self.windows[begin:end]
+        ]
+
+
+def report_empty_words(corpus: Corpus, texts: dict[str, Text]) -> None:
+    """Says how many words have no piece of their own, and where the first is."""
+    for name, text in texts.items():
+        if len(text.pieces.empty):
+            sentences = np.cumsum([len(words) for words in corpus.splits[name].words])
+            position = int(text.pieces.empty[0])
+            sentence = int(np.searchsorted(sentences, position, side="right"))
+            word = position - int(sentences[sentence]) + len(corpus.splits[name].words[sentence])
+            print(
+                f"{name}: {len(text.pieces.empty)} words have no piece in this tokenizer; the unknown piece stands for "
+                f"them. The first: {corpus.splits[name].place(sentence, word)}",
+                file=sys.stderr,
+            )
+
+
+def fill(
+    store: FeatureStore,
+    missing: list[Shard],
+    texts: dict[str, Text],
+    encoder: Encoder,
+    cfg: FeaturesConfig,
+    device: str,
+) -> int:
+    """Extracts the missing shards, leaving to other processes what they are at. Returns how many were done here."""
+    torch.set_num_threads(num_cores())
+    if encoder.causal:
+        print(f"{encoder.name} is causal: a word's vector knows only what stands before it.", file=sys.stderr)
+    model = load_model(encoder, device)
+    waiting, done_here = deque(missing), 0
+    writes: deque[Future[None]] = deque()
+    bar = tqdm(
+        total=sum(shard.last - shard.first for shard in missing),
+        desc=f"extracting {len(missing)} shards, {store.bytes_of(missing) / 1e9:.2f} GB",
+        unit=" words",
+        unit_scale=True,
+        dynamic_ncols=True,
+        mininterval=0.5 if sys.stderr.isatty() else 30,
+    )
+    with ThreadPoolExecutor(max_workers=1) as writer, bar:
+        locked_in_a_row = 0
+        while waiting:
+            shard = waiting.popleft()
+            lock = filelock.FileLock(store.directory / f".{store.path(shard).name}.lock", thread_local=False)
+            try:
+                lock.acquire(timeout=0)
+            except filelock.Timeout:
+                waiting.append(shard)
+                locked_in_a_row += 1
+                if locked_in_a_row >= len(waiting):  # all that is left is being done elsewhere
+                    time.sleep(0.2)
+                continue
+            locked_in_a_row = 0
+            if store.path(shard).exists():
+                lock.release()
+                bar.update(shard.last - shard.first)
+                continue
+            try:
+                layers = compute_shard(store, shard, texts[shard.split], model, encoder, cfg, device, bar)
+            except BaseException:
+                lock.release()
+                raise
+            writes.append(writer.submit(_finish, store, shard, layers, lock))
+            done_here += 1
+            while len(writes) >= SHARDS_IN_FLIGHT:
+                writes.popleft().result()
+        for write in writes:
+            write.result()
+    return done_here
+
+
+def _finish(store: FeatureStore, shard: Shard, layers: torch.Tensor, lock: filelock.BaseFileLock) -> None:
+    """Checks and writes a computed shard, then lets its lock go."""
+    try:
+        layers = layers.cpu()
+        if not torch.isfinite(layers).all():
+            raise UserError(
+                f"{store.dtype} cannot hold every value of this encoder's layers ({shard.split}, words "
+                f"{shard.first} to {shard.last}). Use features.dtype=float32 (or bfloat16)."
+            )
+        store.write(shard, layers)
+    finally:
+        lock.release()
+
+
+def compute_shard(
+    store: FeatureStore,
+    shard: Shard,
+    text: Text,
+    model: torch.nn.Module,
+    encoder: Encoder,
+    cfg: FeaturesConfig,
+    device: str,
+    bar: tqdm,
+) -> torch.Tensor:
+    """All layers of a shard's words: (L + 1, W, H), in the storage dtype."""
+    words = shard.last - shard.first
+    layers = torch.empty(
+        (store.num_layers + 1, words, store.hidden_size), dtype=getattr(torch, store.dtype), device=device
+    )
+    with torch.inference_mode(), torch.autocast(device, torch.bfloat16, enabled=cfg.precision == "bfloat16"):
+        for windows in batches(text, shard, encoder, cfg.batch_pieces):
+            ids, mask, types = to_tensors(windows, text.pieces, encoder)
+            states = hidden_states(model, ids.to(device), mask.to(device), None if types is None else types.to(device))
+            positions, lengths, rows = kept_pieces(
+                windows, text.pieces, encoder, cfg.subword, ids.shape[1], shard.first
+            )
+            positions, rows = positions.to(device), rows.to(device)
+            for layer, state in enumerate(states):
+                flat = state.reshape(-1, state.shape[-1])  # (B * P, H)
+                layers[layer].index_copy_(0, rows, pool(flat[positions], lengths, cfg.subword).to(layers.dtype))
+            bar.update(len(rows))
+    return layers
+
+
+def batches(text: Text, shard: Shard, encoder: Encoder, batch_pieces: int) -> Iterator[list[Window]]:
+    """A shard's windows, longest first, in batches of at most `batch_pieces` pieces, padding included."""
+    starts = text.pieces.starts
+    windows = sorted(text.windows_of(shard), key=lambda window: starts[window.first] - starts[window.last])
+    batch: list[Window] = []
+    for window in windows:
+        longest = batch[0] if batch else window
+        width = int(starts[longest.last] - starts[longest.first]) + encoder.special.count
+        if batch and (len(batch) + 1) * width > batch_pieces:
+            yield batch
+            batch = []
+        batch.append(window)
+    if batch:
+        yield batch
+
+
+def to_tensors(
+    windows: list[Window], pieces: Pieces, encoder: Encoder
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """ids, mask and segment ids of a batch, each (B, P), padded on the right."""
+    special = encoder.special
+    rows = [special.prefix + pieces.ids(window.first, window.last) + special.suffix for window in windows]
+    width = max(map(len, rows))
+    padding = encoder.tokenizer.pad_token_id or 0
+    ids = np.full((len(rows), width), padding, dtype=np.int64)
+    mask = np.zeros((len(rows), width), dtype=np.int64)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = row
+        mask[i, : len(row)] = 1
+    if not special.has_types:
+        return torch.from_numpy(ids), torch.from_numpy(mask), None
+    types = np.zeros_like(ids)
+    for i, row in enumerate(rows):
+        text = [special.text_type] * (len(row) - special.count)
+        types[i, : len(row)] = special.prefix_types + text + special.suffix_types
+    return torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(types)
+
+
+def kept_pieces(
+    windows: list[Window], pieces: Pieces, encoder: Encoder, subword: str, width: int, shard_first: int
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+    """Which pieces of a batch make which words.
+
+    Returns positions of pieces in the flattened (B * P), how many belong to each word (None for one a word), and the
+    words' rows in the shard.
+    """
+    starts = pieces.starts
+    positions, lengths, rows = [], [], []
+    for i, window in enumerate(windows):
+        offset = i * width + len(encoder.special.prefix) - starts[window.first]
+        kept = starts[window.keep_first : window.keep_last + 1]
+        if subword == "first":
+            positions.append(kept[:-1] + offset)
+        elif subword == "last":
+            positions.append(kept[1:] - 1 + offset)
+        else:
+            positions.append(np.arange(kept[0], kept[-1]) + offset)
+            lengths.append(np.diff(kept))
+        rows.append(np.arange(window.keep_first, window.keep_last) - shard_first)
+    return (
+        torch.from_numpy(np.concatenate(positions)),
+        torch.from_numpy(np.concatenate(lengths)) if lengths else None,
+        torch.from_numpy(np.concatenate(rows)),
+    )
+
+
+def pool(chosen: torch.Tensor, lengths: torch.Tensor | None, subword: str) -> torch.Tensor:
+    """(pieces, H) to (words, H): lengths[i] pieces after one another make word i; None: each piece is a word."""
+    if lengths is None:
+        return chosen
+    return torch.segment_reduce(chosen.float(), subword, lengths=lengths.to(chosen.device))

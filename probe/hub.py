@@ -1,0 +1,35 @@
+"""Is the Hugging Face Hub in reach? Asked once, quickly, before any library starts its own long retries."""
+
+from __future__ import annotations
+
+import functools
+import os
+import urllib.error
+import urllib.request
+
+TIMEOUT_S = 3.0
+
+
+@functools.lru_cache(maxsize=1)
+def reachable() -> bool:
+    """Whether the Hub answers at all, within TIMEOUT_S. Honours HF_ENDPOINT, HF_HUB_OFFLINE and proxies."""
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
+        return False
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    try:
+        with urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=TIMEOUT_S):
+            return True
+    except urllib.error.HTTPError:
+        return True  # it answered
+    except (OSError, ValueError):
+        return False
+
+
+def go_offline_if_unreachable() -> bool:
+    """Tells the Hub's libraries to use their caches only where the Hub is out of reach. Returns `reachable()`.
+
+    Must run before `datasets` or `huggingface_hub` is imported: they read the variable once.
+    """
+    if not reachable():
+        os.environ["HF_HUB_OFFLINE"] = "1"
+    return reachable()

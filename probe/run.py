@@ -1,0 +1,180 @@
+"""One run, from settings to record: the recipe, read top to bottom."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig
+from probe.corpus import Corpus, load_corpus
+from probe.encoder import Encoder, open_encoder
+from probe.features import DamagedShard, FeatureStore, canonical
+from probe.layers import Selection, select
+from probe.records import SCHEMA, RunIdentity, hardware, load_record, record_path, software, write_record
+
+ATTEMPTS_TO_READ = 3  # a store damaged again right after it was repaired has a problem no retry solves
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that is known but not done: everything that its key depends on, nothing that takes long."""
+
+    cfg: Config
+    corpus: Corpus
+    encoder: Encoder
+    selection: Selection
+    store: FeatureStore
+    identity: RunIdentity
+
+    @property
+    def record_path(self) -> Path:
+        return record_path(Path(self.cfg.results_dir), self.selection.name, self.identity)
+
+    @property
+    def label(self) -> str:
+        return f"{self.selection.name} seed {self.identity.seed}"
+
+
+def plan(cfg: Config) -> Plan:
+    """Settles what a run is. Raises UserError for data, encoder or layers that cannot be."""
+    if cfg.encoder.num_layers is not None:
+        select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before anything is fetched
+    inputs = canonical([asdict(cfg.data), asdict(cfg.encoder), asdict(cfg.features)])
+    corpus, encoder, store, fingerprint = _inputs(inputs)
+    selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
+    layers = {"indices": list(selection.indices), "combine": selection.combine}
+    identity = RunIdentity(fingerprint, store.key, layers, asdict(cfg.probe), cfg.seed)
+    return Plan(cfg, corpus, encoder, selection, store, identity)
+
+
+@functools.lru_cache(maxsize=2)
+def _inputs(inputs: str) -> tuple[Corpus, Encoder, FeatureStore, str]:
+    """Text, encoder and store, kept between the runs of a sweep that share them."""
+    data, encoder_cfg, features = json.loads(inputs)
+    corpus = load_corpus(DataConfig(**data))
+    encoder = open_encoder(EncoderConfig(**encoder_cfg), Path(features["cache_dir"]) / "hashes.json")
+    store = FeatureStore.of(corpus, encoder, FeaturesConfig(**features))
+    return corpus, encoder, store, corpus.fingerprint()
+
+
+def resolve_device(device: str) -> str:
+    """cpu or cuda; `auto` takes a GPU where there is one."""
+    import torch
+
+    return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+
+
+def extract(cfg: Config) -> FeatureStore:
+    """The features of a config's text, whole on disk."""
+    from probe.extraction import ensure_features
+
+    planned = plan(cfg)
+    return ensure_features(planned.corpus, planned.encoder, cfg.features, resolve_device(cfg.device))
+
+
+def run(cfg: Config, announce: bool) -> dict[str, Any]:
+    """Trains and tests one probe and writes its record; returns the record at once if it is already there."""
+    planned = plan(cfg)
+    if planned.record_path.exists():
+        return load_record(planned.record_path)
+    started_at, clock = datetime.now(UTC), time.perf_counter()
+
+    import torch
+
+    from probe.metrics import score
+    from probe.tagger import TaggedWords, train_tagger
+
+    device = resolve_device(cfg.device)
+    store, features = read_features(planned, device)
+    read_s = time.perf_counter() - clock
+    if device == "cpu":
+        torch.set_num_threads(1)  # many small steps: a second thread costs more than it gives
+    else:
+        torch.use_deterministic_algorithms(True)
+
+    splits = planned.corpus.splits
+    labels = sorted({tag for tags in splits["train"].tags for tag in tags})
+    label_ids = {label: i for i, label in enumerate(labels)}
+    data = {name: TaggedWords(features.pop(name), split.tags, label_ids) for name, split in splits.items()}
+    clock = time.perf_counter()
+    tagger = train_tagger(cfg.probe, planned.selection, data["train"], data["dev"], labels, cfg.seed, announce)
+    train_s = time.perf_counter() - clock
+    clock = time.perf_counter()
+    scores = {name: score(splits[name].tags, tagger.predict(data[name])) for name in ("dev", "test")}
+    score_s = time.perf_counter() - clock
+
+    epochs = len(tagger.curve)
+    trained_words = epochs * splits["train"].num_words
+    manifest = store.manifest()
+    assert manifest is not None
+    record = {
+        "schema": SCHEMA,
+        "key": planned.identity.key,
+        "identity": planned.identity.as_dict(),
+        "row": planned.selection.name,
+        "config": science(cfg),
+        "data": {"name": planned.corpus.name, "splits": planned.corpus.counts()},
+        "encoder": {
+            "name": planned.encoder.name,
+            "source": planned.encoder.source,
+            "fingerprint": planned.encoder.fingerprint,
+            "num_layers": planned.encoder.num_layers,
+            "hidden_size": planned.encoder.hidden_size,
+        },
+        "features": {
+            "key": store.key,
+            "identity": store.identity,
+            "words_without_pieces": {k: v["words_without_pieces"] for k, v in manifest["splits"].items()},
+        },
+        "layers": {
+            "indices": list(planned.selection.indices),
+            "combine": planned.selection.combine,
+            "width": planned.selection.width,
+        },
+        "scores": scores,
+        "best_epoch": tagger.best_epoch,
+        "curve": tagger.curve,
+        "mix": tagger.learned_mix(),
+        "parameters": sum(p.numel() for p in tagger.parameters()),
+        "seconds": {"read": round(read_s, 3), "train": round(train_s, 3), "score": round(score_s, 3)},
+        "words_per_second": round(trained_words / sum(point["train_s"] for point in tagger.curve)),
+        "software": software(),
+        "hardware": hardware(device, torch.get_num_threads()),
+        "started": started_at.isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    write_record(planned.record_path, record)
+    return record
+
+
+def science(cfg: Config) -> dict[str, Any]:
+    """The config without what only says where things lie and how many run at once."""
+    config = asdict(cfg)
+    for name in ("results_dir", "jobs"):
+        del config[name]
+    del config["features"]["cache_dir"]
+    return config
+
+
+def read_features(planned: Plan, device: str) -> tuple[FeatureStore, dict[str, Any]]:
+    """Each split's features for a selection, on the device; what is missing or damaged is extracted first."""
+    from probe.extraction import ensure_features
+    from probe.layers import read_selection
+
+    for attempt in range(1, ATTEMPTS_TO_READ + 1):
+        store = ensure_features(planned.corpus, planned.encoder, planned.cfg.features, device)
+        try:
+            return store, {
+                name: read_selection(store, name, planned.selection).to(device) for name in planned.corpus.splits
+            }
+        except DamagedShard as damaged:
+            if attempt == ATTEMPTS_TO_READ:
+                raise
+            logging.getLogger("probe").warning("%s. Extracting it again.", damaged)
+    raise AssertionError

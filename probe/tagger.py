@@ -1,0 +1,259 @@
+"""The probe: a BiLSTM (or nothing) and a linear layer over frozen features, trained with Lightning.
+
+A bidirectional LSTM over padded sentences is wrong: its backward half reads the padding first. Packed sequences are
+right, but take a slow step-by-step path on CPUs. Here each direction is an LSTM of its own and the backward one reads
+every sentence mirrored within its length, so that padding stands after the words of both and cannot reach them: the
+same numbers as a packed BiLSTM, at the speed of the dense kernel. Training batches hold sentences of near-equal length
+(sorted within a random pool of POOL batches), so little is computed for padding and batches stay mixed.
+
+T words of the longest sentence, B sentences, N words in a batch, W words in a split, D features, C labels.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.plugins.environments import LightningEnvironment
+from torch import Tensor, nn
+
+from probe.config import ProbeConfig
+from probe.layers import Selection, mix
+from probe.metrics import Tags, span_f1
+
+POOL = 50  # batches whose sentences are sorted together
+EVALUATION_SENTENCES = 128  # in a batch; nothing depends on it but speed
+
+
+class Batch(NamedTuple):
+    """rows: (T, B) places of the split's features; padding repeats a sentence's last word. mirror: (T, B) where the
+    mirrored sentence has its words. words: (T, B), True where there is a word. labels: (T, B)."""
+
+    rows: Tensor
+    mirror: Tensor
+    words: Tensor
+    labels: Tensor
+
+
+class TaggedWords:
+    """A split, ready to train on: features (W, ...) and labels (W,) on the device, sentences by their lengths."""
+
+    def __init__(self, features: Tensor, tags: Tags, label_ids: dict[str, int]) -> None:
+        self.features = features
+        self.tags = tags
+        self.lengths = torch.tensor([len(sentence) for sentence in tags])
+        self.starts = torch.cumsum(self.lengths, 0) - self.lengths
+        # A tag that training never showed gets no id; no prediction can be right there.
+        self.labels = torch.tensor([label_ids.get(tag, -100) for sentence in tags for tag in sentence])
+        if len(self.labels) != len(features):
+            raise ValueError(f"{len(features)} feature vectors for {len(self.labels)} words")
+
+    def batch(self, sentences: Tensor) -> Batch:
+        lengths, starts = self.lengths[sentences], self.starts[sentences]
+        step = torch.arange(int(lengths.max()))[:, None]  # (T, 1)
+        words = step < lengths
+        rows = starts + torch.minimum(step, lengths - 1)
+        mirror = torch.where(words, lengths - 1 - step, step)
+        device = self.features.device
+        return Batch(*(t.to(device, non_blocking=True) for t in (rows, mirror, words, self.labels[rows])))
+
+
+class TrainingBatches:
+    """Fresh batches each time it is gone through; which ones depends on the seed and on how often it was."""
+
+    def __init__(self, data: TaggedWords, batch_size: int, seed: int) -> None:
+        self.data, self.batch_size = data, batch_size
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __len__(self) -> int:
+        return -(-len(self.data.lengths) // self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        order = torch.randperm(len(self.data.lengths), generator=self.generator)
+        chunks: list[Tensor] = []
+        for pool in order.split(self.batch_size * POOL):
+            chunks += pool[self.data.lengths[pool].argsort(stable=True)].split(self.batch_size)
+        for position in torch.randperm(len(chunks), generator=self.generator):
+            yield self.data.batch(chunks[position])
+
+
+class EvaluationBatches:
+    """Every sentence once, by length."""
+
+    def __init__(self, data: TaggedWords) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return -(-len(self.data.lengths) // EVALUATION_SENTENCES)
+
+    def __iter__(self) -> Iterator[Batch]:
+        by_length = self.data.lengths.argsort(stable=True)
+        return (self.data.batch(sentences) for sentences in by_length.split(EVALUATION_SENTENCES))
+
+
+class BiLSTM(nn.Module):
+    """Layers of two one-way LSTMs, equal to a packed bidirectional nn.LSTM."""
+
+    def __init__(self, width: int, hidden_size: int, num_layers: int, dropout: float) -> None:
+        super().__init__()
+        widths = [width] + [2 * hidden_size] * (num_layers - 1)
+        self.forwards = nn.ModuleList(nn.LSTM(w, hidden_size) for w in widths)
+        self.backwards = nn.ModuleList(nn.LSTM(w, hidden_size) for w in widths)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, mirror: Tensor) -> Tensor:
+        """x: (T, B, D), mirror: (T, B). Returns (T, B, 2 * hidden size); what stands at padding means nothing."""
+        mirror = mirror[:, :, None]
+        for number, (forward, backward) in enumerate(zip(self.forwards, self.backwards, strict=True)):
+            if number:
+                x = self.dropout(x)
+            ahead, _ = forward(x)
+            back, _ = backward(x.take_along_dim(mirror, 0))
+            x = torch.cat([ahead, back.take_along_dim(mirror, 0)], -1)
+        return x
+
+
+class Tagger(pl.LightningModule):
+    """Trains on TrainingBatches, scores dev after each epoch, and keeps the weights of its best epoch."""
+
+    def __init__(
+        self, cfg: ProbeConfig, selection: Selection, labels: list[str], train: TaggedWords, dev: TaggedWords
+    ) -> None:
+        super().__init__()
+        self.cfg, self.labels = cfg, labels
+        self.train_data, self.dev_data = train, dev
+        self.is_mix = selection.combine == "mix"
+        if self.is_mix:
+            self.mix_weights = nn.Parameter(torch.zeros(len(selection.indices)))
+            self.mix_scale = nn.Parameter(torch.ones(()))
+        self.dropout = nn.Dropout(cfg.dropout)
+        self.lstm = BiLSTM(selection.width, cfg.hidden_size, cfg.num_layers, cfg.dropout) if cfg.num_layers else None
+        self.classifier = nn.Linear(2 * cfg.hidden_size if cfg.num_layers else selection.width, len(labels))
+        self.curve: list[dict[str, float]] = []
+        self.best_epoch = 0
+        self.best_weights: dict[str, Tensor] = {}
+        self._losses: list[Tensor] = []
+        self._started = 0.0
+
+    def forward(self, features: Tensor, batch: Batch) -> Tensor:
+        """Scores of all labels, (T, B, C). features: those of the batch's split."""
+        x = features[batch.rows].float()
+        if self.is_mix:
+            x = mix(x, self.mix_weights, self.mix_scale)
+        x = self.dropout(x)
+        if self.lstm is not None:
+            x = self.dropout(self.lstm(x, batch.mirror))
+        return self.classifier(x)
+
+    def training_step(self, batch: Batch) -> Tensor:
+        scores = self(self.train_data.features, batch)[batch.words]  # (N, C)
+        loss = nn.functional.cross_entropy(scores, batch.labels[batch.words])
+        self._losses.append(loss.detach())
+        return loss
+
+    def on_train_epoch_start(self) -> None:
+        self._started = time.perf_counter()
+        self._losses = []
+
+    def on_validation_epoch_start(self) -> None:
+        self._trained_s = time.perf_counter() - self._started
+        self._dev_ids = torch.zeros_like(self.dev_data.labels, device=self.device)
+
+    def validation_step(self, batch: Batch) -> None:
+        self._dev_ids[batch.rows[batch.words]] = self(self.dev_data.features, batch)[batch.words].argmax(-1)
+
+    def on_validation_epoch_end(self) -> None:
+        f1 = span_f1(self.dev_data.tags, self._tags(self.dev_data, self._dev_ids))
+        if f1 > max((point["dev_f1"] for point in self.curve), default=-1.0):
+            self.best_epoch = len(self.curve) + 1
+            self.best_weights = {name: value.clone() for name, value in self.state_dict().items()}
+        loss = float(torch.stack(self._losses).mean())
+        self.curve.append({"loss": loss, "dev_f1": f1, "train_s": round(self._trained_s, 3)})
+        self.log("dev_f1", torch.tensor(f1, dtype=torch.float64))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), lr=self.cfg.learning_rate, fused=True)
+
+    @torch.inference_mode()
+    def predict(self, data: TaggedWords) -> Tags:
+        """The tags of every sentence, in the split's order. Puts the module into evaluation mode."""
+        self.eval()
+        ids = torch.zeros_like(data.labels, device=data.features.device)
+        for batch in EvaluationBatches(data):
+            ids[batch.rows[batch.words]] = self(data.features, batch)[batch.words].argmax(-1)
+        return self._tags(data, ids)
+
+    def learned_mix(self) -> dict[str, Any] | None:
+        """The share of each layer (in the order asked for) and the scale; None where nothing is mixed."""
+        if not self.is_mix:
+            return None
+        return {"weights": self.mix_weights.softmax(0).tolist(), "scale": self.mix_scale.item()}
+
+    def _tags(self, data: TaggedWords, ids: Tensor) -> Tags:
+        names = [self.labels[i] for i in ids.tolist()]
+        return [names[a : a + n] for a, n in zip(data.starts.tolist(), data.lengths.tolist(), strict=True)]
+
+
+class Announce(pl.Callback):
+    """One line an epoch."""
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        assert isinstance(pl_module, Tagger)
+        point = pl_module.curve[-1]
+        left = (pl_module.cfg.max_epochs - len(pl_module.curve)) * point["train_s"]
+        print(
+            f"epoch {len(pl_module.curve)} of at most {pl_module.cfg.max_epochs} · loss {point['loss']:.4f} · "
+            f"dev F1 {100 * point['dev_f1']:.2f} · {point['train_s']:.1f} s · at most {left / 60:.1f} min left",
+            flush=True,
+        )
+
+
+def train_tagger(
+    cfg: ProbeConfig,
+    selection: Selection,
+    train: TaggedWords,
+    dev: TaggedWords,
+    labels: list[str],
+    seed: int,
+    announce: bool,
+) -> Tagger:
+    """Trains until dev F1 stops rising; the tagger comes back with the weights of its best epoch.
+
+    The seed fixes initialisation, batches and dropout. On a CPU the result is bit-equal for a given number of threads.
+    """
+    quieten_libraries()
+    torch.manual_seed(seed)
+    tagger = Tagger(cfg, selection, labels, train, dev)
+    device = train.features.device.type
+    callbacks: list[Any] = [pl.callbacks.EarlyStopping("dev_f1", mode="max", patience=cfg.patience)]
+    if announce:
+        callbacks.append(Announce())
+    trainer = pl.Trainer(
+        accelerator="gpu" if device == "cuda" else "cpu",
+        devices=1,
+        max_epochs=cfg.max_epochs,
+        gradient_clip_val=cfg.gradient_clip,
+        callbacks=callbacks,
+        plugins=[LightningEnvironment()],  # a SLURM job around us is none of its business
+        logger=False,
+        enable_checkpointing=False,  # the best weights are kept in memory: nothing to leave behind when killed
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    trainer.fit(tagger, TrainingBatches(train, cfg.batch_size, seed), EvaluationBatches(dev))
+    tagger.load_state_dict(tagger.best_weights)
+    return tagger.to(device)
+
+
+def quieten_libraries() -> None:
+    """Keeps adverts, and advice that is not for our user, off the terminal."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", module=r"pytorch_lightning\..*")
+    # Lightning's own call of something torch has since renamed.
+    warnings.filterwarnings("ignore", message=r".*LeafSpec.* is deprecated", category=FutureWarning)

@@ -1,0 +1,191 @@
+"""Words to pieces, and pieces to windows an encoder can take; each word knows the window that serves it best.
+
+Fast tokenizers cut a given word alike wherever it stands (checked by `check_words`), so each distinct word is cut
+once. Windows are runs of whole words; where a text needs several, they overlap and a word is taken from the one in
+which it stands most central.
+
+W words, P pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probe.config import UserError
+from probe.corpus import Split
+
+
+@dataclass(frozen=True)
+class Special:
+    """What the tokenizer itself puts around a text, and its segment ids (None where the encoder has none)."""
+
+    prefix: list[int]
+    suffix: list[int]
+    prefix_types: list[int]
+    text_type: int
+    suffix_types: list[int]
+    has_types: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.prefix) + len(self.suffix)
+
+
+class Window(NamedTuple):
+    """Words first..last of a split go through the encoder together; keep_first..keep_last are taken from here."""
+
+    first: int
+    last: int
+    keep_first: int
+    keep_last: int
+
+
+@dataclass
+class Pieces:
+    """A split cut into pieces.
+
+    distinct: the piece ids of each distinct word. word: (W,) index into distinct. starts: (W + 1,) the number of
+    pieces before each word. empty: positions of words the tokenizer gives no piece (zero-width space, U+FE0F, ...);
+    the unknown piece stands for them.
+    """
+
+    distinct: list[list[int]]
+    word: np.ndarray
+    starts: np.ndarray
+    empty: np.ndarray
+
+    def ids(self, first: int, last: int) -> list[int]:
+        """The pieces of words first..last, in order."""
+        return [piece for word in self.word[first:last] for piece in self.distinct[word]]
+
+
+def special_pieces(tokenizer: Any) -> Special:
+    """Reads off a sample what the tokenizer adds before and after a text."""
+    whole = tokenizer(["a"], is_split_into_words=True)
+    bare = tokenizer(["a"], is_split_into_words=True, add_special_tokens=False)["input_ids"]
+    ids: list[int] = whole["input_ids"]
+    at = next(i for i in range(len(ids)) if ids[i : i + len(bare)] == bare)
+    end = at + len(bare)
+    types: list[int] = whole.get("token_type_ids", [0] * len(ids))
+    return Special(ids[:at], ids[end:], types[:at], types[at], types[end:], "token_type_ids" in whole)
+
+
+def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:
+    """The piece ids of each word, without special pieces."""
+    if not words:
+        return []
+    return tokenizer([[word] for word in words], is_split_into_words=True, add_special_tokens=False)["input_ids"]
+
+
+def check_words(tokenizer: Any, name: str) -> None:
+    """Refuses a tokenizer that cuts given words otherwise than running text (RoBERTa without its prefix space)."""
+    sample = ["Paris", "may", "be", "nice", "in", "spring"]
+    apart = [piece for pieces in cut(tokenizer, sample) for piece in pieces]
+    together = tokenizer(sample, is_split_into_words=True, add_special_tokens=False)["input_ids"]
+    running = tokenizer(" ".join(sample), add_special_tokens=False)["input_ids"]
+    if not apart == together == running:
+        raise UserError(
+            f"The tokenizer of {name} cuts given words otherwise than running text, so its pieces would not be those "
+            "the encoder was trained on. It cannot be used here."
+        )
+
+
+def cut_split(tokenizer: Any, split: Split) -> Pieces:
+    """Cuts every word of a split."""
+    index: dict[str, int] = {}
+    word = np.fromiter(
+        (index.setdefault(w, len(index)) for words in split.words for w in words), np.int64, split.num_words
+    )
+    distinct = cut(tokenizer, list(index))
+    without = np.array([not pieces for pieces in distinct], dtype=bool)
+    if without.any():
+        if tokenizer.unk_token_id is None:
+            raise UserError(
+                f"{split.origin}: the tokenizer gives some words no piece and knows no unknown piece to stand for "
+                f"them; the first is {next(w for w, i in index.items() if without[i])!r}."
+            )
+        distinct = [pieces or [tokenizer.unk_token_id] for pieces in distinct]
+    lengths = np.array([len(pieces) for pieces in distinct], dtype=np.int64)
+    starts = np.zeros(len(word) + 1, dtype=np.int64)
+    np.cumsum(lengths[word], out=starts[1:])
+    return Pieces(distinct, word, starts, np.flatnonzero(without[word]))
+
+
+def bounds(lengths: Sequence[int]) -> np.ndarray:
+    """(n + 1,) offsets of n runs that stand one after another."""
+    return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
+
+
+def context_bounds(split: Split, context: str) -> np.ndarray:
+    """(n + 1,) word offsets of the texts that the encoder sees whole: the sentences, or the documents."""
+    lengths = [len(words) for words in split.words]
+    if context == "sentence":
+        return bounds(lengths)
+    if split.documents is None:
+        raise UserError(
+            f"features.context=document: {split.origin} knows no documents. "
+            "Use features.context=sentence, or a source with document marks."
+        )
+    last_of_document = np.flatnonzero(np.diff([*split.documents, -1]))
+    return np.concatenate([[0], bounds(lengths)[last_of_document + 1]])
+
+
+def plan_windows(split: Split, pieces: Pieces, context: str, room: int, stride: float) -> list[Window]:
+    """Windows of at most `room` pieces that cover a split, in text order; each word is kept from exactly one.
+
+    A text that fits is one window. A longer one gets windows as wide as they go, each beginning `stride` of a window
+    after the one before and the last ending with the text; a word is kept where its smaller distance to the window's
+    two ends is largest. Raises UserError for a word that alone is longer than a window.
+    """
+    lengths = np.diff(pieces.starts)
+    if len(lengths) and lengths.max() > room:
+        position = int(np.argmax(lengths > room))
+        sentences = bounds([len(words) for words in split.words])
+        sentence = int(np.searchsorted(sentences, position, side="right")) - 1
+        raise UserError(
+            f"{split.place(sentence, position - int(sentences[sentence]))}: {lengths[position]} pieces, more than the "
+            f"{room} that the encoder takes at once. Split the word or use an encoder with a longer window."
+        )
+    texts = context_bounds(split, context)
+    windows: list[Window] = []
+    for first, last in zip(texts[:-1].tolist(), texts[1:].tolist(), strict=True):
+        if pieces.starts[last] - pieces.starts[first] <= room:
+            windows.append(Window(first, last, first, last))
+        else:
+            windows += _overlapping(pieces.starts, first, last, room, stride)
+    return windows
+
+
+def _overlapping(starts: np.ndarray, first: int, last: int, room: int, stride: float) -> list[Window]:
+    """Windows over words first..last, whose pieces are more than `room`."""
+    step = max(1, int(room * stride))
+    spans: list[tuple[int, int]] = []
+    begin = first
+    while True:
+        end = int(np.searchsorted(starts, starts[begin] + room, side="right")) - 1
+        if end >= last:
+            break
+        spans.append((begin, end))
+        begin = max(begin + 1, int(np.searchsorted(starts, starts[begin] + step, side="right")) - 1)
+    widest_at_end = int(np.searchsorted(starts, starts[last] - room, side="left"))
+    spans.append((widest_at_end, last))
+
+    centre = (starts[first:last] + starts[first + 1 : last + 1]) / 2
+    best = np.full(last - first, -1.0)
+    chosen = np.zeros(last - first, dtype=np.int64)
+    for number, (begin, end) in enumerate(spans):
+        here = slice(begin - first, end - first)
+        margin = np.minimum(centre[here] - starts[begin], starts[end] - centre[here])
+        better = margin > best[here]
+        best[here] = np.where(better, margin, best[here])
+        chosen[here] = np.where(better, number, chosen[here])
+    windows: list[Window] = []
+    for number, (begin, end) in enumerate(spans):
+        kept = np.flatnonzero(chosen == number)
+        if len(kept):
+            windows.append(Window(begin, end, first + int(kept[0]), first + int(kept[-1]) + 1))
+    return windows

@@ -1,0 +1,158 @@
+"""The command as a user meets it: real processes, real exit codes, no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TINY = ["probe.hidden_size=4", "probe.max_epochs=2", "probe.batch_size=8", "probe.learning_rate=0.01"]
+
+
+def probe(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "probe", *arguments],
+        cwd=cwd,
+        env={**os.environ, "LAYER_PROBE_CACHE": str(cwd / "cache"), **env},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture
+def inputs(tiny_bert: Path, tiny_data: Path) -> list[str]:
+    """Overrides for the tiny encoder and corpus."""
+    files = [f"data.{name}={name}.conll" for name in ("train", "dev", "test")]
+    return [f"encoder.path={tiny_bert}", f"data.path={tiny_data}", "data.name=tiny", *files, *TINY]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["layers=nope"], "layers=nope: there is no such preset"),
+        (["layers=sum_al"], "Did you mean layers=sum_all"),
+        (["+typo=1"], "no setting 'typo'"),
+        (["lerning_rate=1"], "Did you mean probe.learning_rate"),
+        (["layers=single", "layers.indices=[99]"], "99 is out of range; layers are 0 (embeddings) to 12"),
+        (["data.path=/nowhere"], "data.path=/nowhere: there is no such folder"),
+        (["tabel"], "Did you mean `probe table`"),
+        (["layers=last,sum_all"], "probe -m layers=last,sum_all"),
+        (["layers.indices=[1"], "cannot be read"),
+        (["--nope"], "no flag --nope"),
+        (["table", "/nowhere"], "/nowhere: there is no such folder"),
+        ([], "data.path=DIR"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_one_or_two_lines_and_exit_2(arguments: list[str], message: str, tmp_path: Path):
+    done = probe(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) <= 2
+    assert done.stdout == ""
+
+
+def test_help_lists_the_commands(tmp_path: Path):
+    done = probe("--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "probe table" in done.stdout
+
+
+def test_one_run_prints_its_scores_and_record_and_is_not_done_twice(inputs: list[str], tmp_path: Path):
+    first = probe("layers=second_to_last", *inputs, cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "second_to_last = layer 4 (of 5)" in first.stdout
+    assert "epoch 2 of at most 2" in first.stdout
+    records = list((tmp_path / "results/runs/records").iterdir())
+    assert len(records) == 1
+    record = json.loads(records[0].read_text())
+    assert record["layers"] == {"indices": [4], "combine": "concat", "width": 16}
+    assert record["data"]["splits"]["train"]["sentences"] == 60
+    assert record["hardware"]["threads"] == 1
+    for line in filter(None, first.stderr.splitlines()):
+        assert "extracting" in line, "a good run says nothing else on stderr"
+
+    changed = records[0].stat().st_mtime_ns
+    again = probe("layers=second_to_last", *inputs, cwd=tmp_path)
+    assert "was done already" in again.stdout
+    assert records[0].stat().st_mtime_ns == changed
+
+
+def test_a_sweep_runs_side_by_side_shows_where_it_stands_and_ends_with_the_table(inputs: list[str], tmp_path: Path):
+    sweep = ["-m", "layers=last,concat_last_four", "seed=1,2", "results_dir=out", *inputs]
+    done = probe(*sweep, "jobs=2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "4 runs, 0 done already" in done.stdout
+    assert "run 4 of 4 ·" in done.stdout
+    table = done.stdout[done.stdout.index("tiny,") :]
+    assert "concat_last_four  2..5" in table
+    for line in filter(None, done.stderr.splitlines()):
+        assert "extracting" in line, "a good sweep says nothing else on stderr"
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {
+        "records",
+        "logs",
+        "sweep.json",
+        "table.md",
+        "table.csv",
+        "table.json",
+    }
+    assert {p.name for p in tmp_path.iterdir()} == {"out", "cache", "data"}, "nothing is littered"
+    records = {p.name: json.loads(p.read_text()) for p in (tmp_path / "out/records").iterdir()}
+
+    again = probe(*sweep, "jobs=2", cwd=tmp_path)
+    assert "4 runs, 4 done already" in again.stdout
+    assert table in again.stdout
+
+    one_by_one = probe(*[o for o in sweep if o != "results_dir=out"], "results_dir=serial", "jobs=1", cwd=tmp_path)
+    assert one_by_one.returncode == 0, one_by_one.stderr
+    for path in (tmp_path / "serial/records").iterdir():
+        serial = json.loads(path.read_text())
+        for part in ("key", "scores", "best_epoch", "mix"):
+            assert serial[part] == records[path.name][part], "however many run side by side, the same bits"
+        assert [p["loss"] for p in serial["curve"]] == [p["loss"] for p in records[path.name]["curve"]]
+
+
+def test_a_failed_run_is_named_and_the_rest_goes_on(inputs: list[str], tmp_path: Path):
+    done = probe(
+        "-m",
+        "layers=last",
+        "probe.hidden_size=4,1000000000",
+        "results_dir=out",
+        *inputs[:-4],
+        *TINY[1:],
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert "failed: last seed 1: RuntimeError" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "out/logs/last-seed1-" in done.stderr
+    assert len(list((tmp_path / "out/records").iterdir())) == 1
+    assert "0 of 1" in done.stdout
+
+
+def test_sweeps_as_files_can_be_narrowed_and_redirected(inputs: list[str], tmp_path: Path):
+    done = probe("+sweep=paper_table", "seed=3", "layers=last,mix_all", "results_dir=out", *inputs, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name.rsplit("-", 1)[0] for p in (tmp_path / "out/records").iterdir()) == [
+        "last-seed3",
+        "mix_all-seed3",
+    ]
+
+
+def test_extract_fills_the_store_and_stops(inputs: list[str], tmp_path: Path):
+    done = probe("extract", *inputs, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "6 layers of 16" in done.stdout
+    assert len(list((tmp_path / "cache").glob("*/*.safetensors"))) == 3
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_whole_config_can_be_shown(tmp_path: Path):
+    done = probe("--cfg", "job", "layers=last", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "hidden_size: 256" in done.stdout

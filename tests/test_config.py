@@ -1,0 +1,70 @@
+"""Every file under conf/ composes, and what cannot be is refused with a hint."""
+
+from __future__ import annotations
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from probe.config import UserError, conf_dir, setting_names, to_config
+
+GROUPS = ("data", "encoder", "layers", "probe")
+
+
+def composed(*overrides: str):
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        return compose("config", list(overrides))
+
+
+@pytest.mark.parametrize("preset", [f"{g}={f.stem}" for g in GROUPS for f in sorted((conf_dir() / g).glob("*.yaml"))])
+def test_every_preset_composes(preset: str):
+    extra = ["layers.indices=[1]"] if preset == "layers=single" else []
+    config = to_config(composed(preset, *extra), preset.removeprefix("layers="))
+    assert config.seed == 1
+
+
+@pytest.mark.parametrize("sweep", [file.stem for file in sorted((conf_dir() / "sweep").glob("*.yaml"))])
+def test_every_sweep_composes_and_names_presets_that_exist(sweep: str):
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        whole = compose("config", [f"+sweep={sweep}"], return_hydra_config=True)
+    for layers in whole.hydra.sweeper.params.layers.split(","):
+        assert (conf_dir() / "layers" / f"{layers}.yaml").is_file()
+
+
+def test_every_setting_has_its_value_in_yaml_and_every_value_its_setting():
+    config = to_config(composed())
+    assert {name for name in setting_names() if "." not in name} == set(vars(config))
+
+
+def test_a_preset_changed_by_hand_loses_its_name():
+    assert to_config(composed("layers=last"), "last", ["layers=last"]).layers.name == "last"
+    changed = to_config(composed("layers=last", "layers.indices=[3]"), "last", ["layers=last", "layers.indices=[3]"])
+    assert changed.layers.name == ""
+
+
+def test_an_encoder_named_by_hand_is_not_held_to_the_presets_layers():
+    overrides = ["encoder.path=/some/where"]
+    assert to_config(composed(*overrides), "last", overrides).encoder.num_layers is None
+    assert to_config(composed(), "last", []).encoder.num_layers == 12
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("+typo=1", "no setting 'typo'"),
+        ("+probe.hiden_size=1", "Did you mean probe.hidden_size"),
+        ("probe.hidden_size=x", "probe.hidden_size: Value 'x'"),
+        ("probe.hidden_size=0", "too small"),
+        ("probe.dropout=1", "not in .0, 1"),
+        ("probe.learning_rate=0", "must be above 0"),
+        ("features.subword=middle", "not one of first, last"),
+        ("features.stride=0", "share of a window"),
+        ("layers.combine=max", "not one of sum, mean, concat, mix"),
+        ("layers=single", "layers.indices has no value"),
+        ("jobs=0", "neither a number"),
+        ("seed=-1", "too small"),
+        ("device=tpu", "not one of auto, cpu, cuda"),
+    ],
+)
+def test_bad_values_are_refused_with_what_is_allowed(override: str, message: str):
+    with pytest.raises(UserError, match=message):
+        to_config(composed(override))

@@ -1,0 +1,48 @@
+"""The wheel carries everything, and works from another directory without the checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+COMPOSE = """
+from pathlib import Path
+import probe
+from probe.config import DataConfig, conf_dir, to_config
+from probe.corpus import load_corpus
+assert Path(probe.__file__).is_relative_to({site!r}), probe.__file__
+assert conf_dir() == Path(probe.__file__).parent / "conf"
+from hydra import compose, initialize_config_dir
+with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+    config = to_config(compose("config", ["+sweep=quickstart", "layers=last"]), "last")
+assert load_corpus(config.data).counts()["train"]["sentences"] == 1600
+assert (Path(probe.__file__).parent / "demo" / "LICENSE").is_file()
+print(config.layers.name)
+"""
+
+
+def test_a_wheel_in_a_fresh_environment_composes_a_config_from_another_directory(tmp_path: Path):
+    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q", "-w", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True)
+    wheel = next(tmp_path.glob("layer_probe-*.whl"))
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    scheme = {"base": str(tmp_path / "env"), "platbase": str(tmp_path / "env")}
+    site = Path(sysconfig.get_path("purelib", "posix_prefix", vars=scheme))
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(install, check=True)
+    # Its dependencies are borrowed from this environment; the checkout's own .pth file is not followed from there.
+    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    code = COMPOSE.format(site=str(site))
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([str(python), "-c", code], cwd=tmp_path, env=clean, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "last"
+    done = subprocess.run([str(tmp_path / "env/bin/probe"), "--help"], cwd=tmp_path, env=clean, capture_output=True, text=True)
+    assert "probe table" in done.stdout

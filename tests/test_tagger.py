@@ -1,0 +1,184 @@
+"""The probe against PyTorch's own packed BiLSTM, and its promises about seeds, batches and the best epoch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from conftest import make_split
+from torch import nn
+
+from probe.config import LayersConfig, ProbeConfig
+from probe.layers import Selection, select
+from probe.metrics import span_f1
+from probe.tagger import BiLSTM, EvaluationBatches, TaggedWords, Tagger, TrainingBatches, train_tagger
+
+WIDTH, LABELS = 16, ["B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O"]
+ONE_LAYER = select(LayersConfig([0], "concat"), 5, WIDTH)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def probe_config(**changes) -> ProbeConfig:
+    values: dict = {
+        "num_layers": 2,
+        "hidden_size": 8,
+        "dropout": 0.2,
+        "learning_rate": 0.01,
+        "batch_size": 8,
+        "max_epochs": 3,
+        "patience": 5,
+        "gradient_clip": 1.0,
+    }
+    return ProbeConfig(**{**values, **changes})
+
+
+def made(num_sentences: int, seed: int) -> TaggedWords:
+    split = make_split(num_sentences, seed)
+    vectors = {
+        word: torch.randn(WIDTH, generator=torch.Generator().manual_seed(sum(map(ord, word))))
+        for words in split.words
+        for word in words
+    }
+    features = torch.stack([vectors[word] for words in split.words for word in words])
+    return TaggedWords(features, split.tags, {label: i for i, label in enumerate(LABELS)})
+
+
+def packed_reference(ours: BiLSTM, width: int, hidden: int, layers: int) -> nn.LSTM:
+    """PyTorch's bidirectional LSTM with the same weights."""
+    theirs = nn.LSTM(width, hidden, layers, bidirectional=True)
+    for k in range(layers):
+        for suffix, one_way in (("", ours.forwards[k]), ("_reverse", ours.backwards[k])):
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+                getattr(theirs, f"{name}_l{k}{suffix}").data.copy_(getattr(one_way, f"{name}_l0"))
+    return theirs
+
+
+def test_bilstm_equals_a_packed_one_in_outputs_and_gradients():
+    torch.manual_seed(0)
+    ours = BiLSTM(WIDTH, 8, 2, dropout=0.0)
+    theirs = packed_reference(ours, WIDTH, 8, 2)
+    data = made(30, 1)
+    batch = data.batch(torch.randperm(30))
+    lengths = batch.words.sum(0)
+
+    x = data.features[batch.rows]
+    x = torch.where(batch.words[:, :, None], x, 1e3)  # whatever stands at padding must not matter
+    mine = ours(x, batch.mirror)[batch.words]
+    packed = nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+    padded, _ = nn.utils.rnn.pad_packed_sequence(theirs(packed)[0])
+    torch.testing.assert_close(mine, padded[batch.words], atol=1e-5, rtol=0)
+
+    weights = torch.randn_like(mine)
+    (mine * weights).sum().backward()
+    (padded[batch.words] * weights).sum().backward()
+    for k in range(2):
+        for suffix, one_way in (("", ours.forwards[k]), ("_reverse", ours.backwards[k])):
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+                torch.testing.assert_close(
+                    getattr(one_way, f"{name}_l0").grad,
+                    getattr(theirs, f"{name}_l{k}{suffix}").grad,
+                    atol=1e-4,
+                    rtol=1e-4,
+                )
+
+
+def test_a_sentence_is_scored_alike_whatever_its_neighbours():
+    torch.manual_seed(0)
+    data = made(40, 2)
+    tagger = Tagger(probe_config(), ONE_LAYER, LABELS, data, data).eval()
+    alone = data.batch(torch.tensor([5]))
+    among = data.batch(torch.tensor([3, 5, 30, 31]))
+    with torch.no_grad():
+        here = tagger(data.features, alone)[:, 0]
+        there = tagger(data.features, among)[: len(here), 1]
+    torch.testing.assert_close(here, there, atol=1e-5, rtol=0)
+
+
+def test_every_epoch_shows_every_sentence_once_in_another_order():
+    data = made(101, 3)
+    batches = TrainingBatches(data, 8, seed=1)
+    epochs = []
+    for _ in range(2):
+        shown = [tuple(sorted(b.rows[0].tolist())) for b in batches]
+        assert sorted(start for batch in shown for start in batch) == sorted(data.starts.tolist())
+        assert len(shown) == len(batches)
+        epochs.append(shown)
+    assert epochs[0] != epochs[1]
+    again = [tuple(sorted(b.rows[0].tolist())) for b in TrainingBatches(data, 8, seed=1)]
+    other = [tuple(sorted(b.rows[0].tolist())) for b in TrainingBatches(data, 8, seed=2)]
+    assert again == epochs[0] != other
+
+
+def test_batch_points_each_word_at_its_own_vector_and_label():
+    data = made(25, 4)
+    for batch in EvaluationBatches(data):
+        for column in range(batch.rows.shape[1]):
+            length = int(batch.words[:, column].sum())
+            start = int(batch.rows[0, column])
+            assert batch.rows[:length, column].tolist() == list(range(start, start + length))
+            assert batch.labels[:length, column].tolist() == data.labels[start : start + length].tolist()
+            assert batch.mirror[:length, column].tolist() == list(reversed(range(length)))
+
+
+def trained(seed: int, selection: Selection = ONE_LAYER, **changes) -> Tagger:
+    train, dev = made(80, 5), made(30, 6)
+    if selection.combine == "mix":
+        for data in (train, dev):
+            noise = torch.randn(data.features.shape, generator=torch.Generator().manual_seed(0))
+            data.features = torch.stack([noise, data.features], 1)
+    return train_tagger(probe_config(**changes), selection, train, dev, LABELS, seed, announce=False)
+
+
+def test_one_seed_gives_the_same_bits_and_another_does_not():
+    first, again, other = trained(1), trained(1), trained(2)
+    assert first.curve[-1]["loss"] == again.curve[-1]["loss"] != other.curve[-1]["loss"]
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("num_layers", [2, 0])
+def test_probe_learns_what_can_be_learnt(num_layers: int):
+    tagger = trained(1, num_layers=num_layers, hidden_size=8 * num_layers, max_epochs=15)
+    test = made(50, 7)
+    assert span_f1(test.tags, tagger.predict(test)) > 0.8
+
+
+def test_mix_learns_which_layer_tells_something():
+    selection = select(LayersConfig([1, 2], "mix"), 5, WIDTH)
+    learned = trained(1, selection, max_epochs=15).learned_mix()
+    assert learned is not None
+    assert sum(learned["weights"]) == pytest.approx(1)
+    assert learned["weights"][1] > 0.55
+
+
+def test_weights_that_come_back_are_those_of_the_best_epoch():
+    tagger = trained(3, learning_rate=0.5, max_epochs=8, patience=8)
+    dev = made(30, 6)
+    best = max(point["dev_f1"] for point in tagger.curve)
+    assert tagger.curve[tagger.best_epoch - 1]["dev_f1"] == best
+    assert span_f1(dev.tags, tagger.predict(dev)) == best
+    assert tagger.curve[-1]["dev_f1"] < best, "this seed should end below its best, or the test shows nothing"
+
+
+def test_training_stops_when_dev_f1_no_longer_rises():
+    tagger = trained(1, max_epochs=60, patience=2, learning_rate=0.02)
+    assert len(tagger.curve) == tagger.best_epoch + 2 < 60
+
+
+def test_a_tag_that_training_never_showed_is_an_error_of_the_probe_not_a_crash():
+    train, dev = made(40, 5), made(10, 6)
+    dev = TaggedWords(
+        dev.features, [["B-MISC"] * len(t) for t in dev.tags], {label: i for i, label in enumerate(LABELS)}
+    )
+    tagger = train_tagger(probe_config(max_epochs=1), ONE_LAYER, train, dev, LABELS, 1, announce=False)
+    assert tagger.curve[0]["dev_f1"] == 0.0
+
+
+def test_features_and_labels_of_different_lengths_are_refused():
+    with pytest.raises(ValueError, match="3 feature vectors for 2 words"):
+        TaggedWords(torch.zeros(3, 4), [["O", "O"]], {"O": 0})
