@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from probe.config import Config, UserError, conf_dir, to_config, unknown_setting
 
@@ -23,6 +23,7 @@ probe: which layers of a frozen BERT should I use as features?
   probe [train] [-m] [setting=value ...]   one run, or with -m (or +sweep=NAME) a sweep, then its table
   probe extract [setting=value ...]        fill the feature store and stop
   probe table [DIR] [--format FORMAT]      records to a table: text, md, csv, json
+  probe cache list|explain|verify|prune    what the feature store holds; `probe cache --help` tells more
 
 Examples
   probe +sweep=quickstart                                    the paper's six rows, bundled corpus and encoder
@@ -54,8 +55,15 @@ def main() -> None:
         sys.exit(0)
 
 
+class Parser(argparse.ArgumentParser):
+    """One line for what is wrong, as everywhere else."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{self.prog.removeprefix('probe ')}: {message}. `{self.prog} --help` shows what there is.")
+
+
 def dispatch(arguments: list[str]) -> int:
-    commands = {"train": train, "extract": extract, "table": table}
+    commands = {"train": train, "extract": extract, "table": table, "cache": cache}
     first = arguments[0] if arguments else ""
     if first in ("-h", "--help", "help"):
         print(HELP, end="")
@@ -75,7 +83,7 @@ def dispatch(arguments: list[str]) -> int:
 def table(arguments: list[str]) -> int:
     from probe.table import FORMATS, build_rows, render
 
-    parser = argparse.ArgumentParser(prog="probe table", description="Records to a table.")
+    parser = Parser(prog="probe table", description="Records to a table.")
     parser.add_argument("dir", nargs="?", default="results/quickstart", type=Path, help="folder with records/")
     parser.add_argument("--format", choices=FORMATS, default="text")
     options = parser.parse_args(arguments)
@@ -91,6 +99,78 @@ def extract(arguments: list[str]) -> int:
         store = run.extract(cfg)
         words = sum(shards[-1].last for shards in store.shards.values())
         print(f"{words} words, {store.num_layers + 1} layers of {store.hidden_size} in {store.directory}")
+    return 0
+
+
+CACHE_HELP = """\
+probe cache list                            every store: key, size, when used, what it holds
+probe cache explain [setting=value ...]     which stores serve this config, and field by field why the others do not
+probe cache verify [setting=value ...]      read this config's store whole and compare every checksum
+  --sample N                                also compute N random sentences again and compare
+probe cache prune --older-than DAYS | --keep N [--yes]
+                                            stores to give up; says which, and deletes only with --yes
+The store's place: features.cache_dir=DIR or LAYER_PROBE_CACHE.
+"""
+
+
+def cache(arguments: list[str]) -> int:
+    from probe import cache as store_cache
+
+    parser = Parser(prog="probe cache", usage=CACHE_HELP)
+    parser.add_argument("action", choices=("list", "explain", "verify", "prune"))
+    parser.add_argument("--sample", type=int, default=0)
+    parser.add_argument("--older-than", type=float)
+    parser.add_argument("--keep", type=int)
+    parser.add_argument("--yes", action="store_true")
+    parser.add_argument("overrides", nargs="*")
+    options = parser.parse_intermixed_args(arguments)
+    cfg = _configs(options.overrides)[0][0]
+    cache_dir = Path(cfg.features.cache_dir)
+    if options.action == "list":
+        found = store_cache.entries(cache_dir)
+        print(*[entry.line() for entry in found], sep="\n", end="\n" if found else "")
+        print(f"{len(found)} stores, {sum(entry.num_bytes for entry in found) / 1e9:.2f} GB in {cache_dir}")
+        return 0
+    if options.action == "prune":
+        return _prune(cache_dir, options.older_than, options.keep, options.yes)
+    from probe.run import plan
+
+    planned = plan(cfg)
+    if options.action == "explain":
+        print(*store_cache.explain(planned), sep="\n")
+        return 0
+    problems = list(store_cache.verify_checksums(planned.store))
+    for file, problem in problems:
+        print(f"{planned.store.directory / file}: {problem}")
+    if problems:
+        print("The next run sets aside what is damaged and extracts it again.")
+        return 1
+    print(f"{planned.store.directory}: every shard is whole.")
+    if options.sample:
+        words, worst = store_cache.verify_sample(planned, options.sample)
+        print(f"{words} words computed again: largest difference {worst:.2f} units of {planned.store.dtype}.")
+        return 0 if worst <= 1 else 1
+    return 0
+
+
+def _prune(cache_dir: Path, older_than: float | None, keep: int | None, yes: bool) -> int:
+    from probe import cache as store_cache
+
+    if older_than is None and keep is None:
+        raise UserError("probe cache prune needs a rule: --older-than DAYS or --keep N.")
+    doomed = store_cache.prunable(cache_dir, older_than, keep)
+    for entry in doomed:
+        print(("deleting " if yes else "would delete ") + entry.line())
+        if yes:
+            try:
+                store_cache.remove(entry)
+            except UserError as error:
+                print(error)
+    total = sum(entry.num_bytes for entry in doomed) / 1e9
+    print(
+        f"{len(doomed)} stores, {total:.2f} GB"
+        + ("" if yes or not doomed else ". Nothing was deleted; add --yes to do it.")
+    )
     return 0
 
 
@@ -145,7 +225,8 @@ def _sweep(configs: list[Config], arguments: list[str]) -> int:
         write_expected(Path(results_dir), expected)
         _failure_dir(Path(results_dir)).mkdir(parents=True, exist_ok=True)
     todo = [planned for planned in plans if not planned.record_path.exists()]
-    print(f"{len(plans)} runs, {len(plans) - len(todo)} done already.", flush=True)
+    done = "all" if not todo else len(plans) - len(todo)
+    print(f"{len(plans)} runs, {done} done already.", flush=True)
     if todo:
         for planned in todo:
             _failure_file(planned).unlink(missing_ok=True)

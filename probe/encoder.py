@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import inspect
 import json
 import os
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from probe import hub
 from probe.config import EncoderConfig, UserError
-from probe.windows import Special, check_words, special_pieces
+from probe.windows import Special, check_words, keep_prefix_spaces, special_pieces
 
 if TYPE_CHECKING:
     import torch
@@ -177,12 +178,9 @@ def _load_tokenizer(folder: Path) -> Any:
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
-    if getattr(tokenizer, "add_prefix_space", None) is False:  # byte-level BPE: the space before a word is part of it
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            folder, use_fast=True, trust_remote_code=False, add_prefix_space=True
-        )
     if not tokenizer.is_fast:
         raise UserError(f"{folder}: its tokenizer has no fast version, which alone says which piece is of which word.")
+    keep_prefix_spaces(tokenizer)
     return tokenizer
 
 
@@ -276,6 +274,6 @@ def hidden_states(
 ) -> tuple[torch.Tensor, ...]:
     """All L + 1 hidden states of a batch, each (B, P, H). ids, mask (1 = a piece, 0 = padding), types: (B, P)."""
     inputs = {"input_ids": ids, "attention_mask": mask}
-    if types is not None:
+    if types is not None and "token_type_ids" in inspect.signature(model.forward).parameters:
         inputs["token_type_ids"] = types
     return model(**inputs, output_hidden_states=True, return_dict=True).hidden_states

@@ -38,6 +38,7 @@ def num_cores() -> int:
 def ensure_features(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str) -> FeatureStore:
     """The store of this corpus and encoder with every shard present, extracting what is missing."""
     store = FeatureStore.of(corpus, encoder, cfg)
+    store.hold()
     missing = store.missing()
     if missing or store.manifest() is None:
         store.check_space(missing)
@@ -45,7 +46,8 @@ def ensure_features(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, devic
         report_empty_words(corpus, texts)
         if missing:
             fill(store, missing, texts, encoder, cfg, device)
-        store.write_manifest({name: len(text.pieces.empty) for name, text in texts.items()})
+        about = {"encoder": encoder.name, "data": corpus.name}
+        store.write_manifest(about, {name: len(text.pieces.empty) for name, text in texts.items()})
     return store
 
 
@@ -167,19 +169,29 @@ def compute_shard(
     layers = torch.empty(
         (store.num_layers + 1, words, store.hidden_size), dtype=getattr(torch, store.dtype), device=device
     )
-    with torch.inference_mode(), torch.autocast(device, torch.bfloat16, enabled=cfg.precision == "bfloat16"):
-        for windows in batches(text, shard, encoder, cfg.batch_pieces):
-            ids, mask, types = to_tensors(windows, text.pieces, encoder)
-            states = hidden_states(model, ids.to(device), mask.to(device), None if types is None else types.to(device))
-            positions, lengths, rows = kept_pieces(
-                windows, text.pieces, encoder, cfg.subword, ids.shape[1], shard.first
-            )
-            positions, rows = positions.to(device), rows.to(device)
-            for layer, state in enumerate(states):
-                flat = state.reshape(-1, state.shape[-1])  # (B * P, H)
-                layers[layer].index_copy_(0, rows, pool(flat[positions], lengths, cfg.subword).to(layers.dtype))
-            bar.update(len(rows))
+    for windows in batches(text, shard, encoder, cfg.batch_pieces):
+        states, rows = states_of(windows, text.pieces, model, encoder, cfg, device)
+        layers[:, rows - shard.first] = states.to(layers.dtype)
+        bar.update(len(rows))
     return layers
+
+
+@torch.inference_mode()
+def states_of(
+    windows: list[Window], pieces: Pieces, model: torch.nn.Module, encoder: Encoder, cfg: FeaturesConfig, device: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """One batch through the encoder: the kept words' vectors (L + 1, W, H), and their places in the split (W,)."""
+    ids, mask, types = to_tensors(windows, pieces, encoder)
+    positions, lengths, rows = kept_pieces(windows, pieces, encoder, cfg.subword, ids.shape[1])
+    positions = positions.to(device)
+    with torch.autocast(device, torch.bfloat16, enabled=cfg.precision == "bfloat16"):
+        states = hidden_states(model, ids.to(device), mask.to(device), None if types is None else types.to(device))
+    if len(states) != encoder.num_layers + 1:
+        raise UserError(
+            f"{encoder.name} gives {len(states)} hidden states, not {encoder.num_layers + 1} as its config says."
+        )
+    flat = (state.reshape(-1, state.shape[-1]) for state in states)  # each (B * P, H)
+    return torch.stack([pool(state[positions], lengths, cfg.subword) for state in flat]), rows.to(device)
 
 
 def batches(text: Text, shard: Shard, encoder: Encoder, batch_pieces: int) -> Iterator[list[Window]]:
@@ -221,12 +233,12 @@ def to_tensors(
 
 
 def kept_pieces(
-    windows: list[Window], pieces: Pieces, encoder: Encoder, subword: str, width: int, shard_first: int
+    windows: list[Window], pieces: Pieces, encoder: Encoder, subword: str, width: int
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
     """Which pieces of a batch make which words.
 
     Returns positions of pieces in the flattened (B * P), how many belong to each word (None for one a word), and the
-    words' rows in the shard.
+    words' places in the split.
     """
     starts = pieces.starts
     positions, lengths, rows = [], [], []
@@ -240,7 +252,7 @@ def kept_pieces(
         else:
             positions.append(np.arange(kept[0], kept[-1]) + offset)
             lengths.append(np.diff(kept))
-        rows.append(np.arange(window.keep_first, window.keep_last) - shard_first)
+        rows.append(np.arange(window.keep_first, window.keep_last))
     return (
         torch.from_numpy(np.concatenate(positions)),
         torch.from_numpy(np.concatenate(lengths)) if lengths else None,

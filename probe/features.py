@@ -13,6 +13,7 @@ W words, H hidden size, layer 0 = the embedding output, 1..L = the encoder block
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import torch
 
 FORMAT = 1
+MANIFEST = "manifest.json"
 WORDS_IN_SHARD = 8192
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 
@@ -125,6 +127,11 @@ class FeatureStore:
     def path(self, shard: Shard) -> Path:
         return self.directory / f"{shard.split}-{shard.number:05d}.safetensors"
 
+    def hold(self) -> None:
+        """Keeps the store from being pruned for as long as this process lives."""
+        if self.directory.is_dir() and self.key not in _HELD:
+            _HELD[self.key] = Hold(self.directory)
+
     def missing(self) -> list[Shard]:
         return [shard for shards in self.shards.values() for shard in shards if not self.path(shard).exists()]
 
@@ -140,6 +147,7 @@ class FeatureStore:
             raise UserError(
                 f"{self.directory} cannot be made: {error.strerror}. Another: features.cache_dir=DIR."
             ) from None
+        self.hold()
         if not os.access(self.directory, os.W_OK):
             raise UserError(f"{self.directory} cannot be written. Another place: features.cache_dir=DIR.")
         free, needed = shutil.disk_usage(self.directory).free, self.bytes_of(shards)
@@ -218,11 +226,25 @@ class FeatureStore:
             reason = f"{reason}; set aside as {aside.name}"
         return DamagedShard(f"{path}: {reason}")
 
-    def write_manifest(self, without_pieces: dict[str, int]) -> None:
-        """Says what the store holds; called when every shard is there. without_pieces: such words in each split."""
+    def problem(self, shard: Shard) -> str | None:
+        """What is wrong with a shard, all layers checked; None if nothing is. Nothing is moved."""
+        try:
+            self._load(shard, range(self.num_layers + 1))
+        except FileNotFoundError:
+            return "missing"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return str(error)
+        return None
+
+    def write_manifest(self, about: dict[str, str], without_pieces: dict[str, int]) -> None:
+        """Says what the store holds; called when every shard is there.
+
+        about: names of encoder and data, for people. without_pieces: words without a piece in each split.
+        """
         manifest: dict[str, Any] = {
             "key": self.key,
             "identity": self.identity,
+            "about": about,
             "num_layers": self.num_layers,
             "hidden_size": self.hidden_size,
             "splits": {
@@ -235,11 +257,11 @@ class FeatureStore:
             },
         }
         manifest["sha256"] = key_of(manifest)
-        write_atomically(self.directory / "manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+        write_atomically(self.directory / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
 
     def manifest(self) -> dict[str, Any] | None:
         """The manifest, or None where there is none that holds. One that was edited is set aside."""
-        path = self.directory / "manifest.json"
+        path = self.directory / MANIFEST
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
             stated = manifest.pop("sha256")
@@ -251,6 +273,35 @@ class FeatureStore:
             pass
         path.replace(path.with_name(f"manifest.json.damaged-{uuid.uuid4().hex[:8]}"))
         return None
+
+
+_HELD: dict[str, Hold] = {}  # the stores this process uses
+
+
+class Hold:
+    """Says that a store is in use, so that nobody prunes it: a lock shared by all who read, exclusive for who deletes.
+
+    `held` is False where the lock is not to be had. The system lets it go when the process ends, however it ends.
+    """
+
+    def __init__(self, directory: Path, exclusive: bool = False) -> None:
+        self.held = False
+        self._descriptor: int | None = None
+        try:
+            self._descriptor = os.open(directory / ".in-use", os.O_RDWR | os.O_CREAT, 0o666)
+            fcntl.flock(self._descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            os.utime(self._descriptor)
+            self.held = True
+        except OSError:
+            pass  # a store that cannot be written cannot be pruned either
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 def checksum(tensor: torch.Tensor) -> str:

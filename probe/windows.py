@@ -81,6 +81,20 @@ def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:
     return tokenizer([[word] for word in words], is_split_into_words=True, add_special_tokens=False)["input_ids"]
 
 
+def keep_prefix_spaces(tokenizer: Any) -> None:
+    """Lets a byte-level tokenizer (RoBERTa, GPT-2, ModernBERT) give each word the space that stands before it in text.
+
+    Without it, given words are cut as if they were glued to one another, in silence.
+    """
+    from tokenizers.pre_tokenizers import ByteLevel, Sequence
+
+    outer = tokenizer.backend_tokenizer.pre_tokenizer
+    parts: Any = outer if isinstance(outer, Sequence) else [outer]
+    for part in parts:
+        if isinstance(part, ByteLevel):
+            part.add_prefix_space = True
+
+
 def check_words(tokenizer: Any, name: str) -> None:
     """Refuses a tokenizer that cuts given words otherwise than running text (RoBERTa without its prefix space)."""
     sample = ["Paris", "may", "be", "nice", "in", "spring"]

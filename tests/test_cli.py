@@ -105,7 +105,7 @@ def test_a_sweep_runs_side_by_side_shows_where_it_stands_and_ends_with_the_table
     records = {p.name: json.loads(p.read_text()) for p in (tmp_path / "out/records").iterdir()}
 
     again = probe(*sweep, "jobs=2", cwd=tmp_path)
-    assert "4 runs, 4 done already" in again.stdout
+    assert "4 runs, all done already" in again.stdout
     assert table in again.stdout
 
     one_by_one = probe(*[o for o in sweep if o != "results_dir=out"], "results_dir=serial", "jobs=1", cwd=tmp_path)

@@ -259,7 +259,7 @@ def shard_bytes(cache: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("no_locks", [False, True])
 def test_eight_processes_share_the_work_and_agree(tiny_bert: Path, tmp_path: Path, no_locks: bool):
     alone = start(tiny_bert, tmp_path / "alone")
-    assert alone.wait() == 0
+    alone.communicate()
     processes = [start(tiny_bert, tmp_path / "shared", no_locks) for _ in range(8)]
     results = [process.communicate() for process in processes]
     assert [process.returncode for process in processes] == [0] * 8, results
@@ -277,7 +277,7 @@ def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(tiny_ber
 
     alone = start(tiny_bert, tmp_path / "alone")
     clock = time.monotonic()
-    alone.wait()
+    alone.communicate()
     whole_s = time.monotonic() - clock
     choose = random.Random(0)
     shards_seen = 0
@@ -285,12 +285,13 @@ def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(tiny_ber
         process = start(tiny_bert, tmp_path / "killed")
         time.sleep(choose.uniform(0.6, 1.0) * whole_s)
         process.kill()
-        process.wait()
+        process.communicate()
         present = len(shard_bytes(tmp_path / "killed"))
         assert present >= shards_seen, "work that was done is never lost"
         shards_seen = present
     last = start(tiny_bert, tmp_path / "killed")
-    assert last.wait() == 0
+    last.communicate()
+    assert last.returncode == 0
     assert shard_bytes(tmp_path / "killed") == shard_bytes(tmp_path / "alone")
 
 

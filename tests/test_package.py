@@ -28,14 +28,36 @@ print(config.layers.name)
 
 
 def test_a_wheel_in_a_fresh_environment_composes_a_config_from_another_directory(tmp_path: Path):
-    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q", "-w", str(tmp_path), str(ROOT)]
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "-q",
+        "-w",
+        str(tmp_path),
+        str(ROOT),
+    ]
     subprocess.run(build, check=True)
     wheel = next(tmp_path.glob("layer_probe-*.whl"))
     venv.create(tmp_path / "env", with_pip=False)
     python = tmp_path / "env" / "bin" / "python"
     scheme = {"base": str(tmp_path / "env"), "platbase": str(tmp_path / "env")}
     site = Path(sysconfig.get_path("purelib", "posix_prefix", vars=scheme))
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index", str(wheel)]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        str(wheel),
+    ]
     subprocess.run(install, check=True)
     # Its dependencies are borrowed from this environment; the checkout's own .pth file is not followed from there.
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -44,5 +66,7 @@ def test_a_wheel_in_a_fresh_environment_composes_a_config_from_another_directory
     done = subprocess.run([str(python), "-c", code], cwd=tmp_path, env=clean, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "last"
-    done = subprocess.run([str(tmp_path / "env/bin/probe"), "--help"], cwd=tmp_path, env=clean, capture_output=True, text=True)
+    done = subprocess.run(
+        [str(tmp_path / "env/bin/probe"), "--help"], cwd=tmp_path, env=clean, capture_output=True, text=True
+    )
     assert "probe table" in done.stdout
