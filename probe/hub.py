@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 import urllib.error
 import urllib.request
 
@@ -15,14 +16,23 @@ def reachable() -> bool:
     """Whether the Hub answers at all, within TIMEOUT_S. Honours HF_ENDPOINT, HF_HUB_OFFLINE and proxies."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         return False
+    answered = threading.Event()
+    # A thread, since looking up a name and trying several addresses know no limit in all.
+    asking = threading.Thread(target=_ask, args=(answered,), daemon=True)
+    asking.start()
+    asking.join(TIMEOUT_S)
+    return answered.is_set()
+
+
+def _ask(answered: threading.Event) -> None:
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     try:
-        with urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=TIMEOUT_S):
-            return True
+        urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=TIMEOUT_S).close()
+        answered.set()
     except urllib.error.HTTPError:
-        return True  # it answered
+        answered.set()  # an error, but an answer
     except (OSError, ValueError):
-        return False
+        pass
 
 
 def go_offline_if_unreachable() -> bool:

@@ -72,6 +72,11 @@ def _from_slice(asked: str, num_layers: int, valid: str) -> list[int]:
         bounds = slice(None)
     if not colon:
         raise UserError(f"layers.indices={asked!r} is neither a list like [9,10] nor a slice like '1:'; {valid}.")
+    outside = [
+        end for end in (bounds.start, bounds.stop) if end is not None and not -num_layers - 1 <= end <= num_layers + 1
+    ]
+    if outside:
+        raise UserError(f"layers.indices={asked!r}: {outside[0]} is out of range; {valid}.")
     return list(range(num_layers + 1))[bounds]
 
 

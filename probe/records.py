@@ -49,7 +49,10 @@ class RunIdentity:
 
 
 def record_path(results_dir: Path, row: str, identity: RunIdentity) -> Path:
-    return results_dir / "records" / f"{row}-seed{identity.seed}-{identity.key[:10]}.json"
+    """Where a run's record is, whatever its row was called when it was made; where it will be if there is none."""
+    folder = results_dir / "records"
+    there = sorted(folder.glob(f"*-{identity.key[:10]}.json"))
+    return there[0] if there else folder / f"{row}-seed{identity.seed}-{identity.key[:10]}.json"
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
@@ -67,11 +70,16 @@ def load_record(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: schema {found}, this version reads {SCHEMA}. Move it away and run again.")
     if key_of(record.get("identity", {})) != record.get("key"):
         raise UserError(f"{path}: its key is not the hash of its identity; it was changed. Move it away and run again.")
+    for part in ("row", "config", "data", "encoder", "layers", "scores"):
+        if not isinstance(record.get(part), dict if part != "row" else str):
+            raise UserError(f"{path}: it has no {part!r}. Move it away and run again.")
     return record
 
 
 def load_records(results_dir: Path) -> list[dict[str, Any]]:
-    return [load_record(path) for path in sorted((results_dir / "records").glob("*.json"))]
+    """Every record once, however many files hold it."""
+    records = [load_record(path) for path in sorted((results_dir / "records").glob("*.json"))]
+    return list({record["key"]: record for record in records}.values())
 
 
 @functools.cache

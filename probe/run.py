@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import os
 import time
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig
+from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
 from probe.corpus import Corpus, load_corpus
 from probe.encoder import Encoder, open_encoder
 from probe.features import DamagedShard, FeatureStore, canonical
@@ -64,10 +65,23 @@ def _inputs(inputs: str) -> tuple[Corpus, Encoder, FeatureStore, str]:
 
 
 def resolve_device(device: str) -> str:
-    """cpu or cuda; `auto` takes a GPU where there is one."""
+    """cpu or cuda; `auto` takes a GPU where there is one. Raises UserError if the one asked for is not there."""
     import torch
 
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError("device=cuda: PyTorch sees no GPU here. Use device=cpu, or auto.")
     return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+
+
+def prepare_results(results_dir: Path) -> None:
+    """Makes the folders of results, before anything is computed that could be lost."""
+    for folder in (results_dir / "records", results_dir / "logs"):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"results_dir={results_dir}: {folder} cannot be made ({error.strerror}).") from None
+        if not os.access(folder, os.W_OK):
+            raise UserError(f"results_dir={results_dir}: {folder} cannot be written.")
 
 
 def extract(cfg: Config) -> FeatureStore:

@@ -16,7 +16,7 @@ from typing import Any
 from tabulate import tabulate
 
 from probe.config import UserError
-from probe.features import canonical, write_atomically
+from probe.features import canonical, key_of, write_atomically
 from probe.records import load_records
 
 FORMATS = ("text", "md", "csv", "json")
@@ -37,31 +37,39 @@ PAPER_ORDER = (
 
 
 def write_expected(results_dir: Path, runs: list[dict[str, Any]]) -> None:
-    """Notes the runs a sweep asks for: their key, row, seed, layers and setting."""
-    write_atomically(results_dir / SWEEP, json.dumps({"runs": runs}, indent=1, ensure_ascii=False) + "\n")
+    """Adds the runs a sweep asks for to those asked for before: key, row, identity, width and setting of each.
+
+    They stay asked for until the file is removed, so that a narrower sweep does not hide what a wider one left open.
+    """
+    merged = {run["key"]: run for run in [*read_expected(results_dir), *runs]}
+    text = json.dumps({"runs": list(merged.values())}, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(results_dir / SWEEP, text)
 
 
 def read_expected(results_dir: Path) -> list[dict[str, Any]]:
     try:
-        return json.loads((results_dir / SWEEP).read_text(encoding="utf-8"))["runs"]
+        runs = json.loads((results_dir / SWEEP).read_text(encoding="utf-8"))["runs"]
+        if all({"key", "row", "identity", "width", "setting"} <= run.keys() for run in runs):
+            return runs
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{results_dir / SWEEP} is damaged. Remove it, or start the sweep again.") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise UserError(f"{results_dir / SWEEP} is damaged. Remove it, or start the sweep again.")
 
 
-def setting_of(config: dict[str, Any]) -> dict[str, Any]:
-    """What all rows of one table share, for its caption and to keep unlike runs apart."""
-    return {
-        "data": config["data"]["name"],
-        "encoder": config["encoder"]["path"] or config["encoder"]["name"],
-        "features": config["features"],
-        "probe": config["probe"],
-    }
+def setting_of(config: dict[str, Any], data: str, encoder: str) -> dict[str, Any]:
+    """What people want to know of the runs of one table, for its caption.
+
+    Which runs belong together is another question: their identities settle it, which hold content and not names.
+    """
+    return {"data": data, "encoder": encoder, "features": config["features"], "probe": config["probe"]}
 
 
 def build_rows(results_dir: Path) -> list[dict[str, Any]]:
     """One dict a row, rows of one setting together, in the paper's order. Raises UserError if there is nothing."""
+    if results_dir.name == "records" and not (results_dir / "records").is_dir():
+        results_dir = results_dir.parent
     if not results_dir.is_dir():
         raise UserError(f"{results_dir}: there is no such folder. `probe +sweep=quickstart` makes results/quickstart.")
     records, expected = load_records(results_dir), read_expected(results_dir)
@@ -69,17 +77,18 @@ def build_rows(results_dir: Path) -> list[dict[str, Any]]:
         raise UserError(f"{results_dir} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
     cells: dict[str, dict[str, Any]] = {}
     for run in expected:
-        cell = _cell(cells, run["setting"], run["row"], run["layers"])
-        cell["expected"].add(run["key"])
+        _cell(cells, run, run["setting"], run["width"])["expected"].add(run["key"])
     for record in records:
-        cell = _cell(cells, setting_of(record["config"]), record["row"], record["layers"])
-        cell["records"].append(record)
+        setting = setting_of(record["config"], record["data"]["name"], record["encoder"]["name"])
+        _cell(cells, record, setting, record["layers"]["width"])["records"].append(record)
     rows = [_row(cell) for cell in cells.values()]
     rank = {name: position for position, name in enumerate(PAPER_ORDER)}
+    groups = {row["group"]: canonical(row["setting"]) for row in rows}
     return sorted(
         rows,
         key=lambda row: (
-            canonical(row["setting"]),
+            groups[row["group"]],
+            row["group"],
             rank.get(row["layers"], len(rank)),
             row["indices"],
             row["combine"],
@@ -87,11 +96,20 @@ def build_rows(results_dir: Path) -> list[dict[str, Any]]:
     )
 
 
-def _cell(
-    cells: dict[str, dict[str, Any]], setting: dict[str, Any], name: str, layers: dict[str, Any]
-) -> dict[str, Any]:
-    empty = {"setting": setting, "layers": name, "selection": layers, "expected": set(), "records": []}
-    return cells.setdefault(canonical([setting, layers["indices"], layers["combine"]]), empty)
+def _cell(cells: dict[str, dict[str, Any]], run: dict[str, Any], setting: dict[str, Any], width: int) -> dict[str, Any]:
+    """The cell of a run. Runs of a cell differ in their seed alone, runs of a table in layers and seed."""
+    identity = dict(run["identity"])
+    layers, _ = identity.pop("layers"), identity.pop("seed")
+    group = key_of(identity)
+    empty = {
+        "group": group,
+        "setting": setting,
+        "layers": run["row"],
+        "selection": {**layers, "width": width},
+        "expected": set(),
+        "records": [],
+    }
+    return cells.setdefault(canonical([group, layers]), empty)
 
 
 def _row(cell: dict[str, Any]) -> dict[str, Any]:
@@ -105,6 +123,7 @@ def _row(cell: dict[str, Any]) -> dict[str, Any]:
         "missing": len(cell["expected"] - found),
         "dev_f1": _summary([record["scores"]["dev"]["f1"] for record in cell["records"]]),
         "test_f1": _summary([record["scores"]["test"]["f1"] for record in cell["records"]]),
+        "group": cell["group"][:10],
         "setting": cell["setting"],
     }
 
@@ -124,9 +143,9 @@ def render(rows: list[dict[str, Any]], form: str) -> str:
     if form == "csv":
         return _csv(rows)
     blocks = []
-    settings = {canonical(row["setting"]): row["setting"] for row in rows}
-    for name, setting in settings.items():
-        block = [row for row in rows if canonical(row["setting"]) == name]
+    for group in dict.fromkeys(row["group"] for row in rows):
+        block = [row for row in rows if row["group"] == group]
+        setting = block[0]["setting"]
         lines = [
             [_layers(row), row["width"], _n(row), _percent(row, "dev_f1"), _percent(row, "test_f1")] for row in block
         ]

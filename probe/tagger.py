@@ -12,6 +12,7 @@ T words of the longest sentence, B sentences, N words in a batch, W words in a s
 from __future__ import annotations
 
 import logging
+import math
 import time
 import warnings
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ import torch
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from torch import Tensor, nn
 
-from probe.config import ProbeConfig
+from probe.config import ProbeConfig, UserError
 from probe.layers import Selection, mix
 from probe.metrics import Tags, span_f1
 
@@ -168,11 +169,15 @@ class Tagger(pl.LightningModule):
         self._dev_ids[batch.rows[batch.words]] = self(self.dev_data.features, batch)[batch.words].argmax(-1)
 
     def on_validation_epoch_end(self) -> None:
+        loss = float(torch.stack(self._losses).mean())
+        if not math.isfinite(loss):
+            raise UserError(
+                f"the loss is {loss} in epoch {len(self.curve) + 1}: training diverged. Lower probe.learning_rate."
+            )
         f1 = span_f1(self.dev_data.tags, self._tags(self.dev_data, self._dev_ids))
         if f1 > max((point["dev_f1"] for point in self.curve), default=-1.0):
             self.best_epoch = len(self.curve) + 1
             self.best_weights = {name: value.clone() for name, value in self.state_dict().items()}
-        loss = float(torch.stack(self._losses).mean())
         self.curve.append({"loss": loss, "dev_f1": f1, "train_s": round(self._trained_s, 3)})
         self.log("dev_f1", torch.tensor(f1, dtype=torch.float64))
 
@@ -246,7 +251,10 @@ def train_tagger(
         enable_model_summary=False,
         num_sanity_val_steps=0,
     )
-    trainer.fit(tagger, TrainingBatches(train, cfg.batch_size, seed), EvaluationBatches(dev))
+    try:
+        trainer.fit(tagger, TrainingBatches(train, cfg.batch_size, seed), EvaluationBatches(dev))
+    except SystemExit:  # what Lightning makes of Ctrl-C
+        raise KeyboardInterrupt from None
     tagger.load_state_dict(tagger.best_weights)
     return tagger.to(device)
 

@@ -76,9 +76,11 @@ def special_pieces(tokenizer: Any) -> Special:
 
 def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:
     """The piece ids of each word, without special pieces."""
-    if not words:
-        return []
-    return tokenizer([[word] for word in words], is_split_into_words=True, add_special_tokens=False)["input_ids"]
+    backend = tokenizer.backend_tokenizer  # the library's own call adds 20 microseconds a word
+    backend.no_truncation()
+    backend.no_padding()
+    cut_words = backend.encode_batch_fast([[word] for word in words], is_pretokenized=True, add_special_tokens=False)
+    return [encoding.ids for encoding in cut_words]
 
 
 def keep_prefix_spaces(tokenizer: Any) -> None:
@@ -86,18 +88,15 @@ def keep_prefix_spaces(tokenizer: Any) -> None:
 
     Without it, given words are cut as if they were glued to one another, in silence.
     """
-    from tokenizers.pre_tokenizers import ByteLevel, Sequence
+    from tokenizers.pre_tokenizers import ByteLevel
 
-    outer = tokenizer.backend_tokenizer.pre_tokenizer
-    parts: Any = outer if isinstance(outer, Sequence) else [outer]
-    for part in parts:
-        if isinstance(part, ByteLevel):
-            part.add_prefix_space = True
+    if isinstance(tokenizer.backend_tokenizer.pre_tokenizer, ByteLevel):
+        tokenizer.backend_tokenizer.pre_tokenizer.add_prefix_space = True
 
 
 def check_words(tokenizer: Any, name: str) -> None:
     """Refuses a tokenizer that cuts given words otherwise than running text (RoBERTa without its prefix space)."""
-    sample = ["Paris", "may", "be", "nice", "in", "spring"]
+    sample = "Paris may n't be U.S. nice don't , in 1996 co-operation $3.50 ( x".split()
     apart = [piece for pieces in cut(tokenizer, sample) for piece in pieces]
     together = tokenizer(sample, is_split_into_words=True, add_special_tokens=False)["input_ids"]
     running = tokenizer(" ".join(sample), add_special_tokens=False)["input_ids"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -28,7 +30,7 @@ def probe(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess
 def inputs(tiny_bert: Path, tiny_data: Path) -> list[str]:
     """Overrides for the tiny encoder and corpus."""
     files = [f"data.{name}={name}.conll" for name in ("train", "dev", "test")]
-    return [f"encoder.path={tiny_bert}", f"data.path={tiny_data}", "data.name=tiny", *files, *TINY]
+    return [f"encoder.path={tiny_bert}", "data=columns", f"data.path={tiny_data}", "data.name=tiny", *files, *TINY]
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,15 @@ def inputs(tiny_bert: Path, tiny_data: Path) -> list[str]:
         (["tabel"], "Did you mean `probe table`"),
         (["layers=last,sum_all"], "probe -m layers=last,sum_all"),
         (["layers.indices=[1"], "cannot be read"),
+        (["sweep=quickstart"], "+sweep=NAME"),
+        (["-m", "+sweep=quickstart,paper_table"], "one sweep file at a time"),
+        (["+sweep=nope"], "no such preset"),
+        (["~layers"], "layers"),
+        (["layers=null"], "must be a string"),
+        (["layers=[last,sum_all]"], "one preset for each group"),
+        (["data.path=${nope}"], "nope"),
+        (["device=cuda", "data=demo", "encoder=minilm_l6"], "device=cuda: PyTorch sees no GPU here"),
+        (["data=demo", "encoder=minilm_l6", "results_dir=/proc/x"], "results_dir=/proc/x"),
         (["--nope"], "no flag --nope"),
         (["table", "/nowhere"], "/nowhere: there is no such folder"),
         ([], "data.path=DIR"),
@@ -84,7 +95,7 @@ def test_one_run_prints_its_scores_and_record_and_is_not_done_twice(inputs: list
 
 
 def test_a_sweep_runs_side_by_side_shows_where_it_stands_and_ends_with_the_table(inputs: list[str], tmp_path: Path):
-    sweep = ["-m", "layers=last,concat_last_four", "seed=1,2", "results_dir=out", *inputs]
+    sweep = ["layers=last,concat_last_four", "seed=1,2", "results_dir=out", "-m", *inputs]
     done = probe(*sweep, "jobs=2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "4 runs, 0 done already" in done.stdout
@@ -136,6 +147,7 @@ def test_a_failed_run_is_named_and_the_rest_goes_on(inputs: list[str], tmp_path:
 
 
 def test_sweeps_as_files_can_be_narrowed_and_redirected(inputs: list[str], tmp_path: Path):
+    inputs = [override for override in inputs if override != "data=columns"]
     done = probe("+sweep=paper_table", "seed=3", "layers=last,mix_all", "results_dir=out", *inputs, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(p.name.rsplit("-", 1)[0] for p in (tmp_path / "out/records").iterdir()) == [
@@ -156,3 +168,52 @@ def test_the_whole_config_can_be_shown(tmp_path: Path):
     done = probe("--cfg", "job", "layers=last", cwd=tmp_path)
     assert done.returncode == 0
     assert "hidden_size: 256" in done.stdout
+
+
+def start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "probe", *arguments],
+        cwd=cwd,
+        env={**os.environ, "LAYER_PROBE_CACHE": str(cwd / "cache")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_stops_cleanly_and_the_same_command_continues(inputs: list[str], tmp_path: Path, jobs: int):
+    sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", f"jobs={jobs}", *inputs, "probe.max_epochs=30"]
+    process = start(*sweep, cwd=tmp_path)
+    while len(list((tmp_path / "out/records").glob("*.json"))) < 1:
+        time.sleep(0.05)
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "the same command continues" in errors
+    assert "Traceback" not in errors
+    finished = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "out/records").iterdir()}
+    done = probe(*sweep, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    after = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "out/records").iterdir()}
+    assert len(after) == 4
+    assert all(after[name] == when for name, when in finished.items()), "what was finished is not done again"
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_no_other_run(inputs: list[str], tmp_path: Path):
+    sweep = ["-m", "layers=last", "seed=range(1,7)", "results_dir=out", "jobs=2", *inputs, "probe.max_epochs=20"]
+    process = start(*sweep, cwd=tmp_path)
+    while len(list((tmp_path / "out/records").glob("*.json"))) < 1:
+        time.sleep(0.05)
+        assert process.poll() is None
+    workers = subprocess.run(["pgrep", "-s", str(process.pid), "-f", "LokyProcess"], capture_output=True, text=True)
+    os.kill(int(workers.stdout.split()[0]), signal.SIGKILL)
+    out, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert "A process of the sweep was killed" in out
+    assert "Traceback" not in errors
+    assert len(list((tmp_path / "out/records").iterdir())) == 6

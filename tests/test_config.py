@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
 
 from probe.config import UserError, conf_dir, setting_names, to_config
 
@@ -17,8 +18,8 @@ def composed(*overrides: str):
 
 @pytest.mark.parametrize("preset", [f"{g}={f.stem}" for g in GROUPS for f in sorted((conf_dir() / g).glob("*.yaml"))])
 def test_every_preset_composes(preset: str):
-    extra = ["layers.indices=[1]"] if preset == "layers=single" else []
-    config = to_config(composed(preset, *extra), preset.removeprefix("layers="))
+    extra = {"layers=single": ["layers.indices=[1]"], "data=columns": ["data.path=x"]}.get(preset, [])
+    config = to_config(composed(preset, *extra), {})
     assert config.seed == 1
 
 
@@ -31,20 +32,29 @@ def test_every_sweep_composes_and_names_presets_that_exist(sweep: str):
 
 
 def test_every_setting_has_its_value_in_yaml_and_every_value_its_setting():
-    config = to_config(composed())
-    assert {name for name in setting_names() if "." not in name} == set(vars(config))
+    def leaves(node, prefix: str = "") -> set[str]:
+        found: set[str] = set()
+        for key, value in node.items():
+            found |= leaves(value, f"{prefix}{key}.") if isinstance(value, DictConfig) else {prefix + key}
+        return found
+
+    groups = {"data", "encoder", "features", "layers", "probe"}
+    assert leaves(composed()) | groups | {"layers.name"} == set(setting_names())
 
 
-def test_a_preset_changed_by_hand_loses_its_name():
-    assert to_config(composed("layers=last"), "last", ["layers=last"]).layers.name == "last"
-    changed = to_config(composed("layers=last", "layers.indices=[3]"), "last", ["layers=last", "layers.indices=[3]"])
-    assert changed.layers.name == ""
+def test_a_preset_changed_by_hand_loses_its_name_however_it_was_changed():
+    chosen = {"layers": "last", "encoder": "bert_base_cased"}
+    assert to_config(composed("layers=last"), chosen).layers.name == "last"
+    for change in ("layers.indices=[3]", "layers.combine=sum", "layers={indices:[1]}"):
+        assert to_config(composed("layers=last", change), chosen).layers.name == "", change
+    assert to_config(composed("layers=single", "layers.indices=[3]"), {"layers": "single"}).layers.name == ""
 
 
 def test_an_encoder_named_by_hand_is_not_held_to_the_presets_layers():
-    overrides = ["encoder.path=/some/where"]
-    assert to_config(composed(*overrides), "last", overrides).encoder.num_layers is None
-    assert to_config(composed(), "last", []).encoder.num_layers == 12
+    chosen = {"encoder": "bert_base_cased"}
+    assert to_config(composed("encoder.path=/some/where"), chosen).encoder.num_layers is None
+    assert to_config(composed("encoder.name=other"), chosen).encoder.num_layers is None
+    assert to_config(composed(), chosen).encoder.num_layers == 12
 
 
 @pytest.mark.parametrize(
@@ -61,10 +71,11 @@ def test_an_encoder_named_by_hand_is_not_held_to_the_presets_layers():
         ("layers.combine=max", "not one of sum, mean, concat, mix"),
         ("layers=single", "layers.indices has no value"),
         ("jobs=0", "neither a number"),
-        ("seed=-1", "too small"),
+        ("seed=-1", "not a number from 0"),
+        ("seed=9223372036854775808", "not a number from 0"),
         ("device=tpu", "not one of auto, cpu, cuda"),
     ],
 )
 def test_bad_values_are_refused_with_what_is_allowed(override: str, message: str):
     with pytest.raises(UserError, match=message):
-        to_config(composed(override))
+        to_config(composed(override), {})

@@ -57,6 +57,10 @@ def test_crlf_bom_tabs_and_a_missing_last_empty_line_are_fine(tmp_path: Path):
     assert split.documents is None
 
 
+def test_a_blank_inside_a_word_stays_where_tabs_separate(tmp_path: Path):
+    assert read_columns(written(tmp_path, "New York\tB-LOC\n"), "data.train").words == [["New York"]]
+
+
 def test_a_no_break_space_stays_inside_its_word(tmp_path: Path):
     assert read_columns(written(tmp_path, "10\u00a0000 O\n"), "data.train").words == [["10\u00a0000"]]
 
@@ -67,6 +71,9 @@ def test_a_no_break_space_stays_inside_its_word(tmp_path: Path):
         ("Ana B-PER\nwon\n", r"some.conll:2: one column \('won'\)"),
         ("Ana B-PER\nwon S-LOC\n", "some.conll:2: tag 'S-LOC' is not"),
         (b"Ana B-PER\nM\xfcller B-PER\n", "some.conll:2: byte 0xfc is not UTF-8"),
+        ("a b c B-PER\nwon O\n", r"some.conll:2: 2 columns .*have 4"),
+        ("a\tb\tB-PER\n\tb\tO\n", "some.conll:2: 3 columns"),
+        ("Ana B-PER\rwon O\r", "some.conll:1: .*carriage return"),
         ("\n\n", "holds no sentence"),
         ("", "holds no sentence"),
     ],
@@ -128,6 +135,18 @@ def test_hub_rows_take_their_label_names_from_the_schema_whatever_id_zero_is():
 def test_hub_rows_with_bare_numbers_are_refused():
     with pytest.raises(UserError, match="bare values without names"):
         split_from_rows(rows(None), "made")
+
+
+@pytest.mark.parametrize("names", [["O", "B-PER", "S-PER"], ["O", "person", "B-LOC"]])
+def test_hub_labels_that_are_no_iob_are_refused(names: list[str]):
+    with pytest.raises(UserError, match="is not O, B-TYPE or I-TYPE"):
+        split_from_rows(rows(names), "made")
+
+
+def test_hub_ids_without_a_name_are_refused_not_read_from_the_end():
+    made = rows(["O", "B-PER", "I-PER"]).add_item({"tokens": ["x", "y"], "ner_tags": [0, -1]})
+    with pytest.raises(UserError, match="made:4: tag -1 has no name"):
+        split_from_rows(made, "made")
 
 
 def test_parquet_in_the_form_of_the_hub_keeps_names(tmp_path: Path):

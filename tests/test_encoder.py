@@ -100,7 +100,7 @@ def test_a_packaged_encoder_with_other_content_is_refused(tmp_path: Path, monkey
     (tmp_path / "forged_encoder" / "model" / "model.safetensors").write_bytes(b"other weights")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(
-        encoder_module, "PACKAGED", {"some/encoder": ("forged_encoder", {"model.safetensors": "0" * 64})}
+        encoder_module, "PACKAGED", {"some/encoder": ("forged_encoder", {}, {"model.safetensors": "0" * 64})}
     )
     with pytest.raises(UserError, match="is not what it was"):
         open_encoder(EncoderConfig("some/encoder", None, None, None), tmp_path / "h.json")

@@ -26,19 +26,22 @@ def make_record(
     indices=(5,),
     combine="concat",
     context="sentence",
+    corpus="corpus",
+    weights="a",
 ) -> dict:
-    identity = RunIdentity("corpus", f"features-{context}", {"indices": list(indices), "combine": combine}, {}, seed)
+    features = f"features-{context}-{weights}"
+    identity = RunIdentity(corpus, features, {"indices": list(indices), "combine": combine}, {}, seed)
     record = {
         "schema": 1,
         "key": identity.key,
         "identity": identity.as_dict(),
         "row": row,
         "config": {
-            "data": {"name": "demo"},
-            "encoder": {"name": "some/encoder", "path": None},
             "features": {"context": context, "subword": "first"},
             "probe": {"num_layers": 2, "hidden_size": 8},
         },
+        "data": {"name": "demo"},
+        "encoder": {"name": "some/encoder"},
         "layers": {"indices": list(indices), "combine": combine, "width": 16 * len(indices)},
         "scores": {"dev": {"f1": dev}, "test": {"f1": test}},
     }
@@ -48,9 +51,12 @@ def make_record(
 
 def expect(record: dict) -> dict:
     return {
-        "key": record["key"], "row": record["row"], "seed": record["identity"]["seed"],
-        "layers": record["layers"], "setting": setting_of(record["config"]),
-    }  # fmt: skip
+        "key": record["key"],
+        "row": record["row"],
+        "identity": record["identity"],
+        "width": record["layers"]["width"],
+        "setting": setting_of(record["config"], "demo", "some/encoder"),
+    }
 
 
 def test_mean_and_sample_deviation_over_seeds_in_the_papers_order(tmp_path: Path):
@@ -84,9 +90,26 @@ def test_missing_cells_show(tmp_path: Path):
 def test_unlike_settings_never_share_a_mean(tmp_path: Path):
     make_record(tmp_path, "last", 1, 0.8, 0.7)
     make_record(tmp_path, "last", 1, 0.9, 0.7, context="document")
+    make_record(tmp_path, "last", 1, 0.7, 0.7, corpus="another of the same name")
+    make_record(tmp_path, "last", 1, 0.6, 0.7, weights="edited under the same name")
     rows = build_rows(tmp_path)
-    assert [row["n"] for row in rows] == [1, 1]
-    assert render(rows, "text").count("context") == 2
+    assert [row["n"] for row in rows] == [1, 1, 1, 1]
+    assert render(rows, "text").count("context") == 4
+
+
+def test_one_run_is_counted_once_whatever_its_row_was_called(tmp_path: Path):
+    record = make_record(tmp_path, "last", 1, 0.8, 0.7)
+    (tmp_path / "records" / f"copied-seed1-{record['key'][:10]}.json").write_text(json.dumps(record))
+    (row,) = build_rows(tmp_path)
+    assert (row["n"], row["dev_f1"]["std"]) == (1, None)
+
+
+def test_a_narrower_sweep_does_not_hide_what_a_wider_one_left_open(tmp_path: Path):
+    there = make_record(tmp_path / "a", "last", 1, 0.8, 0.7)
+    open_cell = make_record(tmp_path / "elsewhere", "sum_all", 2, 0.8, 0.7, indices=(1, 2, 3), combine="sum")
+    write_expected(tmp_path / "a", [expect(there), expect(open_cell)])
+    write_expected(tmp_path / "a", [expect(there)])
+    assert [(row["layers"], row["missing"]) for row in build_rows(tmp_path / "a")] == [("last", 0), ("sum_all", 1)]
 
 
 def test_json_csv_and_markdown_say_the_same(tmp_path: Path):
@@ -113,6 +136,11 @@ def test_changed_and_foreign_records_are_refused_by_name(tmp_path: Path):
         build_rows(tmp_path)
     file.write_text("{")
     with pytest.raises(UserError, match="is not a record"):
+        load_record(file)
+    file.write_text(
+        json.dumps({key: part for key, part in make_record(tmp_path, "x", 9, 0.1, 0.1).items() if key != "scores"})
+    )
+    with pytest.raises(UserError, match="it has no 'scores'"):
         load_record(file)
     file.write_text('{"schema": 99}')
     with pytest.raises(UserError, match="schema 99, this version reads 1"):

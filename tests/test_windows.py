@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import make_split
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from probe.config import UserError
 from probe.corpus import Split
 from probe.encoder import Encoder
-from probe.windows import check_words, cut_split, plan_windows
+from probe.windows import check_words, cut_split, keep_prefix_spaces, plan_windows
 
 
 def one_split(words: list[list[str]], documents: list[int] | None = None) -> Split:
@@ -87,15 +89,17 @@ def test_a_word_longer_than_a_window_is_named_with_its_place(tiny_encoder: Encod
 
 
 def test_a_tokenizer_that_cuts_given_words_otherwise_is_refused():
-    class Forgetful:
-        """Knows a word after a space, but not a word that is given alone."""
-
-        def __call__(self, text: str | list, is_split_into_words: bool = False, add_special_tokens: bool = True):
-            if isinstance(text, str):
-                return {"input_ids": list(range(len(text.split())))}
-            if isinstance(text[0], list):
-                return {"input_ids": [[7] for _ in text]}
-            return {"input_ids": [7] * len(text)}
-
+    """Byte-level pieces behind another splitter: a prefix space would go to every part of a word."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"\p{N}| ?\p{L}+| ?[^\s\p{L}\p{N}]+"), "isolated"),
+            pre_tokenizers.ByteLevel(use_regex=False),
+        ]
+    )
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    backend.train_from_iterator(["Paris may be nice"] * 3, trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    keep_prefix_spaces(tokenizer)
     with pytest.raises(UserError, match="otherwise than running text"):
-        check_words(Forgetful(), "forgetful")
+        check_words(tokenizer, "made")

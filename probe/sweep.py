@@ -1,0 +1,161 @@
+"""Many runs: what is asked for, what is done, what failed and why; shown from what is on disk.
+
+A launcher starts the jobs, in whatever processes; each job calls `run_one`. All that they share is the results folder:
+a record says done, a file under logs/ says failed, and `sweep.json` says what the sweep asks for. So another terminal,
+a continued sweep and the table see the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from probe.config import Config, UserError
+from probe.run import Plan, extract, plan, prepare_results, run, science
+from probe.table import build_rows, read_expected, render, setting_of, write_expected, write_tables
+
+STATE = "PROBE_SWEEP"  # environment variable: how many runs there are, how many were over before, and since when
+
+
+def scores(record: dict[str, Any]) -> str:
+    dev, test = record["scores"]["dev"]["f1"], record["scores"]["test"]["f1"]
+    epochs = f"best epoch {record['best_epoch']} of {len(record['curve'])}"
+    return f"dev F1 {100 * dev:.2f} · test F1 {100 * test:.2f} · {epochs}"
+
+
+def run_sweep(configs: list[Config], launch: Callable[[], None]) -> int:
+    """Extracts, launches what is not done, shows the table. Returns the exit code: 0, or 1 if a run is not there."""
+    plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
+    folders = sorted({Path(planned.cfg.results_dir) for planned in plans})
+    for folder in folders:
+        prepare_results(folder)
+        write_expected(folder, [_expected(p) for p in plans if Path(p.cfg.results_dir) == folder])
+    todo = _not_done(plans)
+    print(f"{len(plans)} runs, {len(plans) - len(todo) if todo else 'all'} done already.", flush=True)
+    for planned in todo:
+        _failure_file(planned).unlink(missing_ok=True)
+    _extract_each(todo)
+    os.environ[STATE] = json.dumps({"total": len(plans), "before": len(plans) - len(todo), "start": time.time()})
+    while waiting := _neither_done_nor_failed(plans):
+        with _stderr_to(Path(waiting[0].cfg.results_dir) / "logs" / "launcher.log"):
+            launch()
+        still = _neither_done_nor_failed(plans)
+        if still:
+            print(
+                f"A process of the sweep was killed (often for lack of memory); {len(still)} runs are left.", flush=True
+            )
+        if len(still) == len(waiting):
+            break
+    for folder in folders:
+        rows = build_rows(folder)
+        write_tables(folder, rows)
+        print(f"\n{render(rows, 'text')}\nRecords and tables: {folder}")
+    for planned in _not_done(plans):
+        print(f"failed: {_label(planned)}: {_failure(planned)}", file=sys.stderr)
+    return 1 if _not_done(plans) else 0
+
+
+def run_one(cfg: Config) -> None:
+    """One run of a sweep. A failure is written down, never raised, so that the others go on."""
+    planned = plan(cfg)
+    if planned.record_path.exists() or _failure_file(planned).exists():
+        return
+    clock = time.perf_counter()
+    try:
+        record = run(cfg, announce=False)
+        outcome = f"{scores(record)} · {time.perf_counter() - clock:.0f} s"
+    except Exception as error:
+        outcome = f"failed: {_write_failure(planned, error)}"
+    print(f"{_standing(Path(cfg.results_dir))} · {_label(planned)} · {outcome}", flush=True)
+
+
+def _expected(planned: Plan) -> dict[str, Any]:
+    return {
+        "key": planned.identity.key,
+        "row": planned.selection.name,
+        "identity": planned.identity.as_dict(),
+        "width": planned.selection.width,
+        "setting": setting_of(science(planned.cfg), planned.corpus.name, planned.encoder.name),
+    }
+
+
+def _extract_each(plans: list[Plan]) -> None:
+    """Fills every store that these runs read; where one cannot be, its runs have failed and the others go on."""
+    for key, cfg in {planned.store.key: planned.cfg for planned in plans}.items():
+        try:
+            extract(cfg)
+        except Exception as error:
+            for planned in plans:
+                if planned.store.key == key:
+                    _write_failure(planned, error)
+
+
+def _not_done(plans: list[Plan]) -> list[Plan]:
+    return [planned for planned in plans if not planned.record_path.exists()]
+
+
+def _neither_done_nor_failed(plans: list[Plan]) -> list[Plan]:
+    return [planned for planned in _not_done(plans) if not _failure_file(planned).exists()]
+
+
+def _label(planned: Plan) -> str:
+    return f"{planned.selection.name} seed {planned.identity.seed}"
+
+
+def _failure_file(planned: Plan) -> Path:
+    return Path(planned.cfg.results_dir) / "logs" / f"{planned.record_path.stem}.failed.txt"
+
+
+def _write_failure(planned: Plan, error: Exception) -> str:
+    """Keeps the traceback in a file; returns the one line that says why."""
+    reason = str(error).splitlines()[0] if str(error) else ""
+    line = reason if isinstance(error, UserError) else f"{type(error).__name__}: {reason}"
+    trace = "".join(traceback.format_exception(error))
+    _failure_file(planned).write_text(f"{line}\n\n{trace}", encoding="utf-8")
+    return line
+
+
+def _failure(planned: Plan) -> str:
+    file = _failure_file(planned)
+    if not file.exists():
+        return f"its process was killed; the same command tries again (log: {file.parent / 'launcher.log'})"
+    return f"{file.read_text(encoding='utf-8').splitlines()[0]} (log: {file})"
+
+
+def _standing(results_dir: Path) -> str:
+    """Where the sweep stands: "run 7 of 18, 2 failed, about 6 min left"."""
+    state = json.loads(os.environ.get(STATE, "null"))
+    if state is None:
+        return "run"
+    keys = {expected["key"][:10] for expected in read_expected(results_dir)}
+    done = sum(path.stem[-10:] in keys for path in (results_dir / "records").glob("*.json"))
+    failed = sum(path.name.split(".")[0][-10:] in keys for path in (results_dir / "logs").glob("*.failed.txt"))
+    left = state["total"] - done - failed
+    left_s = (time.time() - state["start"]) / max(1, done + failed - state["before"]) * left
+    time_left = f"about {left_s / 60:.0f} min left" if left_s >= 60 else f"about {left_s:.0f} s left"
+    parts = (
+        [f"run {done + failed} of {state['total']}"] + [f"{failed} failed"] * bool(failed) + [time_left] * (left > 0)
+    )
+    return ", ".join(parts)
+
+
+@contextlib.contextmanager
+def _stderr_to(file: Path) -> Iterator[None]:
+    """Sends what libraries and dying processes write on stderr, here and in child processes, to a file."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with file.open("ab") as stream:
+        os.dup2(stream.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
