@@ -122,7 +122,7 @@ def verify_sample(planned: Plan, num_sentences: int, seed: int = 0) -> tuple[int
     from probe.windows import bounds
 
     store, encoder, cfg = planned.store, planned.encoder, planned.cfg.features
-    model = load_model(encoder, "cpu")
+    model = load_model(encoder, "cpu", cfg.precision)
     resolution = torch.finfo(getattr(torch, store.dtype)).eps
     choose = np.random.default_rng(seed)
     sentences = [(name, i) for name, split in planned.corpus.splits.items() for i in range(len(split.words))]

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from probe.config import Config, UserError, conf_dir, to_config, unknown_setting
+from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, to_config, unknown_setting
 
 HELP = """\
 probe: which layers of a frozen BERT should I use as features?
@@ -232,7 +232,6 @@ def configs_of(arguments: list[str]) -> tuple[list[Config], bool]:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
     from hydra.types import RunMode
-    from omegaconf import ListConfig
     from omegaconf.errors import OmegaConfBaseException
 
     overrides, multirun = _split_flags(arguments)
@@ -266,9 +265,11 @@ def configs_of(arguments: list[str]) -> tuple[list[Config], bool]:
             for job_overrides in jobs:
                 composed = compose("config", job_overrides, return_hydra_config=True)
                 choices = dict(composed.hydra.runtime.choices)
-                several = next((f"{g}={c}" for g, c in choices.items() if isinstance(c, list | ListConfig)), None)
-                if several:
-                    raise UserError(f"{several}: one preset for each group; for a sweep: probe -m GROUP=A,B.")
+                without = next((group for group in PRESET_GROUPS if group not in choices), None)
+                if without:
+                    raise UserError(
+                        f"{without}: one preset is needed, no list and not none. A sweep: probe -m {without}=A,B."
+                    )
                 del composed.hydra
                 configs.append(to_config(composed, choices))
             return configs, is_sweep

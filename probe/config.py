@@ -17,6 +17,7 @@ CONTEXTS = ("sentence", "document")
 SUBWORDS = ("first", "last", "mean", "sum", "max")
 DTYPES = ("float16", "bfloat16", "float32")
 PRECISIONS = ("float32", "bfloat16")
+PRESET_GROUPS = ("data", "encoder", "layers", "probe")
 DEVICES = ("auto", "cpu", "cuda")
 
 

@@ -249,15 +249,18 @@ def _sha256(content: str | bytes) -> str:
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
-def load_model(encoder: Encoder, device: str) -> torch.nn.Module:
-    """The encoder with its weights: float32, evaluation mode (no dropout), no gradients, no pooler."""
+def load_model(encoder: Encoder, device: str, precision: str = "float32") -> torch.nn.Module:
+    """The encoder with its weights: in evaluation mode (no dropout), no gradients, no pooler.
+
+    precision: float32, or bfloat16 for weights and arithmetic alike (faster; every layer is off by about a percent).
+    """
     import torch
     import transformers
 
     try:
         model, loading = transformers.AutoModel.from_pretrained(
             encoder.folder,
-            dtype=torch.float32,
+            dtype=getattr(torch, precision),
             trust_remote_code=False,
             use_safetensors=True,
             output_loading_info=True,

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import filelock
@@ -97,7 +98,7 @@ def fill(
     torch.set_num_threads(num_cores())
     if encoder.causal:
         print(f"{encoder.name} is causal: a word's vector knows only what stands before it.", file=sys.stderr)
-    model = load_model(encoder, device)
+    model = load_model(encoder, device, cfg.precision)
     waiting = deque(missing)
     writes: deque[Future[None]] = deque()
     bar = tqdm(
@@ -127,21 +128,27 @@ def fill(
                 bar.update(shard.last - shard.first)
                 continue
             try:
-                layers = compute_shard(store, shard, texts[shard.split], model, encoder, cfg, device, bar)
+                layers, wait = compute_shard(store, shard, texts[shard.split], model, encoder, cfg, device, bar)
             except BaseException:
                 lock.release()
                 raise
-            writes.append(writer.submit(_finish, store, shard, layers, lock))
+            writes.append(writer.submit(_finish, store, shard, layers, wait, lock))
             while len(writes) >= SHARDS_IN_FLIGHT:
                 writes.popleft().result()
         for write in writes:
             write.result()
 
 
-def _finish(store: FeatureStore, shard: Shard, layers: torch.Tensor, lock: filelock.BaseFileLock) -> None:
+def _finish(
+    store: FeatureStore,
+    shard: Shard,
+    layers: torch.Tensor,
+    wait: Callable[[], None],
+    lock: filelock.BaseFileLock,
+) -> None:
     """Checks and writes a computed shard, then lets its lock go."""
     try:
-        layers = layers.cpu()
+        wait()
         if not torch.isfinite(layers).all():
             raise UserError(
                 f"{store.dtype} cannot hold every value of this encoder's layers ({shard.split}, words "
@@ -161,8 +168,8 @@ def compute_shard(
     cfg: FeaturesConfig,
     device: str,
     bar: tqdm,
-) -> torch.Tensor:
-    """All layers of a shard's words: (L + 1, W, H), in the storage dtype."""
+) -> tuple[torch.Tensor, Callable[[], None]]:
+    """All layers of a shard's words: (L + 1, W, H), in the storage dtype, and what to call before reading them."""
     words = shard.last - shard.first
     layers = torch.empty(
         (store.num_layers + 1, words, store.hidden_size), dtype=getattr(torch, store.dtype), device=device
@@ -171,7 +178,13 @@ def compute_shard(
         states, rows = states_of(windows, text.pieces, model, encoder, cfg, device)
         layers[:, rows - shard.first] = states.to(layers.dtype)
         bar.update(len(rows))
-    return layers
+    if device != "cuda":
+        return layers, lambda: None
+    on_host = torch.empty_like(layers, device="cpu", pin_memory=True)
+    on_host.copy_(layers, non_blocking=True)  # crosses the bus while the next shard is computed
+    arrived = torch.cuda.Event()
+    arrived.record()
+    return on_host, arrived.synchronize
 
 
 @torch.inference_mode()
@@ -182,8 +195,7 @@ def states_of(
     ids, mask, types = to_tensors(windows, pieces, encoder)
     positions, lengths, rows = kept_pieces(windows, pieces, encoder, cfg.subword, ids.shape[1])
     positions = positions.to(device)
-    with torch.autocast(device, torch.bfloat16, enabled=cfg.precision == "bfloat16"):
-        states = hidden_states(model, ids.to(device), mask.to(device), None if types is None else types.to(device))
+    states = hidden_states(model, ids.to(device), mask.to(device), None if types is None else types.to(device))
     if len(states) != encoder.num_layers + 1 or any(
         state.shape != (*ids.shape, encoder.hidden_size) for state in states
     ):

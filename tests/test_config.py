@@ -6,9 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from probe.config import UserError, conf_dir, setting_names, to_config
-
-GROUPS = ("data", "encoder", "layers", "probe")
+from probe.config import PRESET_GROUPS, UserError, conf_dir, setting_names, to_config
 
 
 def composed(*overrides: str):
@@ -16,7 +14,9 @@ def composed(*overrides: str):
         return compose("config", list(overrides))
 
 
-@pytest.mark.parametrize("preset", [f"{g}={f.stem}" for g in GROUPS for f in sorted((conf_dir() / g).glob("*.yaml"))])
+@pytest.mark.parametrize(
+    "preset", [f"{g}={f.stem}" for g in PRESET_GROUPS for f in sorted((conf_dir() / g).glob("*.yaml"))]
+)
 def test_every_preset_composes(preset: str):
     extra = {"layers=single": ["layers.indices=[1]"], "data=columns": ["data.path=x"]}.get(preset, [])
     config = to_config(composed(preset, *extra), {})

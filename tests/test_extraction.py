@@ -216,3 +216,22 @@ def test_shards_hold_whole_sentences_and_every_word(monkeypatch: pytest.MonkeyPa
     assert (shards[0].first, shards[-1].last) == (0, sum(lengths))
     assert all(s.last in ends or 12 < s.last < 42 for s in shards)  # only the long sentence is cut
     assert max(s.last - s.first for s in shards) < 20
+
+
+def test_bfloat16_arithmetic_is_another_key_and_close(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
+    exact = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path, dtype="float32"), "cpu")
+    rough = ensure_features(
+        tiny_corpus, tiny_encoder, features_config(tmp_path, dtype="float32", precision="bfloat16"), "cpu"
+    )
+    assert exact.key != rough.key
+    a, b = stored(exact, "dev"), stored(rough, "dev")
+    assert 0 < float((a - b).norm() / a.norm()) < 0.03
+
+
+def test_hidden_states_that_are_not_one_a_piece_are_refused(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    honest = extraction.hidden_states
+    monkeypatch.setattr(extraction, "hidden_states", lambda *a: tuple(s.repeat(1, 2, 1) for s in honest(*a)))
+    with pytest.raises(UserError, match="a vector|values for each piece are needed"):
+        ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")

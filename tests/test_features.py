@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -295,8 +297,55 @@ def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(tiny_ber
     assert shard_bytes(tmp_path / "killed") == shard_bytes(tmp_path / "alone")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_is_named(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
-    (tmp_path / "cache").mkdir(mode=0o500)
-    with pytest.raises(UserError, match=r"cannot be (made|written).*features.cache_dir=DIR"):
-        ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
+def as_nobody(function: Callable[[], str]) -> str:
+    """What a function returns in a child process that may not write everywhere, as root may."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        if os.geteuid() == 0:
+            os.setuid(65534)
+        os.write(write, function().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    with os.fdopen(read) as stream:
+        return stream.read()
+
+
+def outcome(corpus: Corpus, encoder: Encoder, cache: Path) -> Callable[[], str]:
+    def extract() -> str:
+        torch.set_num_threads(1)  # a forked child has no other threads
+        extraction.num_cores = lambda: 1
+        try:
+            store = ensure_features(corpus, encoder, features_config(cache), "cpu")
+            return f"{sum(t.numel() for t in read_all(store))} values"
+        except UserError as error:
+            return str(error)
+
+    return extract
+
+
+@pytest.fixture
+def open_to_all(tmp_path: Path) -> Path:
+    for folder in [tmp_path, *tmp_path.parents][:3]:
+        if folder.owner() == Path(tmp_path).owner() and folder != Path("/tmp"):
+            folder.chmod(0o755)
+    return tmp_path
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_folder_that_cannot_be_written_is_named(tiny_encoder: Encoder, tiny_corpus: Corpus, open_to_all: Path):
+    cache = open_to_all / "closed"
+    cache.mkdir(mode=0o555)
+    told = as_nobody(outcome(tiny_corpus, tiny_encoder, cache))
+    assert re.search("closed.* cannot be made: Permission denied. Another: features.cache_dir=DIR", told), told
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_read_only_store_can_be_read(tiny_encoder: Encoder, tiny_corpus: Corpus, open_to_all: Path):
+    cache = open_to_all / "cache"
+    store = ensure_features(tiny_corpus, tiny_encoder, features_config(cache), "cpu")
+    expected = f"{sum(t.numel() for t in read_all(store))} values"
+    for path in [*store.directory.iterdir(), store.directory, cache]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    assert as_nobody(outcome(tiny_corpus, tiny_encoder, cache)) == expected
