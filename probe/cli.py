@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import functools
 import os
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ probe: which layers of a frozen BERT should I use as features?
   probe [train] [-m] [setting=value ...]   one run, or with -m (or +sweep=NAME) a sweep, then its table
   probe extract [setting=value ...]        fill the feature store and stop
   probe table [DIR] [--format FORMAT]      records to a table: text, md, csv, json
+  probe sweep-status [DIR]                 where a sweep stands, from another terminal
   probe cache list|explain|verify|prune    what the feature store holds; `probe cache --help` tells more
 
 Examples
@@ -60,7 +62,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def dispatch(arguments: list[str]) -> int:
-    commands = {"train": train, "extract": extract, "table": table, "cache": cache}
+    commands = {"train": train, "extract": extract, "table": table, "cache": cache, "sweep-status": sweep_status}
     first = arguments[0] if arguments else ""
     if first in ("-h", "--help", "help"):
         print(HELP, end="")
@@ -86,6 +88,15 @@ def table(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     rows = build_rows(options.dir)
     print(render(rows, options.format), end="")
+    return 0
+
+
+def sweep_status(arguments: list[str]) -> int:
+    from probe.status import lines
+
+    parser = Parser(prog="probe sweep-status", description="Where a sweep stands: done, running, failed, time left.")
+    parser.add_argument("dir", nargs="?", default="results/quickstart", type=Path, help="the sweep's results_dir")
+    print(*lines(parser.parse_args(arguments).dir), sep="\n")
     return 0
 
 
@@ -194,7 +205,7 @@ def train(arguments: list[str]) -> int:
         f"seed {planned.cfg.seed}",
         flush=True,
     )
-    record = run(planned.cfg, announce=True)
+    record = run(planned.cfg, tell=functools.partial(print, flush=True))
     print(scores(record) + (" · was done already" if was_done else "") + f"\nrecord: {planned.record_path}")
     return 0
 

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -92,8 +93,11 @@ def extract(cfg: Config) -> FeatureStore:
     return ensure_features(planned.corpus, planned.encoder, cfg.features, resolve_device(cfg.device))
 
 
-def run(cfg: Config, announce: bool) -> dict[str, Any]:
-    """Trains and tests one probe and writes its record; returns the record at once if it is already there."""
+def run(cfg: Config, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Trains and tests one probe and writes its record; returns the record at once if it is already there.
+
+    `tell` gets one line an epoch.
+    """
     planned = plan(cfg)
     if planned.record_path.exists():
         return load_record(planned.record_path)
@@ -117,7 +121,7 @@ def run(cfg: Config, announce: bool) -> dict[str, Any]:
     label_ids = {label: i for i, label in enumerate(labels)}
     data = {name: TaggedWords(features.pop(name), split.tags, label_ids) for name, split in splits.items()}
     clock = time.perf_counter()
-    tagger = train_tagger(cfg.probe, planned.selection, data["train"], data["dev"], labels, cfg.seed, announce)
+    tagger = train_tagger(cfg.probe, planned.selection, data["train"], data["dev"], labels, cfg.seed, tell)
     train_s = time.perf_counter() - clock
     clock = time.perf_counter()
     scores = {name: score(splits[name].tags, tagger.predict(data[name])) for name in ("dev", "test")}

@@ -19,9 +19,10 @@ from typing import Any
 
 from probe.config import Config, UserError
 from probe.run import Plan, extract, plan, prepare_results, run, science
+from probe.status import count, minutes, running
 from probe.table import build_rows, read_expected, render, setting_of, write_expected, write_tables
 
-STATE = "PROBE_SWEEP"  # environment variable: how many runs there are, how many were over before, and since when
+STATE = "PROBE_SWEEP"  # environment variable: which runs there are, how many were over before, and since when
 
 
 def scores(record: dict[str, Any]) -> str:
@@ -42,7 +43,8 @@ def run_sweep(configs: list[Config], launch: Callable[[], None]) -> int:
     for planned in todo:
         _failure_file(planned).unlink(missing_ok=True)
     _extract_each(todo)
-    os.environ[STATE] = json.dumps({"total": len(plans), "before": len(plans) - len(todo), "start": time.time()})
+    keys = [planned.identity.key for planned in plans]
+    os.environ[STATE] = json.dumps({"keys": keys, "before": len(plans) - len(todo), "start": time.time()})
     while waiting := _neither_done_nor_failed(plans):
         with _stderr_to(Path(waiting[0].cfg.results_dir) / "logs" / "launcher.log"):
             launch()
@@ -69,7 +71,8 @@ def run_one(cfg: Config) -> None:
         return
     clock = time.perf_counter()
     try:
-        record = run(cfg, announce=False)
+        with running(Path(cfg.results_dir), planned.record_path.stem) as tell:
+            record = run(cfg, tell)
         outcome = f"{scores(record)} · {time.perf_counter() - clock:.0f} s"
     except Exception as error:
         outcome = f"failed: {_write_failure(planned, error)}"
@@ -134,16 +137,11 @@ def _standing(results_dir: Path) -> str:
     state = json.loads(os.environ.get(STATE, "null"))
     if state is None:
         return "run"
-    keys = {expected["key"][:10] for expected in read_expected(results_dir)}
-    done = sum(path.stem[-10:] in keys for path in (results_dir / "records").glob("*.json"))
-    failed = sum(path.name.split(".")[0][-10:] in keys for path in (results_dir / "logs").glob("*.failed.txt"))
-    left = state["total"] - done - failed
+    done, failed = count(results_dir, {expected["key"] for expected in read_expected(results_dir)} & set(state["keys"]))
+    left = len(state["keys"]) - done - failed
     left_s = (time.time() - state["start"]) / max(1, done + failed - state["before"]) * left
-    time_left = f"about {left_s / 60:.0f} min left" if left_s >= 60 else f"about {left_s:.0f} s left"
-    parts = (
-        [f"run {done + failed} of {state['total']}"] + [f"{failed} failed"] * bool(failed) + [time_left] * (left > 0)
-    )
-    return ", ".join(parts)
+    parts = [f"run {done + failed} of {len(state['keys'])}"] + [f"{failed} failed"] * bool(failed)
+    return ", ".join(parts + [f"{minutes(left_s)} left"] * (left > 0))
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
@@ -205,16 +205,18 @@ class Tagger(pl.LightningModule):
 
 
 class Announce(pl.Callback):
-    """One line an epoch."""
+    """Tells one line an epoch."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.tell = tell
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, Tagger)
         point = pl_module.curve[-1]
-        left = (pl_module.cfg.max_epochs - len(pl_module.curve)) * point["train_s"]
-        print(
+        left_s = (pl_module.cfg.max_epochs - len(pl_module.curve)) * point["train_s"]
+        self.tell(
             f"epoch {len(pl_module.curve)} of at most {pl_module.cfg.max_epochs} · loss {point['loss']:.4f} · "
-            f"dev F1 {100 * point['dev_f1']:.2f} · {point['train_s']:.1f} s · at most {left / 60:.1f} min left",
-            flush=True,
+            f"dev F1 {100 * point['dev_f1']:.2f} · {point['train_s']:.1f} s · at most {left_s / 60:.1f} min left"
         )
 
 
@@ -225,25 +227,23 @@ def train_tagger(
     dev: TaggedWords,
     labels: list[str],
     seed: int,
-    announce: bool,
+    tell: Callable[[str], None],
 ) -> Tagger:
     """Trains until dev F1 stops rising; the tagger comes back with the weights of its best epoch.
 
-    The seed fixes initialisation, batches and dropout. On a CPU the result is bit-equal for a given number of threads.
+    `tell` gets one line an epoch. The seed fixes initialisation, batches and dropout. On a CPU the result is bit-equal
+    for a given number of threads.
     """
     quieten_libraries()
     torch.manual_seed(seed)
     tagger = Tagger(cfg, selection, labels, train, dev)
     device = train.features.device.type
-    callbacks: list[Any] = [pl.callbacks.EarlyStopping("dev_f1", mode="max", patience=cfg.patience)]
-    if announce:
-        callbacks.append(Announce())
     trainer = pl.Trainer(
         accelerator="gpu" if device == "cuda" else "cpu",
         devices=1,
         max_epochs=cfg.max_epochs,
         gradient_clip_val=cfg.gradient_clip,
-        callbacks=callbacks,
+        callbacks=[pl.callbacks.EarlyStopping("dev_f1", mode="max", patience=cfg.patience), Announce(tell)],
         plugins=[LightningEnvironment()],  # a SLURM job around us is none of its business
         logger=False,
         enable_checkpointing=False,  # the best weights are kept in memory: nothing to leave behind when killed

@@ -203,6 +203,25 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_continues(inputs: list[str], 
     assert all(after[name] == when for name, when in finished.items()), "what was finished is not done again"
 
 
+def test_another_terminal_sees_where_a_sweep_stands(inputs: list[str], tmp_path: Path):
+    assert "no sweep was started here" in probe("sweep-status", "out", cwd=tmp_path).stderr
+    sweep = ["-m", "layers=last", "seed=range(1,4)", "results_dir=out", "jobs=1", *inputs, "probe.max_epochs=60"]
+    sweep += ["probe.patience=60"]
+    process = start(*sweep, cwd=tmp_path)
+    while not any("epoch" in path.read_text() for path in (tmp_path / "out/logs").glob("*.running.txt")):
+        time.sleep(0.02)
+        assert process.poll() is None
+    told = probe("sweep-status", "out", cwd=tmp_path).stdout.splitlines()
+    assert "3 runs: " in told[0]
+    assert "1 running, 0 failed" in told[0]
+    assert told[1].startswith("running  last seed ")
+    assert "epoch" in told[1]
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    told = probe("sweep-status", "out", cwd=tmp_path).stdout.splitlines()
+    assert "0 running" in told[0], "a killed sweep does not look as if it ran"
+
+
 @pytest.mark.slow
 def test_a_killed_worker_costs_no_other_run(inputs: list[str], tmp_path: Path):
     sweep = ["-m", "layers=last", "seed=range(1,7)", "results_dir=out", "jobs=2", *inputs, "probe.max_epochs=20"]

@@ -132,7 +132,7 @@ def trained(seed: int, selection: Selection = ONE_LAYER, **changes) -> Tagger:
         for data in (train, dev):
             noise = torch.randn(data.features.shape, generator=torch.Generator().manual_seed(0))
             data.features = torch.stack([noise, data.features], 1)
-    return train_tagger(probe_config(**changes), selection, train, dev, LABELS, seed, announce=False)
+    return train_tagger(probe_config(**changes), selection, train, dev, LABELS, seed, print)
 
 
 def test_one_seed_gives_the_same_bits_and_another_does_not():
@@ -175,7 +175,7 @@ def test_a_tag_that_training_never_showed_is_an_error_of_the_probe_not_a_crash()
     dev = TaggedWords(
         dev.features, [["B-MISC"] * len(t) for t in dev.tags], {label: i for i, label in enumerate(LABELS)}
     )
-    tagger = train_tagger(probe_config(max_epochs=1), ONE_LAYER, train, dev, LABELS, 1, announce=False)
+    tagger = train_tagger(probe_config(max_epochs=1), ONE_LAYER, train, dev, LABELS, 1, print)
     assert tagger.curve[0]["dev_f1"] == 0.0
 
 

@@ -149,7 +149,7 @@ def main() -> None:
     models = {precision: load_model(encoder, device, precision) for precision in ("float32", "bfloat16")}
     print(f"loading the weights twice {time.perf_counter() - clock:.2f} s, once a run; not counted below")
 
-    def loaded(_encoder: Encoder, _device: str, precision: str = "float32") -> torch.nn.Module:
+    def loaded(encoder: Encoder, device: str, precision: str = "float32") -> torch.nn.Module:
         return models[precision]
 
     extraction.load_model = loaded
