@@ -38,9 +38,8 @@ HYDRA_ONLY = ("--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--she
 
 def main() -> None:
     """The `probe` command. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend."""
-    os.environ.setdefault(
-        "CUBLAS_WORKSPACE_CONFIG", ":16:8"
-    )  # for deterministic LSTMs on a GPU; read once, at its start
+    # Deterministic LSTMs on a GPU need it, and it is read once, when the GPU is first used.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     try:
         sys.exit(dispatch(sys.argv[1:]))
     except UserError as error:
@@ -52,6 +51,9 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:  # a full disk, a folder taken away
+        print(f"probe: {error.filename or 'writing'}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(2)
 
 
 class Parser(argparse.ArgumentParser):
@@ -68,7 +70,7 @@ def dispatch(arguments: list[str]) -> int:
         print(HELP, end="")
         return 0
     if first in commands:
-        if any(flag in arguments for flag in ("-h", "--help")) and first != "table":
+        if first in ("train", "extract") and any(flag in arguments for flag in ("-h", "--help")):
             print(HELP, end="")
             return 0
         return commands[first](arguments[1:])
@@ -125,7 +127,7 @@ The store's place: features.cache_dir=DIR or LAYER_PROBE_CACHE.
 def cache(arguments: list[str]) -> int:
     from probe import cache as store_cache
 
-    parser = Parser(prog="probe cache", usage=CACHE_HELP)
+    parser = Parser(prog="probe cache", usage="probe cache ACTION ...\n\n" + CACHE_HELP)
     parser.add_argument("action", choices=("list", "explain", "verify", "prune"))
     parser.add_argument("--sample", type=int, default=0)
     parser.add_argument("--older-than", type=float)

@@ -8,7 +8,7 @@ import threading
 import urllib.error
 import urllib.request
 
-TIMEOUT_S = 3.0
+TIMEOUT_S = 2.0
 
 
 @functools.lru_cache(maxsize=1)

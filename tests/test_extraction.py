@@ -63,11 +63,13 @@ def test_every_vector_is_that_of_a_plain_forward(tiny_encoder: Encoder, tiny_cor
     torch.testing.assert_close(features, expected, atol=1e-5, rtol=0)
 
 
-def test_float16_is_the_float32_rounded(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
-    half = stored(ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "a"), "cpu"), "test")
-    cfg = features_config(tmp_path / "b", dtype="float32")
-    full = stored(ensure_features(tiny_corpus, tiny_encoder, cfg, "cpu"), "test")
-    assert torch.equal(half.half(), full.half())
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_what_is_stored_in_half_the_bytes_is_the_float32_rounded(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, dtype: str
+):
+    half = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path, dtype=dtype), "cpu")
+    full = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path, dtype="float32"), "cpu")
+    assert torch.equal(stored(half, "test"), stored(full, "test").to(getattr(torch, dtype)).float())
 
 
 @pytest.mark.real
