@@ -146,14 +146,9 @@ def _finish(
     wait: Callable[[], None],
     lock: filelock.BaseFileLock,
 ) -> None:
-    """Checks and writes a computed shard, then lets its lock go."""
+    """Writes a computed shard, then lets its lock go."""
     try:
         wait()
-        if not torch.isfinite(layers).all():
-            raise UserError(
-                f"{store.dtype} cannot hold every value of this encoder's layers ({shard.split}, words "
-                f"{shard.first} to {shard.last}). Use features.dtype=float32 (or bfloat16)."
-            )
         store.write(shard, layers)
     finally:
         lock.release()
@@ -174,10 +169,17 @@ def compute_shard(
     layers = torch.empty(
         (store.num_layers + 1, words, store.hidden_size), dtype=getattr(torch, store.dtype), device=device
     )
+    largest = torch.zeros((), device=device)
     for windows in batches(text, shard, encoder, cfg.batch_pieces):
         states, rows = states_of(windows, text.pieces, model, encoder, cfg, device)
+        largest = torch.maximum(largest, states.abs().amax())
         layers[:, rows - shard.first] = states.to(layers.dtype)
         bar.update(len(rows))
+    if not largest <= torch.finfo(layers.dtype).max:  # not a number compares to nothing
+        raise UserError(
+            f"{store.dtype} cannot hold every value of this encoder's layers ({shard.split}, words {shard.first} to "
+            f"{shard.last}: up to {largest:.3g}). Use features.dtype=float32 (or bfloat16)."
+        )
     if device != "cuda":
         return layers, lambda: None
     on_host = torch.empty_like(layers, device="cpu", pin_memory=True)
