@@ -49,6 +49,7 @@ def ensure_features(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, devic
             fill(store, missing, texts, encoder, cfg, device)
         about = {"encoder": encoder.name, "data": corpus.name}
         store.write_manifest(about, {name: len(text.pieces.empty) for name, text in texts.items()})
+        store.tidy()
     return store
 
 

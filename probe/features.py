@@ -14,11 +14,13 @@ W words, H hidden size, layer 0 = the embedding output, 1..L = the encoder block
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import json
 import os
 import shutil
 import socket
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -129,8 +131,8 @@ class FeatureStore:
 
     def hold(self) -> None:
         """Keeps the store from being pruned for as long as this process lives."""
-        if self.directory.is_dir() and self.key not in _HELD:
-            _HELD[self.key] = Hold(self.directory)
+        if self.directory.is_dir() and self.directory not in _HELD:
+            _HELD[self.directory] = Hold(self.directory)
 
     def missing(self) -> list[Shard]:
         return [shard for shards in self.shards.values() for shard in shards if not self.path(shard).exists()]
@@ -171,6 +173,7 @@ class FeatureStore:
         )
         try:
             save_file({str(k): layer for k, layer in enumerate(layers)}, temporary, {"probe": canonical(header)})
+            temporary.chmod(0o666 & ~_umask())  # the library makes files for their owner alone; stores are shared
             with temporary.open("rb") as stream:
                 os.fsync(stream.fileno())
             if not self.path(shard).exists():
@@ -259,6 +262,14 @@ class FeatureStore:
         manifest["sha256"] = key_of(manifest)
         write_atomically(self.directory / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
 
+    def tidy(self) -> None:
+        """Removes locks that nobody needs any more, and what writers killed a day ago or earlier left half-made."""
+        for path in self.directory.glob(".*"):
+            is_lock = path.name.endswith(".lock")
+            is_half_made = ".safetensors." in path.name and path.stat().st_mtime < time.time() - 86400
+            if is_lock or is_half_made:
+                path.unlink(missing_ok=True)
+
     def manifest(self) -> dict[str, Any] | None:
         """The manifest, or None where there is none that holds. One that was edited is set aside."""
         path = self.directory / MANIFEST
@@ -275,7 +286,7 @@ class FeatureStore:
         return None
 
 
-_HELD: dict[str, Hold] = {}  # the stores this process uses
+_HELD: dict[Path, Hold] = {}  # the stores this process uses
 
 
 class Hold:
@@ -324,6 +335,13 @@ def write_atomically(path: Path, text: str) -> None:
         _sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@functools.cache
+def _umask() -> int:
+    mask = os.umask(0)  # it can only be read by setting it
+    os.umask(mask)
+    return mask
 
 
 def _sync_folder(folder: Path) -> None:

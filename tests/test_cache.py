@@ -97,7 +97,7 @@ def test_what_a_running_job_holds_is_not_deleted(tiny_encoder: Encoder, tiny_cor
     store = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
     from probe.features import _HELD
 
-    _HELD.pop(store.key).__exit__()  # this process is done with it
+    _HELD.pop(store.directory).__exit__()  # this process is done with it
     code = (
         "import sys, time; from pathlib import Path; from probe.features import Hold\n"
         "hold = Hold(Path(sys.argv[1])); print(hold.held, flush=True); time.sleep(60)"

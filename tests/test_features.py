@@ -191,6 +191,22 @@ def test_an_edited_manifest_is_set_aside_and_written_again(
     assert path.read_text() == content
 
 
+def test_what_killed_writers_left_is_cleared_away_but_not_what_others_may_be_writing(
+    store: FeatureStore, tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
+):
+    old, new = (store.directory / f".train-00000.safetensors.host.{pid}.abc" for pid in (1, 2))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    store.path(store.shards["dev"][0]).unlink()
+    ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
+    assert not old.exists()
+    assert new.exists()
+    assert {path.name for path in store.directory.iterdir()} == {
+        "manifest.json", ".in-use", new.name, *(store.path(s[0]).name for s in store.shards.values())
+    }  # fmt: skip
+
+
 def test_a_text_of_another_corpus_finds_nothing_of_this_one(
     store: FeatureStore, tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
 ):
