@@ -233,9 +233,9 @@ def test_a_disk_that_fills_up_leaves_nothing_under_a_final_name(
     monkeypatch.setattr("safetensors.torch.save_file", full)
     with pytest.raises(UserError, match="cannot be written: No space left on device"):
         ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
-    assert [
-        p.name for p in tmp_path.rglob("*") if p.is_file() and not p.name.endswith(".lock") and "hashes" not in p.name
-    ] == []
+    left = [path.name for path in tmp_path.rglob("*.safetensors*") if not path.name.endswith(".lock")]
+    assert left == []
+    assert not list(tmp_path.rglob("manifest.json"))
 
 
 EXTRACT = """
