@@ -174,7 +174,7 @@ def compute_shard(
     for windows in batches(text, shard, encoder, cfg.batch_pieces):
         states, rows = states_of(windows, text.pieces, model, encoder, cfg, device)
         largest = torch.maximum(largest, states.abs().amax())
-        layers[:, rows - shard.first] = states.to(layers.dtype)
+        layers.index_copy_(1, rows - shard.first, states.to(layers.dtype))
         bar.update(len(rows))
     if not largest <= torch.finfo(layers.dtype).max:  # not a number compares to nothing
         raise UserError(
