@@ -203,6 +203,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_continues(inputs: list[str], 
     assert all(after[name] == when for name, when in finished.items()), "what was finished is not done again"
 
 
+@pytest.mark.slow
 def test_another_terminal_sees_where_a_sweep_stands(inputs: list[str], tmp_path: Path):
     assert "no sweep was started here" in probe("sweep-status", "out", cwd=tmp_path).stderr
     sweep = ["-m", "layers=last", "seed=range(1,4)", "results_dir=out", "jobs=1", *inputs, "probe.max_epochs=60"]
