@@ -37,11 +37,15 @@ class Split:
     def num_words(self) -> int:
         return sum(map(len, self.words))
 
-    def place(self, sentence: int, word: int) -> str:
-        """Where a word stands, for messages."""
-        text = self.words[sentence][word]
-        shown = text if len(text) <= 30 else text[:27] + "..."
-        return f"{self.origin}:{self.lines[sentence]}, word {word + 1} of the sentence ({shown!r})"
+    def place(self, position: int) -> str:
+        """Where the split's word number `position` (from 0) stands, for messages."""
+        for line, words in zip(self.lines, self.words, strict=True):
+            if position < len(words):
+                text = words[position]
+                shown = text if len(text) <= 30 else text[:27] + "..."
+                return f"{self.origin}:{line}, word {position + 1} of the sentence ({shown!r})"
+            position -= len(words)
+        raise IndexError(f"{self.origin} has {self.num_words} words")
 
 
 @dataclass

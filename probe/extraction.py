@@ -76,13 +76,9 @@ def report_empty_words(corpus: Corpus, texts: dict[str, Text]) -> None:
     """Says how many words have no piece of their own, and where the first is."""
     for name, text in texts.items():
         if len(text.pieces.empty):
-            sentences = np.cumsum([len(words) for words in corpus.splits[name].words])
-            position = int(text.pieces.empty[0])
-            sentence = int(np.searchsorted(sentences, position, side="right"))
-            word = position - int(sentences[sentence]) + len(corpus.splits[name].words[sentence])
             print(
                 f"{name}: {len(text.pieces.empty)} words have no piece in this tokenizer; the unknown piece stands for "
-                f"them. The first: {corpus.splits[name].place(sentence, word)}",
+                f"them. The first: {corpus.splits[name].place(int(text.pieces.empty[0]))}",
                 file=sys.stderr,
             )
 

@@ -157,11 +157,9 @@ def plan_windows(split: Split, pieces: Pieces, context: str, room: int, stride: 
     lengths = np.diff(pieces.starts)
     if len(lengths) and lengths.max() > room:
         position = int(np.argmax(lengths > room))
-        sentences = bounds([len(words) for words in split.words])
-        sentence = int(np.searchsorted(sentences, position, side="right")) - 1
         raise UserError(
-            f"{split.place(sentence, position - int(sentences[sentence]))}: {lengths[position]} pieces, more than the "
-            f"{room} that the encoder takes at once. Split the word or use an encoder with a longer window."
+            f"{split.place(position)}: {lengths[position]} pieces, more than the {room} that the encoder takes at "
+            "once. Split the word or use an encoder with a longer window."
         )
     texts = context_bounds(split, context)
     windows: list[Window] = []
