@@ -12,13 +12,20 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
+COMMAND = "PROBE_COMMAND"  # environment variable: what was typed, for the processes of a sweep
 COMBINES = ("sum", "mean", "concat", "mix")
 CONTEXTS = ("sentence", "document")
 SUBWORDS = ("first", "last", "mean", "sum", "max")
 DTYPES = ("float16", "bfloat16", "float32")
 PRECISIONS = ("float32", "bfloat16")
+PLACEMENTS = ("auto", "memory", "device", "stream")
+TASKS = ("spans", "tags")
+SCHEMES = ("auto", "IOB1", "IOB2", "BIOES", "BILOU", "IO")
+SEPARATORS = ("auto", "whitespace", "tab", "space")
+ILL_FORMED = ("report", "error")
 PRESET_GROUPS = ("data", "encoder", "layers", "probe")
 DEVICES = ("auto", "cpu", "cuda")
+SENTENCES = ("cls", "pooler", "mean", "max", "mean_second_to_last")
 
 
 class UserError(ValueError):
@@ -38,12 +45,51 @@ def _at_least(name: str, value: float, lowest: float) -> None:
 @dataclass
 class DataConfig:
     name: str | None  # none: the folder's
+    task: str
     path: str | None
     hub: str | None
     revision: str | None
     train: str
-    dev: str
-    test: str
+    dev: str | None  # none: taken from train
+    test: str | None
+    subset: str | None
+    dev_fraction: float | None
+    test_fraction: float | None
+    word_column: int
+    tag_column: int
+    separator: str
+    comment: str | None
+    document_marker: str | None
+    word_prefix: str | None
+    words_field: str
+    tags_field: str
+    document_field: str | None
+    labels: list[str] | None
+    scheme: str
+    ill_formed: str
+
+    def __post_init__(self) -> None:
+        _one_of("data.task", self.task, TASKS)
+        _one_of("data.separator", self.separator, SEPARATORS)
+        _one_of("data.scheme", self.scheme, SCHEMES)
+        _one_of("data.ill_formed", self.ill_formed, ILL_FORMED)
+        for name in ("comment", "document_marker", "word_prefix"):
+            if getattr(self, name) == "":
+                raise UserError(f"data.{name} is empty, which every line begins with; none: data.{name}=null.")
+        for name in ("dev_fraction", "test_fraction"):
+            if not 0 < (0.5 if getattr(self, name) is None else getattr(self, name)) < 1:
+                raise UserError(f"data.{name}={getattr(self, name)} is not a share of train: above 0, below 1.")
+        if (self.dev_fraction or 0) + (self.test_fraction or 0) >= 1:
+            raise UserError("data.dev_fraction and data.test_fraction leave nothing to train on.")
+
+
+def recorded_data(stated: Mapping[str, Any]) -> DataConfig:
+    """The data settings of a record; those that its version did not know yet are what columns.yaml says."""
+    from omegaconf import OmegaConf
+
+    known = OmegaConf.to_container(OmegaConf.load(conf_dir() / "data" / "columns.yaml"))
+    assert isinstance(known, dict)
+    return DataConfig(**{**known, **stated})
 
 
 @dataclass
@@ -63,12 +109,14 @@ class FeaturesConfig:
     dtype: str
     batch_pieces: int
     cache_dir: str
+    placement: str
 
     def __post_init__(self) -> None:
         _one_of("features.context", self.context, CONTEXTS)
         _one_of("features.subword", self.subword, SUBWORDS)
         _one_of("features.precision", self.precision, PRECISIONS)
         _one_of("features.dtype", self.dtype, DTYPES)
+        _one_of("features.placement", self.placement, PLACEMENTS)
         _at_least("features.batch_pieces", self.batch_pieces, 1)
         if not 0 < self.stride <= 1:
             raise UserError(f"features.stride={self.stride} is not a share of a window: above 0, at most 1.")
@@ -95,8 +143,10 @@ class ProbeConfig:
     max_epochs: int
     patience: int
     gradient_clip: float
+    precision: str
 
     def __post_init__(self) -> None:
+        _one_of("probe.precision", self.precision, PRECISIONS)
         _at_least("probe.num_layers", self.num_layers, 0)
         _at_least("probe.hidden_size", self.hidden_size, 1 if self.num_layers else 0)
         _at_least("probe.batch_size", self.batch_size, 1)
@@ -158,6 +208,18 @@ def _is_preset(group: str, choice: str | None, settings: Any) -> bool:
     stated = OmegaConf.to_container(OmegaConf.load(file))
     assert isinstance(stated, dict)
     return all(getattr(settings, str(key)) == value for key, value in stated.items())
+
+
+def layer_presets() -> list[LayersConfig]:
+    """Every preset of `conf/layers/` that names its layers, in the order of their names."""
+    from omegaconf import OmegaConf
+
+    stated = {file.stem: OmegaConf.load(file) for file in sorted((conf_dir() / "layers").glob("*.yaml"))}
+    return [
+        LayersConfig(OmegaConf.to_object(preset)["indices"], preset["combine"], name)  # type: ignore[index, call-overload]
+        for name, preset in stated.items()
+        if not OmegaConf.is_missing(preset, "indices")
+    ]
 
 
 def unknown_setting(key: str) -> UserError:

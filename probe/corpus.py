@@ -1,57 +1,39 @@
-"""Words and tags, by sentence and document, from column files or the Hub. Inside, tags are always IOB2.
-
-Readers are strict: what does not fit is refused with its file and line. Nothing is padded, guessed or dropped.
-"""
+"""A corpus: words and tags, by sentence and document, whatever source they come from. Inside, spans are always IOB2."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
-import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from probe import hub
 from probe.config import DataConfig, UserError
+from probe.readers import Fields, Layout, Split, read_file, read_hub
+from probe.tags import OddTag, find_scheme, ill_formed, is_bare, spans, to_iob2, with_prefixes
 
 SPLITS = ("train", "dev", "test")
-HUB_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 BUNDLED = "bundled"  # data.path of the corpus inside the package
-DOCUMENT_MARKER = "-DOCSTART-"  # a boundary between documents, never a word
-TAG = re.compile(r"O|[BI]-\S+")
-
-
-@dataclass
-class Split:
-    """One split: sentence i has words[i] and tags[i], and begins at line lines[i] of `origin`."""
-
-    words: list[list[str]]
-    tags: list[list[str]]
-    documents: list[int] | None  # the document of each sentence, rising; None where the source knows none
-    lines: list[int]
-    origin: str
-
-    @property
-    def num_words(self) -> int:
-        return sum(map(len, self.words))
-
-    def place(self, position: int) -> str:
-        """Where the split's word number `position` (from 0) stands, for messages."""
-        for line, words in zip(self.lines, self.words, strict=True):
-            if position < len(words):
-                text = words[position]
-                shown = text if len(text) <= 30 else text[:27] + "..."
-                return f"{self.origin}:{line}, word {position + 1} of the sentence ({shown!r})"
-            position -= len(words)
-        raise IndexError(f"{self.origin} has {self.num_words} words")
+PLACES_SHOWN = 3
+FRACTION_SEED = 0
 
 
 @dataclass
 class Corpus:
+    """about: how it was read, for the record; figures only. notes: what a person should know, a line each."""
+
     name: str
     splits: dict[str, Split]
+    task: str = "spans"
+    about: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """Its name and the scheme its tags came in, for people."""
+        return f"{self.name} ({self.about['scheme']})" if "scheme" in self.about else self.name
 
     def fingerprint(self) -> str:
         """sha256 of all words, tags and document bounds, whatever file or hub they came from."""
@@ -70,13 +52,17 @@ class Corpus:
         )
 
     def counts(self) -> dict[str, dict[str, int | None]]:
-        """Documents, sentences, words and spans of each split."""
+        """Documents, sentences, words and spans (or, where tags are no spans, different tags) of each split."""
         return {
             name: {
                 "documents": len(set(split.documents)) if split.documents is not None else None,
                 "sentences": len(split.words),
                 "words": split.num_words,
-                "spans": sum(tag.startswith("B-") for tags in split.tags for tag in tags),
+                **(
+                    {"spans": sum(tag.startswith("B-") for tags in split.tags for tag in tags)}
+                    if self.task == "spans"
+                    else {"tags": len(set().union(*split.tags))}
+                ),
             }
             for name, split in self.splits.items()
         }
@@ -92,150 +78,194 @@ def hash_rows(rows: Iterable[object]) -> str:
 
 def load_corpus(cfg: DataConfig) -> Corpus:
     """Reads all three splits. Raises UserError for what is missing or malformed."""
-    if cfg.path is not None:
+    splits = read_splits(cfg)
+    skipped = {
+        "comments": {name: len(split.comments) for name, split in splits.items()},
+        "empty sentences": {name: split.empty for name, split in splits.items()},
+    }
+    taken = take_from_train(splits, {"dev": cfg.dev_fraction, "test": cfg.test_fraction})
+    splits = {name: splits[name] for name in SPLITS}
+    _refuse_doubles(splits)
+    if cfg.labels is not None:
+        _refuse_other_labels(splits, cfg.labels)
+    corpus = Corpus(cfg.name or Path(cfg.path or str(cfg.hub)).resolve().name, splits, cfg.task)
+    corpus.about = {"taken_from_train": taken} if taken else {}
+    if cfg.task == "spans":
+        settle_scheme(corpus, cfg.scheme, cfg.ill_formed)
+    _check_tags(corpus)
+    for what, counts in skipped.items():
+        if any(counts.values()):
+            corpus.about.setdefault("skipped", {})[what] = counts
+            corpus.notes.append(f"skipped {what}: {_by_split(counts)}")
+    for name, part in taken.items():
+        corpus.notes.append(
+            f"{name} is {part['sentences']} sentences taken from train, by {part['by']} (data.{name}_fraction)"
+        )
+    return corpus
+
+
+def read_splits(cfg: DataConfig) -> dict[str, Split]:
+    """The splits that the source has, tags as they are there. Those to be taken from train are left out."""
+    fractions = {"train": None, "dev": cfg.dev_fraction, "test": cfg.test_fraction}
+    fields = Fields(cfg.words_field, cfg.tags_field, cfg.document_field, cfg.labels, cfg.document_marker)
+    wanted = [name for name in SPLITS if getattr(cfg, name) is not None]
+    if cfg.path is None and cfg.hub is None:
+        raise UserError("data.path and data.hub are both empty: name a folder with files or a Hub data set.")
+    if cfg.path is None:
+        splits = read_hub(str(cfg.hub), cfg.subset, cfg.revision, wanted, fields)
+    else:
+        layout = Layout(
+            cfg.word_column, cfg.tag_column, cfg.separator, cfg.comment, cfg.document_marker, cfg.word_prefix
+        )
         folder = Path(__file__).parent / "demo" if cfg.path == BUNDLED else Path(cfg.path).expanduser()
         if not folder.is_dir():
+            found = "that is a file; name its folder, and the file" if folder.is_file() else "there is no such folder"
             raise UserError(
-                f"data.path={cfg.path}: there is no such folder. It should hold {cfg.train}, {cfg.dev} and {cfg.test}."
+                f"data.path={cfg.path}: {found}. It should hold {cfg.train}, {cfg.dev} and {cfg.test} "
+                "(data.train=NAME, ...)."
             )
-        splits = {name: read_columns(folder / getattr(cfg, name), f"data.{name}") for name in SPLITS}
-    elif cfg.hub is not None:
-        splits = read_hub(cfg.hub, cfg.revision)
-    else:
-        raise UserError("data.path and data.hub are both empty: name a folder of column files or a Hub data set.")
-    for name, split in splits.items():
-        if not any(tag != "O" for tags in split.tags for tag in tags):
-            raise UserError(f"{split.origin}: no entity in the {name} split ({split.num_words} words, all tagged O).")
-    return Corpus(cfg.name or Path(cfg.path or str(cfg.hub)).resolve().name, splits)
-
-
-def read_columns(file: Path, setting: str) -> Split:
-    """A CoNLL column file: a word a line, first column the word, last the tag, an empty line between sentences."""
-    try:
-        text = file.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise UserError(f"{file} does not exist. Another file name: {setting}=NAME.") from None
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{file}:{line}: byte 0x{error.object[error.start]:02x} is not UTF-8.") from None
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}.") from None
-
-    split = Split(words=[], tags=[], documents=[], lines=[], origin=str(file))
-    document, marked, num_columns, separator = 0, False, 0, r"[ \t]+"
-    words: list[str] = []
-    tags: list[str] = []
-
-    def end_sentence() -> None:
-        nonlocal words, tags
-        if words:
-            split.words.append(words)
-            split.tags.append(to_iob2(tags))
-            assert split.documents is not None
-            split.documents.append(document)
-            words, tags = [], []
-
-    for number, text_line in enumerate(text.split("\n"), start=1):
-        text_line = text_line.removesuffix("\r")
-        if not num_columns and "\t" in text_line:
-            separator = "\t"  # then a blank is part of a word
-        columns = re.split(separator, text_line if separator == "\t" else text_line.strip(" \t"))
-        if not text_line.strip(" \t"):
-            end_sentence()
-        elif columns[0] == DOCUMENT_MARKER:
-            end_sentence()
-            document, marked = document + 1, True
-        else:
-            if len(columns) < 2:
-                raise UserError(f"{file}:{number}: one column ({text_line.strip()!r}); a word and its tag are needed.")
-            if len(columns) != (num_columns := num_columns or len(columns)) or "\r" in text_line or not columns[0]:
-                raise UserError(
-                    f"{file}:{number}: {len(columns)} columns ({text_line.strip()!r}); the lines before have "
-                    f"{num_columns}, and none is empty or holds a carriage return."
-                )
-            if not TAG.fullmatch(columns[-1]):
-                raise UserError(f"{file}:{number}: tag {columns[-1]!r} is not O, B-TYPE or I-TYPE.")
-            if not words:
-                split.lines.append(number)
-            words.append(sys.intern(columns[0]))
-            tags.append(sys.intern(columns[-1]))
-    end_sentence()
-    if not split.words:
-        raise UserError(f"{file} holds no sentence.")
-    if not marked:
-        split.documents = None
-    return split
-
-
-def read_hub(name: str, revision: str | None) -> dict[str, Split]:
-    """A data set of the Hub with the columns `tokens` and `ner_tags`, label names from its own schema."""
-    reachable = hub.go_offline_if_unreachable()
-    import datasets
-
-    datasets.disable_progress_bars()
-    datasets.utils.logging.set_verbosity_error()
-    where = f"{name} on the Hub"
-    try:
-        loaded = datasets.load_dataset(name, revision=revision)
-    except Exception as error:  # the library raises a dozen kinds
-        if not reachable:
+        splits = {}
+        for name in wanted:
+            file = folder / getattr(cfg, name)
+            if fractions[name] is None or file.exists():
+                splits[name] = read_file(file, layout, fields, f"Another file name: data.{name}=NAME{_offer(name)}.")
+    for name, fraction in fractions.items():
+        if fraction is not None and name in splits:
             raise UserError(
-                f"The Hugging Face Hub is out of reach and {name} is not in its cache. Local files: data.path=DIR; "
-                "the bundled corpus and encoder: data=demo encoder=minilm_l6."
-            ) from None
-        raise UserError(f"{where} cannot be loaded: {str(error).splitlines()[0]}") from None
-    assert isinstance(loaded, datasets.DatasetDict)
-    splits: dict[str, Split] = {}
-    for ours, theirs in HUB_SPLITS.items():
-        if theirs not in loaded:
-            raise UserError(f"{where} has no split {theirs!r}, only {', '.join(map(str, loaded))}.")
-        splits[ours] = split_from_rows(loaded[theirs], f"{where}, {theirs}")
+                f"data.{name}_fraction={fraction}, but there is a {name} split: {splits[name].origin}. "
+                f"To leave that out: data.{name}=null."
+            )
+        if fraction is None and name not in splits:
+            raise UserError(f"There is no {name} split{_offer(name, ': ')}.")
     return splits
 
 
-def split_from_rows(rows, origin: str) -> Split:
-    """A `datasets.Dataset` with `tokens` and ClassLabel `ner_tags` as a Split; `lines` are row numbers from 1."""
-    missing = {"tokens", "ner_tags"} - set(rows.column_names)
-    if missing:
-        raise UserError(f"{origin} has no column {', '.join(sorted(missing))}, only {', '.join(rows.column_names)}.")
-    names = getattr(getattr(rows.features["ner_tags"], "feature", None), "names", None)
-    if names is None:
-        raise UserError(f"{origin}: its tags are bare values without names; which number means what is not known.")
-    odd = next((name for name in names if not TAG.fullmatch(name)), None)
-    if odd is not None:
-        raise UserError(f"{origin}: label {odd!r} is not O, B-TYPE or I-TYPE.")
-    split = Split(words=[], tags=[], documents=None, lines=[], origin=origin)
-    for number, row in enumerate(rows, start=1):
-        if len(row["tokens"]) != len(row["ner_tags"]):
-            raise UserError(f"{origin}:{number}: {len(row['tokens'])} words but {len(row['ner_tags'])} tags.")
-        unknown = next((tag for tag in row["ner_tags"] if not 0 <= tag < len(names)), None)
-        if unknown is not None:
-            raise UserError(f"{origin}:{number}: tag {unknown} has no name; there are 0 to {len(names) - 1}.")
-        if not row["tokens"] or row["tokens"][0] == DOCUMENT_MARKER:
-            continue
-        split.words.append([sys.intern(word) for word in row["tokens"]])
-        split.tags.append(to_iob2([names[tag] for tag in row["ner_tags"]]))
-        split.lines.append(number)
-    if not split.words:
-        raise UserError(f"{origin} holds no sentence.")
-    return split
+def _offer(name: str, glue: str = "; or ") -> str:
+    return "" if name == "train" else f"{glue}to take it from train, data.{name}=null data.{name}_fraction=0.1"
 
 
-def spans(tags: list[str]) -> Iterator[tuple[str, int, int]]:
-    """(type, first word, last word + 1) of each span, read as conlleval reads IOB1 and IOB2 alike."""
-    start, kind = 0, ""
-    for position, tag in enumerate([*tags, "O"]):
-        prefix, _, tag_kind = tag.partition("-")
-        if kind and (prefix != "I" or tag_kind != kind):
-            yield kind, start, position
-            kind = ""
-        if prefix != "O" and not kind:
-            start, kind = position, tag_kind
+def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]) -> dict[str, dict[str, Any]]:
+    """Splits off what a fraction asks for, in place; returns what was taken.
+
+    Whole documents where they are known, else sentences. Which ones depends on their number and the fractions alone:
+    the order is that of sha256 over a fixed seed and their place, the same in every release of Python.
+    """
+    asked = {name: fraction for name, fraction in fractions.items() if fraction is not None}
+    if not asked:
+        return {}
+    train = splits["train"]
+    units = train.documents if train.documents is not None else list(range(len(train.words)))
+    number = {unit: i for i, unit in enumerate(dict.fromkeys(units))}
+    order = sorted(number, key=lambda unit: hashlib.sha256(f"{FRACTION_SEED} {number[unit]}".encode()).digest())
+    taken: dict[str, dict[str, Any]] = {}
+    by = "document" if train.documents is not None else "sentence"
+    for name, fraction in asked.items():
+        count = max(1, round(fraction * len(number)))
+        mine, order = set(order[:count]), order[count:]
+        splits[name] = _part(train, [unit in mine for unit in units])
+        taken[name] = {"fraction": fraction, "by": by, "seed": FRACTION_SEED, "sentences": len(splits[name].words)}
+    if not order:
+        raise UserError(f"{train.origin}: {len(number)} {by}s are too few to take {' and '.join(asked)} from.")
+    left = set(order)
+    splits["train"] = _part(train, [unit in left for unit in units])
+    return taken
 
 
-def to_iob2(tags: list[str]) -> list[str]:
-    """The same spans, each beginning with B-."""
-    converted = ["O"] * len(tags)
-    for kind, start, end in spans(tags):
-        converted[start:end] = [sys.intern(f"B-{kind}")] + [sys.intern(f"I-{kind}")] * (end - start - 1)
-    return converted
+def _part(split: Split, keep: list[bool]) -> Split:
+    def kept(column: list) -> list:
+        return [value for value, stays in zip(column, keep, strict=True) if stays]
+
+    documents = None if split.documents is None else kept(split.documents)
+    return replace(split, words=kept(split.words), tags=kept(split.tags), documents=documents, lines=kept(split.lines))
+
+
+def settle_scheme(corpus: Corpus, asked: str, on_ill_formed: str) -> None:
+    """Finds the scheme over all splits, notes what is ill-formed, and turns the tags into IOB2, in place."""
+    splits = corpus.splits
+    try:
+        scheme = find_scheme([tags for split in splits.values() for tags in split.tags], asked)
+    except OddTag as odd:
+        place = next(place for split in splits.values() for place in places_of(split, odd.tag))
+        raise UserError(
+            f"{place}: tag {odd.tag!r} {odd}. Another scheme: data.scheme=NAME; tags that are no spans: data.task=tags."
+        ) from None
+    if scheme == "IO" and is_bare([tags for split in splits.values() for tags in split.tags]):
+        for split in splits.values():
+            split.tags = [with_prefixes(tags) for tags in split.tags]
+    counts: dict[str, int] = {}
+    shown: list[str] = []
+    for name, split in splits.items():
+        found = [(i, position) for i, tags in enumerate(split.tags) for position in ill_formed(tags, scheme)]
+        counts[name] = len(found)
+        shown += [f"{split.place_in(i, position)} {split.tags[i][position]}" for i, position in found[:PLACES_SHOWN]]
+    corpus.about |= {"scheme": scheme, "asked_scheme": asked, "ill_formed": counts}
+    if sum(counts.values()):
+        told = (
+            f"{sum(counts.values())} tags are ill-formed {scheme} "
+            f"({_by_split(counts)}): {'; '.join(shown[:PLACES_SHOWN])}"
+        )
+        if on_ill_formed == "error":
+            raise UserError(f"{told}. To read them as conlleval does: data.ill_formed=report.")
+        corpus.notes.append(f"{told}. They are read as conlleval reads them")
+    for split in splits.values():
+        split.tags = [to_iob2(tags) for tags in split.tags]
+
+
+def _by_split(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} in {name}" for name, count in counts.items())
+
+
+def places_of(split: Split, tag: str) -> Iterator[str]:
+    """Where a tag stands in a split."""
+    for sentence, tags in enumerate(split.tags):
+        for position, found in enumerate(tags):
+            if found == tag:
+                yield split.place_in(sentence, position)
+
+
+def _refuse_doubles(splits: dict[str, Split]) -> None:
+    for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
+        if splits[first].words == splits[second].words:
+            raise UserError(
+                f"{first} and {second} hold the same text ({splits[first].origin}, {splits[second].origin}). "
+                f"Another file: data.{second}=NAME."
+            )
+
+
+def _refuse_other_labels(splits: dict[str, Split], labels: list[str]) -> None:
+    for split in splits.values():
+        for tag in sorted(set().union(*split.tags) - set(labels)):
+            raise UserError(
+                f"{next(places_of(split, tag))}: tag {tag!r} is not in data.labels=[{','.join(labels)}]. "
+                "To take the tags that are there: data.labels=null."
+            )
+
+
+def _check_tags(corpus: Corpus) -> None:
+    """Refuses splits with nothing to learn or to find, and notes what only dev or test has."""
+    trained: set[str] = set()
+    unknown: dict[str, dict[str, int]] = {}
+    for name, split in corpus.splits.items():
+        if corpus.task == "spans":
+            kinds = Counter(kind for tags in split.tags for kind, _, _ in spans(tags))
+            if not kinds:
+                raise UserError(
+                    f"{split.origin}: no entity in the {name} split ({split.num_words} words, all tagged O)."
+                )
+        else:
+            kinds = Counter(tag for tags in split.tags for tag in tags)
+            if name == "train" and len(kinds) < 2:
+                raise UserError(f"{split.origin}: every word of the train split is tagged {next(iter(kinds))}.")
+        trained = trained or set(kinds)
+        new = {kind: kinds[kind] for kind in sorted(kinds.keys() - trained)}
+        if new:
+            unknown[name] = new
+            kind = next(iter(new))
+            what = "types" if corpus.task == "spans" else "tags"
+            place = next(places_of(split, f"B-{kind}" if corpus.task == "spans" else kind))
+            corpus.notes.append(
+                f"{name} has {what} that train never shows, so no prediction can be right there: "
+                f"{', '.join(f'{kind} ({count})' for kind, count in new.items())}; the first: {place}"
+            )
+    if unknown:
+        corpus.about["not_in_train"] = unknown

@@ -78,6 +78,12 @@ class Encoder:
         return self.config.model_type in CAUSAL
 
     @property
+    def lower_cases(self) -> bool:
+        """Whether the tokenizer drops case before the encoder sees a word."""
+        normalizer = self.tokenizer.backend_tokenizer.normalizer
+        return normalizer is not None and normalizer.normalize_str("A") == "a"
+
+    @property
     def room(self) -> int:
         """Pieces of text in one window."""
         return self.limit - self.special.count
@@ -89,8 +95,7 @@ def open_encoder(cfg: EncoderConfig, hash_cache: Path) -> Encoder:
     name = cfg.name if cfg.path is None else folder.name
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is not an encoder's folder: it has no config.json.")
-    weights = sorted(folder.glob("*.safetensors"))
-    if not weights:
+    if not any(folder.glob("*.safetensors")):
         raise UserError(
             f"{folder} has no weights in safetensors form. Others can run code when they are read; convert them with "
             "transformers: AutoModel.from_pretrained(DIR).save_pretrained(DIR)."
@@ -111,10 +116,8 @@ def open_encoder(cfg: EncoderConfig, hash_cache: Path) -> Encoder:
     if cfg.num_layers not in (None, config.num_hidden_layers):
         raise UserError(f"{name} has {config.num_hidden_layers} layers, not encoder.num_layers={cfg.num_layers}.")
     check_words(tokenizer, name)
-    hashes = {file.name: file_hash(file, hash_cache) for file in weights}
     fingerprint = {
-        "weights": _sha256(json.dumps(hashes, sort_keys=True)),
-        "config": _sha256(json.dumps(_config_identity(folder), sort_keys=True)),
+        **_file_identity(folder, hash_cache),
         "tokenizer": _sha256(json.dumps(_tokenizer_identity(tokenizer), sort_keys=True)),
     }
     return Encoder(
@@ -127,6 +130,25 @@ def open_encoder(cfg: EncoderConfig, hash_cache: Path) -> Encoder:
         window_limit(config, tokenizer),
         fingerprint,
     )
+
+
+def file_fingerprints(cfg: EncoderConfig, hash_cache: Path) -> dict[str, str] | None:
+    """The parts of an encoder's fingerprint that its files alone give, or None where they are not on this machine."""
+    if cfg.path is None and not importlib.util.find_spec(PACKAGED.get(cfg.name, ("no_such_package",))[0]):
+        return None  # the Hub is not asked only for a check
+    try:
+        folder, _ = find_folder(cfg)
+    except UserError:
+        return None
+    return _file_identity(folder, hash_cache)
+
+
+def _file_identity(folder: Path, hash_cache: Path) -> dict[str, str]:
+    hashes = {file.name: file_hash(file, hash_cache) for file in sorted(folder.glob("*.safetensors"))}
+    return {
+        "weights": _sha256(json.dumps(hashes, sort_keys=True)),
+        "config": _sha256(json.dumps(_config_identity(folder), sort_keys=True)),
+    }
 
 
 def find_folder(cfg: EncoderConfig) -> tuple[Path, str]:
@@ -249,10 +271,11 @@ def _sha256(content: str | bytes) -> str:
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
-def load_model(encoder: Encoder, device: str, precision: str = "float32") -> torch.nn.Module:
-    """The encoder with its weights: in evaluation mode (no dropout), no gradients, no pooler.
+def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_pooler: bool = False) -> torch.nn.Module:
+    """The encoder with its weights: in evaluation mode (no dropout), no gradients.
 
     precision: float32, or bfloat16 for weights and arithmetic alike (faster; every layer is off by about a percent).
+    keep_pooler: with the pooler, where the checkpoint has its weights; no hidden state depends on it.
     """
     import torch
     import transformers
@@ -275,7 +298,8 @@ def load_model(encoder: Encoder, device: str, precision: str = "float32") -> tor
         )
     if encoder.config.is_encoder_decoder:
         model = model.get_encoder()
-    if getattr(model, "pooler", None) is not None:
+    random_pooler = any("pooler" in key for key in loading["missing_keys"])
+    if getattr(model, "pooler", None) is not None and (random_pooler or not keep_pooler):
         model.pooler = None
     return model.to(device).eval().requires_grad_(False)
 
@@ -289,7 +313,12 @@ def hidden_states(
     model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None
 ) -> tuple[torch.Tensor, ...]:
     """All L + 1 hidden states of a batch, each (B, P, H). ids, mask (1 = a piece, 0 = padding), types: (B, P)."""
+    return outputs(model, ids, mask, types).hidden_states
+
+
+def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None) -> Any:
+    """All that the encoder gives for a batch, as transformers names it."""
     inputs = {"input_ids": ids, "attention_mask": mask}
     if types is not None and _takes_types(type(model).forward):
         inputs["token_type_ids"] = types
-    return model(**inputs, output_hidden_states=True, return_dict=True).hidden_states
+    return model(**inputs, output_hidden_states=True, return_dict=True)

@@ -9,7 +9,7 @@ B windows in a batch, P pieces, W words, H hidden size.
 
 from __future__ import annotations
 
-import os
+import random
 import sys
 import time
 from collections import deque
@@ -25,15 +25,11 @@ from probe.config import FeaturesConfig, UserError
 from probe.corpus import Corpus
 from probe.encoder import Encoder, hidden_states, load_model
 from probe.features import FeatureStore, Shard
+from probe.machine import num_cores
 from probe.windows import Pieces, Window, cut_split, plan_windows
 
 SHARDS_IN_FLIGHT = 2  # computed but not yet on disk; bounds memory
 BATCH_COST = 64  # what starting a forward pass costs, in pieces of a small encoder (measured: 8 ms at 7,400 a second)
-
-
-def num_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def ensure_features(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str) -> FeatureStore:
@@ -47,6 +43,8 @@ def ensure_features(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, devic
         report_empty_words(corpus, texts)
         if missing:
             fill(store, missing, texts, encoder, cfg, device)
+            if device == "cuda":
+                torch.cuda.empty_cache()  # the encoder's memory is for the probes now
         about = {"encoder": encoder.name, "data": corpus.name}
         store.write_manifest(about, {name: len(text.pieces.empty) for name, text in texts.items()})
         store.tidy()
@@ -83,6 +81,11 @@ def report_empty_words(corpus: Corpus, texts: dict[str, Text]) -> None:
             )
 
 
+def report_causal(encoder: Encoder) -> None:
+    if encoder.causal:
+        print(f"{encoder.name} is causal: a word's vector knows only what stands before it.", file=sys.stderr)
+
+
 def fill(
     store: FeatureStore,
     missing: list[Shard],
@@ -93,10 +96,10 @@ def fill(
 ) -> None:
     """Extracts the missing shards, leaving to other processes what they are at."""
     torch.set_num_threads(num_cores())
-    if encoder.causal:
-        print(f"{encoder.name} is causal: a word's vector knows only what stands before it.", file=sys.stderr)
+    report_causal(encoder)
     model = load_model(encoder, device, cfg.precision)
-    waiting = deque(missing)
+    # In no order: where locks do nothing, processes that share the work would else walk through it side by side.
+    waiting = deque(random.SystemRandom().sample(missing, len(missing)))
     writes: deque[Future[None]] = deque()
     bar = tqdm(
         total=sum(shard.last - shard.first for shard in missing),
@@ -195,15 +198,25 @@ def states_of(
     positions, lengths, rows = kept_pieces(windows, pieces, encoder, cfg.subword, ids.shape[1])
     positions = positions.to(device)
     states = hidden_states(model, ids.to(device), mask.to(device), None if types is None else types.to(device))
-    if len(states) != encoder.num_layers + 1 or any(
-        state.shape != (*ids.shape, encoder.hidden_size) for state in states
-    ):
+    check_states(states, ids.shape, encoder)
+    return word_states(states, positions, lengths, cfg.subword), rows.to(device)
+
+
+def check_states(states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: Encoder) -> None:
+    """Refuses an encoder that does not give one hidden state for each piece and layer."""
+    if len(states) != encoder.num_layers + 1 or any(state.shape != (*batch, encoder.hidden_size) for state in states):
         raise UserError(
             f"{encoder.name} gives hidden states {[tuple(state.shape) for state in states]} for a batch of "
-            f"{tuple(ids.shape)}; {encoder.num_layers + 1} with {encoder.hidden_size} values for each piece are needed."
+            f"{tuple(batch)}; {encoder.num_layers + 1} with {encoder.hidden_size} values for each piece are needed."
         )
+
+
+def word_states(
+    states: tuple[torch.Tensor, ...], positions: torch.Tensor, lengths: torch.Tensor | None, subword: str
+) -> torch.Tensor:
+    """Hidden states, each (B, P, H), to one vector a word and layer: (L + 1, W, H). See `kept_pieces` and `pool`."""
     flat = (state.reshape(-1, state.shape[-1]) for state in states)  # each (B * P, H)
-    return torch.stack([pool(state[positions], lengths, cfg.subword) for state in flat]), rows.to(device)
+    return torch.stack([pool(state[positions], lengths, subword) for state in flat])
 
 
 def batches(text: Text, shard: Shard, encoder: Encoder, batch_pieces: int) -> list[list[Window]]:
@@ -232,25 +245,34 @@ def batches(text: Text, shard: Shard, encoder: Encoder, batch_pieces: int) -> li
 
 
 def to_tensors(
-    windows: list[Window], pieces: Pieces, encoder: Encoder
+    windows: list[Window], pieces: Pieces, encoder: Encoder, width: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """ids, mask and segment ids of a batch, each (B, P), padded on the right."""
+    """ids, mask and segment ids of a batch, each (B, P), padded on the right; P is at least `width`."""
     special = encoder.special
     rows = [special.prefix + pieces.ids(window.first, window.last) + special.suffix for window in windows]
-    width = max(map(len, rows))
+    types = [
+        special.prefix_types + [special.text_type] * (len(row) - special.count) + special.suffix_types for row in rows
+    ]
+    return padded(rows, types, encoder, width)
+
+
+def padded(
+    rows: list[list[int]], types: list[list[int]], encoder: Encoder, width: int = 0
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Rows of pieces and of segment ids as `to_tensors` gives them."""
+    width = max(width, *map(len, rows))
     padding = encoder.tokenizer.pad_token_id or 0
     ids = np.full((len(rows), width), padding, dtype=np.int64)
     mask = np.zeros((len(rows), width), dtype=np.int64)
     for i, row in enumerate(rows):
         ids[i, : len(row)] = row
         mask[i, : len(row)] = 1
-    if not special.has_types:
+    if not encoder.special.has_types:
         return torch.from_numpy(ids), torch.from_numpy(mask), None
-    types = np.zeros_like(ids)
-    for i, row in enumerate(rows):
-        text = [special.text_type] * (len(row) - special.count)
-        types[i, : len(row)] = special.prefix_types + text + special.suffix_types
-    return torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(types)
+    segments = np.zeros_like(ids)
+    for i, row in enumerate(types):
+        segments[i, : len(row)] = row
+    return torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(segments)
 
 
 def kept_pieces(
@@ -283,6 +305,6 @@ def kept_pieces(
 
 def pool(chosen: torch.Tensor, lengths: torch.Tensor | None, subword: str) -> torch.Tensor:
     """(pieces, H) to (words, H): lengths[i] pieces after one another make word i; None: each piece is a word."""
-    if lengths is None:
+    if lengths is None or not len(lengths):
         return chosen
     return torch.segment_reduce(chosen.float(), subword, lengths=lengths.to(chosen.device))

@@ -13,6 +13,7 @@ W words, H hidden size, layer 0 = the embedding output, 1..L = the encoder block
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -137,9 +138,10 @@ class FeatureStore:
     def missing(self) -> list[Shard]:
         return [shard for shards in self.shards.values() for shard in shards if not self.path(shard).exists()]
 
-    def bytes_of(self, shards: Sequence[Shard]) -> int:
+    def bytes_of(self, shards: Sequence[Shard], num_layers: int | None = None) -> int:
+        """Bytes of so many layers of some shards; None: of all."""
         words = sum(shard.last - shard.first for shard in shards)
-        return words * (self.num_layers + 1) * self.hidden_size * ITEM_BYTES[self.dtype]
+        return words * (num_layers or self.num_layers + 1) * self.hidden_size * ITEM_BYTES[self.dtype]
 
     def check_space(self, shards: Sequence[Shard]) -> None:
         """Raises UserError where the disk cannot hold these shards or the folder cannot be written."""
@@ -265,10 +267,11 @@ class FeatureStore:
     def tidy(self) -> None:
         """Removes locks that nobody needs any more, and what writers killed a day ago or earlier left half-made."""
         for path in self.directory.glob(".*"):
-            is_lock = path.name.endswith(".lock")
-            is_half_made = ".safetensors." in path.name and path.stat().st_mtime < time.time() - 86400
-            if is_lock or is_half_made:
-                path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another process tidies too
+                is_lock = path.name.endswith(".lock")
+                is_half_made = ".safetensors." in path.name and path.stat().st_mtime < time.time() - 86400
+                if is_lock or is_half_made:
+                    path.unlink()
 
     def manifest(self) -> dict[str, Any] | None:
         """The manifest, or None where there is none that holds. One that was edited is set aside."""
@@ -322,13 +325,13 @@ def checksum(tensor: torch.Tensor) -> str:
     return xxhash.xxh3_64_hexdigest(tensor.contiguous().view(torch.uint8).numpy().data)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """The whole text under this name, or what was there before."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """The whole content under this name, or what was there before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            stream.write(text)
+        with temporary.open("wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)

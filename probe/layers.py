@@ -8,6 +8,8 @@ W words, L layers chosen, H hidden size.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +40,11 @@ class Selection:
 def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
     """Resolves what was asked for against an encoder of `num_layers` blocks. Raises UserError with the valid range."""
     indices = _absolute(cfg.indices, num_layers)
-    name = cfg.name or (f"layer_{indices[0]}" if len(indices) == 1 else "_".join([cfg.combine, *map(str, indices)]))
+    name = cfg.name or (
+        f"layer_{indices[0]}"
+        if len(indices) == 1 and cfg.combine != "mix"
+        else "_".join([cfg.combine, *map(str, indices)])
+    )
     combine = "concat" if len(indices) == 1 and cfg.combine != "mix" else cfg.combine  # one layer: nothing to combine
     width = hidden_size * (len(indices) if combine == "concat" else 1)
     return Selection(name, indices, combine, width)
@@ -46,6 +52,7 @@ def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
 
 def _absolute(asked: Any, num_layers: int) -> tuple[int, ...]:
     valid = f"layers are 0 (embeddings) to {num_layers}, or -1 to -{num_layers + 1} from the end"
+    asked = [asked] if isinstance(asked, int) else asked
     if isinstance(asked, str):
         indices = _from_slice(asked, num_layers, valid)
     elif isinstance(asked, list) and all(isinstance(k, int) and not isinstance(k, bool) for k in asked):
@@ -80,32 +87,102 @@ def _from_slice(asked: str, num_layers: int, valid: str) -> list[int]:
     return list(range(num_layers + 1))[bounds]
 
 
-def read_selection(store: FeatureStore, split: str, selection: Selection) -> torch.Tensor:
-    """The features of a split for one selection, reading only its layers, a shard at a time.
+def bytes_needed(store: FeatureStore, selection: Selection) -> int:
+    """Bytes of a selection's features of all splits, as `read_selection` gives them."""
+    import torch
+
+    words = sum(shards[-1].last for shards in store.shards.values())
+    row, dtype = _row(selection, store.hidden_size, getattr(torch, store.dtype))
+    return words * math.prod(row) * dtype.itemsize
+
+
+def read_selection(
+    store: FeatureStore, split: str, selection: Selection, device: str | torch.device = "cpu"
+) -> torch.Tensor:
+    """The features of a split for one selection, on the device, reading only its layers, a shard at a time.
 
     concat: (W, L * H) and mix: (W, L, H), both as stored; sum and mean: (W, H) in float32.
     """
     import torch
 
-    words = store.shards[split][-1].last
-    exact = getattr(torch, store.dtype)
-    num, hidden = len(selection.indices), store.hidden_size
-    features = torch.empty(
-        (words, num, hidden) if selection.combine in ("concat", "mix") else (words, hidden),
-        dtype=exact if selection.combine in ("concat", "mix") else torch.float32,
-    )
+    row, dtype = _row(selection, store.hidden_size, getattr(torch, store.dtype))
+    features = torch.empty((store.shards[split][-1].last, *row), dtype=dtype, device=device)
     for shard, layers in store.read(split, selection.indices):
         rows = features[shard.first : shard.last]
-        if selection.combine in ("concat", "mix"):
-            for position, layer in enumerate(layers):
-                rows[:, position] = layer
-        else:
-            rows.zero_()
-            for layer in layers:
-                rows += layer
-            if selection.combine == "mean":
-                rows /= num
+        combined = rows if rows.device.type == "cpu" else torch.empty_like(rows, device="cpu")
+        _combine(layers, selection.combine, combined)
+        rows.copy_(combined)
     return features.flatten(1) if selection.combine == "concat" else features
+
+
+def combine(states: torch.Tensor, selection: Selection) -> torch.Tensor:
+    """What `read_selection` gives, for vectors in memory: states (L + 1, N, H) of N words or pieces to (N, H').
+
+    mix is at the weights it starts from, all equal: what it learns, it learns in training.
+    """
+    import torch
+
+    row, dtype = _row(selection, states.shape[2], states.dtype)
+    features = torch.empty((states.shape[1], *row), dtype=dtype)
+    _combine([states[k].cpu() for k in selection.indices], selection.combine, features)
+    if selection.combine == "mix":
+        return mix(features, torch.zeros(len(selection.indices)), torch.ones(()))
+    return features.flatten(1) if selection.combine == "concat" else features
+
+
+class Streamed:
+    """What `read_selection` gives, without holding it: rows are combined from the mapped shards when asked for.
+
+    Memory holds the rows asked for alone; the system keeps as much of the store's pages as it has room for. Checksums
+    are compared once, here. Raises DamagedShard.
+    """
+
+    def __init__(self, store: FeatureStore, split: str, selection: Selection) -> None:
+        import torch
+
+        self.device = torch.device("cpu")
+        self.combine = selection.combine
+        self._row, self._dtype = _row(selection, store.hidden_size, getattr(torch, store.dtype))
+        self._layers = [layers for _, layers in store.read(split, selection.indices)]
+        self._bounds = torch.tensor([0] + [shard.last for shard in store.shards[split]])
+
+    def __len__(self) -> int:
+        return int(self._bounds[-1])
+
+    def __getitem__(self, rows: torch.Tensor) -> torch.Tensor:
+        """The rows at these places, of whatever shape: (..., row)."""
+        import torch
+
+        wanted, where = rows.unique(return_inverse=True)  # sorted, so each shard has a stretch of them
+        ends = torch.searchsorted(wanted, self._bounds).tolist()
+        combined = torch.empty((len(wanted), *self._row), dtype=self._dtype)
+        for layers, first, begin, end in zip(self._layers, self._bounds.tolist(), ends, ends[1:], strict=False):
+            if begin < end:
+                inside = wanted[begin:end] - first
+                _combine([layer[inside] for layer in layers], self.combine, combined[begin:end])
+        return (combined.flatten(1) if self.combine == "concat" else combined)[where]
+
+
+def _row(selection: Selection, hidden_size: int, exact: torch.dtype) -> tuple[tuple[int, ...], torch.dtype]:
+    """Shape and dtype of one word's features, layers of a concat still apart. exact: the dtype of the layers."""
+    import torch
+
+    if selection.combine in ("concat", "mix"):
+        return (len(selection.indices), hidden_size), exact
+    return (hidden_size,), torch.float32
+
+
+def _combine(layers: Sequence[torch.Tensor], combine: str, rows: torch.Tensor) -> None:
+    """Fills rows, (W, L, H) or (W, H), from layers, each (W, H)."""
+    if combine in ("concat", "mix"):
+        for position, layer in enumerate(layers):
+            rows[:, position] = layer
+        return
+    rows.zero_()
+    for layer in layers:
+        rows += layer
+    if combine == "mean":
+        rows /= len(layers)
 
 
 def mix(layers: torch.Tensor, weights: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
-import os
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,8 +18,21 @@ from probe.corpus import Corpus, load_corpus
 from probe.encoder import Encoder, open_encoder
 from probe.features import DamagedShard, FeatureStore, canonical
 from probe.layers import Selection, select
-from probe.records import SCHEMA, RunIdentity, hardware, load_record, record_path, software, write_record
+from probe.machine import placement
+from probe.records import (
+    SCHEMA,
+    RunIdentity,
+    hardware,
+    load_record,
+    provenance,
+    record_path,
+    write_counts,
+    write_predictions,
+    write_record,
+)
 
+PLACES = {"device": "in the GPU's memory", "memory": "in memory", "stream": "streamed from the store"}
+ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about that
 ATTEMPTS_TO_READ = 3  # a store damaged again right after it was repaired has a problem no retry solves
 
 
@@ -51,7 +64,7 @@ def plan(cfg: Config) -> Plan:
     corpus, encoder, store, fingerprint = _inputs(inputs)
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     layers = {"indices": list(selection.indices), "combine": selection.combine}
-    identity = RunIdentity(fingerprint, store.key, layers, asdict(cfg.probe), cfg.seed)
+    identity = RunIdentity(fingerprint, cfg.data.task, store.key, layers, asdict(cfg.probe), cfg.seed)
     return Plan(cfg, corpus, encoder, selection, store, identity)
 
 
@@ -75,14 +88,17 @@ def resolve_device(device: str) -> str:
 
 
 def prepare_results(results_dir: Path) -> None:
-    """Makes the folders of results, before anything is computed that could be lost."""
+    """Makes the folders of results and tries them, before anything is computed that could be lost."""
     for folder in (results_dir / "records", results_dir / "logs"):
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder) as stream:
+                stream.write(bytes(ROOM_FOR_A_RUN))
         except OSError as error:
-            raise UserError(f"results_dir={results_dir}: {folder} cannot be made ({error.strerror}).") from None
-        if not os.access(folder, os.W_OK):
-            raise UserError(f"results_dir={results_dir}: {folder} cannot be written.")
+            raise UserError(
+                f"results_dir={results_dir}: {folder} cannot be written ({error.strerror}). What is finished is kept; "
+                "once it can, the same command continues."
+            ) from None
 
 
 def extract(cfg: Config) -> FeatureStore:
@@ -93,10 +109,10 @@ def extract(cfg: Config) -> FeatureStore:
     return ensure_features(planned.corpus, planned.encoder, cfg.features, resolve_device(cfg.device))
 
 
-def run(cfg: Config, tell: Callable[[str], None]) -> dict[str, Any]:
+def run(cfg: Config, tell: Callable[[str], None], runs: int = 1, num_gpus: int = 1) -> dict[str, Any]:
     """Trains and tests one probe and writes its record; returns the record at once if it is already there.
 
-    `tell` gets one line an epoch.
+    `tell` gets a line on where the features lie, then one an epoch. runs: how many share this machine and its GPUs.
     """
     planned = plan(cfg)
     if planned.record_path.exists():
@@ -105,11 +121,13 @@ def run(cfg: Config, tell: Callable[[str], None]) -> dict[str, Any]:
 
     import torch
 
-    from probe.metrics import score
+    from probe.layers import bytes_needed
+    from probe.metrics import HEADLINES, count, scores_of, slices
     from probe.tagger import TaggedWords, train_tagger
 
     device = resolve_device(cfg.device)
-    store, features = read_features(planned, device)
+    store, features, where = read_features(planned, device, runs, num_gpus)
+    tell(f"features: {bytes_needed(store, planned.selection) / 1e9:.2f} GB {PLACES[where]}")
     read_s = time.perf_counter() - clock
     if device == "cpu":
         torch.set_num_threads(1)  # many small steps: a second thread costs more than it gives
@@ -119,12 +137,26 @@ def run(cfg: Config, tell: Callable[[str], None]) -> dict[str, Any]:
     splits = planned.corpus.splits
     labels = sorted({tag for tags in splits["train"].tags for tag in tags})
     label_ids = {label: i for i, label in enumerate(labels)}
-    data = {name: TaggedWords(features.pop(name), split.tags, label_ids) for name, split in splits.items()}
+    data = {name: TaggedWords(features.pop(name), split.tags, label_ids, device) for name, split in splits.items()}
     clock = time.perf_counter()
-    tagger = train_tagger(cfg.probe, planned.selection, data["train"], data["dev"], labels, cfg.seed, tell)
+    headline = HEADLINES[cfg.data.task]
+    tagger = train_tagger(cfg.probe, planned.selection, data["train"], data["dev"], labels, headline, cfg.seed, tell)
     train_s = time.perf_counter() - clock
+
     clock = time.perf_counter()
-    scores = {name: score(splits[name].tags, tagger.predict(data[name])) for name in ("dev", "test")}
+    known = {word for sentence in splits["train"].words for word in sentence}
+    path = planned.record_path
+    scores, counts, predictions = {}, {}, {}
+    for name in ("dev", "test"):
+        split, predicted = splits[name], tagger.predict(data[name])
+        counts[name] = count(split.tags, predicted, cfg.data.task)
+        scores[name] = scores_of(counts[name])
+        if cfg.data.task == "spans":
+            scores[name]["slices"] = slices(split.words, split.tags, predicted, known)
+        if split.documents is not None:
+            counts[name]["documents"] = split.documents
+        predictions[name] = write_predictions(path, name, split.words, split.tags, predicted)
+    counts_sha256 = write_counts(path, counts)
     score_s = time.perf_counter() - clock
 
     epochs = len(tagger.curve)
@@ -137,17 +169,27 @@ def run(cfg: Config, tell: Callable[[str], None]) -> dict[str, Any]:
         "identity": planned.identity.as_dict(),
         "row": planned.selection.name,
         "config": science(cfg),
-        "data": {"name": planned.corpus.name, "splits": planned.corpus.counts()},
+        "data": {
+            "name": planned.corpus.name,
+            "task": cfg.data.task,
+            "splits": planned.corpus.counts(),
+            **planned.corpus.about,
+        },
         "encoder": {
             "name": planned.encoder.name,
             "source": planned.encoder.source,
             "fingerprint": planned.encoder.fingerprint,
+            "lower_cases": planned.encoder.lower_cases,
             "num_layers": planned.encoder.num_layers,
             "hidden_size": planned.encoder.hidden_size,
         },
         "features": {
             "key": store.key,
             "identity": store.identity,
+            "placement": where,
+            "bytes_read": sum(
+                store.bytes_of(shards, len(planned.selection.indices)) for shards in store.shards.values()
+            ),
             "words_without_pieces": {k: v["words_without_pieces"] for k, v in manifest["splits"].items()},
         },
         "layers": {
@@ -156,18 +198,19 @@ def run(cfg: Config, tell: Callable[[str], None]) -> dict[str, Any]:
             "width": planned.selection.width,
         },
         "scores": scores,
+        "sha256": {"counts": counts_sha256, "predictions": predictions},
         "best_epoch": tagger.best_epoch,
         "curve": tagger.curve,
         "mix": tagger.learned_mix(),
         "parameters": sum(p.numel() for p in tagger.parameters()),
         "seconds": {"read": round(read_s, 3), "train": round(train_s, 3), "score": round(score_s, 3)},
         "words_per_second": round(trained_words / sum(point["train_s"] for point in tagger.curve)),
-        "software": software(),
+        "software": provenance(),
         "hardware": hardware(device, torch.get_num_threads()),
         "started": started_at.isoformat(timespec="seconds"),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    write_record(planned.record_path, record)
+    write_record(path, record)
     return record
 
 
@@ -176,21 +219,29 @@ def science(cfg: Config) -> dict[str, Any]:
     config = asdict(cfg)
     for name in ("results_dir", "jobs"):
         del config[name]
-    del config["features"]["cache_dir"]
+    for name in ("cache_dir", "placement"):
+        del config["features"][name]
     return config
 
 
-def read_features(planned: Plan, device: str) -> tuple[FeatureStore, dict[str, Any]]:
-    """Each split's features for a selection, on the device; what is missing or damaged is extracted first."""
+def read_features(planned: Plan, device: str, runs: int, num_gpus: int) -> tuple[FeatureStore, dict[str, Any], str]:
+    """The store, each split's features for a selection, and where these lie; what is missing is extracted first."""
     from probe.extraction import ensure_features
-    from probe.layers import read_selection
+    from probe.layers import Streamed, bytes_needed, read_selection
 
+    selection = planned.selection
     for attempt in range(1, ATTEMPTS_TO_READ + 1):
         store = ensure_features(planned.corpus, planned.encoder, planned.cfg.features, device)
+        where = placement(planned.cfg.features.placement, bytes_needed(store, selection), device, runs, num_gpus)
         try:
-            return store, {
-                name: read_selection(store, name, planned.selection).to(device) for name in planned.corpus.splits
-            }
+            if where == "stream":
+                return store, {name: Streamed(store, name, selection) for name in planned.corpus.splits}, where
+            target = device if where == "device" else "cpu"
+            return (
+                store,
+                {name: read_selection(store, name, selection, target) for name in planned.corpus.splits},
+                where,
+            )
         except DamagedShard as damaged:
             if attempt == ATTEMPTS_TO_READ:
                 raise

@@ -15,22 +15,22 @@ from typing import Any
 
 from probe.config import UserError
 from probe.records import load_records
-from probe.table import read_expected
+from probe.rows import failures, first_line, read_expected
 
 
 @contextlib.contextmanager
 def running(results_dir: Path, name: str) -> Iterator[Callable[[str], None]]:
     """Says that a run is under way; yields what takes its latest line. A killed process holds nothing any more."""
     path = results_dir / "logs" / f"{name}.running.txt"
-    with path.open("w", encoding="utf-8") as stream:
+    with path.open("wb", buffering=0) as stream:
         with contextlib.suppress(OSError):  # where there are no locks, it will only look as if it had stopped
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
         def tell(line: str) -> None:
-            stream.seek(0)
-            stream.truncate()
-            stream.write(line)
-            stream.flush()
+            with contextlib.suppress(OSError):  # a disk full for a moment need not end a run of hours
+                stream.seek(0)
+                stream.truncate()
+                stream.write(line.encode())
 
         tell("starting")
         try:
@@ -43,7 +43,7 @@ def count(results_dir: Path, keys: Iterable[str]) -> tuple[int, int]:
     """How many of these runs are done, and how many have failed."""
     short = {key[:10] for key in keys}
     done = {path.stem[-10:] for path in (results_dir / "records").glob("*.json")} & short
-    failed = {path.name.split(".")[0][-10:] for path in (results_dir / "logs").glob("*.failed.txt")} & short
+    failed = failures(results_dir).keys() & short
     return len(done), len(failed - done)
 
 
@@ -62,16 +62,16 @@ def lines(results_dir: Path) -> Iterator[str]:
     alive = {key: path for key, path in alive.items() if key in names and _is_held(path)}
     waiting = len(names) - done - failed - len(alive)
     left = ""
-    seconds = [_seconds(record) for record in load_records(results_dir)]
+    seconds = [_seconds(record) for record in load_records(results_dir).values()]
     if seconds and alive:
         left = f"; {minutes(statistics.median(seconds) * (waiting / len(alive) + 0.5))} left"
     counts = f"{done} done, {len(alive)} running, {failed} failed, {waiting} waiting"
     yield f"{results_dir}: {len(names)} runs: {counts}{left}"
     for key, path in alive.items():
         yield f"running  {names[key]}: {path.read_text(encoding='utf-8')}"
-    for path in sorted((results_dir / "logs").glob("*.failed.txt")):
-        if (key := path.name.split(".")[0][-10:]) in names:
-            yield f"failed   {names[key]}: {path.read_text(encoding='utf-8').splitlines()[0]} (log: {path})"
+    for key, path in failures(results_dir).items():
+        if key in names:
+            yield f"failed   {names[key]}: {first_line(path)} (log: {path})"
 
 
 def _seconds(record: dict[str, Any]) -> float:

@@ -18,36 +18,64 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import Config, UserError
-from probe.run import Plan, extract, plan, prepare_results, run, science
+from probe.machine import gpus, side_by_side, take_gpu
+from probe.metrics import headline
+from probe.rows import build_rows, first_line, read_expected, setting_of, write_expected
+from probe.run import Plan, extract, plan, prepare_results, resolve_device, run, science
 from probe.status import count, minutes, running
-from probe.table import build_rows, read_expected, render, setting_of, write_expected, write_tables
+from probe.table import render, write_tables
 
-STATE = "PROBE_SWEEP"  # environment variable: which runs there are, how many were over before, and since when
+# Environment variable: which runs there are, how many were over before, since when, how many share this machine, and
+# its GPUs.
+STATE = "PROBE_SWEEP"
 
 
 def scores(record: dict[str, Any]) -> str:
-    dev, test = record["scores"]["dev"]["f1"], record["scores"]["test"]["f1"]
-    epochs = f"best epoch {record['best_epoch']} of {len(record['curve'])}"
-    return f"dev F1 {100 * dev:.2f} · test F1 {100 * test:.2f} · {epochs}"
+    dev, test = (100 * headline(record["scores"][split]) for split in ("dev", "test"))
+    name = "accuracy" if record["data"]["task"] == "tags" else "F1"
+    return (
+        f"dev {name} {dev:.2f} · test {name} {test:.2f} · best epoch {record['best_epoch']} of {len(record['curve'])}"
+    )
 
 
-def run_sweep(configs: list[Config], launch: Callable[[], None]) -> int:
-    """Extracts, launches what is not done, shows the table. Returns the exit code: 0, or 1 if a run is not there."""
+def run_sweep(configs: list[Config], launch: Callable[[int], None], here: bool = True) -> int:
+    """Extracts, launches what is not done, shows the table. Returns the exit code: 0, or 1 if a run is not there.
+
+    launch: starts the jobs, so many at once. here: on this machine; elsewhere each job extracts what it finds missing.
+    """
     plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
     folders = sorted({Path(planned.cfg.results_dir) for planned in plans})
     for folder in folders:
         prepare_results(folder)
         write_expected(folder, [_expected(p) for p in plans if Path(p.cfg.results_dir) == folder])
+    for corpus in {id(planned.corpus): planned.corpus for planned in plans}.values():
+        for note in corpus.notes:
+            print(f"data {corpus.name}: {note}.", flush=True)
     todo = _not_done(plans)
     print(f"{len(plans)} runs, {len(plans) - len(todo) if todo else 'all'} done already.", flush=True)
     for planned in todo:
         _failure_file(planned).unlink(missing_ok=True)
-    _extract_each(todo)
-    keys = [planned.identity.key for planned in plans]
-    os.environ[STATE] = json.dumps({"keys": keys, "before": len(plans) - len(todo), "start": time.time()})
+    jobs, names = 1, []
+    if here and todo:
+        names = gpus() if resolve_device(todo[0].cfg.device) == "cuda" else []
+        jobs = side_by_side(todo[0].cfg.jobs, len(names))
+        _extract_each(todo)
+    elif todo:
+        print(f"Runs are sent elsewhere; `probe sweep-status {folders[0]}` shows where they stand.", flush=True)
+    os.environ[STATE] = json.dumps(
+        {
+            "keys": [planned.identity.key[:10] for planned in plans],
+            "before": len(plans) - len(todo),
+            "start": time.time(),
+            "runs": min(jobs, len(todo)),
+            "gpus": names,
+        }
+    )
     while waiting := _neither_done_nor_failed(plans):
         with _stderr_to(Path(waiting[0].cfg.results_dir) / "logs" / "launcher.log"):
-            launch()
+            launch(jobs)
+        for folder in folders:
+            prepare_results(folder)
         still = _neither_done_nor_failed(plans)
         if still:
             print(
@@ -60,7 +88,7 @@ def run_sweep(configs: list[Config], launch: Callable[[], None]) -> int:
         write_tables(folder, rows)
         print(f"\n{render(rows, 'text')}\nRecords and tables: {folder}")
     for planned in _not_done(plans):
-        print(f"failed: {_label(planned)}: {_failure(planned)}", file=sys.stderr)
+        print(f"failed: {planned.label}: {_failure(planned)}", file=sys.stderr)
     return 1 if _not_done(plans) else 0
 
 
@@ -69,14 +97,19 @@ def run_one(cfg: Config) -> None:
     planned = plan(cfg)
     if planned.record_path.exists() or _failure_file(planned).exists():
         return
-    clock = time.perf_counter()
+    try:
+        prepare_results(Path(cfg.results_dir))
+    except UserError:
+        return  # the sweep says it once, at its end
+    state, clock = _state(), time.perf_counter()
+    take_gpu(state["gpus"])
     try:
         with running(Path(cfg.results_dir), planned.record_path.stem) as tell:
-            record = run(cfg, tell)
+            record = run(cfg, tell, state["runs"], len(state["gpus"]))
         outcome = f"{scores(record)} · {time.perf_counter() - clock:.0f} s"
     except Exception as error:
         outcome = f"failed: {_write_failure(planned, error)}"
-    print(f"{_standing(Path(cfg.results_dir))} · {_label(planned)} · {outcome}", flush=True)
+    print(f"{_standing(Path(cfg.results_dir))} · {planned.label} · {outcome}", flush=True)
 
 
 def _expected(planned: Plan) -> dict[str, Any]:
@@ -108,10 +141,6 @@ def _neither_done_nor_failed(plans: list[Plan]) -> list[Plan]:
     return [planned for planned in _not_done(plans) if not _failure_file(planned).exists()]
 
 
-def _label(planned: Plan) -> str:
-    return f"{planned.selection.name} seed {planned.identity.seed}"
-
-
 def _failure_file(planned: Plan) -> Path:
     return Path(planned.cfg.results_dir) / "logs" / f"{planned.record_path.stem}.failed.txt"
 
@@ -121,7 +150,8 @@ def _write_failure(planned: Plan, error: Exception) -> str:
     reason = str(error).splitlines()[0] if str(error) else ""
     line = reason if isinstance(error, UserError) else f"{type(error).__name__}: {reason}"
     trace = "".join(traceback.format_exception(error))
-    _failure_file(planned).write_text(f"{line}\n\n{trace}", encoding="utf-8")
+    with contextlib.suppress(OSError):  # a full disk may be the very reason
+        _failure_file(planned).write_text(f"{line}\n\n{trace}", encoding="utf-8")
     return line
 
 
@@ -129,18 +159,23 @@ def _failure(planned: Plan) -> str:
     file = _failure_file(planned)
     if not file.exists():
         return f"its process was killed; the same command tries again (log: {file.parent / 'launcher.log'})"
-    return f"{file.read_text(encoding='utf-8').splitlines()[0]} (log: {file})"
+    return f"{first_line(file)} (log: {file})"
+
+
+def _state() -> dict[str, Any]:
+    """What the process that started this sweep said of it; a run that somebody launched by hand is alone."""
+    alone: dict[str, Any] = {"keys": [], "before": 0, "start": time.time(), "runs": 1, "gpus": []}
+    return json.loads(os.environ.get(STATE, "null")) or alone
 
 
 def _standing(results_dir: Path) -> str:
     """Where the sweep stands: "run 7 of 18, 2 failed, about 6 min left"."""
-    state = json.loads(os.environ.get(STATE, "null"))
-    if state is None:
-        return "run"
-    done, failed = count(results_dir, {expected["key"] for expected in read_expected(results_dir)} & set(state["keys"]))
-    left = len(state["keys"]) - done - failed
+    state = _state()
+    keys = set(state["keys"])
+    done, failed = count(results_dir, keys & {expected["key"][:10] for expected in read_expected(results_dir)})
+    left = len(keys) - done - failed
     left_s = (time.time() - state["start"]) / max(1, done + failed - state["before"]) * left
-    parts = [f"run {done + failed} of {len(state['keys'])}"] + [f"{failed} failed"] * bool(failed)
+    parts = [f"run {done + failed} of {len(keys)}"] + [f"{failed} failed"] * bool(failed)
     return ", ".join(parts + [f"{minutes(left_s)} left"] * (left > 0))
 
 

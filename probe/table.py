@@ -1,143 +1,157 @@
-"""Records to tables: mean and standard deviation of F1 by row, as text, Markdown, CSV and JSON.
+"""Rows to tables: text, Markdown, CSV, LaTeX and JSON; columns by choice; several settings side by side, or compared.
 
-A table is a pure function of the records and of what the sweep asked for, so that a missing cell shows as missing.
-Reads files only; imports nothing that takes long.
+A pure function of rows (see `rows`). Reads files only; imports nothing that takes long.
 """
 
 from __future__ import annotations
 
 import csv
+import difflib
+import functools
 import io
 import json
-import statistics
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tabulate import tabulate
 
 from probe.config import UserError
-from probe.features import canonical, key_of, write_atomically
+from probe.features import write_atomically
+from probe.published import PUBLISHED, differences
 from probe.records import load_records
+from probe.rows import SCORES, Row, build_rows, counts_of, records_of, results_folder, text_tests
+from probe.stats import ALPHA, bootstrap, holm, permutation_test
 
-FORMATS = ("text", "md", "csv", "json")
-FILES = {"md": "table.md", "csv": "table.csv", "json": "table.json"}
-SWEEP = "sweep.json"  # what the last sweep into a folder asked for
-# The order of the paper's table (Devlin et al. 2019, Table 7), with our variants beside what they vary.
-PAPER_ORDER = (
-    "embeddings",
-    "second_to_last",
-    "last",
-    "sum_last_four",
-    "mean_last_four",
-    "mix_last_four",
-    "concat_last_four",
-    "sum_all",
-    "mix_all",
-)
+FORMATS = ("text", "md", "csv", "tex", "json")
+FILES = {"md": "table.md", "csv": "table.csv", "tex": "table.tex", "json": "table.json"}
 
 
-def write_expected(results_dir: Path, runs: list[dict[str, Any]]) -> None:
-    """Adds the runs a sweep asks for to those asked for before: key, row, identity, width and setting of each.
-
-    They stay asked for until the file is removed, so that a narrower sweep does not hide what a wider one left open.
-    """
-    merged = {run["key"]: run for run in [*read_expected(results_dir), *runs]}
-    text = json.dumps({"runs": list(merged.values())}, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(results_dir / SWEEP, text)
+class Column(NamedTuple):
+    header: str
+    show: Callable[[Row], str]
+    left: bool = False
 
 
-def read_expected(results_dir: Path) -> list[dict[str, Any]]:
-    try:
-        runs = json.loads((results_dir / SWEEP).read_text(encoding="utf-8"))["runs"]
-        if all({"key", "row", "identity", "width", "setting"} <= run.keys() for run in runs):
-            return runs
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass
-    raise UserError(f"{results_dir / SWEEP} is damaged. Remove it, or start the sweep again.")
+def _spread(name: str) -> Callable[[Row], str]:
+    def show(row: Row) -> str:
+        if name not in row:
+            return ""
+        mean, std = row[name]["mean"], row[name]["std"]
+        if mean is None:
+            return "failed" if row["failed"] else "missing"
+        return _percent(mean) if std is None else f"{_percent(mean)} ± {_percent(std)}"
+
+    return show
 
 
-def setting_of(config: dict[str, Any], data: str, encoder: str) -> dict[str, Any]:
-    """What people want to know of the runs of one table, for its caption.
+def _range(name: str, low: str | int, high: str | int, part: str | None = None) -> Callable[[Row], str]:
+    def show(row: Row) -> str:
+        values = row[name] if part is None else row[name][part]
+        return "" if values is None or values[low] is None else f"{_percent(values[low])} .. {_percent(values[high])}"
 
-    Which runs belong together is another question: their identities settle it, which hold content and not names.
-    """
-    return {"data": data, "encoder": encoder, "features": config["features"], "probe": config["probe"]}
-
-
-def build_rows(results_dir: Path) -> list[dict[str, Any]]:
-    """One dict a row, rows of one setting together, in the paper's order. Raises UserError if there is nothing."""
-    if results_dir.name == "records" and not (results_dir / "records").is_dir():
-        results_dir = results_dir.parent
-    if not results_dir.is_dir():
-        raise UserError(f"{results_dir}: there is no such folder. `probe +sweep=quickstart` makes results/quickstart.")
-    records, expected = load_records(results_dir), read_expected(results_dir)
-    if not records and not expected:
-        raise UserError(f"{results_dir} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
-    cells: dict[str, dict[str, Any]] = {}
-    for run in expected:
-        _cell(cells, run, run["setting"], run["width"])["expected"].add(run["key"])
-    for record in records:
-        setting = setting_of(record["config"], record["data"]["name"], record["encoder"]["name"])
-        _cell(cells, record, setting, record["layers"]["width"])["records"].append(record)
-    rows = [_row(cell) for cell in cells.values()]
-    rank = {name: position for position, name in enumerate(PAPER_ORDER)}
-    groups = {row["group"]: canonical(row["setting"]) for row in rows}
-    return sorted(
-        rows,
-        key=lambda row: (
-            groups[row["group"]],
-            row["group"],
-            rank.get(row["layers"], len(rank)),
-            row["indices"],
-            row["combine"],
-        ),
-    )
+    return show
 
 
-def _cell(cells: dict[str, dict[str, Any]], run: dict[str, Any], setting: dict[str, Any], width: int) -> dict[str, Any]:
-    """The cell of a run. Runs of a cell differ in their seed alone, runs of a table in layers and seed."""
-    identity = dict(run["identity"])
-    layers, _ = identity.pop("layers"), identity.pop("seed")
-    group = key_of(identity)
-    empty = {
-        "group": group,
-        "setting": setting,
-        "layers": run["row"],
-        "selection": {**layers, "width": width},
-        "expected": set(),
-        "records": [],
-    }
-    return cells.setdefault(canonical([group, layers]), empty)
+def _cost(name: str, form: str) -> Callable[[Row], str]:
+    return lambda row: format(row["cost"][name], form) if "cost" in row else ""
 
 
-def _row(cell: dict[str, Any]) -> dict[str, Any]:
-    found = {record["key"] for record in cell["records"]}
-    return {
-        "layers": cell["layers"],
-        "indices": cell["selection"]["indices"],
-        "combine": cell["selection"]["combine"],
-        "width": cell["selection"]["width"],
-        "n": len(cell["records"]),
-        "missing": len(cell["expected"] - found),
-        "dev_f1": _summary([record["scores"]["dev"]["f1"] for record in cell["records"]]),
-        "test_f1": _summary([record["scores"]["test"]["f1"] for record in cell["records"]]),
-        "group": cell["group"][:10],
-        "setting": cell["setting"],
-    }
+def _against(relation: str) -> Callable[[Row], str]:
+    def show(row: Row) -> str:
+        test = row["against"].get(relation)
+        if test is None:
+            return ""
+        name = f"{test['row']}: " if relation == "next" else ""
+        return f"{name}{100 * test['dev_difference']:+.2f}, p {_p(test['p_seeds'])} / {_p(test['p_text_holm'])}"
+
+    return show
 
 
-def _summary(values: list[float]) -> dict[str, float | None]:
-    """Mean, and sample standard deviation where there are two or more."""
-    return {
-        "mean": statistics.fmean(values) if values else None,
-        "std": statistics.stdev(values) if len(values) > 1 else None,
-    }
+def _n(row: Row) -> str:
+    if not row["missing"]:
+        return str(row["n"])
+    return f"{row['n']} of {row['n'] + row['missing']}" + (f" ({row['failed']} failed)" if row["failed"] else "")
 
 
-def render(rows: list[dict[str, Any]], form: str) -> str:
-    """Rows as text, md, csv or json."""
+def _layers(row: Row) -> str:
+    indices = row["indices"]
+    in_a_row = len(indices) > 2 and indices == list(range(indices[0], indices[-1] + 1))
+    return f"{indices[0]}..{indices[-1]}" if in_a_row else ", ".join(map(str, indices))
+
+
+def _published(source: str) -> Callable[[Row], str]:
+    def show(row: Row) -> str:
+        value = PUBLISHED[source]["rows"].get(row["layers"])
+        return "" if value is None else f"{value:g}"
+
+    return show
+
+
+COLUMNS: dict[str, Column] = {
+    "row": Column("row", lambda row: row["layers"], left=True),
+    "layers": Column("layers", _layers, left=True),
+    "combine": Column("combine", lambda row: row["combine"], left=True),
+    "width": Column("width", lambda row: str(row["width"])),
+    "n": Column("n", _n),
+    "dev": Column("dev F1", _spread("dev_f1")),
+    "test": Column("test F1", _spread("test_f1")),
+    "order": Column("order", lambda row: row["order"] or "", left=True),
+    "paper": Column("paper", _published("paper")),
+    "bert_ner": Column("bert_ner", _published("bert_ner")),
+    "dev_range": Column("dev min .. max", _range("dev_f1", "min", "max")),
+    "test_range": Column("test min .. max", _range("test_f1", "min", "max")),
+    "dev_interval": Column("dev 95 %", _range("dev_f1", 0, 1, "interval")),
+    "test_interval": Column("test 95 %", _range("test_f1", 0, 1, "interval")),
+    "best": Column("to the best: dev, p seeds / text", _against("best"), left=True),
+    "next": Column("to the next better: dev, p seeds / text", _against("next"), left=True),
+    "strict": Column("test strict F1", _spread("test_strict_f1")),
+    "word": Column("test word F1", _spread("test_word_f1")),
+    "recall": Column("test entity word recall", _spread("test_entity_word_recall")),
+    "accuracy": Column("test accuracy", _spread("test_accuracy")),
+    "macro": Column("test macro F1", _spread("test_macro_f1")),
+    "parameters": Column("parameters", _cost("parameters", ",d")),
+    "epoch_s": Column("s an epoch", _cost("seconds_per_epoch", ".1f")),
+    "mb_read": Column("MB read", _cost("mb_read", ".0f")),
+    "f1_per_width": Column("dev F1 a unit of width", lambda row: _cost("f1_per_width", ".2%")(row).removesuffix("%")),
+}
+DEFAULT = ("row", "layers", "width", "n", "dev", "test", "order")
+GROUPS = {  # names for several columns
+    "default": DEFAULT,
+    "tests": ("order", "best", "next"),
+    "spread": ("dev_range", "test_range", "dev_interval", "test_interval"),
+    "scores": ("strict", "word", "recall", "accuracy"),
+    "cost": ("width", "parameters", "epoch_s", "mb_read", "f1_per_width"),
+}
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f}"
+
+
+def _p(value: float | None) -> str:
+    return "-" if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def choose_columns(asked: str | None, rows: Sequence[Row]) -> list[str]:
+    """Column names for `--columns a,b,group`. None: what fits the rows. Raises UserError for what is no column."""
+    if asked is None:
+        known = any(row["about"] and row["about"]["data"] == "CoNLL-2003" for row in rows)
+        names = [name for name in DEFAULT if name != "order" or any(row["order"] for row in rows)]
+        return [*names, "paper"] if known else names
+    names = []
+    for part in asked.split(","):
+        if part not in COLUMNS and part not in GROUPS:
+            close = difflib.get_close_matches(part, [*COLUMNS, *GROUPS], n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise UserError(f"--columns: there is no {part!r}.{hint} There are: {', '.join([*COLUMNS, *GROUPS])}.")
+        names += [name for name in GROUPS.get(part, (part,)) if name not in names]
+    return names
+
+
+def render(rows: list[Row], form: str, columns: str | None = None) -> str:
+    """Rows in one of FORMATS; CSV and JSON hold everything, whatever the columns. Unlike settings stay apart."""
     if form == "json":
         return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
     if form == "csv":
@@ -145,76 +159,273 @@ def render(rows: list[dict[str, Any]], form: str) -> str:
     blocks = []
     for group in dict.fromkeys(row["group"] for row in rows):
         block = [row for row in rows if row["group"] == group]
-        setting = block[0]["setting"]
-        lines = [
-            [_layers(row), row["width"], _n(row), _percent(row, "dev_f1"), _percent(row, "test_f1")] for row in block
-        ]
-        table = tabulate(
-            [[row["layers"], *line] for row, line in zip(block, lines, strict=True)],
-            headers=["row", "layers", "width", "n", "dev F1", "test F1"],
-            tablefmt="github" if form == "md" else "simple",
-            disable_numparse=True,
-            colalign=("left", "left", "right", "right", "right", "right"),
-        )
-        blocks.append(f"{caption(setting)}\n\n{table}\n" + ("" if form == "md" else _notes(block)))
+        names = choose_columns(columns, block)
+        cells = [[COLUMNS[name].show(row) for name in names] for row in block]
+        headers = [header(name, block) for name in names]
+        lefts = [COLUMNS[name].left for name in names]
+        over, under = above(block, names), notes(block, names)
+        if form == "tex":
+            bold = [i for i, row in enumerate(block) if row["order"] == "best"]
+            blocks.append(_latex(headers, cells, lefts, bold, [*over, *under], f"tab:{group}"))
+        else:
+            if form == "md":
+                cells = [
+                    [f"**{c}**" if c and name in ("row", "dev") and row["order"] == "best" else c for name, c in line]
+                    for row, line in zip(block, (zip(names, line, strict=True) for line in cells), strict=True)
+                ]
+            blocks.append("\n\n".join(["\n".join(over), _grid(headers, cells, lefts, form), *under]) + "\n")
     return "\n".join(blocks)
 
 
-def caption(setting: dict[str, Any]) -> str:
+def header(name: str, rows: Sequence[Row]) -> str:
+    """A column's header; of tags that are no spans the headline is accuracy."""
+    header = COLUMNS[name].header
+    return header.replace("F1", "accuracy") if _is_tags(rows) and name in ("dev", "test") else header
+
+
+def _is_tags(rows: Sequence[Row]) -> bool:
+    return any(row["about"] and row["about"]["task"] == "tags" for row in rows)
+
+
+def _grid(headers: list[str], cells: list[list[str]], lefts: list[bool], form: str) -> str:
+    return tabulate(
+        cells,
+        headers=headers,
+        tablefmt="github" if form == "md" else "simple",
+        disable_numparse=True,
+        colalign=["left" if left else "right" for left in lefts],
+    )
+
+
+def caption(rows: Sequence[Row]) -> str:
+    setting = rows[0]["setting"]
     probe, features = setting["probe"], setting["features"]
     model = (
         f"BiLSTM {probe['num_layers']} x {probe['hidden_size']} per direction"
         if probe["num_layers"]
         else "linear probe"
     )
+    arithmetic = f" in {probe['precision']}" if probe.get("precision", "float32") != "float32" else ""
+    score = "Accuracy" if _is_tags(rows) else "Span F1 (conlleval)"
     return (
         f"{setting['data']}, {Path(setting['encoder']).name}, {features['context']} context, "
-        f"{features['subword']} piece, {model}. Span F1 (conlleval) in percent, mean ± standard deviation over n seeds."
+        f"{features['subword']} piece, {model}{arithmetic}. {score} in percent, "
+        "mean ± standard deviation over n seeds."
     )
 
 
-def _notes(rows: list[dict[str, Any]]) -> str:
+def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+    """The caption, and how each published column's setting differs, so that nobody reads unlike things as like."""
+    about = next((row["about"] for row in rows if row["about"]), None)
+    lines = [caption(rows)]
+    if about is None:
+        return lines
+    return lines + [
+        f"{source}: {PUBLISHED[source]['score']}, {PUBLISHED[source]['source']}. Here otherwise: "
+        + "; ".join(differences(about, source))
+        + "."
+        for source in PUBLISHED
+        if source in columns
+    ]
+
+
+def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+    lines = []
     if any(row["n"] == 1 for row in rows):
-        return "n = 1 has no spread: differences between such rows may be the seed alone.\n"
-    return ""
+        lines.append(
+            "n = 1 has no spread, no rank and no bold: the seed alone moves F1 by about a point, so the order of such "
+            "rows may be the seed's."
+        )
+    tests = [row["against"]["best"] for row in rows if row["against"]]
+    if tests and {"order", "best", "next"} & set(columns):
+        unit = next((test["unit"] for test in tests if test["unit"]), None)
+        text = f" and paired randomisation of the test split's {unit} (Holm-corrected)" if unit else ""
+        note = (
+            "order: best has the highest dev mean; tied could be as good; below is told apart from it (p < 0.05) by "
+            f"exact permutation of dev F1 over seeds{text}."
+        )
+        lowest = min(test["p_seeds"] for test in tests)
+        if lowest >= ALPHA:
+            note += f" Here the seeds are too few or too spread to tell any row apart (lowest p {_p(lowest)})."
+        lines.append(note)
+    return lines
 
 
-def _layers(row: dict[str, Any]) -> str:
-    indices = row["indices"]
-    in_a_row = len(indices) > 2 and indices == list(range(indices[0], indices[-1] + 1))
-    return f"{indices[0]}..{indices[-1]}" if in_a_row else ", ".join(map(str, indices))
+def _latex(
+    headers: list[str], cells: list[list[str]], lefts: list[bool], bold: list[int], above: list[str], label: str
+) -> str:
+    """A table for \\usepackage{booktabs}, ready to paste."""
+    lines = [[_tex(cell) for cell in line] for line in cells]
+    for i in bold:
+        lines[i] = [f"\\textbf{{{cell}}}" if cell else cell for cell in lines[i]]
+    body = "\n".join("  " + " & ".join(line) + r" \\" for line in lines)
+    return (
+        "\\begin{table}\n\\centering\n"
+        f"\\begin{{tabular}}{{@{{}}{''.join('l' if left else 'r' for left in lefts)}@{{}}}}\n\\toprule\n"
+        f"  {' & '.join(map(_tex, headers))} \\\\\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
+        f"\\caption{{{_tex(' '.join(above))}}}\n\\label{{{label}}}\n\\end{{table}}\n"
+    )
 
 
-def _n(row: dict[str, Any]) -> str:
-    return f"{row['n']} of {row['n'] + row['missing']}" if row["missing"] else str(row["n"])
+def _tex(text: str) -> str:
+    escaped = re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", r"\textbackslash "))
+    escaped = re.sub(r"(?<![\w.])-(?=\d)", r"$-$", escaped)
+    for plain, command in (("±", r"$\pm$"), (" .. ", "--"), ("..", "--"), ("<", "$<$"), (">", "$>$"), ("~", r"\~{}")):
+        escaped = escaped.replace(plain, command)
+    return escaped
 
 
-def _percent(row: dict[str, Any], column: str) -> str:
-    mean, std = row[column]["mean"], row[column]["std"]
-    if mean is None:
-        return "missing"
-    return f"{100 * mean:.2f}" if std is None else f"{100 * mean:.2f} ± {100 * std:.2f}"
-
-
-def _csv(rows: list[dict[str, Any]]) -> str:
+def _csv(rows: list[Row]) -> str:
+    scores = [f"{split}_{name}" for split in ("dev", "test") for name in SCORES]
+    parts = ("mean", "std", "min", "max")
+    tests = ("dev_difference", "test_difference", "p_seeds", "p_seeds_holm", "p_text", "p_text_holm", "unit")
+    costs = ("parameters", "seconds_per_epoch", "mb_read", "f1_per_width")
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
-        ["data", "encoder", "context", "layers", "indices", "combine", "width", "n", "missing"]
-        + [f"{split}_f1_{part}" for split in ("dev", "test") for part in ("mean", "std")]
+        ["data", "encoder", "context", "layers", "indices", "combine", "width", "n", "missing", "failed", "order"]
+        + [f"{score}_{part}" for score in scores for part in parts]
+        + [f"best_{name}" for name in tests]
+        + list(costs)
     )
     for row in rows:
-        setting = row["setting"]
-        scores = [row[f"{split}_f1"][part] for split in ("dev", "test") for part in ("mean", "std")]
+        setting, best, cost = row["setting"], row["against"].get("best", {}), row.get("cost", {})
+        values = [row.get(score, {}).get(part) for score in scores for part in parts]
+        values += [best.get(name) for name in tests] + [cost.get(name) for name in costs]
         writer.writerow(
             [setting["data"], setting["encoder"], setting["features"]["context"], row["layers"]]
-            + [" ".join(map(str, row["indices"])), row["combine"], row["width"], row["n"], row["missing"]]
-            + ["" if score is None else score for score in scores]
+            + [
+                " ".join(map(str, row["indices"])),
+                row["combine"],
+                row["width"],
+                row["n"],
+                row["missing"],
+                row["failed"],
+            ]
+            + ["" if value is None else value for value in [row["order"], *values]]
         )
     return out.getvalue()
 
 
-def write_tables(results_dir: Path, rows: list[dict[str, Any]]) -> None:
+def render_side_by_side(folders: Sequence[Path], form: str) -> str:
+    """Several result sets in one table: a line a row of any of them, a pair of columns for each setting."""
+    blocks = []
+    for folder in folders:
+        rows = build_rows(folder)
+        for group in dict.fromkeys(row["group"] for row in rows):
+            blocks.append((folder, [row for row in rows if row["group"] == group]))
+    if form == "json":
+        return (
+            json.dumps([row | {"dir": str(d)} for d, rows in blocks for row in rows], indent=1, ensure_ascii=False)
+            + "\n"
+        )
+    if form == "csv":
+        return _csv([row for _, rows in blocks for row in rows])
+    by_name = [{row["layers"]: row for row in rows} for _, rows in blocks]
+    names = list(dict.fromkeys(name for rows in by_name for name in rows))
+    letters = [chr(ord("A") + i) for i in range(len(blocks))]
+    headers = ["row"] + [
+        f"{letter} {header(c, rows)}"
+        for letter, (_, rows) in zip(letters, blocks, strict=True)
+        for c in ("n", "dev", "test")
+    ]
+    cells = [
+        [name] + [COLUMNS[c].show(rows[name]) if name in rows else "" for rows in by_name for c in ("n", "dev", "test")]
+        for name in names
+    ]
+    above = [f"{letter}: {folder}: {caption(rows)}" for letter, (folder, rows) in zip(letters, blocks, strict=True)]
+    lefts = [True] + [False] * (len(headers) - 1)
+    if form == "tex":
+        return _latex(headers, cells, lefts, [], above, "tab:side-by-side")
+    return "\n".join(above) + "\n\n" + _grid(headers, cells, lefts, form) + "\n"
+
+
+def compare(a: Path, b: Path) -> list[dict[str, Any]]:
+    """Two result sets, row by row of one name: differences A - B, their bootstrap intervals over seeds, and p values.
+
+    p_seeds: exact permutation of the split's scores over seeds. p_text: paired randomisation over the test split, where
+    both are of one text. Each also with Holm's correction over the rows. Raises UserError for what cannot be compared.
+    """
+    return _compare(a, b)[0]
+
+
+def _compare(a: Path, b: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """What `compare` gives, and the two captions."""
+    rows, records, captions = [], [], []
+    for folder in (a, b):
+        built = build_rows(folder)
+        if len({row["group"] for row in built}) > 1:
+            raise UserError(f"{folder} holds several settings; --compare needs one in each folder.")
+        rows.append({row["layers"]: row for row in built if row["n"]})
+        records.append(load_records(results_folder(folder)))
+        captions.append(caption(built))
+    shared = [name for name in rows[0] if name in rows[1]]
+    if not shared:
+        raise UserError(f"{a} and {b} have no row in common.")
+    pairs = [(records_of(rows[0][name], records[0]), records_of(rows[1][name], records[1])) for name in shared]
+    results = []
+    for name, pair, text in zip(shared, pairs, text_tests(pairs, functools.cache(counts_of)), strict=True):
+        result: dict[str, Any] = {"row": name, "n": [len(side) for side in pair]}
+        for split in ("dev", "test"):
+            ours, theirs = ([SCORES["f1"](record["scores"][split]) for record in side.values()] for side in pair)
+            many = min(len(ours), len(theirs)) > 1
+            result[split] = {
+                "a": sum(ours) / len(ours),
+                "b": sum(theirs) / len(theirs),
+                "difference": sum(ours) / len(ours) - sum(theirs) / len(theirs),
+                "interval": bootstrap(ours, theirs) if many else None,
+                "p_seeds": permutation_test(ours, theirs),
+            }
+        results.append(result | text)
+    for split in ("dev", "test"):
+        for result, p in zip(results, holm([result[split]["p_seeds"] for result in results]), strict=True):
+            result[split]["p_seeds_holm"] = p
+    for result, p in zip(results, holm([result["p_text"] for result in results]), strict=True):
+        result["p_text_holm"] = p
+    return results, captions
+
+
+def render_comparison(a: Path, b: Path, form: str) -> str:
+    """`compare` in one of FORMATS."""
+    results, captions = _compare(a, b)
+    if form == "json":
+        return json.dumps(results, indent=1) + "\n"
+    headers = ["row", "n"]
+    for split in ("dev", "test"):
+        headers += [f"{split} A", f"{split} B", "A - B", "95 %", "p seeds"]
+    headers.append("p text")
+    cells = []
+    for result in results:
+        line = [result["row"], " / ".join(map(str, result["n"]))]
+        for split in ("dev", "test"):
+            part = result[split]
+            interval = part["interval"]
+            line += [_percent(part["a"]), _percent(part["b"]), f"{100 * part['difference']:+.2f}"]
+            line += ["" if interval is None else f"{100 * interval[0]:+.2f} .. {100 * interval[1]:+.2f}"]
+            line += [_p(part["p_seeds"])]
+        cells.append([*line, _p(result["p_text_holm"])])
+    if form == "csv":
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows([headers, *cells])
+        return out.getvalue()
+    above = [f"{letter}: {folder}: {text}" for letter, folder, text in zip("AB", (a, b), captions, strict=True)]
+    below = (
+        "p seeds: exact permutation over seeds, not corrected. p text: paired randomisation over the test split "
+        f"({next((r['unit'] for r in results if r['unit']), 'not of one text')}), Holm-corrected over the rows."
+    )
+    lefts = [True] + [False] * (len(headers) - 1)
+    if form == "tex":
+        return _latex(headers, cells, lefts, [], [*above, below], "tab:comparison")
+    return "\n".join(above) + "\n\n" + _grid(headers, cells, lefts, form) + "\n\n" + below + "\n"
+
+
+def table_files(rows: list[Row]) -> dict[str, str]:
+    """What the files of a table hold: what the records give, whatever logs lie beside them."""
+    kept = [row | {"failed": 0} for row in rows]
+    return {name: render(kept, form) for form, name in FILES.items()}
+
+
+def write_tables(results_dir: Path, rows: list[Row]) -> None:
     """The table beside the records, in the forms that files are read in."""
-    for form, name in FILES.items():
-        write_atomically(results_dir / name, render(rows, form))
+    for name, text in table_files(rows).items():
+        write_atomically(results_dir / name, text)

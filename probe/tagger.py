@@ -24,17 +24,19 @@ from pytorch_lightning.plugins.environments import LightningEnvironment
 from torch import Tensor, nn
 
 from probe.config import ProbeConfig, UserError
-from probe.layers import Selection, mix
-from probe.metrics import Tags, span_f1
+from probe.layers import Selection, Streamed, mix
+from probe.metrics import Tags
 
 POOL = 50  # batches whose sentences are sorted together
 EVALUATION_SENTENCES = 128  # in a batch; nothing depends on it but speed
 
 
 class Batch(NamedTuple):
-    """rows: (T, B) places of the split's features; padding repeats a sentence's last word. mirror: (T, B) where the
-    mirrored sentence has its words. words: (T, B), True where there is a word. labels: (T, B)."""
+    """features: (T, B, ...), where padding repeats a sentence's last word. rows: (T, B), their places in the split.
+    mirror: (T, B) where the mirrored sentence has its words. words: (T, B), True where there is a word.
+    labels: (T, B)."""
 
+    features: Tensor
     rows: Tensor
     mirror: Tensor
     words: Tensor
@@ -42,10 +44,13 @@ class Batch(NamedTuple):
 
 
 class TaggedWords:
-    """A split, ready to train on: features (W, ...) and labels (W,) on the device, sentences by their lengths."""
+    """A split, ready to train on: features (W, ...) wherever they lie, labels (W,), sentences by their lengths.
 
-    def __init__(self, features: Tensor, tags: Tags, label_ids: dict[str, int]) -> None:
-        self.features = features
+    device: where batches are wanted.
+    """
+
+    def __init__(self, features: Tensor | Streamed, tags: Tags, label_ids: dict[str, int], device: str = "cpu") -> None:
+        self.features, self.device = features, device
         self.tags = tags
         self.lengths = torch.tensor([len(sentence) for sentence in tags])
         self.starts = torch.cumsum(self.lengths, 0) - self.lengths
@@ -60,8 +65,9 @@ class TaggedWords:
         words = step < lengths
         rows = starts + torch.minimum(step, lengths - 1)
         mirror = torch.where(words, lengths - 1 - step, step)
-        device = self.features.device
-        return Batch(*(t.to(device, non_blocking=True) for t in (rows, mirror, words, self.labels[rows])))
+        features = self.features[rows.to(self.features.device)]
+        tensors = (features, rows, mirror, words, self.labels[rows])
+        return Batch(*(t.to(self.device, non_blocking=True) for t in tensors))
 
 
 class TrainingBatches:
@@ -123,9 +129,16 @@ class Tagger(pl.LightningModule):
     """Trains on TrainingBatches, scores dev after each epoch, and keeps the weights of its best epoch."""
 
     def __init__(
-        self, cfg: ProbeConfig, selection: Selection, labels: list[str], train: TaggedWords, dev: TaggedWords
+        self,
+        cfg: ProbeConfig,
+        selection: Selection,
+        labels: list[str],
+        train: TaggedWords,
+        dev: TaggedWords,
+        headline: Callable[[Tags, Tags], float],
     ) -> None:
         super().__init__()
+        self.headline = headline
         self.cfg, self.labels = cfg, labels
         self.train_data, self.dev_data = train, dev
         self.is_mix = selection.combine == "mix"
@@ -141,18 +154,20 @@ class Tagger(pl.LightningModule):
         self._losses: list[Tensor] = []
         self._started = 0.0
 
-    def forward(self, features: Tensor, batch: Batch) -> Tensor:
-        """Scores of all labels, (T, B, C). features: those of the batch's split."""
-        x = features[batch.rows].float()
-        if self.is_mix:
-            x = mix(x, self.mix_weights, self.mix_scale)
-        x = self.dropout(x)
-        if self.lstm is not None:
-            x = self.dropout(self.lstm(x, batch.mirror))
-        return self.classifier(x)
+    def forward(self, batch: Batch) -> Tensor:
+        """Scores of all labels, (T, B, C)."""
+        x = batch.features.float()
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.cfg.precision == "bfloat16"):
+            if self.is_mix:
+                x = mix(x, self.mix_weights, self.mix_scale)
+            x = self.dropout(x)
+            if self.lstm is not None:
+                x = self.dropout(self.lstm(x, batch.mirror))
+            scores = self.classifier(x)
+        return scores.float()
 
     def training_step(self, batch: Batch) -> Tensor:
-        scores = self(self.train_data.features, batch)[batch.words]  # (N, C)
+        scores = self(batch)[batch.words]  # (N, C)
         loss = nn.functional.cross_entropy(scores, batch.labels[batch.words])
         self._losses.append(loss.detach())
         return loss
@@ -166,7 +181,7 @@ class Tagger(pl.LightningModule):
         self._dev_ids = torch.zeros_like(self.dev_data.labels, device=self.device)
 
     def validation_step(self, batch: Batch) -> None:
-        self._dev_ids[batch.rows[batch.words]] = self(self.dev_data.features, batch)[batch.words].argmax(-1)
+        self._dev_ids[batch.rows[batch.words]] = self(batch)[batch.words].argmax(-1)
 
     def on_validation_epoch_end(self) -> None:
         loss = float(torch.stack(self._losses).mean())
@@ -174,12 +189,12 @@ class Tagger(pl.LightningModule):
             raise UserError(
                 f"the loss is {loss} in epoch {len(self.curve) + 1}: training diverged. Lower probe.learning_rate."
             )
-        f1 = span_f1(self.dev_data.tags, self._tags(self.dev_data, self._dev_ids))
-        if f1 > max((point["dev_f1"] for point in self.curve), default=-1.0):
+        dev = self.headline(self.dev_data.tags, self._tags(self.dev_data, self._dev_ids))
+        if dev > max((point["dev"] for point in self.curve), default=-1.0):
             self.best_epoch = len(self.curve) + 1
             self.best_weights = {name: value.clone() for name, value in self.state_dict().items()}
-        self.curve.append({"loss": loss, "dev_f1": f1, "train_s": round(self._trained_s, 3)})
-        self.log("dev_f1", torch.tensor(f1, dtype=torch.float64))
+        self.curve.append({"loss": loss, "dev": dev, "train_s": round(self._trained_s, 3)})
+        self.log("dev", torch.tensor(dev, dtype=torch.float64))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.parameters(), lr=self.cfg.learning_rate, fused=True)
@@ -188,9 +203,9 @@ class Tagger(pl.LightningModule):
     def predict(self, data: TaggedWords) -> Tags:
         """The tags of every sentence, in the split's order. Puts the module into evaluation mode."""
         self.eval()
-        ids = torch.zeros_like(data.labels, device=data.features.device)
+        ids = torch.zeros_like(data.labels, device=data.device)
         for batch in EvaluationBatches(data):
-            ids[batch.rows[batch.words]] = self(data.features, batch)[batch.words].argmax(-1)
+            ids[batch.rows[batch.words]] = self(batch)[batch.words].argmax(-1)
         return self._tags(data, ids)
 
     def learned_mix(self) -> dict[str, Any] | None:
@@ -216,7 +231,7 @@ class Announce(pl.Callback):
         left_s = (pl_module.cfg.max_epochs - len(pl_module.curve)) * point["train_s"]
         self.tell(
             f"epoch {len(pl_module.curve)} of at most {pl_module.cfg.max_epochs} · loss {point['loss']:.4f} · "
-            f"dev F1 {100 * point['dev_f1']:.2f} · {point['train_s']:.1f} s · at most {left_s / 60:.1f} min left"
+            f"dev {100 * point['dev']:.2f} · {point['train_s']:.1f} s · at most {left_s / 60:.1f} min left"
         )
 
 
@@ -226,24 +241,25 @@ def train_tagger(
     train: TaggedWords,
     dev: TaggedWords,
     labels: list[str],
+    headline: Callable[[Tags, Tags], float],
     seed: int,
     tell: Callable[[str], None],
 ) -> Tagger:
-    """Trains until dev F1 stops rising; the tagger comes back with the weights of its best epoch.
+    """Trains until dev's headline no longer rises; the tagger comes back with the weights of its best epoch.
 
-    `tell` gets one line an epoch. The seed fixes initialisation, batches and dropout. On a CPU the result is bit-equal
-    for a given number of threads.
+    `headline` scores gold and predicted tags. `tell` gets one line an epoch. The seed fixes initialisation, batches and
+    dropout. On a CPU the result is bit-equal for a given number of threads.
     """
     quieten_libraries()
     torch.manual_seed(seed)
-    tagger = Tagger(cfg, selection, labels, train, dev)
-    device = train.features.device.type
+    tagger = Tagger(cfg, selection, labels, train, dev, headline)
+    device = train.device
     trainer = pl.Trainer(
         accelerator="gpu" if device == "cuda" else "cpu",
         devices=1,
         max_epochs=cfg.max_epochs,
         gradient_clip_val=cfg.gradient_clip,
-        callbacks=[pl.callbacks.EarlyStopping("dev_f1", mode="max", patience=cfg.patience), Announce(tell)],
+        callbacks=[pl.callbacks.EarlyStopping("dev", mode="max", patience=cfg.patience), Announce(tell)],
         plugins=[LightningEnvironment()],  # a SLURM job around us is none of its business
         logger=False,
         enable_checkpointing=False,  # the best weights are kept in memory: nothing to leave behind when killed

@@ -35,6 +35,19 @@ class Special:
         return len(self.prefix) + len(self.suffix)
 
 
+class SpecialPair(NamedTuple):
+    """What the tokenizer puts around and between two texts that it takes as a pair, and all the segment ids."""
+
+    prefix: list[int]
+    middle: list[int]
+    suffix: list[int]
+    prefix_types: list[int]
+    first_type: int
+    middle_types: list[int]
+    second_type: int
+    suffix_types: list[int]
+
+
 class Window(NamedTuple):
     """Words first..last of a split go through the encoder together; keep_first..keep_last are taken from here."""
 
@@ -72,6 +85,37 @@ def special_pieces(tokenizer: Any) -> Special:
     end = at + len(bare)
     types: list[int] = whole.get("token_type_ids", [0] * len(ids))
     return Special(ids[:at], ids[end:], types[:at], types[at], types[end:], "token_type_ids" in whole)
+
+
+def special_pair(tokenizer: Any) -> SpecialPair:
+    """The same for two texts as a pair."""
+    whole = tokenizer(["a"], ["a"], is_split_into_words=True)
+    bare = tokenizer(["a"], is_split_into_words=True, add_special_tokens=False)["input_ids"]
+    ids: list[int] = whole["input_ids"]
+    first, second = [i for i in range(len(ids)) if ids[i : i + len(bare)] == bare]
+    end, last = first + len(bare), second + len(bare)
+    types: list[int] = whole.get("token_type_ids", [0] * len(ids))
+    return SpecialPair(
+        ids[:first],
+        ids[end:second],
+        ids[last:],
+        types[:first],
+        types[first],
+        types[end:second],
+        types[second],
+        types[last:],
+    )
+
+
+def split_text(text: str) -> list[str]:
+    """Running text to words: split at blanks, each punctuation mark a word of its own ("bank." is "bank" and ".").
+
+    These are BERT's own rules, used for every encoder, so that all see the same words; to pieces each word is then cut
+    as a word of a corpus is. Case and accents are left to the encoder's tokenizer.
+    """
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+
+    return [word for word, _ in BertPreTokenizer().pre_tokenize_str(text)]
 
 
 def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # HF_HUB_OFFLINE=0 pytest -m hub  runs the tests that need the Hub
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import importlib.util
@@ -15,9 +15,10 @@ import pytest
 import torch
 import transformers
 
-from probe.config import EncoderConfig, FeaturesConfig
+from probe.config import DataConfig, EncoderConfig, FeaturesConfig, recorded_data
 from probe.corpus import Corpus, Split, to_iob2
 from probe.encoder import Encoder, open_encoder
+from probe.features import FeatureStore, Shard
 
 VOCABULARY = (
     "[PAD] [UNK] [CLS] [SEP] [MASK] the a of in at said met on may orange . , ana paris jordan chelsea hull "
@@ -41,18 +42,21 @@ transformers.logging.disable_progress_bar()
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a random BERT of 5 layers of 16 that takes 24 pieces, and its tokenizer."""
-    folder = tmp_path_factory.mktemp("tiny-bert")
+    return make_bert(tmp_path_factory.mktemp("tiny-bert"), num_layers=5, limit=24)
+
+
+def make_bert(folder: Path, num_layers: int, limit: int) -> Path:
+    """Writes a random BERT of so many layers of 16 that takes `limit` pieces, and its tokenizer."""
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-    tokenizer = transformers.BertTokenizer(str(folder / "vocab.txt"), model_max_length=24)
-    tokenizer.save_pretrained(folder)
+    transformers.BertTokenizer(str(folder / "vocab.txt"), model_max_length=limit).save_pretrained(folder)
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=len(VOCABULARY),
         hidden_size=16,
-        num_hidden_layers=5,
+        num_hidden_layers=num_layers,
         num_attention_heads=2,
         intermediate_size=32,
-        max_position_embeddings=24,
+        max_position_embeddings=limit,
         initializer_range=0.5,
     )
     transformers.BertModel(config).save_pretrained(folder)
@@ -77,6 +81,12 @@ def encoder_config(folder: Path) -> EncoderConfig:
     return EncoderConfig(name="", path=str(folder), revision=None, num_layers=None)
 
 
+def data_config(path: Path | str | None, **changes: object) -> DataConfig:
+    """Files train.conll, dev.conll and test.conll, and for the rest what conf/data/columns.yaml says."""
+    files = {"train": "train.conll", "dev": "dev.conll", "test": "test.conll"}
+    return recorded_data({**files, "path": None if path is None else str(path), **changes})
+
+
 def features_config(cache_dir: Path, **changes: object) -> FeaturesConfig:
     values: dict = {
         "context": "sentence",
@@ -86,6 +96,7 @@ def features_config(cache_dir: Path, **changes: object) -> FeaturesConfig:
         "dtype": "float16",
         "batch_pieces": 64,
         "cache_dir": str(cache_dir),
+        "placement": "auto",
     }
     return FeaturesConfig(**{**values, **changes})
 
@@ -105,6 +116,23 @@ def make_split(num_sentences: int, seed: int, origin: str = "made", longest: int
         split.documents.append(number // 2)
         split.lines.append(number + 1)
     return split
+
+
+def random_store(folder: Path, num_words: dict[str, int], words_in_shard: int = 50) -> FeatureStore:
+    """A store of 6 layers of 16 random values in many shards, for what does not care who made it."""
+    shards = {
+        split: [
+            Shard(split, number, first, min(first + words_in_shard, words))
+            for number, first in enumerate(range(0, words, words_in_shard))
+        ]
+        for split, words in num_words.items()
+    }
+    store = FeatureStore(folder, "key", {}, 5, 16, "float16", shards)
+    folder.mkdir()
+    generator = torch.Generator().manual_seed(0)
+    for shard in (shard for split in shards.values() for shard in split):
+        store.write(shard, torch.randn(6, shard.last - shard.first, 16, generator=generator).half())
+    return store
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import features_config
+from conftest import data_config, features_config
 from test_cli import inputs, probe
 from test_features import flip_a_bit
 
@@ -75,7 +75,7 @@ def test_a_sample_of_other_vectors_is_found_out(tiny_encoder: Encoder, tiny_corp
     """Checksums cannot see features that were wrong from the start; computing again can."""
     from probe import extraction
     from probe.cache import verify_sample
-    from probe.config import Config, DataConfig, EncoderConfig, LayersConfig, ProbeConfig
+    from probe.config import Config, EncoderConfig, LayersConfig, ProbeConfig
     from probe.layers import select
     from probe.records import RunIdentity
     from probe.run import Plan
@@ -86,11 +86,11 @@ def test_a_sample_of_other_vectors_is_found_out(tiny_encoder: Encoder, tiny_corp
         patch.setattr(extraction, "states_of", lambda *a: (honest(*a)[0].roll(1, 1), honest(*a)[1]))
         store = ensure_features(tiny_corpus, tiny_encoder, cfg, "cpu")
     config = Config(
-        DataConfig("tiny", None, None, None, "", "", ""), EncoderConfig("x", None, None, None), cfg,
-        LayersConfig([0], "concat"), ProbeConfig(0, 0, 0, 1, 1, 1, 1, 1), 1, "results", 1, "cpu",
+        data_config(None, name="tiny"), EncoderConfig("x", None, None, None), cfg,
+        LayersConfig([0], "concat"), ProbeConfig(0, 0, 0, 1, 1, 1, 1, 1, "float32"), 1, "results", 1, "cpu",
     )  # fmt: skip
     selection = select(config.layers, 5, 16)
-    planned = Plan(config, tiny_corpus, tiny_encoder, selection, store, RunIdentity("", "", {}, {}, 1))
+    planned = Plan(config, tiny_corpus, tiny_encoder, selection, store, RunIdentity("", "spans", "", {}, {}, 1))
     assert verify_sample(planned, 10)[1] > 100
 
 

@@ -6,7 +6,10 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from probe.config import PRESET_GROUPS, UserError, conf_dir, setting_names, to_config
+from probe.cli import configs_of
+from probe.config import PRESET_GROUPS, UserError, conf_dir, recorded_data, setting_names, to_config
+from probe.layers import select
+from probe.tags import find_scheme
 
 
 def composed(*overrides: str):
@@ -25,10 +28,17 @@ def test_every_preset_composes(preset: str):
 
 @pytest.mark.parametrize("sweep", [file.stem for file in sorted((conf_dir() / "sweep").glob("*.yaml"))])
 def test_every_sweep_composes_and_names_presets_that_exist(sweep: str):
-    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        whole = compose("config", [f"+sweep={sweep}"], return_hydra_config=True)
-    for layers in whole.hydra.sweeper.params.layers.split(","):
-        assert (conf_dir() / "layers" / f"{layers}.yaml").is_file()
+    configs, launcher = configs_of([f"+sweep={sweep}"])
+    assert launcher == "local"
+    names = {cfg.layers.name for cfg in configs}
+    assert names == {""} or all((conf_dir() / "layers" / f"{name}.yaml").is_file() for name in names)
+
+
+def test_each_layer_is_every_single_layer_of_the_encoder_asked_for():
+    for encoder, num_layers in (("minilm_l6", 6), ("bert_base_cased", 12)):
+        configs, _ = configs_of(["+sweep=each_layer", f"encoder={encoder}", "seed=1"])
+        chosen = [select(cfg.layers, num_layers, 8) for cfg in configs]
+        assert sorted(selection.indices for selection in chosen) == [(k,) for k in range(num_layers + 1)]
 
 
 def test_every_setting_has_its_value_in_yaml_and_every_value_its_setting():
@@ -40,6 +50,24 @@ def test_every_setting_has_its_value_in_yaml_and_every_value_its_setting():
 
     groups = {"data", "encoder", "features", "layers", "probe"}
     assert leaves(composed()) | groups | {"layers.name"} == set(setting_names())
+
+
+def test_what_presets_say_of_their_sources_labels_is_whole_and_in_one_scheme():
+    for preset, num_labels in (("wnut17", 13), ("wikiann", 7), ("ontonotes5", 37)):
+        labels = to_config(composed(f"data={preset}"), {}).data.labels
+        assert labels is not None
+        assert len(labels) == len(set(labels)) == num_labels
+        assert find_scheme([labels], "IOB2") == "IOB2"
+        kinds = {label[2:] for label in labels} - {""}
+        assert set(labels) == {"O"} | {f"{prefix}-{kind}" for kind in kinds for prefix in "BI"}
+    assert to_config(composed("data=wikiann", "data.subset=de"), {}).data.name == "wikiann-de"
+
+
+def test_a_record_of_an_older_version_gets_the_settings_it_did_not_know():
+    old = {"name": "x", "path": "DIR", "train": "a", "dev": "b", "test": "c", "task": "tags"}
+    data = recorded_data(old)
+    assert all(getattr(data, name) == value for name, value in old.items())
+    assert (data.tag_column, data.scheme, data.labels) == (-1, "auto", None)
 
 
 def test_a_preset_changed_by_hand_loses_its_name_however_it_was_changed():
@@ -68,6 +96,7 @@ def test_an_encoder_named_by_hand_is_not_held_to_the_presets_layers():
         ("probe.learning_rate=0", "must be above 0"),
         ("features.subword=middle", "not one of first, last"),
         ("features.stride=0", "share of a window"),
+        ("features.placement=disk", "not one of auto, memory, device, stream"),
         ("layers.combine=max", "not one of sum, mean, concat, mix"),
         ("layers=single", "layers.indices has no value"),
         ("jobs=0", "neither a number"),

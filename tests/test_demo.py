@@ -6,14 +6,14 @@ import re
 from collections import Counter, defaultdict
 
 import pytest
+from conftest import data_config
 
-from probe.config import DataConfig
 from probe.corpus import Corpus, Split, load_corpus, spans
 
 
 @pytest.fixture(scope="module")
 def demo() -> Corpus:
-    return load_corpus(DataConfig("demo", "bundled", None, None, "train.conll", "dev.conll", "test.conll"))
+    return load_corpus(data_config("bundled"))
 
 
 def names(split: Split) -> Counter[tuple[str, str]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from conftest import encoder_config, features_config, make_split
+from conftest import data_config, encoder_config, features_config, make_split
 
 from probe import extraction
 from probe.config import FeaturesConfig, UserError
@@ -74,9 +74,7 @@ def test_what_is_stored_in_half_the_bytes_is_the_float32_rounded(
 
 @pytest.mark.real
 def test_packaged_encoder_gives_the_vectors_of_a_plain_forward(minilm: Encoder, tmp_path: Path):
-    from probe.config import DataConfig
-
-    whole = load_corpus(DataConfig("demo", "bundled", None, None, "train.conll", "dev.conll", "test.conll"))
+    whole = load_corpus(data_config("bundled"))
     dev = whole.splits["dev"]
     chosen = random.Random(0).sample(range(len(dev.words)), 50)
     split = Split([dev.words[i] for i in chosen], [dev.tags[i] for i in chosen], None, chosen, dev.origin)

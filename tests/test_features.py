@@ -365,3 +365,20 @@ def test_a_read_only_store_can_be_read(tiny_encoder: Encoder, tiny_corpus: Corpu
     for path in [*store.directory.iterdir(), store.directory, cache]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     assert as_nobody(outcome(tiny_corpus, tiny_encoder, cache)) == expected
+
+
+def test_two_processes_may_tidy_at_once(tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path, monkeypatch):
+    store = FeatureStore.of(tiny_corpus, tiny_encoder, features_config(tmp_path))
+    store.directory.mkdir(parents=True)
+    lock = store.directory / ".train-00000.safetensors.lock"
+    lock.touch()
+    found = Path.glob
+
+    def glob_and_lose(self: Path, pattern: str):
+        paths = list(found(self, pattern))
+        lock.unlink()  # the other one was here in between
+        return paths
+
+    monkeypatch.setattr(Path, "glob", glob_and_lose)
+    store.tidy()
+    assert not lock.exists()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import features_config
+from conftest import features_config, random_store
 
 from probe.config import LayersConfig, UserError
 from probe.corpus import Corpus
 from probe.encoder import Encoder
 from probe.extraction import ensure_features
-from probe.layers import mix, read_selection, select
+from probe.features import DamagedShard
+from probe.layers import Streamed, bytes_needed, mix, read_selection, select
 
 
 @pytest.mark.parametrize(
@@ -75,6 +78,85 @@ def test_combinations_equal_those_of_all_layers_in_memory(
         "mix": chosen,
     }[combine]
     torch.testing.assert_close(features, expected)
+
+
+@pytest.mark.parametrize("combine", ["sum", "mean", "concat", "mix"])
+def test_streamed_features_are_the_same_bits_as_those_in_memory(tmp_path: Path, combine: str):
+    store = random_store(tmp_path / "store", {"train": 333, "dev": 20})
+    selection = select(LayersConfig([4, 0, -1], combine), 5, 16)
+    held, streamed = read_selection(store, "train", selection), Streamed(store, "train", selection)
+    assert len(streamed) == len(held)
+    everywhere = torch.randint(len(held), (40, 3), generator=torch.Generator().manual_seed(0))
+    for rows in (everywhere, torch.arange(len(held)), torch.tensor([[0, 0], [len(held) - 1, 0]]), everywhere[:0]):
+        found = streamed[rows]
+        assert found.dtype == held.dtype
+        assert torch.equal(found, held[rows])
+    assert bytes_needed(store, selection) == sum(
+        features.numel() * features.element_size()
+        for features in (read_selection(store, split, selection) for split in store.shards)
+    )
+
+
+def test_streamed_features_are_checked_before_the_first_is_used(tmp_path: Path):
+    store = random_store(tmp_path / "store", {"train": 90})
+    path = store.path(store.shards["train"][0])
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 4  # at the file's end: the last layer
+    path.write_bytes(content)
+    Streamed(store, "train", select(LayersConfig([4], "concat"), 5, 16))
+    with pytest.raises(DamagedShard, match="layer 5"):
+        Streamed(store, "train", select(LayersConfig([5], "concat"), 5, 16))
+
+
+STREAM = """
+import sys, threading, time
+from pathlib import Path
+import torch
+from probe.config import LayersConfig
+from probe.features import FeatureStore, Shard
+from probe.layers import Streamed, bytes_needed, read_selection, select
+torch.set_num_threads(1)
+directory, how = Path(sys.argv[1]), sys.argv[2]
+shards = [Shard("train", k, 8192 * k, 8192 * (k + 1)) for k in range(12)]
+store = FeatureStore(directory, "key", {}, 4, 512, "float16", {"train": shards})
+selection = select(LayersConfig([1, 2, 3, 4], "concat"), 4, 512)
+if how == "write":
+    directory.mkdir()
+    for shard in shards:
+        store.write(shard, torch.randn(5, 8192, 512).half())
+    sys.exit()
+def taken():  # what the system cannot take back
+    return sum(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("RssAnon"))
+before, peak, over = taken(), 0, threading.Event()
+def watch():
+    global peak
+    while not over.wait(0.002):
+        peak = max(peak, taken())
+watcher = threading.Thread(target=watch)
+watcher.start()
+features = Streamed(store, "train", selection) if how == "stream" else read_selection(store, "train", selection)
+total = 0.0
+for rows in torch.randperm(12 * 8192, generator=torch.Generator().manual_seed(0)).split(500):
+    total += features[rows].double().sum().item()
+over.set()
+watcher.join()
+print(total, bytes_needed(store, selection), peak - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_streaming_takes_no_memory_for_what_it_does_not_use(tmp_path: Path):
+    def child(how: str) -> list[float]:
+        command = [sys.executable, "-c", STREAM, str(tmp_path / "store"), how]
+        return list(map(float, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()))
+
+    child("write")
+    (total, needed, held), (same, _, streamed) = child("memory"), child("stream")
+    assert total == same
+    assert needed == 4 * 12 * 8192 * 512 * 2
+    assert held > 0.9 * needed, "the measurement sees what is held"
+    assert streamed < 0.1 * needed
 
 
 def test_mix_with_equal_weights_is_the_mean_and_is_not_the_sum():

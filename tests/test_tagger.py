@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
-from conftest import make_split
+from conftest import make_split, random_store
 from torch import nn
 
 from probe.config import LayersConfig, ProbeConfig, UserError
-from probe.layers import Selection, select
+from probe.corpus import Corpus
+from probe.layers import Selection, Streamed, read_selection, select
 from probe.metrics import span_f1
 from probe.tagger import BiLSTM, EvaluationBatches, TaggedWords, Tagger, TrainingBatches, train_tagger
 
@@ -34,6 +37,7 @@ def probe_config(**changes) -> ProbeConfig:
         "max_epochs": 3,
         "patience": 5,
         "gradient_clip": 1.0,
+        "precision": "float32",
     }
     return ProbeConfig(**{**values, **changes})
 
@@ -91,12 +95,12 @@ def test_bilstm_equals_a_packed_one_in_outputs_and_gradients():
 def test_a_sentence_is_scored_alike_whatever_its_neighbours():
     torch.manual_seed(0)
     data = made(40, 2)
-    tagger = Tagger(probe_config(), ONE_LAYER, LABELS, data, data).eval()
+    tagger = Tagger(probe_config(), ONE_LAYER, LABELS, data, data, span_f1).eval()
     alone = data.batch(torch.tensor([5]))
     among = data.batch(torch.tensor([3, 5, 30, 31]))
     with torch.no_grad():
-        here = tagger(data.features, alone)[:, 0]
-        there = tagger(data.features, among)[: len(here), 1]
+        here = tagger(alone)[:, 0]
+        there = tagger(among)[: len(here), 1]
     torch.testing.assert_close(here, there, atol=1e-5, rtol=0)
 
 
@@ -130,15 +134,72 @@ def trained(seed: int, selection: Selection = ONE_LAYER, **changes) -> Tagger:
     train, dev = made(80, 5), made(30, 6)
     if selection.combine == "mix":
         for data in (train, dev):
+            assert isinstance(data.features, torch.Tensor)
             noise = torch.randn(data.features.shape, generator=torch.Generator().manual_seed(0))
             data.features = torch.stack([noise, data.features], 1)
-    return train_tagger(probe_config(**changes), selection, train, dev, LABELS, seed, print)
+    return train_tagger(probe_config(**changes), selection, train, dev, LABELS, span_f1, seed, print)
 
 
 def test_one_seed_gives_the_same_bits_and_another_does_not():
     first, again, other = trained(1), trained(1), trained(2)
     assert first.curve[-1]["loss"] == again.curve[-1]["loss"] != other.curve[-1]["loss"]
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("combine", ["mean", "concat", "mix"])
+def test_training_on_streamed_features_gives_the_same_bits(tiny_corpus: Corpus, tmp_path: Path, combine: str):
+    store = random_store(tmp_path / "store", {name: split.num_words for name, split in tiny_corpus.splits.items()})
+    selection = select(LayersConfig([1, 3, 5], combine), 5, WIDTH)
+    label_ids = {label: i for i, label in enumerate(LABELS)}
+    taggers, predictions = [], []
+    for read in (read_selection, Streamed):
+        train, dev, test = (
+            TaggedWords(read(store, split, selection), tiny_corpus.splits[split].tags, label_ids)
+            for split in ("train", "dev", "test")
+        )
+        taggers.append(train_tagger(probe_config(), selection, train, dev, LABELS, span_f1, 1, print))
+        predictions.append(taggers[-1].predict(test))
+    held, streamed = taggers
+    assert [point["loss"] for point in held.curve] == [point["loss"] for point in streamed.curve]
+    assert all(torch.equal(a, b) for a, b in zip(held.parameters(), streamed.parameters(), strict=True))
+    assert predictions[0] == predictions[1]
+
+
+def test_batches_are_on_the_device_wherever_the_features_lie():
+    data = made(20, 8)
+    elsewhere = TaggedWords(data.features, data.tags, {label: i for i, label in enumerate(LABELS)}, device="meta")
+    for batch in (next(iter(EvaluationBatches(elsewhere))), next(iter(TrainingBatches(elsewhere, 8, 1)))):
+        assert {tensor.device.type for tensor in batch} == {"meta"}
+
+
+def test_float32_is_plain_arithmetic():
+    torch.manual_seed(0)
+    data = made(30, 9)
+    tagger = Tagger(probe_config(), ONE_LAYER, LABELS, data, data, span_f1).eval()
+    batch = data.batch(torch.arange(30))
+    with torch.no_grad():
+        scores = tagger(batch)
+        assert tagger.lstm is not None
+        assert torch.equal(scores, tagger.classifier(tagger.lstm(batch.features, batch.mirror)))
+
+
+def test_bfloat16_learns_and_one_seed_gives_the_same_bits():
+    first, again = (trained(1, precision="bfloat16", max_epochs=15) for _ in range(2))
+    exact = trained(1, max_epochs=1)
+    assert [point["loss"] for point in first.curve] == [point["loss"] for point in again.curve]
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+    assert all(parameter.dtype == torch.float32 for parameter in first.parameters()), "weights are kept exact"
+    loss = first.curve[0]["loss"]
+    assert exact.curve[0]["loss"] != loss == pytest.approx(exact.curve[0]["loss"], rel=0.02)
+    test = made(50, 7)
+    predicted = first.predict(test)
+    assert span_f1(test.tags, predicted) > 0.8
+    assert first.predict(test) == predicted
+    with torch.no_grad():
+        alone = first(test.batch(torch.tensor([5])))[:, 0]
+        among = first(test.batch(torch.tensor([3, 5, 30, 31])))[: len(alone), 1]
+    assert alone.dtype == torch.float32
+    torch.testing.assert_close(alone, among, atol=0.05, rtol=0.02)
 
 
 @pytest.mark.parametrize("num_layers", [2, 0])
@@ -159,10 +220,10 @@ def test_mix_learns_which_layer_tells_something():
 def test_weights_that_come_back_are_those_of_the_best_epoch():
     tagger = trained(3, learning_rate=0.5, max_epochs=8, patience=8)
     dev = made(30, 6)
-    best = max(point["dev_f1"] for point in tagger.curve)
-    assert tagger.curve[tagger.best_epoch - 1]["dev_f1"] == best
+    best = max(point["dev"] for point in tagger.curve)
+    assert tagger.curve[tagger.best_epoch - 1]["dev"] == best
     assert span_f1(dev.tags, tagger.predict(dev)) == best
-    assert tagger.curve[-1]["dev_f1"] < best, "this seed should end below its best, or the test shows nothing"
+    assert tagger.curve[-1]["dev"] < best, "this seed should end below its best, or the test shows nothing"
 
 
 def test_training_stops_when_dev_f1_no_longer_rises():
@@ -175,8 +236,8 @@ def test_a_tag_that_training_never_showed_is_an_error_of_the_probe_not_a_crash()
     dev = TaggedWords(
         dev.features, [["B-MISC"] * len(t) for t in dev.tags], {label: i for i, label in enumerate(LABELS)}
     )
-    tagger = train_tagger(probe_config(max_epochs=1), ONE_LAYER, train, dev, LABELS, 1, print)
-    assert tagger.curve[0]["dev_f1"] == 0.0
+    tagger = train_tagger(probe_config(max_epochs=1), ONE_LAYER, train, dev, LABELS, span_f1, 1, print)
+    assert tagger.curve[0]["dev"] == 0.0
 
 
 def test_features_and_labels_of_different_lengths_are_refused():

@@ -26,8 +26,9 @@ from probe.cli import configs_of
 from probe.config import FeaturesConfig
 from probe.corpus import Corpus, Split, load_corpus
 from probe.encoder import Encoder, hidden_states, load_model, open_encoder
-from probe.extraction import Text, batches, ensure_features, num_cores, to_tensors
+from probe.extraction import Text, batches, ensure_features, to_tensors
 from probe.features import FeatureStore
+from probe.machine import num_cores
 from probe.run import resolve_device
 
 
@@ -149,7 +150,7 @@ def main() -> None:
     models = {precision: load_model(encoder, device, precision) for precision in ("float32", "bfloat16")}
     print(f"loading the weights twice {time.perf_counter() - clock:.2f} s, once a run; not counted below")
 
-    def loaded(encoder: Encoder, device: str, precision: str = "float32") -> torch.nn.Module:
+    def loaded(encoder: Encoder, device: str, precision: str = "float32", keep_pooler: bool = False) -> torch.nn.Module:
         return models[precision]
 
     extraction.load_model = loaded

@@ -22,6 +22,7 @@ from probe.cli import configs_of
 from probe.config import ProbeConfig
 from probe.extraction import ensure_features
 from probe.layers import read_selection
+from probe.metrics import span_f1
 from probe.run import plan
 from probe.tagger import Batch, TaggedWords, Tagger, TrainingBatches, train_tagger
 
@@ -35,8 +36,8 @@ class Packed(nn.Module):
         self.dropout = nn.Dropout(cfg.dropout)
         self.classifier = nn.Linear(2 * cfg.hidden_size, num_labels)
 
-    def loss(self, features: torch.Tensor, batch: Batch) -> torch.Tensor:
-        x = self.dropout(features[batch.rows].float())
+    def loss(self, batch: Batch) -> torch.Tensor:
+        x = self.dropout(batch.features.float())
         packed = nn.utils.rnn.pack_padded_sequence(x, batch.words.sum(0), enforce_sorted=False)
         out, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0])
         scores = self.classifier(self.dropout(out))[batch.words]
@@ -96,21 +97,21 @@ def main() -> None:
     peaks = []
     for number in range(options.repeat):
         peaks.append(matrix_peak())
-        tagger = train_tagger(cfg, selection, data, first, labels, seed=number, tell=lambda _: None)
+        tagger = train_tagger(cfg, selection, data, first, labels, span_f1, seed=number, tell=lambda _: None)
         seconds["ours"].append(tagger.curve[0]["train_s"])
         torch.manual_seed(number)
-        bare = Tagger(cfg, selection, labels, data, first)
+        bare = Tagger(cfg, selection, labels, data, first, span_f1)
         batches = TrainingBatches(data, cfg.batch_size, number)
 
         def loss_of(batch: Batch, model: Tagger = bare) -> torch.Tensor:
-            scores = model(data.features, batch)[batch.words]
+            scores = model(batch)[batch.words]
             return nn.functional.cross_entropy(scores, batch.labels[batch.words])
 
         seconds["bare"].append(bare_epoch(bare, loss_of, batches, cfg))
         packed = Packed(cfg, selection.width, len(labels))
         order = torch.randperm(len(tags)).split(cfg.batch_size)
         random_batches = (data.batch(sentences) for sentences in order)
-        seconds["packed"].append(bare_epoch(packed, lambda b, m=packed: m.loss(data.features, b), random_batches, cfg))
+        seconds["packed"].append(bare_epoch(packed, packed.loss, random_batches, cfg))
     median = {name: statistics.median(values) for name, values in seconds.items()}
     print(
         f"{len(tags)} sentences, {num_words} words, {selection.as_text()}, {cfg.hidden_size} per direction, one thread"

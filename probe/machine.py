@@ -1,0 +1,90 @@
+"""What this machine gives, cores, memory and GPUs, and how runs side by side share it.
+
+Imports nothing that takes long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import multiprocessing
+import os
+from pathlib import Path
+
+RUNS_ON_A_GPU = 4  # each fills a small part of one; more wait for each other (an estimate, not a measurement)
+# Files of a control group, by version: the folder they lie under, the limit, and what is taken of it.
+CGROUPS = {2: ("", "memory.max", "memory.current"), 1: ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes")}
+
+
+def num_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def gpus() -> list[str]:
+    """The GPUs this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name.strip() for name in visible.split(",") if name.strip() not in ("", "-1")]
+    import torch
+
+    return [str(number) for number in range(torch.cuda.device_count())]
+
+
+def side_by_side(jobs: int, num_gpus: int) -> int:
+    """How many runs `jobs` asks for; -1 means one a core, and on GPUs no more than RUNS_ON_A_GPU for each."""
+    if jobs != -1:
+        return jobs
+    return min(num_cores(), num_gpus * RUNS_ON_A_GPU) if num_gpus else num_cores()
+
+
+def take_gpu(names: list[str]) -> None:
+    """Ties this process to one of the GPUs: workers are numbered as they start, and take them in turn.
+
+    Must come before CUDA starts in the process; once more for the next run changes nothing.
+    """
+    number = multiprocessing.current_process().name.rpartition("-")[2]
+    if names and number.isdecimal():  # not so in the process of the sweep itself, which has the first
+        os.environ["CUDA_VISIBLE_DEVICES"] = names[(int(number) - 1) % len(names)]
+
+
+def placement(asked: str, needed: int, device: str, runs: int, num_gpus: int) -> str:
+    """Where a run's features shall lie: on the device, in memory, or in the store, to be streamed from there.
+
+    needed: their bytes. runs: side by side on this machine; of what is free each may take its share of half, as the
+    rest is for all else that a run needs, and for the pages of the store. On a CPU the device's memory is the memory.
+    """
+    if asked != "auto":
+        return "memory" if (asked, device) == ("device", "cpu") else asked
+    if device == "cuda":
+        import torch
+
+        if needed <= torch.cuda.mem_get_info()[0] / 2 / math.ceil(runs / max(1, num_gpus)):
+            return "device"
+    return "memory" if needed <= free_memory() / 2 / runs else "stream"
+
+
+def free_memory(proc: Path = Path("/proc"), control: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes that may still be taken: of the machine, or of the container or batch job around us where that is less."""
+    try:
+        meminfo = dict(line.split(":") for line in (proc / "meminfo").read_text().splitlines())
+        free = int(meminfo["MemAvailable"].split()[0]) * 1024
+        groups = (proc / "self/cgroup").read_text().splitlines()
+    except (OSError, KeyError, ValueError):  # not Linux
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    for group in groups:
+        _, controllers, place = group.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        under, limit, taken = CGROUPS[1 if controllers else 2]
+        root = control / under
+        folder = root / place.strip("/")
+        for level in (folder, *folder.parents):
+            if not level.is_relative_to(root):
+                break
+            with contextlib.suppress(OSError, ValueError, KeyError):  # "max", or no such level in this container
+                stat = dict(line.split() for line in (level / "memory.stat").read_text().splitlines())
+                total = "total_" if "total_inactive_file" in stat else ""
+                cache = sum(int(stat[f"{total}{kind}_file"]) for kind in ("inactive", "active"))  # given back at need
+                free = min(free, int((level / limit).read_text()) - int((level / taken).read_text()) + cache)
+    return max(free, 0)

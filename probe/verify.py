@@ -1,0 +1,306 @@
+"""Does this record hold? Checks of a results folder, one line each; nothing is believed because it is written down.
+
+Without `rerun` only files are read: each record is whole, its key is the hash of its config, its counts (and its
+predictions, where they are) give its scores again, its feature key is that of its encoder and text where those are at
+hand; tables and figures are what the records give.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from probe.config import Config, EncoderConfig, UserError, recorded_data
+from probe.corpus import load_corpus
+from probe.encoder import file_fingerprints
+from probe.features import canonical, key_of
+from probe.metrics import count, headline, scores_of
+from probe.published import PUBLISHED, differences
+from probe.records import counts_path, load_counts, load_record, load_records, predictions_path, read_predictions
+from probe.rows import Files, Row, build_rows, results_folder
+from probe.table import table_files
+
+# Points of F1 that a run repeated elsewhere may be off: with other roundings training takes another course, as with
+# another seed.
+TOLERANCE = 2.0
+OUTCOME = ("scores", "curve", "best_epoch", "mix", "parameters")
+
+
+class Check(NamedTuple):
+    """ok: None for what could not be checked, which is no failure."""
+
+    name: str
+    ok: bool | None
+    detail: str
+
+    def line(self) -> str:
+        return f"{ {True: 'ok', False: 'FAILED', None: 'not checked'}[self.ok]:<11}  {self.name}: {self.detail}"
+
+
+def check_files(folder: Path, hash_cache: Path) -> Iterator[Check]:
+    """Every check that reads files alone. Raises UserError where there are no results."""
+    folder = results_folder(folder)
+    files = sorted((folder / "records").glob("*.json"))
+    if not files:
+        raise UserError(f"{folder} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
+    records = {}
+    for file in files:
+        try:
+            records[file] = load_record(file)
+        except UserError as error:
+            yield Check(file.name, False, str(error))
+    for file, record in records.items():
+        try:
+            problems = [*_record_problems(file, record), *_score_problems(file, record)]
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            problems = [f"a part of it is missing or of another kind ({type(error).__name__}: {error})"]
+        what = "key, counts, scores" + (", predictions" if predictions_path(file, "test").exists() else "")
+        yield Check(file.name, not problems, "; ".join(problems) or what)
+    yield from _inputs(list(records.values()), hash_cache)
+    if len(records) == len(files):
+        try:
+            rows = build_rows(folder)
+            yield from _tables(folder, rows)
+            yield from _figures(folder, rows, load_records(folder))
+        except (KeyError, TypeError, ValueError) as error:
+            yield Check("tables", False, f"these records give none ({type(error).__name__}: {error})")
+
+
+def _record_problems(file: Path, record: dict[str, Any]) -> Iterator[str]:
+    """What in a record contradicts itself. That its key is the hash of its identity was seen when it was loaded."""
+    identity, config = record["identity"], record["config"]
+    for name, found in (("seed", config["seed"]), ("probe", config["probe"]), ("task", record["data"]["task"])):
+        if identity[name] != found:
+            yield f"{name} is {canonical(found)}, but the key was made with {canonical(identity[name])}"
+    layers = {name: record["layers"][name] for name in ("indices", "combine")}
+    if identity["layers"] != layers:
+        yield f"layers are {canonical(layers)}, but the key was made with {canonical(identity['layers'])}"
+    features = record["features"]
+    if key_of(features["identity"]) != features["key"] or features["key"] != identity["features"]:
+        yield "the feature key is not the hash of what the features are said to be"
+    for name, value in features["identity"].items():
+        if name in config["features"] and config["features"][name] != value:
+            yield f"features.{name} is {config['features'][name]}, but the feature key was made with {value}"
+    if features["identity"]["encoder"] != record["encoder"]["fingerprint"]:
+        yield "the encoder is not the one that the feature key was made with"
+    if not file.stem.endswith(f"-seed{identity['seed']}-{record['key'][:10]}"):
+        yield "the file is not named after its seed and key"
+
+
+def _score_problems(file: Path, record: dict[str, Any]) -> Iterator[str]:
+    """What of a record's scores its counts and predictions do not give again."""
+    try:
+        counts, sha256 = load_counts(file)
+    except UserError as error:
+        yield str(error)
+        return
+    if sha256 != record["sha256"]["counts"]:
+        yield f"{counts_path(file).name} is not what the run wrote (its sha256 is another)"
+    for split in ("dev", "test"):
+        if split not in counts:
+            yield f"{counts_path(file).name} has no counts of {split}"
+            continue
+        columns = counts[split]
+        stated = {name: value for name, value in record["scores"][split].items() if name != "slices"}
+        again = json.loads(json.dumps(scores_of({n: c for n, c in columns.items() if n != "documents"})))
+        for place, there, here in _unequal(stated, again):
+            yield f"{split} {place} is {there}, its counts give {here}"
+        sentences = record["data"]["splits"][split]["sentences"]
+        if len(columns["words"]) != sentences:
+            yield f"{split} has {sentences} sentences, its counts {len(columns['words'])}"
+        predictions = predictions_path(file, split)
+        if predictions.exists():
+            try:
+                tags, sha256 = read_predictions(predictions)
+            except (IndexError, UnicodeDecodeError):
+                yield f"{predictions.name} is not in columns of word, gold and predicted tag"
+                continue
+            if sha256 != record["sha256"]["predictions"][split]:
+                yield f"{predictions.name} is not what the run wrote (its sha256 is another)"
+            recounted = count(*tags, record["data"]["task"])
+            odd = next((name for name in recounted if recounted[name] != columns.get(name)), None)
+            if odd:
+                yield f"{predictions.name} gives other counts ({odd})"
+    curve, best = [point["dev"] for point in record["curve"]], record["best_epoch"]
+    if curve.index(max(curve)) + 1 != best:
+        yield f"best_epoch is {best}, the curve is highest in epoch {curve.index(max(curve)) + 1}"
+    elif abs(curve[best - 1] - headline(record["scores"]["dev"])) > 1e-9:
+        yield f"the curve has {curve[best - 1]} in its best epoch, the dev score is {headline(record['scores']['dev'])}"
+
+
+def _unequal(stated: Any, again: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Where two nested values differ: the place, and both."""
+    if isinstance(stated, dict) and isinstance(again, dict):
+        for name in sorted(stated.keys() | again.keys()):
+            yield from _unequal(stated.get(name), again.get(name), f"{place}.{name}" if place else name)
+    elif stated != again:
+        yield place, stated, again
+
+
+def _inputs(records: list[dict[str, Any]], hash_cache: Path) -> Iterator[Check]:
+    """Each corpus and each encoder of the records, read anew where it is at hand."""
+    for data in {canonical(record["config"]["data"]) for record in records}:
+        mine = [record for record in records if canonical(record["config"]["data"]) == data]
+        cfg = json.loads(data)
+        name = f"corpus {mine[0]['data']['name']}"
+        if cfg["path"] is None or (cfg["path"] != "bundled" and not Path(cfg["path"]).is_dir()):
+            yield Check(name, None, f"its text is not at hand ({cfg['path'] or cfg['hub']})")
+            continue
+        try:
+            corpus = load_corpus(recorded_data(cfg))
+        except (UserError, TypeError) as error:
+            yield Check(name, False, str(error))
+            continue
+        texts = {flag: corpus.text_fingerprint(with_documents=flag) for flag in (False, True)}
+        fingerprint = corpus.fingerprint()
+        odd = [
+            f"{record['row']} seed {record['identity']['seed']}"
+            for record in mine
+            if record["identity"]["corpus"] != fingerprint
+            or record["features"]["identity"]["text"] != texts[record["config"]["features"]["context"] == "document"]
+        ]
+        yield Check(name, not odd, f"another text than that of {', '.join(odd)}" if odd else "the text of the records")
+    for encoder in {canonical(record["config"]["encoder"]) for record in records}:
+        mine = [record for record in records if canonical(record["config"]["encoder"]) == encoder]
+        name = f"encoder {mine[0]['encoder']['name']}"
+        try:
+            found = file_fingerprints(EncoderConfig(**json.loads(encoder)), hash_cache)
+        except TypeError:
+            yield Check(name, False, "its settings are not those of an encoder")
+            continue
+        if found is None:
+            yield Check(name, None, "its files are not at hand")
+            continue
+        odd = [part for part in found for record in mine if record["encoder"]["fingerprint"][part] != found[part]]
+        yield Check(
+            name, not odd, f"other {odd[0]} than those of the records" if odd else "weights and config of the records"
+        )
+
+
+def _tables(folder: Path, rows: list[Row]) -> Iterator[Check]:
+    for name, text in table_files(rows).items():
+        if not (folder / name).exists():
+            yield Check(name, None, "not there; the end of a sweep writes it")
+            continue
+        there, here = (folder / name).read_text(encoding="utf-8").splitlines(), text.splitlines()
+        lines = max(len(there), len(here))
+        odd = next((i for i in range(lines) if there[i : i + 1] != here[i : i + 1]), None)
+        detail = "what the records give"
+        if odd is not None:
+            detail = f"line {odd + 1} is {(there[odd : odd + 1] or ['missing'])[0][:100]!r}, "
+            detail += f"the records give {(here[odd : odd + 1] or ['nothing'])[0][:100]!r}"
+        yield Check(name, odd is None, detail)
+
+
+def _figures(folder: Path, rows: list[Row], records: Files) -> Iterator[Check]:
+    if not (folder / "figures").is_dir():
+        return
+    from probe.figures import draw_all, figure_differs
+
+    for name, (content, data) in draw_all(rows, records).items():
+        file = folder / "figures" / name
+        if file.exists():
+            problem = figure_differs(file.read_bytes(), content, data)
+            yield Check(f"figures/{name}", problem is None, problem or "what the records give")
+
+
+def compare_runs(there: dict[str, Any], here: dict[str, Any], name: str) -> Check:
+    """A run against the same run made again or elsewhere: the same bits, or the reason why not."""
+    odd = [place for part in OUTCOME for place, *_ in _unequal(_timeless(there[part]), _timeless(here[part]), part)]
+    if not odd and there["sha256"] == here["sha256"]:
+        return Check(name, True, "the same bits")
+    environments = [{**r["software"]["versions"], **r["hardware"]} for r in (there, here)]
+    reasons = [f"{place} {a} / {b}" for place, a, b in _unequal(environments[0], environments[1])]
+    points = max(
+        abs(100 * (headline(there["scores"][split]) - headline(here["scores"][split]))) for split in ("dev", "test")
+    )
+    if not reasons:
+        return Check(name, False, f"not the same bits ({odd[0] if odd else 'predictions'}) on the same machine")
+    detail = (
+        f"{points:.2f} points apart at most (up to {TOLERANCE:g} are allowed); otherwise here: {', '.join(reasons)}"
+    )
+    return Check(name, points <= TOLERANCE, detail)
+
+
+def _timeless(value: Any) -> Any:
+    """A curve without its seconds."""
+    if isinstance(value, list):
+        return {str(i): {k: v for k, v in point.items() if k != "train_s"} for i, point in enumerate(value, 1)}
+    return value
+
+
+def check_against(folder: Path, reference: Path) -> Iterator[Check]:
+    """Runs of one folder against the same runs of another."""
+    here, there = (
+        {record["key"]: record for record in load_records(results_folder(place)).values()}
+        for place in (folder, reference)
+    )
+    shared = here.keys() & there.keys()
+    if not shared:
+        raise UserError(f"{folder} and {reference} have no run in common: data, encoder, features or probe differ.")
+    for key in sorted(shared, key=lambda key: (here[key]["row"], here[key]["config"]["seed"])):
+        yield compare_runs(there[key], here[key], f"{here[key]['row']} seed {here[key]['config']['seed']}")
+    for key in there.keys() - shared:
+        yield Check(f"{there[key]['row']} seed {there[key]['config']['seed']}", None, f"not in {folder}")
+
+
+def check_against_published(folder: Path, source: str) -> Iterator[Check]:
+    """Means beside published numbers, and what differs in the setting: shown, never judged."""
+    published = PUBLISHED[source]
+    for row in build_rows(folder):
+        if row["layers"] not in published["rows"] or not row["about"]:
+            continue
+        score = row.get("dev_entity_word_recall" if "recall" in published["score"] else "dev_f1")
+        if score is None:  # tags that are no spans
+            continue
+        mean = 100 * score["mean"]
+        off = mean - published["rows"][row["layers"]]
+        unlike = differences(row["about"], source)
+        detail = f"{mean:.2f} here, {published['rows'][row['layers']]:g} there ({off:+.2f})"
+        yield Check(row["layers"], None, detail + (f"; here otherwise: {'; '.join(unlike)}" if unlike else ""))
+
+
+def rerun(
+    folder: Path, row: str | None, seed: int | None, make_config: Callable[[list[str]], Config], overrides: list[str]
+) -> Iterator[Check]:
+    """Trains chosen runs again in a folder of their own and compares.
+
+    overrides: for what lies elsewhere here (data.path=DIR). Raises UserError where no record was meant.
+    """
+    from probe.run import run
+
+    there = load_records(results_folder(folder)).values()
+    records = [record for record in there if row in (None, record["row"]) and seed in (None, record["config"]["seed"])]
+    if not records:
+        known = sorted({record["row"] for record in there})
+        raise UserError(f"{folder} has no record of row {row} and seed {seed}. Rows: {', '.join(known)}.")
+    for record in records:
+        name = f"{record['row']} seed {record['config']['seed']}"
+        cfg = make_config([*_overrides(record["config"]), *overrides])
+        with tempfile.TemporaryDirectory() as scratch:
+            again = run(replace(cfg, results_dir=scratch, jobs=1), tell=lambda _: None)
+        if again["key"] != record["key"]:
+            places = [place for place, *_ in _unequal(record["identity"], again["identity"])]
+            yield Check(name, False, f"another run was made here: {', '.join(places)} differ")
+        else:
+            yield compare_runs(record, again, name)
+
+
+def _overrides(config: dict[str, Any], prefix: str = "") -> list[str]:
+    """A record's config as it would be typed."""
+    typed: list[str] = []
+    for name, value in config.items():
+        if isinstance(value, dict):
+            typed += _overrides(value, f"{prefix}{name}.")
+        elif f"{prefix}{name}" != "layers.name":
+            quoted = (
+                '"' + value.replace('"', '\\"') + '"'
+                if isinstance(value, str)
+                else json.dumps(value, ensure_ascii=False)
+            )
+            typed.append(f"{prefix}{name}={quoted}")
+    return typed
