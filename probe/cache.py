@@ -16,6 +16,9 @@ from probe.features import MANIFEST, FeatureStore, Hold, canonical, key_of
 if TYPE_CHECKING:
     from probe.run import Plan
 
+# How far two computations of one vector in different batches may be apart, in lengths of that vector.
+ARITHMETIC_NOISE = {"float32": 1e-4, "bfloat16": 5e-2}
+
 
 @dataclass
 class Entry:
@@ -108,11 +111,12 @@ def verify_checksums(store: FeatureStore) -> Iterator[tuple[str, str]]:
                 yield store.path(shard).name, problem
 
 
-def verify_sample(planned: Plan, num_sentences: int, seed: int = 0) -> tuple[int, float]:
-    """Computes words of a random sample again, alone, and compares. Returns (words, largest difference).
+def verify_sample(planned: Plan, num_sentences: int, seed: int = 0) -> tuple[int, float, float]:
+    """Computes words of a random sample again, alone, and compares.
 
-    The sample is drawn by sentence; each sentence's windows go through the encoder one by one. Differences are in units
-    of what the storage dtype can tell apart, or of float32's own noise (1e-5) where that is larger.
+    The sample is drawn by sentence; each sentence's windows go through the encoder one by one. Returns the number of
+    words, the largest difference between a stored vector and the same one computed again, in lengths of that vector,
+    and how large a difference rounding explains.
     """
     import numpy as np
     import torch
@@ -123,7 +127,6 @@ def verify_sample(planned: Plan, num_sentences: int, seed: int = 0) -> tuple[int
 
     store, encoder, cfg = planned.store, planned.encoder, planned.cfg.features
     model = load_model(encoder, "cpu", cfg.precision)
-    resolution = torch.finfo(getattr(torch, store.dtype)).eps
     choose = np.random.default_rng(seed)
     sentences = [(name, i) for name, split in planned.corpus.splits.items() for i in range(len(split.words))]
     chosen = choose.choice(len(sentences), min(num_sentences, len(sentences)), replace=False)
@@ -140,11 +143,11 @@ def verify_sample(planned: Plan, num_sentences: int, seed: int = 0) -> tuple[int
                     continue
                 for window in text.windows_of(shard._replace(first=first, last=last)):
                     again, rows = states_of([window], text.pieces, model, encoder, cfg, "cpu")
-                    kept = stacked[:, rows - shard.first]
-                    unit = (again.abs() * resolution).clamp(min=1e-5)
-                    worst = max(worst, float(((kept - again.float()).abs() / unit).max()))
+                    again = again.float()
+                    apart = (stacked[:, rows - shard.first] - again).norm(dim=-1) / again.norm(dim=-1)
+                    worst = max(worst, float(apart.max()))
                 num_words += last - first
-    return num_words, worst
+    return num_words, worst, max(torch.finfo(getattr(torch, store.dtype)).eps, ARITHMETIC_NOISE[cfg.precision])
 
 
 def prunable(cache_dir: Path, older_than_days: float | None, keep: int | None) -> list[Entry]:

@@ -337,9 +337,12 @@ def cache(arguments: list[str]) -> int:
         return 1
     print(f"{planned.store.directory}: every shard is whole.")
     if options.sample:
-        words, worst = store_cache.verify_sample(planned, options.sample)
-        print(f"{words} words computed again: largest difference {worst:.2f} units of {planned.store.dtype}.")
-        return 0 if worst <= 1 else 1
+        words, worst, allowed = store_cache.verify_sample(planned, options.sample)
+        print(
+            f"{words} words computed again: largest difference {worst:.1g} of a vector's length"
+            f" (rounding: up to {allowed:.1g})."
+        )
+        return 0 if worst <= allowed else 1
     return 0
 
 

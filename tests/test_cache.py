@@ -91,7 +91,8 @@ def test_a_sample_of_other_vectors_is_found_out(tiny_encoder: Encoder, tiny_corp
     )  # fmt: skip
     selection = select(config.layers, 5, 16)
     planned = Plan(config, tiny_corpus, tiny_encoder, selection, store, RunIdentity("", "spans", "", {}, {}, 1))
-    assert verify_sample(planned, 10)[1] > 100
+    _, worst, allowed = verify_sample(planned, 10)
+    assert worst > 100 * allowed
 
 
 def test_what_a_running_job_holds_is_not_deleted(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
