@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,12 @@ from probe.rows import failures, first_line, read_expected
 
 @contextlib.contextmanager
 def running(results_dir: Path, name: str) -> Iterator[Callable[[str], None]]:
-    """Says that a run is under way; yields what takes its latest line. A killed process holds nothing any more."""
+    """Says that a run is under way; yields what takes its latest line. A killed process holds nothing any more.
+
+    Waits while another process makes the same run: then its record is there.
+    """
     path = results_dir / "logs" / f"{name}.running.txt"
-    with path.open("wb", buffering=0) as stream:
-        with contextlib.suppress(OSError):  # where there are no locks, it will only look as if it had stopped
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with _held(path) as stream:
 
         def tell(line: str) -> None:
             with contextlib.suppress(OSError):  # a disk full for a moment need not end a run of hours
@@ -77,6 +80,18 @@ def lines(results_dir: Path) -> Iterator[str]:
 def _seconds(record: dict[str, Any]) -> float:
     begin, end = (datetime.fromisoformat(record[name]) for name in ("started", "finished"))
     return (end - begin).total_seconds()
+
+
+def _held(path: Path) -> FileIO:
+    """The file, open and locked. Where there are no locks nobody waits, and the run only looks as if it had stopped."""
+    while True:
+        stream = FileIO(path, "a")
+        with contextlib.suppress(OSError):
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(stream.fileno()), path.stat()):
+                return stream
+        stream.close()  # it was removed by whoever held it
 
 
 def _is_held(path: Path) -> bool:

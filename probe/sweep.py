@@ -105,8 +105,9 @@ def run_one(cfg: Config) -> None:
     take_gpu(state["gpus"])
     try:
         with running(Path(cfg.results_dir), planned.record_path.stem) as tell:
+            there = planned.record_path.exists()
             record = run(cfg, tell, state["runs"], len(state["gpus"]))
-        outcome = f"{scores(record)} · {time.perf_counter() - clock:.0f} s"
+        outcome = f"{scores(record)} · " + ("by another process" if there else f"{time.perf_counter() - clock:.0f} s")
     except Exception as error:
         outcome = f"failed: {_write_failure(planned, error)}"
     print(f"{_standing(Path(cfg.results_dir))} · {planned.label} · {outcome}", flush=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import multiprocessing
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -22,6 +24,7 @@ from test_features import as_nobody, open_to_all
 
 from probe.config import UserError
 from probe.run import prepare_results
+from probe.status import running
 
 __all__ = ["inputs", "open_to_all"]
 SAME = ("key", "identity", "config", "scores", "sha256", "best_epoch", "mix", "parameters")
@@ -134,6 +137,36 @@ def test_a_folder_of_results_that_cannot_be_written_is_named_before_anything_is_
 
     told = as_nobody(outcome)
     assert "out/records cannot be written (Permission denied)" in told
+
+
+def _turns(folder: Path, name: str, turns: int) -> None:
+    for _ in range(turns):
+        with running(folder, name), (folder / "turns.txt").open("a", buffering=1) as log:
+            log.write("begin\n")
+            time.sleep(0.001)
+            log.write("end\n")
+
+
+def test_one_run_is_made_by_one_process_at_a_time_and_others_wait(tmp_path: Path):
+    (tmp_path / "logs").mkdir()
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_turns, args=(tmp_path, "last-seed1", 50)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=60)
+        assert process.exitcode == 0
+    assert (tmp_path / "turns.txt").read_text() == "begin\nend\n" * 200
+    assert not list((tmp_path / "logs").iterdir())
+
+
+def test_two_sweeps_started_together_train_each_run_once(inputs: list[str], tmp_path: Path):
+    sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", "jobs=1", *inputs, "probe.max_epochs=20"]
+    processes = [start(*sweep, cwd=tmp_path) for _ in range(2)]
+    told = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], told
+    trained = [line for out, _ in told for line in out.splitlines() if re.search(r" · dev F1 .* · \d+ s$", line)]
+    assert sorted(re.findall("seed .", " ".join(trained))) == ["seed 1", "seed 2"]
 
 
 needs_submitit = pytest.mark.skipif(
