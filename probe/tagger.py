@@ -103,6 +103,20 @@ class EvaluationBatches:
         return (self.data.batch(sentences) for sentences in by_length.split(EVALUATION_SENTENCES))
 
 
+class Dropout(nn.Module):
+    """What nn.Dropout does; on a CPU four times as fast, for torch draws its masks there number by number."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        kept = torch.rand(x.shape, device=x.device).ge_(self.p)
+        return x * kept.div_(1 - self.p).to(x.dtype)
+
+
 class BiLSTM(nn.Module):
     """Layers of two one-way LSTMs, equal to a packed bidirectional nn.LSTM."""
 
@@ -111,18 +125,22 @@ class BiLSTM(nn.Module):
         widths = [width] + [2 * hidden_size] * (num_layers - 1)
         self.forwards = nn.ModuleList(nn.LSTM(w, hidden_size) for w in widths)
         self.backwards = nn.ModuleList(nn.LSTM(w, hidden_size) for w in widths)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, mirror: Tensor) -> Tensor:
         """x: (T, B, D), mirror: (T, B). Returns (T, B, 2 * hidden size); what stands at padding means nothing."""
-        mirror = mirror[:, :, None]
         for number, (forward, backward) in enumerate(zip(self.forwards, self.backwards, strict=True)):
             if number:
                 x = self.dropout(x)
             ahead, _ = forward(x)
-            back, _ = backward(x.take_along_dim(mirror, 0))
-            x = torch.cat([ahead, back.take_along_dim(mirror, 0)], -1)
+            back, _ = backward(mirrored(x, mirror))
+            x = torch.cat([ahead, mirrored(back, mirror)], -1)
         return x
+
+
+def mirrored(x: Tensor, mirror: Tensor) -> Tensor:
+    """x: (T, B, D), each sentence in the order of mirror: (T, B)."""
+    return x.gather(0, mirror[:, :, None].expand(-1, -1, x.shape[-1]))
 
 
 class Tagger(pl.LightningModule):
@@ -145,7 +163,7 @@ class Tagger(pl.LightningModule):
         if self.is_mix:
             self.mix_weights = nn.Parameter(torch.zeros(len(selection.indices)))
             self.mix_scale = nn.Parameter(torch.ones(()))
-        self.dropout = nn.Dropout(cfg.dropout)
+        self.dropout = Dropout(cfg.dropout)
         self.lstm = BiLSTM(selection.width, cfg.hidden_size, cfg.num_layers, cfg.dropout) if cfg.num_layers else None
         self.classifier = nn.Linear(2 * cfg.hidden_size if cfg.num_layers else selection.width, len(labels))
         self.curve: list[dict[str, float]] = []

@@ -13,7 +13,7 @@ from probe.config import LayersConfig, ProbeConfig, UserError
 from probe.corpus import Corpus
 from probe.layers import Selection, Streamed, read_selection, select
 from probe.metrics import span_f1
-from probe.tagger import BiLSTM, EvaluationBatches, TaggedWords, Tagger, TrainingBatches, train_tagger
+from probe.tagger import BiLSTM, Dropout, EvaluationBatches, TaggedWords, Tagger, TrainingBatches, train_tagger
 
 WIDTH, LABELS = 16, ["B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O"]
 ONE_LAYER = select(LayersConfig([0], "concat"), 5, WIDTH)
@@ -90,6 +90,24 @@ def test_bilstm_equals_a_packed_one_in_outputs_and_gradients():
                     atol=1e-4,
                     rtol=1e-4,
                 )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5])
+def test_dropout_drops_a_share_keeps_the_mean_and_its_gradient_knows_what_was_dropped(p: float, dtype: torch.dtype):
+    torch.manual_seed(0)
+    ours, theirs = Dropout(p), nn.Dropout(p)
+    x = torch.rand(200, 500, dtype=dtype).add_(1).requires_grad_()
+    out = ours(x)
+    assert out.dtype == dtype
+    dropped = out == 0
+    assert abs(float(dropped.float().mean()) - p) < 0.005
+    torch.testing.assert_close(out[~dropped], theirs.eval()(x)[~dropped] / (1 - p))
+    out.sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad == 0, dropped)
+    assert not torch.equal(ours(x) == 0, dropped) or p == 0, "each time others"
+    assert ours.eval()(x) is x
 
 
 def test_a_sentence_is_scored_alike_whatever_its_neighbours():
