@@ -282,8 +282,23 @@ def _csv(rows: list[Row]) -> str:
     costs = ("parameters", "seconds_per_epoch", "mb_read", "f1_per_width")
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
+    folders = any("dir" in row for row in rows)
     writer.writerow(
-        ["data", "encoder", "context", "layers", "indices", "combine", "width", "n", "missing", "failed", "order"]
+        ["dir"] * folders
+        + [
+            "group",
+            "data",
+            "encoder",
+            "context",
+            "layers",
+            "indices",
+            "combine",
+            "width",
+            "n",
+            "missing",
+            "failed",
+            "order",
+        ]
         + [f"{score}_{part}" for score in scores for part in parts]
         + [f"best_{name}" for name in tests]
         + list(costs)
@@ -293,7 +308,8 @@ def _csv(rows: list[Row]) -> str:
         values = [row.get(score, {}).get(part) for score in scores for part in parts]
         values += [best.get(name) for name in tests] + [cost.get(name) for name in costs]
         writer.writerow(
-            [setting["data"], setting["encoder"], setting["features"]["context"], row["layers"]]
+            ([row["dir"]] if folders else [])
+            + [row["group"], setting["data"], setting["encoder"], setting["features"]["context"], row["layers"]]
             + [
                 " ".join(map(str, row["indices"])),
                 row["combine"],
@@ -314,13 +330,8 @@ def render_side_by_side(folders: Sequence[Path], form: str) -> str:
         rows = build_rows(folder)
         for group in dict.fromkeys(row["group"] for row in rows):
             blocks.append((folder, [row for row in rows if row["group"] == group]))
-    if form == "json":
-        return (
-            json.dumps([row | {"dir": str(d)} for d, rows in blocks for row in rows], indent=1, ensure_ascii=False)
-            + "\n"
-        )
-    if form == "csv":
-        return _csv([row for _, rows in blocks for row in rows])
+    if form in ("json", "csv"):
+        return render([row | {"dir": str(folder)} for folder, rows in blocks for row in rows], form)
     by_name = [{row["layers"]: row for row in rows} for _, rows in blocks]
     names = list(dict.fromkeys(name for rows in by_name for name in rows))
     letters = [chr(ord("A") + i) for i in range(len(blocks))]
