@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -55,6 +56,7 @@ def main() -> None:
     # Deterministic LSTMs on a GPU need it, and it is read once, when the GPU is first used.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     os.environ[COMMAND] = shlex.join(["probe", *sys.argv[1:]])
+    signal.signal(signal.SIGTERM, _stop)
     try:
         sys.exit(dispatch(sys.argv[1:]))
     except UserError as error:
@@ -69,6 +71,11 @@ def main() -> None:
     except OSError as error:  # a full disk, a folder taken away
         print(f"probe: {error.filename or 'writing'}: {error.strerror or error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _stop(*_: object) -> NoReturn:
+    """`kill` stops as Ctrl-C does, with the jobs that were started."""
+    raise KeyboardInterrupt
 
 
 class Parser(argparse.ArgumentParser):

@@ -148,7 +148,8 @@ def run(cfg: Config, tell: Callable[[str], None], runs: int = 1, num_gpus: int =
     path = planned.record_path
     scores, counts, predictions = {}, {}, {}
     for name in ("dev", "test"):
-        split, predicted = splits[name], tagger.predict(data[name])
+        split = splits[name]
+        predicted = tagger.best_dev_tags if name == "dev" else tagger.predict(data[name])
         counts[name] = count(split.tags, predicted, cfg.data.task)
         scores[name] = scores_of(counts[name])
         if cfg.data.task == "spans":

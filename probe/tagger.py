@@ -144,7 +144,7 @@ def mirrored(x: Tensor, mirror: Tensor) -> Tensor:
 
 
 class Tagger(pl.LightningModule):
-    """Trains on TrainingBatches, scores dev after each epoch, and keeps the weights of its best epoch."""
+    """Trains on TrainingBatches, scores dev after each epoch, and keeps the weights and dev tags of its best epoch."""
 
     def __init__(
         self,
@@ -168,6 +168,7 @@ class Tagger(pl.LightningModule):
         self.classifier = nn.Linear(2 * cfg.hidden_size if cfg.num_layers else selection.width, len(labels))
         self.curve: list[dict[str, float]] = []
         self.best_epoch = 0
+        self.best_dev_tags: Tags = []
         self.best_weights: dict[str, Tensor] = {}
         self._losses: list[Tensor] = []
         self._started = 0.0
@@ -207,9 +208,11 @@ class Tagger(pl.LightningModule):
             raise UserError(
                 f"the loss is {loss} in epoch {len(self.curve) + 1}: training diverged. Lower probe.learning_rate."
             )
-        dev = self.headline(self.dev_data.tags, self._tags(self.dev_data, self._dev_ids))
+        tags = self._tags(self.dev_data, self._dev_ids)
+        dev = self.headline(self.dev_data.tags, tags)
         if dev > max((point["dev"] for point in self.curve), default=-1.0):
             self.best_epoch = len(self.curve) + 1
+            self.best_dev_tags = tags
             self.best_weights = {name: value.clone() for name, value in self.state_dict().items()}
         self.curve.append({"loss": loss, "dev": dev, "train_s": round(self._trained_s, 3)})
         self.log("dev", torch.tensor(dev, dtype=torch.float64))

@@ -199,16 +199,22 @@ def start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c_stops_cleanly_and_the_same_command_continues(inputs: list[str], tmp_path: Path, jobs: int):
+@pytest.mark.parametrize(("jobs", "by"), [(1, "Ctrl-C"), (2, "Ctrl-C"), (1, "kill"), (2, "kill")])
+def test_ctrl_c_or_kill_stops_cleanly_and_the_same_command_continues(
+    inputs: list[str], tmp_path: Path, jobs: int, by: str
+):
     sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", f"jobs={jobs}", *inputs, "probe.max_epochs=30"]
     process = start(*sweep, cwd=tmp_path)
     while len(list((tmp_path / "out/records").glob("*.json"))) < 1:
         time.sleep(0.05)
         assert process.poll() is None
-    os.killpg(process.pid, signal.SIGINT)
+    if by == "Ctrl-C":  # the terminal tells every process of the command
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.terminate()
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
+    assert not subprocess.run(["pgrep", "-s", str(process.pid), "-f", "LokyProcess"]).stdout, "no job goes on"
     assert "the same command continues" in errors
     assert "Traceback" not in errors
     finished = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "out/records").iterdir()}
