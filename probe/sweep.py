@@ -77,12 +77,17 @@ def run_sweep(configs: list[Config], launch: Callable[[int], None], here: bool =
         for folder in folders:
             prepare_results(folder)
         still = _neither_done_nor_failed(plans)
+        no_progress = len(still) == len(waiting)
+        if no_progress and jobs == 1:
+            break
+        jobs = max(1, jobs // 2) if no_progress else jobs
         if still:
             print(
-                f"A process of the sweep was killed (often for lack of memory); {len(still)} runs are left.", flush=True
+                f"A process of the sweep was killed (often for lack of memory); {len(still)} runs are left"
+                + (f", now {jobs} at a time" if no_progress else "")
+                + ".",
+                flush=True,
             )
-        if len(still) == len(waiting):
-            break
     for folder in folders:
         rows = build_rows(folder)
         write_tables(folder, rows)

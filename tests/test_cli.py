@@ -246,13 +246,14 @@ def test_another_terminal_sees_where_a_sweep_stands(inputs: list[str], tmp_path:
 
 
 @pytest.mark.slow
-def test_a_killed_worker_costs_no_other_run(inputs: list[str], tmp_path: Path):
-    sweep = ["-m", "layers=last", "seed=range(1,7)", "results_dir=out", "jobs=2", *inputs, "probe.max_epochs=60"]
-    sweep += ["probe.patience=60"]
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_killed_worker_costs_no_other_run(inputs: list[str], tmp_path: Path, after: int):
+    sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", "jobs=2", *inputs]
+    sweep += [f"probe.{name}={60 if after else 200}" for name in ("max_epochs", "patience")]
     process = start(*sweep, cwd=tmp_path)
     # Killed in training, where memory runs out; a worker that dies while it sends its result may take the pool along.
     training: list[str] = []
-    while not (list((tmp_path / "out/records").glob("*.json")) and len(training) == 2):
+    while not (len(list((tmp_path / "out/records").glob("*.json"))) >= after and len(training) == 2):
         time.sleep(0.01)
         assert process.poll() is None
         with contextlib.suppress(FileNotFoundError):  # one ended meanwhile
@@ -263,5 +264,6 @@ def test_a_killed_worker_costs_no_other_run(inputs: list[str], tmp_path: Path):
     out, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert "A process of the sweep was killed" in out
+    assert ("4 runs are left, now 1 at a time." in out) == (after == 0), "nothing was done: less may be more"
     assert "Traceback" not in errors
-    assert len(list((tmp_path / "out/records").iterdir())) == 6
+    assert len(list((tmp_path / "out/records").iterdir())) == 4
