@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probe.config import UserError
-from probe.features import MANIFEST, FeatureStore, Hold, canonical, key_of
+from probe.features import FeatureStore, Hold, canonical, read_manifest
 
 if TYPE_CHECKING:
     from probe.run import Plan
@@ -54,17 +53,8 @@ def entries(cache_dir: Path) -> list[Entry]:
         if not directory.is_dir() or len(directory.name) != 64:
             continue
         files = [file.stat() for file in directory.iterdir() if file.is_file()]
-        manifest: dict[str, Any] | None
-        try:
-            manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-            assert manifest is not None
-            stated = manifest.pop("sha256")
-            if stated != key_of(manifest) or key_of(manifest["identity"]) != directory.name:
-                manifest = None
-        except (OSError, ValueError, KeyError, AttributeError, AssertionError):
-            manifest = None
         used = max((status.st_mtime for status in files), default=directory.stat().st_mtime)
-        found.append(Entry(directory, manifest, sum(status.st_size for status in files), used))
+        found.append(Entry(directory, read_manifest(directory), sum(status.st_size for status in files), used))
     return sorted(found, key=lambda entry: -entry.used)
 
 

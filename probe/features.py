@@ -276,17 +276,24 @@ class FeatureStore:
     def manifest(self) -> dict[str, Any] | None:
         """The manifest, or None where there is none that holds. One that was edited is set aside."""
         path = self.directory / MANIFEST
-        try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-            stated = manifest.pop("sha256")
-            if stated == key_of(manifest) and manifest["key"] == self.key and manifest["identity"] == self.identity:
-                return manifest
-        except FileNotFoundError:
+        if not path.exists():
             return None
-        except (OSError, ValueError, KeyError, AttributeError):
-            pass
-        path.replace(path.with_name(f"manifest.json.damaged-{uuid.uuid4().hex[:8]}"))
+        manifest = read_manifest(self.directory)
+        if manifest is None:
+            with contextlib.suppress(FileNotFoundError):
+                path.replace(path.with_name(f"{MANIFEST}.damaged-{uuid.uuid4().hex[:8]}"))
+        return manifest
+
+
+def read_manifest(directory: Path) -> dict[str, Any] | None:
+    """A store's manifest; None where there is none, or its hashes are not its own content's and its folder's name."""
+    try:
+        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        stated = manifest.pop("sha256")
+        whole = stated == key_of(manifest) and key_of(manifest["identity"]) == manifest["key"] == directory.name
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None
+    return manifest if whole else None
 
 
 _HELD: dict[Path, Hold] = {}  # the stores this process uses

@@ -180,7 +180,8 @@ def _standing(results_dir: Path) -> str:
     keys = set(state["keys"])
     done, failed = count(results_dir, keys & {expected["key"][:10] for expected in read_expected(results_dir)})
     left = len(keys) - done - failed
-    left_s = (time.time() - state["start"]) / max(1, done + failed - state["before"]) * left
+    under_way = (state["runs"] - 1) / 2  # the runs beside the one that just ended: half done, on average
+    left_s = (time.time() - state["start"]) / max(1, done + failed - state["before"] + under_way) * left
     parts = [f"run {done + failed} of {len(keys)}"] + [f"{failed} failed"] * bool(failed)
     return ", ".join(parts + [f"{minutes(left_s)} left"] * (left > 0))
 
