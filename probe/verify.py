@@ -219,7 +219,9 @@ def compare_runs(there: dict[str, Any], here: dict[str, Any], name: str) -> Chec
         abs(100 * (headline(there["scores"][split]) - headline(here["scores"][split]))) for split in ("dev", "test")
     )
     if not reasons:
-        return Check(name, False, f"not the same bits ({odd[0] if odd else 'predictions'}) on the same machine")
+        commits = [(r["software"]["git"] or {}).get("commit", "no commit")[:10] for r in (there, here)]
+        code = f"; code of {commits[0]} / {commits[1]}" if commits[0] != commits[1] else ""
+        return Check(name, False, f"not the same bits ({odd[0] if odd else 'predictions'}) on the same machine{code}")
     detail = (
         f"{points:.2f} points apart at most (up to {TOLERANCE:g} are allowed); otherwise here: {', '.join(reasons)}"
     )

@@ -180,8 +180,10 @@ def test_a_run_made_again_has_the_same_bits(results: Path, capsys: pytest.Captur
 def test_a_run_that_says_another_score_than_its_rerun_fails(results: Path, capsys: pytest.CaptureFixture[str]):
     record = next((results / "records").glob("last-seed1*"))
     edit(record, lambda r: r["scores"]["test"]["span"].update(f1=0.5))
+    edit(record, lambda r: r["software"].update(git={"commit": "0123456789ab", "dirty": False}))
     assert dispatch(["verify", "results", "--rerun", "last", "--seed", "1"]) == 1
-    assert "not the same bits (scores.test.span.f1) on the same machine" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "not the same bits (scores.test.span.f1) on the same machine; code of 0123456789 / " in told
 
 
 def test_elsewhere_a_run_may_differ_a_little_and_the_reasons_are_listed(results: Path):
