@@ -139,6 +139,7 @@ class ProbeConfig:
     hidden_size: int
     dropout: float
     learning_rate: float
+    anneal: float
     batch_size: int
     max_epochs: int
     patience: int
@@ -154,6 +155,8 @@ class ProbeConfig:
         _at_least("probe.patience", self.patience, 1)
         if not 0 <= self.dropout < 1:
             raise UserError(f"probe.dropout={self.dropout} is not in [0, 1).")
+        if not 0 < self.anneal <= 1:
+            raise UserError(f"probe.anneal={self.anneal} is not in (0, 1].")
         for name in ("learning_rate", "gradient_clip"):
             if not getattr(self, name) > 0:
                 raise UserError(f"probe.{name}={getattr(self, name)} must be above 0.")

@@ -217,8 +217,14 @@ class Tagger(pl.LightningModule):
         self.curve.append({"loss": loss, "dev": dev, "train_s": round(self._trained_s, 3)})
         self.log("dev", torch.tensor(dev, dtype=torch.float64))
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.parameters(), lr=self.cfg.learning_rate, fused=True)
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.Adam(self.parameters(), lr=self.cfg.learning_rate, fused=True)
+        if self.cfg.anneal == 1:
+            return optimizer
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(
+            optimizer, "max", factor=self.cfg.anneal, patience=0, threshold=0
+        )
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "monitor": "dev"}}
 
     @torch.inference_mode()
     def predict(self, data: TaggedWords) -> Tags:

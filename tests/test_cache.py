@@ -87,7 +87,7 @@ def test_a_sample_of_other_vectors_is_found_out(tiny_encoder: Encoder, tiny_corp
         store = ensure_features(tiny_corpus, tiny_encoder, cfg, "cpu")
     config = Config(
         data_config(None, name="tiny"), EncoderConfig("x", None, None, None), cfg,
-        LayersConfig([0], "concat"), ProbeConfig(0, 0, 0, 1, 1, 1, 1, 1, "float32"), 1, "results", 1, "cpu",
+        LayersConfig([0], "concat"), ProbeConfig(0, 0, 0, 1, 1, 1, 1, 1, 1, "float32"), 1, "results", 1, "cpu",
     )  # fmt: skip
     selection = select(config.layers, 5, 16)
     planned = Plan(config, tiny_corpus, tiny_encoder, selection, store, RunIdentity("", "spans", "", {}, {}, 1))

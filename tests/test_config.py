@@ -93,6 +93,7 @@ def test_an_encoder_named_by_hand_is_not_held_to_the_presets_layers():
         ("probe.hidden_size=x", "probe.hidden_size: Value 'x'"),
         ("probe.hidden_size=0", "too small"),
         ("probe.dropout=1", "not in .0, 1"),
+        ("probe.anneal=0", "not in .0, 1"),
         ("probe.learning_rate=0", "must be above 0"),
         ("features.subword=middle", "not one of first, last"),
         ("features.stride=0", "share of a window"),

@@ -28,7 +28,7 @@ def three_columns(tiny_corpus: Corpus, tmp_path: Path) -> Path:
 
 def test_tags_that_are_no_spans_are_probed_on_the_same_features(three_columns: Path, tiny_bert: Path, tmp_path: Path):
     def config(**data) -> Config:
-        probe = ProbeConfig(0, 0, 0.0, 0.05, 8, 8, 8, 1.0, "float32")
+        probe = ProbeConfig(0, 0, 0.0, 0.05, 1, 8, 8, 8, 1.0, "float32")
         features, layers = features_config(tmp_path / "cache"), LayersConfig([0], "concat")
         corpus = data_config(three_columns, comment="%", **data)
         return Config(corpus, encoder_config(tiny_bert), features, layers, probe, 1, str(tmp_path / "out"), 1, "cpu")

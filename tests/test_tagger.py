@@ -33,6 +33,7 @@ def probe_config(**changes) -> ProbeConfig:
         "hidden_size": 8,
         "dropout": 0.2,
         "learning_rate": 0.01,
+        "anneal": 1.0,
         "batch_size": 8,
         "max_epochs": 3,
         "patience": 5,
@@ -248,6 +249,16 @@ def test_weights_that_come_back_are_those_of_the_best_epoch():
 def test_training_stops_when_dev_f1_no_longer_rises():
     tagger = trained(1, max_epochs=60, patience=2, learning_rate=0.02)
     assert len(tagger.curve) == tagger.best_epoch + 2 < 60
+
+
+@pytest.mark.parametrize("anneal", [0.5, 1.0])
+def test_the_learning_rate_falls_with_each_epoch_that_is_no_better(anneal: float):
+    tagger = trained(3, learning_rate=0.05, anneal=anneal, max_epochs=12, patience=12)
+    scores = [point["dev"] for point in tagger.curve]
+    no_better = sum(score <= max(scores[:i]) for i, score in enumerate(scores) if i)
+    assert 0 < no_better < 11
+    (group,) = tagger.trainer.optimizers[0].param_groups
+    assert group["lr"] == pytest.approx(0.05 * anneal**no_better)
 
 
 def test_a_tag_that_training_never_showed_is_an_error_of_the_probe_not_a_crash():
