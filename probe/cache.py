@@ -134,8 +134,8 @@ def verify_sample(planned: Plan, num_sentences: int, seed: int = 0) -> tuple[int
                 for window in text.windows_of(shard._replace(first=first, last=last)):
                     again, rows = states_of([window], text.pieces, model, encoder, cfg, "cpu")
                     again = again.float()
-                    apart = (stacked[:, rows - shard.first] - again).norm(dim=-1) / again.norm(dim=-1)
-                    worst = max(worst, float(apart.max()))
+                    apart = (stacked[:, rows - shard.first] - again).norm(dim=-1) / again.norm(dim=-1).clamp(min=1e-12)
+                    worst = max(worst, float(apart.nan_to_num(nan=torch.inf).max()))
                 num_words += last - first
     return num_words, worst, max(torch.finfo(getattr(torch, store.dtype)).eps, ARITHMETIC_NOISE[cfg.precision])
 
