@@ -285,20 +285,7 @@ def _csv(rows: list[Row]) -> str:
     folders = any("dir" in row for row in rows)
     writer.writerow(
         ["dir"] * folders
-        + [
-            "group",
-            "data",
-            "encoder",
-            "context",
-            "layers",
-            "indices",
-            "combine",
-            "width",
-            "n",
-            "missing",
-            "failed",
-            "order",
-        ]
+        + "group data encoder context layers indices combine width n missing failed order".split()
         + [f"{score}_{part}" for score in scores for part in parts]
         + [f"best_{name}" for name in tests]
         + list(costs)
