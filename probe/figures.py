@@ -16,8 +16,10 @@ from collections.abc import Callable
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 
 from probe.features import canonical
 from probe.rows import Files, Row, records_of
@@ -77,7 +79,8 @@ def _draw(numbers: Numbers, draw: Callable[[Axes, Numbers], None], about: str, f
 def figure_differs(there: bytes, here: bytes, numbers_sha256: str) -> str | None:
     """What is wrong with a picture on disk, given what the records give here; None if nothing is.
 
-    Another matplotlib draws other bytes: then the numbers that the picture names decide.
+    Another matplotlib draws other bytes: then the numbers that the picture names decide. The same pixels may be packed
+    otherwise.
     """
     if there == here:
         return None
@@ -85,9 +88,20 @@ def figure_differs(there: bytes, here: bytes, numbers_sha256: str) -> str | None
     if named is None or named.group(1).decode() != numbers_sha256:
         return "drawn from other numbers than the records give; `probe report` draws it anew"
     drawn_by = re.search(rb"Matplotlib (?:version|v)?\s?([0-9][0-9.]*[0-9])", there)
-    if drawn_by is None or drawn_by.group(1).decode() == matplotlib.__version__:
+    if drawn_by is not None and drawn_by.group(1).decode() != matplotlib.__version__:
+        return None
+    if not _same_pixels(there, here):
         return "it was changed after it was drawn; `probe report` draws it anew"
     return None
+
+
+def _same_pixels(there: bytes, here: bytes) -> bool:
+    """Whether both are PNG and show the same."""
+    try:
+        pictures = [imread(io.BytesIO(content), format="png") for content in (there, here)]
+    except (OSError, SyntaxError, ValueError):  # all that Pillow raises for what is no PNG, or a broken one
+        return False
+    return np.array_equal(pictures[0], pictures[1])
 
 
 def by_layer(rows: list[Row]) -> Numbers:

@@ -32,6 +32,7 @@ RECIPE = 1  # rises when the code that trains changes what comes out for the sam
 # What a record must have to be read, and of which kind.
 PARTS: dict[str, type] = {
     **dict.fromkeys(("identity", "config", "data", "encoder", "features", "layers", "scores", "sha256"), dict),
+    **dict.fromkeys(("software", "hardware"), dict),
     "row": str,
     "curve": list,
     "best_epoch": int,

@@ -5,6 +5,8 @@ Self-contained: no script, no file beside it, no network. The figures stand in i
 
 from __future__ import annotations
 
+import itertools
+import re
 import shlex
 from html import escape
 from pathlib import Path
@@ -73,6 +75,30 @@ def page(
         '<meta name="viewport" content="width=device-width">\n'
         f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n<body>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
     )
+
+
+def page_differs(folder: Path, rows: list[Row], records: dict[Path, dict[str, Any]]) -> str | None:
+    """What is wrong with a folder's page, given its rows, records and figures as files; None if nothing is."""
+    there = (folder / "report.html").read_text(encoding="utf-8")
+    files = {file.name: (file.read_bytes(), "") for file in sorted((folder / "figures").glob("*.svg"))}
+    shown = re.findall(r"<svg.*?</svg>", there, flags=re.S)
+    for name, (content, _) in files.items():
+        svg = content.decode()
+        if svg[svg.index("<svg") :].strip() not in shown:
+            return f"it does not show figures/{name}; `probe report` writes it anew"
+    text, again = (_lines(html) for html in (there, page(folder, rows, records, files)))
+    for line, given in itertools.zip_longest(text, again, fillvalue=""):
+        if line != given:
+            same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(line, given, strict=False)))
+            start = max(0, same - 30)
+            return f"it has {line[start : start + 80]!r}, the records give {given[start : start + 80]!r}"
+    return None
+
+
+def _lines(html: str) -> list[str]:
+    """The lines of a page, without its figures and without the folder's name: it may have been moved."""
+    html = re.sub(r"<figure.*?</figure>\n?", "", html, flags=re.S)
+    return re.sub(r"(<title>|<h1>|probe verify ).*?(</title>|</h1>| --rerun)", r"\1\2", html).splitlines()
 
 
 def _table(rows: list[Row], names: list[str]) -> list[str]:

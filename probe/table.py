@@ -151,7 +151,9 @@ def choose_columns(asked: str | None, rows: Sequence[Row]) -> list[str]:
 
 
 def render(rows: list[Row], form: str, columns: str | None = None) -> str:
-    """Rows in one of FORMATS; CSV and JSON hold everything, whatever the columns. Unlike settings stay apart."""
+    """Rows in one of FORMATS; CSV and JSON have columns of their own. Unlike settings stay apart."""
+    if columns is not None and form in ("csv", "json"):
+        raise UserError(f"--columns: {form} has columns of its own; text, md and tex can choose.")
     if form == "json":
         return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
     if form == "csv":
@@ -180,7 +182,8 @@ def render(rows: list[Row], form: str, columns: str | None = None) -> str:
 def header(name: str, rows: Sequence[Row]) -> str:
     """A column's header; of tags that are no spans the headline is accuracy."""
     header = COLUMNS[name].header
-    return header.replace("F1", "accuracy") if _is_tags(rows) and name in ("dev", "test") else header
+    of_headline = name in ("dev", "test", "f1_per_width")
+    return header.replace("F1", "accuracy") if of_headline and _is_tags(rows) else header
 
 
 def _is_tags(rows: Sequence[Row]) -> bool:
@@ -220,6 +223,7 @@ def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     lines = [caption(rows)]
     if about is None:
         return lines
+    about = about | {"seeds": " or ".join(map(str, sorted({row["n"] for row in rows if row["n"]})))}
     return lines + [
         f"{source}: {PUBLISHED[source]['score']}, {PUBLISHED[source]['source']}. Here otherwise: "
         + "; ".join(differences(about, source))
@@ -239,7 +243,11 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     tests = [row["against"]["best"] for row in rows if row["against"]]
     if tests and {"order", "best", "next"} & set(columns):
         unit = next((test["unit"] for test in tests if test["unit"]), None)
-        text = f" and paired randomisation of the test split's {unit} (Holm-corrected)" if unit else ""
+        text = (
+            f" (not corrected) and paired randomisation of the test split's {unit} (Holm-corrected)"
+            if unit
+            else " (Holm-corrected)"
+        )
         note = (
             "order: best has the highest dev mean; tied could be as good; below is told apart from it (p < 0.05) by "
             f"exact permutation of dev F1 over seeds{text}."
@@ -270,9 +278,9 @@ def _latex(
 def _tex(text: str) -> str:
     escaped = re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", r"\textbackslash "))
     escaped = re.sub(r"(?<![\w.])-(?=\d)", r"$-$", escaped)
-    for plain, command in (("±", r"$\pm$"), (" .. ", "--"), ("..", "--"), ("<", "$<$"), (">", "$>$"), ("~", r"\~{}")):
+    for plain, command in (("^", r"\^{}"), ("~", r"\~{}"), ("±", r"$\pm$"), (" .. ", "--"), ("<", "$<$"), (">", "$>$")):
         escaped = escaped.replace(plain, command)
-    return escaped
+    return re.sub(r"(?<=\d)\.\.(?=\d)", "--", escaped)
 
 
 def _csv(rows: list[Row]) -> str:
@@ -388,6 +396,8 @@ def render_comparison(a: Path, b: Path, form: str) -> str:
     results, captions = _compare(a, b)
     if form == "json":
         return json.dumps(results, indent=1) + "\n"
+    if form == "csv":
+        return _comparison_csv(results)
     headers = ["row", "n"]
     for split in ("dev", "test"):
         headers += [f"{split} A", f"{split} B", "A - B", "95 %", "p seeds"]
@@ -402,10 +412,6 @@ def render_comparison(a: Path, b: Path, form: str) -> str:
             line += ["" if interval is None else f"{100 * interval[0]:+.2f} .. {100 * interval[1]:+.2f}"]
             line += [_p(part["p_seeds"])]
         cells.append([*line, _p(result["p_text_holm"])])
-    if form == "csv":
-        out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows([headers, *cells])
-        return out.getvalue()
     above = [f"{letter}: {folder}: {text}" for letter, folder, text in zip("AB", (a, b), captions, strict=True)]
     below = (
         "p seeds: exact permutation over seeds, not corrected. p text: paired randomisation over the test split "
@@ -415,6 +421,22 @@ def render_comparison(a: Path, b: Path, form: str) -> str:
     if form == "tex":
         return _latex(headers, cells, lefts, [], [*above, below], "tab:comparison")
     return "\n".join(above) + "\n\n" + _grid(headers, cells, lefts, form) + "\n\n" + below + "\n"
+
+
+def _comparison_csv(results: list[dict[str, Any]]) -> str:
+    parts = ("a", "b", "difference", "low", "high", "p_seeds", "p_seeds_holm")
+    last = ("p_text", "p_text_holm", "unit")
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["row", "n_a", "n_b", *(f"{split}_{part}" for split in ("dev", "test") for part in parts), *last])
+    for result in results:
+        line = [result["row"], *result["n"]]
+        for split in ("dev", "test"):
+            low, high = result[split]["interval"] or (None, None)
+            found = {**result[split], "low": low, "high": high}
+            line += [found[part] for part in parts]
+        writer.writerow(["" if value is None else value for value in [*line, *(result[name] for name in last)]])
+    return out.getvalue()
 
 
 def table_files(rows: list[Row]) -> dict[str, str]:

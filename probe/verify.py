@@ -2,11 +2,12 @@
 
 Without `rerun` only files are read: each record is whole, its key is the hash of its config, its counts (and its
 predictions, where they are) give its scores again, its feature key is that of its encoder and text where those are at
-hand; tables and figures are what the records give.
+hand; tables, figures and page are what the records give, to the last character of each record.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,12 +23,13 @@ from probe.metrics import count, headline, scores_of
 from probe.published import PUBLISHED, differences
 from probe.records import counts_path, load_counts, load_record, load_records, predictions_path, read_predictions
 from probe.rows import Files, Row, build_rows, results_folder
-from probe.table import table_files
+from probe.table import FILES, table_files
 
 # Points of F1 that a run repeated elsewhere may be off: with other roundings training takes another course, as with
 # another seed.
 TOLERANCE = 2.0
 OUTCOME = ("scores", "curve", "best_epoch", "mix", "parameters")
+ODD = (AttributeError, KeyError, IndexError, TypeError, ValueError)  # what reading a damaged record can end in
 
 
 class Check(NamedTuple):
@@ -47,7 +49,7 @@ def check_files(folder: Path, hash_cache: Path) -> Iterator[Check]:
     files = sorted((folder / "records").glob("*.json"))
     if not files:
         raise UserError(f"{folder} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
-    records = {}
+    records, sound, stated = {}, [], _stated_sha256(folder)
     for file in files:
         try:
             records[file] = load_record(file)
@@ -56,18 +58,35 @@ def check_files(folder: Path, hash_cache: Path) -> Iterator[Check]:
     for file, record in records.items():
         try:
             problems = [*_record_problems(file, record), *_score_problems(file, record)]
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except ODD as error:
             problems = [f"a part of it is missing or of another kind ({type(error).__name__}: {error})"]
+        if record["key"] in stated and stated[record["key"]] != hashlib.sha256(file.read_bytes()).hexdigest():
+            problems.append("it is not the record that table.json was made from (its sha256 is another)")
         what = "key, counts, scores" + (", predictions" if predictions_path(file, "test").exists() else "")
         yield Check(file.name, not problems, "; ".join(problems) or what)
-    yield from _inputs(list(records.values()), hash_cache)
+        sound += [] if problems else [record]
+    try:
+        yield from _inputs(sound, hash_cache)
+    except ODD as error:
+        yield Check("corpus, encoder", False, f"the settings of a record are damaged ({type(error).__name__}: {error})")
     if len(records) == len(files):
         try:
-            rows = build_rows(folder)
+            rows, loaded = build_rows(folder), load_records(folder)
             yield from _tables(folder, rows)
-            yield from _figures(folder, rows, load_records(folder))
-        except (KeyError, TypeError, ValueError) as error:
+            yield from _figures(folder, rows, loaded)
+        except UserError as error:
+            yield Check("sweep.json", False, str(error))
+        except ODD as error:
             yield Check("tables", False, f"these records give none ({type(error).__name__}: {error})")
+
+
+def _stated_sha256(folder: Path) -> dict[str, str]:
+    """The sha256 of each record, by its key, as the folder's table.json has it; nothing where it cannot be read."""
+    try:
+        rows = json.loads((folder / FILES["json"]).read_text(encoding="utf-8"))
+        return {key: sha256 for row in rows for key, sha256 in zip(row["keys"], row["sha256"], strict=True)}
+    except (OSError, *ODD):
+        return {}
 
 
 def _record_problems(file: Path, record: dict[str, Any]) -> Iterator[str]:
@@ -109,10 +128,12 @@ def _score_problems(file: Path, record: dict[str, Any]) -> Iterator[str]:
         again = json.loads(json.dumps(scores_of({n: c for n, c in columns.items() if n != "documents"})))
         for place, there, here in _unequal(stated, again):
             yield f"{split} {place} is {there}, its counts give {here}"
-        sentences = record["data"]["splits"][split]["sentences"]
-        if len(columns["words"]) != sentences:
-            yield f"{split} has {sentences} sentences, its counts {len(columns['words'])}"
+        for name, found in (("sentences", len(columns["words"])), ("words", sum(columns["words"]))):
+            if record["data"]["splits"][split][name] != found:
+                yield f"{split} has {record['data']['splits'][split][name]} {name}, its counts {found}"
         predictions = predictions_path(file, split)
+        if not predictions.exists() and predictions_path(file, "dev" if split == "test" else "test").exists():
+            yield f"{predictions.name} is missing"
         if predictions.exists():
             try:
                 tags, sha256 = read_predictions(predictions)
@@ -143,7 +164,7 @@ def _unequal(stated: Any, again: Any, place: str = "") -> Iterator[tuple[str, An
 
 def _inputs(records: list[dict[str, Any]], hash_cache: Path) -> Iterator[Check]:
     """Each corpus and each encoder of the records, read anew where it is at hand."""
-    for data in {canonical(record["config"]["data"]) for record in records}:
+    for data in dict.fromkeys(canonical(record["config"]["data"]) for record in records):
         mine = [record for record in records if canonical(record["config"]["data"]) == data]
         cfg = json.loads(data)
         name = f"corpus {mine[0]['data']['name']}"
@@ -164,7 +185,7 @@ def _inputs(records: list[dict[str, Any]], hash_cache: Path) -> Iterator[Check]:
             or record["features"]["identity"]["text"] != texts[record["config"]["features"]["context"] == "document"]
         ]
         yield Check(name, not odd, f"another text than that of {', '.join(odd)}" if odd else "the text of the records")
-    for encoder in {canonical(record["config"]["encoder"]) for record in records}:
+    for encoder in dict.fromkeys(canonical(record["config"]["encoder"]) for record in records):
         mine = [record for record in records if canonical(record["config"]["encoder"]) == encoder]
         name = f"encoder {mine[0]['encoder']['name']}"
         try:
@@ -198,28 +219,43 @@ def _tables(folder: Path, rows: list[Row]) -> Iterator[Check]:
 
 def _figures(folder: Path, rows: list[Row], records: Files) -> Iterator[Check]:
     if not (folder / "figures").is_dir():
+        yield Check("figures, report.html", None, "not there; `probe report` writes them")
         return
     from probe.figures import draw_all, figure_differs
+    from probe.report import page_differs
 
-    for name, (content, data) in draw_all(rows, records).items():
+    pictures = draw_all(rows, records)
+    for name, (content, numbers) in pictures.items():
         file = folder / "figures" / name
-        if file.exists():
-            problem = figure_differs(file.read_bytes(), content, data)
-            yield Check(f"figures/{name}", problem is None, problem or "what the records give")
+        if not file.exists():
+            yield Check(f"figures/{name}", None, "not there; `probe report` draws it")
+            continue
+        there = file.read_bytes()
+        problem = figure_differs(there, content, numbers)
+        by_another = "" if there == content else ", drawn by other versions"
+        yield Check(f"figures/{name}", problem is None, problem or f"what the records give{by_another}")
+    for file in sorted((folder / "figures").glob("*.*")):
+        if file.suffix in (".png", ".svg") and file.name not in pictures:
+            yield Check(f"figures/{file.name}", False, "the records give no such figure; `probe report` removes it")
+    if (folder / "report.html").exists():
+        problem = page_differs(folder, rows, records)
+        yield Check("report.html", problem is None, problem or "what the records give")
 
 
 def compare_runs(there: dict[str, Any], here: dict[str, Any], name: str) -> Check:
     """A run against the same run made again or elsewhere: the same bits, or the reason why not."""
-    odd = [place for part in OUTCOME for place, *_ in _unequal(_timeless(there[part]), _timeless(here[part]), part)]
+    odd = [
+        place for part in OUTCOME for place, *_ in _unequal(_timeless(there.get(part)), _timeless(here.get(part)), part)
+    ]
     if not odd and there["sha256"] == here["sha256"]:
         return Check(name, True, "the same bits")
-    environments = [{**r["software"]["versions"], **r["hardware"]} for r in (there, here)]
+    environments = [{**r["software"].get("versions", {}), **r["hardware"]} for r in (there, here)]
     reasons = [f"{place} {a} / {b}" for place, a, b in _unequal(environments[0], environments[1])]
     points = max(
         abs(100 * (headline(there["scores"][split]) - headline(here["scores"][split]))) for split in ("dev", "test")
     )
     if not reasons:
-        commits = [(r["software"]["git"] or {}).get("commit", "no commit")[:10] for r in (there, here)]
+        commits = [(r["software"].get("git") or {}).get("commit", "no commit")[:10] for r in (there, here)]
         code = f"; code of {commits[0]} / {commits[1]}" if commits[0] != commits[1] else ""
         return Check(name, False, f"not the same bits ({odd[0] if odd else 'predictions'}) on the same machine{code}")
     detail = (

@@ -18,7 +18,13 @@ def difference_of_means(x, y, axis=-1):
     return np.mean(x, axis=axis) - np.mean(y, axis=axis)
 
 
-@pytest.mark.parametrize(("a", "b"), [(A, B), (A[:3], B[:3]), (A, B[:2]), (A, A), ([0.1, 0.1], [0.2, 0.2])])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        *[(A, B), (A[:3], B[:3]), (A, B[:2]), (A, A), ([0.1, 0.1], [0.2, 0.2]), (A, [0.1, 0.2])],
+        *[np.split(np.random.default_rng(i).normal(size=8).round(1), [5]) for i in range(20)],  # ties among them
+    ],
+)
 def test_the_permutation_test_over_seeds_is_scipys_exact_one(a, b):
     theirs = scipy.stats.permutation_test((a, b), difference_of_means, n_resamples=np.inf, alternative="two-sided")
     assert permutation_test(a, b) == pytest.approx(theirs.pvalue)

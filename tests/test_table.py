@@ -60,6 +60,8 @@ def make_record(
         "curve": [{"train_s": 1.0}, {"train_s": 3.0}],
         "best_epoch": 1,
         "sha256": {},
+        "software": {},
+        "hardware": {},
         "parameters": 1234,
     }
     path = record_path(folder, row, identity)
@@ -133,6 +135,32 @@ def test_a_narrower_sweep_does_not_hide_what_a_wider_one_left_open(tmp_path: Pat
     write_expected(tmp_path / "a", [expect(there), expect(open_cell)])
     write_expected(tmp_path / "a", [expect(there)])
     assert [(row["layers"], row["missing"]) for row in build_rows(tmp_path / "a")] == [("last", 0), ("sum_all", 1)]
+
+
+def test_what_a_sweep_asks_for_outranks_no_record(tmp_path: Path):
+    runs = []
+    for seed in (1, 2):
+        record = make_record(tmp_path, "last", seed, 0.8, 0.7, indices=(6,))
+        wrong = {"data": "other", "encoder": "large", "features": {}, "probe": {}}
+        runs.append(expect(record) | {"row": "layer_6", "width": 1, "setting": wrong})
+    runs.append(expect(make_record(tmp_path / "elsewhere", "layer_3", 1, 0.8, 0.7, indices=(3,))))
+    before = render(build_rows(tmp_path), "text")
+    write_expected(tmp_path, runs)
+    rows = build_rows(tmp_path)
+    assert [(row["layers"], row["width"], row["n"]) for row in rows] == [("last", 16, 2), ("layer_3", 16, 0)]
+    assert render(rows[:1], "text") == before
+    content = json.loads((tmp_path / "sweep.json").read_text())
+    content["runs"][0]["identity"]["seed"] = 7
+    (tmp_path / "sweep.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"sweep\.json is damaged"):
+        build_rows(tmp_path)
+
+
+def test_of_two_names_of_one_row_the_papers_is_shown(tmp_path: Path):
+    make_record(tmp_path, "layer_5", 1, 0.8, 0.7, indices=(5,))
+    make_record(tmp_path, "second_to_last", 2, 0.8, 0.7, indices=(5,))
+    (row,) = build_rows(tmp_path)
+    assert (row["layers"], row["n"]) == ("second_to_last", 2)
 
 
 def test_json_csv_and_markdown_say_the_same(tmp_path: Path):
@@ -244,6 +272,15 @@ def test_without_counts_the_seeds_alone_decide_and_the_text_has_no_p(tmp_path: P
     rows = {row["layers"]: row for row in build_rows(tmp_path)}
     assert rows["embeddings"]["order"] == "below"
     assert rows["embeddings"]["against"]["best"]["p_text"] is None
+    assert "over seeds (Holm-corrected)." in render(list(rows.values()), "text")
+
+
+def test_a_row_whose_counts_were_lost_is_not_told_apart_by_its_seeds_alone(tmp_path: Path):
+    for seed in range(1, 6):
+        make_record(tmp_path, "sum_all", seed, 0.7, 0.6, indices=(1, 2), combine="sum", sentences=CLOSE)
+    ranked(tmp_path)
+    next((tmp_path / "counts").glob("embeddings-seed3*")).unlink()
+    assert {row["layers"]: row["order"] for row in build_rows(tmp_path)}["embeddings"] == "tied"
 
 
 def test_documents_are_the_unit_where_they_are_known(tmp_path: Path):
@@ -255,6 +292,24 @@ def test_documents_are_the_unit_where_they_are_known(tmp_path: Path):
     assert against["unit"] == "documents"
     close, better = (np.array(counts) * 2 for counts in (CLOSE, BETTER))
     assert against["p_text"] == approximate_randomisation(close, better, documents)["p"]
+
+
+def test_documents_that_one_side_alone_knows_are_no_unit_whichever_side_it_is(tmp_path: Path):
+    documents = [i // 4 for i in range(len(CLOSE))]
+    for seed in (1, 2):
+        make_record(tmp_path / "a", "last", seed, 0.8, 0.8, sentences=BETTER, documents=documents)
+        make_record(tmp_path / "b", "last", seed, 0.7, 0.7, sentences=CLOSE, weights="other")
+    (there,), (back,) = (compare(tmp_path / a, tmp_path / b) for a, b in ("ab", "ba"))
+    assert (there["unit"], back["unit"]) == ("sentences", "sentences")
+    assert there["p_text"] == back["p_text"]
+
+
+def test_above_the_table_stands_every_number_of_seeds(tmp_path: Path):
+    for seed in range(1, 6):
+        make_record(tmp_path, "last", seed, 0.8, 0.7)
+        if seed < 4:
+            make_record(tmp_path, "embeddings", seed, 0.7, 0.6, indices=(0,))
+    assert "seeds 3 or 5 (paper: 5)" in render(build_rows(tmp_path), "text", "default,paper")
 
 
 def test_the_paper_stands_beside_conll2003_alone_with_what_differs_above(tmp_path: Path):
@@ -278,6 +333,8 @@ def test_columns_are_chosen_and_a_misspelt_one_is_corrected(tmp_path: Path):
     assert "1,234" in render(rows, "text", "cost")
     with pytest.raises(UserError, match="there is no 'tset'. Did you mean test"):
         render(rows, "text", "tset")
+    with pytest.raises(UserError, match="csv has columns of its own"):
+        render(rows, "csv", "row")
 
 
 def test_several_folders_stand_side_by_side(tmp_path: Path):
@@ -301,6 +358,13 @@ def test_two_result_sets_are_compared_row_by_row(tmp_path: Path):
     assert result["dev"]["p_seeds"] == pytest.approx(2 / 252)
     assert result["p_text"] < 0.001
     assert "+10.00" in render_comparison(tmp_path / "a", tmp_path / "b", "text")
+    (line,) = csv.DictReader(io.StringIO(render_comparison(tmp_path / "a", tmp_path / "b", "csv")))
+    assert float(line["dev_difference"]) == result["dev"]["difference"]
+    assert [float(line["test_low"]), float(line["test_high"])] == result["test"]["interval"]
+    assert (line["n_a"], line["unit"]) == ("5", "sentences")
+    tex = render_comparison(tmp_path / "a" / ".." / "a", tmp_path / "b", "tex")
+    assert f"{tmp_path.name.replace('_', chr(92) + '_')}/a/../a: demo" in tex, "a path is no range"
+    assert re.search(r"\+\d+\.\d+--\+\d", tex)
     make_record(tmp_path / "c", "sum_all", 1, 0.7, 0.5, indices=(1, 2), combine="sum")
     with pytest.raises(UserError, match="have no row in common"):
         compare(tmp_path / "a", tmp_path / "c")

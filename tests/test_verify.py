@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import lzma
 import os
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import matplotlib.image
 import numpy as np
+import PIL.Image
+import PIL.PngImagePlugin
 import pytest
 from conftest import make_split, write_columns
 
@@ -100,6 +103,16 @@ def test_an_untouched_folder_holds_and_its_inputs_were_looked_at(results: Path):
         (lambda r: r.pop("scores"), "it has no 'scores'"),
         (lambda r: r.pop("curve"), "it has no 'curve'"),
         (lambda r: r["data"].pop("splits"), "a part of it is missing"),
+        (lambda r: r["scores"].update(dev=[]), "a part of it is missing"),
+        (lambda r: r["data"]["splits"]["dev"].update(words=7), "dev has 7 words, its counts"),
+        (lambda r: r["config"]["data"].pop("path"), "not the record that table.json was made from"),
+        (lambda r: r["encoder"]["fingerprint"].pop("weights"), "the encoder is not the one"),
+        (lambda r: r["scores"]["test"]["slices"].popitem(), "not the record that table.json was made from"),
+        (lambda r: r["curve"][0].update(loss=0.1), "not the record that table.json was made from"),
+        (lambda r: r["config"]["layers"].update(indices=[3]), "not the record that table.json was made from"),
+        (lambda r: r["encoder"].update(name="other"), "not the record that table.json was made from"),
+        (lambda r: r.update(parameters=7), "not the record that table.json was made from"),
+        (lambda r: r["software"]["versions"].update(torch="1.0"), "not the record that table.json was made from"),
     ],
 )
 def test_whatever_is_changed_in_a_record_is_named(results: Path, change, named: str):
@@ -160,13 +173,55 @@ def test_another_text_under_the_same_name_is_noticed(results: Path):
 def test_a_figure_that_was_changed_or_shows_other_numbers_is_named(results: Path):
     svg = results / "figures" / "f1_by_layer.svg"
     svg.write_text(svg.read_text().replace("#0072b2", "#ff0000"))
-    (check,) = failed(results)
+    check, page = failed(results)
     assert check.name == "figures/f1_by_layer.svg"
     assert "changed after it was drawn" in check.detail
+    assert (page.name, "does not show figures/f1_by_layer.svg" in page.detail) == ("report.html", True)
     content, numbers = draw_all(build_rows(results), load_records(results))["f1_by_layer.svg"]
     older = re.sub(rb"Matplotlib v[0-9.]+", b"Matplotlib v3.9.0", content)
     assert figure_differs(older, content, numbers) is None, "another matplotlib draws other bytes"
     assert "other numbers" in str(figure_differs(older, content, "0" * 64))
+
+
+def test_a_figure_packed_otherwise_is_the_same_one_and_other_pixels_are_not(results: Path):
+    there = (results / "figures" / "f1_by_layer.png").read_bytes()
+    _, numbers = draw_all(build_rows(results), load_records(results))["f1_by_layer.png"]
+    for pixel, problem in ((None, None), (0, "it was changed after it was drawn")):
+        with PIL.Image.open(io.BytesIO(there)) as picture:
+            if pixel is not None:
+                picture.putpixel((5, 5), (pixel,) * len(picture.getbands()))
+            info, packed = PIL.PngImagePlugin.PngInfo(), io.BytesIO()
+            for name in ("Software", "Description"):
+                info.add_text(name, str(picture.info[name]))
+            picture.save(packed, format="png", compress_level=1, pnginfo=info)
+        assert packed.getvalue() != there
+        assert str(figure_differs(packed.getvalue(), there, numbers)).split(";")[0] == str(problem)
+
+
+def test_figures_that_are_missing_or_that_no_record_gives_are_named(results: Path):
+    (results / "figures" / "learning_curves.png").rename(results / "figures" / "older.png")
+    checks = {check.name: check for check in check_files(results, results.parent / "hashes.json") if not check.ok}
+    assert checks["figures/learning_curves.png"].ok is None
+    assert checks["figures/older.png"].ok is False
+    assert len(checks) == 2
+
+
+def test_one_digit_in_the_page_is_named_and_a_moved_folder_is_none(results: Path):
+    page = results / "report.html"
+    text = page.read_text()
+    place = re.search(r"<td>(\d)\d\.\d\d ±", text)
+    assert place is not None
+    page.write_text(text[: place.start(1)] + str((int(place[1]) + 1) % 10) + text[place.end(1) :])
+    (check,) = failed(results)
+    assert (check.name, "the records give" in check.detail) == ("report.html", True)
+    page.write_text(text)
+    assert failed(results.rename(results.parent / "elsewhere")) == []
+
+
+def test_a_damaged_sweep_json_is_named(results: Path):
+    (results / "sweep.json").write_text("{")
+    (check,) = failed(results)
+    assert (check.name, "is damaged" in check.detail) == ("sweep.json", True)
 
 
 def test_a_run_made_again_has_the_same_bits(results: Path, capsys: pytest.CaptureFixture[str]):
@@ -290,6 +345,9 @@ def test_broken_predictions_and_lacking_counts_are_named(results: Path):
     (results / "counts" / f"{other.stem}.json.xz").write_bytes(lzma.compress(json.dumps(counts).encode()))
     details = {check.name: check.detail for check in failed(results)}
     assert "is not in columns of word, gold and predicted tag" in details[record.name]
+    (results / "predictions" / f"{record.stem}.dev.conll").unlink()
+    again = {check.name: check.detail for check in failed(results)}
+    assert f"{record.stem}.dev.conll is missing" in again[record.name]
     assert "has no counts of test" in details[other.name]
 
 
