@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import shutil
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probe.config import UserError
-from probe.features import FeatureStore, Hold, canonical, read_manifest
+from probe.features import IN_USE, FeatureStore, Hold, canonical, read_manifest
 
 if TYPE_CHECKING:
     from probe.run import Plan
 
+PRUNED = ".pruned-"  # what a store is called while it is deleted
 # How far two computations of one vector in different batches may be apart, in lengths of that vector.
 ARITHMETIC_NOISE = {"float32": 1e-4, "bfloat16": 5e-2}
 
@@ -150,10 +152,13 @@ def prunable(cache_dir: Path, older_than_days: float | None, keep: int | None) -
 
 
 def remove(entry: Entry) -> None:
-    """Deletes a store. Raises UserError if a running job holds it."""
-    with Hold(entry.directory, exclusive=True) as hold:
+    """Deletes a store, and what an interrupted prune left. Raises UserError if a running job holds it."""
+    with Hold(entry.directory / IN_USE, exclusive=True) as hold:
         if not hold.held:
-            raise UserError(f"{entry.key[:12]} is in use by a running job; it stays.")
-        doomed = entry.directory.with_name(f".pruned-{entry.key}")
+            why = "is in use by a running job" if hold.busy else "cannot be locked (no permission, or no locks here)"
+            raise UserError(f"{entry.key[:12]} {why}; it stays.")
+        doomed = entry.directory.with_name(f"{PRUNED}{entry.key}-{uuid.uuid4().hex[:8]}")
         entry.directory.rename(doomed)  # from here on nobody finds it half deleted
     shutil.rmtree(doomed)
+    for left in doomed.parent.glob(f"{PRUNED}*"):
+        shutil.rmtree(left, ignore_errors=True)

@@ -12,6 +12,7 @@ import re
 import shlex
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -53,8 +54,6 @@ LAUNCHERS_HERE = (LOCAL, "joblib", "basic")  # their jobs run on this machine
 
 def main() -> None:
     """The `probe` command. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend."""
-    # Deterministic LSTMs on a GPU need it, and it is read once, when the GPU is first used.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     os.environ[COMMAND] = shlex.join(["probe", *sys.argv[1:]])
     signal.signal(signal.SIGTERM, _stop)
     try:
@@ -315,9 +314,9 @@ def cache(arguments: list[str]) -> int:
 
     parser = Parser(prog="probe cache", usage="probe cache ACTION ...\n\n" + CACHE_HELP)
     parser.add_argument("action", choices=("list", "explain", "verify", "prune"))
-    parser.add_argument("--sample", type=int, default=0)
-    parser.add_argument("--older-than", type=float)
-    parser.add_argument("--keep", type=int)
+    parser.add_argument("--sample", type=_not_negative(int), default=0)
+    parser.add_argument("--older-than", type=_not_negative(float))
+    parser.add_argument("--keep", type=_not_negative(int))
     parser.add_argument("--yes", action="store_true")
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_intermixed_args(arguments)
@@ -353,6 +352,17 @@ def cache(arguments: list[str]) -> int:
     return 0
 
 
+def _not_negative(kind: type) -> Callable[[str], Any]:
+    def number(text: str) -> Any:
+        value = kind(text)
+        if not value >= 0:
+            raise ValueError
+        return value
+
+    number.__name__ = "number, 0 or more,"  # in argparse's message
+    return number
+
+
 def _prune(cache_dir: Path, older_than: float | None, keep: int | None, yes: bool) -> int:
     from probe import cache as store_cache
 
@@ -384,11 +394,11 @@ def train(arguments: list[str]) -> int:
 
         overrides, _ = _split_flags(arguments)
         return run_sweep(configs, lambda jobs: _launch(launcher, jobs, overrides), here=launcher in LAUNCHERS_HERE)
-    from probe.run import plan, prepare_results, resolve_device, run
+    from probe.run import plan, prepare_results, run, training_device
     from probe.sweep import scores
 
     planned = plan(configs[0])
-    resolve_device(planned.cfg.device)
+    training_device(planned.cfg)
     prepare_results(Path(planned.cfg.results_dir))
     was_done = planned.record_path.exists()
     print(
@@ -446,6 +456,8 @@ def inspect(arguments: list[str]) -> int:
     given = options.pop("given")
     cfg = config_of([argument for argument in given if SETTING.match(argument)])
     texts = [argument for argument in given if not SETTING.match(argument)] or _texts_from_stdin()
+    if any("\udc80" <= character <= "\udcff" for text in texts for character in text):  # bytes that were no UTF-8
+        raise UserError("inspect: a text is not UTF-8.")
 
     from probe.inspection_report import lines
 
@@ -516,6 +528,7 @@ def configs_of(arguments: list[str]) -> tuple[list[Config], str | None]:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
     from hydra.types import RunMode
+    from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     overrides, multirun = _split_flags(arguments)
@@ -545,6 +558,8 @@ def configs_of(arguments: list[str]) -> tuple[list[Config], str | None]:
                     else []
                 )
                 jobs = BasicSweeper.split_arguments(parser.parse_overrides([*params, *overrides]), None)[0]
+                if not jobs:
+                    raise UserError("this sweep has no run: one of its settings names no value (a range, a glob?).")
             configs = []
             for job_overrides in jobs:
                 composed = compose("config", job_overrides, return_hydra_config=True)
@@ -556,6 +571,8 @@ def configs_of(arguments: list[str]) -> tuple[list[Config], str | None]:
                     )
                 del composed.hydra
                 configs.append(to_config(composed, choices))
+            if is_sweep and "encoder.num_layers" in OmegaConf.to_yaml(base.hydra.sweeper):
+                _check_depths(configs, {o.key_or_group for o in parsed})
             return configs, base.hydra.runtime.choices["hydra/launcher"] if is_sweep else None
     except UserError:
         raise
@@ -563,6 +580,17 @@ def configs_of(arguments: list[str]) -> tuple[list[Config], str | None]:
         raise _explain(error) from None
     finally:
         GlobalHydra.instance().clear()
+
+
+def _check_depths(configs: list[Config], typed: set[str]) -> None:
+    """A sweep that counts an encoder's layers must know their number, and has one encoder."""
+    if len({(cfg.encoder.name, cfg.encoder.path) for cfg in configs}) > 1:
+        raise UserError("This sweep counts the layers of its encoder: one encoder at a time.")
+    if configs[0].encoder.num_layers is None and "encoder.num_layers" not in typed:
+        raise UserError(
+            "This sweep counts the layers of its encoder, and only a preset knows them. Of another: "
+            "encoder.num_layers=N (config.json has it, num_hidden_layers most often)."
+        )
 
 
 def config_of(overrides: list[str]) -> Config:

@@ -158,8 +158,8 @@ class ProbeConfig:
         if not 0 < self.anneal <= 1:
             raise UserError(f"probe.anneal={self.anneal} is not in (0, 1].")
         for name in ("learning_rate", "gradient_clip"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"probe.{name}={getattr(self, name)} must be above 0.")
+            if not 0 < getattr(self, name) < float("inf"):
+                raise UserError(f"probe.{name}={getattr(self, name)} is not a number above 0.")
 
 
 @dataclass
@@ -201,16 +201,19 @@ def setting_names(cls: type = Config, prefix: str = "") -> list[str]:
     return names
 
 
-def _is_preset(group: str, choice: str | None, settings: Any) -> bool:
-    """Whether settings still are what the preset file says."""
+def _stated(group: str, choice: str | None) -> dict[str, Any]:
+    """What a preset's file says; nothing if there is none."""
     from omegaconf import OmegaConf
 
     file = conf_dir() / group / f"{choice}.yaml"
-    if not choice or not file.is_file():
-        return False
-    stated = OmegaConf.to_container(OmegaConf.load(file))
+    stated = OmegaConf.to_container(OmegaConf.load(file)) if choice and file.is_file() else {}
     assert isinstance(stated, dict)
-    return all(getattr(settings, str(key)) == value for key, value in stated.items())
+    return {str(key): value for key, value in stated.items()}
+
+
+def _is_preset(stated: Mapping[str, Any], settings: Any) -> bool:
+    """Whether settings still are what the preset file says."""
+    return bool(stated) and all(getattr(settings, key) == value for key, value in stated.items())
 
 
 def layer_presets() -> list[LayersConfig]:
@@ -247,8 +250,8 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
     """Hydra's composed config as checked dataclasses.
 
     `choices` are the presets that were chosen, by group. The layers' names the row of the table, and what the encoder's
-    says of its layers holds, as long as nothing in them was changed by hand. Raises UserError for unknown keys, wrong
-    types and bad values.
+    says of its layers and the data's of its name holds, as long as they still are of that encoder, data and layers.
+    Raises UserError for unknown keys, wrong types and bad values.
     """
     from omegaconf import MissingMandatoryValue, OmegaConf
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
@@ -267,8 +270,13 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
     except OmegaConfBaseException as error:
         raise UserError(str(error).splitlines()[0]) from None
     assert isinstance(config, Config)
-    if _is_preset("layers", choices.get("layers"), config.layers):
+    stated = {group: _stated(group, choices.get(group)) for group in PRESET_GROUPS}
+    if _is_preset(stated["layers"], config.layers):
         config.layers.name = choices["layers"]
-    if not _is_preset("encoder", choices.get("encoder"), config.encoder):
+    encoder = stated["encoder"]
+    if not _is_preset(encoder, config.encoder) and config.encoder.num_layers == encoder.get("num_layers"):
         config.encoder.num_layers = None
+    data = stated["data"]
+    if config.data.path is None and config.data.hub != data.get("hub") and config.data.name == data.get("name"):
+        config.data.name = None
     return config

@@ -9,6 +9,7 @@ B windows in a batch, P pieces, H hidden size, layer 0 = the embedding output, 1
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -92,7 +93,7 @@ class Encoder:
 def open_encoder(cfg: EncoderConfig, hash_cache: Path) -> Encoder:
     """Finds an encoder and establishes who it is, without loading its weights. Raises UserError."""
     folder, source = find_folder(cfg)
-    name = cfg.name if cfg.path is None else folder.name
+    name = cfg.name if cfg.path is None else folder.resolve().name
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is not an encoder's folder: it has no config.json.")
     if not any(folder.glob("*.safetensors")):
@@ -236,11 +237,12 @@ def file_hash(file: Path, hash_cache: Path) -> str:
     stat = file.stat()
     stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
     try:
-        known = json.loads(hash_cache.read_text())
+        known = dict(json.loads(hash_cache.read_text()))
+    except (OSError, ValueError, TypeError):
+        known = {}
+    with contextlib.suppress(KeyError, TypeError):
         if known[str(file)]["stamp"] == stamp:
             return known[str(file)]["sha256"]
-    except (OSError, ValueError, KeyError, TypeError):
-        known = {}
     digest = hashlib.sha256()
     with file.open("rb") as stream:
         while block := stream.read(1 << 22):

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import filelock
 import numpy as np
 import torch
 from tqdm import tqdm
@@ -24,7 +23,7 @@ from tqdm import tqdm
 from probe.config import FeaturesConfig, UserError
 from probe.corpus import Corpus
 from probe.encoder import Encoder, hidden_states, load_model
-from probe.features import FeatureStore, Shard
+from probe.features import FeatureStore, Hold, Shard
 from probe.machine import num_cores
 from probe.windows import Pieces, Window, cut_split, plan_windows
 
@@ -113,10 +112,9 @@ def fill(
         locked_in_a_row = 0
         while waiting:
             shard = waiting.popleft()
-            lock = filelock.FileLock(store.directory / f".{store.path(shard).name}.lock", thread_local=False)
-            try:
-                lock.acquire(timeout=0)
-            except filelock.Timeout:
+            lock = Hold(store.directory / f".{store.path(shard).name}.lock", exclusive=True)
+            if lock.busy:
+                lock.release()
                 waiting.append(shard)
                 locked_in_a_row += 1
                 if locked_in_a_row >= len(waiting):  # all that is left is being done elsewhere
@@ -144,7 +142,7 @@ def _finish(
     shard: Shard,
     layers: torch.Tensor,
     wait: Callable[[], None],
-    lock: filelock.BaseFileLock,
+    lock: Hold,
 ) -> None:
     """Writes a computed shard, then lets its lock go."""
     try:

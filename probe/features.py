@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+IN_USE = ".in-use"  # locked by whoever uses the store
 WORDS_IN_SHARD = 8192
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 
@@ -133,7 +134,9 @@ class FeatureStore:
     def hold(self) -> None:
         """Keeps the store from being pruned for as long as this process lives."""
         if self.directory.is_dir() and self.directory not in _HELD:
-            _HELD[self.directory] = Hold(self.directory)
+            hold = Hold(self.directory / IN_USE)
+            if hold.held:
+                _HELD[self.directory] = hold
 
     def missing(self) -> list[Shard]:
         return [shard for shards in self.shards.values() for shard in shards if not self.path(shard).exists()]
@@ -163,6 +166,7 @@ class FeatureStore:
 
     def write(self, shard: Shard, layers: torch.Tensor) -> None:
         """Puts a shard on disk, whole or not at all. layers: (L + 1, W, H). Whoever comes second drops its own."""
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         header = {
@@ -181,8 +185,9 @@ class FeatureStore:
             if not self.path(shard).exists():
                 temporary.replace(self.path(shard))
                 _sync_folder(self.directory)
-        except OSError as error:
-            raise UserError(f"{self.path(shard)} cannot be written: {error.strerror or error}.") from None
+        except (OSError, SafetensorError) as error:  # a full disk or a quota is the latter
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(f"{self.path(shard)} cannot be written: {reason}.") from None
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -269,8 +274,8 @@ class FeatureStore:
         for path in self.directory.glob(".*"):
             with contextlib.suppress(FileNotFoundError):  # another process tidies too
                 is_lock = path.name.endswith(".lock")
-                is_half_made = ".safetensors." in path.name and path.stat().st_mtime < time.time() - 86400
-                if is_lock or is_half_made:
+                is_half_made = ".safetensors." in path.name or path.name.startswith(".tmp")  # ours, the library's
+                if is_lock or (is_half_made and path.stat().st_mtime < time.time() - 86400):
                     path.unlink()
 
     def manifest(self) -> dict[str, Any] | None:
@@ -300,26 +305,35 @@ _HELD: dict[Path, Hold] = {}  # the stores this process uses
 
 
 class Hold:
-    """Says that a store is in use, so that nobody prunes it: a lock shared by all who read, exclusive for who deletes.
+    """A lock on a file: shared by all who read a store, exclusive for who deletes it or makes a shard. Never waits.
 
-    `held` is False where the lock is not to be had. The system lets it go when the process ends, however it ends.
+    `held`: this process has it. `busy`: another has. Neither where there are no locks, or the file cannot be opened.
+    The system lets it go when the process ends, however it ends.
     """
 
-    def __init__(self, directory: Path, exclusive: bool = False) -> None:
-        self.held = False
+    def __init__(self, path: Path, exclusive: bool = False) -> None:
+        self.held = self.busy = False
         self._descriptor: int | None = None
         try:
-            self._descriptor = os.open(directory / ".in-use", os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            except PermissionError:  # somebody else's store, which may be read
+                self._descriptor = os.open(path, os.O_RDONLY)
             fcntl.flock(self._descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-            os.utime(self._descriptor)
             self.held = True
+            os.utime(self._descriptor)
+        except BlockingIOError:
+            self.busy = True
         except OSError:
-            pass  # a store that cannot be written cannot be pruned either
+            pass
 
     def __enter__(self) -> Hold:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -6,6 +6,7 @@ Imports nothing that takes long.
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import multiprocessing
 import os
@@ -59,6 +60,8 @@ def placement(asked: str, needed: int, device: str, runs: int, num_gpus: int) ->
     if device == "cuda":
         import torch
 
+        gc.collect()
+        torch.cuda.empty_cache()  # what the run before left
         if needed <= torch.cuda.mem_get_info()[0] / 2 / math.ceil(runs / max(1, num_gpus)):
             return "device"
     return "memory" if needed <= free_memory() / 2 / runs else "stream"

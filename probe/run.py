@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -80,11 +81,24 @@ def _inputs(inputs: str) -> tuple[Corpus, Encoder, FeatureStore, str]:
 
 def resolve_device(device: str) -> str:
     """cpu or cuda; `auto` takes a GPU where there is one. Raises UserError if the one asked for is not there."""
+    # Deterministic products on a GPU need it, and it is read when the GPU is first used.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     import torch
 
     if device == "cuda" and not torch.cuda.is_available():
         raise UserError("device=cuda: PyTorch sees no GPU here. Use device=cpu, or auto.")
     return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+
+
+def training_device(cfg: Config) -> str:
+    """The device a probe trains on. Raises UserError for what it would not do as it is told to."""
+    device = resolve_device(cfg.device)
+    if device == "cuda" and cfg.probe.num_layers and cfg.probe.precision == "bfloat16":
+        raise UserError(
+            "probe.precision=bfloat16 is for CPUs: PyTorch's autocast gives a GPU's LSTM float16. "
+            "Type probe.precision=float32, or device=cpu."
+        )
+    return device
 
 
 def prepare_results(results_dir: Path) -> None:
@@ -118,6 +132,7 @@ def run(cfg: Config, tell: Callable[[str], None], runs: int = 1, num_gpus: int =
     if planned.record_path.exists():
         return load_record(planned.record_path)
     started_at, clock = datetime.now(UTC), time.perf_counter()
+    software = provenance()  # of the code as it was loaded: a run takes long enough for a commit
 
     import torch
 
@@ -125,7 +140,7 @@ def run(cfg: Config, tell: Callable[[str], None], runs: int = 1, num_gpus: int =
     from probe.metrics import HEADLINES, count, scores_of, slices
     from probe.tagger import TaggedWords, train_tagger
 
-    device = resolve_device(cfg.device)
+    device = training_device(cfg)
     store, features, where = read_features(planned, device, runs, num_gpus)
     tell(f"features: {bytes_needed(store, planned.selection) / 1e9:.2f} GB {PLACES[where]}")
     read_s = time.perf_counter() - clock
@@ -133,6 +148,7 @@ def run(cfg: Config, tell: Callable[[str], None], runs: int = 1, num_gpus: int =
         torch.set_num_threads(1)  # many small steps: a second thread costs more than it gives
     else:
         torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.allow_tf32 = False  # float32 is to be float32
 
     splits = planned.corpus.splits
     labels = sorted({tag for tags in splits["train"].tags for tag in tags})
@@ -206,7 +222,7 @@ def run(cfg: Config, tell: Callable[[str], None], runs: int = 1, num_gpus: int =
         "parameters": sum(p.numel() for p in tagger.parameters()),
         "seconds": {"read": round(read_s, 3), "train": round(train_s, 3), "score": round(score_s, 3)},
         "words_per_second": round(trained_words / sum(point["train_s"] for point in tagger.curve)),
-        "software": provenance(),
+        "software": software,
         "hardware": hardware(device, torch.get_num_threads()),
         "started": started_at.isoformat(timespec="seconds"),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -6,6 +6,7 @@ counts its spans wrongly. Reads files only.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,8 @@ def read_predictions(file: Path, task: str, ignore_docstart: bool) -> Prediction
         )
     except UserError as error:
         hint = " --ignore-docstart leaves such lines out." if DOCUMENT_MARKER in str(error) else ""
+        if re.search(r"in two columns\.$|there is no data\.", str(error)):
+            hint = " Here three: word, gold tag, predicted tag."
         raise UserError(f"{error}{hint}") from None
     gold: Tags = split.tags
     predicted: Tags = other.tags
@@ -62,9 +65,10 @@ def read_predictions(file: Path, task: str, ignore_docstart: bool) -> Prediction
     # Predictions are held to gold's scheme, where they are in it: in another nothing of theirs might be ill-formed. But
     # beside gold in IOB1, as CoNLL-2003 came, they often are IOB2.
     predicted_scheme = _scheme(other, "auto" if gold_scheme in ("IOB1", "IO") else gold_scheme)
-    if gold_scheme == "IO":
-        predicted_scheme = "IO" if is_bare(gold) else predicted_scheme
-        gold, predicted = (_prefixed(tags) if is_bare(tags) else tags for tags in (gold, predicted))
+    gold, predicted = (
+        _prefixed(tags) if scheme == "IO" and is_bare(tags) else tags
+        for tags, scheme in ((gold, gold_scheme), (predicted, predicted_scheme))
+    )
     letters = strict_counts(gold, predicted, gold_scheme, predicted_scheme)
     if gold_scheme != "IOB2":
         gold = [to_iob2(tags) for tags in gold]

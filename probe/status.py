@@ -21,12 +21,12 @@ from probe.rows import failures, first_line, read_expected
 
 
 @contextlib.contextmanager
-def running(results_dir: Path, name: str) -> Iterator[Callable[[str], None]]:
+def running(results_dir: Path, key: str) -> Iterator[Callable[[str], None]]:
     """Says that a run is under way; yields what takes its latest line. A killed process holds nothing any more.
 
-    Waits while another process makes the same run: then its record is there.
+    Waits while another process makes the same run, under whatever name of its row: then its record is there.
     """
-    path = results_dir / "logs" / f"{name}.running.txt"
+    path = results_dir / "logs" / f"{key[:10]}.running.txt"
     with _held(path) as stream:
 
         def tell(line: str) -> None:
@@ -71,10 +71,12 @@ def lines(results_dir: Path) -> Iterator[str]:
     counts = f"{done} done, {len(alive)} running, {failed} failed, {waiting} waiting"
     yield f"{results_dir}: {len(names)} runs: {counts}{left}"
     for key, path in alive.items():
-        yield f"running  {names[key]}: {path.read_text(encoding='utf-8')}"
+        with contextlib.suppress(FileNotFoundError):  # it has just ended
+            yield f"running  {names[key]}: {path.read_text(encoding='utf-8')}"
     for key, path in failures(results_dir).items():
         if key in names:
-            yield f"failed   {names[key]}: {first_line(path)} (log: {path})"
+            with contextlib.suppress(FileNotFoundError):  # it is tried again
+                yield f"failed   {names[key]}: {first_line(path)} (log: {path})"
 
 
 def _seconds(record: dict[str, Any]) -> float:

@@ -21,7 +21,7 @@ from probe.config import Config, UserError
 from probe.machine import gpus, side_by_side, take_gpu
 from probe.metrics import headline
 from probe.rows import build_rows, first_line, read_expected, setting_of, write_expected
-from probe.run import Plan, extract, plan, prepare_results, resolve_device, run, science
+from probe.run import Plan, extract, plan, prepare_results, run, science, training_device
 from probe.status import count, minutes, running
 from probe.table import render, write_tables
 
@@ -57,7 +57,7 @@ def run_sweep(configs: list[Config], launch: Callable[[int], None], here: bool =
         _failure_file(planned).unlink(missing_ok=True)
     jobs, names = 1, []
     if here and todo:
-        names = gpus() if resolve_device(todo[0].cfg.device) == "cuda" else []
+        names = gpus() if "cuda" in [training_device(planned.cfg) for planned in todo] else []
         jobs = side_by_side(todo[0].cfg.jobs, len(names))
         _extract_each(todo)
     elif todo:
@@ -77,6 +77,8 @@ def run_sweep(configs: list[Config], launch: Callable[[int], None], here: bool =
         for folder in folders:
             prepare_results(folder)
         still = _neither_done_nor_failed(plans)
+        if not here:  # others of the array may still run: never send them twice
+            break
         no_progress = len(still) == len(waiting)
         if no_progress and jobs == 1:
             break
@@ -93,13 +95,17 @@ def run_sweep(configs: list[Config], launch: Callable[[int], None], here: bool =
         write_tables(folder, rows)
         print(f"\n{render(rows, 'text')}\nRecords and tables: {folder}")
     for planned in _not_done(plans):
-        print(f"failed: {planned.label}: {_failure(planned)}", file=sys.stderr)
+        print(f"failed: {planned.label}: {_failure(planned, here)}", file=sys.stderr)
     return 1 if _not_done(plans) else 0
 
 
 def run_one(cfg: Config) -> None:
     """One run of a sweep. A failure is written down, never raised, so that the others go on."""
-    planned = plan(cfg)
+    try:
+        planned = plan(cfg)
+    except UserError as error:  # the sweep could plan it: on a node of a cluster something is not there
+        print(f"probe: {error}", file=sys.stderr, flush=True)
+        return
     if planned.record_path.exists() or _failure_file(planned).exists():
         return
     try:
@@ -109,7 +115,7 @@ def run_one(cfg: Config) -> None:
     state, clock = _state(), time.perf_counter()
     take_gpu(state["gpus"])
     try:
-        with running(Path(cfg.results_dir), planned.record_path.stem) as tell:
+        with running(Path(cfg.results_dir), planned.identity.key) as tell:
             there = planned.record_path.exists()
             record = run(cfg, tell, state["runs"], len(state["gpus"]))
         outcome = f"{scores(record)} · " + ("by another process" if there else f"{time.perf_counter() - clock:.0f} s")
@@ -161,10 +167,19 @@ def _write_failure(planned: Plan, error: Exception) -> str:
     return line
 
 
-def _failure(planned: Plan) -> str:
+def _failure(planned: Plan, here: bool) -> str:
     file = _failure_file(planned)
     if not file.exists():
-        return f"its process was killed; the same command tries again (log: {file.parent / 'launcher.log'})"
+        log = file.parent / "launcher.log"
+        last = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
+        said = next((line.strip() for line in reversed(last) if line.strip()), "nothing")
+        what = (
+            "its process was killed; the same command tries again"
+            if here
+            else f"no result came back. It may still run: `probe sweep-status {planned.cfg.results_dir}`; once nothing "
+            "does, the same command sends what is left"
+        )
+        return f"{what} (log: {log}, which ends: {said[:120]})"
     return f"{first_line(file)} (log: {file})"
 
 

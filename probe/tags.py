@@ -15,6 +15,7 @@ Tags = Sequence[Sequence[str]]
 
 PREFIXES = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BILOU": "BILU", "IO": "I"}
 PREFIXED = re.compile(r"[BIESLU]-\S+")
+ALMOST = re.compile(r"([BIESLUM])[-_:](.+)|(.+)[-_:]([BIESLUM])", flags=re.I)  # a scheme, written in another way
 GO_ON, CLOSE = "IEL", "ELSU"  # prefixes that continue a span, and those after which none goes on
 
 
@@ -116,9 +117,12 @@ def _check_bare(kinds: list[str], has_outside: bool) -> None:
             kinds[0],
             "has no prefix and no tag is O, so these seem to be no spans",
         )
+    by_type: dict[str, str] = {}
     for tag in kinds:
         twins = {"I" + tag[1:]} if tag[0] == "B" else {tag[:-1] + "I"} if tag[-1] == "B" else set()
-        if twins & set(kinds):
+        if almost := ALMOST.fullmatch(tag):
+            twins.add(by_type.setdefault((almost[2] or almost[3]).casefold(), tag))
+        if twins := twins & set(kinds) - {tag}:
             raise OddTag(tag, f"stands beside {twins.pop()}: a scheme, but not written as B-TYPE and I-TYPE")
 
 

@@ -21,7 +21,11 @@ def composed(*overrides: str):
     "preset", [f"{g}={f.stem}" for g in PRESET_GROUPS for f in sorted((conf_dir() / g).glob("*.yaml"))]
 )
 def test_every_preset_composes(preset: str):
-    extra = {"layers=single": ["layers.indices=[1]"], "data=columns": ["data.path=x"]}.get(preset, [])
+    extra = {
+        "layers=single": ["layers.indices=[1]"],
+        "data=columns": ["data.path=x"],
+        "data=hub": ["data.hub=some/set"],
+    }.get(preset, [])
     config = to_config(composed(preset, *extra), {})
     assert config.seed == 1
 
@@ -39,6 +43,32 @@ def test_each_layer_is_every_single_layer_of_the_encoder_asked_for():
         configs, _ = configs_of(["+sweep=each_layer", f"encoder={encoder}", "seed=1"])
         chosen = [select(cfg.layers, num_layers, 8) for cfg in configs]
         assert sorted(selection.indices for selection in chosen) == [(k,) for k in range(num_layers + 1)]
+
+
+def test_a_sweep_over_an_encoders_layers_must_know_how_many_there_are():
+    own = ["+sweep=each_layer", "encoder.path=DIR", "seed=1"]
+    with pytest.raises(UserError, match=r"encoder\.num_layers=N"):
+        configs_of(own)
+    configs, _ = configs_of([*own, "encoder.num_layers=24"])
+    assert [cfg.layers.indices for cfg in configs] == list(range(-24, 1))
+    assert {cfg.encoder.num_layers for cfg in configs} == {24}, "a wrong number will be refused"
+    assert len(configs_of([*own, "encoder.num_layers=12"])[0]) == 13
+    with pytest.raises(UserError, match="one encoder at a time"):
+        configs_of(["+sweep=each_layer", "encoder=bert_base_cased,bert_large_cased"])
+
+
+def test_a_sweep_without_any_value_is_refused():
+    for empty in ("seed=range(5,1)", "layers=glob(lst*)"):
+        with pytest.raises(UserError, match="this sweep has no run"):
+            configs_of(["-m", empty])
+
+
+def test_other_data_of_the_hub_does_not_keep_a_presets_name():
+    chosen = {"data": "conll2003"}
+    assert to_config(composed(), chosen).data.name == "conll2003"
+    assert to_config(composed("data.path=DIR"), chosen).data.name == "conll2003"
+    assert to_config(composed("data.hub=tner/btc"), chosen).data.name is None
+    assert to_config(composed("data.hub=tner/btc", "data.name=mine"), chosen).data.name == "mine"
 
 
 def test_every_setting_has_its_value_in_yaml_and_every_value_its_setting():
@@ -94,7 +124,9 @@ def test_an_encoder_named_by_hand_is_not_held_to_the_presets_layers():
         ("probe.hidden_size=0", "too small"),
         ("probe.dropout=1", "not in .0, 1"),
         ("probe.anneal=0", "not in .0, 1"),
-        ("probe.learning_rate=0", "must be above 0"),
+        ("probe.learning_rate=0", "is not a number above 0"),
+        ("probe.gradient_clip=inf", "is not a number above 0"),
+        ("probe.learning_rate=nan", "is not a number above 0"),
         ("features.subword=middle", "not one of first, last"),
         ("features.stride=0", "share of a window"),
         ("features.placement=disk", "not one of auto, memory, device, stream"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -13,7 +14,7 @@ from conftest import encoder_config
 
 from probe import encoder as encoder_module
 from probe.config import EncoderConfig, UserError
-from probe.encoder import Encoder, hidden_states, load_model, open_encoder
+from probe.encoder import Encoder, file_hash, hidden_states, load_model, open_encoder
 
 
 def copied(tiny_bert: Path, tmp_path: Path) -> Path:
@@ -54,6 +55,21 @@ def test_a_checkpoint_with_missing_weights_is_refused_not_filled_with_noise(tiny
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(UserError, match="1 weights are missing .encoder.layer.3.output.dense.weight"):
         load_model(open_encoder(encoder_config(folder), tmp_path / "hashes.json"), "cpu")
+
+
+def test_hashes_of_many_files_are_remembered_and_a_changed_one_is_hashed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    files = [tmp_path / "a", tmp_path / "b"]
+    for file in files:
+        file.write_text(file.name)
+    first = [file_hash(file, tmp_path / "hashes.json") for file in files]
+    assert first == [hashlib.sha256(file.name.encode()).hexdigest() for file in files]
+    with monkeypatch.context() as patch:
+        patch.setattr("probe.encoder.hashlib.sha256", None)  # nothing is hashed any more
+        assert [file_hash(file, tmp_path / "hashes.json") for file in files] == first
+    files[0].write_text("other")
+    assert file_hash(files[0], tmp_path / "hashes.json") == hashlib.sha256(b"other").hexdigest()
 
 
 def test_what_is_no_encoder_is_refused(tiny_bert: Path, tmp_path: Path):

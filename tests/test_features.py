@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import copy
+import errno
+import fcntl
 import json
 import os
 import re
+import resource
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +26,7 @@ from probe.config import UserError
 from probe.corpus import Corpus
 from probe.encoder import Encoder, open_encoder
 from probe.extraction import ensure_features
-from probe.features import DamagedShard, FeatureStore
+from probe.features import DamagedShard, FeatureStore, Hold
 
 
 @pytest.fixture
@@ -224,15 +229,17 @@ def test_too_little_disk_is_said_before_anything_is_computed(
 
 
 def test_a_disk_that_fills_up_leaves_nothing_under_a_final_name(
-    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
 ):
-    def full(tensors, path, metadata) -> None:
-        Path(path).write_bytes(b"half a file")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("safetensors.torch.save_file", full)
-    with pytest.raises(UserError, match="cannot be written: No space left on device"):
-        ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    kept = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then writing fails as it does at a quota
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
+    try:
+        with pytest.raises(UserError, match=r"train-00000.safetensors cannot be written: .*File too large"):
+            ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, kept)
     left = [path.name for path in tmp_path.rglob("*.safetensors*") if not path.name.endswith(".lock")]
     assert left == []
     assert not list(tmp_path.rglob("manifest.json"))
@@ -250,9 +257,10 @@ from probe import extraction
 from probe.corpus import Corpus
 from probe.encoder import open_encoder
 if {no_locks}:
-    import filelock
-    filelock.FileLock.acquire = lambda self, **_: None
-    filelock.FileLock.release = lambda self, **_: None
+    import fcntl
+    def flock(*_):
+        raise OSError({no_locks}, "no locks here")
+    fcntl.flock = flock
 extraction.num_cores = lambda: 1
 compute, made = extraction.compute_shard, []
 extraction.compute_shard = lambda *a: (made.append(a[1]), compute(*a))[1]
@@ -264,7 +272,7 @@ print(len(made), sum(map(len, store.shards.values())))
 """
 
 
-def start(tiny_bert: Path, cache: Path, no_locks: bool = False) -> subprocess.Popen[str]:
+def start(tiny_bert: Path, cache: Path, no_locks: int = 0) -> subprocess.Popen[str]:
     code = EXTRACT.format(tests=str(Path(__file__).parent), cache=str(cache), bert=str(tiny_bert), no_locks=no_locks)
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -274,8 +282,8 @@ def shard_bytes(cache: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("no_locks", [False, True])
-def test_eight_processes_share_the_work_and_agree(tiny_bert: Path, tmp_path: Path, no_locks: bool):
+@pytest.mark.parametrize("no_locks", [0, errno.ENOSYS, errno.ENOLCK])
+def test_eight_processes_share_the_work_and_agree(tiny_bert: Path, tmp_path: Path, no_locks: int):
     alone = start(tiny_bert, tmp_path / "alone")
     alone.communicate()
     processes = [start(tiny_bert, tmp_path / "shared", no_locks) for _ in range(8)]
@@ -365,6 +373,48 @@ def test_a_read_only_store_can_be_read(tiny_encoder: Encoder, tiny_corpus: Corpu
     for path in [*store.directory.iterdir(), store.directory, cache]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     assert as_nobody(outcome(tiny_corpus, tiny_encoder, cache)) == expected
+
+
+def test_what_killed_writers_left_goes_after_a_day(tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path):
+    store = FeatureStore.of(tiny_corpus, tiny_encoder, features_config(tmp_path))
+    store.directory.mkdir(parents=True)
+    yesterday = time.time() - 90_000
+    for name in (".train-00000.safetensors.host.1.abc", ".tmpAbCdEf"):  # ours, and the library's on its way to ours
+        (store.directory / name).touch()
+        (store.directory / f"{name}2").touch()
+        os.utime(store.directory / name, (yesterday, yesterday))
+    store.tidy()
+    assert {path.name[-1] for path in store.directory.iterdir()} == {"2"}
+
+
+def test_who_may_only_read_a_store_holds_it_too(open_to_all: Path):
+    lock = open_to_all / ".in-use"
+    lock.touch()
+    lock.chmod(0o444)
+
+    def outcome() -> str:
+        shared = Hold(lock)
+        return f"{shared.held} {Hold(lock, exclusive=True).busy}"
+
+    assert as_nobody(outcome) == "True True"
+
+
+def test_a_lock_that_another_has_is_busy_and_where_there_are_none_nothing_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lock = tmp_path / "lock"
+    with Hold(lock, exclusive=True) as first:
+        second = Hold(lock, exclusive=True)
+        assert (first.held, first.busy, second.held, second.busy) == (True, False, False, True)
+    with Hold(lock, exclusive=True) as third:
+        assert third.held
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    without = Hold(lock, exclusive=True)
+    assert (without.held, without.busy) == (False, False)
 
 
 def test_two_processes_may_tidy_at_once(tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path, monkeypatch):

@@ -254,6 +254,12 @@ def test_json_lines_that_do_not_fit_are_refused_with_their_line(tmp_path: Path, 
         read_file(file, PLAIN, FIELDS, "")
 
 
+def test_a_row_without_its_document_is_refused_wherever_it_stands(tmp_path: Path):
+    file = written(tmp_path, '{"tokens": ["a"], "ner_tags": ["O"], "doc": null}\n', "train.jsonl")
+    with pytest.raises(UserError, match=r"train.jsonl:1: None in 'doc' is no document's name"):
+        read_file(file, PLAIN, replace(FIELDS, document="doc"), "")
+
+
 def test_without_the_hub_the_error_comes_at_once_and_names_the_ways_out(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nothing listens there

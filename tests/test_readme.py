@@ -81,7 +81,7 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
         if not any(word.startswith(("data=demo", "data.path=")) for word in words):
             words.append(f"data.path={data}")
         if words[0].startswith("+sweep"):
-            words.append("seed=1")
+            words += ["seed=1"] + ["encoder.num_layers=12"] * (words[0] == "+sweep=each_layer")
     environment = {**os.environ, "LAYER_PROBE_CACHE": str(home / "cache")}
     return subprocess.run(
         [sys.executable, "-m", "probe", *words], cwd=home, env=environment, capture_output=True, text=True, timeout=600

@@ -89,6 +89,23 @@ def test_gold_in_iob1_may_stand_beside_predictions_in_iob2(tmp_path: Path):
     assert scores["ill_formed"] == 0
 
 
+@pytest.mark.parametrize("scheme", ["IOB2", "BIOES"])
+def test_gold_with_i_alone_may_stand_beside_predictions_in_another_scheme(tmp_path: Path, scheme: str):
+    found = [[("PER", 0, 2), ("LOC", 4, 5)], [("PER", 1, 2)]]
+    gold, predicted = ([written(6, spans, name) for spans in found] for name in ("IOB1", scheme))
+    assert {tag[0] for tags in gold for tag in tags} == {"I", "O"}
+    scores = read_predictions(write(tmp_path / "file", gold, predicted), "spans", False).scores()
+    assert set(scores["per_type"]) == {"PER", "LOC"}
+    assert scores["span"]["f1"] == scores["strict"]["f1"] == scores["word"]["f1"] == 1.0
+
+
+@pytest.mark.parametrize("line", ["EU B-ORG", "EU"])
+def test_too_few_columns_are_told_with_what_is_needed(tmp_path: Path, line: str):
+    (tmp_path / "file").write_text(f"{line}\n")
+    with pytest.raises(UserError, match=r"file:1: .* Here three: word, gold tag, predicted tag\."):
+        read_predictions(tmp_path / "file", "spans", False)
+
+
 def test_bare_types_are_spans_too(tmp_path: Path):
     file = write(tmp_path / "file", [["O", "art", "art", "art-x"]], [["O", "art", "art", "O"]])
     scores = read_predictions(file, "spans", False).scores()

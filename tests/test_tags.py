@@ -103,6 +103,9 @@ def test_what_a_scheme_does_not_allow_is_found(scheme: str, tags: str, wrong: li
         ("DT NN VBZ", "auto", "DT", "no tag is O, so these seem to be no spans"),
         ("O B_PER I_PER", "auto", "B_PER", "beside I_PER"),
         ("O PER-B PER-I", "auto", "PER-B", "beside PER-I"),
+        ("O b-per i-per", "auto", "i-per", "beside b-per"),
+        ("O E_PER S_PER M_PER", "auto", "M_PER", "beside E_PER"),
+        ("O PER-E LOC-E PER-S", "auto", "PER-S", "beside PER-E"),
         ("O person", "BIOES", "person", "prefixes"),
     ],
 )
