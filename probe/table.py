@@ -84,7 +84,7 @@ def _layers(row: Row) -> str:
 def _published(source: str) -> Callable[[Row], str]:
     def show(row: Row) -> str:
         value = PUBLISHED[source]["rows"].get(row["layers"])
-        return "" if value is None else f"{value:g}"
+        return "" if value is None else str(value)
 
     return show
 

@@ -102,7 +102,9 @@ def test_every_command_is_of_a_kind_that_some_test_runs():
     assert len(commands()) > 30
 
 
-@pytest.mark.parametrize(("mark", "folder"), [("quickstart", "demo-minilm")])
+@pytest.mark.parametrize(
+    ("mark", "folder"), [("quickstart", "demo-minilm"), ("conll2003", "conll2003-minilm-sentence")]
+)
 def test_a_table_of_the_readme_is_the_one_in_results(mark: str, folder: str):
     readme = (ROOT / "README.md").read_text()
     shown = re.search(rf"<!-- {mark} -->\n```\n(.*?)```", readme, flags=re.S)
