@@ -298,7 +298,7 @@ def check_against_published(folder: Path, source: str) -> Iterator[Check]:
         mean = 100 * score["mean"]
         off = mean - published["rows"][row["layers"]]
         unlike = differences(row["about"], source)
-        detail = f"{mean:.2f} here, {published['rows'][row['layers']]:g} there ({off:+.2f})"
+        detail = f"{mean:.2f} here, {published['rows'][row['layers']]} there ({off:+.2f})"
         yield Check(row["layers"], None, detail + (f"; here otherwise: {'; '.join(unlike)}" if unlike else ""))
 
 
