@@ -456,8 +456,6 @@ def inspect(arguments: list[str]) -> int:
     given = options.pop("given")
     cfg = config_of([argument for argument in given if SETTING.match(argument)])
     texts = [argument for argument in given if not SETTING.match(argument)] or _texts_from_stdin()
-    if any("\udc80" <= character <= "\udcff" for text in texts for character in text):  # bytes that were no UTF-8
-        raise UserError("inspect: a text is not UTF-8.")
 
     from probe.inspection_report import lines
 

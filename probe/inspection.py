@@ -112,8 +112,11 @@ class Reader:
         number: the text's, for messages. pad: the least number of pieces in a window. segment: what every piece gets in
         place of the tokenizer's segment ids. Raises UserError for what cannot be read.
         """
-        words = [split_text(text) for text in texts]
         name = f"text {number}"
+        try:
+            words = [split_text(text) for text in texts]
+        except UnicodeEncodeError:  # what the command line makes of other bytes
+            raise UserError(f"{name} is not UTF-8, or holds half a character.") from None
         tags = [["O"] * len(sentence) for sentence in words]
         split = Split(words, tags, None, [number + i for i in range(len(texts))], "text")
         text = Text(Corpus("texts", {name: split}), name, self.encoder, self.features)

@@ -67,8 +67,7 @@ def page(
     parts.append("<h2>Figures</h2>")
     for name, (content, _) in pictures.items():
         if name.endswith(".svg"):
-            svg = content.decode()
-            parts.append(f'<figure role="img" aria-label="{escape(name)}">{svg[svg.index("<svg") :]}</figure>')
+            parts.append(f'<figure role="img" aria-label="{escape(name)}">{_svg(content)}</figure>')
     parts += ["<h2>Records</h2>", *_records(folder, records)]
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
@@ -83,8 +82,7 @@ def page_differs(folder: Path, rows: list[Row], records: dict[Path, dict[str, An
     files = {file.name: (file.read_bytes(), "") for file in sorted((folder / "figures").glob("*.svg"))}
     shown = re.findall(r"<svg.*?</svg>", there, flags=re.S)
     for name, (content, _) in files.items():
-        svg = content.decode()
-        if svg[svg.index("<svg") :].strip() not in shown:
+        if _svg(content).strip() not in shown:
             return f"it does not show figures/{name}; `probe report` writes it anew"
     text, again = (_lines(html) for html in (there, page(folder, rows, records, files)))
     for line, given in itertools.zip_longest(text, again, fillvalue=""):
@@ -93,6 +91,12 @@ def page_differs(folder: Path, rows: list[Row], records: dict[Path, dict[str, An
             start = max(0, same - 30)
             return f"it has {line[start : start + 80]!r}, the records give {given[start : start + 80]!r}"
     return None
+
+
+def _svg(content: bytes) -> str:
+    """A picture's file as it stands in a page: without what comes before its element."""
+    text = content.decode()
+    return text[text.index("<svg") :]
 
 
 def _lines(html: str) -> list[str]:

@@ -63,9 +63,8 @@ def write_expected(results_dir: Path, runs: list[dict[str, Any]]) -> None:
 def read_expected(results_dir: Path) -> list[dict[str, Any]]:
     try:
         runs = json.loads((results_dir / SWEEP).read_text(encoding="utf-8"))["runs"]
-        if all({"key", "row", "identity", "width", "setting"} <= run.keys() for run in runs) and all(
-            run["key"] == key_of(run["identity"]) for run in runs
-        ):
+        parts = {"key", "row", "identity", "width", "setting"}
+        if all(parts <= run.keys() and run["key"] == key_of(run["identity"]) for run in runs):
             return runs
     except FileNotFoundError:
         return []

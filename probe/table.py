@@ -313,7 +313,7 @@ def _csv(rows: list[Row]) -> str:
                 row["missing"],
                 row["failed"],
             ]
-            + ["" if value is None else value for value in [row["order"], *values]]
+            + [row["order"], *values]
         )
     return out.getvalue()
 
@@ -435,7 +435,7 @@ def _comparison_csv(results: list[dict[str, Any]]) -> str:
             low, high = result[split]["interval"] or (None, None)
             found = {**result[split], "low": low, "high": high}
             line += [found[part] for part in parts]
-        writer.writerow(["" if value is None else value for value in [*line, *(result[name] for name in last)]])
+        writer.writerow(line + [result[name] for name in last])
     return out.getvalue()
 
 

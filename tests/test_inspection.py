@@ -637,3 +637,8 @@ def test_golden_banks(base: Reader):
     vectors = combine(found.vectors.transpose(0, 1), found.rows[row])
     for vector, values in zip(vectors, golden, strict=True):
         assert vector[:4].tolist() == pytest.approx(values, abs=1e-3)
+
+
+def test_bytes_that_are_no_utf8_are_refused_as_a_text(tiny_settings: list[str]):
+    with pytest.raises(UserError, match="text 1 is not UTF-8"):
+        dispatch(["inspect", "caf\udce9", *tiny_settings])
