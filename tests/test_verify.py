@@ -245,13 +245,20 @@ def test_elsewhere_a_run_may_differ_a_little_and_the_reasons_are_listed(results:
     here = json.loads(first_record(results).read_text())
     there = json.loads(first_record(results).read_text())
     there["software"]["versions"]["torch"] = "1.0"
-    there["scores"]["test"]["span"]["f1"] += 0.01
+    for record in (there, here):
+        record["scores"]["dev"]["counts"]["gold"] = 5942
+        record["scores"]["test"]["counts"]["gold"] = 400
+    here["scores"]["test"]["span"]["f1"] = 0.75
+    there["scores"]["test"]["span"]["f1"] = 0.80  # two standard errors: 2 * sqrt(0.8 * 0.2 / 400) = 4.0 points
     check = compare_runs(there, here, "x")
-    assert check.ok
-    assert "1.00 points apart" in check.detail
+    assert check.ok is False
+    assert "dev 0.00 and test 5.00 points apart (allowed: 2.0 and 4.0)" in check.detail
     assert "torch 1.0 / " in check.detail
-    there["scores"]["test"]["span"]["f1"] += 0.05
-    assert compare_runs(there, here, "x").ok is False
+    here["scores"]["test"]["span"]["f1"] = 0.761
+    assert compare_runs(there, here, "x").ok
+    for record in (there, here):
+        record["scores"]["test"]["counts"]["gold"] = 5648
+    assert "test 3.90 points apart (allowed: 2.0 and 2.0)" in compare_runs(there, here, "x").detail
 
 
 def test_the_same_runs_made_elsewhere_agree(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
