@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+from collections import Counter, defaultdict
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ def page(
         parts += ["<h2>Tests and cost</h2>", *_table(mine, choose_columns("row,n,tests,scores,cost", mine))]
         own = [record for record in records.values() if record["key"] in keys]
         if own:
-            parts += ["<h2>Settings</h2>", f"<pre>{escape(_settings(own[0]))}</pre>"]
+            parts += ["<h2>Settings</h2>", f"<pre>{escape(_settings(own))}</pre>"]
     parts.append("<h2>Figures</h2>")
     for name, (content, _) in pictures.items():
         if name.endswith(".svg"):
@@ -123,15 +124,20 @@ def _table(rows: list[Row], names: list[str]) -> list[str]:
     ]
 
 
-def _settings(record: dict[str, Any]) -> str:
-    parts = {**record["config"], "software": record["software"]["versions"], "hardware": record["hardware"]}
-    lines = []
-    for name, value in parts.items():
-        if name in ("layers", "seed"):
-            continue
-        inner = "  ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else value
-        lines.append(f"{name}: {inner}")
-    return "\n".join([*lines, f"git: {record['software']['git']}", f"command: {record['software']['command']}"])
+def _settings(records: list[dict[str, Any]]) -> str:
+    """What the runs were made with; where they differ, each way and how many runs it was."""
+    ways: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for record in records:
+        parts = {name: value for name, value in record["config"].items() if name not in ("layers", "seed")}
+        parts |= {"software": record["software"]["versions"], "hardware": record["hardware"]}
+        parts |= {name: record["software"][name] for name in ("git", "command")}
+        for name, value in parts.items():
+            ways[name]["  ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value)] += 1
+    return "\n".join(
+        f"{name}: {way}" + f"  ({runs} of {len(records)} runs)" * (runs < len(records))
+        for name, counter in ways.items()
+        for way, runs in counter.items()
+    )
 
 
 def _records(folder: Path, records: dict[Path, dict[str, Any]]) -> list[str]:

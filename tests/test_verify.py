@@ -288,6 +288,17 @@ def test_verify_without_rerun_needs_no_torch(results: Path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_page_tells_how_many_runs_were_made_in_which_way(results: Path):
+    assert "device_name=Other" not in (results / "report.html").read_text()
+    edit(first_record(results), lambda r: r["hardware"].update(device_name="Other"))
+    write_report(results)
+    text = (results / "report.html").read_text()
+    assert re.search(r"hardware: .*device_name=Other.*\(1 of 6 runs\)", text)
+    assert len(re.findall(r"hardware: .*\(5 of 6 runs\)", text)) == 1
+    assert "encoder: " in text
+    assert not re.search(r"encoder: .*runs\)", text)
+
+
 def test_figures_open_and_are_not_blank(results: Path):
     pictures = sorted((results / "figures").glob("*.png"))
     assert [p.stem for p in pictures] == ["f1_by_layer", "learning_curves", "mix_weights"]
