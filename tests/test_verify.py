@@ -259,6 +259,8 @@ def test_elsewhere_a_run_may_differ_a_little_and_the_reasons_are_listed(results:
     for record in (there, here):
         record["scores"]["test"]["counts"]["gold"] = 5648
     assert "test 3.90 points apart (allowed: 2.0 and 2.0)" in compare_runs(there, here, "x").detail
+    there["scores"]["test"]["span"]["f1"] = 7.5  # edited
+    assert compare_runs(there, here, "x").ok is False
 
 
 def test_the_same_runs_made_elsewhere_agree(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
