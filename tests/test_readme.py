@@ -103,7 +103,12 @@ def test_every_command_is_of_a_kind_that_some_test_runs():
 
 
 @pytest.mark.parametrize(
-    ("mark", "folder"), [("quickstart", "demo-minilm"), ("conll2003", "conll2003-minilm-sentence")]
+    ("mark", "folder"),
+    [
+        ("quickstart", "demo-minilm"),
+        ("conll2003", "conll2003-minilm-sentence"),
+        ("conll2003-document", "conll2003-minilm-document"),
+    ],
 )
 def test_a_table_of_the_readme_is_the_one_in_results(mark: str, folder: str):
     readme = (ROOT / "README.md").read_text()
