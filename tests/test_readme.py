@@ -77,9 +77,9 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
     if kind in ("train", "extract", "inspect", "doctor", "cache"):
         words = [word for word in words if not word.startswith("encoder.path=")] + [f"encoder.path={home / 'encoder'}"]
     if kind == "train":
-        words += ["probe.max_epochs=1", "jobs=1", "results_dir=results/small"] + ["probe.hidden_size=4"] * (
-            "probe=linear" not in words
-        )
+        words += ["probe.max_epochs=1", "jobs=1", "results_dir=results/small"]  # not among the real records
+        if "probe=linear" not in words:
+            words.append("probe.hidden_size=4")
         if not any(word.startswith(("data=demo", "data.path=")) for word in words):
             words.append(f"data.path={data}")
         if words[0].startswith("+sweep"):
