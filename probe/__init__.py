@@ -33,8 +33,8 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
     itself. The encoder is loaded at each call: give many texts at once. Raises probe.config.UserError, a ValueError,
     for settings and texts that cannot be.
     """
-    from probe.cli import config_of
-    from probe.inspection import Reader
+    from probe.cli.settings import config_of
+    from probe.inspection.reading import Reader
 
     reader = Reader(config_of(list(settings)))
     given = [texts] if isinstance(texts, str) else texts

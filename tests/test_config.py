@@ -6,10 +6,10 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from probe.cli import configs_of
+from probe.cli.settings import configs_of
 from probe.config import PRESET_GROUPS, UserError, conf_dir, recorded_data, setting_names, to_config
-from probe.layers import select
-from probe.tags import find_scheme
+from probe.data.tags import find_scheme
+from probe.probing.selection import select
 
 
 def composed(*overrides: str):

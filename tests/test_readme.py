@@ -18,9 +18,9 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from conftest import make_bert, make_split, write_columns
+from support.inputs import make_bert, make_split, write_columns
 
-from probe.corpus import Corpus
+from probe.data.corpus import Corpus
 
 ROOT = Path(__file__).parent.parent
 OTHER_COMMANDS = ("extract", "table", "report", "verify", "sweep-status", "inspect", "cache", "doctor", "score")

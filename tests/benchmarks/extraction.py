@@ -21,15 +21,18 @@ from pathlib import Path
 import torch
 import transformers
 
-from probe import extraction
-from probe.cli import configs_of
+from probe.cli.settings import configs_of
 from probe.config import FeaturesConfig
-from probe.corpus import Corpus, Split, load_corpus
-from probe.encoder import Encoder, hidden_states, load_model, open_encoder
-from probe.extraction import Text, batches, ensure_features, to_tensors
-from probe.features import FeatureStore
-from probe.machine import num_cores
-from probe.run import resolve_device
+from probe.data.corpus import Corpus, load_corpus
+from probe.data.split import Split
+from probe.features import extraction
+from probe.features.checkpoint import Encoder, open_encoder
+from probe.features.encoder import hidden_states, load_model
+from probe.features.extraction import ensure_features
+from probe.features.store import FeatureStore
+from probe.features.words import Text, batches, to_tensors
+from probe.runs.plan import resolve_device
+from probe.system.machine import num_cores
 
 
 def store_path(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str) -> tuple[float, FeatureStore]:

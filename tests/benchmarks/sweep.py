@@ -27,24 +27,24 @@ from pathlib import Path
 import torch
 from training import Packed, bare_epoch
 
-from probe.cli import configs_of
-from probe.corpus import Corpus, load_corpus
-from probe.layers import read_selection
-from probe.machine import num_cores
-from probe.run import plan
-from probe.tagger import EvaluationBatches, TaggedWords, TrainingBatches
+from probe.cli.settings import configs_of
+from probe.data.corpus import Corpus, load_corpus
+from probe.probing.batches import EvaluationBatches, TaggedWords, TrainingBatches
+from probe.probing.combine import read_selection
+from probe.runs.plan import plan
+from probe.system.machine import num_cores
 
 ROWS = ("embeddings", "second_to_last", "last", "sum_last_four", "concat_last_four", "sum_all")
 START_UP = """
 import os, sys, time
 import pytorch_lightning, torch, transformers
-import probe.cli, probe.extraction, probe.sweep, probe.tagger
+import probe.cli.main, probe.features.extraction, probe.runs.sweep, probe.probing.tagger
 def first_step(*_):
     print("first step after", time.perf_counter() - clock, flush=True)
     os._exit(0)
-probe.tagger.Tagger.training_step = first_step
+probe.probing.tagger.Tagger.training_step = first_step
 clock = time.perf_counter()
-probe.cli.main()
+probe.cli.main.main()
 """
 
 

@@ -18,13 +18,14 @@ import time
 import torch
 from torch import nn
 
-from probe.cli import configs_of
+from probe.cli.settings import configs_of
 from probe.config import ProbeConfig
-from probe.extraction import ensure_features
-from probe.layers import read_selection
-from probe.metrics import span_f1
-from probe.run import plan
-from probe.tagger import Batch, TaggedWords, Tagger, TrainingBatches, train_tagger
+from probe.features.extraction import ensure_features
+from probe.probing.batches import Batch, TaggedWords, TrainingBatches
+from probe.probing.combine import read_selection
+from probe.probing.tagger import Tagger, train_tagger
+from probe.runs.plan import plan
+from probe.scoring.metrics import span_f1
 
 
 class Packed(nn.Module):

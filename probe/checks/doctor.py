@@ -1,0 +1,194 @@
+"""Is everything here for a run? Data, layers, encoder, store, device, results; what is missing, and what to type.
+
+Looks, and measures the encoder for a moment. Extracts nothing; what is only on the Hub comes into the Hub's own cache,
+as for a run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from probe.config import Config, UserError
+from probe.data.corpus import Corpus, load_corpus
+from probe.data.split import Split
+from probe.data.tags import spans
+from probe.features.checkpoint import Encoder, open_encoder
+from probe.features.store import FeatureStore
+from probe.probing.selection import select
+from probe.reporting.published import CONLL2003
+from probe.runs.progress import minutes
+from probe.runs.provenance import hardware, provenance
+from probe.system import hub
+from probe.system.machine import num_cores
+
+MEASURE_S = 2.0  # how long the encoder is measured
+COUNTED = ("documents", "sentences", "words", "spans", "entity words", "longest sentence")
+
+
+def examine(cfg: Config, tell: Callable[[str], None]) -> bool:
+    """Tells what there is, a part at a time. Returns whether a run would work."""
+    failed: list[str] = []
+
+    def check(name: str, look: Callable[[], tuple[Any, list[str]]]) -> Any:
+        try:
+            found, lines = look()
+            mark = "ok"
+        except UserError as error:
+            failed.append(name)
+            found, lines, mark = None, str(error).splitlines(), "MISSING"
+        for i, line in enumerate(lines):
+            tell(f"{name if not i else '':<8}  {mark if not i else '':<7}  {line}".rstrip())
+        return found
+
+    corpus = check("data", lambda: _data(cfg))
+    encoder = check("encoder", lambda: _encoder(cfg))
+    device = check("device", lambda: _device(cfg))
+    if encoder is not None:
+        check("layers", lambda: _layers(cfg, encoder))
+    if corpus is not None and encoder is not None and device is not None:
+        check("store", lambda: _store(cfg, corpus, encoder, device))
+    check("results", lambda: _results(cfg, runs=not failed))
+    versions = provenance()["versions"]
+    tell(f"{'versions':<18} " + ", ".join(f"{name} {version}" for name, version in versions.items() if version))
+    answers = "it answers" if hub.reachable() else f"no answer within {hub.TIMEOUT_S:g} s (or HF_HUB_OFFLINE is set)"
+    tell(f"{'Hub':<18} {answers}; {'needed for' if failed else 'asked only for'} what is not here")
+    tell("This run would fail: " + ", ".join(failed) + "." if failed else "This run would work.")
+    return not failed
+
+
+def _data(cfg: Config) -> tuple[Corpus, list[str]]:
+    corpus = load_corpus(cfg.data)
+    where = cfg.data.path or f"{cfg.data.hub} on the Hub"
+    scheme = f", tags in {corpus.about['scheme']}" if "scheme" in corpus.about else ", tags as they are"
+    found = {name: _counts(split, cfg.data.task) for name, split in corpus.splits.items()}
+    rows = [[name, *("unknown" if n is None else f"{n:,}" for n in counts)] for name, counts in found.items()]
+    counted = COUNTED if cfg.data.task == "spans" else (*COUNTED[:3], "different tags", COUNTED[5])
+    table = tabulate(rows, ["split", *counted], disable_numparse=True, colalign=("left", *["right"] * len(counted)))
+    kinds = Counter(
+        kind
+        for split in corpus.splits.values()
+        for tags in split.tags
+        for kind in ([span[0] for span in spans(tags)] if cfg.data.task == "spans" else tags)
+    )
+    shown = ", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common(20))
+    more = f" and {len(kinds) - 20} more" if len(kinds) > 20 else ""
+    lines = [f"{corpus.name}, from {where}{scheme}", *table.splitlines(), f"{len(kinds)} kinds: {shown}{more}"]
+    lines += [f"note: {note}" for note in corpus.notes]
+    if "conll2003" in corpus.name or all(found[name][2] == CONLL2003[name][2] for name in found):
+        lines.append(_beside_standard(found, cfg.data.task))
+    return corpus, lines
+
+
+def _counts(split: Split, task: str) -> tuple[int | None, ...]:
+    documents = None if split.documents is None else len(set(split.documents))
+    longest = max(map(len, split.words))
+    if task == "tags":
+        return documents, len(split.words), split.num_words, len(set().union(*split.tags)), longest
+    flat = [tag for tags in split.tags for tag in tags]
+    entity_words = sum(tag != "O" for tag in flat)
+    return documents, len(split.words), len(flat), sum(tag[0] == "B" for tag in flat), entity_words, longest
+
+
+def _beside_standard(found: dict[str, tuple[int | None, ...]], task: str) -> str:
+    compared = range(len(COUNTED)) if task == "spans" else range(3)
+    odd = [
+        f"{name} has {found[name][i]:,} {COUNTED[i]}, not {CONLL2003[name][i]:,}"
+        for name in found
+        for i in compared
+        if found[name][i] not in (None, CONLL2003[name][i])
+    ]
+    return f"not the standard files of CoNLL-2003: {'; '.join(odd)}" if odd else "these are the standard files"
+
+
+def _encoder(cfg: Config) -> tuple[Encoder, list[str]]:
+    encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir) / "hashes.json")
+    return encoder, [
+        f"{encoder.name}, from {encoder.source}; weights {encoder.fingerprint['weights'][:12]}",
+        f"layers 0 to {encoder.num_layers}, {encoder.hidden_size} wide; {encoder.limit} pieces at once",
+    ]
+
+
+def _device(cfg: Config) -> tuple[str, list[str]]:
+    from probe.runs.plan import resolve_device
+
+    device = resolve_device(cfg.device)
+    return device, [f"{device}: {hardware(device, num_cores())['device_name']}; {num_cores()} cores for this process"]
+
+
+def _layers(cfg: Config, encoder: Encoder) -> tuple[None, list[str]]:
+    selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
+    return None, [f"{selection.as_text()} (of {encoder.num_layers}), {selection.width} values a word"]
+
+
+def _store(cfg: Config, corpus: Corpus, encoder: Encoder, device: str) -> tuple[None, list[str]]:
+    store = FeatureStore.of(corpus, encoder, cfg.features)
+    missing, shards = store.missing(), [shard for shards in store.shards.values() for shard in shards]
+    head = f"{store.directory.parent}, key {store.key[:12]}: {len(shards) - len(missing)} of {len(shards)} shards there"
+    if not missing:
+        return None, [f"{head}, {store.bytes_of(shards) / 1e9:.2f} GB"]
+    place = next(folder for folder in (store.directory, *store.directory.parents) if folder.exists())
+    needed, free = store.bytes_of(missing), shutil.disk_usage(place).free
+    if not os.access(place, os.W_OK):
+        raise UserError(f"{place} cannot be written. Another place: features.cache_dir=DIR.")
+    if needed > free:
+        raise UserError(
+            f"the features need {needed / 1e9:.2f} GB and {place} has {free / 1e9:.2f} GB free. "
+            "Another disk: features.cache_dir=DIR."
+        )
+    left_s = _extraction_s(cfg, corpus, encoder, store, device)
+    return None, [
+        head,
+        f"to extract: {needed / 1e9:.2f} GB ({free / 1e9:.0f} GB free), {minutes(left_s)} on this machine",
+    ]
+
+
+def _extraction_s(cfg: Config, corpus: Corpus, encoder: Encoder, store: FeatureStore, device: str) -> float:
+    """How long extracting what is missing will take, from running the encoder for a moment on some of it."""
+    import torch
+
+    from probe.features.encoder import load_model
+    from probe.features.words import Text, batches, states_of
+
+    torch.set_num_threads(num_cores())
+    missing = store.missing()
+    texts = {name: Text(corpus, name, encoder, cfg.features) for name in corpus.splits}
+    model = load_model(encoder, device, cfg.features.precision)
+
+    def num_pieces(text: Text, windows: list) -> int:
+        starts = text.pieces.starts
+        return sum(int(starts[window.last] - starts[window.first]) + encoder.special.count for window in windows)
+
+    text = texts[missing[0].split]
+    some = batches(text, missing[0], encoder, cfg.features.batch_pieces)
+    some = some[:: max(1, len(some) // 8)]
+    measured, clock = 0, 0.0
+    for i, windows in enumerate([some[len(some) // 2], *some]):
+        if i == 1:  # the first is for warming up
+            clock = time.perf_counter()
+        states, _ = states_of(windows, text.pieces, model, encoder, cfg.features, device)
+        states.sum().item()  # waits for a GPU
+        if i:
+            measured += num_pieces(text, windows)
+            if time.perf_counter() - clock > MEASURE_S:
+                break
+    speed = measured / (time.perf_counter() - clock)
+    return sum(num_pieces(texts[shard.split], texts[shard.split].windows_of(shard)) for shard in missing) / speed
+
+
+def _results(cfg: Config, runs: bool) -> tuple[None, list[str]]:
+    from probe.runs.plan import plan
+
+    folder = Path(cfg.results_dir)
+    place = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        raise UserError(f"results_dir={cfg.results_dir}: {place} cannot be written. Another: results_dir=DIR.")
+    done = "; this run is done already" if runs and plan(cfg).record_path.exists() else ""
+    return None, [f"{folder}{done}"]

@@ -1,0 +1,101 @@
+"""The commands: dispatch, Hydra's door, and how a sweep is shown. What is computed stands elsewhere."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shlex
+import signal
+import sys
+from typing import NoReturn
+
+from probe.cli.machine import cache, doctor
+from probe.cli.results import report, sweep_status, table, verify
+from probe.cli.settings import complete
+from probe.cli.texts import inspect, score
+from probe.cli.training import extract, train
+from probe.config import COMMAND, UserError
+
+HELP = """\
+probe: which layers of a frozen BERT should I use as features?
+
+  probe [train] [-m] [setting=value ...]   one run, or with -m (or +sweep=NAME) a sweep, then its table
+  probe extract [setting=value ...]        fill the feature store and stop
+  probe table [DIR ...] [--format FORMAT]  records to a table: text, md, csv, tex, json; --compare A B
+  probe report [DIR]                       tables, figures and one page that holds everything
+  probe verify [DIR]                       do these records hold? --rerun trains again, --against compares
+  probe sweep-status [DIR]                 where a sweep stands, from another terminal
+  probe inspect "TEXT" ... [setting=value] one text, layer by layer; `probe inspect --help` tells more
+  probe doctor [setting=value ...]         is everything here for this run: data, encoder, store, device?
+  probe score FILE [FILE]                  anybody's predictions in CoNLL columns, scored every way; two: a paired test
+  probe cache list|explain|verify|prune    what the feature store holds; `probe cache --help` tells more
+
+Examples
+  probe +sweep=quickstart                                    the paper's six rows, bundled corpus and encoder
+  probe data=demo encoder=minilm_l6 layers=second_to_last    one run
+  probe -m data=demo encoder=minilm_l6 layers=last,sum_all seed=1,2,3
+  probe layers=single 'layers.indices=[7]'                   any layer
+  probe 'layers.indices=[0,12]' layers.combine=mean          any layers, by sum, mean, concat or mix
+  probe encoder.path=DIR data=columns data.path=DIR          your own encoder and corpus
+  probe inspect "I love Paris" encoder=minilm_l6             pieces, hidden states, vectors of one text
+
+Settings: `probe --cfg job` prints them all with their values; `probe --hydra-help` is Hydra's own help.
+Completion in bash: eval "$(probe --shell-completion install=bash)"
+"""
+
+
+def main() -> None:
+    """The `probe` command. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend."""
+    os.environ[COMMAND] = shlex.join(["probe", *sys.argv[1:]])
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        sys.exit(dispatch(sys.argv[1:]))
+    except UserError as error:
+        print(f"probe: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("\nprobe: stopped. What is finished is kept; the same command continues.", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:  # a full disk, a folder taken away
+        print(f"probe: {error.filename or 'writing'}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _stop(*_: object) -> NoReturn:
+    """`kill` stops as Ctrl-C does, with the jobs that were started."""
+    raise KeyboardInterrupt
+
+
+def dispatch(arguments: list[str]) -> int:
+    commands = {
+        "train": train,
+        "extract": extract,
+        "table": table,
+        "report": report,
+        "verify": verify,
+        "sweep-status": sweep_status,
+        "inspect": inspect,
+        "cache": cache,
+        "doctor": doctor,
+        "score": score,
+    }
+    first = arguments[0] if arguments else ""
+    if first in ("-h", "--help", "help"):
+        print(HELP, end="")
+        return 0
+    if first in ("--shell-completion", "-sc"):
+        complete(arguments, list(commands))
+        return 0
+    if first in commands:
+        if first in ("train", "extract") and any(flag in arguments for flag in ("-h", "--help")):
+            print(HELP, end="")
+            return 0
+        return commands[first](arguments[1:])
+    if first and "=" not in first and not first.startswith(("-", "+", "~")):
+        close = difflib.get_close_matches(first, commands, n=1)
+        hint = f" Did you mean `probe {close[0]}`?" if close else ""
+        raise UserError(f"there is no command {first!r}.{hint} Commands: {', '.join(commands)}.")
+    return train(arguments)

@@ -1,0 +1,170 @@
+"""The commands: dispatch, Hydra's door, and how a sweep is shown. What is computed stands elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import re
+import sys
+from typing import Any
+
+from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, to_config, unknown_setting
+
+TAKE_SETTINGS = ("train", "extract", "inspect", "cache")
+# Hydra's own flags that do not run anything: they go straight to Hydra.
+HYDRA_ONLY = ("--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--shell-completion", "-sc")
+LOCAL = "local"  # our preset
+LAUNCHERS_HERE = (LOCAL, "joblib", "basic")  # their jobs run on this machine
+# What is taken for a setting; a text that looks like one can come by standard input.
+SETTING = re.compile(r"[+~]{0,2}[\w./@:-]+=")
+
+
+def job(composed: Any) -> None:
+    """One run of a sweep, in whatever process Hydra's launcher chose."""
+    from hydra.core.hydra_config import HydraConfig
+
+    from probe.runs.sweep import run_one
+
+    run_one(to_config(composed, HydraConfig.get().runtime.choices))
+
+
+def hydra_main(arguments: list[str]) -> None:
+    import hydra
+
+    sys.argv = [sys.argv[0], *arguments]
+    hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")(job)()
+
+
+def complete(arguments: list[str], commands: list[str]) -> None:
+    """Hydra's shell completion, which knows settings; here it also learns of the commands that stand before them."""
+    if (line := os.environ.get("COMP_LINE")) is not None:
+        program, *words = line.split()
+        last = "" if line[-1:].isspace() or not words else words.pop()
+        if not words:
+            print(*[command for command in commands if command.startswith(last)])
+        elif words[0] in commands and words[0] not in TAKE_SETTINGS:
+            return
+        settings = [word for word in words if SETTING.match(word)]  # of a text or a flag Hydra would make an error
+        os.environ["COMP_LINE"] = " ".join([program, *settings, last])
+    hydra_main(arguments)
+
+
+def launch(launcher: str, jobs: int, overrides: list[str]) -> None:
+    """Runs a sweep's jobs by Hydra's launcher. A launcher that breaks down has left its reason on stderr."""
+    side_by_side = [f"hydra.launcher.n_jobs={jobs}"] if launcher == LOCAL else []
+    with contextlib.suppress(SystemExit):
+        hydra_main(["--multirun", *side_by_side, *overrides])
+
+
+def configs_of(arguments: list[str]) -> tuple[list[Config], str | None]:
+    """The config of every run that these arguments ask for, checked, and the launcher if they are a sweep."""
+    from hydra import compose, initialize_config_dir
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+    from hydra.types import RunMode
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    overrides, multirun = split_flags(arguments)
+    try:
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            parser = OverridesParser.create(GlobalHydra.instance().config_loader())
+            parsed = parser.parse_overrides(overrides)
+            swept_file = next(
+                (o.input_line for o in parsed if o.key_or_group == "sweep" and o.is_sweep_override()), None
+            )
+            if swept_file:
+                raise UserError(f"{swept_file}: one sweep file at a time.")
+            plain = [o.input_line for o in parsed if o.input_line is not None and not o.is_sweep_override()]
+            base = compose("config", plain, return_hydra_config=True)
+            is_sweep = multirun or base.hydra.mode == RunMode.MULTIRUN
+            if not is_sweep:
+                if len(plain) < len(parsed):
+                    swept = next(o.input_line for o in parsed if o.is_sweep_override())
+                    raise UserError(
+                        f"{swept} names several values: that is a sweep. Type: probe -m {' '.join(arguments)}"
+                    )
+                jobs = [overrides]
+            else:
+                params = (
+                    [f"{key}={value}" for key, value in base.hydra.sweeper.params.items()]
+                    if base.hydra.sweeper.params
+                    else []
+                )
+                jobs = BasicSweeper.split_arguments(parser.parse_overrides([*params, *overrides]), None)[0]
+                if not jobs:
+                    raise UserError("this sweep has no run: one of its settings names no value (a range, a glob?).")
+            configs = []
+            for job_overrides in jobs:
+                composed = compose("config", job_overrides, return_hydra_config=True)
+                choices = dict(composed.hydra.runtime.choices)
+                without = next((group for group in PRESET_GROUPS if group not in choices), None)
+                if without:
+                    raise UserError(
+                        f"{without}: one preset is needed, no list and not none. A sweep: probe -m {without}=A,B."
+                    )
+                del composed.hydra
+                configs.append(to_config(composed, choices))
+            if is_sweep and "encoder.num_layers" in OmegaConf.to_yaml(base.hydra.sweeper):
+                _check_depths(configs, {o.key_or_group for o in parsed})
+            return configs, base.hydra.runtime.choices["hydra/launcher"] if is_sweep else None
+    except UserError:
+        raise
+    except (HydraException, OmegaConfBaseException, AttributeError, TypeError, ValueError) as error:
+        raise _explain(error) from None
+    finally:
+        GlobalHydra.instance().clear()
+
+
+def _check_depths(configs: list[Config], typed: set[str]) -> None:
+    """A sweep that counts an encoder's layers must know their number, and has one encoder."""
+    if len({(cfg.encoder.name, cfg.encoder.path) for cfg in configs}) > 1:
+        raise UserError("This sweep counts the layers of its encoder: one encoder at a time.")
+    if configs[0].encoder.num_layers is None and "encoder.num_layers" not in typed:
+        raise UserError(
+            "This sweep counts the layers of its encoder, and only a preset knows them. Of another: "
+            "encoder.num_layers=N (config.json has it, num_hidden_layers most often)."
+        )
+
+
+def config_of(overrides: list[str]) -> Config:
+    """The one config that these settings ask for."""
+    configs, is_sweep = configs_of(overrides)
+    if is_sweep:
+        raise UserError("One encoder and one choice of layers at a time; a sweep is for training.")
+    return configs[0]
+
+
+def split_flags(arguments: list[str]) -> tuple[list[str], bool]:
+    """Overrides, and whether -m is among the flags."""
+    overrides = [argument for argument in arguments if not argument.startswith("-")]
+    flags = [argument for argument in arguments if argument.startswith("-")]
+    unknown = [flag for flag in flags if flag not in ("-m", "--multirun")]
+    if unknown:
+        raise UserError(f"there is no flag {unknown[0]}. `probe --help` shows what there is.")
+    return overrides, bool(flags)
+
+
+def _explain(error: Exception) -> UserError:
+    """Hydra's errors in one or two lines."""
+    from hydra.errors import MissingConfigException, OverrideParseException
+
+    text = str(error)
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        group, _, name = error.missing_cfg_file.rpartition("/")
+        if group == "hydra/launcher" and name.startswith("submitit"):
+            return UserError(f"{group}={name} is not installed. Type: pip install 'layer-probe[slurm]'")
+        options = sorted(error.options or [])
+        close = difflib.get_close_matches(name, options, n=1)
+        hint = f" Did you mean {group}={close[0]}?" if close else ""
+        return UserError(f"{group}={name}: there is no such preset.{hint} There are: {', '.join(options)}.")
+    if isinstance(error, OverrideParseException):
+        return UserError(
+            f"{error.override!r} cannot be read: {text.splitlines()[0]}. Quote lists: 'layers.indices=[9,10]'."
+        )
+    if text.startswith("Could not override '"):
+        return unknown_setting(text.split("'")[1])
+    return UserError(text.splitlines()[0])

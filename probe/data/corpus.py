@@ -1,0 +1,292 @@
+"""A corpus: words and tags, by sentence and document, whatever source they come from. Inside, spans are always IOB2.
+
+Words and tags as a source has them: column files, JSON lines, Parquet, data sets of the Hub.
+
+Readers are strict: what does not fit is refused with its file and line. Nothing is padded, guessed or dropped; what is
+skipped by rule (comments, rows without words) is counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from probe.config import DataConfig, UserError
+from probe.data.columns import Layout, read_columns
+from probe.data.rows import Fields, json_rows, read_hub, read_parquet, read_rows
+from probe.data.split import Split
+from probe.data.tags import OddTag, find_scheme, ill_formed, is_bare, spans, to_iob2, with_prefixes
+
+SPLITS = ("train", "dev", "test")
+BUNDLED = "bundled"  # data.path of the corpus inside the package
+PLACES_SHOWN = 3
+FRACTION_SEED = 0
+
+
+@dataclass
+class Corpus:
+    """about: how it was read, for the record; figures only. notes: what a person should know, a line each."""
+
+    name: str
+    splits: dict[str, Split]
+    task: str = "spans"
+    about: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """Its name and the scheme its tags came in, for people."""
+        return f"{self.name} ({self.about['scheme']})" if "scheme" in self.about else self.name
+
+    def fingerprint(self) -> str:
+        """sha256 of all words, tags and document bounds, whatever file or hub they came from."""
+        return hash_rows(
+            row
+            for name, split in self.splits.items()
+            for row in ([name, split.documents], *zip(split.words, split.tags, strict=True))
+        )
+
+    def text_fingerprint(self, with_documents: bool) -> str:
+        """sha256 of what an encoder sees: the words by sentence, and the document bounds if it sees those."""
+        return hash_rows(
+            row
+            for name, split in self.splits.items()
+            for row in ([name, split.documents if with_documents else None], *split.words)
+        )
+
+    def counts(self) -> dict[str, dict[str, int | None]]:
+        """Documents, sentences, words and spans (or, where tags are no spans, different tags) of each split."""
+        return {
+            name: {
+                "documents": len(set(split.documents)) if split.documents is not None else None,
+                "sentences": len(split.words),
+                "words": split.num_words,
+                **(
+                    {"spans": sum(tag.startswith("B-") for tags in split.tags for tag in tags)}
+                    if self.task == "spans"
+                    else {"tags": len(set().union(*split.tags))}
+                ),
+            }
+            for name, split in self.splits.items()
+        }
+
+
+def hash_rows(rows: Iterable[object]) -> str:
+    """sha256 over rows of plain values, each as one JSON line, so that no two texts run together alike."""
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+    return digest.hexdigest()
+
+
+def load_corpus(cfg: DataConfig) -> Corpus:
+    """Reads all three splits. Raises UserError for what is missing or malformed."""
+    splits = read_splits(cfg)
+    skipped = {
+        "comments": {name: len(split.comments) for name, split in splits.items()},
+        "empty sentences": {name: split.empty for name, split in splits.items()},
+    }
+    taken = take_from_train(splits, {"dev": cfg.dev_fraction, "test": cfg.test_fraction})
+    splits = {name: splits[name] for name in SPLITS}
+    _refuse_doubles(splits)
+    if cfg.labels is not None:
+        _refuse_other_labels(splits, cfg.labels)
+    corpus = Corpus(cfg.name or Path(cfg.path or str(cfg.hub)).resolve().name, splits, cfg.task)
+    corpus.about = {"taken_from_train": taken} if taken else {}
+    if cfg.task == "spans":
+        settle_scheme(corpus, cfg.scheme, cfg.ill_formed)
+    _check_tags(corpus)
+    for what, counts in skipped.items():
+        if any(counts.values()):
+            corpus.about.setdefault("skipped", {})[what] = counts
+            corpus.notes.append(f"skipped {what}: {_by_split(counts)}")
+    for name, part in taken.items():
+        corpus.notes.append(
+            f"{name} is {part['sentences']} sentences taken from train, by {part['by']} (data.{name}_fraction)"
+        )
+    return corpus
+
+
+def read_splits(cfg: DataConfig) -> dict[str, Split]:
+    """The splits that the source has, tags as they are there. Those to be taken from train are left out."""
+    fractions = {"train": None, "dev": cfg.dev_fraction, "test": cfg.test_fraction}
+    fields = Fields(cfg.words_field, cfg.tags_field, cfg.document_field, cfg.labels, cfg.document_marker)
+    wanted = [name for name in SPLITS if getattr(cfg, name) is not None]
+    if cfg.path is None and cfg.hub is None:
+        raise UserError("data.path and data.hub are both empty: name a folder with files or a Hub data set.")
+    if cfg.path is None:
+        splits = read_hub(str(cfg.hub), cfg.subset, cfg.revision, wanted, fields)
+    else:
+        layout = Layout(
+            cfg.word_column, cfg.tag_column, cfg.separator, cfg.comment, cfg.document_marker, cfg.word_prefix
+        )
+        folder = Path(__file__).parent / "demo" if cfg.path == BUNDLED else Path(cfg.path).expanduser()
+        if not folder.is_dir():
+            found = "that is a file; name its folder, and the file" if folder.is_file() else "there is no such folder"
+            raise UserError(
+                f"data.path={cfg.path}: {found}. It should hold {cfg.train}, {cfg.dev} and {cfg.test} "
+                "(data.train=NAME, ...)."
+            )
+        splits = {}
+        for name in wanted:
+            file = folder / getattr(cfg, name)
+            if fractions[name] is None or file.exists():
+                splits[name] = read_file(file, layout, fields, f"Another file name: data.{name}=NAME{_offer(name)}.")
+    for name, fraction in fractions.items():
+        if fraction is not None and name in splits:
+            raise UserError(
+                f"data.{name}_fraction={fraction}, but there is a {name} split: {splits[name].origin}. "
+                f"To leave that out: data.{name}=null."
+            )
+        if fraction is None and name not in splits:
+            raise UserError(f"There is no {name} split{_offer(name, ': ')}.")
+    return splits
+
+
+def _offer(name: str, glue: str = "; or ") -> str:
+    return "" if name == "train" else f"{glue}to take it from train, data.{name}=null data.{name}_fraction=0.1"
+
+
+def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]) -> dict[str, dict[str, Any]]:
+    """Splits off what a fraction asks for, in place; returns what was taken.
+
+    Whole documents where they are known, else sentences. Which ones depends on their number and the fractions alone:
+    the order is that of sha256 over a fixed seed and their place, the same in every release of Python.
+    """
+    asked = {name: fraction for name, fraction in fractions.items() if fraction is not None}
+    if not asked:
+        return {}
+    train = splits["train"]
+    units = train.documents if train.documents is not None else list(range(len(train.words)))
+    number = {unit: i for i, unit in enumerate(dict.fromkeys(units))}
+    order = sorted(number, key=lambda unit: hashlib.sha256(f"{FRACTION_SEED} {number[unit]}".encode()).digest())
+    taken: dict[str, dict[str, Any]] = {}
+    by = "document" if train.documents is not None else "sentence"
+    for name, fraction in asked.items():
+        count = max(1, round(fraction * len(number)))
+        mine, order = set(order[:count]), order[count:]
+        splits[name] = _part(train, [unit in mine for unit in units])
+        taken[name] = {"fraction": fraction, "by": by, "seed": FRACTION_SEED, "sentences": len(splits[name].words)}
+    if not order:
+        raise UserError(f"{train.origin}: {len(number)} {by}s are too few to take {' and '.join(asked)} from.")
+    left = set(order)
+    splits["train"] = _part(train, [unit in left for unit in units])
+    return taken
+
+
+def _part(split: Split, keep: list[bool]) -> Split:
+    def kept(column: list) -> list:
+        return [value for value, stays in zip(column, keep, strict=True) if stays]
+
+    documents = None if split.documents is None else kept(split.documents)
+    return replace(split, words=kept(split.words), tags=kept(split.tags), documents=documents, lines=kept(split.lines))
+
+
+def settle_scheme(corpus: Corpus, asked: str, on_ill_formed: str) -> None:
+    """Finds the scheme over all splits, notes what is ill-formed, and turns the tags into IOB2, in place."""
+    splits = corpus.splits
+    try:
+        scheme = find_scheme([tags for split in splits.values() for tags in split.tags], asked)
+    except OddTag as odd:
+        place = next(place for split in splits.values() for place in places_of(split, odd.tag))
+        raise UserError(
+            f"{place}: tag {odd.tag!r} {odd}. Another scheme: data.scheme=NAME; tags that are no spans: data.task=tags."
+        ) from None
+    if scheme == "IO" and is_bare([tags for split in splits.values() for tags in split.tags]):
+        for split in splits.values():
+            split.tags = [with_prefixes(tags) for tags in split.tags]
+    counts: dict[str, int] = {}
+    shown: list[str] = []
+    for name, split in splits.items():
+        found = [(i, position) for i, tags in enumerate(split.tags) for position in ill_formed(tags, scheme)]
+        counts[name] = len(found)
+        shown += [f"{split.place_in(i, position)} {split.tags[i][position]}" for i, position in found[:PLACES_SHOWN]]
+    corpus.about |= {"scheme": scheme, "asked_scheme": asked, "ill_formed": counts}
+    if sum(counts.values()):
+        told = (
+            f"{sum(counts.values())} tags are ill-formed {scheme} "
+            f"({_by_split(counts)}): {'; '.join(shown[:PLACES_SHOWN])}"
+        )
+        if on_ill_formed == "error":
+            raise UserError(f"{told}. To read them as conlleval does: data.ill_formed=report.")
+        corpus.notes.append(f"{told}. They are read as conlleval reads them")
+    for split in splits.values():
+        split.tags = [to_iob2(tags) for tags in split.tags]
+
+
+def _by_split(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} in {name}" for name, count in counts.items())
+
+
+def places_of(split: Split, tag: str) -> Iterator[str]:
+    """Where a tag stands in a split."""
+    for sentence, tags in enumerate(split.tags):
+        for position, found in enumerate(tags):
+            if found == tag:
+                yield split.place_in(sentence, position)
+
+
+def _refuse_doubles(splits: dict[str, Split]) -> None:
+    for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
+        if splits[first].words == splits[second].words:
+            raise UserError(
+                f"{first} and {second} hold the same text ({splits[first].origin}, {splits[second].origin}). "
+                f"Another file: data.{second}=NAME."
+            )
+
+
+def _refuse_other_labels(splits: dict[str, Split], labels: list[str]) -> None:
+    for split in splits.values():
+        for tag in sorted(set().union(*split.tags) - set(labels)):
+            raise UserError(
+                f"{next(places_of(split, tag))}: tag {tag!r} is not in data.labels=[{','.join(labels)}]. "
+                "To take the tags that are there: data.labels=null."
+            )
+
+
+def _check_tags(corpus: Corpus) -> None:
+    """Refuses splits with nothing to learn or to find, and notes what only dev or test has."""
+    trained: set[str] = set()
+    unknown: dict[str, dict[str, int]] = {}
+    for name, split in corpus.splits.items():
+        if corpus.task == "spans":
+            kinds = Counter(kind for tags in split.tags for kind, _, _ in spans(tags))
+            if not kinds:
+                raise UserError(
+                    f"{split.origin}: no entity in the {name} split ({split.num_words} words, all tagged O)."
+                )
+        else:
+            kinds = Counter(tag for tags in split.tags for tag in tags)
+            if name == "train" and len(kinds) < 2:
+                raise UserError(f"{split.origin}: every word of the train split is tagged {next(iter(kinds))}.")
+        trained = trained or set(kinds)
+        new = {kind: kinds[kind] for kind in sorted(kinds.keys() - trained)}
+        if new:
+            unknown[name] = new
+            kind = next(iter(new))
+            what = "types" if corpus.task == "spans" else "tags"
+            place = next(places_of(split, f"B-{kind}" if corpus.task == "spans" else kind))
+            corpus.notes.append(
+                f"{name} has {what} that train never shows, so no prediction can be right there: "
+                f"{', '.join(f'{kind} ({count})' for kind, count in new.items())}; the first: {place}"
+            )
+    if unknown:
+        corpus.about["not_in_train"] = unknown
+
+
+JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
+
+
+def read_file(file: Path, layout: Layout, fields: Fields, remedy: str) -> Split:
+    """One file, by what its name ends in. `remedy` is what to type if it is not there."""
+    ending = Path(file.name.removesuffix(".gz")).suffix
+    if ending == ".parquet":
+        return read_parquet(file, fields, remedy)
+    if ending in JSON_ENDINGS:
+        return read_rows(json_rows(file, remedy), None, fields, str(file))
+    return read_columns(file, layout, remedy)

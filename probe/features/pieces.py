@@ -1,0 +1,162 @@
+"""Words to pieces, and pieces to windows an encoder can take; each word knows the window that serves it best.
+
+Fast tokenizers cut a given word alike wherever it stands (checked by `check_words`), so each distinct word is cut
+once. Windows are runs of whole words; where a text needs several, they overlap and a word is taken from the one in
+which it stands most central.
+
+W words, P pieces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probe.config import UserError
+from probe.data.split import Split
+
+
+@dataclass(frozen=True)
+class Special:
+    """What the tokenizer itself puts around a text, and its segment ids (None where the encoder has none)."""
+
+    prefix: list[int]
+    suffix: list[int]
+    prefix_types: list[int]
+    text_type: int
+    suffix_types: list[int]
+    has_types: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.prefix) + len(self.suffix)
+
+
+class SpecialPair(NamedTuple):
+    """What the tokenizer puts around and between two texts that it takes as a pair, and all the segment ids."""
+
+    prefix: list[int]
+    middle: list[int]
+    suffix: list[int]
+    prefix_types: list[int]
+    first_type: int
+    middle_types: list[int]
+    second_type: int
+    suffix_types: list[int]
+
+
+@dataclass
+class Pieces:
+    """A split cut into pieces.
+
+    distinct: the piece ids of each distinct word. word: (W,) index into distinct. starts: (W + 1,) the number of
+    pieces before each word. empty: positions of words the tokenizer gives no piece (zero-width space, U+FE0F, ...);
+    the unknown piece stands for them.
+    """
+
+    distinct: list[list[int]]
+    word: np.ndarray
+    starts: np.ndarray
+    empty: np.ndarray
+
+    def ids(self, first: int, last: int) -> list[int]:
+        """The pieces of words first..last, in order."""
+        return [piece for word in self.word[first:last] for piece in self.distinct[word]]
+
+
+def special_pieces(tokenizer: Any) -> Special:
+    """Reads off a sample what the tokenizer adds before and after a text."""
+    whole = tokenizer(["a"], is_split_into_words=True)
+    bare = tokenizer(["a"], is_split_into_words=True, add_special_tokens=False)["input_ids"]
+    ids: list[int] = whole["input_ids"]
+    at = next(i for i in range(len(ids)) if ids[i : i + len(bare)] == bare)
+    end = at + len(bare)
+    types: list[int] = whole.get("token_type_ids", [0] * len(ids))
+    return Special(ids[:at], ids[end:], types[:at], types[at], types[end:], "token_type_ids" in whole)
+
+
+def special_pair(tokenizer: Any) -> SpecialPair:
+    """The same for two texts as a pair."""
+    whole = tokenizer(["a"], ["a"], is_split_into_words=True)
+    bare = tokenizer(["a"], is_split_into_words=True, add_special_tokens=False)["input_ids"]
+    ids: list[int] = whole["input_ids"]
+    first, second = [i for i in range(len(ids)) if ids[i : i + len(bare)] == bare]
+    end, last = first + len(bare), second + len(bare)
+    types: list[int] = whole.get("token_type_ids", [0] * len(ids))
+    return SpecialPair(
+        ids[:first],
+        ids[end:second],
+        ids[last:],
+        types[:first],
+        types[first],
+        types[end:second],
+        types[second],
+        types[last:],
+    )
+
+
+def split_text(text: str) -> list[str]:
+    """Running text to words: split at blanks, each punctuation mark a word of its own ("bank." is "bank" and ".").
+
+    These are BERT's own rules, used for every encoder, so that all see the same words; to pieces each word is then cut
+    as a word of a corpus is. Case and accents are left to the encoder's tokenizer.
+    """
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+
+    return [word for word, _ in BertPreTokenizer().pre_tokenize_str(text)]
+
+
+def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:
+    """The piece ids of each word, without special pieces."""
+    backend = tokenizer.backend_tokenizer  # the library's own call adds 20 microseconds a word
+    backend.no_truncation()
+    backend.no_padding()
+    cut_words = backend.encode_batch_fast([[word] for word in words], is_pretokenized=True, add_special_tokens=False)
+    return [encoding.ids for encoding in cut_words]
+
+
+def keep_prefix_spaces(tokenizer: Any) -> None:
+    """Lets a byte-level tokenizer (RoBERTa, GPT-2, ModernBERT) give each word the space that stands before it in text.
+
+    Without it, given words are cut as if they were glued to one another, in silence.
+    """
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    if isinstance(tokenizer.backend_tokenizer.pre_tokenizer, ByteLevel):
+        tokenizer.backend_tokenizer.pre_tokenizer.add_prefix_space = True
+
+
+def check_words(tokenizer: Any, name: str) -> None:
+    """Refuses a tokenizer that cuts given words otherwise than running text (RoBERTa without its prefix space)."""
+    sample = "Paris may n't be U.S. nice don't , in 1996 co-operation $3.50 ( x".split()
+    apart = [piece for pieces in cut(tokenizer, sample) for piece in pieces]
+    together = tokenizer(sample, is_split_into_words=True, add_special_tokens=False)["input_ids"]
+    running = tokenizer(" ".join(sample), add_special_tokens=False)["input_ids"]
+    if not apart == together == running:
+        raise UserError(
+            f"The tokenizer of {name} cuts given words otherwise than running text, so its pieces would not be those "
+            "the encoder was trained on. It cannot be used here."
+        )
+
+
+def cut_split(tokenizer: Any, split: Split) -> Pieces:
+    """Cuts every word of a split."""
+    index: dict[str, int] = {}
+    word = np.fromiter(
+        (index.setdefault(w, len(index)) for words in split.words for w in words), np.int64, split.num_words
+    )
+    distinct = cut(tokenizer, list(index))
+    without = np.array([not pieces for pieces in distinct], dtype=bool)
+    if without.any():
+        if tokenizer.unk_token_id is None:
+            raise UserError(
+                f"{split.origin}: the tokenizer gives some words no piece and knows no unknown piece to stand for "
+                f"them; the first is {next(w for w, i in index.items() if without[i])!r}."
+            )
+        distinct = [pieces or [tokenizer.unk_token_id] for pieces in distinct]
+    lengths = np.array([len(pieces) for pieces in distinct], dtype=np.int64)
+    starts = np.zeros(len(word) + 1, dtype=np.int64)
+    np.cumsum(lengths[word], out=starts[1:])
+    return Pieces(distinct, word, starts, np.flatnonzero(without[word]))

@@ -1,0 +1,301 @@
+"""The feature store: every hidden layer of a text under a frozen encoder, written once, read by every run.
+
+    <cache_dir>/<key>/manifest.json              what this is; comes last, so: present means complete
+    <cache_dir>/<key>/train-00000.safetensors    a shard: about 8,192 words, one tensor (words, H) a layer, "0".."L"
+
+A shard carries, in its header, the key it belongs to, its place, and a checksum for each layer; it is written under a
+temporary name, synced and renamed, so present means whole. Readers map a shard into memory and touch only the layers
+they ask for, each checked against its checksum. Safety rests on unique temporary names and atomic renames alone; locks
+only keep two processes from doing the same shard twice.
+
+W words, H hidden size, layer 0 = the embedding output, 1..L = the encoder blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import xxhash
+
+from probe.config import FeaturesConfig, UserError
+from probe.data.corpus import Corpus
+from probe.features.checkpoint import Encoder
+from probe.features.windows import bounds
+from probe.system.files import canonical, key_of, sync_folder, umask, write_atomically
+from probe.system.locks import Hold
+
+if TYPE_CHECKING:
+    import torch
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+IN_USE = ".in-use"  # locked by whoever uses the store
+WORDS_IN_SHARD = 8192
+ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
+
+
+class DamagedShard(RuntimeError):
+    """A shard that is not what it should be. It has been set aside; extracting again makes it anew."""
+
+
+class Shard(NamedTuple):
+    """Words first..last of a split."""
+
+    split: str
+    number: int
+    first: int
+    last: int
+
+
+def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> dict[str, Any]:
+    """All that can change a stored vector, and nothing else.
+
+    Left out, with the reason: tags (NER and POS on one text share features); batch size, device and threads (they move
+    a vector by rounding alone); the layers a run wants (all are stored); names and paths (content counts).
+    """
+    document = cfg.context == "document"
+    return {
+        "format": FORMAT,
+        "encoder": encoder.fingerprint,
+        "text": corpus.text_fingerprint(with_documents=document),
+        "context": cfg.context,
+        "window": {"pieces": encoder.limit, "stride": cfg.stride},
+        "subword": cfg.subword,
+        "precision": cfg.precision,
+        "dtype": cfg.dtype,
+    }
+
+
+def cut_shards(split: str, sentence_lengths: Sequence[int]) -> list[Shard]:
+    """Shards of whole sentences, WORDS_IN_SHARD words or a little more; only a longer sentence is cut."""
+    ends = bounds(sentence_lengths)[1:].tolist()
+    shards: list[Shard] = []
+    first = 0
+    for end in ends:
+        while end - first >= WORDS_IN_SHARD:
+            last = end if end - first < 2 * WORDS_IN_SHARD else first + WORDS_IN_SHARD
+            shards.append(Shard(split, len(shards), first, last))
+            first = last
+    if ends and first < ends[-1]:
+        shards.append(Shard(split, len(shards), first, ends[-1]))
+    return shards
+
+
+@dataclass
+class FeatureStore:
+    """The features of one corpus under one encoder. Describes what should be on disk; `missing` says what is not."""
+
+    directory: Path
+    key: str
+    identity: dict[str, Any]
+    num_layers: int
+    hidden_size: int
+    dtype: str
+    shards: dict[str, list[Shard]]
+
+    @classmethod
+    def of(cls, corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> FeatureStore:
+        identity = feature_identity(corpus, encoder, cfg)
+        key = key_of(identity)
+        shards = {name: cut_shards(name, [len(w) for w in split.words]) for name, split in corpus.splits.items()}
+        return cls(
+            Path(cfg.cache_dir) / key,
+            key,
+            identity,
+            encoder.num_layers,
+            encoder.hidden_size,
+            cfg.dtype,
+            shards,
+        )
+
+    def path(self, shard: Shard) -> Path:
+        return self.directory / f"{shard.split}-{shard.number:05d}.safetensors"
+
+    def hold(self) -> None:
+        """Keeps the store from being pruned for as long as this process lives."""
+        if self.directory.is_dir() and self.directory not in _HELD:
+            hold = Hold(self.directory / IN_USE)
+            if hold.held:
+                _HELD[self.directory] = hold
+
+    def missing(self) -> list[Shard]:
+        return [shard for shards in self.shards.values() for shard in shards if not self.path(shard).exists()]
+
+    def bytes_of(self, shards: Sequence[Shard], num_layers: int | None = None) -> int:
+        """Bytes of so many layers of some shards; None: of all."""
+        words = sum(shard.last - shard.first for shard in shards)
+        return words * (num_layers or self.num_layers + 1) * self.hidden_size * ITEM_BYTES[self.dtype]
+
+    def check_space(self, shards: Sequence[Shard]) -> None:
+        """Raises UserError where the disk cannot hold these shards or the folder cannot be written."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"{self.directory} cannot be made: {error.strerror}. Another: features.cache_dir=DIR."
+            ) from None
+        self.hold()
+        if not os.access(self.directory, os.W_OK):
+            raise UserError(f"{self.directory} cannot be written. Another place: features.cache_dir=DIR.")
+        free, needed = shutil.disk_usage(self.directory).free, self.bytes_of(shards)
+        if needed > free:
+            raise UserError(
+                f"The features need {needed / 1e9:.2f} GB and {self.directory.parent} has {free / 1e9:.2f} GB free. "
+                "Another disk: features.cache_dir=DIR."
+            )
+
+    def write(self, shard: Shard, layers: torch.Tensor) -> None:
+        """Puts a shard on disk, whole or not at all. layers: (L + 1, W, H). Whoever comes second drops its own."""
+        from safetensors import SafetensorError
+        from safetensors.torch import save_file
+
+        header = {
+            "key": self.key,
+            "shard": list(shard),
+            "checksums": [checksum(layer) for layer in layers],
+        }
+        temporary = self.path(shard).with_name(
+            f".{self.path(shard).name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
+        )
+        try:
+            save_file({str(k): layer for k, layer in enumerate(layers)}, temporary, {"probe": canonical(header)})
+            temporary.chmod(0o666 & ~umask())  # the library makes files for their owner alone; stores are shared
+            with temporary.open("rb") as stream:
+                os.fsync(stream.fileno())
+            if not self.path(shard).exists():
+                temporary.replace(self.path(shard))
+                sync_folder(self.directory)
+        except (OSError, SafetensorError) as error:  # a full disk or a quota is the latter
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(f"{self.path(shard)} cannot be written: {reason}.") from None
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def read(self, split: str, layers: Sequence[int]) -> Iterator[tuple[Shard, list[torch.Tensor]]]:
+        """Shard by shard, the layers asked for in the order asked for, each (W, H), mapped from disk and checked.
+
+        Raises DamagedShard for what is not whole, after setting it aside.
+        """
+        for shard in self.shards[split]:
+            try:
+                tensors = self._load(shard, layers)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise self._set_aside(shard, str(error)) from None
+            yield shard, tensors
+
+    def _load(self, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
+        """One shard's layers. Raises ValueError (or what reading a broken file raises) where something is wrong."""
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(self.path(shard), framework="pt") as file:
+                header = json.loads((file.metadata() or {}).get("probe", "null"))
+                if not isinstance(header, dict) or header.get("key") != self.key or header.get("shard") != list(shard):
+                    raise ValueError("its header names another store or another place")
+                tensors = [file.get_tensor(str(layer)) for layer in layers]
+        except SafetensorError as error:
+            raise ValueError(str(error)) from None
+        expected = (shard.last - shard.first, self.hidden_size)
+        for layer, tensor in zip(layers, tensors, strict=True):
+            if tuple(tensor.shape) != expected or str(tensor.dtype) != f"torch.{self.dtype}":
+                raise ValueError(
+                    f"layer {layer} is {tuple(tensor.shape)} {tensor.dtype}, expected {expected} {self.dtype}"
+                )
+            if checksum(tensor) != header["checksums"][layer]:
+                raise ValueError(f"layer {layer} does not match its checksum")
+        return tensors
+
+    def _set_aside(self, shard: Shard, reason: str) -> DamagedShard:
+        path = self.path(shard)
+        if path.exists():
+            aside = path.with_name(f"{path.name}.damaged-{uuid.uuid4().hex[:8]}")
+            try:
+                path.replace(aside)
+            except OSError as error:
+                raise UserError(f"{path} is damaged ({reason}) and cannot be set aside: {error.strerror}.") from None
+            reason = f"{reason}; set aside as {aside.name}"
+        return DamagedShard(f"{path}: {reason}")
+
+    def problem(self, shard: Shard) -> str | None:
+        """What is wrong with a shard, all layers checked; None if nothing is. Nothing is moved."""
+        try:
+            self._load(shard, range(self.num_layers + 1))
+        except FileNotFoundError:
+            return "missing"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return str(error)
+        return None
+
+    def write_manifest(self, about: dict[str, str], without_pieces: dict[str, int]) -> None:
+        """Says what the store holds; called when every shard is there.
+
+        about: names of encoder and data, for people. without_pieces: words without a piece in each split.
+        """
+        manifest: dict[str, Any] = {
+            "key": self.key,
+            "identity": self.identity,
+            "about": about,
+            "num_layers": self.num_layers,
+            "hidden_size": self.hidden_size,
+            "splits": {
+                name: {
+                    "words": shards[-1].last,
+                    "shards": len(shards),
+                    "words_without_pieces": without_pieces[name],
+                }
+                for name, shards in self.shards.items()
+            },
+        }
+        manifest["sha256"] = key_of(manifest)
+        write_atomically(self.directory / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+
+    def tidy(self) -> None:
+        """Removes locks that nobody needs any more, and what writers killed a day ago or earlier left half-made."""
+        for path in self.directory.glob(".*"):
+            with contextlib.suppress(FileNotFoundError):  # another process tidies too
+                is_lock = path.name.endswith(".lock")
+                is_half_made = ".safetensors." in path.name or path.name.startswith(".tmp")  # ours, the library's
+                if is_lock or (is_half_made and path.stat().st_mtime < time.time() - 86400):
+                    path.unlink()
+
+    def manifest(self) -> dict[str, Any] | None:
+        """The manifest, or None where there is none that holds. One that was edited is set aside."""
+        path = self.directory / MANIFEST
+        if not path.exists():
+            return None
+        manifest = read_manifest(self.directory)
+        if manifest is None:
+            with contextlib.suppress(FileNotFoundError):
+                path.replace(path.with_name(f"{MANIFEST}.damaged-{uuid.uuid4().hex[:8]}"))
+        return manifest
+
+
+def read_manifest(directory: Path) -> dict[str, Any] | None:
+    """A store's manifest; None where there is none, or its hashes are not its own content's and its folder's name."""
+    try:
+        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        stated = manifest.pop("sha256")
+        whole = stated == key_of(manifest) and key_of(manifest["identity"]) == manifest["key"] == directory.name
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return None
+    return manifest if whole else None
+
+
+_HELD: dict[Path, Hold] = {}  # the stores this process uses
+
+
+def checksum(tensor: torch.Tensor) -> str:
+    """A fast checksum of a tensor's bytes."""
+    import torch
+
+    return xxhash.xxh3_64_hexdigest(tensor.contiguous().view(torch.uint8).numpy().data)

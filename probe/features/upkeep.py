@@ -1,0 +1,166 @@
+"""What the feature store holds: list, explain, verify, prune. Lists and prunes by reading files only."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from probe.config import UserError
+from probe.features.store import IN_USE, FeatureStore, read_manifest
+from probe.system.files import canonical
+from probe.system.locks import Hold
+
+if TYPE_CHECKING:
+    from probe.runs.plan import Plan
+
+PRUNED = ".pruned-"  # what a store is called while it is deleted
+# How far two computations of one vector in different batches may be apart, in lengths of that vector.
+ARITHMETIC_NOISE = {"float32": 1e-4, "bfloat16": 5e-2}
+
+
+@dataclass
+class Entry:
+    """One store on disk, complete or not."""
+
+    directory: Path
+    manifest: dict[str, Any] | None  # None: extraction has not finished, or the manifest does not hold
+    num_bytes: int
+    used: float  # seconds since the epoch
+
+    @property
+    def key(self) -> str:
+        return self.directory.name
+
+    def line(self) -> str:
+        age = (time.time() - self.used) / 86400
+        size = f"{self.key[:12]}  {self.num_bytes / 1e9:7.3f} GB  used {age:5.1f} days ago  "
+        if self.manifest is None:
+            return size + "not complete"
+        identity, about = self.manifest["identity"], self.manifest["about"]
+        words = sum(split["words"] for split in self.manifest["splits"].values())
+        return size + (
+            f"{about['data']} ({words} words), {about['encoder']}, {self.manifest['num_layers'] + 1} layers of "
+            f"{self.manifest['hidden_size']}, {identity['context']} context, {identity['subword']} piece, "
+            f"{identity['dtype']}"
+        )
+
+
+def entries(cache_dir: Path) -> list[Entry]:
+    """Every store under a folder, the last used first."""
+    found = []
+    for directory in sorted(cache_dir.iterdir()) if cache_dir.is_dir() else []:
+        if not directory.is_dir() or len(directory.name) != 64:
+            continue
+        files = [file.stat() for file in directory.iterdir() if file.is_file()]
+        used = max((status.st_mtime for status in files), default=directory.stat().st_mtime)
+        found.append(Entry(directory, read_manifest(directory), sum(status.st_size for status in files), used))
+    return sorted(found, key=lambda entry: -entry.used)
+
+
+def explain(planned: Plan) -> Iterator[str]:
+    """For each store, whether it serves a config, and field by field why not."""
+    here = planned.store
+    yield f"This config needs key {here.key[:12]} in {here.directory.parent}:"
+    for field, value in _flat(here.identity).items():
+        yield f"  {field} = {_short(value)}"
+    stored = entries(here.directory.parent)
+    if not stored:
+        yield "The store is empty."
+    for entry in stored:
+        if entry.key == here.key:
+            missing = len(here.missing())
+            state = "complete" if entry.manifest and not missing else f"{missing} shards missing"
+            yield f"{entry.key[:12]} serves this config: {state}."
+        elif entry.manifest is None:
+            yield f"{entry.key[:12]} does not: its key is another, and without a whole manifest it cannot be said why."
+        else:
+            ours, theirs = _flat(here.identity), _flat(entry.manifest["identity"])
+            fields = [field for field in ours | theirs if ours.get(field) != theirs.get(field)]
+            told = "; ".join(f"{f} is {_short(theirs.get(f))}, here {_short(ours.get(f))}" for f in fields)
+            yield f"{entry.key[:12]} does not: {told}."
+
+
+def _flat(identity: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in identity.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat
+
+
+def _short(value: Any) -> str:
+    return value[:12] if isinstance(value, str) and len(value) == 64 else canonical(value).strip('"')
+
+
+def verify_checksums(store: FeatureStore) -> Iterator[tuple[str, str]]:
+    """(file, what is wrong) for each shard of a store that is missing or damaged; nothing is moved."""
+    for shards in store.shards.values():
+        for shard in shards:
+            problem = store.problem(shard)
+            if problem:
+                yield store.path(shard).name, problem
+
+
+def verify_sample(planned: Plan, num_sentences: int, seed: int = 0) -> tuple[int, float, float]:
+    """Computes words of a random sample again, alone, and compares.
+
+    The sample is drawn by sentence; each sentence's windows go through the encoder one by one. Returns the number of
+    words, the largest difference between a stored vector and the same one computed again, in lengths of that vector,
+    and how large a difference rounding explains.
+    """
+    import numpy as np
+    import torch
+
+    from probe.features.encoder import load_model
+    from probe.features.windows import bounds
+    from probe.features.words import Text, states_of
+
+    store, encoder, cfg = planned.store, planned.encoder, planned.cfg.features
+    model = load_model(encoder, "cpu", cfg.precision)
+    choose = np.random.default_rng(seed)
+    sentences = [(name, i) for name, split in planned.corpus.splits.items() for i in range(len(split.words))]
+    chosen = choose.choice(len(sentences), min(num_sentences, len(sentences)), replace=False)
+    num_words, worst = 0, 0.0
+    for name, split in planned.corpus.splits.items():
+        text = Text(planned.corpus, name, encoder, cfg)
+        offsets = bounds([len(words) for words in split.words])
+        mine = sorted(i for n, i in (sentences[c] for c in chosen) if n == name)
+        for shard, layers in store.read(name, range(store.num_layers + 1)):
+            stacked = torch.stack(layers).float()
+            for i in mine:
+                first, last = max(int(offsets[i]), shard.first), min(int(offsets[i + 1]), shard.last)
+                if first >= last:
+                    continue
+                for window in text.windows_of(shard._replace(first=first, last=last)):
+                    again, rows = states_of([window], text.pieces, model, encoder, cfg, "cpu")
+                    again = again.float()
+                    apart = (stacked[:, rows - shard.first] - again).norm(dim=-1) / again.norm(dim=-1).clamp(min=1e-12)
+                    worst = max(worst, float(apart.nan_to_num(nan=torch.inf).max()))
+                num_words += last - first
+    return num_words, worst, max(torch.finfo(getattr(torch, store.dtype)).eps, ARITHMETIC_NOISE[cfg.precision])
+
+
+def prunable(cache_dir: Path, older_than_days: float | None, keep: int | None) -> list[Entry]:
+    """The stores that a rule gives up: not used for so many days, or not among the last used so many."""
+    found = entries(cache_dir)
+    if older_than_days is not None:
+        limit = time.time() - older_than_days * 86400
+        found = [entry for entry in found if entry.used < limit]
+    return found[keep:] if keep is not None else found
+
+
+def remove(entry: Entry) -> None:
+    """Deletes a store, and what an interrupted prune left. Raises UserError if a running job holds it."""
+    with Hold(entry.directory / IN_USE, exclusive=True) as hold:
+        if not hold.held:
+            why = "is in use by a running job" if hold.busy else "cannot be locked (no permission, or no locks here)"
+            raise UserError(f"{entry.key[:12]} {why}; it stays.")
+        doomed = entry.directory.with_name(f"{PRUNED}{entry.key}-{uuid.uuid4().hex[:8]}")
+        entry.directory.rename(doomed)  # from here on nobody finds it half deleted
+    shutil.rmtree(doomed)
+    for left in doomed.parent.glob(f"{PRUNED}*"):
+        shutil.rmtree(left, ignore_errors=True)

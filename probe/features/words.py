@@ -1,0 +1,165 @@
+"""Fills a feature store: windows through the frozen encoder, one vector a word and layer, shard by shard.
+
+A shard is the unit of everything: of batching (its windows are sorted by length, so what is in a batch depends on the
+shard alone), of writing, of resuming, and of sharing work between processes. While one shard is computed the one before
+is cast, hashed and written by a second thread.
+
+B windows in a batch, P pieces, W words, H hidden size.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import torch
+
+from probe.config import FeaturesConfig, UserError
+from probe.data.corpus import Corpus
+from probe.features.checkpoint import Encoder
+from probe.features.encoder import hidden_states
+from probe.features.pieces import Pieces, cut_split
+from probe.features.store import Shard
+from probe.features.windows import Window, plan_windows
+
+BATCH_COST = 64  # what starting a forward pass costs, in pieces of a small encoder (measured: 8 ms at 7,400 a second)
+
+
+class Text:
+    """A split cut into pieces and windows."""
+
+    def __init__(self, corpus: Corpus, split: str, encoder: Encoder, cfg: FeaturesConfig) -> None:
+        self.pieces: Pieces = cut_split(encoder.tokenizer, corpus.splits[split])
+        self.windows = plan_windows(corpus.splits[split], self.pieces, cfg.context, encoder.room, cfg.stride)
+        self._keep_first = np.array([window.keep_first for window in self.windows], dtype=np.int64)
+        self._keep_last = np.array([window.keep_last for window in self.windows], dtype=np.int64)
+
+    def windows_of(self, shard: Shard) -> list[Window]:
+        """The windows that words of this shard are taken from, each keeping only words of this shard."""
+        begin = int(np.searchsorted(self._keep_last, shard.first, side="right"))
+        end = int(np.searchsorted(self._keep_first, shard.last, side="left"))
+        return [
+            window._replace(keep_first=max(window.keep_first, shard.first), keep_last=min(window.keep_last, shard.last))
+            for window in self.windows[begin:end]
+        ]
+
+
+@torch.inference_mode()
+def states_of(
+    windows: list[Window], pieces: Pieces, model: torch.nn.Module, encoder: Encoder, cfg: FeaturesConfig, device: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """One batch through the encoder: the kept words' vectors (L + 1, W, H), and their places in the split (W,)."""
+    ids, mask, types = to_tensors(windows, pieces, encoder)
+    positions, lengths, rows = kept_pieces(windows, pieces, encoder, cfg.subword, ids.shape[1])
+    positions = positions.to(device)
+    states = hidden_states(model, ids.to(device), mask.to(device), None if types is None else types.to(device))
+    check_states(states, ids.shape, encoder)
+    return word_states(states, positions, lengths, cfg.subword), rows.to(device)
+
+
+def check_states(states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: Encoder) -> None:
+    """Refuses an encoder that does not give one hidden state for each piece and layer."""
+    if len(states) != encoder.num_layers + 1 or any(state.shape != (*batch, encoder.hidden_size) for state in states):
+        raise UserError(
+            f"{encoder.name} gives hidden states {[tuple(state.shape) for state in states]} for a batch of "
+            f"{tuple(batch)}; {encoder.num_layers + 1} with {encoder.hidden_size} values for each piece are needed."
+        )
+
+
+def word_states(
+    states: tuple[torch.Tensor, ...], positions: torch.Tensor, lengths: torch.Tensor | None, subword: str
+) -> torch.Tensor:
+    """Hidden states, each (B, P, H), to one vector a word and layer: (L + 1, W, H). See `kept_pieces` and `pool`."""
+    flat = (state.reshape(-1, state.shape[-1]) for state in states)  # each (B * P, H)
+    return torch.stack([pool(state[positions], lengths, subword) for state in flat])
+
+
+def batches(text: Text, shard: Shard, encoder: Encoder, batch_pieces: int) -> list[list[Window]]:
+    """A shard's windows, sorted by length and cut into batches of at most `batch_pieces` pieces, padding included.
+
+    Where to cut is chosen for the least work: pieces computed, padding included, plus BATCH_COST for each batch.
+    """
+    starts, special = text.pieces.starts, encoder.special.count
+    windows = sorted(text.windows_of(shard), key=lambda window: starts[window.last] - starts[window.first])
+    widths = [int(starts[window.last] - starts[window.first]) + special for window in windows]
+    least = [0] + [sys.maxsize] * len(windows)  # work for the first n windows ...
+    begin_of = [0] * (len(windows) + 1)  # ... and where the last of their batches begins
+    for end in range(1, len(windows) + 1):
+        for begin in range(end - 1, -1, -1):
+            pieces = (end - begin) * widths[end - 1]
+            if pieces > batch_pieces and begin < end - 1:
+                break
+            if (work := least[begin] + pieces + BATCH_COST) < least[end]:
+                least[end], begin_of[end] = work, begin
+    chosen: list[list[Window]] = []
+    end = len(windows)
+    while end:
+        chosen.append(windows[begin_of[end] : end])
+        end = begin_of[end]
+    return chosen
+
+
+def to_tensors(
+    windows: list[Window], pieces: Pieces, encoder: Encoder, width: int = 0
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """ids, mask and segment ids of a batch, each (B, P), padded on the right; P is at least `width`."""
+    special = encoder.special
+    rows = [special.prefix + pieces.ids(window.first, window.last) + special.suffix for window in windows]
+    types = [
+        special.prefix_types + [special.text_type] * (len(row) - special.count) + special.suffix_types for row in rows
+    ]
+    return padded(rows, types, encoder, width)
+
+
+def padded(
+    rows: list[list[int]], types: list[list[int]], encoder: Encoder, width: int = 0
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Rows of pieces and of segment ids as `to_tensors` gives them."""
+    width = max(width, *map(len, rows))
+    padding = encoder.tokenizer.pad_token_id or 0
+    ids = np.full((len(rows), width), padding, dtype=np.int64)
+    mask = np.zeros((len(rows), width), dtype=np.int64)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = row
+        mask[i, : len(row)] = 1
+    if not encoder.special.has_types:
+        return torch.from_numpy(ids), torch.from_numpy(mask), None
+    segments = np.zeros_like(ids)
+    for i, row in enumerate(types):
+        segments[i, : len(row)] = row
+    return torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(segments)
+
+
+def kept_pieces(
+    windows: list[Window], pieces: Pieces, encoder: Encoder, subword: str, width: int
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+    """Which pieces of a batch make which words.
+
+    Returns positions of pieces in the flattened (B * P), how many belong to each word (None for one a word), and the
+    words' places in the split.
+    """
+    starts = pieces.starts
+    positions, lengths, rows = [], [], []
+    for i, window in enumerate(windows):
+        offset = i * width + len(encoder.special.prefix) - starts[window.first]
+        kept = starts[window.keep_first : window.keep_last + 1]
+        if subword == "first":
+            positions.append(kept[:-1] + offset)
+        elif subword == "last":
+            positions.append(kept[1:] - 1 + offset)
+        else:
+            positions.append(np.arange(kept[0], kept[-1]) + offset)
+            lengths.append(np.diff(kept))
+        rows.append(np.arange(window.keep_first, window.keep_last))
+    return (
+        torch.from_numpy(np.concatenate(positions)),
+        torch.from_numpy(np.concatenate(lengths)) if lengths else None,
+        torch.from_numpy(np.concatenate(rows)),
+    )
+
+
+def pool(chosen: torch.Tensor, lengths: torch.Tensor | None, subword: str) -> torch.Tensor:
+    """(pieces, H) to (words, H): lengths[i] pieces after one another make word i; None: each piece is a word."""
+    if lengths is None or not len(lengths):
+        return chosen
+    return torch.segment_reduce(chosen.float(), subword, lengths=lengths.to(chosen.device))

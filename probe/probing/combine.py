@@ -1,0 +1,128 @@
+"""Which layers, and how they become one vector a word: (words, L + 1, H) to (words, H').
+
+Layer k is `hidden_states[k]`: 0 = the embedding output, 1..L = the encoder blocks. Presets may count from the end;
+from here on an index is absolute.
+
+W words, L layers chosen, H hidden size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from probe.features.store import FeatureStore
+from probe.probing.selection import Selection
+
+if TYPE_CHECKING:
+    import torch
+
+
+def bytes_needed(store: FeatureStore, selection: Selection) -> int:
+    """Bytes of a selection's features of all splits, as `read_selection` gives them."""
+    import torch
+
+    words = sum(shards[-1].last for shards in store.shards.values())
+    row, dtype = _row(selection, store.hidden_size, getattr(torch, store.dtype))
+    return words * math.prod(row) * dtype.itemsize
+
+
+def read_selection(
+    store: FeatureStore, split: str, selection: Selection, device: str | torch.device = "cpu"
+) -> torch.Tensor:
+    """The features of a split for one selection, on the device, reading only its layers, a shard at a time.
+
+    concat: (W, L * H) and mix: (W, L, H), both as stored; sum and mean: (W, H) in float32.
+    """
+    import torch
+
+    row, dtype = _row(selection, store.hidden_size, getattr(torch, store.dtype))
+    features = torch.empty((store.shards[split][-1].last, *row), dtype=dtype, device=device)
+    for shard, layers in store.read(split, selection.indices):
+        rows = features[shard.first : shard.last]
+        combined = rows if rows.device.type == "cpu" else torch.empty_like(rows, device="cpu")
+        _combine(layers, selection.combine, combined)
+        rows.copy_(combined)
+    return features.flatten(1) if selection.combine == "concat" else features
+
+
+def combine(states: torch.Tensor, selection: Selection) -> torch.Tensor:
+    """What `read_selection` gives, for vectors in memory: states (L + 1, N, H) of N words or pieces to (N, H').
+
+    mix is at the weights it starts from, all equal: what it learns, it learns in training.
+    """
+    import torch
+
+    row, dtype = _row(selection, states.shape[2], states.dtype)
+    features = torch.empty((states.shape[1], *row), dtype=dtype)
+    _combine([states[k].cpu() for k in selection.indices], selection.combine, features)
+    if selection.combine == "mix":
+        return mix(features, torch.zeros(len(selection.indices)), torch.ones(()))
+    return features.flatten(1) if selection.combine == "concat" else features
+
+
+class Streamed:
+    """What `read_selection` gives, without holding it: rows are combined from the mapped shards when asked for.
+
+    Memory holds the rows asked for alone; the system keeps as much of the store's pages as it has room for. Checksums
+    are compared once, here. Raises DamagedShard.
+    """
+
+    def __init__(self, store: FeatureStore, split: str, selection: Selection) -> None:
+        import torch
+
+        self.device = torch.device("cpu")
+        self.combine = selection.combine
+        self._row, self._dtype = _row(selection, store.hidden_size, getattr(torch, store.dtype))
+        self._layers = [layers for _, layers in store.read(split, selection.indices)]
+        self._bounds = torch.tensor([0] + [shard.last for shard in store.shards[split]])
+
+    def __len__(self) -> int:
+        return int(self._bounds[-1])
+
+    def __getitem__(self, rows: torch.Tensor) -> torch.Tensor:
+        """The rows at these places, of whatever shape: (..., row)."""
+        import torch
+
+        wanted, where = rows.unique(return_inverse=True)  # sorted, so each shard has a stretch of them
+        ends = torch.searchsorted(wanted, self._bounds).tolist()
+        combined = torch.empty((len(wanted), *self._row), dtype=self._dtype)
+        for layers, first, begin, end in zip(self._layers, self._bounds.tolist(), ends, ends[1:], strict=False):
+            if begin < end:
+                inside = wanted[begin:end] - first
+                _combine([layer[inside] for layer in layers], self.combine, combined[begin:end])
+        return (combined.flatten(1) if self.combine == "concat" else combined)[where]
+
+
+def _row(selection: Selection, hidden_size: int, exact: torch.dtype) -> tuple[tuple[int, ...], torch.dtype]:
+    """Shape and dtype of one word's features, layers of a concat still apart. exact: the dtype of the layers."""
+    import torch
+
+    if selection.combine in ("concat", "mix"):
+        return (len(selection.indices), hidden_size), exact
+    return (hidden_size,), torch.float32
+
+
+def _combine(layers: Sequence[torch.Tensor], combine: str, rows: torch.Tensor) -> None:
+    """Fills rows, (W, L, H) or (W, H), from layers, each (W, H)."""
+    if combine in ("concat", "mix"):
+        for position, layer in enumerate(layers):
+            rows[:, position] = layer
+        return
+    rows.zero_()
+    for layer in layers:
+        rows += layer
+    if combine == "mean":
+        rows /= len(layers)
+
+
+def mix(layers: torch.Tensor, weights: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """The learned weighted sum of layers (ELMo's scalar mix; the paper's "Weighted Sum" rows).
+
+    layers: (..., L, H), in the order asked for. weights: (L,), before the softmax. scale: ().
+    Returns (..., H). Raises ValueError if there is not one weight a layer.
+    """
+    if weights.shape != layers.shape[-2:-1]:
+        raise ValueError(f"{tuple(weights.shape)} weights for {layers.shape[-2]} layers")
+    return scale * (weights.softmax(0)[:, None] * layers).sum(-2)

@@ -1,0 +1,81 @@
+"""Which layers, and how they become one vector a word: (words, L + 1, H) to (words, H').
+
+Layer k is `hidden_states[k]`: 0 = the embedding output, 1..L = the encoder blocks. Presets may count from the end;
+from here on an index is absolute.
+
+W words, L layers chosen, H hidden size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from probe.config import LayersConfig, UserError
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A row of the table: absolute layer indices, in the order asked for, and how they are combined."""
+
+    name: str
+    indices: tuple[int, ...]
+    combine: str
+    width: int
+
+    def as_text(self) -> str:
+        return (
+            f"{self.name} = {self.combine} of layers {', '.join(map(str, self.indices))}"
+            if len(self.indices) > 1
+            else f"{self.name} = layer {self.indices[0]}"
+        )
+
+
+def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
+    """Resolves what was asked for against an encoder of `num_layers` blocks. Raises UserError with the valid range."""
+    indices = _absolute(cfg.indices, num_layers)
+    name = cfg.name or (
+        f"layer_{indices[0]}"
+        if len(indices) == 1 and cfg.combine != "mix"
+        else "_".join([cfg.combine, *map(str, indices)])
+    )
+    combine = "concat" if len(indices) == 1 and cfg.combine != "mix" else cfg.combine  # one layer: nothing to combine
+    width = hidden_size * (len(indices) if combine == "concat" else 1)
+    return Selection(name, indices, combine, width)
+
+
+def _absolute(asked: Any, num_layers: int) -> tuple[int, ...]:
+    valid = f"layers are 0 (embeddings) to {num_layers}, or -1 to -{num_layers + 1} from the end"
+    asked = [asked] if isinstance(asked, int) else asked
+    if isinstance(asked, str):
+        indices = _from_slice(asked, num_layers, valid)
+    elif isinstance(asked, list) and all(isinstance(k, int) and not isinstance(k, bool) for k in asked):
+        outside = [k for k in asked if not -num_layers - 1 <= k <= num_layers]
+        if outside:
+            raise UserError(f"layers.indices={asked}: {outside[0]} is out of range; {valid}.")
+        indices = [k % (num_layers + 1) for k in asked]
+    else:
+        raise UserError(f"layers.indices={asked!r} is neither a list like [9,10] nor a slice like '1:'; {valid}.")
+    if not indices:
+        raise UserError(f"layers.indices={asked!r} names no layer; {valid}.")
+    doubled = next((k for k in indices if indices.count(k) > 1), None)
+    if doubled is not None:
+        raise UserError(f"layers.indices={asked!r} names layer {doubled} more than once; {valid}.")
+    return tuple(indices)
+
+
+def _from_slice(asked: str, num_layers: int, valid: str) -> list[int]:
+    start, colon, stop = asked.partition(":")
+    try:
+        bounds = slice(int(start) if start.strip() else None, int(stop) if stop.strip() else None)
+    except ValueError:
+        colon = ""
+        bounds = slice(None)
+    if not colon:
+        raise UserError(f"layers.indices={asked!r} is neither a list like [9,10] nor a slice like '1:'; {valid}.")
+    outside = [
+        end for end in (bounds.start, bounds.stop) if end is not None and not -num_layers - 1 <= end <= num_layers + 1
+    ]
+    if outside:
+        raise UserError(f"layers.indices={asked!r}: {outside[0]} is out of range; {valid}.")
+    return list(range(num_layers + 1))[bounds]

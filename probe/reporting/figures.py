@@ -1,0 +1,205 @@
+"""Records to pictures: F1 by layer, the learned weights of mixes, learning curves. PNG for pages, SVG for papers.
+
+Colours are those of Okabe and Ito, told apart by colour-blind readers; markers and line styles tell the same in print.
+The background is white, so that a dark page shows what a light one does. The same records under the same matplotlib
+give the same bytes, and each file names the sha256 of the numbers it was drawn from: `probe verify` checks both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import re
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from probe.reporting.columns import caption, header
+from probe.reporting.order import Files
+from probe.reporting.row import Row
+from probe.reporting.rows import records_of
+from probe.system.files import canonical
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "osD^vP*X"
+DASHES = ("-", "--", "-.", ":")
+FORMS = ("png", "svg")
+STYLE: Any = {
+    "svg.hashsalt": "layer-probe",  # element names in SVG are otherwise random
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+}
+Numbers = dict[str, Any]  # what is drawn, as plain values
+
+
+def draw_all(rows: list[Row], records: Files) -> dict[str, tuple[bytes, str]]:
+    """Every picture that rows and their records give: file name to content and the sha256 of its numbers."""
+    rows = [row for row in rows if row["n"]]
+    drawn: dict[str, tuple[bytes, str]] = {}
+    groups = list(dict.fromkeys(row["group"] for row in rows))
+    for group in groups:
+        mine = [row for row in rows if row["group"] == group]
+        own = {file: r for file, r in records.items() if r["key"] in {key for row in mine for key in row["keys"]}}
+        suffix = f"-{group}" if len(groups) > 1 else ""
+        makers: list[tuple[str, Numbers, Callable[[Axes, Numbers], None]]] = [
+            ("f1_by_layer", by_layer(mine), draw_by_layer),
+            ("learning_curves", curves(mine, own), draw_curves),
+            ("mix_weights", mix_weights(mine, own), draw_mix_weights),
+        ]
+        for name, numbers, draw in makers:
+            if numbers:
+                for form in FORMS:
+                    drawn[f"{name}{suffix}.{form}"] = _draw(numbers, draw, caption(mine), form)
+    return drawn
+
+
+def _draw(numbers: Numbers, draw: Callable[[Axes, Numbers], None], about: str, form: str) -> tuple[bytes, str]:
+    sha256 = hashlib.sha256(canonical(numbers).encode()).hexdigest()
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 4.0), dpi=150, facecolor="white", layout="constrained")
+        axes = figure.add_subplot()
+        draw(axes, numbers)
+        figure.suptitle(about.split(". ")[0], fontsize=8, x=0.01, ha="left", color="#444444")
+        out = io.BytesIO()
+        metadata = {"Description": f"numbers sha256 {sha256}"} | ({"Date": None} if form == "svg" else {})
+        figure.savefig(out, format=form, metadata=metadata)
+    return out.getvalue(), sha256
+
+
+def figure_differs(there: bytes, here: bytes, numbers_sha256: str) -> str | None:
+    """What is wrong with a picture on disk, given what the records give here; None if nothing is.
+
+    Another matplotlib draws other bytes: then the numbers that the picture names decide. The same pixels may be packed
+    otherwise.
+    """
+    if there == here:
+        return None
+    named = re.search(rb"numbers sha256 ([0-9a-f]{64})", there)
+    if named is None or named.group(1).decode() != numbers_sha256:
+        return "drawn from other numbers than the records give; `probe report` draws it anew"
+    drawn_by = re.search(rb"Matplotlib (?:version|v)?\s?([0-9][0-9.]*[0-9])", there)
+    if drawn_by is not None and drawn_by.group(1).decode() != matplotlib.__version__:
+        return None
+    if not _same_pixels(there, here):
+        return "it was changed after it was drawn; `probe report` draws it anew"
+    return None
+
+
+def _same_pixels(there: bytes, here: bytes) -> bool:
+    """Whether both are PNG and show the same."""
+    try:
+        pictures = [imread(io.BytesIO(content), format="png") for content in (there, here)]
+    except (OSError, SyntaxError, ValueError):  # all that Pillow raises for what is no PNG, or a broken one
+        return False
+    return np.array_equal(pictures[0], pictures[1])
+
+
+def by_layer(rows: list[Row]) -> Numbers:
+    """Dev and test score of each single layer, and of the combinations. Nothing if there are not two single layers."""
+    single = sorted((row for row in rows if _is_single(row)), key=lambda row: row["indices"][0])
+    if len(single) < 2:
+        return {}
+    return {
+        "layers": [row["indices"][0] for row in single],
+        **{split: [row[f"{split}_f1"] for row in single] for split in ("dev", "test")},
+        "combinations": {row["layers"]: row["dev_f1"]["mean"] for row in rows if not _is_single(row)},
+        "n": sorted({row["n"] for row in single}),
+        "score": header("dev", rows).removeprefix("dev "),
+    }
+
+
+def _is_single(row: Row) -> bool:
+    return len(row["indices"]) == 1 and row["combine"] != "mix"
+
+
+def draw_by_layer(axes: Axes, numbers: Numbers) -> None:
+    line = "-" if numbers["layers"] == list(range(len(numbers["layers"]))) else ""  # what lies between is not known
+    for (split, colour), marker in zip((("dev", COLOURS[0]), ("test", COLOURS[1])), MARKERS, strict=False):
+        means = [100 * part["mean"] for part in numbers[split]]
+        spreads = [100 * (part["std"] or 0.0) for part in numbers[split]]
+        axes.errorbar(
+            numbers["layers"],
+            means,
+            yerr=spreads,
+            color=colour,
+            marker=marker,
+            ls=line,
+            capsize=3,
+            label=f"{split}, single",
+        )
+    styles = zip(itertools.cycle(DASHES[1:]), itertools.cycle(COLOURS[2:]), strict=False)
+    best_first = sorted(numbers["combinations"].items(), key=lambda pair: -pair[1])
+    for (name, mean), (dash, colour) in zip(best_first, styles, strict=False):
+        axes.axhline(100 * mean, color=colour, linestyle=dash, lw=1.2, label=f"dev, {name} {100 * mean:.2f}")
+    axes.set_xticks(numbers["layers"], ["0\nembeddings" if k == 0 else str(k) for k in numbers["layers"]])
+    axes.set_xlabel("layer (hidden_states index)")
+    spread = (
+        f"mean ± sd of {' or '.join(map(str, numbers['n']))} seeds" if numbers["n"] != [1] else "one seed: no spread"
+    )
+    axes.set_ylabel(f"{numbers['score']} in percent ({spread})")
+    axes.figure.legend(loc="outside right center", fontsize=7)
+
+
+def curves(rows: list[Row], records: Files) -> Numbers:
+    """Dev score by epoch of every run, by row."""
+    return {
+        row["layers"]: [[point["dev"] for point in record["curve"]] for record in records_of(row, records).values()]
+        for row in rows
+    }
+
+
+def draw_curves(axes: Axes, numbers: Numbers) -> None:
+    styles = zip(itertools.cycle(COLOURS), itertools.cycle(DASHES), strict=False)  # seven by four: no two alike
+    for i, ((name, runs), (colour, dash)) in enumerate(zip(numbers.items(), styles, strict=False)):
+        for number, run in enumerate(runs):
+            epochs = range(1, len(run) + 1)
+            axes.plot(epochs, [100 * f for f in run], color=colour, ls=dash, lw=1, label=None if number else name)
+            best = max(range(len(run)), key=run.__getitem__)
+            axes.plot(best + 1, 100 * run[best], color=colour, marker=MARKERS[i % len(MARKERS)], ms=4)
+    axes.set_xlabel("epoch (a marker: the best one, which is tested)")
+    axes.set_ylabel("dev score in percent")
+    scores = sorted(100 * f for runs in numbers.values() for run in runs for f in run)
+    axes.set_ylim(bottom=max(0.0, scores[len(scores) // 10] - 2))  # the first epochs' climb would hide the rest
+    axes.figure.legend(loc="outside right center", fontsize=7)
+
+
+def mix_weights(rows: list[Row], records: Files) -> Numbers:
+    """The learned share of each layer in each mix, by seed, and the mixes' centres of gravity."""
+    numbers: Numbers = {}
+    for row in rows:
+        shares = [record["mix"]["weights"] for record in records_of(row, records).values() if record["mix"]]
+        if shares:
+            centres = [sum(k * w for k, w in zip(row["indices"], share, strict=True)) for share in shares]
+            numbers[row["layers"]] = {"layers": row["indices"], "shares": shares, "centre": statistics.fmean(centres)}
+    return numbers
+
+
+def draw_mix_weights(axes: Axes, numbers: Numbers) -> None:
+    width = 0.8 / len(numbers)
+    hatches = ("", "///", "...", "xxx")
+    for i, (name, mix) in enumerate(numbers.items()):
+        columns = list(zip(*mix["shares"], strict=True))
+        places = [k + (i - (len(numbers) - 1) / 2) * width for k in mix["layers"]]
+        spread = [statistics.stdev(column) if len(column) > 1 else 0.0 for column in columns]
+        axes.bar(
+            places, [statistics.fmean(column) for column in columns], width, yerr=spread, capsize=2,
+            color=COLOURS[i % len(COLOURS)], hatch=hatches[i % len(hatches)], edgecolor="white",
+            label=f"{name}: centre of gravity at layer {mix['centre']:.2f}",
+        )  # fmt: skip
+        axes.axvline(mix["centre"], color=COLOURS[i % len(COLOURS)], ls=DASHES[1 + i % 3], lw=1.2)
+    axes.set_xticks(sorted({k for mix in numbers.values() for k in mix["layers"]}))
+    axes.set_xlabel("layer (hidden_states index)")
+    axes.set_ylabel("learned share (mean ± sd over seeds)")
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), fontsize=7)

@@ -1,0 +1,184 @@
+"""Every way people score a tagger, from the same predictions: counts for each sentence first, scores from their sums.
+
+The headline is span F1 as conlleval counts it (seqeval's default mode). The counts are kept beside each record, so that
+scores can be checked, and two systems compared sentence by sentence, without the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from probe.data.tags import Tags, ill_formed, spans
+
+Counts = dict[str, list[int]]  # a column of counts, one for each sentence
+Span = tuple[str, int, int]  # type, first word, last word + 1
+
+
+def span_f1(gold: Tags, predicted: Tags) -> float:
+    """Micro F1 over spans: a span is right if its words and its type are."""
+    from seqeval.metrics import f1_score
+
+    return float(f1_score(gold, predicted, average="micro", zero_division=0))
+
+
+def accuracy(gold: Tags, predicted: Tags) -> float:
+    """The share of words with the right tag."""
+    pairs = [(g, p) for gs, ps in zip(gold, predicted, strict=True) for g, p in zip(gs, ps, strict=True)]
+    return sum(g == p for g, p in pairs) / len(pairs)
+
+
+HEADLINES: dict[str, Callable[[Tags, Tags], float]] = {"spans": span_f1, "tags": accuracy}  # by data.task
+
+
+def headline(scores: dict[str, Any]) -> float:
+    """The one number that tables show: span F1, or accuracy where tags are no spans."""
+    return scores["span"]["f1"] if "span" in scores else scores["accuracy"]
+
+
+def count(gold: Tags, predicted: Tags, task: str) -> Counts:
+    """What there is to count in each sentence.
+
+    words, right_tags. For each type (of span, or tag): gold:T, predicted:T, correct:T. For spans also strict_gold,
+    strict_predicted, strict_correct (IOB2 to the letter: what does not begin with B- is no span); gold_words,
+    predicted_words, right_words (words in spans, B- and I- alike); ill_formed (predicted I- that continues nothing).
+    """
+    tags = sorted({tag for sentence in (*gold, *predicted) for tag in sentence})
+    items: Callable[[Sequence[str]], set[Span]]
+    if task == "tags":
+        kinds, items = tags, lambda sentence: {(tag, i, i + 1) for i, tag in enumerate(sentence)}
+    else:
+        kinds, items = sorted({tag[2:] for tag in tags if tag != "O"}), lambda sentence: set(spans(list(sentence)))
+    counts: Counts = {"words": [len(sentence) for sentence in gold]}
+    pairs = list(zip(gold, predicted, strict=True))
+    counts["right_tags"] = [sum(g == p for g, p in zip(gs, ps, strict=True)) for gs, ps in pairs]
+    found = [(items(gs), items(ps)) for gs, ps in pairs]
+    for kind in kinds:
+        counts[f"gold:{kind}"] = [sum(s[0] == kind for s in g) for g, _ in found]
+        counts[f"predicted:{kind}"] = [sum(s[0] == kind for s in p) for _, p in found]
+        counts[f"correct:{kind}"] = [sum(s[0] == kind for s in g & p) for g, p in found]
+    if task == "spans":
+        counts |= strict_counts(gold, predicted, "IOB2", "IOB2")
+        counts["gold_words"] = [sum(g != "O" for g in gs) for gs in gold]
+        counts["predicted_words"] = [sum(p != "O" for p in ps) for ps in predicted]
+        counts["right_words"] = [
+            sum(g != "O" and p != "O" and g[2:] == p[2:] for g, p in zip(gs, ps, strict=True)) for gs, ps in pairs
+        ]
+    return counts
+
+
+def strict_counts(gold: Tags, predicted: Tags, gold_scheme: str, predicted_scheme: str) -> Counts:
+    """Columns of counts that hold tags to the letter of their schemes: strict_*, and ill_formed of the predicted."""
+    strict = list(zip(_strict_spans(gold, gold_scheme), _strict_spans(predicted, predicted_scheme), strict=True))
+    return {
+        "strict_gold": [len(g) for g, _ in strict],
+        "strict_predicted": [len(p) for _, p in strict],
+        "strict_correct": [len(g & p) for g, p in strict],
+        "ill_formed": [len(ill_formed(ps, predicted_scheme)) for ps in predicted],
+    }
+
+
+def _strict_spans(tags: Tags, scheme: str) -> list[set[Span]]:
+    import seqeval.scheme
+
+    # IO with its prefixes is IOB1 without a B-.
+    names = {"BIOES": "IOBES", "IO": "IOB1"}
+    kind = getattr(seqeval.scheme, names.get(scheme, scheme))
+    found = seqeval.scheme.Entities([list(sentence) for sentence in tags], kind).entities
+    return [{(span.tag, span.start, span.end) for span in sentence} for sentence in found]
+
+
+def scores_of(counts: Counts) -> dict[str, Any]:
+    """Scores from counts, as fractions in [0, 1].
+
+    span: micro, as conlleval counts. strict: the same, but only what is well-formed IOB2 is a span. word: over words in
+    spans, B- and I- alike. entity_word_recall: the share of words in gold spans that got the right type. For tags that
+    are no spans: accuracy and macro_f1 over the tags. per_type holds precision, recall and F1 of each.
+    """
+    total = {name: sum(column) for name, column in counts.items()}
+    kinds = [name.removeprefix("gold:") for name in counts if name.startswith("gold:")]
+    parts = {kind: (total[f"gold:{kind}"], total[f"predicted:{kind}"], total[f"correct:{kind}"]) for kind in kinds}
+    gold, predicted, correct = (sum(part[i] for part in parts.values()) for i in range(3))
+    per_type = {kind: {**_prf(*part), "gold": part[0]} for kind, part in parts.items()}
+    scores: dict[str, Any] = {}
+    if "strict_gold" in total:
+        scores = {
+            "span": _prf(gold, predicted, correct),
+            "strict": _prf(total["strict_gold"], total["strict_predicted"], total["strict_correct"]),
+            "word": _prf(total["gold_words"], total["predicted_words"], total["right_words"]),
+            "entity_word_recall": _share(total["right_words"], total["gold_words"]),
+            "ill_formed": total["ill_formed"],
+        }
+    else:
+        scores["macro_f1"] = _share(sum(score["f1"] for score in per_type.values()), len(per_type))
+    return {
+        **scores,
+        "accuracy": _share(total["right_tags"], total["words"]),
+        "per_type": per_type,
+        "counts": {
+            "sentences": len(counts["words"]),
+            "words": total["words"],
+            "gold": gold,
+            "predicted": predicted,
+            "correct": correct,
+        },
+    }
+
+
+def by_sentence(counts: Counts) -> np.ndarray:
+    """(sentences, 3): what there is in gold, predicted and correct, all types together."""
+    sides = [
+        sum(
+            (np.asarray(column) for name, column in counts.items() if name.startswith(f"{side}:")),
+            start=np.zeros(len(counts["words"]), dtype=int),
+        )
+        for side in ("gold", "predicted", "correct")
+    ]
+    return np.stack(sides, 1)
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _prf(gold: int, predicted: int, correct: int) -> dict[str, float]:
+    return {
+        "precision": _share(correct, predicted),
+        "recall": _share(correct, gold),
+        "f1": _share(2 * correct, gold + predicted),
+    }
+
+
+def slices(words: Tags, gold: Tags, predicted: Tags, known: Collection[str]) -> dict[str, dict[str, float]]:
+    """Span scores within parts of a split: what is hard, and for which layers.
+
+    known: the words of the training split. A span belongs to a slice by its own words, or by its sentence's.
+    """
+    totals: dict[str, list[int]] = {}
+    for sentence, gold_tags, predicted_tags in zip(words, gold, predicted, strict=True):
+        letters = "".join(sentence)
+        of_sentence = [_bucket("sentence of", len(sentence), (10, 25), "words")]
+        of_sentence += ["sentence in capitals"] if letters.upper() == letters != letters.lower() else []
+        truth, guess = set(spans(list(gold_tags))), set(spans(list(predicted_tags)))
+        for span in truth | guess:
+            _, start, end = span
+            unseen = any(word not in known for word in sentence[start:end])
+            of_span = [
+                "with unseen words" if unseen else "seen words only",
+                _bucket("span of", end - start, (1, 2), ""),
+            ]
+            for name in (*of_span, *of_sentence):
+                total = totals.setdefault(name, [0, 0, 0])
+                for i, holds in enumerate((span in truth, span in guess, span in truth & guess)):
+                    total[i] += holds
+    return {name: {**_prf(*total), "gold": total[0]} for name, total in sorted(totals.items())}
+
+
+def _bucket(what: str, size: int, limits: tuple[int, int], unit: str) -> str:
+    """Names the range a size falls in: up to the first limit, up to the second, or above."""
+    low, high = limits
+    spread = f"1-{low}" if low > 1 else "1"
+    middle = f"{low + 1}-{high}" if high > low + 1 else str(high)
+    return f"{what} {spread if size <= low else middle if size <= high else f'{high + 1}+'} {unit}".rstrip()

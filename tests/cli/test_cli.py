@@ -1,0 +1,237 @@
+"""The command as a user meets it: real processes, real exit codes, no traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from support.commands import TINY, probe, start
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["layers=nope"], "layers=nope: there is no such preset"),
+        (["layers=sum_al"], "Did you mean layers=sum_all"),
+        (["+typo=1"], "no setting 'typo'"),
+        (["lerning_rate=1"], "Did you mean probe.learning_rate"),
+        (["layers=single", "layers.indices=[99]"], "99 is out of range; layers are 0 (embeddings) to 12"),
+        (["data.path=/nowhere"], "data.path=/nowhere: there is no such folder"),
+        (["tabel"], "Did you mean `probe table`"),
+        (["layers=last,sum_all"], "probe -m layers=last,sum_all"),
+        (["layers.indices=[1"], "cannot be read"),
+        (["sweep=quickstart"], "+sweep=NAME"),
+        (["-m", "+sweep=quickstart,paper_table"], "one sweep file at a time"),
+        (["+sweep=nope"], "no such preset"),
+        (["~layers"], "layers: one preset is needed"),
+        (["layers=null"], "must be a string"),
+        (["layers=[last,sum_all]"], "layers: one preset is needed"),
+        (["data.path=${nope}"], "nope"),
+        (["device=cuda", "data=demo", "encoder=minilm_l6"], "device=cuda: PyTorch sees no GPU here"),
+        (["data=demo", "encoder=minilm_l6", "results_dir=/proc/x"], "results_dir=/proc/x"),
+        (["--nope"], "no flag --nope"),
+        (["score"], "required: files"),
+        (["score", "/nowhere"], "/nowhere does not exist"),
+        (["data=demo", "data.dev=null"], "There is no dev split: to take it from train"),
+        (["data=demo", "data.scheme=BIO"], "data.scheme='BIO' is not one of auto, IOB1"),
+        (["data=demo", "data.labels=O"], "data.labels"),
+        (["table", "/nowhere"], "/nowhere: there is no such folder"),
+        ([], "data.path=DIR"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_one_or_two_lines_and_exit_2(arguments: list[str], message: str, tmp_path: Path):
+    done = probe(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) <= 2
+    assert done.stdout == ""
+
+
+def test_help_lists_the_commands(tmp_path: Path):
+    done = probe("--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "probe table" in done.stdout
+
+
+def test_one_run_prints_its_scores_and_record_and_is_not_done_twice(inputs: list[str], tmp_path: Path):
+    first = probe("layers=second_to_last", *inputs, cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "second_to_last = layer 4 (of 5)" in first.stdout
+    assert "features: 0.00 GB in memory" in first.stdout
+    assert "epoch 2 of at most 2" in first.stdout
+    records = list((tmp_path / "results/runs/records").iterdir())
+    assert len(records) == 1
+    record = json.loads(records[0].read_text())
+    assert record["layers"] == {"indices": [4], "combine": "concat", "width": 16}
+    assert record["data"]["splits"]["train"]["sentences"] == 60
+    assert record["hardware"]["threads"] == 1
+    assert record["features"]["placement"] == "memory"
+    assert not {"placement", "cache_dir"} & record["config"]["features"].keys()
+    for line in filter(None, first.stderr.splitlines()):
+        assert "extracting" in line, "a good run says nothing else on stderr"
+
+    changed = records[0].stat().st_mtime_ns
+    again = probe("layers=second_to_last", "features.placement=stream", *inputs, cwd=tmp_path)
+    assert "was done already" in again.stdout, "where features lie makes no other run"
+    assert records[0].stat().st_mtime_ns == changed
+
+
+def test_a_sweep_runs_side_by_side_shows_where_it_stands_and_ends_with_the_table(inputs: list[str], tmp_path: Path):
+    sweep = ["layers=last,concat_last_four", "seed=1,2", "results_dir=out", "-m", *inputs]
+    done = probe(*sweep, "jobs=2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "4 runs, 0 done already" in done.stdout
+    assert "run 4 of 4 ·" in done.stdout
+    table = done.stdout[done.stdout.index("tiny,") :]
+    assert "concat_last_four  2..5" in table
+    for line in filter(None, done.stderr.splitlines()):
+        assert "extracting" in line, "a good sweep says nothing else on stderr"
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {
+        "records",
+        "counts",
+        "predictions",
+        "logs",
+        "sweep.json",
+        "table.md",
+        "table.csv",
+        "table.tex",
+        "table.json",
+    }
+    assert {p.name for p in tmp_path.iterdir()} == {"out", "cache", "data"}, "nothing is littered"
+    records = {p.name: json.loads(p.read_text()) for p in (tmp_path / "out/records").iterdir()}
+
+    again = probe(*sweep, "jobs=2", cwd=tmp_path)
+    assert "4 runs, all done already" in again.stdout
+    assert table in again.stdout
+
+    serial = ["results_dir=serial", "jobs=1", "features.placement=stream"]
+    one_by_one = probe(*[o for o in sweep if o != "results_dir=out"], *serial, cwd=tmp_path)
+    assert one_by_one.returncode == 0, one_by_one.stderr
+    for path in (tmp_path / "serial/records").iterdir():
+        streamed = json.loads(path.read_text())
+        assert streamed["features"]["placement"] == "stream"
+        for part in ("key", "config", "scores", "sha256", "best_epoch", "mix"):
+            assert streamed[part] == records[path.name][part], "however many run side by side, the same bits"
+        assert [p["loss"] for p in streamed["curve"]] == [p["loss"] for p in records[path.name]["curve"]]
+
+
+@pytest.mark.slow
+def test_a_failed_run_is_named_and_the_rest_goes_on(inputs: list[str], tmp_path: Path):
+    done = probe(
+        "-m",
+        "layers=last",
+        "probe.hidden_size=4,1000000000",
+        "results_dir=out",
+        *inputs[:-4],
+        *TINY[1:],
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert "failed: last seed 1: RuntimeError" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "out/logs/last-seed1-" in done.stderr
+    assert len(list((tmp_path / "out/records").iterdir())) == 1
+    assert "0 of 1" in done.stdout
+
+
+@pytest.mark.slow
+def test_sweeps_as_files_can_be_narrowed_and_redirected(inputs: list[str], tmp_path: Path):
+    inputs = [override for override in inputs if override != "data=columns"]
+    done = probe("+sweep=paper_table", "seed=3", "layers=last,mix_all", "results_dir=out", *inputs, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name.rsplit("-", 1)[0] for p in (tmp_path / "out/records").iterdir()) == [
+        "last-seed3",
+        "mix_all-seed3",
+    ]
+
+
+def test_extract_fills_the_store_and_stops(inputs: list[str], tmp_path: Path):
+    done = probe("extract", *inputs, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "6 layers of 16" in done.stdout
+    assert len(list((tmp_path / "cache").glob("*/*.safetensors"))) == 3
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_whole_config_can_be_shown(tmp_path: Path):
+    done = probe("--cfg", "job", "layers=last", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "hidden_size: 256" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("jobs", "by"), [(1, "Ctrl-C"), (2, "Ctrl-C"), (1, "kill"), (2, "kill")])
+def test_ctrl_c_or_kill_stops_cleanly_and_the_same_command_continues(
+    inputs: list[str], tmp_path: Path, jobs: int, by: str
+):
+    sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", f"jobs={jobs}", *inputs, "probe.max_epochs=30"]
+    process = start(*sweep, cwd=tmp_path)
+    while len(list((tmp_path / "out/records").glob("*.json"))) < 1:
+        time.sleep(0.05)
+        assert process.poll() is None
+    if by == "Ctrl-C":  # the terminal tells every process of the command
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.terminate()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert not subprocess.run(["pgrep", "-s", str(process.pid), "-f", "LokyProcess"]).stdout, "no job goes on"
+    assert "the same command continues" in errors
+    assert "Traceback" not in errors
+    finished = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "out/records").iterdir()}
+    done = probe(*sweep, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    after = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "out/records").iterdir()}
+    assert len(after) == 4
+    assert all(after[name] == when for name, when in finished.items()), "what was finished is not done again"
+
+
+@pytest.mark.slow
+def test_another_terminal_sees_where_a_sweep_stands(inputs: list[str], tmp_path: Path):
+    assert "no sweep was started here" in probe("sweep-status", "out", cwd=tmp_path).stderr
+    sweep = ["-m", "layers=last", "seed=range(1,4)", "results_dir=out", "jobs=1", *inputs, "probe.max_epochs=60"]
+    sweep += ["probe.patience=60"]
+    process = start(*sweep, cwd=tmp_path)
+    while not any("epoch" in path.read_text() for path in (tmp_path / "out/logs").glob("*.running.txt")):
+        time.sleep(0.02)
+        assert process.poll() is None
+    told = probe("sweep-status", "out", cwd=tmp_path).stdout.splitlines()
+    assert "3 runs: " in told[0]
+    assert "1 running, 0 failed" in told[0]
+    assert told[1].startswith("running  last seed ")
+    assert "epoch" in told[1]
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    told = probe("sweep-status", "out", cwd=tmp_path).stdout.splitlines()
+    assert "0 running" in told[0], "a killed sweep does not look as if it ran"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_killed_worker_costs_no_other_run(inputs: list[str], tmp_path: Path, after: int):
+    sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", "jobs=2", *inputs]
+    sweep += [f"probe.{name}={60 if after else 200}" for name in ("max_epochs", "patience")]
+    process = start(*sweep, cwd=tmp_path)
+    # Killed in training, where memory runs out; a worker that dies while it sends its result may take the pool along.
+    training: list[str] = []
+    while not (len(list((tmp_path / "out/records").glob("*.json"))) >= after and len(training) == 2):
+        time.sleep(0.01)
+        assert process.poll() is None
+        with contextlib.suppress(FileNotFoundError):  # one ended meanwhile
+            told = [path.read_text() for path in (tmp_path / "out/logs").glob("*.running.txt")]
+            training = [line for line in told if "epoch" in line]
+    workers = subprocess.run(["pgrep", "-s", str(process.pid), "-f", "LokyProcess"], capture_output=True, text=True)
+    os.kill(int(workers.stdout.split()[0]), signal.SIGKILL)
+    out, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert "A process of the sweep was killed" in out
+    assert ("4 runs are left, now 1 at a time." in out) == (after == 0), "nothing was done: less may be more"
+    assert "Traceback" not in errors
+    assert len(list((tmp_path / "out/records").iterdir())) == 4

@@ -1,0 +1,276 @@
+"""Column files, JSON lines, Parquet and Hub rows: read as they are, or refused with their place."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import datasets
+import pytest
+
+from probe.config import UserError
+from probe.data.columns import Layout, read_columns
+from probe.data.corpus import read_file
+from probe.data.rows import Fields, read_dataset, read_hub
+from probe.data.split import MAX_SENTENCE
+from probe.system import hub
+
+PLAIN = Layout(0, -1, "auto", None, "-DOCSTART-", None)
+FIELDS = Fields("tokens", "ner_tags", None, None, "-DOCSTART-")
+
+
+def written(tmp_path: Path, content: str | bytes, name: str = "some.conll") -> Path:
+    file = tmp_path / name
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return file
+
+
+def test_words_tags_documents_and_lines_are_read_and_document_marks_are_no_words(tmp_path: Path):
+    text = "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nBonn NNP I-NP I-LOC\nParis NNP I-NP B-LOC\nsaid VBD I-VP O\n\n"
+    file = written(tmp_path, text + "-DOCSTART- -X- O O\n\nPeter NNP I-NP I-PER\nHill NNP I-NP I-PER")
+    split = read_columns(file, PLAIN)
+    assert split.words == [["EU", "Bonn", "Paris", "said"], ["Peter", "Hill"]]
+    assert split.tags == [["I-ORG", "I-LOC", "B-LOC", "O"], ["I-PER", "I-PER"]]
+    assert split.documents == [1, 2]
+    assert split.lines == [3, 10]
+    assert split.place(2) == f"{file}:5 ('Paris')"
+    assert split.place(5) == f"{file}:11 ('Hill')"
+
+
+def test_crlf_bom_tabs_and_a_missing_last_empty_line_are_fine(tmp_path: Path):
+    split = read_columns(written(tmp_path, b"\xef\xbb\xbfAna\tB-PER\r\nwon\tO\r\n\r\nLeeds\tB-LOC"), PLAIN)
+    assert split.words == [["Ana", "won"], ["Leeds"]]
+    assert split.documents is None
+
+
+def test_a_gzipped_file_is_read_as_it_is(tmp_path: Path):
+    file = written(tmp_path, gzip.compress(b"Ana B-PER\nwon O\n"), "train.txt.gz")
+    assert read_file(file, PLAIN, FIELDS, "").words == [["Ana", "won"]]
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(UserError, match=r"train.txt.gz is not a whole gzip file"):
+        read_file(file, PLAIN, FIELDS, "")
+
+
+def test_a_blank_inside_a_word_stays_where_tabs_separate(tmp_path: Path):
+    assert read_columns(written(tmp_path, "New York\tB-LOC\n"), PLAIN).words == [["New York"]]
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u2009", "\u3000", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_unicode_white_space_stays_inside_its_word(tmp_path: Path, space: str, separator: str):
+    split = read_columns(written(tmp_path, f"10{space}000{separator}O\n{space}{separator}O\n"), PLAIN)
+    assert split.words == [[f"10{space}000", space]]
+
+
+def test_one_blank_as_separator_keeps_empty_columns_in_their_place(tmp_path: Path):
+    file = written(tmp_path, "1  Ana B-PER\n2 x won O\n")
+    assert read_columns(file, replace(PLAIN, word_column=2, separator="space")).words == [["Ana", "won"]]
+    with pytest.raises(UserError, match=r"some.conll:2: 4 columns .*the lines before have 3"):
+        read_columns(file, PLAIN)
+
+
+def test_a_corpus_with_tabs_word_prefixes_and_no_documents(tmp_path: Path):
+    file = written(tmp_path, "en:Ana\tB-PER\nen:en:\tO\n\nen:Leeds\tB-LOC\n")
+    split = read_columns(file, replace(PLAIN, word_prefix="en:"))
+    assert split.words == [["Ana", "en:"], ["Leeds"]]
+    with pytest.raises(UserError, match="some.conll:1: word 'en:Ana' does not begin with data.word_prefix=de:"):
+        read_columns(file, replace(PLAIN, word_prefix="de:"))
+
+
+def test_a_corpus_with_index_first_comments_documents_and_nested_tags(tmp_path: Path):
+    text = (
+        "# newdoc id = a\n# text = Ana won\n1\tAna\tB-PER\tO\n# aside\n2\tUnited\tB-ORG\tB-LOC\n\n"
+        "#\tx\n1\t#\tO\tO\n2\tLeeds\tB-LOC\tO\n\n# newdoc id = b\n\n1\twon\tO\tO\n"
+    )
+    layout = Layout(1, 2, "auto", "#", "# newdoc", None)
+    split = read_columns(written(tmp_path, text), layout)
+    assert split.words == [["Ana", "United"], ["#", "Leeds"], ["won"]]
+    assert split.tags == [["B-PER", "B-ORG"], ["O", "B-LOC"], ["O"]]
+    assert split.documents == [1, 1, 2]
+    assert split.comments == [2, 4, 7]
+    assert split.place_in(0, 1).endswith(":5 ('United')"), "a comment inside a sentence is a line too"
+    assert split.place_in(1, 1).endswith(":9 ('Leeds')")
+    nested = read_columns(written(tmp_path, text), replace(layout, tag_column=-1))
+    assert nested.tags[0] == ["O", "B-LOC"]
+
+
+def test_a_document_mark_may_stand_in_the_words_column(tmp_path: Path):
+    split = read_columns(written(tmp_path, "1 Ana O\n\n0 -DOCSTART- O\n\n1 won O\n"), replace(PLAIN, word_column=1))
+    assert split.words == [["Ana"], ["won"]]
+    assert split.documents == [0, 1]
+
+
+def test_without_a_document_marker_the_mark_is_a_word(tmp_path: Path):
+    file = written(tmp_path, "-DOCSTART- O\n\nAna B-PER\n")
+    assert read_columns(file, replace(PLAIN, document_marker=None)).words == [["-DOCSTART-"], ["Ana"]]
+
+
+def test_a_word_that_begins_like_a_comment_is_not_lost(tmp_path: Path):
+    with pytest.raises(UserError, match=r"some.conll:2: '#ff\\tO' begins like a comment .*data.comment=null"):
+        read_columns(written(tmp_path, "Ana\tO\n#ff\tO\n"), replace(PLAIN, comment="#"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("Ana B-PER\nwon\n", r"some.conll:2: one column \('won'\); the lines before have 2"),
+        ("Ana\n", r"some.conll:1: one column \('Ana'\); a word and its tag are needed"),
+        (b"Ana B-PER\nM\xfcller B-PER\n", "some.conll:2: byte 0xfc is not UTF-8"),
+        ("a b c B-PER\nwon O\n", r"some.conll:2: 2 columns .*have 4"),
+        ("a\tb\tB-PER\n\tb\tO\n", "some.conll:2: the word is empty"),
+        ("a\tb\tB-PER\nx\tb\t\n", "some.conll:2: tag '' is empty"),
+        ("a\tb\nx\tB PER\n", "some.conll:2: tag 'B PER' is empty or holds white space"),
+        ("1-2 don't _\n1 do O\n", "some.conll:1: tag '_' stands for no tag"),
+        ("Ana B-PER\rwon O\r", "some.conll:1: .*carriage return"),
+        ("a O\n" * (MAX_SENTENCE + 1), "some.conll:1: a sentence of 10001 words or more.*empty lines"),
+        ("\n\n", "holds no sentence"),
+        ("-DOCSTART- O\n\n", "holds no sentence"),
+        ("", "holds no sentence"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_line(tmp_path: Path, content: str | bytes, message: str):
+    with pytest.raises(UserError, match=message):
+        read_columns(written(tmp_path, content), PLAIN)
+
+
+def test_a_sentence_of_a_million_words_is_refused_at_once(tmp_path: Path):
+    file = written(tmp_path, "a O\n" * 1_000_000)
+    clock = time.process_time()
+    with pytest.raises(UserError, match="some.conll:1: a sentence of 10001 words"):
+        read_columns(file, PLAIN)
+    assert time.process_time() - clock < 1
+
+
+@pytest.mark.parametrize(("word", "tag"), [(5, -1), (0, 3), (0, -4), (0, -3)])
+def test_columns_that_are_not_there_or_the_same_are_refused(tmp_path: Path, word: int, tag: int):
+    with pytest.raises(UserError, match=r"some.conll:1: 3 columns .*(no data.(word|tag)_column|in two columns)"):
+        read_columns(written(tmp_path, "a b c\n"), replace(PLAIN, word_column=word, tag_column=tag))
+
+
+# Rows: JSON lines, Parquet, the Hub.
+
+
+def dataset(names: list[str] | None, **columns: list) -> datasets.Dataset:
+    tag = datasets.ClassLabel(names=names) if names else datasets.Value("int64")
+    features = datasets.Features({"tokens": datasets.List(datasets.Value("string")), "ner_tags": datasets.List(tag)})
+    made = {"tokens": [["Ana", "won"], [], ["Leeds"]], "ner_tags": [[1, 2], [], [0]]}
+    rows = datasets.Dataset.from_dict(made, features)
+    for name, values in columns.items():
+        rows = rows.add_column(name, values)
+    return rows
+
+
+def test_hub_rows_take_their_label_names_from_the_schema_whatever_id_zero_is():
+    split = read_dataset(dataset(["B-LOC", "B-PER", "O"]), FIELDS, "made")
+    assert split.words == [["Ana", "won"], ["Leeds"]]
+    assert split.tags == [["B-PER", "O"], ["B-LOC"]]
+    assert split.lines == [1, 3]
+    assert split.empty == 1
+    assert split.documents is None
+    assert split.place(2) == "made:3, word 1 of the sentence ('Leeds')"
+
+
+def test_bare_numbers_are_refused_until_they_are_named():
+    with pytest.raises(UserError, match=r"made:1: its tags are bare numbers.*data.labels"):
+        read_dataset(dataset(None), FIELDS, "made")
+    named = replace(FIELDS, labels=["B-LOC", "B-PER", "O"])
+    assert read_dataset(dataset(None), named, "made").tags == [["B-PER", "O"], ["B-LOC"]]
+
+
+def test_labels_in_another_order_than_the_schemas_are_refused():
+    with pytest.raises(UserError, match=r"made: its labels are \[B-LOC,B-PER,O\], not data.labels=\[O,B-LOC,B-PER\]"):
+        read_dataset(dataset(["B-LOC", "B-PER", "O"]), replace(FIELDS, labels=["O", "B-LOC", "B-PER"]), "made")
+
+
+def test_ids_without_a_name_are_refused_not_read_from_the_end():
+    made = dataset(["O", "B-PER", "I-PER"]).add_item({"tokens": ["x", "y"], "ner_tags": [0, -1]})
+    with pytest.raises(UserError, match="made:4: tag -1 has no name"):
+        read_dataset(made, FIELDS, "made")
+
+
+def test_documents_come_from_a_column_or_from_rows_that_mark_them():
+    rows = dataset(["B-LOC", "B-PER", "O"], document_id=["a", "a", "b"])
+    with_ids = replace(FIELDS, document="document_id")
+    assert read_dataset(rows, with_ids, "made").documents == [1, 2]
+    with pytest.raises(
+        UserError, match=r"made has no 'nope', only tokens, ner_tags, document_id.*document_field=NAME or"
+    ):
+        read_dataset(rows, replace(FIELDS, document="nope"), "made")
+    scattered = dataset(["B-LOC", "B-PER", "O"], document_id=["a", "b", "a"])
+    with pytest.raises(UserError, match="made:3: document 'a' goes on after another"):
+        read_dataset(scattered, with_ids, "made")
+    marked = dataset(["B-LOC", "B-PER", "O"]).add_item({"tokens": ["-DOCSTART-"], "ner_tags": [2]})
+    marked = marked.add_item({"tokens": ["x"], "ner_tags": [2]})
+    split = read_dataset(marked, FIELDS, "made")
+    assert split.documents == [0, 0, 1]
+    assert split.words[-1] == ["x"]
+
+
+def test_parquet_keeps_names_and_a_missing_file_is_named_at_once(tmp_path: Path):
+    file = tmp_path / "train.parquet"
+    dataset(["O", "B-PER", "I-PER"]).to_parquet(str(file))
+    assert read_file(file, PLAIN, FIELDS, "").tags == [["B-PER", "I-PER"], ["O"]]
+    with pytest.raises(UserError, match=r"nope.parquet does not exist. Type this."):
+        read_file(tmp_path / "nope.parquet", PLAIN, FIELDS, "Type this.")
+    with pytest.raises(UserError, match="cannot be read as Parquet"):
+        read_file(written(tmp_path, b"PAR1 no", "no.parquet"), PLAIN, FIELDS, "")
+    with pytest.raises(UserError, match=r"has no 'words', only tokens, ner_tags. Another: data.words_field=NAME"):
+        read_file(file, PLAIN, replace(FIELDS, words="words"), "")
+
+
+@pytest.mark.parametrize("name", ["train.jsonl", "train.json.gz"])
+def test_json_lines_hold_names_or_numbers(tmp_path: Path, name: str):
+    rows = [{"tokens": ["Ana", "\u00a0"], "ner_tags": ["B-PER", "O"], "id": 1}, {"tokens": ["x"], "ner_tags": [1]}]
+    content = "\n\n".join(map(json.dumps, rows)).encode()
+    file = written(tmp_path, gzip.compress(content) if name.endswith(".gz") else content, name)
+    split = read_file(file, PLAIN, replace(FIELDS, labels=["B-LOC", "O"]), "")
+    assert split.words == [["Ana", "\u00a0"], ["x"]]
+    assert split.tags == [["B-PER", "O"], ["O"]]
+    assert split.lines == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[1]", "a list; each line must be one"),
+        ("{", "not a line of JSON"),
+        ("[" * 100_000, "not a line of JSON"),
+        ('{"tokens": ["x"]}', "has no 'ner_tags', only tokens"),
+        ('{"tokens": ["x", "y"], "ner_tags": ["O"]}', "2 words but 1 tags"),
+        ('{"tokens": ["x"], "ner_tags": null}', "1 words but no list of tags"),
+        ('{"tokens": "x", "ner_tags": ["O"]}', "'tokens' is not a list of words"),
+        ('{"tokens": ["x"], "ner_tags": [true]}', "tag True is neither"),
+        ('{"tokens": ["x"], "ner_tags": [["O"]]}', "neither a string nor a number"),
+        ('{"tokens": ["x"], "ner_tags": [0.0]}', "neither a string nor a number"),
+        ('{"tokens": ["x"], "ner_tags": [""]}', "tag '' is empty"),
+        ('{"tokens": ["a\\nb"], "ner_tags": ["O"]}', "a word holds a tab or a line end"),
+        ('{"tokens": ["\\ud800"], "ner_tags": ["O"]}', "half a character"),
+        ('{"tokens": ["-DOCSTART-", "x"], "ner_tags": ["O", "O"]}', "begins a row of 2 words"),
+    ],
+)
+def test_json_lines_that_do_not_fit_are_refused_with_their_line(tmp_path: Path, line: str, message: str):
+    file = written(tmp_path, '{"tokens": ["a"], "ner_tags": ["O"]}\n' + line, "train.jsonl")
+    with pytest.raises(UserError, match=f"train.jsonl:2:? .*{message}"):
+        read_file(file, PLAIN, FIELDS, "")
+
+
+def test_a_row_without_its_document_is_refused_wherever_it_stands(tmp_path: Path):
+    file = written(tmp_path, '{"tokens": ["a"], "ner_tags": ["O"], "doc": null}\n', "train.jsonl")
+    with pytest.raises(UserError, match=r"train.jsonl:1: None in 'doc' is no document's name"):
+        read_file(file, PLAIN, replace(FIELDS, document="doc"), "")
+
+
+def test_without_the_hub_the_error_comes_at_once_and_names_the_ways_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nothing listens there
+    hub.reachable.cache_clear()
+    clock = time.monotonic()
+    try:
+        with pytest.raises(UserError, match=r"data.path=DIR.*data=demo encoder=minilm_l6"):
+            read_hub("lhoestq/conll2003", None, None, ("train",), FIELDS)
+    finally:
+        hub.reachable.cache_clear()
+    assert time.monotonic() - clock < 60  # a guard against hanging; the five seconds are measured, not asserted

@@ -1,0 +1,87 @@
+"""Tag schemes against seqeval's reading and against a writer of each scheme made from spans."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from seqeval.metrics.sequence_labeling import get_entities
+from support.inputs import SCHEMES, random_spans, written
+
+from probe.data.tags import OddTag, find_scheme, ill_formed, is_bare, spans, to_iob2, with_prefixes
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_scheme_is_found_well_formed_and_gives_its_spans_back(scheme: str):
+    choose = random.Random(1)
+    sentences = [(n, random_spans(choose, n, scheme != "IO")) for n in [choose.randint(1, 15) for _ in range(200)]]
+    tags = [written(length, entities, scheme) for length, entities in sentences]
+    assert find_scheme(tags, "auto") == scheme
+    assert find_scheme(tags, scheme) == scheme
+    for one, (length, entities) in zip(tags, sentences, strict=True):
+        assert list(spans(one)) == entities
+        assert to_iob2(one) == written(length, entities, "IOB2")
+        assert ill_formed(one, scheme) == []
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("prefixes", ["BI", "BIES"])
+def test_tags_in_any_disorder_are_read_as_seqevals_default_mode_reads_them(seed: int, prefixes: str):
+    choose = random.Random(seed)
+    kinds = [f"{prefix}-{kind}" for prefix in prefixes for kind in ("A", "B")] + ["O"]
+    for _ in range(30):
+        tags = [choose.choice(kinds) for _ in range(choose.randint(1, 12))]
+        assert [(kind, start, end - 1) for kind, start, end in spans(tags)] == get_entities(tags)
+        assert get_entities(to_iob2(tags)) == get_entities(tags)
+
+
+def test_bare_types_are_io_and_touching_ones_run_together():
+    tags = [["O", "person-actor", "person-actor", "art"]]
+    assert find_scheme(tags, "auto") == "IO"
+    assert is_bare(tags)
+    assert list(spans(with_prefixes(tags[0]))) == [("person-actor", 1, 3), ("art", 3, 4)]
+    assert not is_bare([["O", "I-PER"]])
+
+
+@pytest.mark.parametrize(
+    ("scheme", "tags", "wrong"),
+    [
+        ("IOB2", "I-A O B-A I-A I-B O", [0, 4]),
+        ("IOB1", "I-A O B-A I-A I-B B-B", [2]),
+        ("BIOES", "E-A S-A B-A O I-A B-A I-B E-B", [0, 2, 4, 5, 6]),
+        ("BIOES", "B-A E-A S-B O B-B I-B E-B", []),
+        ("BILOU", "L-A U-A B-A L-A B-B", [0, 4]),
+        ("IO", "I-A I-A O I-B", []),
+    ],
+)
+def test_what_a_scheme_does_not_allow_is_found(scheme: str, tags: str, wrong: list[int]):
+    assert ill_formed(tags.split(), scheme) == wrong
+
+
+@pytest.mark.parametrize(
+    ("tags", "asked", "odd", "message"),
+    [
+        ("O B-A person", "auto", "person", "prefixes, '-' and a type, as B-A"),
+        ("O B-A S-A U-A", "auto", "U-A", "is not BIOES as S-A"),
+        ("B-A I-A O B-A I-A O B-B O S-A", "auto", "S-A", "belongs to BIOES, which most of the other tags are not in"),
+        ("O B-A S-A", "IOB2", "S-A", r"is not IOB2 \(prefixes B, I\)"),
+        ("DT NN VBZ", "auto", "DT", "no tag is O, so these seem to be no spans"),
+        ("O B_PER I_PER", "auto", "B_PER", "beside I_PER"),
+        ("O PER-B PER-I", "auto", "PER-B", "beside PER-I"),
+        ("O b-per i-per", "auto", "i-per", "beside b-per"),
+        ("O E_PER S_PER M_PER", "auto", "M_PER", "beside E_PER"),
+        ("O PER-E LOC-E PER-S", "auto", "PER-S", "beside PER-E"),
+        ("O person", "BIOES", "person", "prefixes"),
+    ],
+)
+def test_tags_that_fit_no_scheme_or_not_the_one_asked_for_are_named(tags: str, asked: str, odd: str, message: str):
+    with pytest.raises(OddTag, match=message) as caught:
+        find_scheme([tags.split()], asked)
+    assert caught.value.tag == odd
+
+
+def test_a_scheme_asked_for_wins_over_what_the_tags_look_like():
+    assert find_scheme([["I-A", "O"]], "IOB2") == "IOB2"
+    assert find_scheme([["NN", "VB"]], "IO") == "IO"
+    assert find_scheme([["O", "B-A", "I-A"]], "BIOES") == "BIOES"
+    assert find_scheme([["O", "O"]], "auto") == "IOB2"

@@ -1,0 +1,408 @@
+"""The store: what is in its key, and that nothing broken, foreign or half-made is ever read as features."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import fcntl
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from support.commands import as_nobody, flip_a_bit
+from support.inputs import encoder_config, features_config
+
+from probe.config import UserError
+from probe.data.corpus import Corpus
+from probe.features import extraction
+from probe.features.checkpoint import Encoder, open_encoder
+from probe.features.extraction import ensure_features
+from probe.features.store import DamagedShard, FeatureStore
+from probe.system.locks import Hold
+
+
+@pytest.fixture
+def store(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path) -> FeatureStore:
+    return ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
+
+
+def read_all(store: FeatureStore) -> list[torch.Tensor]:
+    layers = range(store.num_layers + 1)
+    return [t.clone() for split in store.shards for _, tensors in store.read(split, layers) for t in tensors]
+
+
+def key(encoder: Encoder, corpus: Corpus, **changes) -> str:
+    return FeatureStore.of(corpus, encoder, features_config(Path("x"), **changes)).key
+
+
+def test_whatever_changes_a_vector_changes_the_key(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tiny_bert: Path, tmp_path: Path
+):
+    other_text = copy.deepcopy(tiny_corpus)
+    other_text.splits["dev"].words[0][0] = "other"
+    other_bounds = copy.deepcopy(tiny_corpus)
+    documents = other_bounds.splits["dev"].documents
+    assert documents is not None
+    documents[1] = documents[2]
+
+    folder = tmp_path / "edited"
+    folder.mkdir()
+    for file in tiny_bert.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    weights = load_file(folder / "model.safetensors")
+    next(iter(weights.values())).view(-1)[0] += 1
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    edited = open_encoder(encoder_config(folder), tmp_path / "hashes.json")
+
+    keys = [
+        key(tiny_encoder, tiny_corpus),
+        key(tiny_encoder, other_text),
+        key(edited, tiny_corpus),
+        key(tiny_encoder, tiny_corpus, context="document"),
+        key(tiny_encoder, other_bounds, context="document"),
+        key(tiny_encoder, tiny_corpus, subword="mean"),
+        key(tiny_encoder, tiny_corpus, stride=0.25),
+        key(tiny_encoder, tiny_corpus, dtype="float32"),
+        key(tiny_encoder, tiny_corpus, precision="bfloat16"),
+    ]
+    assert len(set(keys)) == len(keys)
+
+
+def test_whatever_changes_no_vector_changes_no_key(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tiny_bert: Path, tmp_path: Path
+):
+    other_tags = copy.deepcopy(tiny_corpus)
+    other_tags.splits["dev"].tags[0][0] = "B-OTHER"
+    other_bounds = copy.deepcopy(tiny_corpus)
+    other_bounds.splits["dev"].documents = None
+    folder = tmp_path / "moved"
+    folder.mkdir()
+    for file in tiny_bert.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(
+        json.dumps({**config, "_name_or_path": "elsewhere", "transformers_version": "9"})
+    )
+    moved = open_encoder(encoder_config(folder), tmp_path / "hashes.json")
+    assert (
+        key(tiny_encoder, tiny_corpus)
+        == key(tiny_encoder, other_tags)
+        == key(tiny_encoder, other_bounds)
+        == key(moved, tiny_corpus)
+        == key(tiny_encoder, tiny_corpus, batch_pieces=7)
+    )
+
+
+def test_weights_edited_under_the_same_name_are_noticed(tiny_bert: Path, tmp_path: Path):
+    folder = tmp_path / "same-name"
+    folder.mkdir()
+    for file in tiny_bert.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    before = open_encoder(encoder_config(folder), tmp_path / "hashes.json").fingerprint
+    again = open_encoder(encoder_config(folder), tmp_path / "hashes.json").fingerprint
+    weights = bytearray((folder / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(weights)
+    after = open_encoder(encoder_config(folder), tmp_path / "hashes.json").fingerprint
+    assert before == again
+    assert before["weights"] != after["weights"]
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def garble_the_header(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:20] + b"\xff" * 8 + content[28:])
+
+
+def take_another_split(path: Path) -> None:
+    path.write_bytes(path.with_name("test-00000.safetensors").read_bytes())
+
+
+@pytest.mark.parametrize("damage", [flip_a_bit, truncate, empty, garble_the_header, take_another_split])
+def test_a_damaged_shard_is_named_set_aside_and_made_again(
+    store: FeatureStore, tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, damage
+):
+    good = read_all(store)
+    path = store.path(store.shards["train"][0])
+    content = path.read_bytes()
+    damage(path)
+    with pytest.raises(DamagedShard, match="train-00000.safetensors.*set aside as"):
+        read_all(store)
+    assert not path.exists()
+    assert len(list(store.directory.glob("*.damaged-*"))) == 1
+    again = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
+    assert path.read_bytes() == content
+    assert all(torch.equal(a, b) for a, b in zip(good, read_all(again), strict=True))
+
+
+def test_only_layers_that_are_read_are_checked(store: FeatureStore):
+    path = store.path(store.shards["train"][0])
+    flip_a_bit(path)  # at the file's end: the last layer
+    assert len(list(store.read("train", [0, 2]))) == 1
+    with pytest.raises(DamagedShard, match="layer 5"):
+        list(store.read("train", [5]))
+
+
+def test_a_missing_shard_is_extracted_and_no_other(
+    store: FeatureStore,
+    tiny_encoder: Encoder,
+    tiny_corpus: Corpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    store.path(store.shards["dev"][0]).unlink()
+    made: list[str] = []
+    compute = extraction.compute_shard
+
+    def counted(*arguments):
+        made.append(arguments[1].split)
+        return compute(*arguments)
+
+    monkeypatch.setattr(extraction, "compute_shard", counted)
+    ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
+    assert made == ["dev"]
+
+
+def test_an_edited_manifest_is_set_aside_and_written_again(
+    store: FeatureStore, tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
+):
+    path = store.directory / "manifest.json"
+    content = path.read_text()
+    path.write_text(content.replace('"words": ', '"words": 9'))
+    assert store.manifest() is None
+    assert len(list(store.directory.glob("manifest.json.damaged-*"))) == 1
+    ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
+    assert path.read_text() == content
+
+
+def test_what_killed_writers_left_is_cleared_away_but_not_what_others_may_be_writing(
+    store: FeatureStore, tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
+):
+    old, new = (store.directory / f".train-00000.safetensors.host.{pid}.abc" for pid in (1, 2))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    store.path(store.shards["dev"][0]).unlink()
+    ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
+    assert not old.exists()
+    assert new.exists()
+    assert {path.name for path in store.directory.iterdir()} == {
+        "manifest.json", ".in-use", new.name, *(store.path(s[0]).name for s in store.shards.values())
+    }  # fmt: skip
+
+
+def test_a_text_of_another_corpus_finds_nothing_of_this_one(
+    store: FeatureStore, tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
+):
+    other = copy.deepcopy(tiny_corpus)
+    other.splits["train"].words[3].reverse()
+    assert FeatureStore.of(other, tiny_encoder, features_config(tmp_path / "cache")).missing()
+
+
+def test_too_little_disk_is_said_before_anything_is_computed(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("probe.features.store.shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
+    with pytest.raises(UserError, match="features need .* free.*features.cache_dir=DIR"):
+        ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
+
+
+def test_a_disk_that_fills_up_leaves_nothing_under_a_final_name(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
+):
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    kept = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then writing fails as it does at a quota
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
+    try:
+        with pytest.raises(UserError, match=r"-00000\.safetensors cannot be written: .*File too large"):
+            ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, kept)
+    left = [path.name for path in tmp_path.rglob("*.safetensors*") if not path.name.endswith(".lock")]
+    assert left == []
+    assert not list(tmp_path.rglob("manifest.json"))
+
+
+EXTRACT = """
+import sys, torch
+torch.set_num_threads(1)
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+import probe.features.store
+probe.features.store.WORDS_IN_SHARD = 20
+from support.inputs import encoder_config, features_config, make_split
+from probe.features import extraction
+from probe.data.corpus import Corpus
+from probe.features.checkpoint import open_encoder
+if {no_locks}:
+    import fcntl
+    def flock(*_):
+        raise OSError({no_locks}, "no locks here")
+    fcntl.flock = flock
+extraction.num_cores = lambda: 1
+compute, made = extraction.compute_shard, []
+extraction.compute_shard = lambda *a: (made.append(a[1]), compute(*a))[1]
+cache = Path({cache!r})
+encoder = open_encoder(encoder_config(Path({bert!r})), cache / "hashes.json")
+corpus = Corpus("tiny", {{"train": make_split(60, 1), "dev": make_split(20, 2), "test": make_split(20, 3)}})
+store = extraction.ensure_features(corpus, encoder, features_config(cache), "cpu")
+print(len(made), sum(map(len, store.shards.values())))
+"""
+
+
+def start(tiny_bert: Path, cache: Path, no_locks: int = 0) -> subprocess.Popen[str]:
+    tests = str(Path(__file__).parent.parent)
+    code = EXTRACT.format(tests=tests, cache=str(cache), bert=str(tiny_bert), no_locks=no_locks)
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def shard_bytes(cache: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in cache.glob("*/*.safetensors")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("no_locks", [0, errno.ENOSYS, errno.ENOLCK])
+def test_eight_processes_share_the_work_and_agree(tiny_bert: Path, tmp_path: Path, no_locks: int):
+    alone = start(tiny_bert, tmp_path / "alone")
+    alone.communicate()
+    processes = [start(tiny_bert, tmp_path / "shared", no_locks) for _ in range(8)]
+    results = [process.communicate() for process in processes]
+    assert [process.returncode for process in processes] == [0] * 8, results
+    made = sum(int(out.split()[0]) for out, _ in results)
+    total = int(results[0][0].split()[1])
+    assert made == total or (no_locks and made >= total)
+    assert shard_bytes(tmp_path / "shared") == shard_bytes(tmp_path / "alone")
+    assert not list((tmp_path / "shared").glob("*/.*.safetensors.*.?*-*"))
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(tiny_bert: Path, tmp_path: Path):
+    import random
+    import time
+
+    alone = start(tiny_bert, tmp_path / "alone")
+    clock = time.monotonic()
+    alone.communicate()
+    whole_s = time.monotonic() - clock
+    choose = random.Random(0)
+    shards_seen = 0
+    for _ in range(8):
+        process = start(tiny_bert, tmp_path / "killed")
+        time.sleep(choose.uniform(0.6, 1.0) * whole_s)
+        process.kill()
+        process.communicate()
+        present = len(shard_bytes(tmp_path / "killed"))
+        assert present >= shards_seen, "work that was done is never lost"
+        shards_seen = present
+    last = start(tiny_bert, tmp_path / "killed")
+    last.communicate()
+    assert last.returncode == 0
+    assert shard_bytes(tmp_path / "killed") == shard_bytes(tmp_path / "alone")
+
+
+def outcome(corpus: Corpus, encoder: Encoder, cache: Path) -> Callable[[], str]:
+    def extract() -> str:
+        torch.set_num_threads(1)  # a forked child has no other threads
+        extraction.num_cores = lambda: 1
+        try:
+            store = ensure_features(corpus, encoder, features_config(cache), "cpu")
+            return f"{sum(t.numel() for t in read_all(store))} values"
+        except UserError as error:
+            return str(error)
+
+    return extract
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_folder_that_cannot_be_written_is_named(tiny_encoder: Encoder, tiny_corpus: Corpus, open_to_all: Path):
+    cache = open_to_all / "closed"
+    cache.mkdir(mode=0o555)
+    told = as_nobody(outcome(tiny_corpus, tiny_encoder, cache))
+    assert re.search("closed.* cannot be made: Permission denied. Another: features.cache_dir=DIR", told), told
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_read_only_store_can_be_read(tiny_encoder: Encoder, tiny_corpus: Corpus, open_to_all: Path):
+    cache = open_to_all / "cache"
+    store = ensure_features(tiny_corpus, tiny_encoder, features_config(cache), "cpu")
+    expected = f"{sum(t.numel() for t in read_all(store))} values"
+    for path in [*store.directory.iterdir(), store.directory, cache]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    assert as_nobody(outcome(tiny_corpus, tiny_encoder, cache)) == expected
+
+
+def test_what_killed_writers_left_goes_after_a_day(tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path):
+    store = FeatureStore.of(tiny_corpus, tiny_encoder, features_config(tmp_path))
+    store.directory.mkdir(parents=True)
+    yesterday = time.time() - 90_000
+    for name in (".train-00000.safetensors.host.1.abc", ".tmpAbCdEf"):  # ours, and the library's on its way to ours
+        (store.directory / name).touch()
+        (store.directory / f"{name}2").touch()
+        os.utime(store.directory / name, (yesterday, yesterday))
+    store.tidy()
+    assert {path.name[-1] for path in store.directory.iterdir()} == {"2"}
+
+
+def test_who_may_only_read_a_store_holds_it_too(open_to_all: Path):
+    lock = open_to_all / ".in-use"
+    lock.touch()
+    lock.chmod(0o444)
+
+    def outcome() -> str:
+        shared = Hold(lock)
+        return f"{shared.held} {Hold(lock, exclusive=True).busy}"
+
+    assert as_nobody(outcome) == "True True"
+
+
+def test_a_lock_that_another_has_is_busy_and_where_there_are_none_nothing_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lock = tmp_path / "lock"
+    with Hold(lock, exclusive=True) as first:
+        second = Hold(lock, exclusive=True)
+        assert (first.held, first.busy, second.held, second.busy) == (True, False, False, True)
+    with Hold(lock, exclusive=True) as third:
+        assert third.held
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    without = Hold(lock, exclusive=True)
+    assert (without.held, without.busy) == (False, False)
+
+
+def test_two_processes_may_tidy_at_once(tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path, monkeypatch):
+    store = FeatureStore.of(tiny_corpus, tiny_encoder, features_config(tmp_path))
+    store.directory.mkdir(parents=True)
+    lock = store.directory / ".train-00000.safetensors.lock"
+    lock.touch()
+    found = Path.glob
+
+    def glob_and_lose(self: Path, pattern: str):
+        paths = list(found(self, pattern))
+        lock.unlink()  # the other one was here in between
+        return paths
+
+    monkeypatch.setattr(Path, "glob", glob_and_lose)
+    store.tidy()
+    assert not lock.exists()

@@ -1,0 +1,106 @@
+"""Alignment of words and pieces, and windows over long texts, against slow and plain references."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.inputs import make_split
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from probe.config import UserError
+from probe.data.split import Split
+from probe.features.checkpoint import Encoder
+from probe.features.pieces import check_words, cut_split, keep_prefix_spaces
+from probe.features.windows import plan_windows
+
+
+def one_split(words: list[list[str]], documents: list[int] | None = None) -> Split:
+    return Split(words, [["O"] * len(w) for w in words], documents, list(range(1, len(words) + 1)), "text")
+
+
+def test_pieces_equal_those_of_the_whole_sentence(tiny_encoder: Encoder):
+    split = make_split(40, 5)
+    pieces = cut_split(tiny_encoder.tokenizer, split)
+    first = 0
+    for words in split.words:
+        together = tiny_encoder.tokenizer(words, is_split_into_words=True, add_special_tokens=False)
+        assert pieces.ids(first, first + len(words)) == together["input_ids"]
+        of_word = [together.word_ids().index(i) for i in range(len(words))]
+        assert (pieces.starts[first : first + len(words)] - pieces.starts[first]).tolist() == of_word
+        first += len(words)
+
+
+@pytest.mark.parametrize("word", ["", "\u200b", "\ufe0f", "\u00ad", "\u00a0", "\x07"])
+def test_word_without_pieces_gets_the_unknown_piece_and_is_counted(tiny_encoder: Encoder, word: str):
+    pieces = cut_split(tiny_encoder.tokenizer, one_split([["the", word, "bank"]]))
+    assert pieces.empty.tolist() == [1]
+    assert pieces.ids(1, 2) == [tiny_encoder.tokenizer.unk_token_id]
+    assert len(pieces.starts) == 4
+
+
+def brute_force(starts: np.ndarray, first: int, last: int, windows: list[tuple[int, int]]) -> list[float]:
+    """For each word the largest possible smaller distance to the ends of a window that holds it."""
+    best = []
+    for word in range(first, last):
+        middle = (starts[word] + starts[word + 1]) / 2
+        best.append(max(min(middle - starts[a], starts[b] - middle) for a, b in windows if a <= word < b))
+    return best
+
+
+@pytest.mark.parametrize("stride", [0.1, 0.34, 0.5, 1.0])
+@pytest.mark.parametrize("seed", range(5))
+def test_every_word_is_kept_once_from_its_most_central_window(tiny_encoder: Encoder, stride: float, seed: int):
+    split = make_split(6, seed, longest=120)
+    pieces = cut_split(tiny_encoder.tokenizer, split)
+    windows = plan_windows(split, pieces, "sentence", tiny_encoder.room, stride)
+    kept = [word for window in windows for word in range(window.keep_first, window.keep_last)]
+    assert kept == list(range(split.num_words))
+    first = 0
+    for words in split.words:
+        here = [w for w in windows if first <= w.first < first + len(words)]
+        assert all(w.last <= first + len(words) for w in here)
+        assert all(pieces.starts[w.last] - pieces.starts[w.first] <= tiny_encoder.room for w in here)
+        best = brute_force(pieces.starts, first, first + len(words), [(w.first, w.last) for w in here])
+        for window in here:
+            for word in range(window.keep_first, window.keep_last):
+                middle = (pieces.starts[word] + pieces.starts[word + 1]) / 2
+                margin = min(middle - pieces.starts[window.first], pieces.starts[window.last] - middle)
+                assert margin == best[word - first]
+        first += len(words)
+
+
+def test_document_context_joins_the_sentences_of_a_document_and_no_others(tiny_encoder: Encoder):
+    split = one_split([["the", "bank"], ["ana", "won"], ["leeds", "lost"]], documents=[0, 0, 1])
+    pieces = cut_split(tiny_encoder.tokenizer, split)
+    windows = plan_windows(split, pieces, "document", tiny_encoder.room, 0.5)
+    assert [(w.first, w.last) for w in windows] == [(0, 4), (4, 6)]
+
+
+def test_document_context_without_documents_is_refused(tiny_encoder: Encoder):
+    split = one_split([["the", "bank"]])
+    with pytest.raises(UserError, match="knows no documents"):
+        plan_windows(split, cut_split(tiny_encoder.tokenizer, split), "document", 20, 0.5)
+
+
+def test_a_word_longer_than_a_window_is_named_with_its_place(tiny_encoder: Encoder):
+    split = one_split([["the", "bank"], ["at", "port" + "s" * 40]])
+    with pytest.raises(UserError, match=r"text:2, word 2 of the sentence.*41 pieces.*22"):
+        plan_windows(split, cut_split(tiny_encoder.tokenizer, split), "sentence", tiny_encoder.room, 0.5)
+
+
+def test_a_tokenizer_that_cuts_given_words_otherwise_is_refused():
+    """Byte-level pieces behind another splitter: a prefix space would go to every part of a word."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"\p{N}| ?\p{L}+| ?[^\s\p{L}\p{N}]+"), "isolated"),
+            pre_tokenizers.ByteLevel(use_regex=False),
+        ]
+    )
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    backend.train_from_iterator(["Paris may be nice"] * 3, trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    keep_prefix_spaces(tokenizer)
+    with pytest.raises(UserError, match="otherwise than running text"):
+        check_words(tokenizer, "made")

@@ -1,0 +1,283 @@
+"""The probe against PyTorch's own packed BiLSTM, and its promises about seeds, batches and the best epoch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from support.inputs import make_split, random_store
+from torch import nn
+
+from probe.config import LayersConfig, ProbeConfig, UserError
+from probe.data.corpus import Corpus
+from probe.probing.batches import EvaluationBatches, TaggedWords, TrainingBatches
+from probe.probing.bilstm import BiLSTM, Dropout
+from probe.probing.combine import Streamed, read_selection
+from probe.probing.selection import Selection, select
+from probe.probing.tagger import Tagger, train_tagger
+from probe.scoring.metrics import span_f1
+
+WIDTH, LABELS = 16, ["B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O"]
+ONE_LAYER = select(LayersConfig([0], "concat"), 5, WIDTH)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def probe_config(**changes) -> ProbeConfig:
+    values: dict = {
+        "num_layers": 2,
+        "hidden_size": 8,
+        "dropout": 0.2,
+        "learning_rate": 0.01,
+        "anneal": 1.0,
+        "batch_size": 8,
+        "max_epochs": 3,
+        "patience": 5,
+        "gradient_clip": 1.0,
+        "precision": "float32",
+    }
+    return ProbeConfig(**{**values, **changes})
+
+
+def made(num_sentences: int, seed: int) -> TaggedWords:
+    split = make_split(num_sentences, seed)
+    vectors = {
+        word: torch.randn(WIDTH, generator=torch.Generator().manual_seed(sum(map(ord, word))))
+        for words in split.words
+        for word in words
+    }
+    features = torch.stack([vectors[word] for words in split.words for word in words])
+    return TaggedWords(features, split.tags, {label: i for i, label in enumerate(LABELS)})
+
+
+def packed_reference(ours: BiLSTM, width: int, hidden: int, layers: int) -> nn.LSTM:
+    """PyTorch's bidirectional LSTM with the same weights."""
+    theirs = nn.LSTM(width, hidden, layers, bidirectional=True)
+    for k in range(layers):
+        for suffix, one_way in (("", ours.forwards[k]), ("_reverse", ours.backwards[k])):
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+                getattr(theirs, f"{name}_l{k}{suffix}").data.copy_(getattr(one_way, f"{name}_l0"))
+    return theirs
+
+
+def test_bilstm_equals_a_packed_one_in_outputs_and_gradients():
+    torch.manual_seed(0)
+    ours = BiLSTM(WIDTH, 8, 2, dropout=0.0)
+    theirs = packed_reference(ours, WIDTH, 8, 2)
+    data = made(30, 1)
+    batch = data.batch(torch.randperm(30))
+    lengths = batch.words.sum(0)
+
+    x = data.features[batch.rows]
+    x = torch.where(batch.words[:, :, None], x, 1e3)  # whatever stands at padding must not matter
+    mine = ours(x, batch.mirror)[batch.words]
+    packed = nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+    padded, _ = nn.utils.rnn.pad_packed_sequence(theirs(packed)[0])
+    torch.testing.assert_close(mine, padded[batch.words], atol=1e-5, rtol=0)
+
+    weights = torch.randn_like(mine)
+    (mine * weights).sum().backward()
+    (padded[batch.words] * weights).sum().backward()
+    for k in range(2):
+        for suffix, one_way in (("", ours.forwards[k]), ("_reverse", ours.backwards[k])):
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+                torch.testing.assert_close(
+                    getattr(one_way, f"{name}_l0").grad,
+                    getattr(theirs, f"{name}_l{k}{suffix}").grad,
+                    atol=1e-4,
+                    rtol=1e-4,
+                )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5])
+def test_dropout_drops_a_share_keeps_the_mean_and_its_gradient_knows_what_was_dropped(p: float, dtype: torch.dtype):
+    torch.manual_seed(0)
+    ours, theirs = Dropout(p), nn.Dropout(p)
+    x = torch.rand(200, 500, dtype=dtype).add_(1).requires_grad_()
+    out = ours(x)
+    assert out.dtype == dtype
+    dropped = out == 0
+    assert abs(float(dropped.float().mean()) - p) < 0.005
+    torch.testing.assert_close(out[~dropped], theirs.eval()(x)[~dropped] / (1 - p))
+    out.sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad == 0, dropped)
+    assert not torch.equal(ours(x) == 0, dropped) or p == 0, "each time others"
+    assert ours.eval()(x) is x
+
+
+def test_a_sentence_is_scored_alike_whatever_its_neighbours():
+    torch.manual_seed(0)
+    data = made(40, 2)
+    tagger = Tagger(probe_config(), ONE_LAYER, LABELS, data, data, span_f1).eval()
+    alone = data.batch(torch.tensor([5]))
+    among = data.batch(torch.tensor([3, 5, 30, 31]))
+    with torch.no_grad():
+        here = tagger(alone)[:, 0]
+        there = tagger(among)[: len(here), 1]
+    torch.testing.assert_close(here, there, atol=1e-5, rtol=0)
+
+
+def test_every_epoch_shows_every_sentence_once_in_another_order():
+    data = made(101, 3)
+    batches = TrainingBatches(data, 8, seed=1)
+    epochs = []
+    for _ in range(2):
+        shown = [tuple(sorted(b.rows[0].tolist())) for b in batches]
+        assert sorted(start for batch in shown for start in batch) == sorted(data.starts.tolist())
+        assert len(shown) == len(batches)
+        epochs.append(shown)
+    assert epochs[0] != epochs[1]
+    again = [tuple(sorted(b.rows[0].tolist())) for b in TrainingBatches(data, 8, seed=1)]
+    other = [tuple(sorted(b.rows[0].tolist())) for b in TrainingBatches(data, 8, seed=2)]
+    assert again == epochs[0] != other
+
+
+def test_batch_points_each_word_at_its_own_vector_and_label():
+    data = made(25, 4)
+    for batch in EvaluationBatches(data):
+        for column in range(batch.rows.shape[1]):
+            length = int(batch.words[:, column].sum())
+            start = int(batch.rows[0, column])
+            assert batch.rows[:length, column].tolist() == list(range(start, start + length))
+            assert batch.labels[:length, column].tolist() == data.labels[start : start + length].tolist()
+            assert batch.mirror[:length, column].tolist() == list(reversed(range(length)))
+
+
+def trained(seed: int, selection: Selection = ONE_LAYER, **changes) -> Tagger:
+    train, dev = made(80, 5), made(30, 6)
+    if selection.combine == "mix":
+        for data in (train, dev):
+            assert isinstance(data.features, torch.Tensor)
+            noise = torch.randn(data.features.shape, generator=torch.Generator().manual_seed(0))
+            data.features = torch.stack([noise, data.features], 1)
+    return train_tagger(probe_config(**changes), selection, train, dev, LABELS, span_f1, seed, print)
+
+
+def test_one_seed_gives_the_same_bits_and_another_does_not():
+    first, again, other = trained(1), trained(1), trained(2)
+    assert first.curve[-1]["loss"] == again.curve[-1]["loss"] != other.curve[-1]["loss"]
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("combine", ["mean", "concat", "mix"])
+def test_training_on_streamed_features_gives_the_same_bits(tiny_corpus: Corpus, tmp_path: Path, combine: str):
+    store = random_store(tmp_path / "store", {name: split.num_words for name, split in tiny_corpus.splits.items()})
+    selection = select(LayersConfig([1, 3, 5], combine), 5, WIDTH)
+    label_ids = {label: i for i, label in enumerate(LABELS)}
+    taggers, predictions = [], []
+    for read in (read_selection, Streamed):
+        train, dev, test = (
+            TaggedWords(read(store, split, selection), tiny_corpus.splits[split].tags, label_ids)
+            for split in ("train", "dev", "test")
+        )
+        taggers.append(train_tagger(probe_config(), selection, train, dev, LABELS, span_f1, 1, print))
+        predictions.append(taggers[-1].predict(test))
+    held, streamed = taggers
+    assert [point["loss"] for point in held.curve] == [point["loss"] for point in streamed.curve]
+    assert all(torch.equal(a, b) for a, b in zip(held.parameters(), streamed.parameters(), strict=True))
+    assert predictions[0] == predictions[1]
+
+
+def test_batches_are_on_the_device_wherever_the_features_lie():
+    data = made(20, 8)
+    elsewhere = TaggedWords(data.features, data.tags, {label: i for i, label in enumerate(LABELS)}, device="meta")
+    for batch in (next(iter(EvaluationBatches(elsewhere))), next(iter(TrainingBatches(elsewhere, 8, 1)))):
+        assert {tensor.device.type for tensor in batch} == {"meta"}
+
+
+def test_float32_is_plain_arithmetic():
+    torch.manual_seed(0)
+    data = made(30, 9)
+    tagger = Tagger(probe_config(), ONE_LAYER, LABELS, data, data, span_f1).eval()
+    batch = data.batch(torch.arange(30))
+    with torch.no_grad():
+        scores = tagger(batch)
+        assert tagger.lstm is not None
+        assert torch.equal(scores, tagger.classifier(tagger.lstm(batch.features, batch.mirror)))
+
+
+def test_bfloat16_learns_and_one_seed_gives_the_same_bits():
+    first, again = (trained(1, precision="bfloat16", max_epochs=15) for _ in range(2))
+    exact = trained(1, max_epochs=1)
+    assert [point["loss"] for point in first.curve] == [point["loss"] for point in again.curve]
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+    assert all(parameter.dtype == torch.float32 for parameter in first.parameters()), "weights are kept exact"
+    loss = first.curve[0]["loss"]
+    assert exact.curve[0]["loss"] != loss == pytest.approx(exact.curve[0]["loss"], rel=0.02)
+    test = made(50, 7)
+    predicted = first.predict(test)
+    assert span_f1(test.tags, predicted) > 0.8
+    assert first.predict(test) == predicted
+    with torch.no_grad():
+        alone = first(test.batch(torch.tensor([5])))[:, 0]
+        among = first(test.batch(torch.tensor([3, 5, 30, 31])))[: len(alone), 1]
+    assert alone.dtype == torch.float32
+    torch.testing.assert_close(alone, among, atol=0.05, rtol=0.02)
+
+
+@pytest.mark.parametrize("num_layers", [2, 0])
+def test_probe_learns_what_can_be_learnt(num_layers: int):
+    tagger = trained(1, num_layers=num_layers, hidden_size=8 * num_layers, max_epochs=15)
+    test = made(50, 7)
+    assert span_f1(test.tags, tagger.predict(test)) > 0.8
+
+
+def test_mix_learns_which_layer_tells_something():
+    selection = select(LayersConfig([1, 2], "mix"), 5, WIDTH)
+    learned = trained(1, selection, max_epochs=15).learned_mix()
+    assert learned is not None
+    assert sum(learned["weights"]) == pytest.approx(1)
+    assert learned["weights"][1] > 0.55
+
+
+def test_weights_that_come_back_are_those_of_the_best_epoch():
+    tagger = trained(3, learning_rate=0.5, max_epochs=8, patience=8)
+    dev = made(30, 6)
+    best = max(point["dev"] for point in tagger.curve)
+    assert tagger.curve[tagger.best_epoch - 1]["dev"] == best
+    assert tagger.predict(dev) == tagger.best_dev_tags
+    assert span_f1(dev.tags, tagger.best_dev_tags) == best
+    assert tagger.curve[-1]["dev"] < best, "this seed should end below its best, or the test shows nothing"
+
+
+def test_training_stops_when_dev_f1_no_longer_rises():
+    tagger = trained(1, max_epochs=60, patience=2, learning_rate=0.02)
+    assert len(tagger.curve) == tagger.best_epoch + 2 < 60
+
+
+@pytest.mark.parametrize("anneal", [0.5, 1.0])
+def test_the_learning_rate_falls_with_each_epoch_that_is_no_better(anneal: float):
+    tagger = trained(3, learning_rate=0.05, anneal=anneal, max_epochs=12, patience=12)
+    scores = [point["dev"] for point in tagger.curve]
+    no_better = sum(score <= max(scores[:i]) for i, score in enumerate(scores) if i)
+    assert 0 < no_better < 11
+    (group,) = tagger.trainer.optimizers[0].param_groups
+    assert group["lr"] == pytest.approx(0.05 * anneal**no_better)
+
+
+def test_a_tag_that_training_never_showed_is_an_error_of_the_probe_not_a_crash():
+    train, dev = made(40, 5), made(10, 6)
+    dev = TaggedWords(
+        dev.features, [["B-MISC"] * len(t) for t in dev.tags], {label: i for i, label in enumerate(LABELS)}
+    )
+    tagger = train_tagger(probe_config(max_epochs=1), ONE_LAYER, train, dev, LABELS, span_f1, 1, print)
+    assert tagger.curve[0]["dev"] == 0.0
+
+
+def test_features_and_labels_of_different_lengths_are_refused():
+    with pytest.raises(ValueError, match="3 feature vectors for 2 words"):
+        TaggedWords(torch.zeros(3, 4), [["O", "O"]], {"O": 0})
+
+
+def test_a_diverged_training_is_said_so():
+    with pytest.raises(UserError, match="training diverged. Lower probe.learning_rate"):
+        trained(1, learning_rate=1e38, gradient_clip=1e38)

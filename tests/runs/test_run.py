@@ -1,0 +1,49 @@
+"""What a run makes of a corpus: its tags, its notes, its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.inputs import data_config, encoder_config, features_config
+
+from probe.config import Config, LayersConfig, ProbeConfig
+from probe.data.corpus import Corpus
+from probe.runs.plan import plan
+from probe.runs.run import run
+
+
+@pytest.fixture
+def three_columns(tiny_corpus: Corpus, tmp_path: Path) -> Path:
+    """The tiny corpus with a made-up part of speech between word and tag, and a comment in dev."""
+    folder = tmp_path / "three"
+    folder.mkdir()
+    for name, split in tiny_corpus.splits.items():
+        text = "% aside\n\n" if name == "dev" else ""
+        for words, tags in zip(split.words, split.tags, strict=True):
+            lines = (f"{w} {'N' if len(w) > 3 else 'P'} {t}\n" for w, t in zip(words, tags, strict=True))
+            text += "".join(lines) + "\n"
+        (folder / f"{name}.conll").write_text(text)
+    return folder
+
+
+def test_tags_that_are_no_spans_are_probed_on_the_same_features(three_columns: Path, tiny_bert: Path, tmp_path: Path):
+    def config(**data) -> Config:
+        probe = ProbeConfig(0, 0, 0.0, 0.05, 1, 8, 8, 8, 1.0, "float32")
+        features, layers = features_config(tmp_path / "cache"), LayersConfig([0], "concat")
+        corpus = data_config(three_columns, comment="%", **data)
+        return Config(corpus, encoder_config(tiny_bert), features, layers, probe, 1, str(tmp_path / "out"), 1, "cpu")
+
+    entities, speech = config(), config(task="tags", tag_column=1)
+    assert plan(entities).store.key == plan(speech).store.key
+    assert plan(entities).identity.key != plan(speech).identity.key
+    record = run(speech, tell=lambda _: None)
+    assert record["scores"]["test"].keys() == {"macro_f1", "accuracy", "per_type", "counts"}
+    assert record["scores"]["test"]["accuracy"] > 0.6
+    assert record["data"]["splits"]["train"]["tags"] == 2
+    assert record["data"]["skipped"] == {"comments": {"train": 0, "dev": 1, "test": 0}}
+    assert (tmp_path / "out" / "predictions").is_dir()
+    record = run(entities, tell=lambda _: None)
+    assert record["data"]["scheme"] == "IOB2"
+    assert record["data"]["ill_formed"] == {"train": 0, "dev": 0, "test": 0}
+    assert "span" in record["scores"]["test"]

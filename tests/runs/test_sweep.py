@@ -1,0 +1,244 @@
+"""Sweeps that are killed, that run out of disk, and that run elsewhere: what comes out is the same."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import multiprocessing
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import as_nobody, probe, start
+
+from probe.config import UserError
+from probe.runs.plan import prepare_results
+from probe.runs.progress import running
+
+SAME = ("key", "identity", "config", "scores", "sha256", "best_epoch", "mix", "parameters")
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """What of each record must not depend on how it came about, and the bytes of what lies beside it."""
+    found: dict[str, Any] = {}
+    for path in sorted((folder / "records").glob("*.json")):
+        record = json.loads(path.read_text())
+        curve = [(point["loss"], point["dev"]) for point in record["curve"]]
+        found[path.name] = [curve, *(record[part] for part in SAME)]
+    for name in ("counts", "predictions"):
+        found |= {path.name: path.read_bytes() for path in sorted((folder / name).iterdir())}
+    return found
+
+
+def times(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in (folder / "records").glob("*.json")}
+
+
+def processes_of(session: int) -> Iterator[int]:
+    found = subprocess.run(["pgrep", "-s", str(session)], capture_output=True, text=True)
+    return map(int, found.stdout.split())
+
+
+@pytest.mark.slow
+def test_killed_at_ten_moments_a_sweep_ends_with_the_records_of_one_left_alone(inputs: list[str], tmp_path: Path):
+    sweep = ["-m", "layers=last,mix_all", "seed=range(1,7)", "results_dir=out", *inputs, "probe.max_epochs=20"]
+    sweep += ["probe.patience=20"]
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    for folder in (alone, killed):
+        folder.mkdir()
+    undisturbed = probe(*sweep, "jobs=2", cwd=alone)
+    assert undisturbed.returncode == 0, undisturbed.stderr
+    expected = results(alone / "out")
+
+    choose = random.Random(7)
+    seen: dict[str, int] = {}
+    in_the_middle = 0
+    for number, more in enumerate((None, None, 0, 1, 0, 1, 2, 0, 1, 1)):  # runs to be finished before it is killed
+        process = start(*sweep, f"jobs={1 + (number % 3 == 0)}", cwd=killed)
+        if more is None:  # before extraction, or within it
+            time.sleep(choose.uniform(1, 6))
+        else:
+            logs, before = killed / "out/logs", time.time()
+            while process.poll() is None and (
+                len(times(killed / "out")) < len(seen) + more
+                or not any(path.stat().st_mtime > before for path in logs.glob("*.running.txt"))
+            ):
+                time.sleep(0.01)
+            time.sleep(choose.uniform(0, 1))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        now = times(killed / "out")
+        assert seen.items() <= now.items(), "what was finished is kept and not done again"
+        seen = now
+        in_the_middle += 0 < len(seen) < 12
+    assert in_the_middle > 2, "killed too early or too late, the test shows nothing"
+    last = probe(*sweep, "jobs=2", cwd=killed)
+    assert last.returncode == 0, last.stderr
+    assert seen.items() <= times(killed / "out").items()
+    assert results(killed / "out") == expected
+    assert len(expected) == 12 * 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_disk_that_fills_up_stops_a_sweep_in_one_line_and_the_same_command_continues(
+    inputs: list[str], tmp_path: Path, jobs: int
+):
+    sweep = ["-m", "layers=last", "seed=range(1,7)", "results_dir=out", f"jobs={jobs}", *inputs, "probe.max_epochs=20"]
+    process = start(*sweep, cwd=tmp_path)
+    while not times(tmp_path / "out"):
+        time.sleep(0.02)
+        assert process.poll() is None
+    for member in processes_of(process.pid):
+        resource.prlimit(member, resource.RLIMIT_FSIZE, (0, 0))  # from now on no file takes another byte
+    out, errors = process.communicate(timeout=120)
+    assert process.returncode == 2, errors
+    assert len([line for line in errors.splitlines() if line and "extracting" not in line]) == 1
+    assert "results_dir=out: out/records cannot be written (File too large)" in errors
+    assert "the same command continues" in errors
+    assert out.count("failed") <= jobs, "what cannot be kept is not trained"
+    finished = times(tmp_path / "out")
+    assert 0 < len(finished) < 6
+
+    again = probe(*sweep, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    after = times(tmp_path / "out")
+    assert finished.items() <= after.items()
+    assert len(after) == 6
+    assert not list((tmp_path / "out").rglob(".*")), "no half-made file is left"
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_folder_of_results_that_cannot_be_written_is_named_before_anything_is_trained(open_to_all: Path):
+    out = open_to_all / "out"
+    prepare_results(out)
+    assert not list(out.rglob("*.*")), "trying leaves nothing"
+    (out / "records").chmod(0o555)
+
+    def outcome() -> str:
+        try:
+            prepare_results(out)
+        except UserError as error:
+            return str(error)
+        return "written"
+
+    told = as_nobody(outcome)
+    assert "out/records cannot be written (Permission denied)" in told
+
+
+def _turns(folder: Path, name: str, turns: int) -> None:
+    for _ in range(turns):
+        with running(folder, name), (folder / "turns.txt").open("a", buffering=1) as log:
+            log.write("begin\n")
+            time.sleep(0.001)
+            log.write("end\n")
+
+
+def test_one_run_is_made_by_one_process_at_a_time_and_others_wait(tmp_path: Path):
+    (tmp_path / "logs").mkdir()
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_turns, args=(tmp_path, "last-seed1", 50)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=60)
+        assert process.exitcode == 0
+    assert (tmp_path / "turns.txt").read_text() == "begin\nend\n" * 200
+    assert not list((tmp_path / "logs").iterdir())
+
+
+def test_two_sweeps_started_together_train_each_run_once(inputs: list[str], tmp_path: Path):
+    sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", "jobs=1", *inputs, "probe.max_epochs=20"]
+    processes = [start(*sweep, cwd=tmp_path) for _ in range(2)]
+    told = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], told
+    trained = [line for out, _ in told for line in out.splitlines() if re.search(r" · dev F1 .* · \d+ s$", line)]
+    assert sorted(re.findall("seed .", " ".join(trained))) == ["seed 1", "seed 2"]
+
+
+needs_submitit = pytest.mark.skipif(
+    importlib.util.find_spec("hydra_plugins.hydra_submitit_launcher") is None, reason="pip install 'layer-probe[slurm]'"
+)
+# A cluster of one machine: `sbatch` starts every job of an array at once, `srun` is the step within, `sacct` knows all.
+CLUSTER = {
+    "sbatch": """
+cp "$1" "$CLUSTER/script"
+last=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$1")
+for task in $(seq 0 "$last"); do
+  SLURM_JOB_ID=$((7 + task)) SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=$task SLURM_JOB_NUM_NODES=1 SLURM_NTASKS=1 \\
+    SLURM_JOB_NODELIST=here SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 \\
+    setsid bash "$1" >"$CLUSTER/$task.log" 2>&1 </dev/null &
+done
+echo "Submitted batch job 7"
+""",
+    "srun": """
+while [[ $1 == -* ]]; do [[ $1 == --output || $1 == --error ]] && shift; shift; done
+exec "$@"
+""",
+    "sacct": """
+echo "JobID|State|NodeList"
+for log in "$CLUSTER"/*.log; do task=$(basename "$log" .log); echo "7_$task|RUNNING|here"; done
+""",
+}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> dict[str, str]:
+    """The environment of somebody on a submit host."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    for name, script in CLUSTER.items():
+        (folder / name).write_text(f"#!/usr/bin/env bash\n{script}")
+        (folder / name).chmod(0o755)
+    return {"CLUSTER": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+@pytest.mark.slow
+@needs_submitit
+@pytest.mark.parametrize("launcher", ["submitit_local", "slurm"])
+def test_a_sweep_elsewhere_extracts_there_and_gives_the_same_records(
+    inputs: list[str], tmp_path: Path, cluster: dict[str, str], launcher: str
+):
+    sweep = ["-m", "layers=last,concat_last_four", "seed=1", "results_dir=out", *inputs]
+    limits = ["hydra.launcher.timeout_min=5"] + ["hydra.launcher.partition=short"] * (launcher == "slurm")
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    for folder in (here, elsewhere):
+        folder.mkdir()
+    sent = probe(*sweep, f"hydra/launcher={launcher}", *limits, cwd=elsewhere, **cluster)
+    assert sent.returncode == 0, sent.stderr
+    assert "`probe sweep-status out` shows where they stand" in sent.stdout
+    assert "concat_last_four  2..5" in sent.stdout, "the table stands at the end"
+    assert sent.stderr == "", "nothing is extracted where the sweep is started"
+    done = probe(*sweep, "jobs=1", cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert results(elsewhere / "out") == results(here / "out")
+    stores = [{p.name: p.read_bytes() for p in (folder / "cache").glob("*/*")} for folder in (here, elsewhere)]
+    assert stores[0] == stores[1]
+    if launcher == "slurm":
+        script = (tmp_path / "cluster/script").read_text()
+        for line in ("--array=0-1%", "--time=5", "--partition=short", "--mem=16GB"):
+            assert f"#SBATCH {line}" in script
+
+
+def test_a_launcher_that_is_not_installed_is_named_with_what_to_type(tmp_path: Path):
+    code = (
+        "import sys; sys.modules['hydra_plugins.hydra_submitit_launcher'] = None; "
+        "sys.modules['hydra_plugins.hydra_submitit_launcher.submitit_launcher'] = None; "
+        "sys.modules['hydra_plugins.hydra_submitit_launcher.config'] = None; "
+        "from probe.cli.main import main; main()"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code, "-m", "hydra/launcher=slurm", "data=demo", "seed=1,2"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("is not installed. Type: pip install 'layer-probe[slurm]'")

@@ -1,0 +1,122 @@
+"""Statistics against scipy, and against results that are known in closed form."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from probe.scoring.significance import approximate_randomisation, bootstrap, holm, permutation_test, summary
+
+A = [0.912, 0.921, 0.915, 0.930, 0.918]
+B = [0.905, 0.913, 0.909, 0.917, 0.920]
+
+
+def difference_of_means(x, y, axis=-1):
+    return np.mean(x, axis=axis) - np.mean(y, axis=axis)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        *[(A, B), (A[:3], B[:3]), (A, B[:2]), (A, A), ([0.1, 0.1], [0.2, 0.2]), (A, [0.1, 0.2])],
+        *[np.split(np.random.default_rng(i).normal(size=8).round(1), [5]) for i in range(20)],  # ties among them
+    ],
+)
+def test_the_permutation_test_over_seeds_is_scipys_exact_one(a, b):
+    theirs = scipy.stats.permutation_test((a, b), difference_of_means, n_resamples=np.inf, alternative="two-sided")
+    assert permutation_test(a, b) == pytest.approx(theirs.pvalue)
+
+
+def test_five_against_five_can_reach_what_it_can_reach_and_one_seed_nothing():
+    assert permutation_test([1, 2, 3, 4, 5], [6, 7, 8, 9, 10]) == pytest.approx(2 / math.comb(10, 5))
+    assert permutation_test([1.0], [2.0, 3.0]) is None
+
+
+def test_the_bootstrap_interval_is_scipys_percentile_interval():
+    theirs = scipy.stats.bootstrap((A,), np.mean, method="percentile", n_resamples=20_000, rng=1).confidence_interval
+    assert bootstrap(A) == pytest.approx([theirs.low, theirs.high], abs=2e-4)
+    theirs = scipy.stats.bootstrap(
+        (A, B), difference_of_means, method="percentile", n_resamples=20_000, rng=1
+    ).confidence_interval
+    assert bootstrap(A, B) == pytest.approx([theirs.low, theirs.high], abs=3e-4)
+
+
+def test_the_bootstrap_of_two_values_reaches_from_one_to_the_other():
+    assert bootstrap([0.2, 0.8]) == [pytest.approx(0.2), pytest.approx(0.8)]  # each alone in a quarter of all draws
+
+
+def test_a_summary_says_nothing_of_spread_for_one_seed():
+    assert summary([0.5]) == {"mean": 0.5, "std": None, "min": 0.5, "max": 0.5, "interval": None}
+    assert summary([])["mean"] is None
+    assert summary(A)["std"] == pytest.approx(np.std(A, ddof=1))
+
+
+def test_randomisation_over_few_sentences_has_the_p_of_counting_all_swaps():
+    a = np.array([[2, 2, 2], [3, 3, 2], [1, 2, 1], [2, 2, 2]])
+    b = np.array([[2, 2, 1], [3, 3, 1], [1, 2, 1], [2, 3, 1]])
+
+    def f1(rows):
+        gold, predicted, correct = rows.sum(0)
+        return 2 * correct / (gold + predicted)
+
+    observed = abs(f1(a) - f1(b))
+    extreme = 0
+    for swaps in np.ndindex(2, 2, 2, 2):
+        side = np.array(swaps)[:, None] == 1
+        extreme += abs(f1(np.where(side, b, a)) - f1(np.where(side, a, b))) >= observed - 1e-12
+    found = approximate_randomisation(a, b)
+    assert found["difference"] == pytest.approx(f1(a) - f1(b))
+    assert found["p"] == pytest.approx(extreme / 16, abs=0.02)
+
+
+def test_randomisation_agrees_with_scipys_paired_permutation_test():
+    draw = np.random.default_rng(3)
+    gold = draw.integers(1, 4, 60)
+    a, b = (np.stack([gold, gold, np.minimum(gold, draw.integers(0, 4, 60))], 1) for _ in range(2))
+    ours = approximate_randomisation(a, b)
+    # With as many spans predicted as there are, F1 is the share of correct ones: a difference of sums.
+    theirs = scipy.stats.permutation_test(
+        (a[:, 2], b[:, 2]), lambda x, y, axis: np.sum(x - y, axis=axis), permutation_type="samples", rng=1
+    )
+    assert ours["p"] == pytest.approx(theirs.pvalue, abs=0.02)
+
+
+def test_sentences_of_one_document_change_sides_together():
+    rows = np.array([[1, 1, 1], [1, 1, 0]] * 20)
+    other = rows[::-1].copy()
+    documents = np.repeat(np.arange(20), 2)
+    assert approximate_randomisation(rows, other, documents)["units"] == 20
+    one_document = approximate_randomisation(rows, rows * [1, 1, 0], np.zeros(40, dtype=int))
+    assert one_document["p"] == 1.0, "with one unit both divisions are as extreme"
+    assert approximate_randomisation(rows, rows * [1, 1, 0])["p"] < 0.001
+
+
+def test_counts_of_two_texts_cannot_be_paired():
+    with pytest.raises(ValueError, match="2 and of 3 sentences"):
+        approximate_randomisation(np.zeros((2, 3)), np.zeros((3, 3)))
+
+
+def test_holms_correction_by_hand():
+    assert holm([0.01, 0.04, None, 0.03]) == [pytest.approx(0.03), pytest.approx(0.06), None, pytest.approx(0.06)]
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_a_true_null_is_rejected_as_often_as_it_should_be():
+    draw = np.random.default_rng(5)
+    rejected = 0
+    for trial in range(200):
+        gold = draw.integers(0, 4, 50)
+        a, b = (np.stack([gold, gold, draw.binomial(gold, 0.8)], 1) for _ in range(2))
+        rejected += approximate_randomisation(a, b, shuffles=400, seed=trial)["p"] < 0.05
+    assert 2 <= rejected <= 22  # 10 expected; beyond these bounds once in some thousand
+
+
+def test_many_seeds_are_divided_at_random_and_give_nearly_the_exact_p():
+    draw = np.random.default_rng(1)
+    a, b = draw.normal(0.0, 1.0, 20), draw.normal(0.6, 1.0, 20)
+    theirs = scipy.stats.permutation_test((a, b), difference_of_means, n_resamples=100_000, rng=1)
+    assert permutation_test(list(a), list(b)) == pytest.approx(theirs.pvalue, abs=0.005)

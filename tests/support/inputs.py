@@ -1,0 +1,165 @@
+"""Small corpora, encoders and stores, made anew: nothing of the network, nothing that takes long."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import torch
+import transformers
+
+from probe.config import DataConfig, EncoderConfig, FeaturesConfig, recorded_data
+from probe.data.corpus import Corpus
+from probe.data.split import Split
+from probe.data.tags import to_iob2
+from probe.features.store import FeatureStore, Shard
+
+VOCABULARY = (
+    "[PAD] [UNK] [CLS] [SEP] [MASK] the a of in at said met on may orange . , ana paris jordan chelsea hull "
+    "bank amman leeds acme won lost went to from ##s ##ing ##ton ##land wash eng port smith k ##ova x"
+).split()
+NAMES = {
+    "ana": "PER",
+    "smith": "PER",
+    "paris": "LOC",
+    "amman": "LOC",
+    "leeds": "LOC",
+    "acme": "ORG",
+    "chelsea": "ORG",
+}
+COMMON = ("the a of in at said met on may orange , won lost went to from bank washs england portton xing").split()
+
+
+def make_bert(folder: Path, num_layers: int, limit: int) -> Path:
+    """Writes a random BERT of so many layers of 16 that takes `limit` pieces, and its tokenizer."""
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    transformers.BertTokenizer(str(folder / "vocab.txt"), model_max_length=limit).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=16,
+        num_hidden_layers=num_layers,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=limit,
+        initializer_range=0.5,
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+    return folder
+
+
+def encoder_config(folder: Path) -> EncoderConfig:
+    return EncoderConfig(name="", path=str(folder), revision=None, num_layers=None)
+
+
+def data_config(path: Path | str | None, **changes: object) -> DataConfig:
+    """Files train.conll, dev.conll and test.conll, and for the rest what conf/data/columns.yaml says."""
+    files = {"train": "train.conll", "dev": "dev.conll", "test": "test.conll"}
+    return recorded_data({**files, "path": None if path is None else str(path), **changes})
+
+
+def features_config(cache_dir: Path, **changes: object) -> FeaturesConfig:
+    values: dict = {
+        "context": "sentence",
+        "subword": "first",
+        "stride": 0.5,
+        "precision": "float32",
+        "dtype": "float16",
+        "batch_pieces": 64,
+        "cache_dir": str(cache_dir),
+        "placement": "auto",
+    }
+    return FeaturesConfig(**{**values, **changes})
+
+
+def make_split(num_sentences: int, seed: int, origin: str = "made", longest: int = 12) -> Split:
+    """Random sentences in which a few words are always names; two sentences a document."""
+    choose = random.Random(seed)
+    split = Split([], [], [], [], origin)
+    for number in range(num_sentences):
+        words = [
+            choose.choice(list(NAMES)) if choose.random() < 0.3 else choose.choice(COMMON)
+            for _ in range(choose.randint(1, longest))
+        ]
+        split.words.append(words)
+        split.tags.append(to_iob2([f"I-{NAMES[word]}" if word in NAMES else "O" for word in words]))
+        assert split.documents is not None
+        split.documents.append(number // 2)
+        split.lines.append(number + 1)
+    return split
+
+
+def random_store(folder: Path, num_words: dict[str, int], words_in_shard: int = 50) -> FeatureStore:
+    """A store of 6 layers of 16 random values in many shards, for what does not care who made it."""
+    shards = {
+        split: [
+            Shard(split, number, first, min(first + words_in_shard, words))
+            for number, first in enumerate(range(0, words, words_in_shard))
+        ]
+        for split, words in num_words.items()
+    }
+    store = FeatureStore(folder, "key", {}, 5, 16, "float16", shards)
+    folder.mkdir()
+    generator = torch.Generator().manual_seed(0)
+    for shard in (shard for split in shards.values() for shard in split):
+        store.write(shard, torch.randn(6, shard.last - shard.first, 16, generator=generator).half())
+    return store
+
+
+def write_columns(folder: Path, corpus: Corpus) -> Path:
+    """The corpus as column files train.conll, dev.conll, test.conll."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, split in corpus.splits.items():
+        lines: list[str] = []
+        last = None
+        assert split.documents is not None
+        for words, tags, document in zip(split.words, split.tags, split.documents, strict=True):
+            if document != last:
+                lines += ["-DOCSTART- O", ""]
+                last = document
+            lines += [f"{word} {tag}" for word, tag in zip(words, tags, strict=True)] + [""]
+        (folder / f"{name}.conll").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def stored(store: FeatureStore, split: str) -> torch.Tensor:
+    """(L + 1, W, H) in float32."""
+    layers = list(range(store.num_layers + 1))
+    return torch.cat([torch.stack([t.float() for t in tensors]) for _, tensors in store.read(split, layers)], 1)
+
+
+Span = tuple[str, int, int]
+SCHEMES = ("IOB1", "IOB2", "BIOES", "BILOU", "IO")
+
+
+def written(length: int, entities: list[Span], scheme: str) -> list[str]:
+    """Tags of spans in a scheme, by the scheme's definition; in IO spans of one type must not touch."""
+    tags = ["O"] * length
+    ends = {(end, kind) for kind, _, end in entities}
+    begin, end_mark, alone = {"BIOES": ("B", "E", "S"), "BILOU": ("B", "L", "U")}.get(scheme, ("B", "I", "B"))
+    for kind, start, end in entities:
+        for position in range(start, end):
+            prefix = "I"
+            if scheme in ("BIOES", "BILOU"):
+                prefix = alone if end - start == 1 else end_mark if position == end - 1 else "I"
+            if position == start and (end - start > 1 or scheme == "IOB2"):
+                prefix = begin if scheme in ("IOB2", "BIOES", "BILOU") else "I"
+            if position == start and scheme == "IOB1" and (start, kind) in ends:
+                prefix = "B"
+            tags[position] = f"{prefix}-{kind}"
+    return tags
+
+
+def random_spans(choose: random.Random, length: int, touching: bool = True) -> list[Span]:
+    found: list[Span] = []
+    position = 0
+    while position < length:
+        if choose.random() < 0.4:
+            end = min(length, position + choose.randint(1, 3))
+            kind = choose.choice(["PER", "LOC", "work-of-art"])
+            if touching or not found or found[-1][2] < position or found[-1][0] != kind:
+                found.append((kind, position, end))
+            position = end
+        else:
+            position += 1
+    return found
