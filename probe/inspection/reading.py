@@ -92,7 +92,7 @@ class Reader:
             select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before fetching
         self.features = replace(cfg.features, context="sentence")  # each text is seen by itself
         self.device = resolve_device(cfg.device)
-        self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir) / "hashes.json")
+        self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
         self.selection: Selection = select(cfg.layers, self.encoder.num_layers, self.encoder.hidden_size)
         report_causal(self.encoder)
         self.model = load_model(self.encoder, self.device, cfg.features.precision, keep_pooler=True)

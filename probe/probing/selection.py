@@ -1,9 +1,7 @@
-"""Which layers, and how they become one vector a word: (words, L + 1, H) to (words, H').
+"""Which layers: presets and indices as they are typed, resolved against an encoder.
 
 Layer k is `hidden_states[k]`: 0 = the embedding output, 1..L = the encoder blocks. Presets may count from the end;
 from here on an index is absolute.
-
-W words, L layers chosen, H hidden size.
 """
 
 from __future__ import annotations

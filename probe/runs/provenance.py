@@ -1,11 +1,4 @@
-"""One JSON record a run: what was run, on what, with what, and what came out. Present means finished.
-
-    records/<row>-seed<seed>-<key>.json         the record
-    counts/<...>.json.xz                        counts for each sentence of dev and test: the scores, without the text
-    predictions/<...>.dev.conll, .test.conll    word, gold tag, predicted tag
-
-The record names the sha256 of the other files and is written last.
-"""
+"""Where a record comes from: versions, commit and command, and the machine that trained it."""
 
 from __future__ import annotations
 
@@ -17,10 +10,9 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import probe
-from probe.config import COMMAND
+from probe.runs.records import Git, Hardware, Software
 
 PACKAGES = (
     "layer-probe",
@@ -35,23 +27,28 @@ PACKAGES = (
 )
 
 
-def provenance() -> dict[str, Any]:
-    """Versions, the commit of this code where it runs from a checkout, and the command that was typed."""
-    return {**_software(), "command": os.environ.get(COMMAND) or " ".join(sys.argv)}
+def provenance(command: str | None = None) -> Software:
+    """Versions, the commit of this code where it runs from a checkout, and the command that was typed.
+
+    command: for the processes of a sweep, which nobody typed.
+    """
+    return Software(versions(), _git_state(), command or " ".join(sys.argv))
 
 
 @functools.cache
-def _software() -> dict[str, Any]:
-    versions: dict[str, Any] = {"python": platform.python_version()}
+def versions() -> dict[str, str | None]:
+    """The versions of Python and of what a run rests on; None for what is not installed."""
+    versions: dict[str, str | None] = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             versions[package] = None
-    return {"versions": versions, "git": _git_state()}
+    return versions
 
 
-def _git_state() -> dict[str, Any] | None:
+@functools.cache
+def _git_state() -> Git | None:
     root = Path(probe.__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
@@ -68,23 +65,23 @@ def _git_state() -> dict[str, Any] | None:
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
-    return {"commit": commit, "dirty": bool(changed)}
+    return Git(commit, bool(changed))
 
 
-def hardware(device: str, threads: int) -> dict[str, Any]:
+def hardware(device: str, threads: int) -> Hardware:
     """What the probe was trained on."""
     import torch
 
     name = torch.cuda.get_device_name() if device == "cuda" else _cpu_name()
-    return {
-        "device": device,
-        "device_name": name,
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "cores": os.cpu_count(),
-        "threads": threads,
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "platform": platform.platform(),
-    }
+    return Hardware(
+        device,
+        name,
+        torch.backends.cpu.get_cpu_capability(),
+        os.cpu_count(),
+        threads,
+        torch.are_deterministic_algorithms_enabled(),
+        platform.platform(),
+    )
 
 
 def _cpu_name() -> str:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
-import multiprocessing
 import os
+from collections.abc import Sequence
 from pathlib import Path
+
+from probe.system.locks import Hold
 
 RUNS_ON_A_GPU = 4  # each fills a small part of one; more wait for each other (an estimate, not a measurement)
 # Files of a control group, by version: the folder they lie under, the limit, and what is taken of it.
@@ -39,14 +41,25 @@ def side_by_side(jobs: int, num_gpus: int) -> int:
     return min(num_cores(), num_gpus * RUNS_ON_A_GPU) if num_gpus else num_cores()
 
 
-def take_gpu(names: list[str]) -> None:
-    """Ties this process to one of the GPUs: workers are numbered as they start, and take them in turn.
+def take_gpu(names: Sequence[str], folder: Path) -> None:
+    """Ties this process to one of the GPUs, the one that fewest others of the sweep have taken.
 
-    Must come before CUDA starts in the process; once more for the next run changes nothing.
+    folder: where the locks lie that tell the processes of the sweep which are taken, each until its process ends.
+    Where there are no locks, all take the first. Must come before CUDA starts in the process; once more for the next
+    run changes nothing.
     """
-    number = multiprocessing.current_process().name.rpartition("-")[2]
-    if names and number.isdecimal():  # not so in the process of the sweep itself, which has the first
-        os.environ["CUDA_VISIBLE_DEVICES"] = names[(int(number) - 1) % len(names)]
+    if not names or _TAKEN:
+        return
+    slots = ((number, name) for number in range(num_cores()) for name in names)
+    for number, name in slots:
+        hold = Hold(folder / f"gpu-{name}-{number}.lock", exclusive=True)
+        if not hold.busy:
+            _TAKEN.append(hold)
+            os.environ["CUDA_VISIBLE_DEVICES"] = name
+            return
+
+
+_TAKEN: list[Hold] = []  # kept until the process ends
 
 
 def placement(asked: str, needed: int, device: str, runs: int, num_gpus: int) -> str:

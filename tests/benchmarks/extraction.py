@@ -122,7 +122,7 @@ def main() -> None:
     ]  # fmt: skip
     corpus = Corpus("benchmark", {"dev": Split(dev.words[:n] * times, dev.tags[:n] * times, documents, lines, "dev")})
     words = corpus.splits["dev"].num_words
-    encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir) / "hashes.json")
+    encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
     device = resolve_device(cfg.device)
     torch.set_num_threads(num_cores())
 

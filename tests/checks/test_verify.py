@@ -66,7 +66,7 @@ def results(swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def failed(folder: Path) -> list[Check]:
-    return [check for check in check_files(folder, folder.parent / "hashes.json") if check.ok is False]
+    return [check for check in check_files(folder, folder.parent) if check.ok is False]
 
 
 def first_record(folder: Path) -> Path:
@@ -80,7 +80,7 @@ def edit(record: Path, change) -> None:
 
 
 def test_an_untouched_folder_holds_and_its_inputs_were_looked_at(results: Path):
-    checks = list(check_files(results, results.parent / "hashes.json"))
+    checks = list(check_files(results, results.parent))
     assert {check.ok for check in checks} == {True}, [check for check in checks if not check.ok]
     names = {check.name for check in checks}
     assert {"table.md", "table.tex", "corpus tiny", "figures/f1_by_layer.svg", "figures/mix_weights.png"} <= names
@@ -167,7 +167,7 @@ def test_another_text_under_the_same_name_is_noticed(results: Path):
     assert "another text than that of" in check.detail
     shutil.rmtree(file.parent)
     assert failed(results) == []
-    not_checked = [c for c in check_files(results, results.parent / "hashes.json") if c.ok is None]
+    not_checked = [c for c in check_files(results, results.parent) if c.ok is None]
     assert [check.name for check in not_checked] == ["corpus tiny"]
 
 
@@ -201,7 +201,7 @@ def test_a_figure_packed_otherwise_is_the_same_one_and_other_pixels_are_not(resu
 
 def test_figures_that_are_missing_or_that_no_record_gives_are_named(results: Path):
     (results / "figures" / "learning_curves.png").rename(results / "figures" / "older.png")
-    checks = {check.name: check for check in check_files(results, results.parent / "hashes.json") if not check.ok}
+    checks = {check.name: check for check in check_files(results, results.parent) if not check.ok}
     assert checks["figures/learning_curves.png"].ok is None
     assert checks["figures/older.png"].ok is False
     assert len(checks) == 2

@@ -180,7 +180,7 @@ def test_a_value_that_float16_cannot_hold_is_refused(tiny_bert: Path, tiny_corpu
         model.encoder.layer[2].output.LayerNorm.weight.mul_(1e6)
     model.save_pretrained(folder)
     transformers.AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
-    encoder = open_encoder(encoder_config(folder), tmp_path / "hashes.json")
+    encoder = open_encoder(encoder_config(folder), tmp_path)
     with pytest.raises(UserError, match="features.dtype=float32"):
         ensure_features(tiny_corpus, encoder, features_config(tmp_path / "cache"), "cpu")
     store = FeatureStore.of(tiny_corpus, encoder, features_config(tmp_path / "cache"))

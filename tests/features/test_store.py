@@ -62,7 +62,7 @@ def test_whatever_changes_a_vector_changes_the_key(
     weights = load_file(folder / "model.safetensors")
     next(iter(weights.values())).view(-1)[0] += 1
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    edited = open_encoder(encoder_config(folder), tmp_path / "hashes.json")
+    edited = open_encoder(encoder_config(folder), tmp_path)
 
     keys = [
         key(tiny_encoder, tiny_corpus),
@@ -93,7 +93,7 @@ def test_whatever_changes_no_vector_changes_no_key(
     (folder / "config.json").write_text(
         json.dumps({**config, "_name_or_path": "elsewhere", "transformers_version": "9"})
     )
-    moved = open_encoder(encoder_config(folder), tmp_path / "hashes.json")
+    moved = open_encoder(encoder_config(folder), tmp_path)
     assert (
         key(tiny_encoder, tiny_corpus)
         == key(tiny_encoder, other_tags)
@@ -108,12 +108,12 @@ def test_weights_edited_under_the_same_name_are_noticed(tiny_bert: Path, tmp_pat
     folder.mkdir()
     for file in tiny_bert.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
-    before = open_encoder(encoder_config(folder), tmp_path / "hashes.json").fingerprint
-    again = open_encoder(encoder_config(folder), tmp_path / "hashes.json").fingerprint
+    before = open_encoder(encoder_config(folder), tmp_path).fingerprint
+    again = open_encoder(encoder_config(folder), tmp_path).fingerprint
     weights = bytearray((folder / "model.safetensors").read_bytes())
     weights[-1] ^= 1
     (folder / "model.safetensors").write_bytes(weights)
-    after = open_encoder(encoder_config(folder), tmp_path / "hashes.json").fingerprint
+    after = open_encoder(encoder_config(folder), tmp_path).fingerprint
     assert before == again
     assert before["weights"] != after["weights"]
 
@@ -261,7 +261,7 @@ extraction.num_cores = lambda: 1
 compute, made = extraction.compute_shard, []
 extraction.compute_shard = lambda *a: (made.append(a[1]), compute(*a))[1]
 cache = Path({cache!r})
-encoder = open_encoder(encoder_config(Path({bert!r})), cache / "hashes.json")
+encoder = open_encoder(encoder_config(Path({bert!r})), cache)
 corpus = Corpus("tiny", {{"train": make_split(60, 1), "dev": make_split(20, 2), "test": make_split(20, 3)}})
 store = extraction.ensure_features(corpus, encoder, features_config(cache), "cpu")
 print(len(made), sum(map(len, store.shards.values())))
