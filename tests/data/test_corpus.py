@@ -17,7 +17,7 @@ from support.inputs import SCHEMES, Span, data_config, make_split, random_spans,
 
 from probe.config import UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.split import Split
+from probe.data.split import Split, SplitCounts
 from probe.data.tags import spans
 
 # The original files of CoNLL-2003; their licence keeps them out of here.
@@ -37,7 +37,7 @@ def test_what_is_written_is_read(tiny_corpus: Corpus, tmp_path: Path):
     for name, split in tiny_corpus.splits.items():
         assert read.splits[name].words == split.words
         assert read.splits[name].tags == split.tags
-    assert read.counts()["train"]["documents"] == 30
+    assert read.counts()["train"].documents == 30
     assert read.about == {"scheme": "IOB2", "asked_scheme": "auto", "ill_formed": {"train": 0, "dev": 0, "test": 0}}
     assert read.notes == []
 
@@ -171,7 +171,7 @@ def test_tags_that_are_no_spans_stay_as_they_are(tmp_path: Path):
     texts = {"train": "a DT\nb NN\nc I-odd\n", "dev": "d NN\ne VB\n", "test": "f DT\n"}
     corpus = load_corpus(data_config(write_splits(tmp_path, **texts), task="tags"))
     assert corpus.splits["train"].tags == [["DT", "NN", "I-odd"]]
-    assert corpus.counts()["train"] == {"documents": None, "sentences": 1, "words": 3, "tags": 3}
+    assert corpus.counts()["train"] == SplitCounts(None, sentences=1, words=3, tags=3, longest=3)
     assert corpus.about == {"not_in_train": {"dev": {"VB": 1}}}
     assert "dev.conll:2 ('e')" in corpus.notes[0]
 

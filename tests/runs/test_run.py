@@ -11,6 +11,7 @@ from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import Corpus
 from probe.runs.plan import plan
 from probe.runs.run import run
+from probe.system.files import plain
 
 
 @pytest.fixture
@@ -37,13 +38,13 @@ def test_tags_that_are_no_spans_are_probed_on_the_same_features(three_columns: P
     entities, speech = config(), config(task="tags", tag_column=1)
     assert plan(entities).store.key == plan(speech).store.key
     assert plan(entities).identity.key != plan(speech).identity.key
-    record = run(speech, tell=lambda _: None)
+    record = plain(run(speech, tell=lambda _: None))
     assert record["scores"]["test"].keys() == {"macro_f1", "accuracy", "per_type", "counts"}
     assert record["scores"]["test"]["accuracy"] > 0.6
     assert record["data"]["splits"]["train"]["tags"] == 2
     assert record["data"]["skipped"] == {"comments": {"train": 0, "dev": 1, "test": 0}}
     assert (tmp_path / "out" / "predictions").is_dir()
-    record = run(entities, tell=lambda _: None)
+    record = plain(run(entities, tell=lambda _: None))
     assert record["data"]["scheme"] == "IOB2"
     assert record["data"]["ill_formed"] == {"train": 0, "dev": 0, "test": 0}
     assert "span" in record["scores"]["test"]

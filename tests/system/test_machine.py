@@ -44,9 +44,9 @@ def test_the_gpus_are_those_that_the_process_was_given_or_all(monkeypatch: pytes
         assert machine.gpus() == []
 
 
-def test_workers_are_dealt_to_the_gpus_in_turn_and_stay_there(monkeypatch: pytest.MonkeyPatch):
+def test_workers_are_dealt_to_the_gpus_in_turn_and_stay_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def dealt(names: list[str]) -> tuple[int, str | None]:
-        machine.take_gpu(names)
+        machine.take_gpu(names, tmp_path)
         time.sleep(0.1)
         return os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES")
 
@@ -54,7 +54,8 @@ def test_workers_are_dealt_to_the_gpus_in_turn_and_stay_there(monkeypatch: pytes
     seen = set(Parallel(n_jobs=4)(delayed(dealt)(["2", "GPU-5a"]) for _ in range(24)))
     assert len({process for process, _ in seen}) == len(seen) == 4, "a worker keeps its GPU"
     assert sorted(str(gpu) for _, gpu in seen) == ["2", "2", "GPU-5a", "GPU-5a"]
-    assert dealt(["2", "GPU-5a"]) == (os.getpid(), None), "in the process of the sweep nothing is dealt"
+    machine.take_gpu([], tmp_path)
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ, "where there are none nothing is dealt"
 
 
 @pytest.mark.parametrize(
