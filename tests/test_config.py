@@ -33,7 +33,8 @@ def test_every_preset_composes(preset: str):
 @pytest.mark.parametrize("sweep", [file.stem for file in sorted((conf_dir() / "sweep").glob("*.yaml"))])
 def test_every_sweep_composes_and_names_presets_that_exist(sweep: str):
     configs, launcher = configs_of([f"+sweep={sweep}"])
-    assert launcher == "local"
+    assert launcher is not None
+    assert (launcher.name, launcher.is_here) == ("local", True)
     names = {cfg.layers.name for cfg in configs}
     assert names == {""} or all((conf_dir() / "layers" / f"{name}.yaml").is_file() for name in names)
 
