@@ -23,6 +23,7 @@ from probe.runs.records import load_records
 from probe.scoring.metrics import headline
 
 OUTCOME = ("scores", "curve", "best_epoch", "mix", "parameters")
+NATIVE = {"bfloat16": "native"}  # what a record that says nothing of it was made with, if it was made with bfloat16
 
 
 def compare_runs(there: dict[str, Any], here: dict[str, Any], name: str) -> Check:
@@ -32,7 +33,7 @@ def compare_runs(there: dict[str, Any], here: dict[str, Any], name: str) -> Chec
     ]
     if not odd and there["sha256"] == here["sha256"]:
         return Check(name, True, "the same bits")
-    environments = [{**r["software"].get("versions", {}), **r["hardware"]} for r in (there, here)]
+    environments = [{**r["software"].get("versions", {}), **NATIVE, **r["hardware"]} for r in (there, here)]
     reasons = [f"{place} {a} / {b}" for place, a, b in unequal(environments[0], environments[1])]
     if not reasons:
         commits = [(r["software"].get("git") or {}).get("commit", "no commit")[:10] for r in (there, here)]

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import probe
-from probe.config import COMMAND
+from probe.config import COMMAND, Config
+from probe.system.bfloat16 import Way, way
 
 PACKAGES = (
     "layer-probe",
@@ -71,8 +72,21 @@ def _git_state() -> dict[str, Any] | None:
     return {"commit": commit, "dirty": bool(changed)}
 
 
-def hardware(device: str, threads: int) -> dict[str, Any]:
-    """What the probe was trained on."""
+def bfloat16_way(cfg: Config, device: str) -> Way | None:
+    """How this machine does the bfloat16 that a run is set to; None where all is float32.
+
+    For probe.precision that is how the probe was trained. Features that were extracted elsewhere may be otherwise.
+    """
+    if "bfloat16" not in (cfg.probe.precision, cfg.features.precision):
+        return None
+    return way(device, lstm=cfg.probe.precision == "bfloat16" and cfg.probe.num_layers > 0)
+
+
+def hardware(device: str, threads: int, bfloat16: Way | None = None) -> dict[str, Any]:
+    """What the probe was trained on. bfloat16: see `bfloat16_way`; the record says nothing of it where it is None.
+
+    Records from before it was kept were all made natively.
+    """
     import torch
 
     name = torch.cuda.get_device_name() if device == "cuda" else _cpu_name()
@@ -84,6 +98,7 @@ def hardware(device: str, threads: int) -> dict[str, Any]:
         "threads": threads,
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "platform": platform.platform(),
+        **({"bfloat16": bfloat16} if bfloat16 else {}),
     }
 
 

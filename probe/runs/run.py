@@ -11,7 +11,7 @@ from typing import Any
 from probe.config import Config
 from probe.features.store import DamagedShard, FeatureStore
 from probe.runs.plan import Plan, plan, resolve_device, science, training_device
-from probe.runs.provenance import hardware, provenance
+from probe.runs.provenance import bfloat16_way, hardware, provenance
 from probe.runs.records import SCHEMA, load_record, write_counts, write_predictions, write_record
 from probe.system.machine import placement
 
@@ -128,7 +128,7 @@ def run(cfg: Config, tell: Callable[[str], None], runs: int = 1, num_gpus: int =
         "seconds": {"read": round(read_s, 3), "train": round(train_s, 3), "score": round(score_s, 3)},
         "words_per_second": round(trained_words / sum(point["train_s"] for point in tagger.curve)),
         "software": software,
-        "hardware": hardware(device, torch.get_num_threads()),
+        "hardware": hardware(device, torch.get_num_threads(), bfloat16_way(cfg, device)),
         "started": started_at.isoformat(timespec="seconds"),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }

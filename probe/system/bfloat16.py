@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Way = Literal["native", "emulated"]
-EMULATED = "this CPU has no bfloat16: emulated in float32 and at its speed"
+EMULATED = "this CPU has none of its own; emulated in float32, at its speed"
 
 
 def way(device: str, lstm: bool) -> Way:
