@@ -32,12 +32,11 @@ class WrittenOut(Reader):
     """The same, from the equations of nn.LSTM's documentation."""
 
     def forward(self, x: Tensor) -> Tensor:
-        lstm, states = self.lstm, []
+        into, within, into_bias, within_bias = self.lstm.parameters()
+        states: list[Tensor] = []
         hidden = cell = x.new_zeros(x.shape[1], HIDDEN)
         for word in x:
-            gates = linear(word, lstm.weight_ih_l0, lstm.bias_ih_l0) + linear(
-                hidden, lstm.weight_hh_l0, lstm.bias_hh_l0
-            )
+            gates = linear(word, into, into_bias) + linear(hidden, within, within_bias)
             let_in, keep, new, let_out = gates.chunk(4, -1)
             cell = keep.sigmoid() * cell + let_in.sigmoid() * new.tanh()
             hidden = let_out.sigmoid() * cell.tanh()
