@@ -21,8 +21,9 @@ from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.store import FeatureStore
 from probe.probing.selection import select
 from probe.reporting.published import CONLL2003
-from probe.runs.provenance import hardware, versions
+from probe.runs.provenance import bfloat16_way, hardware, versions
 from probe.system import hub
+from probe.system.bfloat16 import EMULATED
 from probe.system.files import why_not_writable
 from probe.system.machine import num_cores
 from probe.system.show import duration
@@ -120,7 +121,13 @@ def _device(cfg: Config) -> tuple[str, list[str]]:
     from probe.runs.plan import resolve_device
 
     device = resolve_device(cfg.device)
-    return device, [f"{device}: {hardware(device, num_cores()).device_name}; {num_cores()} cores for this process"]
+    lines = [f"{device}: {hardware(device, num_cores()).device_name}; {num_cores()} cores for this process"]
+    match bfloat16_way(cfg, device):
+        case "native":
+            lines.append("bfloat16: native")
+        case "emulated":
+            lines.append(f"bfloat16: {EMULATED}; scores differ from a native run's by its roundings")
+    return device, lines
 
 
 def _layers(cfg: Config, encoder: Encoder) -> tuple[None, list[str]]:

@@ -18,6 +18,7 @@ from probe.runs.records import RunRecord, load_records
 from probe.scoring.metrics import Scores
 from probe.system.files import plain, short
 
+NATIVE = {"bfloat16": "native"}  # what a record that says nothing of it was made with, if it was made with bfloat16
 OUTCOME = ("scores", "curve", "best_epoch", "mix", "parameters")
 
 
@@ -51,7 +52,7 @@ def _outcome(record: RunRecord) -> dict[str, Any]:
 
 
 def _environment(record: RunRecord) -> dict[str, Any]:
-    return {**record.software.versions, **plain(record.hardware)}
+    return {**record.software.versions, **NATIVE, **plain(record.hardware)}
 
 
 def tolerance(scores: Scores) -> float:

@@ -57,8 +57,9 @@ class Shard(NamedTuple):
 def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> dict[str, Any]:
     """All that can change a stored vector, and nothing else.
 
-    Left out, with the reason: tags (NER and POS on one text share features); batch size, device and threads (they move
-    a vector by rounding alone); the layers a run wants (all are stored); names and paths (content counts).
+    Left out, with the reason: tags (NER and POS on one text share features); batch size, device, threads, and whether
+    bfloat16 was native or emulated (they move a vector by rounding alone, the last by bfloat16's own); the layers a run
+    wants (all are stored); names and paths (content counts).
     """
     document = cfg.context == "document"
     return {

@@ -22,7 +22,7 @@ from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.encoder import load_model, outputs
-from probe.features.extraction import report_causal, report_empty_words
+from probe.features.extraction import report_causal, report_empty_words, report_emulation
 from probe.features.pieces import special_pair, split_text
 from probe.features.windows import Window
 from probe.features.words import Text, check_states, kept_pieces, padded, to_tensors, word_states
@@ -95,6 +95,7 @@ class Reader:
         self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
         self.selection: Selection = select(cfg.layers, self.encoder.num_layers, self.encoder.hidden_size)
         report_causal(self.encoder)
+        report_emulation(cfg.features, self.device)
         self.model = load_model(self.encoder, self.device, cfg.features.precision, keep_pooler=True)
 
     @torch.no_grad()  # and not inference mode: its tensors could not be trained on

@@ -19,10 +19,12 @@ from torch import Tensor, nn
 
 from probe.config import ProbeConfig, UserError
 from probe.data.tags import Tags
+from probe.probing.arithmetic import arithmetic
 from probe.probing.batches import Batch, EvaluationBatches, TaggedWords, TrainingBatches
 from probe.probing.bilstm import BiLSTM, Dropout
 from probe.probing.combine import mix
 from probe.probing.selection import Selection
+from probe.system.bfloat16 import EMULATED, way
 
 
 class Tagger(pl.LightningModule):
@@ -58,7 +60,7 @@ class Tagger(pl.LightningModule):
     def forward(self, batch: Batch) -> Tensor:
         """Scores of all labels, (T, B, C)."""
         x = batch.features.float()
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.cfg.precision == "bfloat16"):
+        with arithmetic(self.cfg.precision, x.device.type, lstm=self.lstm is not None):
             if self.is_mix:
                 x = mix(x, self.mix_weights, self.mix_scale)
             x = self.dropout(x)
@@ -156,10 +158,13 @@ def train_tagger(
 ) -> Tagger:
     """Trains until dev's headline no longer rises; the tagger comes back with the weights of its best epoch.
 
-    `headline` scores gold and predicted tags. `tell` gets one line an epoch. The seed fixes initialisation, batches and
+    `headline` scores gold and predicted tags. `tell` gets one line an epoch, and one before if bfloat16 is emulated.
+    The seed fixes initialisation, batches and
     dropout. On a CPU the result is bit-equal for a given number of threads.
     """
     quieten_libraries()
+    if cfg.precision == "bfloat16" and way(train.device, cfg.num_layers > 0) == "emulated":
+        tell(f"probe.precision=bfloat16: {EMULATED}")
     torch.manual_seed(seed)
     tagger = Tagger(cfg, selection, labels, train, dev, headline)
     device = train.device

@@ -19,7 +19,7 @@ from probe.probing.batches import TaggedWords
 from probe.probing.combine import Streamed, bytes_needed, read_selection
 from probe.probing.tagger import train_tagger
 from probe.runs.plan import Plan, training_device
-from probe.runs.provenance import hardware
+from probe.runs.provenance import bfloat16_way, hardware
 from probe.runs.records import Epoch, Hardware, Mix
 from probe.scoring.metrics import headline
 from probe.system.machine import placement
@@ -83,7 +83,7 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
         mix=None if learned is None else Mix(**learned),
         parameters=sum(parameter.numel() for parameter in tagger.parameters()),
         placement=where,
-        hardware=hardware(device, torch.get_num_threads()),
+        hardware=hardware(device, torch.get_num_threads(), bfloat16_way(cfg, device)),
         read_s=read_s,
         train_s=train_s,
     )

@@ -11,8 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import probe
+from probe.config import Config, conf_dir
 from probe.runs.records import Git, Hardware, Software
+from probe.system.bfloat16 import Way, way
 
 PACKAGES = (
     "layer-probe",
@@ -49,7 +50,7 @@ def versions() -> dict[str, str | None]:
 
 @functools.cache
 def _git_state() -> Git | None:
-    root = Path(probe.__file__).resolve().parent.parent
+    root = conf_dir().parent  # of a checkout; elsewhere there is no .git in it
     if not (root / ".git").exists():
         return None
     try:
@@ -68,8 +69,18 @@ def _git_state() -> Git | None:
     return Git(commit, bool(changed))
 
 
-def hardware(device: str, threads: int) -> Hardware:
-    """What the probe was trained on."""
+def bfloat16_way(cfg: Config, device: str) -> Way | None:
+    """How this machine does the bfloat16 that a run is set to; None where all is float32.
+
+    For probe.precision that is how the probe was trained. Features that were extracted elsewhere may be otherwise.
+    """
+    if "bfloat16" not in (cfg.probe.precision, cfg.features.precision):
+        return None
+    return way(device, lstm=cfg.probe.precision == "bfloat16" and cfg.probe.num_layers > 0)
+
+
+def hardware(device: str, threads: int, bfloat16: Way | None = None) -> Hardware:
+    """What the probe was trained on. bfloat16: see `bfloat16_way`."""
     import torch
 
     name = torch.cuda.get_device_name() if device == "cuda" else _cpu_name()
@@ -81,6 +92,7 @@ def hardware(device: str, threads: int) -> Hardware:
         threads,
         torch.are_deterministic_algorithms_enabled(),
         platform.platform(),
+        bfloat16,
     )
 
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from probe.data.split import SplitCounts
 from probe.data.tags import Tags
 from probe.data.task import TASKS, Task
 from probe.scoring.metrics import Counts, Scores
+from probe.system.bfloat16 import Way
 from probe.system.files import canonical, key_of, plain, sha256_of, short, write_atomically
 
 SCHEMA = 3
@@ -213,7 +214,8 @@ class Software:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What the probe was trained on. bfloat16: native or emulated, where the run computed in it."""
+    """What the probe was trained on. bfloat16: how it was done, where the run computed in it; records from before that
+    was kept were all made natively."""
 
     device: str
     device_name: str
@@ -222,7 +224,7 @@ class Hardware:
     threads: int
     deterministic: bool
     platform: str
-    bfloat16: Literal["native", "emulated"] | None = None
+    bfloat16: Way | None = None
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,10 @@ from probe.runs.expected import write_expected
 from probe.runs.launch import Launcher
 from probe.runs.plan import Plan, plan, prepare_results, training_device
 from probe.runs.progress import Standing, first_line, running
+from probe.runs.provenance import bfloat16_way
 from probe.runs.records import RunRecord
 from probe.runs.run import extract, run
+from probe.system.bfloat16 import EMULATED
 from probe.system.machine import gpus, side_by_side, take_gpu
 from probe.system.show import duration, percent
 
@@ -78,6 +80,8 @@ def run_sweep(
     at_once, names = 1, []
     if launcher.is_here and todo:
         names = gpus() if "cuda" in [training_device(planned.cfg) for planned in todo] else []
+        for line in dict.fromkeys(filter(None, map(_told_of_bfloat16, todo))):
+            tell(line)
         at_once = side_by_side(launcher.settings.get("n_jobs", todo[0].cfg.jobs), len(names))
         _extract_each(todo)
     elif todo:
@@ -126,6 +130,12 @@ def run_job(job: Job) -> None:
     except Exception as error:
         outcome = f"failed: {_write_failure(planned, error)}"
     print(f"{_standing(planned.results_dir, job)} · {planned.label} · {outcome}", flush=True)
+
+
+def _told_of_bfloat16(planned: Plan) -> str | None:
+    """What is to be said of a run's arithmetic before it starts."""
+    emulated = bfloat16_way(planned.cfg, training_device(planned.cfg)) == "emulated"
+    return f"bfloat16: {EMULATED}." if emulated else None
 
 
 def _extract_each(plans: Sequence[Plan]) -> None:

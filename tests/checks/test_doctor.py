@@ -12,6 +12,7 @@ from probe.config import Config, LayersConfig, ProbeConfig
 from probe.features.extraction import ensure_features
 from probe.reporting.published import CONLL2003
 from probe.runs.plan import plan
+from probe.system import bfloat16
 
 
 @pytest.fixture
@@ -46,6 +47,17 @@ def test_a_run_that_would_work(config: Config, tmp_path: Path):
     works, text = told(config)
     assert works
     assert "3 of 3 shards there" in text
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_how_this_cpu_does_bfloat16_is_told_before_a_sweep(config: Config, works: bool, monkeypatch):
+    monkeypatch.setattr(bfloat16, "_product_works", lambda: True)
+    monkeypatch.setattr(bfloat16, "_lstm_works", lambda: works)
+    assert "bfloat16" not in told(config)[1].partition("versions")[0]
+    config.probe.precision = "bfloat16"
+    assert ("bfloat16: native" if works else "bfloat16: this CPU has none of its own") in told(config)[1]
+    config.probe.num_layers = config.probe.hidden_size = 0
+    assert "bfloat16: native" in told(config)[1]
 
 
 def test_all_that_is_missing_is_told_at_once(config: Config, tmp_path: Path):

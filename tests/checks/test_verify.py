@@ -267,6 +267,15 @@ def test_elsewhere_a_run_may_differ_a_little_and_the_reasons_are_listed(results:
     assert compare_runs(edited, with_test(record, 0.761, 5648), "x").ok is False
 
 
+def test_an_emulated_run_is_other_hardware_and_an_older_record_is_a_native_one(results: Path):
+    here, there = (json.loads(first_record(results).read_text()) for _ in range(2))
+    here["scores"]["test"]["accuracy"] -= 0.001
+    here["hardware"]["bfloat16"] = "emulated"
+    assert compare_runs(there, here, "x").detail.endswith("otherwise here: bfloat16 native / emulated")
+    here["hardware"]["bfloat16"] = "native"
+    assert "on the same machine" in compare_runs(there, here, "x").detail
+
+
 def test_the_same_runs_made_elsewhere_agree(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     shutil.copytree(results, tmp_path / "other")
     next((tmp_path / "other/records").glob("last-seed1*")).unlink()

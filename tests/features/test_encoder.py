@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import shutil
@@ -15,7 +16,8 @@ from support.inputs import encoder_config
 from probe.config import EncoderConfig, UserError
 from probe.features import checkpoint as encoder_module
 from probe.features.checkpoint import Encoder, file_hash, open_encoder
-from probe.features.encoder import hidden_states, load_model
+from probe.features.encoder import emulate, hidden_states, load_model
+from probe.system import bfloat16
 
 
 def copied(tiny_bert: Path, tmp_path: Path) -> Path:
@@ -45,6 +47,38 @@ def test_half_precision_checkpoints_are_computed_in_float32(tiny_bert: Path, tmp
     transformers.AutoModel.from_pretrained(folder, dtype=torch.float16).save_pretrained(folder)
     model = load_model(open_encoder(encoder_config(folder), tmp_path), "cpu")
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_bfloat16_weights_are_the_same_whoever_multiplies(
+    tiny_encoder: Encoder, native: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(bfloat16, "_product_works", lambda: native)
+    model, plain = load_model(tiny_encoder, "cpu", "bfloat16"), load_model(tiny_encoder, "cpu")
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16 if native else torch.float32}
+    for (name, ours), exact in zip(model.named_parameters(), plain.parameters(), strict=True):
+        assert torch.equal(ours.float(), exact.bfloat16().float()), name
+
+
+def test_emulated_layers_are_those_of_bfloat16_itself():
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(
+        torch.nn.Embedding(40, 32),
+        torch.nn.LayerNorm(32),
+        torch.nn.Linear(32, 64),
+        torch.nn.GELU(),
+        torch.nn.Linear(64, 16),
+    )
+    native = layers.bfloat16()
+    emulated = copy.deepcopy(native)
+    emulate(emulated)
+    pieces = torch.arange(40)
+    ours, theirs = emulated(pieces), native(pieces).float()
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours, theirs, rtol=2**-6, atol=2**-9)
+    assert (ours == theirs).float().mean() > 0.9, "all but a unit in the last place here and there"
+    exact = layers.float()(pieces)
+    assert (exact.bfloat16() == theirs).float().mean() < 0.9, "which float32 arithmetic is not"
 
 
 def test_a_checkpoint_with_missing_weights_is_refused_not_filled_with_noise(tiny_bert: Path, tmp_path: Path):

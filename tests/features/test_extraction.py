@@ -18,6 +18,7 @@ from probe.features import extraction, words
 from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.extraction import ensure_features
 from probe.features.store import FeatureStore
+from probe.system import bfloat16
 
 
 def plain_forward(folder: Path, words: list[str], how: str = "first") -> torch.Tensor:
@@ -213,7 +214,16 @@ def test_shards_hold_whole_sentences_and_every_word(monkeypatch: pytest.MonkeyPa
     assert max(s.last - s.first for s in shards) < 20
 
 
-def test_bfloat16_arithmetic_is_another_key_and_close(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
+@pytest.mark.parametrize("native", [True, False])
+def test_bfloat16_arithmetic_is_another_key_and_close(
+    tiny_encoder: Encoder,
+    tiny_corpus: Corpus,
+    tmp_path: Path,
+    native: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setattr(bfloat16, "_product_works", lambda: native)
     exact = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path, dtype="float32"), "cpu")
     rough = ensure_features(
         tiny_corpus, tiny_encoder, features_config(tmp_path, dtype="float32", precision="bfloat16"), "cpu"
@@ -221,6 +231,8 @@ def test_bfloat16_arithmetic_is_another_key_and_close(tiny_encoder: Encoder, tin
     assert exact.key != rough.key
     a, b = stored(exact, "dev"), stored(rough, "dev")
     assert 0 < float((a - b).norm() / a.norm()) < 0.03
+    assert torch.equal(b, b.bfloat16().float()), "hidden states are bfloat16's values either way"
+    assert ("features.precision=bfloat16: this CPU has none" in capsys.readouterr().err) != native
 
 
 def test_hidden_states_that_are_not_one_a_piece_are_refused(
