@@ -1,10 +1,10 @@
-"""What an encoder makes of a few texts: pieces, hidden states, vectors, and how alike they are, layer by layer.
+"""A text as an encoder reads it: pieces, hidden states, one vector a word and layer.
 
-It is computed by the functions that fill the feature store and choose layers for a run, but kept in memory, in float32.
-Each text is seen by itself (or two as a pair); one that is longer than the encoder's window goes through it in
-overlapping windows, as in extraction.
+It is computed by the functions that fill the feature store, but kept in memory, in float32. Each text is seen by itself
+(or two as a pair); one that is longer than the encoder's window goes through it in overlapping windows, as in
+extraction.
 
-B windows, P pieces in each, W words, K pieces kept, n vectors compared, L + 1 layers, H hidden size.
+B windows, P pieces in each, W words, K pieces kept, L + 1 layers, H hidden size.
 """
 
 from __future__ import annotations

@@ -62,14 +62,14 @@ def take_gpu(names: Sequence[str], folder: Path) -> None:
 _TAKEN: list[Hold] = []  # kept until the process ends
 
 
-def placement(asked: str, needed: int, device: str, runs: int, num_gpus: int) -> str:
+def placement(setting: str, needed: int, device: str, runs: int, num_gpus: int) -> str:
     """Where a run's features shall lie: on the device, in memory, or in the store, to be streamed from there.
 
     needed: their bytes. runs: side by side on this machine; of what is free each may take its share of half, as the
     rest is for all else that a run needs, and for the pages of the store. On a CPU the device's memory is the memory.
     """
-    if asked != "auto":
-        return "memory" if (asked, device) == ("device", "cpu") else asked
+    if setting != "auto":
+        return "memory" if (setting, device) == ("device", "cpu") else setting
     if device == "cuda":
         import torch
 
