@@ -437,7 +437,7 @@ def test_texts_come_from_standard_input_one_a_line(
         (["ana", "met washs" + "ing" * 30], {}, "text:2, word 2 of the sentence .*: 32 pieces, more than the 22"),
         (["ana met smith"], {"word": "smit"}, "no text has this word. Did you mean smith"),
         (["ana met smith"], {"word": "ana"}, "have it once"),
-        (["ana met smith"], {"word": "ana's"}, "one word is needed, and this is 3: ana ' s"),
+        (["ana met smith"], {"word": "ana's"}, "one word is needed, not 3: ana ' s"),
         (["ana"], {"figure": Path("x.png")}, "add --word WORD"),
         (["ana"], {"word": "ana", "figure": Path("x.pdf")}, "must end in .png or .svg"),
         (["ana"], {"save": Path("x.pt")}, "must end in .safetensors"),
