@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import transformers
 from support.commands import TINY
 from support.inputs import encoder_config, make_bert, make_split, write_columns
 
-from probe.config import EncoderConfig
+from probe.cli.main import main
+from probe.config import COMMAND, EncoderConfig
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder, open_encoder
 
-transformers.logging.set_verbosity_error()
-transformers.logging.disable_progress_bar()
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Extraction would take every core, and the other tests are there too."""
+    monkeypatch.setattr("probe.features.extraction.num_cores", lambda: 1)
 
 
 @pytest.fixture(scope="session")
@@ -61,3 +68,26 @@ def open_to_all(tmp_path: Path) -> Path:
         if folder.owner() == Path(tmp_path).owner() and folder != Path("/tmp"):
             folder.chmod(0o755)
     return tmp_path
+
+
+@pytest.fixture
+def typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command in this process, where it starts at once: for what it says. What processes do needs `probe`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LAYER_PROBE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv(COMMAND, "")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["probe", *arguments])
+        on_kill = signal.getsignal(signal.SIGTERM)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            signal.signal(signal.SIGTERM, on_kill)
+        assert isinstance(ended.value.code, int)
+        return subprocess.CompletedProcess(arguments, ended.value.code, *capsys.readouterr())
+
+    return run

@@ -6,12 +6,23 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from support.commands import TINY, probe, start
+from support.commands import DEADLINE_S, TINY, finish, probe, start, stop, wait_for, workers_of
+
+
+def finished_runs(folder: Path) -> list[Path]:
+    return list((folder / "records").glob("*.json"))
+
+
+def in_training(folder: Path) -> int:
+    """How many runs of a sweep are past their first epoch."""
+    told = []
+    for path in (folder / "logs").glob("*.running.txt"):
+        with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
+            told.append(path.read_text())
+    return sum("epoch" in text for text in told)
 
 
 @pytest.mark.parametrize(
@@ -45,11 +56,26 @@ from support.commands import TINY, probe, start
         ([], "data.path=DIR"),
     ],
 )
-def test_what_a_user_gets_wrong_is_one_or_two_lines_and_exit_2(arguments: list[str], message: str, tmp_path: Path):
+def test_what_a_user_gets_wrong_is_one_or_two_lines_and_exit_2(arguments: list[str], message: str, typed):
+    done = typed(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) <= 2
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["layers=nope"], "layers=nope: there is no such preset"),  # known from Hydra
+        (["score"], "required: files"),  # from the parser
+        ([], "data.path=DIR"),  # from planning a run
+    ],
+)
+def test_nothing_else_comes_from_a_process_of_its_own(arguments: list[str], message: str, tmp_path: Path):
     done = probe(*arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
-    assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 2
     assert done.stdout == ""
 
@@ -173,16 +199,15 @@ def test_ctrl_c_or_kill_stops_cleanly_and_the_same_command_continues(
 ):
     sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", f"jobs={jobs}", *inputs, "probe.max_epochs=30"]
     process = start(*sweep, cwd=tmp_path)
-    while len(list((tmp_path / "out/records").glob("*.json"))) < 1:
-        time.sleep(0.05)
-        assert process.poll() is None
+    wait_for(lambda: finished_runs(tmp_path / "out"), DEADLINE_S, "the first record", process)
+    assert bool(workers_of(process)) == (jobs > 1), "jobs that can go on are there, and can be seen"
     if by == "Ctrl-C":  # the terminal tells every process of the command
         os.killpg(process.pid, signal.SIGINT)
     else:
         process.terminate()
-    _, errors = process.communicate(timeout=60)
+    _, errors = finish(process)
     assert process.returncode == 130, errors
-    assert not subprocess.run(["pgrep", "-s", str(process.pid), "-f", "LokyProcess"]).stdout, "no job goes on"
+    assert not workers_of(process), "no job goes on"
     assert "the same command continues" in errors
     assert "Traceback" not in errors
     finished = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "out/records").iterdir()}
@@ -199,16 +224,13 @@ def test_another_terminal_sees_where_a_sweep_stands(inputs: list[str], tmp_path:
     sweep = ["-m", "layers=last", "seed=range(1,4)", "results_dir=out", "jobs=1", *inputs, "probe.max_epochs=60"]
     sweep += ["probe.patience=60"]
     process = start(*sweep, cwd=tmp_path)
-    while not any("epoch" in path.read_text() for path in (tmp_path / "out/logs").glob("*.running.txt")):
-        time.sleep(0.02)
-        assert process.poll() is None
+    wait_for(lambda: in_training(tmp_path / "out"), DEADLINE_S, "a run in training", process)
     told = probe("sweep-status", "out", cwd=tmp_path).stdout.splitlines()
     assert "3 runs: " in told[0]
     assert "1 running, 0 failed" in told[0]
     assert told[1].startswith("running  last seed ")
     assert "epoch" in told[1]
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    stop(process)
     told = probe("sweep-status", "out", cwd=tmp_path).stdout.splitlines()
     assert "0 running" in told[0], "a killed sweep does not look as if it ran"
 
@@ -220,18 +242,14 @@ def test_a_killed_worker_costs_no_other_run(inputs: list[str], tmp_path: Path, a
     sweep += [f"probe.{name}={60 if after else 200}" for name in ("max_epochs", "patience")]
     process = start(*sweep, cwd=tmp_path)
     # Killed in training, where memory runs out; a worker that dies while it sends its result may take the pool along.
-    training: list[str] = []
-    while not (len(list((tmp_path / "out/records").glob("*.json"))) >= after and len(training) == 2):
-        time.sleep(0.01)
-        assert process.poll() is None
-        with contextlib.suppress(FileNotFoundError):  # one ended meanwhile
-            told = [path.read_text() for path in (tmp_path / "out/logs").glob("*.running.txt")]
-            training = [line for line in told if "epoch" in line]
-    workers = subprocess.run(["pgrep", "-s", str(process.pid), "-f", "LokyProcess"], capture_output=True, text=True)
-    os.kill(int(workers.stdout.split()[0]), signal.SIGKILL)
-    out, errors = process.communicate(timeout=120)
+    out = tmp_path / "out"
+    wait_for(
+        lambda: len(finished_runs(out)) >= after and in_training(out) == 2, DEADLINE_S, "two runs in training", process
+    )
+    os.kill(workers_of(process)[0], signal.SIGKILL)
+    told, errors = finish(process)
     assert process.returncode == 0, errors
-    assert "A process of the sweep was killed" in out
-    assert ("4 runs are left, now 1 at a time." in out) == (after == 0), "nothing was done: less may be more"
+    assert "A process of the sweep was killed" in told
+    assert ("4 runs are left, now 1 at a time." in told) == (after == 0), "nothing was done: less may be more"
     assert "Traceback" not in errors
     assert len(list((tmp_path / "out/records").iterdir())) == 4
