@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.commands import TINY
+from support.commands import TINY, as_nobody
 from support.inputs import encoder_config, make_bert, make_split, write_columns
 
 from probe.cli.main import main
@@ -64,9 +65,11 @@ def inputs(tiny_bert: Path, tiny_data: Path) -> list[str]:
 
 @pytest.fixture
 def open_to_all(tmp_path: Path) -> Path:
-    for folder in [tmp_path, *tmp_path.parents][:3]:
-        if folder.owner() == Path(tmp_path).owner() and folder != Path("/tmp"):
+    """A folder that other users can come to."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.geteuid() and folder.stat().st_mode & 0o055 != 0o055:
             folder.chmod(0o755)
+    assert as_nobody(lambda: str(os.access(tmp_path, os.R_OK | os.X_OK))) == "True"
     return tmp_path
 
 

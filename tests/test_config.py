@@ -28,7 +28,7 @@ def test_every_preset_gives_the_values_in_its_file(group: str, name: str):
     chosen = asdict(getattr(config, group))
     written = OmegaConf.to_container(OmegaConf.load(conf_dir() / group / f"{name}.yaml"))
     assert isinstance(written, dict)
-    plain = {k: v for k, v in written.items() if k != "defaults" and v != "???" and "${" not in str(v)}
+    plain = {str(k): v for k, v in written.items() if k != "defaults" and v != "???" and "${" not in str(v)}
     assert plain
     assert {key: chosen[key] for key in plain} == plain
 

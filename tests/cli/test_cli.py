@@ -86,7 +86,7 @@ def test_help_lists_the_commands(tmp_path: Path):
     assert "probe table" in done.stdout
 
 
-def test_one_run_prints_its_scores_and_record_and_is_not_done_twice(inputs: list[str], tmp_path: Path):
+def test_one_run_prints_its_scores_and_record_and_is_not_done_twice(inputs: list[str], tmp_path: Path, typed):
     first = probe("layers=second_to_last", *inputs, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "second_to_last = layer 4 (of 5)" in first.stdout
@@ -104,12 +104,14 @@ def test_one_run_prints_its_scores_and_record_and_is_not_done_twice(inputs: list
         assert "extracting" in line, "a good run says nothing else on stderr"
 
     changed = records[0].stat().st_mtime_ns
-    again = probe("layers=second_to_last", "features.placement=stream", *inputs, cwd=tmp_path)
+    again = typed("layers=second_to_last", "features.placement=stream", *inputs)
     assert "was done already" in again.stdout, "where features lie makes no other run"
     assert records[0].stat().st_mtime_ns == changed
 
 
-def test_a_sweep_runs_side_by_side_shows_where_it_stands_and_ends_with_the_table(inputs: list[str], tmp_path: Path):
+def test_a_sweep_runs_side_by_side_shows_where_it_stands_and_ends_with_the_table(
+    inputs: list[str], tmp_path: Path, typed
+):
     sweep = ["layers=last,concat_last_four", "seed=1,2", "results_dir=out", "-m", *inputs]
     done = probe(*sweep, "jobs=2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -133,12 +135,12 @@ def test_a_sweep_runs_side_by_side_shows_where_it_stands_and_ends_with_the_table
     assert {p.name for p in tmp_path.iterdir()} == {"out", "cache", "data"}, "nothing is littered"
     records = {p.name: json.loads(p.read_text()) for p in (tmp_path / "out/records").iterdir()}
 
-    again = probe(*sweep, "jobs=2", cwd=tmp_path)
+    again = typed(*sweep, "jobs=2")
     assert "4 runs, all done already" in again.stdout
     assert table in again.stdout
 
     serial = ["results_dir=serial", "jobs=1", "features.placement=stream"]
-    one_by_one = probe(*[o for o in sweep if o != "results_dir=out"], *serial, cwd=tmp_path)
+    one_by_one = typed(*[o for o in sweep if o != "results_dir=out"], *serial)
     assert one_by_one.returncode == 0, one_by_one.stderr
     for path in (tmp_path / "serial/records").iterdir():
         streamed = json.loads(path.read_text())
@@ -178,8 +180,8 @@ def test_sweeps_as_files_can_be_narrowed_and_redirected(inputs: list[str], tmp_p
     ]
 
 
-def test_extract_fills_the_store_and_stops(inputs: list[str], tmp_path: Path):
-    done = probe("extract", *inputs, cwd=tmp_path)
+def test_extract_fills_the_store_and_stops(inputs: list[str], tmp_path: Path, typed):
+    done = typed("extract", *inputs)
     assert done.returncode == 0, done.stderr
     assert "6 layers of 16" in done.stdout
     assert len(list((tmp_path / "cache").glob("*/*.safetensors"))) == 3

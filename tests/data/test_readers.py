@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import os
 import re
 import socket
 from dataclasses import replace
 from pathlib import Path
 
 import datasets
+import huggingface_hub.constants
 import pytest
 from support.commands import num_calls, probe
 
@@ -268,6 +270,12 @@ def test_a_row_without_its_document_is_refused_wherever_it_stands(tmp_path: Path
     file = written(tmp_path, '{"tokens": ["a"], "ner_tags": ["O"], "doc": null}\n', "train.jsonl")
     with pytest.raises(UserError, match=r"train.jsonl:1: None in 'doc' is no document's name"):
         read_file(file, PLAIN, replace(FIELDS, document="doc"), "")
+
+
+def test_these_tests_stay_off_the_network_unless_they_are_told_otherwise():
+    asked = os.environ["HF_HUB_OFFLINE"]
+    assert asked in ("0", "1")
+    assert huggingface_hub.constants.HF_HUB_OFFLINE == (asked == "1"), "it was imported before it was told"
 
 
 def test_without_the_hub_the_error_names_the_ways_out_and_nobody_asks_twice(tmp_path: Path):

@@ -336,7 +336,6 @@ def outcome(corpus: Corpus, encoder: Encoder, cache: Path) -> Callable[[], str]:
     return extract
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_folder_that_cannot_be_written_is_named(tiny_encoder: Encoder, tiny_corpus: Corpus, open_to_all: Path):
     cache = open_to_all / "closed"
     cache.mkdir(mode=0o555)
@@ -344,7 +343,6 @@ def test_a_folder_that_cannot_be_written_is_named(tiny_encoder: Encoder, tiny_co
     assert re.search("closed.* cannot be made: Permission denied. Another: features.cache_dir=DIR", told), told
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_read_only_store_can_be_read(tiny_encoder: Encoder, tiny_corpus: Corpus, open_to_all: Path):
     cache = open_to_all / "cache"
     store = ensure_features(tiny_corpus, tiny_encoder, features_config(cache), "cpu")

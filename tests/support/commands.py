@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def finish(process: subprocess.Popen[str], seconds: float = DEADLINE_S) -> tuple
     try:
         return process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        pytest.fail(f"{process.args} did not end within {seconds} s\n" + "\n".join(stop(process)))
+        pytest.fail(f"{process.args!r} did not end within {seconds} s\n" + "\n".join(stop(process)))
 
 
 def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
@@ -115,7 +116,9 @@ def flip_a_bit(path: Path) -> None:
 def as_nobody(function: Callable[[], str]) -> str:
     """What a function returns in a child process that may not write everywhere, as root may; or its traceback."""
     read, write = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads are not in the child, nor needed there
+        child = os.fork()
     if child == 0:
         try:
             signal.alarm(DEADLINE_S)
