@@ -275,7 +275,8 @@ def test_a_row_without_its_document_is_refused_wherever_it_stands(tmp_path: Path
 def test_these_tests_stay_off_the_network_unless_they_are_told_otherwise():
     asked = os.environ["HF_HUB_OFFLINE"]
     assert asked in ("0", "1")
-    assert huggingface_hub.constants.HF_HUB_OFFLINE == (asked == "1"), "it was imported before it was told"
+    offline = huggingface_hub.constants.HF_HUB_OFFLINE
+    assert offline == (asked == "1"), "it was imported before it was told"
 
 
 def test_without_the_hub_the_error_names_the_ways_out_and_nobody_asks_twice(tmp_path: Path):
