@@ -414,8 +414,10 @@ def good_row(tagged: list[tuple[str, str | int]]) -> dict:
 
 
 WORD_AND_TAG = st.lists(st.tuples(WORDS, st.sampled_from(["O", "B-PER", 0, 1])), max_size=3)
-ODD_TAGS = st.lists(st.sampled_from(["O", "B-PER", 0, 1, -1, None, 0.5, [], "", "_"]), max_size=3)
-ANY_ROW = st.fixed_dictionaries(
+ODD_TAGS: st.SearchStrategy[list] = st.lists(
+    st.sampled_from(["O", "B-PER", 0, 1, -1, None, 0.5, [], "", "_"]), max_size=3
+)
+ANY_ROW: st.SearchStrategy[dict] = st.fixed_dictionaries(
     {},
     optional={
         "tokens": st.none() | st.lists(WORDS | st.none() | st.integers(), max_size=3),
