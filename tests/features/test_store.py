@@ -250,7 +250,7 @@ sys.path.insert(0, tests)
 import os
 import probe.features.store
 probe.features.store.WORDS_IN_SHARD = 20
-from support.commands import wait_for
+from support.commands import DEADLINE_S, wait_for
 from support.inputs import encoder_config, features_config, make_split
 from probe.features import extraction
 from probe.data.corpus import Corpus
@@ -266,7 +266,7 @@ extraction.compute_shard = lambda *a: (made.append(a[1]), compute(*a))[1]
 encoder = open_encoder(encoder_config(bert), cache / "hashes.json")
 corpus = Corpus("tiny", {"train": make_split(60, 1), "dev": make_split(20, 2), "test": make_split(20, 3)})
 (cache / f"{os.getpid()}.here").touch()
-wait_for(lambda: len(list(cache.glob("*.here"))) >= together, 120, f"{together} processes")
+wait_for(lambda: len(list(cache.glob("*.here"))) >= together, DEADLINE_S, f"{together} processes")
 store = extraction.ensure_features(corpus, encoder, features_config(cache), "cpu")
 print(len(made), sum(map(len, store.shards.values())))
 """

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 TINY = ["probe.hidden_size=4", "probe.max_epochs=2", "probe.batch_size=8", "probe.learning_rate=0.01"]
-DEADLINE_S = 120  # ends what hangs; nothing here takes near as long
+DEADLINE_S = 300  # ends what hangs, and nothing else: on a busy machine a sweep of seconds takes minutes
 
 
 def probe(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -26,14 +26,14 @@ def probe(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess
         env={**os.environ, "LAYER_PROBE_CACHE": str(cwd / "cache"), **env},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=DEADLINE_S,
     )
 
 
 def python(code: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     """What a piece of Python prints in a process of its own."""
     command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=DEADLINE_S)
 
 
 def start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
