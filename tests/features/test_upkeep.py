@@ -63,8 +63,8 @@ def test_list_explain_verify_and_prune_as_a_user_types_them(inputs: list[str], t
         (["verify", "--sample", "-1"], "--sample: "),
     ],
 )
-def test_misuse_is_one_line(arguments: list[str], message: str, tmp_path: Path):
-    done = probe("cache", *arguments, cwd=tmp_path)
+def test_misuse_is_one_line(arguments: list[str], message: str, typed):
+    done = typed("cache", *arguments)
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -90,10 +90,11 @@ def test_what_a_running_job_holds_is_not_deleted(tiny_encoder: Encoder, tiny_cor
 
     _HELD.pop(store.directory).__exit__()  # this process is done with it
     code = (
-        "import sys, time; from pathlib import Path; from probe.system.locks import Hold\n"
-        "hold = Hold(Path(sys.argv[1]) / '.in-use'); print(hold.held, flush=True); time.sleep(60)"
+        "import sys; from pathlib import Path; from probe.system.locks import Hold\n"
+        "hold = Hold(Path(sys.argv[1]) / '.in-use'); print(hold.held, flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen([sys.executable, "-c", code, str(store.directory)], stdout=subprocess.PIPE, text=True) as job:
+    command = [sys.executable, "-c", code, str(store.directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as job:
         assert job.stdout is not None
         assert job.stdout.readline() == "True\n"
         (entry,) = entries(tmp_path)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 from seqeval.scheme import BILOU, IOB2, IOBES
 from sklearn.metrics import accuracy_score
 from sklearn.metrics import f1_score as sklearn_f1
-from support.commands import probe
+from support.commands import probe, python
 from support.inputs import random_spans, written
 
 from probe.config import UserError
@@ -212,5 +210,5 @@ def test_scoring_imports_nothing_that_takes_long(tmp_path: Path):
         "import sys; from probe.cli.main import dispatch; dispatch(sys.argv[1:]); "
         "print({'torch', 'transformers', 'datasets', 'hydra', 'sklearn', 'scipy'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code, "score", str(file), str(file)], capture_output=True, text=True)
+    done = python(code, "score", str(file), str(file))
     assert done.stdout.splitlines()[-1] == "set()", done.stderr
