@@ -95,9 +95,7 @@ def compare(readings: Sequence[Reading], word: str, reader: Reader) -> Compariso
     """Every occurrence of a word, whatever its case. Raises UserError if there are not two."""
     wanted = split_text(word)
     if len(wanted) != 1:
-        raise UserError(
-            f"--word {word!r}: one word is needed, and this is {len(wanted)}: {' '.join(wanted) or 'none'}."
-        )
+        raise UserError(f"--word {word!r}: one word is needed, not {len(wanted)}: {' '.join(wanted) or 'none'}.")
     occurrences = [
         Occurrence(text, at, _around(reading.words, at))
         for text, reading in enumerate(readings)

@@ -74,7 +74,7 @@ class Reading:
         return self.ids.shape[0], self.ids.shape[1], self.vectors.shape[2]
 
 
-class _Row(NamedTuple):
+class _Input(NamedTuple):
     """One window as the encoder gets it, each tensor (1, P); and the words in it: runs of them, and by how many pieces
     each run stands further right than it would in a window of its own."""
 
@@ -114,31 +114,32 @@ class Reader:
         split = Split(words, tags, None, [number + i for i in range(len(texts))], "text")
         text = Text(Corpus("texts", {name: split}), name, self.encoder, self.features)
         report_empty_words(Corpus("texts", {name: split}), {name: text})
-        rows = [self._pair(text, pad)] if len(texts) == 2 else self._windows(text, pad, name)
+        inputs = [self._pair(text, pad)] if len(texts) == 2 else self._windows(text, pad, name)
         if segment is not None:
-            rows = [self._with_segment(row, segment) for row in rows]
+            inputs = [self._with_segment(given, segment) for given in inputs]
 
         vectors, pieces, word_of_piece = [], [], []
         pooled, first_layer = None, None
-        for i, row in enumerate(rows):
+        for i, given in enumerate(inputs):
             with _embeddings_seen(self.model) as seen:
-                output = outputs(self.model, *(None if t is None else t.to(self.device) for t in row[:3]))  # type: ignore[arg-type]
+                output = outputs(self.model, *(None if t is None else t.to(self.device) for t in given[:3]))  # type: ignore[arg-type]
             states: tuple[torch.Tensor, ...] = output.hidden_states
-            check_states(states, row.ids.shape, self.encoder)
+            check_states(states, given.ids.shape, self.encoder)
             if i == 0:
                 pooled = getattr(output, "pooler_output", None)
-                first_layer = _first_layer(seen, states[0], int(row.mask.sum()))
-            vectors.append(self._word_vectors(states, row, text))
-            kept = self._pieces_kept(row, text, is_first=i == 0, is_last=i == len(rows) - 1)
+                first_layer = _first_layer(seen, states[0], int(given.mask.sum()))
+            vectors.append(self._word_vectors(states, given, text))
+            kept = self._pieces_kept(given, text, is_first=i == 0, is_last=i == len(inputs) - 1)
             pieces.append(torch.stack([state[0, kept] for state in states]).float().cpu())
-            word_of_piece.append(self._word_of_piece(row, text))
+            word_of_piece.append(self._word_of_piece(given, text))
+        types = [given.types for given in inputs if given.types is not None]
         return Reading(
             texts,
             [word for sentence in words for word in sentence],
-            text.windows if len(rows) > 1 else [Window(0, split.num_words, 0, split.num_words)],
-            torch.cat([row.ids for row in rows]),
-            torch.cat([row.mask for row in rows]),
-            torch.cat([row.types for row in rows if row.types is not None]) if rows[0].types is not None else None,
+            text.windows if len(inputs) > 1 else [Window(0, split.num_words, 0, split.num_words)],
+            torch.cat([given.ids for given in inputs]),
+            torch.cat([given.mask for given in inputs]),
+            torch.cat(types) if types else None,
             word_of_piece,
             torch.cat(vectors, 1).transpose(0, 1).contiguous(),
             torch.cat(pieces, 1),
@@ -146,7 +147,7 @@ class Reader:
             first_layer,
         )
 
-    def _windows(self, text: Text, pad: int, name: str) -> list[_Row]:
+    def _windows(self, text: Text, pad: int, name: str) -> list[_Input]:
         """A text's windows, all of one width."""
         starts = text.pieces.starts
         widest = max(int(starts[w.last] - starts[w.first]) for w in text.windows) + self.encoder.special.count
@@ -154,9 +155,9 @@ class Reader:
             raise UserError(f"{name} is empty, and {self.encoder.name} puts no piece of its own around a text.")
         self._check_pad(pad, widest, name)
         width = max(widest, pad)
-        return [_Row(*to_tensors([w], text.pieces, self.encoder, width), [(w, 0)]) for w in text.windows]
+        return [_Input(*to_tensors([w], text.pieces, self.encoder, width), [(w, 0)]) for w in text.windows]
 
-    def _pair(self, text: Text, pad: int) -> _Row:
+    def _pair(self, text: Text, pad: int) -> _Input:
         """Two texts in one window, as the tokenizer puts a pair together."""
         special, (first, second) = special_pair(self.encoder.tokenizer), _two(text.windows)
         ids_1, ids_2 = (text.pieces.ids(window.first, window.last) for window in (first, second))
@@ -176,7 +177,7 @@ class Reader:
         )
         shift = len(special.prefix) - len(self.encoder.special.prefix)
         runs = [(first, shift), (second, shift + len(ids_1) + len(special.middle))]
-        return _Row(*padded([ids], [types], self.encoder, pad), runs)
+        return _Input(*padded([ids], [types], self.encoder, pad), runs)
 
     def _check_pad(self, pad: int, width: int, name: str) -> None:
         if pad and not width <= pad <= self.encoder.limit:
@@ -185,35 +186,35 @@ class Reader:
                 f"pad to {width} to {self.encoder.limit}."
             )
 
-    def _with_segment(self, row: _Row, segment: int) -> _Row:
-        known = getattr(self.encoder.config, "type_vocab_size", 0) if row.types is not None else 0
+    def _with_segment(self, given: _Input, segment: int) -> _Input:
+        known = getattr(self.encoder.config, "type_vocab_size", 0) if given.types is not None else 0
         if not 0 <= segment < known:
             allowed = f"segments are 0 to {known - 1}" if known else "it knows no segments"
             raise UserError(f"--segment {segment} is not for {self.encoder.name}: {allowed}.")
-        assert row.types is not None
-        return row._replace(types=row.types.masked_fill(row.mask == 1, segment))
+        assert given.types is not None
+        return given._replace(types=given.types.masked_fill(given.mask == 1, segment))
 
-    def _word_vectors(self, states: tuple[torch.Tensor, ...], row: _Row, text: Text) -> torch.Tensor:
+    def _word_vectors(self, states: tuple[torch.Tensor, ...], given: _Input, text: Text) -> torch.Tensor:
         """(L + 1, words kept from this window, H)."""
-        subword, width = self.features.subword, row.ids.shape[1]
-        kept = [kept_pieces([window], text.pieces, self.encoder, subword, width) for window, _ in row.runs]
-        positions = torch.cat([at + shift for (at, _, _), (_, shift) in zip(kept, row.runs, strict=True)])
+        subword, width = self.features.subword, given.ids.shape[1]
+        kept = [kept_pieces([window], text.pieces, self.encoder, subword, width) for window, _ in given.runs]
+        positions = torch.cat([at + shift for (at, _, _), (_, shift) in zip(kept, given.runs, strict=True)])
         lengths = None if kept[0][1] is None else torch.cat([n for _, n, _ in kept if n is not None])
         return word_states(states, positions.to(self.device), lengths, subword).float().cpu()
 
-    def _pieces_kept(self, row: _Row, text: Text, is_first: bool, is_last: bool) -> torch.Tensor:
+    def _pieces_kept(self, given: _Input, text: Text, is_first: bool, is_last: bool) -> torch.Tensor:
         """Positions in a window of the pieces kept from it."""
-        num = int(row.mask.sum())
+        num = int(given.mask.sum())
         if is_first and is_last:
             return torch.arange(num)
         special = self.encoder.special
-        kept, _, _ = kept_pieces([row.runs[0][0]], text.pieces, self.encoder, "mean", num)
+        kept, _, _ = kept_pieces([given.runs[0][0]], text.pieces, self.encoder, "mean", num)
         ends = [torch.arange(len(special.prefix) * is_first), torch.arange(num - len(special.suffix) * is_last, num)]
         return torch.cat([ends[0], kept, ends[1]])
 
-    def _word_of_piece(self, row: _Row, text: Text) -> list[int | None]:
-        word_of_piece: list[int | None] = [None] * row.ids.shape[1]
-        for window, shift in row.runs:
+    def _word_of_piece(self, given: _Input, text: Text) -> list[int | None]:
+        word_of_piece: list[int | None] = [None] * given.ids.shape[1]
+        for window, shift in given.runs:
             everything = window._replace(keep_first=window.first, keep_last=window.last)
             at, lengths, words = kept_pieces([everything], text.pieces, self.encoder, "mean", 0)
             assert lengths is not None

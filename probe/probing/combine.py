@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import torch
 
 from probe.features.store import FeatureStore
 from probe.probing.selection import Selection
 
-if TYPE_CHECKING:
-    import torch
-
 
 def bytes_needed(store: FeatureStore, selection: Selection) -> int:
     """Bytes of a selection's features of all splits, as `read_selection` gives them."""
-    import torch
-
     words = sum(shards[-1].last for shards in store.shards.values())
-    row, dtype = _row(selection, store.hidden_size, getattr(torch, store.dtype))
-    return words * math.prod(row) * dtype.itemsize
+    shape, dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
+    return words * math.prod(shape) * dtype.itemsize
 
 
 def read_selection(
@@ -32,10 +28,8 @@ def read_selection(
 
     concat: (W, L * H) and mix: (W, L, H), both as stored; sum and mean: (W, H) in float32.
     """
-    import torch
-
-    row, dtype = _row(selection, store.hidden_size, getattr(torch, store.dtype))
-    features = torch.empty((store.shards[split][-1].last, *row), dtype=dtype, device=device)
+    shape, dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
+    features = torch.empty((store.shards[split][-1].last, *shape), dtype=dtype, device=device)
     for shard, layers in store.read(split, selection.indices):
         rows = features[shard.first : shard.last]
         combined = rows if rows.device.type == "cpu" else torch.empty_like(rows, device="cpu")
@@ -49,10 +43,8 @@ def combine(states: torch.Tensor, selection: Selection) -> torch.Tensor:
 
     mix is at the weights it starts from, all equal: what it learns, it learns in training.
     """
-    import torch
-
-    row, dtype = _row(selection, states.shape[2], states.dtype)
-    features = torch.empty((states.shape[1], *row), dtype=dtype)
+    shape, dtype = _shape(selection, states.shape[2], states.dtype)
+    features = torch.empty((states.shape[1], *shape), dtype=dtype)
     _combine([states[k].cpu() for k in selection.indices], selection.combine, features)
     if selection.combine == "mix":
         return mix(features, torch.zeros(len(selection.indices)), torch.ones(()))
@@ -67,11 +59,9 @@ class Streamed:
     """
 
     def __init__(self, store: FeatureStore, split: str, selection: Selection) -> None:
-        import torch
-
         self.device = torch.device("cpu")
         self.combine = selection.combine
-        self._row, self._dtype = _row(selection, store.hidden_size, getattr(torch, store.dtype))
+        self._shape, self._dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
         self._layers = [layers for _, layers in store.read(split, selection.indices)]
         self._bounds = torch.tensor([0] + [shard.last for shard in store.shards[split]])
 
@@ -80,11 +70,9 @@ class Streamed:
 
     def __getitem__(self, rows: torch.Tensor) -> torch.Tensor:
         """The rows at these places, of whatever shape: (..., row)."""
-        import torch
-
         wanted, where = rows.unique(return_inverse=True)  # sorted, so each shard has a stretch of them
         ends = torch.searchsorted(wanted, self._bounds).tolist()
-        combined = torch.empty((len(wanted), *self._row), dtype=self._dtype)
+        combined = torch.empty((len(wanted), *self._shape), dtype=self._dtype)
         for layers, first, begin, end in zip(self._layers, self._bounds.tolist(), ends, ends[1:], strict=False):
             if begin < end:
                 inside = wanted[begin:end] - first
@@ -92,10 +80,8 @@ class Streamed:
         return (combined.flatten(1) if self.combine == "concat" else combined)[where]
 
 
-def _row(selection: Selection, hidden_size: int, exact: torch.dtype) -> tuple[tuple[int, ...], torch.dtype]:
+def _shape(selection: Selection, hidden_size: int, exact: torch.dtype) -> tuple[tuple[int, ...], torch.dtype]:
     """Shape and dtype of one word's features, layers of a concat still apart. exact: the dtype of the layers."""
-    import torch
-
     if selection.combine in ("concat", "mix"):
         return (len(selection.indices), hidden_size), exact
     return (hidden_size,), torch.float32
