@@ -192,6 +192,7 @@ def train_tagger(
 def quieten_libraries() -> None:
     """Keeps adverts, and advice that is not for our user, off the terminal."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", module=r"pytorch_lightning\..*")
+    warnings.filterwarnings("ignore", module=r"(pytorch_lightning|lightning_fabric)\..*")
+    warnings.filterwarnings("ignore", message=r"The `srun` command is available")  # a cluster's machine; no matter here
     # Lightning's own call of something torch has since renamed.
     warnings.filterwarnings("ignore", message=r".*LeafSpec.* is deprecated", category=FutureWarning)

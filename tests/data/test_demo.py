@@ -9,7 +9,7 @@ import pytest
 from support.inputs import data_config
 
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.split import Split
+from probe.data.split import Split, SplitCounts
 from probe.data.tags import spans
 
 
@@ -28,9 +28,9 @@ def names(split: Split) -> Counter[tuple[str, str]]:
 
 def test_counts(demo: Corpus):
     assert demo.counts() == {
-        "train": {"documents": 150, "sentences": 1600, "words": 30934, "spans": 2451},
-        "dev": {"documents": 36, "sentences": 372, "words": 6622, "spans": 533},
-        "test": {"documents": 34, "sentences": 357, "words": 6505, "spans": 494},
+        "train": SplitCounts(150, 1600, 30934, spans=2451, span_words=3544, longest=37),
+        "dev": SplitCounts(36, 372, 6622, spans=533, span_words=773, longest=34),
+        "test": SplitCounts(34, 357, 6505, spans=494, span_words=747, longest=40),
     }
 
 

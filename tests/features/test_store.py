@@ -220,8 +220,8 @@ def test_a_text_of_another_corpus_finds_nothing_of_this_one(
 def test_too_little_disk_is_said_before_anything_is_computed(
     tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("probe.features.store.shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
-    with pytest.raises(UserError, match="features need .* free.*features.cache_dir=DIR"):
+    monkeypatch.setattr("probe.system.files.shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
+    with pytest.raises(UserError, match=r"features: .* GB are needed and .* GB free\. .*features\.cache_dir=DIR"):
         ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
 
 
@@ -340,7 +340,7 @@ def test_a_folder_that_cannot_be_written_is_named(tiny_encoder: Encoder, tiny_co
     cache = open_to_all / "closed"
     cache.mkdir(mode=0o555)
     told = as_nobody(outcome(tiny_corpus, tiny_encoder, cache))
-    assert re.search("closed.* cannot be made: Permission denied. Another: features.cache_dir=DIR", told), told
+    assert re.search(r"closed cannot be written\. Another place: features\.cache_dir=DIR", told), told
 
 
 def test_a_read_only_store_can_be_read(tiny_encoder: Encoder, tiny_corpus: Corpus, open_to_all: Path):
