@@ -81,8 +81,7 @@ def run(cfg: Config, tell: Callable[[str], None], runs: int = 1, num_gpus: int =
     counts_sha256 = write_counts(path, counts)
     score_s = time.perf_counter() - clock
 
-    epochs = len(tagger.curve)
-    trained_words = epochs * splits["train"].num_words
+    trained_words = len(tagger.curve) * tagger.passes * splits["train"].num_words
     manifest = store.manifest()
     assert manifest is not None
     record = {
