@@ -3,8 +3,8 @@
 What a dev score says depends on the updates between two of them, and a small corpus has few in one pass (600 sentences
 in batches of 32: 19). So this counts in updates, and the same settings fit 200 sentences and 15,000: an epoch is one
 pass, or as many as make EPOCH_UPDATES; and where an epoch has fewer than FULL_UPDATES, several together count as one
-without progress. Sparse text scores zero for a while, whatever is learnt: until the first score above that, the dev loss
-tells progress, and the rate stays. tests/benchmarks/schedule.py measures all this.
+without progress. Sparse text scores zero for a while, whatever is learnt: there the dev loss tells progress, and the
+rate stays. tests/benchmarks/schedule.py measures all this.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ class Schedule:
     def after_epoch(self, score: float, loss: float) -> bool:
         """Takes an epoch's dev score and dev loss; returns whether that epoch is the best so far.
 
-        Progress is a better score; as long as all are zero, a lower loss. A score as good as the best is none.
+        Progress is a better score, and at a score of zero a lower loss. A score as good as the best is none.
         """
         is_best = score > self._best_score
+        progress = loss < self._lowest_loss if score <= 0 else is_best
         self._best_score = max(score, self._best_score)
-        is_silent = self._best_score <= 0
-        progress = loss < self._lowest_loss if is_silent else is_best
         self._lowest_loss = min(loss, self._lowest_loss)
         self._epochs += 1
         self._idle = 0 if progress else self._idle + 1
-        if self._idle and self._idle % self.full == 0 and not is_silent:
+        if self._idle and self._idle % self.full == 0 and score > 0:
             self.rate *= self.anneal
         converged = self._idle >= self.patience * self.full
         if converged or self._epochs == self.max_epochs:
-            self.outcome = "silent" if is_silent else "converged" if converged else "cut_short"
+            silent = self._best_score <= 0
+            self.outcome = "silent" if silent else "converged" if converged else "cut_short"
         return is_best
