@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 EPOCH_UPDATES = 50
-FULL_UPDATES = 200
+FULL_UPDATES = 150
 
 Outcome = Literal["converged", "cut_short", "silent"]
 

@@ -9,8 +9,7 @@ the schedule, and at the rate it starts with for --reference epochs. Both count 
 schedule's runs took, and what of it led to their best, stands beside it in updates.
 
 Each training is a JSON file in --keep; what is there is not trained again, so the command continues where it was
-stopped, and may run several times side by side (after a kill: delete the .claim files that have no result). What it
-prints is a Markdown table of all there is, mean over seeds.
+stopped, and may run several times side by side. What it prints is a Markdown table of all there is, mean over seeds.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -36,6 +35,8 @@ from probe.probing.combine import Streamed
 from probe.probing.tagger import train_tagger
 from probe.runs.plan import Plan, plan
 from probe.scoring.metrics import span_f1
+from probe.system.files import write_atomically
+from probe.system.locks import Hold
 
 ROWS = ("embeddings", "second_to_last", "last", "sum_last_four", "concat_last_four", "sum_all")
 SIZES = (200, 600, 2000)
@@ -105,7 +106,7 @@ def trained(training: Training, planned: Plan, reference_epochs: int) -> dict[st
     }
 
 
-def samples(corpora: dict[str, Tags]) -> list[tuple[str, int, int]]:
+def samples(corpora: Mapping[str, Tags]) -> list[tuple[str, int, int]]:
     """Corpus, thin and size of every sample, the small ones first; one that has all there is has none above it."""
     found: dict[tuple[str, int, int], tuple[str, int, int]] = {}
     for size, (corpus, tags), thin in product(SIZES, corpora.items(), (10, 1)):
@@ -167,17 +168,12 @@ def main() -> None:
     options.keep.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     for training in () if options.only_table else trainings:
-        file, claim = (options.keep / f"{training.file}{ending}" for ending in ("", ".claim"))
-        try:
-            claim.touch(exist_ok=False)
-        except FileExistsError:
-            continue  # done, or another process is at it
-        try:
+        file = options.keep / training.file
+        with Hold(options.keep / f"{training.file}.lock", exclusive=True) as hold:
+            if not hold.held or file.exists():
+                continue
             result = trained(training, planned(training.corpus, training.row), options.reference)
-            file.write_text(json.dumps(result))
-        finally:
-            if not file.exists():
-                claim.unlink()
+            write_atomically(file, json.dumps(result))
         print(f"{training.file}: {100 * max(point['dev'] for point in result['curve']):.2f}", flush=True)
     print("\n".join(table(options.keep, trainings)))
 
