@@ -57,9 +57,10 @@ def tolerance(scores: dict[str, Any]) -> float:
 
 
 def _timeless(value: Any) -> Any:
-    """A curve without its seconds."""
+    """A curve without its seconds, and without the dev loss, which older records have not."""
     if isinstance(value, list):
-        return {str(i): {k: v for k, v in point.items() if k != "train_s"} for i, point in enumerate(value, 1)}
+        left_out = ("train_s", "dev_loss")
+        return {str(i): {k: v for k, v in point.items() if k not in left_out} for i, point in enumerate(value, 1)}
     return value
 
 

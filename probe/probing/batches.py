@@ -19,6 +19,7 @@ from torch import Tensor
 
 from probe.data.tags import Tags
 from probe.probing.combine import Streamed
+from probe.probing.schedule import updates
 
 POOL = 50  # batches whose sentences are sorted together
 EVALUATION_SENTENCES = 128  # in a batch; nothing depends on it but speed
@@ -74,7 +75,7 @@ class TrainingBatches:
         self.generator = torch.Generator().manual_seed(seed)
 
     def __len__(self) -> int:
-        return self.passes * -(-len(self.data.lengths) // self.batch_size)
+        return self.passes * updates(len(self.data.lengths), self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
         for _ in range(self.passes):

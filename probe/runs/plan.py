@@ -14,8 +14,9 @@ from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, User
 from probe.data.corpus import Corpus, load_corpus
 from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.store import FeatureStore
+from probe.probing.schedule import FULL_UPDATES, updates
 from probe.probing.selection import Selection, select
-from probe.runs.records import RunIdentity, record_path
+from probe.runs.records import RECIPE, RECIPE_OF_SMALL, RunIdentity, record_path
 from probe.system.files import canonical
 
 ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about that
@@ -49,7 +50,9 @@ def plan(cfg: Config) -> Plan:
     corpus, encoder, store, fingerprint = _inputs(inputs)
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     layers = {"indices": list(selection.indices), "combine": selection.combine}
-    identity = RunIdentity(fingerprint, cfg.data.task, store.key, layers, asdict(cfg.probe), cfg.seed)
+    is_small = updates(len(corpus.splits["train"].tags), cfg.probe.batch_size) < FULL_UPDATES
+    recipe = RECIPE_OF_SMALL if is_small else RECIPE
+    identity = RunIdentity(fingerprint, cfg.data.task, store.key, layers, asdict(cfg.probe), cfg.seed, recipe)
     return Plan(cfg, corpus, encoder, selection, store, identity)
 
 

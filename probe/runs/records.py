@@ -22,6 +22,7 @@ from probe.system.files import canonical, key_of, write_atomically
 
 SCHEMA = 2
 RECIPE = 1  # rises when the code that trains changes what comes out for the same settings
+RECIPE_OF_SMALL = 2  # where one pass has fewer updates than schedule.FULL_UPDATES
 # What a record must have to be read, and of which kind.
 PARTS: dict[str, type] = {
     **dict.fromkeys(("identity", "config", "data", "encoder", "features", "layers", "scores", "sha256"), dict),
@@ -43,9 +44,10 @@ class RunIdentity:
     layers: dict[str, Any]  # indices and combine
     probe: dict[str, Any]
     seed: int
+    recipe: int = RECIPE
 
     def as_dict(self) -> dict[str, Any]:
-        return {"recipe": RECIPE, **vars(self)}
+        return dict(vars(self))
 
     @property
     def key(self) -> str:
