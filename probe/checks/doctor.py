@@ -6,8 +6,6 @@ as for a run.
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,19 +16,28 @@ from tabulate import tabulate
 
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.split import Split
-from probe.data.tags import spans
+from probe.data.split import SplitCounts
 from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.store import FeatureStore
 from probe.probing.selection import select
 from probe.reporting.published import CONLL2003
-from probe.runs.progress import minutes
-from probe.runs.provenance import hardware, provenance
+from probe.runs.provenance import bfloat16_way, hardware, versions
 from probe.system import hub
+from probe.system.bfloat16 import EMULATED
+from probe.system.files import why_not_writable
 from probe.system.machine import num_cores
+from probe.system.show import duration
 
 MEASURE_S = 2.0  # how long the encoder is measured
-COUNTED = ("documents", "sentences", "words", "spans", "entity words", "longest sentence")
+COUNTED = {  # parts of SplitCounts, as people read them
+    "documents": "documents",
+    "sentences": "sentences",
+    "words": "words",
+    "spans": "spans",
+    "tags": "different tags",
+    "span_words": "entity words",
+    "longest": "longest sentence",
+}
 
 
 def examine(cfg: Config, tell: Callable[[str], None]) -> bool:
@@ -56,8 +63,8 @@ def examine(cfg: Config, tell: Callable[[str], None]) -> bool:
     if corpus is not None and encoder is not None and device is not None:
         check("store", lambda: _store(cfg, corpus, encoder, device))
     check("results", lambda: _results(cfg, runs=not failed))
-    versions = provenance()["versions"]
-    tell(f"{'versions':<18} " + ", ".join(f"{name} {version}" for name, version in versions.items() if version))
+    installed = (f"{name} {version}" for name, version in versions().items() if version)
+    tell(f"{'versions':<18} " + ", ".join(installed))
     answers = "it answers" if hub.reachable() else f"no answer within {hub.TIMEOUT_S:g} s (or HF_HUB_OFFLINE is set)"
     tell(f"{'Hub':<18} {answers}; {'needed for' if failed else 'asked only for'} what is not here")
     tell("This run would fail: " + ", ".join(failed) + "." if failed else "This run would work.")
@@ -68,48 +75,42 @@ def _data(cfg: Config) -> tuple[Corpus, list[str]]:
     corpus = load_corpus(cfg.data)
     where = cfg.data.path or f"{cfg.data.hub} on the Hub"
     scheme = f", tags in {corpus.about['scheme']}" if "scheme" in corpus.about else ", tags as they are"
-    found = {name: _counts(split, cfg.data.task) for name, split in corpus.splits.items()}
-    rows = [[name, *("unknown" if n is None else f"{n:,}" for n in counts)] for name, counts in found.items()]
-    counted = COUNTED if cfg.data.task == "spans" else (*COUNTED[:3], "different tags", COUNTED[5])
-    table = tabulate(rows, ["split", *counted], disable_numparse=True, colalign=("left", *["right"] * len(counted)))
+    counts = corpus.counts()
+    counted = [name for name in COUNTED if name == "documents" or getattr(counts["train"], name) is not None]
+    rows = [
+        [name, *("unknown" if (n := getattr(count, column)) is None else f"{n:,}" for column in counted)]
+        for name, count in counts.items()
+    ]
+    headers = ["split", *(COUNTED[name] for name in counted)]
+    table = tabulate(rows, headers, disable_numparse=True, colalign=("left", *["right"] * len(counted)))
     kinds = Counter(
-        kind
-        for split in corpus.splits.values()
-        for tags in split.tags
-        for kind in ([span[0] for span in spans(tags)] if cfg.data.task == "spans" else tags)
+        kind for split in corpus.splits.values() for tags in split.tags for kind, _, _ in corpus.task.items(tags)
     )
     shown = ", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common(20))
     more = f" and {len(kinds) - 20} more" if len(kinds) > 20 else ""
     lines = [f"{corpus.name}, from {where}{scheme}", *table.splitlines(), f"{len(kinds)} kinds: {shown}{more}"]
     lines += [f"note: {note}" for note in corpus.notes]
-    if "conll2003" in corpus.name or all(found[name][2] == CONLL2003[name][2] for name in found):
-        lines.append(_beside_standard(found, cfg.data.task))
+    if "conll2003" in corpus.name or all(counts[name].words == CONLL2003[name].words for name in counts):
+        lines.append(_beside_standard(counts))
     return corpus, lines
 
 
-def _counts(split: Split, task: str) -> tuple[int | None, ...]:
-    documents = None if split.documents is None else len(set(split.documents))
-    longest = max(map(len, split.words))
-    if task == "tags":
-        return documents, len(split.words), split.num_words, len(set().union(*split.tags)), longest
-    flat = [tag for tags in split.tags for tag in tags]
-    entity_words = sum(tag != "O" for tag in flat)
-    return documents, len(split.words), len(flat), sum(tag[0] == "B" for tag in flat), entity_words, longest
-
-
-def _beside_standard(found: dict[str, tuple[int | None, ...]], task: str) -> str:
-    compared = range(len(COUNTED)) if task == "spans" else range(3)
+def _beside_standard(counts: dict[str, SplitCounts]) -> str:
+    pairs = [
+        (split, COUNTED[name], getattr(counts[split], name), getattr(CONLL2003[split], name))
+        for split in counts
+        for name in COUNTED
+    ]
     odd = [
-        f"{name} has {found[name][i]:,} {COUNTED[i]}, not {CONLL2003[name][i]:,}"
-        for name in found
-        for i in compared
-        if found[name][i] not in (None, CONLL2003[name][i])
+        f"{split} has {ours:,} {name}, not {standard:,}"
+        for split, name, ours, standard in pairs
+        if ours is not None and standard is not None and ours != standard
     ]
     return f"not the standard files of CoNLL-2003: {'; '.join(odd)}" if odd else "these are the standard files"
 
 
 def _encoder(cfg: Config) -> tuple[Encoder, list[str]]:
-    encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir) / "hashes.json")
+    encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
     return encoder, [
         f"{encoder.name}, from {encoder.source}; weights {encoder.fingerprint['weights'][:12]}",
         f"layers 0 to {encoder.num_layers}, {encoder.hidden_size} wide; {encoder.limit} pieces at once",
@@ -120,7 +121,13 @@ def _device(cfg: Config) -> tuple[str, list[str]]:
     from probe.runs.plan import resolve_device
 
     device = resolve_device(cfg.device)
-    return device, [f"{device}: {hardware(device, num_cores())['device_name']}; {num_cores()} cores for this process"]
+    lines = [f"{device}: {hardware(device, num_cores()).device_name}; {num_cores()} cores for this process"]
+    match bfloat16_way(cfg, device):
+        case "native":
+            lines.append("bfloat16: native")
+        case "emulated":
+            lines.append(f"bfloat16: {EMULATED}; scores differ from a native run's by its roundings")
+    return device, lines
 
 
 def _layers(cfg: Config, encoder: Encoder) -> tuple[None, list[str]]:
@@ -134,19 +141,12 @@ def _store(cfg: Config, corpus: Corpus, encoder: Encoder, device: str) -> tuple[
     head = f"{store.directory.parent}, key {store.key[:12]}: {len(shards) - len(missing)} of {len(shards)} shards there"
     if not missing:
         return None, [f"{head}, {store.bytes_of(shards) / 1e9:.2f} GB"]
-    place = next(folder for folder in (store.directory, *store.directory.parents) if folder.exists())
-    needed, free = store.bytes_of(missing), shutil.disk_usage(place).free
-    if not os.access(place, os.W_OK):
-        raise UserError(f"{place} cannot be written. Another place: features.cache_dir=DIR.")
-    if needed > free:
-        raise UserError(
-            f"the features need {needed / 1e9:.2f} GB and {place} has {free / 1e9:.2f} GB free. "
-            "Another disk: features.cache_dir=DIR."
-        )
+    if reason := store.why_no_room(missing):
+        raise UserError(reason)
     left_s = _extraction_s(cfg, corpus, encoder, store, device)
     return None, [
         head,
-        f"to extract: {needed / 1e9:.2f} GB ({free / 1e9:.0f} GB free), {minutes(left_s)} on this machine",
+        f"to extract: {store.bytes_of(missing) / 1e9:.2f} GB, {duration(left_s)} on this machine",
     ]
 
 
@@ -187,8 +187,7 @@ def _results(cfg: Config, runs: bool) -> tuple[None, list[str]]:
     from probe.runs.plan import plan
 
     folder = Path(cfg.results_dir)
-    place = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    if not place.is_dir() or not os.access(place, os.W_OK):
-        raise UserError(f"results_dir={cfg.results_dir}: {place} cannot be written. Another: results_dir=DIR.")
+    if reason := why_not_writable(folder):
+        raise UserError(f"results_dir={cfg.results_dir}: {reason}. Another: results_dir=DIR.")
     done = "; this run is done already" if runs and plan(cfg).record_path.exists() else ""
     return None, [f"{folder}{done}"]

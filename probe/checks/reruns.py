@@ -1,9 +1,4 @@
-"""Does this record hold? Checks of a results folder, one line each; nothing is believed because it is written down.
-
-Without `rerun` only files are read: each record is whole, its key is the hash of its config, its counts (and its
-predictions, where they are) give its scores again, its feature key is that of its encoder and text where those are at
-hand; tables, figures and page are what the records give, to the last character of each record.
-"""
+"""Runs against the same runs made again, made elsewhere, or published."""
 
 from __future__ import annotations
 
@@ -17,82 +12,84 @@ from typing import Any
 
 from probe.checks.results import Check, unequal
 from probe.config import Config, UserError
-from probe.reporting.published import PUBLISHED, differences
+from probe.reporting.published import PUBLISHED, unlike
 from probe.reporting.rows import build_rows, results_folder
-from probe.runs.records import load_records
-from probe.scoring.metrics import headline
+from probe.runs.records import RunRecord, load_records
+from probe.scoring.metrics import Scores
+from probe.system.files import plain, short
 
+NATIVE = {"bfloat16": "native"}  # what a record that says nothing of it was made with, if it was made with bfloat16
 OUTCOME = ("scores", "curve", "best_epoch", "mix", "parameters")
 
 
-def compare_runs(there: dict[str, Any], here: dict[str, Any], name: str) -> Check:
+def compare_runs(reference: RunRecord, again: RunRecord, name: str) -> Check:
     """A run against the same run made again or elsewhere: the same bits, or the reason why not."""
-    odd = [
-        place for part in OUTCOME for place, *_ in unequal(_timeless(there.get(part)), _timeless(here.get(part)), part)
-    ]
-    if not odd and there["sha256"] == here["sha256"]:
+    places = [place for place, *_ in unequal(_outcome(reference), _outcome(again))]
+    if not places and reference.sha256 == again.sha256:
         return Check(name, True, "the same bits")
-    environments = [{**r["software"].get("versions", {}), **r["hardware"]} for r in (there, here)]
-    reasons = [f"{place} {a} / {b}" for place, a, b in unequal(environments[0], environments[1])]
+    reasons = [f"{place} {a} / {b}" for place, a, b in unequal(_environment(reference), _environment(again))]
     if not reasons:
-        commits = [(r["software"].get("git") or {}).get("commit", "no commit")[:10] for r in (there, here)]
+        commits = [short(run.software.git.commit) if run.software.git else "no commit" for run in (reference, again)]
         code = f"; code of {commits[0]} / {commits[1]}" if commits[0] != commits[1] else ""
-        return Check(name, False, f"not the same bits ({odd[0] if odd else 'predictions'}) on the same machine{code}")
-    pairs = [(there["scores"][split], here["scores"][split]) for split in ("dev", "test")]
-    dev, test = (abs(100 * (headline(a) - headline(b))) for a, b in pairs)
+        where = places[0] if places else "predictions"
+        return Check(name, False, f"not the same bits ({where}) on the same machine{code}")
+    pairs = [(getattr(reference.scores, split), getattr(again.scores, split)) for split in ("dev", "test")]
+    dev, test = (abs(100 * (a.headline - b.headline)) for a, b in pairs)
     most_dev, most_test = (tolerance(scores) for scores, _ in pairs)
     detail = f"dev {dev:.2f} and test {test:.2f} points apart (allowed: {most_dev:.1f} and {most_test:.1f})"
     within = dev <= most_dev and test <= most_test
     return Check(name, within, f"{detail}; otherwise here: {', '.join(reasons)}")
 
 
-def tolerance(scores: dict[str, Any]) -> float:
+def _outcome(record: RunRecord) -> dict[str, Any]:
+    """What came out of a run, without its seconds, and without the dev loss, which older records have not."""
+    outcome = {name: plain(getattr(record, name)) for name in OUTCOME}
+    outcome["curve"] = {
+        str(number): {name: value for name, value in epoch.items() if name not in ("train_s", "dev_loss")}
+        for number, epoch in enumerate(outcome["curve"], 1)
+    }
+    return outcome
+
+
+def _environment(record: RunRecord) -> dict[str, Any]:
+    return {**record.software.versions, **NATIVE, **plain(record.hardware)}
+
+
+def tolerance(scores: Scores) -> float:
     """Points that a run repeated elsewhere may be off in one split: two, or where it is small two standard errors.
 
     With other roundings training takes another course, as with another seed, which in a small split moves F1 further:
     the standard error is that of a share of as many spans (or words, where tags are no spans) as the split has.
     """
-    share = min(max(headline(scores), 0), 1)  # an edited record may hold any number
-    return max(2.0, 200 * math.sqrt(share * (1 - share) / max(scores["counts"]["gold"], 1)))
-
-
-def _timeless(value: Any) -> Any:
-    """A curve without its seconds, and without the dev loss, which older records have not."""
-    if isinstance(value, list):
-        left_out = ("train_s", "dev_loss")
-        return {str(i): {k: v for k, v in point.items() if k not in left_out} for i, point in enumerate(value, 1)}
-    return value
+    share = min(max(scores.headline, 0), 1)  # an edited record may hold any number
+    return max(2.0, 200 * math.sqrt(share * (1 - share) / max(scores.counts.gold, 1)))
 
 
 def check_against(folder: Path, reference: Path) -> Iterator[Check]:
     """Runs of one folder against the same runs of another."""
-    here, there = (
-        {record["key"]: record for record in load_records(results_folder(place)).values()}
-        for place in (folder, reference)
+    ours, theirs = (
+        {record.key: record for record in load_records(results_folder(place)).values()} for place in (folder, reference)
     )
-    shared = here.keys() & there.keys()
+    shared = ours.keys() & theirs.keys()
     if not shared:
         raise UserError(f"{folder} and {reference} have no run in common: data, encoder, features or probe differ.")
-    for key in sorted(shared, key=lambda key: (here[key]["row"], here[key]["config"]["seed"])):
-        yield compare_runs(there[key], here[key], f"{here[key]['row']} seed {here[key]['config']['seed']}")
-    for key in there.keys() - shared:
-        yield Check(f"{there[key]['row']} seed {there[key]['config']['seed']}", None, f"not in {folder}")
+    for key in sorted(shared, key=lambda key: (ours[key].row, ours[key].seed)):
+        yield compare_runs(theirs[key], ours[key], ours[key].label)
+    for key in theirs.keys() - shared:
+        yield Check(theirs[key].label, None, f"not in {folder}")
 
 
 def check_against_published(folder: Path, source: str) -> Iterator[Check]:
     """Means beside published numbers, and what differs in the setting: shown, never judged."""
     published = PUBLISHED[source]
     for row in build_rows(folder):
-        if row["layers"] not in published["rows"] or not row["about"]:
+        cell = row.cells.get(published.cell)
+        if row.name not in published.rows or row.treatment or not row.about or cell is None or cell.mean is None:
             continue
-        score = row.get("dev_entity_word_recall" if "recall" in published["score"] else "dev_f1")
-        if score is None:  # tags that are no spans
-            continue
-        mean = 100 * score["mean"]
-        off = mean - published["rows"][row["layers"]]
-        unlike = differences(row["about"], source)
-        detail = f"{mean:.2f} here, {published['rows'][row['layers']]} there ({off:+.2f})"
-        yield Check(row["layers"], None, detail + (f"; here otherwise: {'; '.join(unlike)}" if unlike else ""))
+        mean, theirs = 100 * cell.mean, published.rows[row.name]
+        otherwise = unlike(row.about, source)
+        detail = f"{mean:.2f} here, {theirs} there ({mean - theirs:+.2f})"
+        yield Check(row.name, None, detail + (f"; here otherwise: {'; '.join(otherwise)}" if otherwise else ""))
 
 
 def rerun(
@@ -104,21 +101,20 @@ def rerun(
     """
     from probe.runs.run import run
 
-    there = load_records(results_folder(folder)).values()
-    records = [record for record in there if row in (None, record["row"]) and seed in (None, record["config"]["seed"])]
-    if not records:
-        known = sorted({record["row"] for record in there})
+    records = list(load_records(results_folder(folder)).values())
+    chosen = [record for record in records if row in (None, record.row) and seed in (None, record.seed)]
+    if not chosen:
+        known = sorted({record.row for record in records})
         raise UserError(f"{folder} has no record of row {row} and seed {seed}. Rows: {', '.join(known)}.")
-    for record in records:
-        name = f"{record['row']} seed {record['config']['seed']}"
-        cfg = make_config([*_overrides(record["config"]), *overrides])
+    for record in chosen:
+        cfg = make_config([*_overrides(plain(record.config)), *overrides])
         with tempfile.TemporaryDirectory() as scratch:
             again = run(replace(cfg, results_dir=scratch, jobs=1), tell=lambda _: None)
-        if again["key"] != record["key"]:
-            places = [place for place, *_ in unequal(record["identity"], again["identity"])]
-            yield Check(name, False, f"another run was made here: {', '.join(places)} differ")
+        if again.key != record.key:
+            places = [place for place, *_ in unequal(plain(record.identity), plain(again.identity))]
+            yield Check(record.label, False, f"another run was made here: {', '.join(places)} differ")
         else:
-            yield compare_runs(record, again, name)
+            yield compare_runs(record, again, record.label)
 
 
 def _overrides(config: dict[str, Any], prefix: str = "") -> list[str]:

@@ -1,15 +1,14 @@
-"""Does this record hold? Checks of a results folder, one line each; nothing is believed because it is written down.
+"""Do these results hold? Checks of a results folder that read files alone; nothing is believed for being written down.
 
-Without `rerun` only files are read: each record is whole, its key is the hash of its config, its counts (and its
-predictions, where they are) give its scores again, its feature key is that of its encoder and text where those are at
-hand; tables, figures and page are what the records give, to the last character of each record.
+Each record is whole, its key is the hash of its config, its counts (and its predictions, where they are) give its
+scores again, its feature key is that of its encoder and text where those are at hand; tables, figures and page are what
+the records give, to the last character of each record.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,14 +16,21 @@ from probe.config import EncoderConfig, UserError, recorded_data
 from probe.data.corpus import load_corpus
 from probe.features.checkpoint import file_fingerprints
 from probe.reporting.formats import FILES, table_files
-from probe.reporting.order import Files
 from probe.reporting.row import Row
 from probe.reporting.rows import build_rows, results_folder
-from probe.runs.records import counts_path, load_counts, load_record, load_records, predictions_path, read_predictions
-from probe.scoring.metrics import count, headline, scores_of
-from probe.system.files import canonical, key_of
+from probe.runs.expected import SWEEP
+from probe.runs.records import (
+    RunRecord,
+    counts_path,
+    load_counts,
+    load_record,
+    predictions_path,
+    read_predictions,
+)
+from probe.scoring.metrics import count, scores_of
+from probe.system.files import canonical, key_of, plain, sha256_of
 
-ODD = (AttributeError, KeyError, IndexError, TypeError, ValueError)  # what reading a damaged record can end in
+ODD = (AttributeError, KeyError, IndexError, TypeError, ValueError)  # what a part of free form can end in
 
 
 class Check(NamedTuple):
@@ -38,13 +44,14 @@ class Check(NamedTuple):
         return f"{ {True: 'ok', False: 'FAILED', None: 'not checked'}[self.ok]:<11}  {self.name}: {self.detail}"
 
 
-def check_files(folder: Path, hash_cache: Path) -> Iterator[Check]:
+def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
     """Every check that reads files alone. Raises UserError where there are no results."""
     folder = results_folder(folder)
     files = sorted((folder / "records").glob("*.json"))
     if not files:
         raise UserError(f"{folder} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
-    records, sound, stated = {}, [], _stated_sha256(folder)
+    records: dict[Path, RunRecord] = {}
+    sound, stated = [], _stated_sha256(folder)
     for file in files:
         try:
             records[file] = load_record(file)
@@ -55,24 +62,21 @@ def check_files(folder: Path, hash_cache: Path) -> Iterator[Check]:
             problems = [*_record_problems(file, record), *_score_problems(file, record)]
         except ODD as error:
             problems = [f"a part of it is missing or of another kind ({type(error).__name__}: {error})"]
-        if record["key"] in stated and stated[record["key"]] != hashlib.sha256(file.read_bytes()).hexdigest():
+        if record.key in stated and stated[record.key] != sha256_of(file.read_bytes()):
             problems.append("it is not the record that table.json was made from (its sha256 is another)")
         what = "key, counts, scores" + (", predictions" if predictions_path(file, "test").exists() else "")
         yield Check(file.name, not problems, "; ".join(problems) or what)
         sound += [] if problems else [record]
-    try:
-        yield from _inputs(sound, hash_cache)
-    except ODD as error:
-        yield Check("corpus, encoder", False, f"the settings of a record are damaged ({type(error).__name__}: {error})")
+    yield from _corpora(sound)
+    yield from _encoders(sound, cache_dir)
     if len(records) == len(files):
         try:
-            rows, loaded = build_rows(folder), load_records(folder)
-            yield from _tables(folder, rows)
-            yield from _figures(folder, rows, loaded)
+            rows = build_rows(folder)
         except UserError as error:
-            yield Check("sweep.json", False, str(error))
-        except ODD as error:
-            yield Check("tables", False, f"these records give none ({type(error).__name__}: {error})")
+            yield Check(SWEEP, False, str(error))
+            return
+        yield from _tables(folder, rows)
+        yield from _figures(folder, rows)
 
 
 def _stated_sha256(folder: Path) -> dict[str, str]:
@@ -84,68 +88,82 @@ def _stated_sha256(folder: Path) -> dict[str, str]:
         return {}
 
 
-def _record_problems(file: Path, record: dict[str, Any]) -> Iterator[str]:
+def _record_problems(file: Path, record: RunRecord) -> Iterator[str]:
     """What in a record contradicts itself. That its key is the hash of its identity was seen when it was loaded."""
-    identity, config = record["identity"], record["config"]
-    for name, found in (("seed", config["seed"]), ("probe", config["probe"]), ("task", record["data"]["task"])):
-        if identity[name] != found:
-            yield f"{name} is {canonical(found)}, but the key was made with {canonical(identity[name])}"
-    layers = {name: record["layers"][name] for name in ("indices", "combine")}
-    if identity["layers"] != layers:
-        yield f"layers are {canonical(layers)}, but the key was made with {canonical(identity['layers'])}"
-    features = record["features"]
-    if key_of(features["identity"]) != features["key"] or features["key"] != identity["features"]:
+    identity, config = record.identity, record.config
+    layers = {"indices": record.layers.indices, "combine": record.layers.combine}
+    for name, stated, made_with in (
+        ("seed", config.seed, identity.seed),
+        ("probe", config.probe, identity.probe),
+        ("task", record.data.task, identity.task),
+        ("layers", layers, plain(identity.layers)),
+    ):
+        if stated != made_with:
+            yield f"{name} is {canonical(stated)}, but the key was made with {canonical(made_with)}"
+    features = record.features
+    if key_of(features.identity) != features.key or features.key != identity.features:
         yield "the feature key is not the hash of what the features are said to be"
-    for name, value in features["identity"].items():
-        if name in config["features"] and config["features"][name] != value:
-            yield f"features.{name} is {config['features'][name]}, but the feature key was made with {value}"
-    if features["identity"]["encoder"] != record["encoder"]["fingerprint"]:
+    for name, value in features.identity.items():
+        if name in config.features and config.features[name] != value:
+            yield f"features.{name} is {config.features[name]}, but the feature key was made with {value}"
+    if features.identity["encoder"] != record.encoder.fingerprint:
         yield "the encoder is not the one that the feature key was made with"
-    if not file.stem.endswith(f"-seed{identity['seed']}-{record['key'][:10]}"):
+    if not file.stem.endswith(f"-seed{identity.seed}-{record.key[:10]}"):
         yield "the file is not named after its seed and key"
 
 
-def _score_problems(file: Path, record: dict[str, Any]) -> Iterator[str]:
+def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
     """What of a record's scores its counts and predictions do not give again."""
     try:
         counts, sha256 = load_counts(file)
     except UserError as error:
         yield str(error)
         return
-    if sha256 != record["sha256"]["counts"]:
+    if sha256 != record.sha256.counts:
         yield f"{counts_path(file).name} is not what the run wrote (its sha256 is another)"
     for split in ("dev", "test"):
         if split not in counts:
             yield f"{counts_path(file).name} has no counts of {split}"
             continue
         columns = counts[split]
-        stated = {name: value for name, value in record["scores"][split].items() if name != "slices"}
-        again = json.loads(json.dumps(scores_of({n: c for n, c in columns.items() if n != "documents"})))
-        for place, there, here in unequal(stated, again):
-            yield f"{split} {place} is {there}, its counts give {here}"
-        for name, found in (("sentences", len(columns["words"])), ("words", sum(columns["words"]))):
-            if record["data"]["splits"][split][name] != found:
-                yield f"{split} has {record['data']['splits'][split][name]} {name}, its counts {found}"
-        predictions = predictions_path(file, split)
-        if not predictions.exists() and predictions_path(file, "dev" if split == "test" else "test").exists():
-            yield f"{predictions.name} is missing"
-        if predictions.exists():
-            try:
-                tags, sha256 = read_predictions(predictions)
-            except (IndexError, UnicodeDecodeError):
-                yield f"{predictions.name} is not in columns of word, gold and predicted tag"
-                continue
-            if sha256 != record["sha256"]["predictions"][split]:
-                yield f"{predictions.name} is not what the run wrote (its sha256 is another)"
-            recounted = count(*tags, record["data"]["task"])
-            odd = next((name for name in recounted if recounted[name] != columns.get(name)), None)
-            if odd:
-                yield f"{predictions.name} gives other counts ({odd})"
-    curve, best = [point["dev"] for point in record["curve"]], record["best_epoch"]
+        stated = {name: value for name, value in plain(getattr(record.scores, split)).items() if name != "slices"}
+        again = plain(scores_of({name: column for name, column in columns.items() if name != "documents"}))
+        for place, written, counted in unequal(stated, again):
+            yield f"{split} {place} is {written}, its counts give {counted}"
+        known = getattr(record.data.splits, split)
+        for name, written, counted in (
+            ("sentences", known.sentences, len(columns["words"])),
+            ("words", known.words, sum(columns["words"])),
+        ):
+            if written != counted:
+                yield f"{split} has {written} {name}, its counts {counted}"
+        yield from _prediction_problems(file, record, split, columns)
+    curve, best = [epoch.dev for epoch in record.curve], record.best_epoch
+    dev = record.scores.dev.headline
     if curve.index(max(curve)) + 1 != best:
         yield f"best_epoch is {best}, the curve is highest in epoch {curve.index(max(curve)) + 1}"
-    elif abs(curve[best - 1] - headline(record["scores"]["dev"])) > 1e-9:
-        yield f"the curve has {curve[best - 1]} in its best epoch, the dev score is {headline(record['scores']['dev'])}"
+    elif abs(curve[best - 1] - dev) > 1e-9:
+        yield f"the curve has {curve[best - 1]} in its best epoch, the dev score is {dev}"
+
+
+def _prediction_problems(file: Path, record: RunRecord, split: str, columns: dict[str, list[int]]) -> Iterator[str]:
+    """What a split's file of predictions, where there is one, contradicts."""
+    predictions = predictions_path(file, split)
+    if not predictions.exists():
+        if predictions_path(file, "dev" if split == "test" else "test").exists():
+            yield f"{predictions.name} is missing"
+        return
+    try:
+        tags, sha256 = read_predictions(predictions)
+    except (IndexError, UnicodeDecodeError):
+        yield f"{predictions.name} is not in columns of word, gold and predicted tag"
+        return
+    if sha256 != record.sha256.predictions[split]:
+        yield f"{predictions.name} is not what the run wrote (its sha256 is another)"
+    recounted = count(*tags, record.task)
+    odd = next((name for name in recounted if recounted[name] != columns.get(name)), None)
+    if odd:
+        yield f"{predictions.name} gives other counts ({odd})"
 
 
 def unequal(stated: Any, again: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -157,14 +175,15 @@ def unequal(stated: Any, again: Any, place: str = "") -> Iterator[tuple[str, Any
         yield place, stated, again
 
 
-def _inputs(records: list[dict[str, Any]], hash_cache: Path) -> Iterator[Check]:
-    """Each corpus and each encoder of the records, read anew where it is at hand."""
-    for data in dict.fromkeys(canonical(record["config"]["data"]) for record in records):
-        mine = [record for record in records if canonical(record["config"]["data"]) == data]
-        cfg = json.loads(data)
-        name = f"corpus {mine[0]['data']['name']}"
-        if cfg["path"] is None or (cfg["path"] != "bundled" and not Path(cfg["path"]).is_dir()):
-            yield Check(name, None, f"its text is not at hand ({cfg['path'] or cfg['hub']})")
+def _corpora(records: Sequence[RunRecord]) -> Iterator[Check]:
+    """Each corpus of the records, read anew where it is at hand."""
+    for data in dict.fromkeys(canonical(record.config.data) for record in records):
+        mine = [record for record in records if canonical(record.config.data) == data]
+        cfg = mine[0].config.data
+        name = f"corpus {mine[0].data.name}"
+        path = cfg.get("path")
+        if path is None or (path != "bundled" and not Path(path).is_dir()):
+            yield Check(name, None, f"its text is not at hand ({path or cfg.get('hub')})")
             continue
         try:
             corpus = load_corpus(recorded_data(cfg))
@@ -174,64 +193,68 @@ def _inputs(records: list[dict[str, Any]], hash_cache: Path) -> Iterator[Check]:
         texts = {flag: corpus.text_fingerprint(with_documents=flag) for flag in (False, True)}
         fingerprint = corpus.fingerprint()
         odd = [
-            f"{record['row']} seed {record['identity']['seed']}"
+            record.label
             for record in mine
-            if record["identity"]["corpus"] != fingerprint
-            or record["features"]["identity"]["text"] != texts[record["config"]["features"]["context"] == "document"]
+            if record.identity.corpus != fingerprint
+            or record.features.identity["text"] != texts[record.config.features["context"] == "document"]
         ]
         yield Check(name, not odd, f"another text than that of {', '.join(odd)}" if odd else "the text of the records")
-    for encoder in dict.fromkeys(canonical(record["config"]["encoder"]) for record in records):
-        mine = [record for record in records if canonical(record["config"]["encoder"]) == encoder]
-        name = f"encoder {mine[0]['encoder']['name']}"
+
+
+def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
+    """Each encoder of the records, its files hashed anew where they are at hand."""
+    for encoder in dict.fromkeys(canonical(record.config.encoder) for record in records):
+        mine = [record for record in records if canonical(record.config.encoder) == encoder]
+        name = f"encoder {mine[0].encoder.name}"
         try:
-            found = file_fingerprints(EncoderConfig(**json.loads(encoder)), hash_cache)
+            fingerprints = file_fingerprints(EncoderConfig(**mine[0].config.encoder), cache_dir)
         except TypeError:
             yield Check(name, False, "its settings are not those of an encoder")
             continue
-        if found is None:
+        if fingerprints is None:
             yield Check(name, None, "its files are not at hand")
             continue
-        odd = [part for part in found for record in mine if record["encoder"]["fingerprint"][part] != found[part]]
-        yield Check(
-            name, not odd, f"other {odd[0]} than those of the records" if odd else "weights and config of the records"
-        )
+        pairs = ((part, record.encoder.fingerprint.get(part)) for part in fingerprints for record in mine)
+        odd = next((part for part, recorded in pairs if recorded != fingerprints[part]), None)
+        detail = f"other {odd} than those of the records" if odd else "weights and config of the records"
+        yield Check(name, odd is None, detail)
 
 
-def _tables(folder: Path, rows: list[Row]) -> Iterator[Check]:
+def _tables(folder: Path, rows: Sequence[Row]) -> Iterator[Check]:
     for name, text in table_files(rows).items():
         if not (folder / name).exists():
             yield Check(name, None, "not there; the end of a sweep writes it")
             continue
-        there, here = (folder / name).read_text(encoding="utf-8").splitlines(), text.splitlines()
-        lines = max(len(there), len(here))
-        odd = next((i for i in range(lines) if there[i : i + 1] != here[i : i + 1]), None)
+        stored, made = (folder / name).read_text(encoding="utf-8").splitlines(), text.splitlines()
+        lines = max(len(stored), len(made))
+        odd = next((i for i in range(lines) if stored[i : i + 1] != made[i : i + 1]), None)
         detail = "what the records give"
         if odd is not None:
-            detail = f"line {odd + 1} is {(there[odd : odd + 1] or ['missing'])[0][:100]!r}, "
-            detail += f"the records give {(here[odd : odd + 1] or ['nothing'])[0][:100]!r}"
+            detail = f"line {odd + 1} is {(stored[odd : odd + 1] or ['missing'])[0][:100]!r}, "
+            detail += f"the records give {(made[odd : odd + 1] or ['nothing'])[0][:100]!r}"
         yield Check(name, odd is None, detail)
 
 
-def _figures(folder: Path, rows: list[Row], records: Files) -> Iterator[Check]:
+def _figures(folder: Path, rows: Sequence[Row]) -> Iterator[Check]:
     if not (folder / "figures").is_dir():
         yield Check("figures, report.html", None, "not there; `probe report` writes them")
         return
     from probe.reporting.figures import draw_all, figure_differs
     from probe.reporting.page import page_differs
 
-    pictures = draw_all(rows, records)
+    pictures = draw_all(rows)
     for name, (content, numbers) in pictures.items():
         file = folder / "figures" / name
         if not file.exists():
             yield Check(f"figures/{name}", None, "not there; `probe report` draws it")
             continue
-        there = file.read_bytes()
-        problem = figure_differs(there, content, numbers)
-        by_another = "" if there == content else ", drawn by other versions"
+        stored = file.read_bytes()
+        problem = figure_differs(stored, content, numbers)
+        by_another = "" if stored == content else ", drawn by other versions"
         yield Check(f"figures/{name}", problem is None, problem or f"what the records give{by_another}")
     for file in sorted((folder / "figures").glob("*.*")):
         if file.suffix in (".png", ".svg") and file.name not in pictures:
             yield Check(f"figures/{file.name}", False, "the records give no such figure; `probe report` removes it")
     if (folder / "report.html").exists():
-        problem = page_differs(folder, rows, records)
+        problem = page_differs(folder, rows)
         yield Check("report.html", problem is None, problem or "what the records give")

@@ -1,20 +1,20 @@
-"""The commands: dispatch, Hydra's door, and how a sweep is shown. What is computed stands elsewhere."""
+"""The `probe` command: which command was meant, and how it ends. What is computed stands elsewhere."""
 
 from __future__ import annotations
 
 import difflib
 import os
-import shlex
 import signal
 import sys
 from typing import NoReturn
 
-from probe.cli.machine import cache, doctor
-from probe.cli.results import report, sweep_status, table, verify
+from probe.cli.checking import doctor, verify
 from probe.cli.settings import complete
+from probe.cli.stores import cache
+from probe.cli.tables import report, sweep_status, table
 from probe.cli.texts import inspect, score
 from probe.cli.training import extract, train
-from probe.config import COMMAND, UserError
+from probe.config import UserError
 
 HELP = """\
 probe: which layers of a frozen BERT should I use as features?
@@ -46,7 +46,6 @@ Completion in bash: eval "$(probe --shell-completion install=bash)"
 
 def main() -> None:
     """The `probe` command. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend."""
-    os.environ[COMMAND] = shlex.join(["probe", *sys.argv[1:]])
     signal.signal(signal.SIGTERM, _stop)
     try:
         sys.exit(dispatch(sys.argv[1:]))

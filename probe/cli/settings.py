@@ -1,8 +1,7 @@
-"""The commands: dispatch, Hydra's door, and how a sweep is shown. What is computed stands elsewhere."""
+"""Hydra's door: from what is typed to checked configs. Nothing behind it sees Hydra or OmegaConf."""
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import os
 import re
@@ -10,30 +9,21 @@ import sys
 from typing import Any
 
 from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, to_config, unknown_setting
+from probe.runs.launch import Launcher
 
 TAKE_SETTINGS = ("train", "extract", "inspect", "cache")
 # Hydra's own flags that do not run anything: they go straight to Hydra.
 HYDRA_ONLY = ("--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--shell-completion", "-sc")
-LOCAL = "local"  # our preset
-LAUNCHERS_HERE = (LOCAL, "joblib", "basic")  # their jobs run on this machine
 # What is taken for a setting; a text that looks like one can come by standard input.
 SETTING = re.compile(r"[+~]{0,2}[\w./@:-]+=")
 
 
-def job(composed: Any) -> None:
-    """One run of a sweep, in whatever process Hydra's launcher chose."""
-    from hydra.core.hydra_config import HydraConfig
-
-    from probe.runs.sweep import run_one
-
-    run_one(to_config(composed, HydraConfig.get().runtime.choices))
-
-
-def hydra_main(arguments: list[str]) -> None:
+def hydra_itself(arguments: list[str]) -> None:
+    """Leaves the command line to Hydra, for its own flags: they print something and run nothing."""
     import hydra
 
-    sys.argv = [sys.argv[0], *arguments]
-    hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")(job)()
+    sys.argv = [sys.argv[0], *arguments]  # all that Hydra reads
+    hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")(lambda _: None)()
 
 
 def complete(arguments: list[str], commands: list[str]) -> None:
@@ -47,17 +37,10 @@ def complete(arguments: list[str], commands: list[str]) -> None:
             return
         settings = [word for word in words if SETTING.match(word)]  # of a text or a flag Hydra would make an error
         os.environ["COMP_LINE"] = " ".join([program, *settings, last])
-    hydra_main(arguments)
+    hydra_itself(arguments)
 
 
-def launch(launcher: str, jobs: int, overrides: list[str]) -> None:
-    """Runs a sweep's jobs by Hydra's launcher. A launcher that breaks down has left its reason on stderr."""
-    side_by_side = [f"hydra.launcher.n_jobs={jobs}"] if launcher == LOCAL else []
-    with contextlib.suppress(SystemExit):
-        hydra_main(["--multirun", *side_by_side, *overrides])
-
-
-def configs_of(arguments: list[str]) -> tuple[list[Config], str | None]:
+def configs_of(arguments: list[str]) -> tuple[list[Config], Launcher | None]:
     """The config of every run that these arguments ask for, checked, and the launcher if they are a sweep."""
     from hydra import compose, initialize_config_dir
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -110,13 +93,24 @@ def configs_of(arguments: list[str]) -> tuple[list[Config], str | None]:
                 configs.append(to_config(composed, choices))
             if is_sweep and "encoder.num_layers" in OmegaConf.to_yaml(base.hydra.sweeper):
                 _check_depths(configs, {o.key_or_group for o in parsed})
-            return configs, base.hydra.runtime.choices["hydra/launcher"] if is_sweep else None
+            return configs, _launcher(base) if is_sweep else None
     except UserError:
         raise
     except (HydraException, OmegaConfBaseException, AttributeError, TypeError, ValueError) as error:
         raise _explain(error) from None
     finally:
         GlobalHydra.instance().clear()
+
+
+def _launcher(base: Any) -> Launcher:
+    """The launcher that a composed config names, with its settings."""
+    from omegaconf import OmegaConf, open_dict
+
+    with open_dict(base):
+        base.hydra.job.name = "layer-probe"  # Hydra would take the program's
+    settings = OmegaConf.to_container(base.hydra.launcher, resolve=True)
+    assert isinstance(settings, dict)
+    return Launcher.of(base.hydra.runtime.choices["hydra/launcher"], {str(k): v for k, v in settings.items()})
 
 
 def _check_depths(configs: list[Config], typed: set[str]) -> None:

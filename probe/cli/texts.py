@@ -1,4 +1,4 @@
-"""The commands: dispatch, Hydra's door, and how a sweep is shown. What is computed stands elsewhere."""
+"""Commands on texts of one's own: score predictions, inspect an encoder."""
 
 from __future__ import annotations
 
@@ -26,27 +26,32 @@ Examples
 
 
 def score(arguments: list[str]) -> int:
+    from probe.data.task import TASKS
     from probe.scoring import predictions as scoring
+    from probe.system.files import plain
 
     parser = Parser(prog="probe score", usage=SCORE_HELP)
     parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--task", choices=("spans", "tags"), default="spans")
+    parser.add_argument("--task", choices=tuple(TASKS), default="spans")
     parser.add_argument("--ignore-docstart", action="store_true")
     parser.add_argument("--format", choices=("text", "json"), default="text")
     options = parser.parse_intermixed_args(arguments)
     if len(options.files) > 2:
         raise UserError(f"score: {len(options.files)} files; one, or two to compare.")
-    found = [scoring.read_predictions(file, options.task, options.ignore_docstart) for file in options.files]
-    tested = scoring.paired_test(found[0], found[1]) if len(found) == 2 else None
+    read = [scoring.read_predictions(file, TASKS[options.task], options.ignore_docstart) for file in options.files]
+    tested = scoring.paired_test(read[0], read[1]) if len(read) == 2 else None
     if options.format == "text":
-        print(*[scoring.render(one) for one in found], sep="\n", end="")
+        print(*[scoring.render(one) for one in read], sep="\n", end="")
         if tested:
-            print(f"\n{scoring.render_test(found[0], found[1], tested)}", end="")
+            print(f"\n{scoring.render_test(read[0], read[1], *tested)}", end="")
         return 0
-    shown = [one.scores() for one in found]
-    both = {name: {"file": str(one.file), **one.scores()} for name, one in zip("ab", found, strict=False)}
-    print(json.dumps({**both, "test": tested} if tested else shown[0], indent=1))
-    for one in found:
+    if tested is None:
+        shown = plain(read[0].scores())
+    else:
+        shown = {name: {"file": str(one.file), **plain(one.scores())} for name, one in zip("ab", read, strict=True)}
+        shown["test"] = {**plain(tested[0]), "unit": tested[1]}
+    print(json.dumps(shown, indent=1))
+    for one in read:
         if one.marks:
             print(
                 f"{one.file}: {one.marks} lines -DOCSTART- count as words; --ignore-docstart leaves them out.",

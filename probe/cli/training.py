@@ -1,11 +1,12 @@
-"""The commands: dispatch, Hydra's door, and how a sweep is shown. What is computed stands elsewhere."""
+"""Commands that compute: train (a run or a sweep) and extract."""
 
 from __future__ import annotations
 
 import functools
-from pathlib import Path
+import shlex
+import sys
 
-from probe.cli.settings import HYDRA_ONLY, LAUNCHERS_HERE, configs_of, hydra_main, launch, split_flags
+from probe.cli.settings import HYDRA_ONLY, configs_of, hydra_itself
 
 
 def extract(arguments: list[str]) -> int:
@@ -22,21 +23,31 @@ def extract(arguments: list[str]) -> int:
 
 def train(arguments: list[str]) -> int:
     if any(argument.split("=")[0] in HYDRA_ONLY for argument in arguments):
-        hydra_main(arguments)
+        hydra_itself(arguments)
         return 0
     configs, launcher = configs_of(arguments)
+    command = shlex.join(["probe", *sys.argv[1:]])
+    tell = functools.partial(print, flush=True)
     if launcher:
+        from probe.reporting.formats import render, write_tables
+        from probe.reporting.rows import build_rows
         from probe.runs.sweep import run_sweep
 
-        overrides, _ = split_flags(arguments)
-        return run_sweep(configs, lambda jobs: launch(launcher, jobs, overrides), here=launcher in LAUNCHERS_HERE)
+        outcome = run_sweep(configs, launcher, command, tell)
+        for folder in outcome.folders:
+            rows = build_rows(folder)
+            write_tables(folder, rows)
+            print(f"\n{render(rows, 'text')}\nRecords and tables: {folder}")
+        for label, reason in outcome.failed:
+            print(f"failed: {label}: {reason}", file=sys.stderr)
+        return 1 if outcome.failed else 0
     from probe.runs.plan import plan, prepare_results, training_device
     from probe.runs.run import run
-    from probe.runs.sweep import scores
+    from probe.runs.sweep import scores_line
 
     planned = plan(configs[0])
     training_device(planned.cfg)
-    prepare_results(Path(planned.cfg.results_dir))
+    prepare_results(planned.results_dir)
     was_done = planned.record_path.exists()
     print(
         f"{planned.selection.as_text()} (of {planned.encoder.num_layers}), {planned.corpus.title}, "
@@ -45,6 +56,6 @@ def train(arguments: list[str]) -> int:
     )
     for note in planned.corpus.notes:
         print(f"data: {note}.", flush=True)
-    record = run(planned.cfg, tell=functools.partial(print, flush=True))
-    print(scores(record) + (" · was done already" if was_done else "") + f"\nrecord: {planned.record_path}")
+    record = run(planned.cfg, tell, command=command)
+    print(scores_line(record) + (" · was done already" if was_done else "") + f"\nrecord: {planned.record_path}")
     return 0

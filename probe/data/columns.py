@@ -1,8 +1,4 @@
-"""Words and tags as a source has them: column files, JSON lines, Parquet, data sets of the Hub.
-
-Readers are strict: what does not fit is refused with its file and line. Nothing is padded, guessed or dropped; what is
-skipped by rule (comments, rows without words) is counted.
-"""
+"""Column files: a word a line, an empty line between sentences."""
 
 from __future__ import annotations
 
@@ -16,6 +12,14 @@ from probe.config import UserError
 from probe.data.split import MAX_SENTENCE, Split, check_tag, read_text, too_long
 
 BLANKS = re.compile(r"[ \t]+")  # other white space, a no-break space say, can stand inside a word
+
+
+class ColumnsError(UserError):
+    """A line whose columns are not those needed. columns: what it has. too_few: a column that was set is not there."""
+
+    def __init__(self, message: str, columns: Sequence[str], too_few: bool = False) -> None:
+        super().__init__(message)
+        self.columns, self.too_few = columns, too_few
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
             continue
         if len(columns) != num_columns:
             if num_columns:
-                raise UserError(f"{file}:{number}: {_shown(columns)}; the lines before have {num_columns}.")
+                raise ColumnsError(f"{file}:{number}: {_shown(columns)}; the lines before have {num_columns}.", columns)
             num_columns = len(columns)
             at_word, at_tag = _settle(layout, columns, f"{file}:{number}")
         word, tag = columns[at_word], columns[at_tag]
@@ -116,14 +120,16 @@ def _cut(line: str, bare: str, separator: str) -> list[str]:
 
 def _settle(layout: Layout, columns: list[str], place: str) -> tuple[int, int]:
     """The word's and the tag's column from the front, known from the first line."""
-    found = []
-    for name, asked in (("word", layout.word_column), ("tag", layout.tag_column)):
-        if not -len(columns) <= asked < len(columns):
-            raise UserError(f"{place}: {_shown(columns)}; there is no data.{name}_column={asked}.")
-        found.append(asked % len(columns))
-    if found[0] == found[1]:
-        raise UserError(f"{place}: {_shown(columns)}; a word and its tag are needed, in two columns.")
-    return found[0], found[1]
+    places = []
+    for name, number in (("word", layout.word_column), ("tag", layout.tag_column)):
+        if not -len(columns) <= number < len(columns):
+            message = f"{place}: {_shown(columns)}; there is no data.{name}_column={number}."
+            raise ColumnsError(message, columns, too_few=True)
+        places.append(number % len(columns))
+    if places[0] == places[1]:
+        message = f"{place}: {_shown(columns)}; a word and its tag are needed, in two columns."
+        raise ColumnsError(message, columns, too_few=True)
+    return places[0], places[1]
 
 
 def _shown(columns: Sequence[str]) -> str:

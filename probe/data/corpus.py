@@ -1,10 +1,4 @@
-"""A corpus: words and tags, by sentence and document, whatever source they come from. Inside, spans are always IOB2.
-
-Words and tags as a source has them: column files, JSON lines, Parquet, data sets of the Hub.
-
-Readers are strict: what does not fit is refused with its file and line. Nothing is padded, guessed or dropped; what is
-skipped by rule (comments, rows without words) is counted.
-"""
+"""A corpus: words and tags, by sentence and document, whatever source they come from. Inside, spans are always IOB2."""
 
 from __future__ import annotations
 
@@ -19,8 +13,9 @@ from typing import Any
 from probe.config import DataConfig, UserError
 from probe.data.columns import Layout, read_columns
 from probe.data.rows import Fields, json_rows, read_hub, read_parquet, read_rows
-from probe.data.split import Split
-from probe.data.tags import OddTag, find_scheme, ill_formed, is_bare, spans, to_iob2, with_prefixes
+from probe.data.split import Split, SplitCounts
+from probe.data.tags import OddTag, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
+from probe.data.task import SPANS, TASKS, Task
 
 SPLITS = ("train", "dev", "test")
 BUNDLED = "bundled"  # data.path of the corpus inside the package
@@ -34,7 +29,7 @@ class Corpus:
 
     name: str
     splits: dict[str, Split]
-    task: str = "spans"
+    task: Task = SPANS
     about: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -59,21 +54,9 @@ class Corpus:
             for row in ([name, split.documents if with_documents else None], *split.words)
         )
 
-    def counts(self) -> dict[str, dict[str, int | None]]:
-        """Documents, sentences, words and spans (or, where tags are no spans, different tags) of each split."""
-        return {
-            name: {
-                "documents": len(set(split.documents)) if split.documents is not None else None,
-                "sentences": len(split.words),
-                "words": split.num_words,
-                **(
-                    {"spans": sum(tag.startswith("B-") for tags in split.tags for tag in tags)}
-                    if self.task == "spans"
-                    else {"tags": len(set().union(*split.tags))}
-                ),
-            }
-            for name, split in self.splits.items()
-        }
+    def counts(self) -> dict[str, SplitCounts]:
+        """What each split holds."""
+        return {name: split.counts(self.task) for name, split in self.splits.items()}
 
 
 def hash_rows(rows: Iterable[object]) -> str:
@@ -96,9 +79,9 @@ def load_corpus(cfg: DataConfig) -> Corpus:
     _refuse_doubles(splits)
     if cfg.labels is not None:
         _refuse_other_labels(splits, cfg.labels)
-    corpus = Corpus(cfg.name or Path(cfg.path or str(cfg.hub)).resolve().name, splits, cfg.task)
+    corpus = Corpus(cfg.name or Path(cfg.path or str(cfg.hub)).resolve().name, splits, TASKS[cfg.task])
     corpus.about = {"taken_from_train": taken} if taken else {}
-    if cfg.task == "spans":
+    if corpus.task.has_spans:
         settle_scheme(corpus, cfg.scheme, cfg.ill_formed)
     _check_tags(corpus)
     for what, counts in skipped.items():
@@ -254,25 +237,18 @@ def _check_tags(corpus: Corpus) -> None:
     trained: set[str] = set()
     unknown: dict[str, dict[str, int]] = {}
     for name, split in corpus.splits.items():
-        if corpus.task == "spans":
-            kinds = Counter(kind for tags in split.tags for kind, _, _ in spans(tags))
-            if not kinds:
-                raise UserError(
-                    f"{split.origin}: no entity in the {name} split ({split.num_words} words, all tagged O)."
-                )
-        else:
-            kinds = Counter(tag for tags in split.tags for tag in tags)
-            if name == "train" and len(kinds) < 2:
-                raise UserError(f"{split.origin}: every word of the train split is tagged {next(iter(kinds))}.")
+        kinds = Counter(kind for tags in split.tags for kind, _, _ in corpus.task.items(tags))
+        if not kinds:
+            raise UserError(f"{split.origin}: no entity in the {name} split ({split.num_words} words, all tagged O).")
+        if name == "train" and len(kinds) < 2 and not corpus.task.has_spans:
+            raise UserError(f"{split.origin}: every word of the train split is tagged {next(iter(kinds))}.")
         trained = trained or set(kinds)
         new = {kind: kinds[kind] for kind in sorted(kinds.keys() - trained)}
         if new:
             unknown[name] = new
-            kind = next(iter(new))
-            what = "types" if corpus.task == "spans" else "tags"
-            place = next(places_of(split, f"B-{kind}" if corpus.task == "spans" else kind))
+            place = next(places_of(split, corpus.task.tag_of(next(iter(new)))))
             corpus.notes.append(
-                f"{name} has {what} that train never shows, so no prediction can be right there: "
+                f"{name} has {corpus.task.kinds} that train never shows, so no prediction can be right there: "
                 f"{', '.join(f'{kind} ({count})' for kind, count in new.items())}; the first: {place}"
             )
     if unknown:

@@ -1,8 +1,4 @@
-"""Words and tags as a source has them: column files, JSON lines, Parquet, data sets of the Hub.
-
-Readers are strict: what does not fit is refused with its file and line. Nothing is padded, guessed or dropped; what is
-skipped by rule (comments, rows without words) is counted.
-"""
+"""Sources with a row a sentence: JSON lines, Parquet, data sets of the Hub."""
 
 from __future__ import annotations
 
@@ -77,7 +73,12 @@ def read_hub(name: str, subset: str | None, revision: str | None, wanted: Sequen
                 f"The Hugging Face Hub is out of reach and {name} is not in its cache. Local files: data.path=DIR; "
                 "the bundled corpus and encoder: data=demo encoder=minilm_l6."
             ) from None
-        hint = " Its converted branch has none: data.revision=refs/convert/parquet." if "script" in str(error) else ""
+        # A data set with a script of its own is the one thing that the library refuses so.
+        hint = (
+            " Its converted branch has no script: data.revision=refs/convert/parquet."
+            if type(error) is RuntimeError
+            else ""
+        )
         raise UserError(f"{where} cannot be loaded: {str(error).splitlines()[0]}{hint}") from None
     assert isinstance(loaded, datasets.DatasetDict)
     there = {ours: HUB_SPLITS[ours] for ours in wanted if HUB_SPLITS[ours] in loaded}

@@ -1,4 +1,4 @@
-"""Words and tags as a source has them: column files, JSON lines, Parquet, data sets of the Hub.
+"""One split of a corpus, words and tags as its source has them, and what every reader holds to.
 
 Readers are strict: what does not fit is refused with its file and line. Nothing is padded, guessed or dropped; what is
 skipped by rule (comments, rows without words) is counted.
@@ -13,8 +13,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probe.config import UserError
+from probe.data.task import Task
 
 MAX_SENTENCE = 10_000  # words; more, and the empty lines between sentences are missing
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """How much a split holds. documents: None where the source knows none. Of spans and tags, what the task has."""
+
+    documents: int | None
+    sentences: int
+    words: int
+    spans: int | None = None
+    tags: int | None = None  # different ones
+    span_words: int | None = None
+    longest: int | None = None  # words of the longest sentence
 
 
 @dataclass
@@ -33,6 +47,16 @@ class Split:
     @property
     def num_words(self) -> int:
         return sum(map(len, self.words))
+
+    def counts(self, task: Task) -> SplitCounts:
+        documents = None if self.documents is None else len(set(self.documents))
+        longest = max(map(len, self.words), default=0)
+        if not task.has_spans:
+            tags = len(set().union(*self.tags))
+            return SplitCounts(documents, len(self.words), self.num_words, tags=tags, longest=longest)
+        items = [item for tags in self.tags for item in task.items(tags)]
+        span_words = sum(end - start for _, start, end in items)
+        return SplitCounts(documents, len(self.words), self.num_words, len(items), None, span_words, longest)
 
     def place(self, position: int) -> str:
         """Where the split's word number `position` (from 0) stands, for messages."""

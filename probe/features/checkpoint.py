@@ -1,10 +1,8 @@
-"""The frozen encoder: where its files are, who it is, and its hidden states.
+"""An encoder's files: where they are, and who it is.
 
 An encoder is first of all a folder: a local one, the one of a pip package, or a snapshot of the Hub. Its identity is
-the content of that folder, so the same weights under another name or path share features. `torch` is imported only
-when the weights are loaded; the number of layers is known before.
-
-B windows in a batch, P pieces, H hidden size, layer 0 = the embedding output, 1..L = the encoder blocks.
+the content of that folder, so the same weights under another name or path share features. Its weights are not loaded
+here, and torch is not imported; the number of layers is known before.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import contextlib
 import hashlib
 import importlib.util
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ from typing import Any
 from probe.config import EncoderConfig, UserError
 from probe.features.pieces import Special, check_words, keep_prefix_spaces, special_pieces
 from probe.system import hub
+from probe.system.files import sha256_of, write_atomically
 
 # Encoders that a pip package carries, by their name on the Hub: the package, the sha256 of files that must be these
 # wherever they come from, and of the further files that the package's publisher, who is not known, could have changed.
@@ -38,6 +36,7 @@ PACKAGED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
         },
     )
 }
+HASHES = "hashes.json"  # in the folder of the feature store
 # Left out of an encoder's identity: notes about where a checkpoint came from and how to load it. None changes a vector.
 NOT_IDENTITY = ("_name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache")
 # Position numbers of these begin after the padding piece's, so that many positions can never be used.
@@ -84,7 +83,7 @@ class Encoder:
         return self.limit - self.special.count
 
 
-def open_encoder(cfg: EncoderConfig, hash_cache: Path) -> Encoder:
+def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     """Finds an encoder and establishes who it is, without loading its weights. Raises UserError."""
     folder, source = find_folder(cfg)
     name = cfg.name if cfg.path is None else folder.resolve().name
@@ -112,8 +111,8 @@ def open_encoder(cfg: EncoderConfig, hash_cache: Path) -> Encoder:
         raise UserError(f"{name} has {config.num_hidden_layers} layers, not encoder.num_layers={cfg.num_layers}.")
     check_words(tokenizer, name)
     fingerprint = {
-        **_file_identity(folder, hash_cache),
-        "tokenizer": _sha256(json.dumps(_tokenizer_identity(tokenizer), sort_keys=True)),
+        **_file_identity(folder, cache_dir),
+        "tokenizer": sha256_of(json.dumps(_tokenizer_identity(tokenizer), sort_keys=True)),
     }
     return Encoder(
         name,
@@ -127,7 +126,7 @@ def open_encoder(cfg: EncoderConfig, hash_cache: Path) -> Encoder:
     )
 
 
-def file_fingerprints(cfg: EncoderConfig, hash_cache: Path) -> dict[str, str] | None:
+def file_fingerprints(cfg: EncoderConfig, cache_dir: Path) -> dict[str, str] | None:
     """The parts of an encoder's fingerprint that its files alone give, or None where they are not on this machine."""
     if cfg.path is None and not importlib.util.find_spec(PACKAGED.get(cfg.name, ("no_such_package",))[0]):
         return None  # the Hub is not asked only for a check
@@ -135,14 +134,14 @@ def file_fingerprints(cfg: EncoderConfig, hash_cache: Path) -> dict[str, str] | 
         folder, _ = find_folder(cfg)
     except UserError:
         return None
-    return _file_identity(folder, hash_cache)
+    return _file_identity(folder, cache_dir)
 
 
-def _file_identity(folder: Path, hash_cache: Path) -> dict[str, str]:
-    hashes = {file.name: file_hash(file, hash_cache) for file in sorted(folder.glob("*.safetensors"))}
+def _file_identity(folder: Path, cache_dir: Path) -> dict[str, str]:
+    hashes = {file.name: file_hash(file, cache_dir) for file in sorted(folder.glob("*.safetensors"))}
     return {
-        "weights": _sha256(json.dumps(hashes, sort_keys=True)),
-        "config": _sha256(json.dumps(_config_identity(folder), sort_keys=True)),
+        "weights": sha256_of(json.dumps(hashes, sort_keys=True)),
+        "config": sha256_of(json.dumps(_config_identity(folder), sort_keys=True)),
     }
 
 
@@ -157,7 +156,7 @@ def find_folder(cfg: EncoderConfig) -> tuple[Path, str]:
     if package and cfg.revision is None and (spec := importlib.util.find_spec(package)) and spec.origin:
         folder = Path(spec.origin).parent / "model"
         for file, expected in (pinned | further).items():
-            found = _sha256((folder / file).read_bytes()) if (folder / file).is_file() else "missing"
+            found = sha256_of((folder / file).read_bytes()) if (folder / file).is_file() else "missing"
             if found != expected:
                 raise UserError(
                     f"{folder / file}: sha256 {found}, expected {expected}. The package {package} is not what it was; "
@@ -194,7 +193,7 @@ def _hub_snapshot(cfg: EncoderConfig, pinned: dict[str, str], package: str) -> P
             ) from None
         raise UserError(f"encoder.name={cfg.name}: {str(error).splitlines()[0]}") from None
     for file, expected in pinned.items():
-        if (found := _sha256((folder / file).read_bytes())) != expected:
+        if (found := sha256_of((folder / file).read_bytes())) != expected:
             raise UserError(f"{cfg.name} on the Hub: {file} has sha256 {found}, expected {expected}.")
     return folder
 
@@ -225,8 +224,9 @@ def window_limit(config: Any, tokenizer: Any) -> int:
     return min(limits)
 
 
-def file_hash(file: Path, hash_cache: Path) -> str:
-    """sha256 of a file; remembered in `hash_cache` for as long as its size, times and inode stay."""
+def file_hash(file: Path, cache_dir: Path) -> str:
+    """sha256 of a file; remembered in `cache_dir` for as long as its size, times and inode stay."""
+    hash_cache = cache_dir / HASHES
     file = file.resolve()
     stat = file.stat()
     stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
@@ -242,13 +242,8 @@ def file_hash(file: Path, hash_cache: Path) -> str:
         while block := stream.read(1 << 22):
             digest.update(block)
     known[str(file)] = {"stamp": stamp, "sha256": digest.hexdigest()}
-    try:  # only a convenience: a store that cannot be written says so where it matters
-        hash_cache.parent.mkdir(parents=True, exist_ok=True)
-        temporary = hash_cache.with_name(f"{hash_cache.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(known))
-        temporary.replace(hash_cache)
-    except OSError:
-        pass
+    with contextlib.suppress(OSError):  # only a convenience: a store that cannot be written says so where it matters
+        write_atomically(hash_cache, json.dumps(known))
     return digest.hexdigest()
 
 
@@ -261,7 +256,3 @@ def _tokenizer_identity(tokenizer: Any) -> dict[str, Any]:
     """The tokenizer's whole content but for padding and truncation, which extraction sets itself."""
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     return {key: value for key, value in content.items() if key not in ("padding", "truncation")}
-
-
-def _sha256(content: str | bytes) -> str:
-    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()

@@ -1,8 +1,4 @@
-"""The frozen encoder: where its files are, who it is, and its hidden states.
-
-An encoder is first of all a folder: a local one, the one of a pip package, or a snapshot of the Hub. Its identity is
-the content of that folder, so the same weights under another name or path share features. `torch` is imported only
-when the weights are loaded; the number of layers is known before.
+"""The frozen encoder that runs: its weights, and the hidden states of a batch.
 
 B windows in a batch, P pieces, H hidden size, layer 0 = the embedding output, 1..L = the encoder blocks.
 """
@@ -16,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from probe.config import UserError
 from probe.features.checkpoint import Encoder
+from probe.system.bfloat16 import rounded, way
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +21,8 @@ if TYPE_CHECKING:
 def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_pooler: bool = False) -> torch.nn.Module:
     """The encoder with its weights: in evaluation mode (no dropout), no gradients.
 
-    precision: float32, or bfloat16 for weights and arithmetic alike (faster; every layer is off by about a percent).
+    precision: float32, or bfloat16 for weights and arithmetic alike (faster; every layer is off by about a percent),
+    emulated on a CPU that has none: see `emulate`.
     keep_pooler: with the pooler, where the checkpoint has its weights; no hidden state depends on it.
     """
     import torch
@@ -51,7 +49,27 @@ def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_p
     random_pooler = any("pooler" in key for key in loading["missing_keys"])
     if getattr(model, "pooler", None) is not None and (random_pooler or not keep_pooler):
         model.pooler = None
+    if precision == "bfloat16" and way(device, lstm=False) == "emulated":
+        emulate(model)
     return model.to(device).eval().requires_grad_(False)
+
+
+def emulate(model: torch.nn.Module) -> None:
+    """Gives a model in bfloat16 float32's products and speed, keeping bfloat16's values.
+
+    Weights stay the values they are; what goes into and comes out of each module with weights of its own is rounded.
+    In between, inside attention and in the sums around it, is float32: less is rounded than where all is bfloat16.
+    """
+    import torch
+
+    def rounding(x: Any) -> Any:
+        return rounded(x) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+    model.float()
+    for module in model.modules():
+        if any(True for _ in module.parameters(recurse=False)):
+            module.register_forward_pre_hook(lambda _, inputs: tuple(map(rounding, inputs)))
+            module.register_forward_hook(lambda _, inputs, output: rounding(output))
 
 
 @functools.cache

@@ -25,6 +25,7 @@ from probe.features.checkpoint import Encoder
 from probe.features.encoder import load_model
 from probe.features.store import FeatureStore, Shard
 from probe.features.words import Text, batches, states_of
+from probe.system.bfloat16 import EMULATED, way
 from probe.system.locks import Hold
 from probe.system.machine import num_cores
 
@@ -37,7 +38,7 @@ def ensure_features(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, devic
     store.hold()
     missing = store.missing()
     if missing or store.manifest() is None:
-        store.check_space(missing)
+        store.prepare(missing)
         texts = {name: Text(corpus, name, encoder, cfg) for name in corpus.splits}
         report_empty_words(corpus, texts)
         if missing:
@@ -66,6 +67,11 @@ def report_causal(encoder: Encoder) -> None:
         print(f"{encoder.name} is causal: a word's vector knows only what stands before it.", file=sys.stderr)
 
 
+def report_emulation(cfg: FeaturesConfig, device: str) -> None:
+    if cfg.precision == "bfloat16" and way(device, lstm=False) == "emulated":
+        print(f"features.precision=bfloat16: {EMULATED}", file=sys.stderr)
+
+
 def fill(
     store: FeatureStore,
     missing: list[Shard],
@@ -77,6 +83,7 @@ def fill(
     """Extracts the missing shards, leaving to other processes what they are at."""
     torch.set_num_threads(num_cores())
     report_causal(encoder)
+    report_emulation(cfg, device)
     model = load_model(encoder, device, cfg.precision)
     # In no order: where locks do nothing, processes that share the work would else walk through it side by side.
     waiting = deque(random.SystemRandom().sample(missing, len(missing)))

@@ -1,8 +1,6 @@
-"""Words to pieces, and pieces to windows an encoder can take; each word knows the window that serves it best.
+"""Words to pieces.
 
-Fast tokenizers cut a given word alike wherever it stands (checked by `check_words`), so each distinct word is cut
-once. Windows are runs of whole words; where a text needs several, they overlap and a word is taken from the one in
-which it stands most central.
+Fast tokenizers cut a given word alike wherever it stands (checked by `check_words`), so each distinct word is cut once.
 
 W words, P pieces.
 """

@@ -15,9 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import shutil
-import socket
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -31,7 +28,7 @@ from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
 from probe.features.windows import bounds
-from probe.system.files import canonical, key_of, sync_folder, umask, write_atomically
+from probe.system.files import canonical, key_of, why_not_writable, write_atomically, written_whole
 from probe.system.locks import Hold
 
 if TYPE_CHECKING:
@@ -60,8 +57,9 @@ class Shard(NamedTuple):
 def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> dict[str, Any]:
     """All that can change a stored vector, and nothing else.
 
-    Left out, with the reason: tags (NER and POS on one text share features); batch size, device and threads (they move
-    a vector by rounding alone); the layers a run wants (all are stored); names and paths (content counts).
+    Left out, with the reason: tags (NER and POS on one text share features); batch size, device, threads, and whether
+    bfloat16 was native or emulated (they move a vector by rounding alone, the last by bfloat16's own); the layers a run
+    wants (all are stored); names and paths (content counts).
     """
     document = cfg.context == "document"
     return {
@@ -136,23 +134,22 @@ class FeatureStore:
         words = sum(shard.last - shard.first for shard in shards)
         return words * (num_layers or self.num_layers + 1) * self.hidden_size * ITEM_BYTES[self.dtype]
 
-    def check_space(self, shards: Sequence[Shard]) -> None:
-        """Raises UserError where the disk cannot hold these shards or the folder cannot be written."""
+    def why_no_room(self, shards: Sequence[Shard]) -> str | None:
+        """Why these shards cannot be written, and what to type; None if they can."""
+        reason = why_not_writable(self.directory, self.bytes_of(shards))
+        return None if reason is None else f"The features: {reason}. Another place: features.cache_dir=DIR."
+
+    def prepare(self, shards: Sequence[Shard]) -> None:
+        """Makes the store's folder and holds it. Raises UserError where these shards cannot be written there."""
+        if reason := self.why_no_room(shards):
+            raise UserError(reason)
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(
-                f"{self.directory} cannot be made: {error.strerror}. Another: features.cache_dir=DIR."
+                f"{self.directory} cannot be made: {error.strerror}. Another place: features.cache_dir=DIR."
             ) from None
         self.hold()
-        if not os.access(self.directory, os.W_OK):
-            raise UserError(f"{self.directory} cannot be written. Another place: features.cache_dir=DIR.")
-        free, needed = shutil.disk_usage(self.directory).free, self.bytes_of(shards)
-        if needed > free:
-            raise UserError(
-                f"The features need {needed / 1e9:.2f} GB and {self.directory.parent} has {free / 1e9:.2f} GB free. "
-                "Another disk: features.cache_dir=DIR."
-            )
 
     def write(self, shard: Shard, layers: torch.Tensor) -> None:
         """Puts a shard on disk, whole or not at all. layers: (L + 1, W, H). Whoever comes second drops its own."""
@@ -164,22 +161,12 @@ class FeatureStore:
             "shard": list(shard),
             "checksums": [checksum(layer) for layer in layers],
         }
-        temporary = self.path(shard).with_name(
-            f".{self.path(shard).name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}"
-        )
         try:
-            save_file({str(k): layer for k, layer in enumerate(layers)}, temporary, {"probe": canonical(header)})
-            temporary.chmod(0o666 & ~umask())  # the library makes files for their owner alone; stores are shared
-            with temporary.open("rb") as stream:
-                os.fsync(stream.fileno())
-            if not self.path(shard).exists():
-                temporary.replace(self.path(shard))
-                sync_folder(self.directory)
+            with written_whole(self.path(shard), replace=False) as temporary:
+                save_file({str(k): layer for k, layer in enumerate(layers)}, temporary, {"probe": canonical(header)})
         except (OSError, SafetensorError) as error:  # a full disk or a quota is the latter
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"{self.path(shard)} cannot be written: {reason}.") from None
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def read(self, split: str, layers: Sequence[int]) -> Iterator[tuple[Shard, list[torch.Tensor]]]:
         """Shard by shard, the layers asked for in the order asked for, each (W, H), mapped from disk and checked.

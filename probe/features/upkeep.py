@@ -8,15 +8,14 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from probe.config import UserError
+from probe.config import FeaturesConfig, UserError
+from probe.data.corpus import Corpus
+from probe.features.checkpoint import Encoder
 from probe.features.store import IN_USE, FeatureStore, read_manifest
 from probe.system.files import canonical
 from probe.system.locks import Hold
-
-if TYPE_CHECKING:
-    from probe.runs.plan import Plan
 
 PRUNED = ".pruned-"  # what a store is called while it is deleted
 # How far two computations of one vector in different batches may be apart, in lengths of that vector.
@@ -62,24 +61,23 @@ def entries(cache_dir: Path) -> list[Entry]:
     return sorted(found, key=lambda entry: -entry.used)
 
 
-def explain(planned: Plan) -> Iterator[str]:
-    """For each store, whether it serves a config, and field by field why not."""
-    here = planned.store
-    yield f"This config needs key {here.key[:12]} in {here.directory.parent}:"
-    for field, value in _flat(here.identity).items():
+def explain(needed: FeatureStore) -> Iterator[str]:
+    """For each store on disk, whether it is the one that a config needs, and field by field why not."""
+    yield f"This config needs key {needed.key[:12]} in {needed.directory.parent}:"
+    for field, value in _flat(needed.identity).items():
         yield f"  {field} = {_short(value)}"
-    stored = entries(here.directory.parent)
+    stored = entries(needed.directory.parent)
     if not stored:
         yield "The store is empty."
     for entry in stored:
-        if entry.key == here.key:
-            missing = len(here.missing())
+        if entry.key == needed.key:
+            missing = len(needed.missing())
             state = "complete" if entry.manifest and not missing else f"{missing} shards missing"
             yield f"{entry.key[:12]} serves this config: {state}."
         elif entry.manifest is None:
             yield f"{entry.key[:12]} does not: its key is another, and without a whole manifest it cannot be said why."
         else:
-            ours, theirs = _flat(here.identity), _flat(entry.manifest["identity"])
+            ours, theirs = _flat(needed.identity), _flat(entry.manifest["identity"])
             fields = [field for field in ours | theirs if ours.get(field) != theirs.get(field)]
             told = "; ".join(f"{f} is {_short(theirs.get(f))}, here {_short(ours.get(f))}" for f in fields)
             yield f"{entry.key[:12]} does not: {told}."
@@ -105,7 +103,9 @@ def verify_checksums(store: FeatureStore) -> Iterator[tuple[str, str]]:
                 yield store.path(shard).name, problem
 
 
-def verify_sample(planned: Plan, num_sentences: int, seed: int = 0) -> tuple[int, float, float]:
+def verify_sample(
+    store: FeatureStore, corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, num_sentences: int, seed: int = 0
+) -> tuple[int, float, float]:
     """Computes words of a random sample again, alone, and compares.
 
     The sample is drawn by sentence; each sentence's windows go through the encoder one by one. Returns the number of
@@ -119,14 +119,13 @@ def verify_sample(planned: Plan, num_sentences: int, seed: int = 0) -> tuple[int
     from probe.features.windows import bounds
     from probe.features.words import Text, states_of
 
-    store, encoder, cfg = planned.store, planned.encoder, planned.cfg.features
     model = load_model(encoder, "cpu", cfg.precision)
     choose = np.random.default_rng(seed)
-    sentences = [(name, i) for name, split in planned.corpus.splits.items() for i in range(len(split.words))]
+    sentences = [(name, i) for name, split in corpus.splits.items() for i in range(len(split.words))]
     chosen = choose.choice(len(sentences), min(num_sentences, len(sentences)), replace=False)
     num_words, worst = 0, 0.0
-    for name, split in planned.corpus.splits.items():
-        text = Text(planned.corpus, name, encoder, cfg)
+    for name, split in corpus.splits.items():
+        text = Text(corpus, name, encoder, cfg)
         offsets = bounds([len(words) for words in split.words])
         mine = sorted(i for n, i in (sentences[c] for c in chosen) if n == name)
         for shard, layers in store.read(name, range(store.num_layers + 1)):

@@ -1,8 +1,7 @@
-"""Words to pieces, and pieces to windows an encoder can take; each word knows the window that serves it best.
+"""Windows of pieces that an encoder can take; each word knows the window that serves it best.
 
-Fast tokenizers cut a given word alike wherever it stands (checked by `check_words`), so each distinct word is cut
-once. Windows are runs of whole words; where a text needs several, they overlap and a word is taken from the one in
-which it stands most central.
+Windows are runs of whole words; where a text needs several, they overlap and a word is taken from the one in which it
+stands most central.
 
 W words, P pieces.
 """
@@ -89,11 +88,11 @@ def _overlapping(starts: np.ndarray, first: int, last: int, room: int, stride: f
     best = np.full(last - first, -1.0)
     chosen = np.zeros(last - first, dtype=np.int64)
     for number, (begin, end) in enumerate(spans):
-        here = slice(begin - first, end - first)
-        margin = np.minimum(centre[here] - starts[begin], starts[end] - centre[here])
-        better = margin > best[here]
-        best[here] = np.where(better, margin, best[here])
-        chosen[here] = np.where(better, number, chosen[here])
+        inside = slice(begin - first, end - first)
+        margin = np.minimum(centre[inside] - starts[begin], starts[end] - centre[inside])
+        better = margin > best[inside]
+        best[inside] = np.where(better, margin, best[inside])
+        chosen[inside] = np.where(better, number, chosen[inside])
     windows: list[Window] = []
     for number, (begin, end) in enumerate(spans):
         kept = np.flatnonzero(chosen == number)

@@ -1,8 +1,6 @@
-"""Fills a feature store: windows through the frozen encoder, one vector a word and layer, shard by shard.
+"""Vectors of words out of windows: which pieces of a batch make which words, and one vector a word and layer.
 
-A shard is the unit of everything: of batching (its windows are sorted by length, so what is in a batch depends on the
-shard alone), of writing, of resuming, and of sharing work between processes. While one shard is computed the one before
-is cast, hashed and written by a second thread.
+Nothing here touches a disk.
 
 B windows in a batch, P pieces, W words, H hidden size.
 """

@@ -1,4 +1,4 @@
-"""What `probe inspect` shows: for people, for programs, and as a file of vectors."""
+"""What `probe inspect` shows, for programs: JSON, and vectors as safetensors."""
 
 from __future__ import annotations
 

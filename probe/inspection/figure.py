@@ -20,7 +20,6 @@ from probe.inspection.likeness import Comparison
 from probe.inspection.reading import Reader
 from probe.system.files import write_atomically
 
-FORMATS = ("png", "svg")
 WITHIN = {"color": "#0072B2", "linestyle": "-", "marker": "o"}
 BETWEEN = {"color": "#D55E00", "linestyle": "--", "marker": "s"}
 PANELS_IN_ROW = 7

@@ -1,10 +1,6 @@
-"""What an encoder makes of a few texts: pieces, hidden states, vectors, and how alike they are, layer by layer.
+"""How alike vectors are: of whole texts, and of a word's occurrences at each layer and combination.
 
-It is computed by the functions that fill the feature store and choose layers for a run, but kept in memory, in float32.
-Each text is seen by itself (or two as a pair); one that is longer than the encoder's window goes through it in
-overlapping windows, as in extraction.
-
-B windows, P pieces in each, W words, K pieces kept, n vectors compared, L + 1 layers, H hidden size.
+n vectors compared, L + 1 layers, H hidden size.
 """
 
 from __future__ import annotations
@@ -97,27 +93,29 @@ class Comparison:
 
 def compare(readings: Sequence[Reading], word: str, reader: Reader) -> Comparison:
     """Every occurrence of a word, whatever its case. Raises UserError if there are not two."""
-    asked = split_text(word)
-    if len(asked) != 1:
-        raise UserError(f"--word {word!r}: one word is needed, and this is {len(asked)}: {' '.join(asked) or 'none'}.")
-    found = [
+    wanted = split_text(word)
+    if len(wanted) != 1:
+        raise UserError(
+            f"--word {word!r}: one word is needed, and this is {len(wanted)}: {' '.join(wanted) or 'none'}."
+        )
+    occurrences = [
         Occurrence(text, at, _around(reading.words, at))
         for text, reading in enumerate(readings)
         for at, other in enumerate(reading.words)
-        if other.casefold() == asked[0].casefold()
+        if other.casefold() == wanted[0].casefold()
     ]
-    if not found:
+    if not occurrences:
         words = sorted({other for reading in readings for other in reading.words})
-        close = difflib.get_close_matches(asked[0], words, n=1)
+        close = difflib.get_close_matches(wanted[0], words, n=1)
         raise UserError(f"--word {word}: no text has this word." + (f" Did you mean {close[0]}?" if close else ""))
-    if len(found) < 2:
+    if len(occurrences) < 2:
         raise UserError(f"--word {word}: the texts have it once; two are needed to compare. Add a text.")
-    vectors = torch.stack([readings[occurrence.text].vectors[occurrence.word] for occurrence in found])
-    rows = _rows(reader)
+    vectors = torch.stack([readings[occurrence.text].vectors[occurrence.word] for occurrence in occurrences])
+    rows = _selections(reader)
     layers = vectors.transpose(0, 1).contiguous()  # (L + 1, n, H)
     alike = np.stack([cosines(combine(layers, row)) for row in rows])
-    groups = two_groups(alike[1 : reader.encoder.num_layers + 1].mean(0)) if len(found) > 2 else None
-    return Comparison(asked[0], found, vectors, rows, alike, groups)
+    groups = two_groups(alike[1 : reader.encoder.num_layers + 1].mean(0)) if len(occurrences) > 2 else None
+    return Comparison(wanted[0], occurrences, vectors, rows, alike, groups)
 
 
 def _around(words: list[str], at: int) -> str:
@@ -126,7 +124,7 @@ def _around(words: list[str], at: int) -> str:
     return f"{begin}{' '.join([*before, f'[{words[at]}]', *after])}{end}"
 
 
-def _rows(reader: Reader) -> list[Selection]:
+def _selections(reader: Reader) -> list[Selection]:
     """Each single layer, then each preset of several layers that this encoder has, and the one chosen."""
     num_layers, hidden_size = reader.encoder.num_layers, reader.encoder.hidden_size
     rows = [select(LayersConfig([k], "concat"), num_layers, hidden_size) for k in range(num_layers + 1)]

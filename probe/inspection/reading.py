@@ -1,10 +1,10 @@
-"""What an encoder makes of a few texts: pieces, hidden states, vectors, and how alike they are, layer by layer.
+"""A text as an encoder reads it: pieces, hidden states, one vector a word and layer.
 
-It is computed by the functions that fill the feature store and choose layers for a run, but kept in memory, in float32.
-Each text is seen by itself (or two as a pair); one that is longer than the encoder's window goes through it in
-overlapping windows, as in extraction.
+It is computed by the functions that fill the feature store, but kept in memory, in float32. Each text is seen by itself
+(or two as a pair); one that is longer than the encoder's window goes through it in overlapping windows, as in
+extraction.
 
-B windows, P pieces in each, W words, K pieces kept, n vectors compared, L + 1 layers, H hidden size.
+B windows, P pieces in each, W words, K pieces kept, L + 1 layers, H hidden size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.encoder import load_model, outputs
-from probe.features.extraction import report_causal, report_empty_words
+from probe.features.extraction import report_causal, report_empty_words, report_emulation
 from probe.features.pieces import special_pair, split_text
 from probe.features.windows import Window
 from probe.features.words import Text, check_states, kept_pieces, padded, to_tensors, word_states
@@ -92,9 +92,10 @@ class Reader:
             select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before fetching
         self.features = replace(cfg.features, context="sentence")  # each text is seen by itself
         self.device = resolve_device(cfg.device)
-        self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir) / "hashes.json")
+        self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
         self.selection: Selection = select(cfg.layers, self.encoder.num_layers, self.encoder.hidden_size)
         report_causal(self.encoder)
+        report_emulation(cfg.features, self.device)
         self.model = load_model(self.encoder, self.device, cfg.features.precision, keep_pooler=True)
 
     @torch.no_grad()  # and not inference mode: its tensors could not be trained on

@@ -1,12 +1,9 @@
-"""The probe: a BiLSTM (or nothing) and a linear layer over frozen features, trained with Lightning.
+"""A split ready to train on, and its batches.
 
-A bidirectional LSTM over padded sentences is wrong: its backward half reads the padding first. Packed sequences are
-right, but take a slow step-by-step path on CPUs. Here each direction is an LSTM of its own and the backward one reads
-every sentence mirrored within its length, so that padding stands after the words of both and cannot reach them: the
-same numbers as a packed BiLSTM, at the speed of the dense kernel. Training batches hold sentences of near-equal length
-(sorted within a random pool of POOL batches), so little is computed for padding and batches stay mixed.
+Training batches hold sentences of near-equal length (sorted within a random pool of POOL batches), so little is
+computed for padding and batches stay mixed.
 
-T words of the longest sentence, B sentences, N words in a batch, W words in a split, D features, C labels.
+T words of the longest sentence, B sentences, N words in a batch, W words in a split.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Which layers, and how they become one vector a word: (words, L + 1, H) to (words, H').
-
-Layer k is `hidden_states[k]`: 0 = the embedding output, 1..L = the encoder blocks. Presets may count from the end;
-from here on an index is absolute.
+"""How layers become one vector a word: (words, L + 1, H) to (words, H').
 
 W words, L layers chosen, H hidden size.
 """

@@ -1,9 +1,7 @@
-"""Which layers, and how they become one vector a word: (words, L + 1, H) to (words, H').
+"""Which layers: presets and indices as they are typed, resolved against an encoder.
 
 Layer k is `hidden_states[k]`: 0 = the embedding output, 1..L = the encoder blocks. Presets may count from the end;
 from here on an index is absolute.
-
-W words, L layers chosen, H hidden size.
 """
 
 from __future__ import annotations
@@ -44,38 +42,38 @@ def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
     return Selection(name, indices, combine, width)
 
 
-def _absolute(asked: Any, num_layers: int) -> tuple[int, ...]:
+def _absolute(wanted: Any, num_layers: int) -> tuple[int, ...]:
     valid = f"layers are 0 (embeddings) to {num_layers}, or -1 to -{num_layers + 1} from the end"
-    asked = [asked] if isinstance(asked, int) else asked
-    if isinstance(asked, str):
-        indices = _from_slice(asked, num_layers, valid)
-    elif isinstance(asked, list) and all(isinstance(k, int) and not isinstance(k, bool) for k in asked):
-        outside = [k for k in asked if not -num_layers - 1 <= k <= num_layers]
+    wanted = [wanted] if isinstance(wanted, int) else wanted
+    if isinstance(wanted, str):
+        indices = _from_slice(wanted, num_layers, valid)
+    elif isinstance(wanted, list) and all(isinstance(k, int) and not isinstance(k, bool) for k in wanted):
+        outside = [k for k in wanted if not -num_layers - 1 <= k <= num_layers]
         if outside:
-            raise UserError(f"layers.indices={asked}: {outside[0]} is out of range; {valid}.")
-        indices = [k % (num_layers + 1) for k in asked]
+            raise UserError(f"layers.indices={wanted}: {outside[0]} is out of range; {valid}.")
+        indices = [k % (num_layers + 1) for k in wanted]
     else:
-        raise UserError(f"layers.indices={asked!r} is neither a list like [9,10] nor a slice like '1:'; {valid}.")
+        raise UserError(f"layers.indices={wanted!r} is neither a list like [9,10] nor a slice like '1:'; {valid}.")
     if not indices:
-        raise UserError(f"layers.indices={asked!r} names no layer; {valid}.")
+        raise UserError(f"layers.indices={wanted!r} names no layer; {valid}.")
     doubled = next((k for k in indices if indices.count(k) > 1), None)
     if doubled is not None:
-        raise UserError(f"layers.indices={asked!r} names layer {doubled} more than once; {valid}.")
+        raise UserError(f"layers.indices={wanted!r} names layer {doubled} more than once; {valid}.")
     return tuple(indices)
 
 
-def _from_slice(asked: str, num_layers: int, valid: str) -> list[int]:
-    start, colon, stop = asked.partition(":")
+def _from_slice(wanted: str, num_layers: int, valid: str) -> list[int]:
+    start, colon, stop = wanted.partition(":")
     try:
         bounds = slice(int(start) if start.strip() else None, int(stop) if stop.strip() else None)
     except ValueError:
         colon = ""
         bounds = slice(None)
     if not colon:
-        raise UserError(f"layers.indices={asked!r} is neither a list like [9,10] nor a slice like '1:'; {valid}.")
+        raise UserError(f"layers.indices={wanted!r} is neither a list like [9,10] nor a slice like '1:'; {valid}.")
     outside = [
         end for end in (bounds.start, bounds.stop) if end is not None and not -num_layers - 1 <= end <= num_layers + 1
     ]
     if outside:
-        raise UserError(f"layers.indices={asked!r}: {outside[0]} is out of range; {valid}.")
+        raise UserError(f"layers.indices={wanted!r}: {outside[0]} is out of range; {valid}.")
     return list(range(num_layers + 1))[bounds]

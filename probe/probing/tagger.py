@@ -1,12 +1,6 @@
 """The probe: a BiLSTM (or nothing) and a linear layer over frozen features, trained with Lightning.
 
-A bidirectional LSTM over padded sentences is wrong: its backward half reads the padding first. Packed sequences are
-right, but take a slow step-by-step path on CPUs. Here each direction is an LSTM of its own and the backward one reads
-every sentence mirrored within its length, so that padding stands after the words of both and cannot reach them: the
-same numbers as a packed BiLSTM, at the speed of the dense kernel. Training batches hold sentences of near-equal length
-(sorted within a random pool of POOL batches), so little is computed for padding and batches stay mixed.
-
-T words of the longest sentence, B sentences, N words in a batch, W words in a split, D features, C labels.
+T words of the longest sentence, B sentences, N words in a batch, C labels.
 """
 
 from __future__ import annotations
@@ -25,11 +19,13 @@ from torch import Tensor, nn
 
 from probe.config import ProbeConfig, UserError
 from probe.data.tags import Tags
+from probe.probing.arithmetic import arithmetic
 from probe.probing.batches import Batch, EvaluationBatches, TaggedWords, TrainingBatches
 from probe.probing.bilstm import BiLSTM, Dropout
 from probe.probing.combine import mix
 from probe.probing.schedule import Schedule, passes, updates
 from probe.probing.selection import Selection
+from probe.system.bfloat16 import EMULATED, way
 
 
 class Tagger(pl.LightningModule):
@@ -73,7 +69,7 @@ class Tagger(pl.LightningModule):
     def forward(self, batch: Batch) -> Tensor:
         """Scores of all labels, (T, B, C)."""
         x = batch.features.float()
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.cfg.precision == "bfloat16"):
+        with arithmetic(self.cfg.precision, x.device.type, lstm=self.lstm is not None):
             if self.is_mix:
                 x = mix(x, self.mix_weights, self.mix_scale)
             x = self.dropout(x)
@@ -172,10 +168,13 @@ def train_tagger(
 ) -> Tagger:
     """Trains as Schedule says, on dev's headline; the tagger comes back with the weights of its best epoch.
 
-    `headline` scores gold and predicted tags. `tell` gets one line an epoch. The seed fixes initialisation, batches and
+    `headline` scores gold and predicted tags. `tell` gets one line an epoch, and one before if bfloat16 is emulated.
+    The seed fixes initialisation, batches and
     dropout. On a CPU the result is bit-equal for a given number of threads.
     """
     quieten_libraries()
+    if cfg.precision == "bfloat16" and way(train.device, cfg.num_layers > 0) == "emulated":
+        tell(f"probe.precision=bfloat16: {EMULATED}")
     torch.manual_seed(seed)
     tagger = Tagger(cfg, selection, labels, train, dev, headline)
     device = train.device

@@ -1,19 +1,18 @@
-"""Rows to tables: text, Markdown, CSV, LaTeX and JSON; columns by choice; several settings side by side, or compared.
-
-A pure function of rows (see `rows`). Reads files only; imports nothing that takes long.
-"""
+"""What a table can show: its columns, the caption above and the notes below. A pure function of rows."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import NamedTuple
 
 from probe.config import UserError
-from probe.reporting.published import PUBLISHED, differences
-from probe.reporting.row import Row
+from probe.reporting.order import has_counts
+from probe.reporting.published import PUBLISHED, unlike
+from probe.reporting.row import Row, describe_probe, short_name
 from probe.scoring.significance import ALPHA
+from probe.system.show import p_value, percent
 
 
 class Column(NamedTuple):
@@ -24,76 +23,76 @@ class Column(NamedTuple):
 
 def _spread(name: str) -> Callable[[Row], str]:
     def show(row: Row) -> str:
-        if name not in row:
+        cell = row.cells.get(name)
+        if cell is None:
             return ""
-        mean, std = row[name]["mean"], row[name]["std"]
-        if mean is None:
-            return "failed" if row["failed"] else "missing"
-        return percent(mean) if std is None else f"{percent(mean)} ± {percent(std)}"
+        if cell.mean is None:
+            return "failed" if row.failed else "missing"
+        return percent(cell.mean) if cell.std is None else f"{percent(cell.mean)} ± {percent(cell.std)}"
 
     return show
 
 
-def _range(name: str, low: str | int, high: str | int, part: str | None = None) -> Callable[[Row], str]:
-    def show(row: Row) -> str:
-        values = row[name] if part is None else row[name][part]
-        return "" if values is None or values[low] is None else f"{percent(values[low])} .. {percent(values[high])}"
+def _span(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{percent(low)} .. {percent(high)}"
 
-    return show
+
+def _range(name: str) -> Callable[[Row], str]:
+    return lambda row: _span(row.cells[name].min, row.cells[name].max)
+
+
+def _interval(name: str) -> Callable[[Row], str]:
+    return lambda row: _span(*(row.cells[name].interval or (None, None)))
 
 
 def _cost(name: str, form: str) -> Callable[[Row], str]:
-    return lambda row: format(row["cost"][name], form) if "cost" in row else ""
+    return lambda row: "" if row.cost is None else format(getattr(row.cost, name), form)
 
 
 def _against(relation: str) -> Callable[[Row], str]:
     def show(row: Row) -> str:
-        test = row["against"].get(relation)
-        if test is None:
+        difference = row.against.get(relation)
+        if difference is None:
             return ""
-        name = f"{test['row']}: " if relation == "next" else ""
-        return (
-            f"{name}{100 * test['dev_difference']:+.2f}, p {p_value(test['p_seeds'])} / {p_value(test['p_text_holm'])}"
-        )
+        name = f"{difference.row}: " if relation == "next" else ""
+        p = f"p {p_value(difference.dev.p_seeds)} / {p_value(difference.p_text_holm)}"
+        return f"{name}{100 * difference.dev.difference:+.2f}, {p}"
 
     return show
 
 
 def _n(row: Row) -> str:
-    if not row["missing"]:
-        return str(row["n"])
-    return f"{row['n']} of {row['n'] + row['missing']}" + (f" ({row['failed']} failed)" if row["failed"] else "")
+    if not row.missing:
+        return str(row.n)
+    return f"{row.n} of {row.n + row.missing}" + (f" ({row.failed} failed)" if row.failed else "")
 
 
 def _layers(row: Row) -> str:
-    indices = row["indices"]
+    indices = row.indices
     in_a_row = len(indices) > 2 and indices == list(range(indices[0], indices[-1] + 1))
     return f"{indices[0]}..{indices[-1]}" if in_a_row else ", ".join(map(str, indices))
 
 
 def _published(source: str) -> Callable[[Row], str]:
-    def show(row: Row) -> str:
-        value = PUBLISHED[source]["rows"].get(row["layers"])
-        return "" if value is None else str(value)
-
-    return show
+    return lambda row: "" if row.treatment else str(PUBLISHED[source].rows.get(row.name, ""))
 
 
 COLUMNS: dict[str, Column] = {
-    "row": Column("row", lambda row: row["layers"], left=True),
+    "row": Column("row", lambda row: row.name, left=True),
+    "treatment": Column("treatment", lambda row: row.treatment or "", left=True),
     "layers": Column("layers", _layers, left=True),
-    "combine": Column("combine", lambda row: row["combine"], left=True),
-    "width": Column("width", lambda row: str(row["width"])),
+    "combine": Column("combine", lambda row: row.combine, left=True),
+    "width": Column("width", lambda row: str(row.width)),
     "n": Column("n", _n),
     "dev": Column("dev F1", _spread("dev_f1")),
     "test": Column("test F1", _spread("test_f1")),
-    "order": Column("order", lambda row: row["order"] or "", left=True),
+    "order": Column("order", lambda row: row.order or "", left=True),
     "paper": Column("paper", _published("paper")),
     "bert_ner": Column("bert_ner", _published("bert_ner")),
-    "dev_range": Column("dev min .. max", _range("dev_f1", "min", "max")),
-    "test_range": Column("test min .. max", _range("test_f1", "min", "max")),
-    "dev_interval": Column("dev 95 %", _range("dev_f1", 0, 1, "interval")),
-    "test_interval": Column("test 95 %", _range("test_f1", 0, 1, "interval")),
+    "dev_range": Column("dev min .. max", _range("dev_f1")),
+    "test_range": Column("test min .. max", _range("test_f1")),
+    "dev_interval": Column("dev 95 %", _interval("dev_f1")),
+    "test_interval": Column("test 95 %", _interval("test_f1")),
     "best": Column("to the best: dev, p seeds / text", _against("best"), left=True),
     "next": Column("to the next better: dev, p seeds / text", _against("next"), left=True),
     "strict": Column("test strict F1", _spread("test_strict_f1")),
@@ -106,9 +105,9 @@ COLUMNS: dict[str, Column] = {
     "mb_read": Column("MB read", _cost("mb_read", ".0f")),
     "f1_per_width": Column("dev F1 a unit of width", lambda row: _cost("f1_per_width", ".2%")(row).removesuffix("%")),
 }
-DEFAULT = ("row", "layers", "width", "n", "dev", "test", "order")
+DEFAULT = ("row", "treatment", "layers", "width", "n", "dev", "test", "order")
 GROUPS = {  # names for several columns
-    "default": DEFAULT,
+    "default": tuple(name for name in DEFAULT if name != "treatment"),
     "tests": ("order", "best", "next"),
     "spread": ("dev_range", "test_range", "dev_interval", "test_interval"),
     "scores": ("strict", "word", "recall", "accuracy"),
@@ -116,22 +115,14 @@ GROUPS = {  # names for several columns
 }
 
 
-def percent(value: float) -> str:
-    return f"{100 * value:.2f}"
-
-
-def p_value(value: float | None) -> str:
-    return "-" if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def choose_columns(asked: str | None, rows: Sequence[Row]) -> list[str]:
+def choose_columns(wanted: str | None, rows: Sequence[Row]) -> list[str]:
     """Column names for `--columns a,b,group`. None: what fits the rows. Raises UserError for what is no column."""
-    if asked is None:
-        known = any(row["about"] and row["about"]["data"] == "CoNLL-2003" for row in rows)
-        names = [name for name in DEFAULT if name != "order" or any(row["order"] for row in rows)]
-        return [*names, "paper"] if known else names
-    names = []
-    for part in asked.split(","):
+    if wanted is None:
+        is_known = any(row.about and row.about.data == "CoNLL-2003" for row in rows)
+        empty = {name for name in ("order", "treatment") if not any(getattr(row, name) for row in rows)}
+        return [name for name in DEFAULT if name not in empty] + ["paper"] * is_known
+    names: list[str] = []
+    for part in wanted.split(","):
         if part not in COLUMNS and part not in GROUPS:
             close = difflib.get_close_matches(part, [*COLUMNS, *GROUPS], n=1)
             hint = f" Did you mean {close[0]}?" if close else ""
@@ -143,67 +134,54 @@ def choose_columns(asked: str | None, rows: Sequence[Row]) -> list[str]:
 def header(name: str, rows: Sequence[Row]) -> str:
     """A column's header; of tags that are no spans the headline is accuracy."""
     header = COLUMNS[name].header
-    of_headline = name in ("dev", "test", "f1_per_width")
-    return header.replace("F1", "accuracy") if of_headline and _is_tags(rows) else header
-
-
-def _is_tags(rows: Sequence[Row]) -> bool:
-    return any(row["about"] and row["about"]["task"] == "tags" for row in rows)
+    return header.replace("F1", rows[0].task.score) if name in ("dev", "test", "f1_per_width") else header
 
 
 def caption(rows: Sequence[Row]) -> str:
-    setting = rows[0]["setting"]
-    probe, features = setting["probe"], setting["features"]
-    model = (
-        f"BiLSTM {probe['num_layers']} x {probe['hidden_size']} per direction"
-        if probe["num_layers"]
-        else "linear probe"
-    )
-    arithmetic = f" in {probe['precision']}" if probe.get("precision", "float32") != "float32" else ""
-    score = "Accuracy" if _is_tags(rows) else "Span F1 (conlleval)"
+    """What the rows of one table have in common, and what their numbers are."""
+    setting = rows[0].setting
     return (
-        f"{setting['data']}, {Path(setting['encoder']).name}, {features['context']} context, "
-        f"{features['subword']} piece, {model}{arithmetic}. {score} in percent, "
+        f"{setting.data}, {short_name(setting.encoder)}, {setting.features['context']} context, "
+        f"{setting.features['subword']} piece, {describe_probe(setting.probe)}. {rows[0].task.title} in percent, "
         "mean ± standard deviation over n seeds."
     )
 
 
 def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     """The caption, and how each published column's setting differs, so that nobody reads unlike things as like."""
-    about = next((row["about"] for row in rows if row["about"]), None)
+    about = next((row.about for row in rows if row.about), None)
     lines = [caption(rows)]
     if about is None:
         return lines
-    about = about | {"seeds": " or ".join(map(str, sorted({row["n"] for row in rows if row["n"]})))}
+    about = replace(about, seeds=" or ".join(map(str, sorted({row.n for row in rows if row.n}))))
     return lines + [
-        f"{source}: {PUBLISHED[source]['score']}, {PUBLISHED[source]['source']}. Here otherwise: "
-        + "; ".join(differences(about, source))
-        + "."
-        for source in PUBLISHED
-        if source in columns
+        f"{name}: {source.score}, {source.source}. Here otherwise: " + "; ".join(unlike(about, name)) + "."
+        for name, source in PUBLISHED.items()
+        if name in columns
     ]
 
 
 def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+    """What a reader must know of the numbers, below the table."""
     lines = []
-    if any(row["n"] == 1 for row in rows):
+    if any(row.n == 1 for row in rows):
         lines.append(
             "n = 1 has no spread, no rank and no bold: the seed alone moves F1 by about a point, so the order of such "
             "rows may be the seed's."
         )
-    tests = [row["against"]["best"] for row in rows if row["against"]]
-    if tests and {"order", "best", "next"} & set(columns):
-        unit = next((test["unit"] for test in tests if test["unit"]), None)
+    to_best = [row.against["best"] for row in rows if row.against]
+    if to_best and {"order", "best", "next"} & set(columns):
+        unit = next((difference.unit for difference in to_best if difference.unit), None)
         text = (
             f" (not corrected) and paired randomisation of the test split's {unit} (Holm-corrected)"
-            if unit
+            if has_counts(to_best)
             else " (Holm-corrected)"
         )
         note = (
             "order: best has the highest dev mean; tied could be as good; below is told apart from it (p < 0.05) by "
             f"exact permutation of dev F1 over seeds{text}."
         )
-        lowest = min(test["p_seeds"] for test in tests)
+        lowest = min(difference.dev.p_seeds for difference in to_best if difference.dev.p_seeds is not None)
         if lowest >= ALPHA:
             note += f" Here the seeds are too few or too spread to tell any row apart (lowest p {p_value(lowest)})."
         lines.append(note)

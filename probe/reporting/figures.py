@@ -7,12 +7,11 @@ give the same bytes, and each file names the sha256 of the numbers it was drawn 
 
 from __future__ import annotations
 
-import hashlib
 import io
 import itertools
 import re
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import matplotlib
@@ -22,10 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from probe.reporting.columns import caption, header
-from probe.reporting.order import Files
-from probe.reporting.row import Row
-from probe.reporting.rows import records_of
-from probe.system.files import canonical
+from probe.reporting.row import Row, groups_of
+from probe.system.files import key_of, plain
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vP*X"
@@ -44,29 +41,26 @@ STYLE: Any = {
 Numbers = dict[str, Any]  # what is drawn, as plain values
 
 
-def draw_all(rows: list[Row], records: Files) -> dict[str, tuple[bytes, str]]:
+def draw_all(rows: Sequence[Row]) -> dict[str, tuple[bytes, str]]:
     """Every picture that rows and their records give: file name to content and the sha256 of its numbers."""
-    rows = [row for row in rows if row["n"]]
     drawn: dict[str, tuple[bytes, str]] = {}
-    groups = list(dict.fromkeys(row["group"] for row in rows))
+    groups = groups_of([row for row in rows if row.n])
     for group in groups:
-        mine = [row for row in rows if row["group"] == group]
-        own = {file: r for file, r in records.items() if r["key"] in {key for row in mine for key in row["keys"]}}
-        suffix = f"-{group}" if len(groups) > 1 else ""
+        suffix = f"-{group[0].group}" if len(groups) > 1 else ""
         makers: list[tuple[str, Numbers, Callable[[Axes, Numbers], None]]] = [
-            ("f1_by_layer", by_layer(mine), draw_by_layer),
-            ("learning_curves", curves(mine, own), draw_curves),
-            ("mix_weights", mix_weights(mine, own), draw_mix_weights),
+            ("f1_by_layer", by_layer(group), draw_by_layer),
+            ("learning_curves", curves(group), draw_curves),
+            ("mix_weights", mix_weights(group), draw_mix_weights),
         ]
         for name, numbers, draw in makers:
             if numbers:
                 for form in FORMS:
-                    drawn[f"{name}{suffix}.{form}"] = _draw(numbers, draw, caption(mine), form)
+                    drawn[f"{name}{suffix}.{form}"] = _draw(numbers, draw, caption(group), form)
     return drawn
 
 
 def _draw(numbers: Numbers, draw: Callable[[Axes, Numbers], None], about: str, form: str) -> tuple[bytes, str]:
-    sha256 = hashlib.sha256(canonical(numbers).encode()).hexdigest()
+    sha256 = key_of(numbers)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 4.0), dpi=150, facecolor="white", layout="constrained")
         axes = figure.add_subplot()
@@ -78,50 +72,47 @@ def _draw(numbers: Numbers, draw: Callable[[Axes, Numbers], None], about: str, f
     return out.getvalue(), sha256
 
 
-def figure_differs(there: bytes, here: bytes, numbers_sha256: str) -> str | None:
-    """What is wrong with a picture on disk, given what the records give here; None if nothing is.
+def figure_differs(stored: bytes, drawn: bytes, numbers_sha256: str) -> str | None:
+    """What is wrong with a picture on disk, given what the records give; None if nothing is.
 
     Another matplotlib draws other bytes: then the numbers that the picture names decide. The same pixels may be packed
     otherwise.
     """
-    if there == here:
+    if stored == drawn:
         return None
-    named = re.search(rb"numbers sha256 ([0-9a-f]{64})", there)
+    named = re.search(rb"numbers sha256 ([0-9a-f]{64})", stored)
     if named is None or named.group(1).decode() != numbers_sha256:
         return "drawn from other numbers than the records give; `probe report` draws it anew"
-    drawn_by = re.search(rb"Matplotlib (?:version|v)?\s?([0-9][0-9.]*[0-9])", there)
+    drawn_by = re.search(rb"Matplotlib (?:version|v)?\s?([0-9][0-9.]*[0-9])", stored)
     if drawn_by is not None and drawn_by.group(1).decode() != matplotlib.__version__:
         return None
-    if not _same_pixels(there, here):
+    if not _same_pixels(stored, drawn):
         return "it was changed after it was drawn; `probe report` draws it anew"
     return None
 
 
-def _same_pixels(there: bytes, here: bytes) -> bool:
+def _same_pixels(stored: bytes, drawn: bytes) -> bool:
     """Whether both are PNG and show the same."""
     try:
-        pictures = [imread(io.BytesIO(content), format="png") for content in (there, here)]
+        pictures = [imread(io.BytesIO(content), format="png") for content in (stored, drawn)]
     except (OSError, SyntaxError, ValueError):  # all that Pillow raises for what is no PNG, or a broken one
         return False
     return np.array_equal(pictures[0], pictures[1])
 
 
-def by_layer(rows: list[Row]) -> Numbers:
+def by_layer(rows: Sequence[Row]) -> Numbers:
     """Dev and test score of each single layer, and of the combinations. Nothing if there are not two single layers."""
-    single = sorted((row for row in rows if _is_single(row)), key=lambda row: row["indices"][0])
+    rows = [row for row in rows if not row.treatment]
+    single = sorted((row for row in rows if row.is_single), key=lambda row: row.indices[0])
     if len(single) < 2:
         return {}
     return {
-        "layers": [row["indices"][0] for row in single],
-        **{split: [row[f"{split}_f1"] for row in single] for split in ("dev", "test")},
-        "combinations": {row["layers"]: row["dev_f1"]["mean"] for row in rows if not _is_single(row)},
-        "n": sorted({row["n"] for row in single}),
+        "layers": [row.indices[0] for row in single],
+        **{split: [plain(row.cells[f"{split}_f1"]) for row in single] for split in ("dev", "test")},
+        "combinations": {row.name: row.cells["dev_f1"].mean for row in rows if not row.is_single},
+        "n": sorted({row.n for row in single}),
         "score": header("dev", rows).removeprefix("dev "),
     }
-
-
-def _is_single(row: Row) -> bool:
-    return len(row["indices"]) == 1 and row["combine"] != "mix"
 
 
 def draw_by_layer(axes: Axes, numbers: Numbers) -> None:
@@ -152,12 +143,9 @@ def draw_by_layer(axes: Axes, numbers: Numbers) -> None:
     axes.figure.legend(loc="outside right center", fontsize=7)
 
 
-def curves(rows: list[Row], records: Files) -> Numbers:
+def curves(rows: Sequence[Row]) -> Numbers:
     """Dev score by epoch of every run, by row."""
-    return {
-        row["layers"]: [[point["dev"] for point in record["curve"]] for record in records_of(row, records).values()]
-        for row in rows
-    }
+    return {label(row): [[epoch.dev for epoch in record.curve] for record in row.records.values()] for row in rows}
 
 
 def draw_curves(axes: Axes, numbers: Numbers) -> None:
@@ -175,15 +163,20 @@ def draw_curves(axes: Axes, numbers: Numbers) -> None:
     axes.figure.legend(loc="outside right center", fontsize=7)
 
 
-def mix_weights(rows: list[Row], records: Files) -> Numbers:
+def mix_weights(rows: Sequence[Row]) -> Numbers:
     """The learned share of each layer in each mix, by seed, and the mixes' centres of gravity."""
     numbers: Numbers = {}
     for row in rows:
-        shares = [record["mix"]["weights"] for record in records_of(row, records).values() if record["mix"]]
+        shares = [record.mix.weights for record in row.records.values() if record.mix]
         if shares:
-            centres = [sum(k * w for k, w in zip(row["indices"], share, strict=True)) for share in shares]
-            numbers[row["layers"]] = {"layers": row["indices"], "shares": shares, "centre": statistics.fmean(centres)}
+            centres = [sum(k * w for k, w in zip(row.indices, share, strict=True)) for share in shares]
+            numbers[label(row)] = {"layers": row.indices, "shares": shares, "centre": statistics.fmean(centres)}
     return numbers
+
+
+def label(row: Row) -> str:
+    """What a legend calls a row."""
+    return f"{row.name}, {row.treatment}" if row.treatment else row.name
 
 
 def draw_mix_weights(axes: Axes, numbers: Numbers) -> None:

@@ -1,107 +1,139 @@
-"""Records to rows: means and spreads over seeds, tests against the best row and the next, cost; missing cells stay.
-
-Rows are plain dicts, what `probe table --format json` prints. A pure function of a results folder's files: records, the
-counts beside them, and what its sweeps asked for. Imports nothing that takes long.
-"""
+"""What can be told apart: rows against the best of their table, and two rows against each other."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from probe.config import UserError
-from probe.reporting.row import Row
-from probe.runs.records import load_counts
-from probe.scoring.metrics import by_sentence, headline
+from probe.reporting.row import Difference, Row, SplitDifference
+from probe.runs.records import Records, load_counts
+from probe.scoring.metrics import by_sentence
 from probe.scoring.significance import ALPHA, bootstrap, holm, permutation_test, randomisation_tests
 
 
-def fill_in_order(cells: Sequence[tuple[Row, dict[str, Any]]]) -> None:
-    """Fills in `order` and `against` of one table's rows: each against the best by dev mean, and the next better one.
+def in_order(rows: Sequence[Row]) -> list[Row]:
+    """One table's rows with `order` and `against` filled in: each against the best by dev mean, and the next better.
 
-    Seeds: exact permutation of dev scores. Text: paired randomisation of the test split's sentences or documents. Both
-    with Holm's correction over the table. Below the best is a row whose difference neither the seeds (p < 0.05, not
-    corrected: over eight comparisons five seeds cannot go below 0.06) nor the text (corrected) explain, and which has
-    the same sign on both splits. The others are tied with it. Where no row has counts the seeds decide, corrected.
+    Below the best is a row whose difference neither the seeds (p < 0.05, not corrected: over eight comparisons five
+    seeds cannot go below 0.06) nor the text (corrected) explain, and which has the same sign on both splits. The others
+    are tied with it. Where no row has counts the seeds decide, corrected.
     """
-    ranked = sorted((c for c in cells if c[0]["n"] > 1), key=lambda c: c[0]["dev_f1"]["mean"], reverse=True)
+    ranked = sorted((row for row in rows if row.n > 1), key=lambda row: row.cells["dev_f1"].mean or 0.0, reverse=True)
     if len(ranked) < 2:
-        return
-    ranked[0][0]["order"] = "best"
-    load = functools.cache(counts_of)
-    for relation in ("best", "next"):
-        pairs = [(cell, ranked[0] if relation == "best" else ranked[i]) for i, cell in enumerate(ranked[1:])]
-        for (row, cell), (other, better) in pairs:
-            row["against"][relation] = {
-                "row": other["layers"],
-                "dev_difference": row["dev_f1"]["mean"] - other["dev_f1"]["mean"],
-                "dev_interval": bootstrap(_dev(cell), _dev(better)),
-                "test_difference": row["test_f1"]["mean"] - other["test_f1"]["mean"],
-                "p_seeds": permutation_test(_dev(cell), _dev(better)),
-            }
-        found = [row["against"][relation] for (row, _), _ in pairs]
-        for test, text in zip(
-            found, text_tests([(a["files"], b["files"]) for (_, a), (_, b) in pairs], load), strict=True
-        ):
-            test |= text
-        for name in ("p_seeds", "p_text"):
-            for test, corrected in zip(found, holm([test[name] for test in found]), strict=True):
-                test[f"{name}_holm"] = corrected
-    tests = [row["against"]["best"] for row, _ in ranked[1:]]
-    no_counts = all(test["p_text_holm"] is None for test in tests)
-    for (row, _), test in zip(ranked[1:], tests, strict=True):
-        if no_counts:
-            told_apart = test["p_seeds_holm"] < ALPHA
-        else:
-            told_apart = test["p_seeds"] < ALPHA and test["p_text_holm"] is not None and test["p_text_holm"] < ALPHA
-        row["order"] = "below" if told_apart and test["test_difference"] < 0 else "tied"
+        return list(rows)
+    best, *others = ranked
+    load = functools.cache(text_counts)
+    to_best = differences([(row, best) for row in others], load)
+    to_next = differences(list(zip(others, ranked, strict=False)), load)
+    ordered = {id(best): replace(best, order="best")}
+    for row, difference, to_better in zip(others, to_best, to_next, strict=True):
+        is_below = _is_told_apart(difference, has_counts(to_best)) and difference.test.difference < 0
+        against = {"best": difference, "next": to_better}
+        ordered[id(row)] = replace(row, order="below" if is_below else "tied", against=against)
+    return [ordered.get(id(row), row) for row in rows]
 
 
-def _dev(cell: dict[str, Any]) -> list[float]:
-    return [headline(record["scores"]["dev"]) for record in cell["files"].values()]
+def has_counts(differences: Sequence[Difference]) -> bool:
+    """Whether the text could be asked at all, for any of these."""
+    return any(difference.p_text is not None for difference in differences)
 
 
-Counts = tuple[np.ndarray, np.ndarray | None]
-Files = dict[Path, dict[str, Any]]  # records, by their files
+def _is_told_apart(difference: Difference, with_counts: bool) -> bool:
+    dev = difference.dev
+    assert dev.p_seeds is not None
+    assert dev.p_seeds_holm is not None
+    if not with_counts:
+        return dev.p_seeds_holm < ALPHA
+    return dev.p_seeds < ALPHA and difference.p_text_holm is not None and difference.p_text_holm < ALPHA
 
 
-def text_tests(pairs: Sequence[tuple[Files, Files]], load: Callable[[Path], Counts | None]) -> list[dict[str, Any]]:
-    """Paired randomisation tests of rows' records over the test split: `p_text` and its `unit`, None without counts.
+@dataclass(frozen=True)
+class TextCounts:
+    """(sentences, 3) gold, predicted and correct of a test split, and its documents where they are known."""
 
-    load: gives a record's counts (`counts_of`). The counts of all seeds that both sides have are summed. Documents
-    change sides whole where both sides know the same ones, else sentences.
-    """
-    results: list[dict[str, Any]] = [{"p_text": None, "unit": None} for _ in pairs]
-    alike: dict[bytes | None, list[tuple[int, tuple[np.ndarray, np.ndarray]]]] = {}  # places and counts, by documents
-    for place, pair in enumerate(pairs):
-        by_seed = [{record["identity"]["seed"]: file for file, record in side.items()} for side in pair]
-        seeds = by_seed[0].keys() & by_seed[1].keys()
-        loaded = [[counts for seed in seeds if (counts := load(side[seed]))] for side in by_seed]
-        if not seeds or len(loaded[0]) != len(seeds) or len(loaded[1]) != len(seeds):
-            continue
-        first, second = (np.sum([counts for counts, _ in side], axis=0) for side in loaded)
-        if first.shape == second.shape and np.array_equal(first[:, 0], second[:, 0]):  # one text, one gold
-            documents, others = (side[0][1] for side in loaded)
-            known = None
-            if documents is not None and others is not None and np.array_equal(documents, others):
-                known = documents.tobytes()
-            alike.setdefault(known, []).append((place, (first, second)))
-    for known, found in alike.items():
-        units = None if known is None else np.frombuffer(known, dtype=int)
-        tests = randomisation_tests([totals for _, totals in found], units)
-        for (place, _), test in zip(found, tests, strict=True):
-            results[place] = {"p_text": test["p"], "unit": "sentences" if units is None else "documents"}
-    return results
+    counts: np.ndarray
+    documents: np.ndarray | None
 
 
-def counts_of(file: Path) -> Counts | None:
-    """(gold, predicted, correct) by sentence of the test split, and its documents; None where there are no counts."""
+def text_counts(file: Path) -> TextCounts | None:
+    """The counts that belong to a record's file; None where there are none."""
     try:
         counts = load_counts(file)[0]["test"]
     except (UserError, KeyError):
         return None
-    return by_sentence(counts), np.asarray(counts["documents"], dtype=int) if "documents" in counts else None
+    return TextCounts(
+        by_sentence(counts), np.asarray(counts["documents"], dtype=int) if "documents" in counts else None
+    )
+
+
+def differences(
+    pairs: Sequence[tuple[Row, Row]], load: Callable[[Path], TextCounts | None] | None = None
+) -> list[Difference]:
+    """Each pair of rows compared, on seeds and on text; p values also with Holm's correction over the pairs.
+
+    load: gives a record's counts, `text_counts` if none is named.
+    """
+    texts = _text_tests([(a.records, b.records) for a, b in pairs], load or functools.cache(text_counts))
+    p_text_holm = holm([p for p, _ in texts])
+    splits = {
+        split: _split_differences([(getattr(a, split), getattr(b, split)) for a, b in pairs], split, pairs)
+        for split in ("dev", "test")
+    }
+    return [
+        Difference(b.name, (a.n, b.n), dev, test, p_text, p_holm, unit)
+        for (a, b), dev, test, (p_text, unit), p_holm in zip(
+            pairs, splits["dev"], splits["test"], texts, p_text_holm, strict=True
+        )
+    ]
+
+
+def _split_differences(
+    scores: Sequence[tuple[list[float], list[float]]], split: str, pairs: Sequence[tuple[Row, Row]]
+) -> list[SplitDifference]:
+    p_values = [permutation_test(a, b) for a, b in scores]
+    compared = []
+    for (a, b), (first, second), p, corrected in zip(scores, pairs, p_values, holm(p_values), strict=True):
+        means = [row.cells[f"{split}_f1"].mean for row in (first, second)]
+        assert means[0] is not None
+        assert means[1] is not None
+        interval = bootstrap(a, b) if min(len(a), len(b)) > 1 else None
+        compared.append(SplitDifference(means[0], means[1], means[0] - means[1], interval, p, corrected))
+    return compared
+
+
+def _text_tests(
+    pairs: Sequence[tuple[Records, Records]], load: Callable[[Path], TextCounts | None]
+) -> list[tuple[float | None, str | None]]:
+    """Paired randomisation tests over the test split: p and its unit, None without counts or where texts differ.
+
+    The counts of all seeds that both sides have are summed. Documents change sides whole where both sides know the same
+    ones, else sentences.
+    """
+    results: list[tuple[float | None, str | None]] = [(None, None) for _ in pairs]
+    alike: dict[bytes | None, list[tuple[int, tuple[np.ndarray, np.ndarray]]]] = {}  # places and counts, by documents
+    for place, pair in enumerate(pairs):
+        by_seed = [{record.seed: file for file, record in side.items()} for side in pair]
+        seeds = by_seed[0].keys() & by_seed[1].keys()
+        loaded = [[counts for seed in seeds if (counts := load(side[seed]))] for side in by_seed]
+        if not seeds or len(loaded[0]) != len(seeds) or len(loaded[1]) != len(seeds):
+            continue
+        if len({one.counts.shape for side in loaded for one in side}) > 1:
+            continue
+        first, second = (np.sum([one.counts for one in side], axis=0) for side in loaded)
+        if np.array_equal(first[:, 0], second[:, 0]):  # one text, one gold
+            documents, others = (side[0].documents for side in loaded)
+            known = None
+            if documents is not None and others is not None and np.array_equal(documents, others):
+                known = documents.tobytes()
+            alike.setdefault(known, []).append((place, (first, second)))
+    for known, members in alike.items():
+        units = None if known is None else np.frombuffer(known, dtype=int)
+        tests = randomisation_tests([totals for _, totals in members], units)
+        for (place, _), test in zip(members, tests, strict=True):
+            results[place] = test.p, "sentences" if units is None else "documents"
+    return results

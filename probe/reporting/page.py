@@ -9,18 +9,18 @@ import itertools
 import re
 import shlex
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
-from probe.reporting.columns import COLUMNS, above, choose_columns, header, notes
+from probe.reporting.columns import choose_columns
 from probe.reporting.figures import draw_all
-from probe.reporting.formats import write_tables
-from probe.reporting.row import Row
+from probe.reporting.formats import table, write_tables
+from probe.reporting.row import Row, groups_of
 from probe.reporting.rows import build_rows, results_folder
-from probe.runs.records import load_records
-from probe.scoring.metrics import headline
-from probe.system.files import write_atomically
+from probe.runs.records import Records, RunRecord, load_records
+from probe.system.files import plain, write_atomically
+from probe.system.show import percent
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -42,29 +42,27 @@ def write_report(folder: Path) -> list[Path]:
     """Writes tables, figures and report.html into a results folder; returns the files. UserError without records."""
     folder = results_folder(folder)
     rows = build_rows(folder)
-    records = load_records(folder)
-    pictures = draw_all(rows, records)
+    pictures = draw_all(rows)
     write_tables(folder, rows)
     for stale in (folder / "figures").glob("*.*"):
         if stale.suffix in (".png", ".svg") and stale.name not in pictures:
             stale.unlink()
     for name, (content, _) in pictures.items():
         write_atomically(folder / "figures" / name, content)
-    write_atomically(folder / "report.html", page(folder, rows, records, pictures))
+    write_atomically(folder / "report.html", page(folder, rows, pictures))
     return [folder / "report.html", *(folder / "figures" / name for name in pictures)]
 
 
-def page(
-    folder: Path, rows: list[Row], records: dict[Path, dict[str, Any]], pictures: dict[str, tuple[bytes, str]]
-) -> str:
+def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, tuple[bytes, str]]) -> str:
+    """The page of a results folder, from its rows and their pictures."""
     title = folder.resolve().name
     parts = [f"<h1>{escape(title)}</h1>"]
-    for group in dict.fromkeys(row["group"] for row in rows):
-        mine = [row for row in rows if row["group"] == group]
-        keys = {key for row in mine for key in row["keys"]}
-        parts += ["<h2>Table</h2>", *_table(mine, choose_columns(None, mine))]
-        parts += ["<h2>Tests and cost</h2>", *_table(mine, choose_columns("row,n,tests,scores,cost", mine))]
-        own = [record for record in records.values() if record["key"] in keys]
+    records = load_records(folder)
+    for group in groups_of(rows):
+        keys = {key for row in group for key in row.keys}
+        parts += ["<h2>Table</h2>", *_table(group, choose_columns(None, group))]
+        parts += ["<h2>Tests and cost</h2>", *_table(group, choose_columns("row,n,tests,scores,cost", group))]
+        own = [record for record in records.values() if record.key in keys]
         if own:
             parts += ["<h2>Settings</h2>", f"<pre>{escape(_settings(own))}</pre>"]
     parts.append("<h2>Figures</h2>")
@@ -79,15 +77,15 @@ def page(
     )
 
 
-def page_differs(folder: Path, rows: list[Row], records: dict[Path, dict[str, Any]]) -> str | None:
-    """What is wrong with a folder's page, given its rows, records and figures as files; None if nothing is."""
-    there = (folder / "report.html").read_text(encoding="utf-8")
+def page_differs(folder: Path, rows: Sequence[Row]) -> str | None:
+    """What is wrong with a folder's page, given its rows and its figures as files; None if nothing is."""
+    stored = (folder / "report.html").read_text(encoding="utf-8")
     files = {file.name: (file.read_bytes(), "") for file in sorted((folder / "figures").glob("*.svg"))}
-    shown = re.findall(r"<svg.*?</svg>", there, flags=re.S)
+    shown = re.findall(r"<svg.*?</svg>", stored, flags=re.S)
     for name, (content, _) in files.items():
         if _svg(content).strip() not in shown:
             return f"it does not show figures/{name}; `probe report` writes it anew"
-    text, again = (_lines(html) for html in (there, page(folder, rows, records, files)))
+    text, again = (_lines(html) for html in (stored, page(folder, rows, files)))
     for line, given in itertools.zip_longest(text, again, fillvalue=""):
         if line != given:
             same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(line, given, strict=False)))
@@ -108,31 +106,32 @@ def _lines(html: str) -> list[str]:
     return re.sub(r"(<title>|<h1>|probe verify ).*?(</title>|</h1>| --rerun)", r"\1\2", html).splitlines()
 
 
-def _table(rows: list[Row], names: list[str]) -> list[str]:
-    def cells(tag: str, texts: list[str], row_class: str = "") -> str:
+def _table(rows: Sequence[Row], names: list[str]) -> list[str]:
+    grid = table(rows, names)
+
+    def line(tag: str, texts: list[str], row_class: str = "") -> str:
         inside = "".join(
-            f"<{tag}{' class=left' if COLUMNS[name].left else ''}>{escape(text)}</{tag}>"
-            for name, text in zip(names, texts, strict=True)
+            f"<{tag}{' class=left' if left else ''}>{escape(text)}</{tag}>"
+            for left, text in zip(grid.left, texts, strict=True)
         )
         return f"<tr{f' class={row_class}' if row_class else ''}>{inside}</tr>"
 
-    lines = [cells("th", [header(name, rows) for name in names])]
-    for row in rows:
-        lines.append(cells("td", [COLUMNS[name].show(row) for name in names], "best" if row["order"] == "best" else ""))
+    lines = [line("th", grid.headers)]
+    lines += [line("td", cells, "best" if i in grid.bold else "") for i, cells in enumerate(grid.lines)]
     return [
-        *(f"<p>{escape(line)}</p>" for line in above(rows, names)),
+        *(f"<p>{escape(text)}</p>" for text in grid.above),
         "<table>" + "\n".join(lines) + "</table>",
-        *(f"<p class=note>{escape(line)}</p>" for line in notes(rows, names)),
+        *(f"<p class=note>{escape(text)}</p>" for text in grid.below),
     ]
 
 
-def _settings(records: list[dict[str, Any]]) -> str:
+def _settings(records: Sequence[RunRecord]) -> str:
     """What the runs were made with; where they differ, each way and how many runs it was."""
     ways: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for record in records:
-        parts = {name: value for name, value in record["config"].items() if name not in ("layers", "seed")}
-        parts |= {"software": record["software"]["versions"], "hardware": record["hardware"]}
-        parts |= {name: record["software"][name] for name in ("git", "command")}
+        parts = {name: value for name, value in plain(record.config).items() if name not in ("layers", "seed")}
+        parts |= {"software": record.software.versions, "hardware": plain(record.hardware)}
+        parts |= {"git": plain(record.software.git), "command": record.software.command}
         for name, value in parts.items():
             ways[name]["  ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value)] += 1
     return "\n".join(
@@ -142,13 +141,12 @@ def _settings(records: list[dict[str, Any]]) -> str:
     )
 
 
-def _records(folder: Path, records: dict[Path, dict[str, Any]]) -> list[str]:
+def _records(folder: Path, records: Records) -> list[str]:
     head = "".join(f"<th class=left>{name}</th>" for name in ("row", "seed", "dev", "test", "record", "run it again"))
     lines = [f"<tr>{head}</tr>"]
     for file, record in records.items():
-        again = f"probe verify {shlex.quote(str(folder))} --rerun {record['row']} --seed {record['config']['seed']}"
-        cells = [record["row"], str(record["config"]["seed"])]
-        cells += [f"{100 * headline(record['scores'][split]):.2f}" for split in ("dev", "test")]
-        cells += [f"records/{file.name}", again]
+        again = f"probe verify {shlex.quote(str(folder))} --rerun {record.row} --seed {record.seed}"
+        scores = (percent(split.headline) for split in (record.scores.dev, record.scores.test))
+        cells = [record.row, str(record.seed), *scores, f"records/{file.name}", again]
         lines.append("<tr>" + "".join(f"<td class=left>{escape(cell)}</td>" for cell in cells) + "</tr>")
     return ["<table>" + "\n".join(lines) + "</table>"]

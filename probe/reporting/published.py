@@ -8,14 +8,32 @@ direction, how long documents are cut, how F1 is counted.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from probe.data.split import SplitCounts
+from probe.reporting.row import About
+from probe.runs.records import CorpusCounts
+
+
+@dataclass(frozen=True)
+class Published:
+    """Somebody's numbers, in percent, by row. cell: which of our scores they are. setting: in the words of `About`."""
+
+    source: str
+    score: str
+    cell: str
+    rows: Mapping[str, float]
+    setting: Mapping[str, str]
+
 
 WEIGHTED_LAST_FOUR, WEIGHTED_ALL = 95.9, 95.5
-PUBLISHED: dict[str, dict[str, Any]] = {
-    "paper": {
-        "source": "Devlin et al. 2019, Table 7",
-        "score": "dev F1",
-        "rows": {
+PUBLISHED = {
+    "paper": Published(
+        source="Devlin et al. 2019, Table 7",
+        score="dev F1",
+        cell="dev_f1",
+        rows={
             "embeddings": 91.0,
             "second_to_last": 95.6,
             "last": 94.9,
@@ -25,7 +43,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
             "sum_all": WEIGHTED_ALL,
             "mix_all": WEIGHTED_ALL,
         },
-        "setting": {
+        setting={
             "data": "CoNLL-2003",
             "encoder": "bert-base-cased",
             "case": "kept",
@@ -35,11 +53,12 @@ PUBLISHED: dict[str, dict[str, Any]] = {
             "scoring": "not stated (spans or words)",
             "seeds": "5",
         },
-    },
-    "bert_ner": {
-        "source": "github.com/bigjeager/bert_ner",
-        "score": "dev recall of entity words, called F1 there",
-        "rows": {
+    ),
+    "bert_ner": Published(
+        source="github.com/bigjeager/bert_ner",
+        score="dev recall of entity words, called F1 there",
+        cell="dev_entity_word_recall",
+        rows={
             "embeddings": 91.32,
             "second_to_last": 94.93,
             "last": 93.88,
@@ -47,7 +66,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
             "concat_last_four": 95.77,
             "mean_all": 95.11,
         },
-        "setting": {
+        setting={
             "data": "CoNLL-2003",
             "encoder": "bert-base-cased",
             "case": "kept",
@@ -56,22 +75,23 @@ PUBLISHED: dict[str, dict[str, Any]] = {
             "probe": "BiLSTM 2 x 768 per direction",
             "seeds": "1",
         },
-    },
+    ),
 }
-# CoNLL-2003 English, the original files: documents, sentences, words, spans, words in spans, longest sentence.
+# CoNLL-2003 English, the original files.
 CONLL2003 = {
-    "train": (946, 14_041, 203_621, 23_499, 34_043, 113),
-    "dev": (216, 3_250, 51_362, 5_942, 8_603, 109),
-    "test": (231, 3_453, 46_435, 5_648, 8_112, 124),
+    "train": SplitCounts(946, 14_041, 203_621, spans=23_499, span_words=34_043, longest=113),
+    "dev": SplitCounts(216, 3_250, 51_362, spans=5_942, span_words=8_603, longest=109),
+    "test": SplitCounts(231, 3_453, 46_435, spans=5_648, span_words=8_112, longest=124),
 }
 
 
-def is_conll2003(splits: dict[str, dict[str, Any]]) -> bool:
+def is_conll2003(splits: CorpusCounts) -> bool:
     """Whether a record's words and spans by split are those of the standard files, wherever they came from."""
-    return all((splits[name]["words"], splits[name].get("spans")) == counts[2:4] for name, counts in CONLL2003.items())
+    pairs = ((getattr(splits, name), counts) for name, counts in CONLL2003.items())
+    return all((ours.words, ours.spans) == (counts.words, counts.spans) for ours, counts in pairs)
 
 
-def differences(ours: dict[str, str], source: str) -> list[str]:
-    """What of our setting (the same keys as a source's `setting`) is not what the source has, one line each."""
-    theirs = PUBLISHED[source]["setting"]
-    return [f"{name} {ours[name]} ({source}: {theirs[name]})" for name in theirs if ours[name] != theirs[name]]
+def unlike(ours: About, source: str) -> list[str]:
+    """What of our setting is not what a source has, one line each."""
+    setting, theirs = asdict(ours), PUBLISHED[source].setting
+    return [f"{name} {setting[name]} ({source}: {theirs[name]})" for name in theirs if setting[name] != theirs[name]]

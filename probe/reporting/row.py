@@ -1,7 +1,176 @@
-"""A row of a table."""
+"""A row of a table: one choice of layers in one setting, over its seeds."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-Row = dict[str, Any]
+from probe.data.task import Task
+from probe.runs.expected import Setting
+from probe.runs.records import Records, RunRecord
+from probe.scoring.significance import Cell
+from probe.system.files import plain
+
+
+@dataclass(frozen=True)
+class SplitDifference:
+    """Two rows on one split: the mean of each (fractions), first - second, its 95 % bootstrap interval over seeds, and
+    p of an exact permutation test over seeds, as it is and with Holm's correction."""
+
+    a: float
+    b: float
+    difference: float
+    interval: list[float] | None
+    p_seeds: float | None
+    p_seeds_holm: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two rows compared. row: the second. n: seeds of each. p_text: paired randomisation over the test split, whose
+    units change sides; None where the two are not of one text, or counts are missing."""
+
+    row: str
+    n: tuple[int, int]
+    dev: SplitDifference
+    test: SplitDifference
+    p_text: float | None
+    p_text_holm: float | None
+    unit: str | None
+
+
+@dataclass(frozen=True)
+class About:
+    """A row's setting in the words of `published`: what makes two tables like or unlike."""
+
+    task: str
+    data: str
+    encoder: str
+    case: str
+    context: str
+    piece: str
+    probe: str
+    scoring: str
+    seeds: str
+
+
+@dataclass(frozen=True)
+class Cost:
+    """parameters of the probe; median seconds of an epoch; megabytes of features read; dev score a unit of width."""
+
+    parameters: int
+    seconds_per_epoch: float
+    mb_read: float
+    f1_per_width: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """records: those behind the row, one a seed, by their files. missing: runs asked for without a record, of which
+    `failed` have left a reason. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. order: best, tied or
+    below; None where one seed, or nothing, gives no order. against: differences to the `best` row and to the `next`
+    better one. treatment: what else its runs are; None for plain ones."""
+
+    name: str
+    task: Task
+    indices: list[int]
+    combine: str
+    width: int
+    group: str  # key of the table that it belongs to
+    setting: Setting
+    records: Records
+    seeds: list[int]
+    keys: list[str]
+    sha256: list[str]  # of the records' files
+    missing: int
+    failed: int
+    cells: dict[str, Cell]
+    about: About | None
+    cost: Cost | None
+    treatment: str | None = None
+    order: str | None = None
+    against: Mapping[str, Difference] = field(default_factory=dict)
+
+    @property
+    def n(self) -> int:
+        return len(self.records)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one layer as it is."""
+        return len(self.indices) == 1 and self.combine != "mix"
+
+    @property
+    def dev(self) -> list[float]:
+        """The headline of every seed, fractions."""
+        return [record.scores.dev.headline for record in self.records.values()]
+
+    @property
+    def test(self) -> list[float]:
+        return [record.scores.test.headline for record in self.records.values()]
+
+    def as_json(self) -> dict[str, Any]:
+        """What `probe table --format json` prints and `table.json` holds."""
+        row: dict[str, Any] = {
+            "layers": self.name,
+            "indices": self.indices,
+            "combine": self.combine,
+            "width": self.width,
+            "n": self.n,
+            "seeds": self.seeds,
+            "keys": self.keys,
+            "sha256": self.sha256,
+            "missing": self.missing,
+            "failed": self.failed,
+            "order": self.order,
+            "against": {relation: _difference_json(difference) for relation, difference in self.against.items()},
+            "group": self.group,
+            "setting": plain(self.setting),
+            "about": plain(self.about),
+        }
+        if self.treatment:
+            row["treatment"] = self.treatment
+        row |= plain(self.cells)
+        return row if self.cost is None else row | {"cost": plain(self.cost)}
+
+
+def _difference_json(difference: Difference) -> dict[str, Any]:
+    return {
+        "row": difference.row,
+        "dev_difference": difference.dev.difference,
+        "dev_interval": difference.dev.interval,
+        "test_difference": difference.test.difference,
+        "p_seeds": difference.dev.p_seeds,
+        "p_text": difference.p_text,
+        "unit": difference.unit,
+        "p_seeds_holm": difference.dev.p_seeds_holm,
+        "p_text_holm": difference.p_text_holm,
+    }
+
+
+def describe_probe(probe: Mapping[str, Any]) -> str:
+    """A probe's settings in a few words."""
+    model = (
+        f"BiLSTM {probe['num_layers']} x {probe['hidden_size']} per direction"
+        if probe["num_layers"]
+        else "linear probe"
+    )
+    precision = probe.get("precision", "float32")
+    return model + (f" in {precision}" if precision != "float32" else "")
+
+
+def short_name(encoder: str) -> str:
+    """An encoder's name without its owner."""
+    return Path(encoder).name
+
+
+def groups_of(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows of one setting together, in their order."""
+    return [[row for row in rows if row.group == group] for group in dict.fromkeys(row.group for row in rows)]
+
+
+def setting_of(record: RunRecord) -> Setting:
+    """What a caption says of a record's run."""
+    return Setting(record.data.name, record.encoder.name, record.config.features, record.config.probe)

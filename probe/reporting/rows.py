@@ -1,7 +1,7 @@
 """Records to rows: means and spreads over seeds, tests against the best row and the next, cost; missing cells stay.
 
-Rows are plain dicts, what `probe table --format json` prints. A pure function of a results folder's files: records, the
-counts beside them, and what its sweeps asked for. Imports nothing that takes long.
+A pure function of a results folder's files: records, the counts beside them, and what its sweeps asked for. Imports
+nothing that takes long.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from __future__ import annotations
 import hashlib
 import statistics
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from probe.config import UserError
-from probe.reporting.order import Files, fill_in_order
+from probe.data.task import TASKS
+from probe.reporting.order import in_order
 from probe.reporting.published import is_conll2003
-from probe.reporting.row import Row
-from probe.runs.progress import failures, read_expected
-from probe.runs.records import load_records
-from probe.scoring.metrics import headline
-from probe.scoring.significance import summary
-from probe.system.files import canonical, key_of
+from probe.reporting.row import About, Cost, Row, describe_probe, groups_of, setting_of, short_name
+from probe.runs.expected import SWEEP, ExpectedRun, Setting, read_expected
+from probe.runs.progress import failures
+from probe.runs.records import Records, RunIdentity, RunRecord, load_records
+from probe.scoring.metrics import Scores, SpanScore
+from probe.scoring.significance import Cell, summary
+from probe.system.files import canonical, plain, short
 
 # The order of the paper's table (Devlin et al. 2019, Table 7), with our variants beside what they vary.
 PAPER_ORDER = (
@@ -34,25 +36,35 @@ PAPER_ORDER = (
     "sum_all",
     "mix_all",
 )
-# Scores of a split, by the name they have in rows. Not every task has every score.
-SCORES: dict[str, Callable[[dict[str, Any]], float]] = {
-    "f1": headline,  # of tags that are no spans: accuracy
-    "precision": lambda scores: scores["span"]["precision"],
-    "recall": lambda scores: scores["span"]["recall"],
-    "strict_f1": lambda scores: scores["strict"]["f1"],
-    "word_f1": lambda scores: scores["word"]["f1"],
-    "entity_word_recall": lambda scores: scores["entity_word_recall"],
-    "accuracy": lambda scores: scores["accuracy"],
-    "macro_f1": lambda scores: scores["macro_f1"],
+
+
+def _part(score: SpanScore | None, part: str) -> float | None:
+    return None if score is None else getattr(score, part)
+
+
+# Scores of a split, by the name they have in rows; None where the task has no such score.
+SCORES: dict[str, Callable[[Scores], float | None]] = {
+    "f1": lambda scores: scores.headline,  # of tags that are no spans: accuracy
+    "precision": lambda scores: _part(scores.span, "precision"),
+    "recall": lambda scores: _part(scores.span, "recall"),
+    "strict_f1": lambda scores: _part(scores.strict, "f1"),
+    "word_f1": lambda scores: _part(scores.word, "f1"),
+    "entity_word_recall": lambda scores: scores.entity_word_recall,
+    "accuracy": lambda scores: scores.accuracy,
+    "macro_f1": lambda scores: scores.macro_f1,
 }
 
 
-def setting_of(config: dict[str, Any], data: str, encoder: str) -> dict[str, Any]:
-    """What people want to know of the runs of one table, for its caption.
+@dataclass
+class _Gathered:
+    """What is known of a row while records are gathered: runs of one row differ in their seed alone."""
 
-    Which runs belong together is another question: their identities settle it, which hold content and not names.
-    """
-    return {"data": data, "encoder": encoder, "features": config["features"], "probe": config["probe"]}
+    name: str
+    identity: RunIdentity  # of one of its runs
+    width: int
+    setting: Setting
+    records: Records = field(default_factory=dict)
+    expected: set[str] = field(default_factory=set)
 
 
 def results_folder(folder: Path) -> Path:
@@ -64,35 +76,54 @@ def results_folder(folder: Path) -> Path:
     return folder
 
 
+def last_results(home: Path = Path("results")) -> Path:
+    """The folder of results that was written last. Raises UserError if there is none."""
+    written = {
+        folder: max(path.stat().st_mtime for path in (folder, *folder.glob("records/*.json"), *folder.glob(SWEEP)))
+        for folder in (home.iterdir() if home.is_dir() else ())
+        if (folder / "records").is_dir() or (folder / SWEEP).is_file()
+    }
+    if not written:
+        raise UserError(f"{home}/ holds no results. `probe +sweep=quickstart` makes results/quickstart.")
+    return max(written, key=lambda folder: (written[folder], folder))
+
+
 def build_rows(results_dir: Path) -> list[Row]:
-    """One dict a row, rows of one setting together, in the paper's order. Raises UserError if there is nothing."""
+    """Rows of one setting together, in the paper's order. Raises UserError if there is nothing."""
     results_dir = results_folder(results_dir)
     records, expected, failed = load_records(results_dir), read_expected(results_dir), failures(results_dir)
     if not records and not expected:
         raise UserError(f"{results_dir} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
-    cells: dict[str, dict[str, Any]] = {}
-    for file, record in records.items():  # what was run outranks what was asked for
-        setting = setting_of(record["config"], record["data"]["name"], record["encoder"]["name"])
-        cell = _cell(cells, record, setting, record["layers"]["width"])
-        cell["files"][file] = record
-        cell["layers"] = min(cell["layers"], record["row"], key=_rank)
-    for run in expected:
-        _cell(cells, run, run["setting"], run["width"])["expected"].add(run["key"])
-    groups = {cell["group"]: canonical(cell["setting"]) for cell in cells.values()}
-    ordered = sorted(
-        cells.values(),
-        key=lambda cell: (
-            groups[cell["group"]],
-            cell["group"],
-            _rank(cell["layers"]),
-            cell["selection"]["indices"],
-            cell["selection"]["combine"],
-        ),
+    gathered = _gather(records, expected)
+    settings: dict[str, str] = {}  # of each table, by its group: that of the row gathered last
+    for row in gathered:
+        settings[row.identity.group] = canonical(plain(row.setting))
+    gathered.sort(
+        key=lambda row: (
+            settings[row.identity.group],
+            row.identity.group,
+            _rank(row.name),
+            row.identity.layers.indices,
+            row.identity.layers.combine,
+            row.identity.treatment.name if row.identity.treatment else "",
+        )
     )
-    rows = [_row(cell, failed) for cell in ordered]
-    for group in groups:
-        fill_in_order([(row, cell) for row, cell in zip(rows, ordered, strict=True) if cell["group"] == group])
-    return rows
+    rows = [_row(row, failed) for row in gathered]
+    return [row for group in groups_of(rows) for row in in_order(group)]
+
+
+def _gather(records: Records, expected: list[ExpectedRun]) -> list[_Gathered]:
+    """Records and what was asked for, by row; what was run outranks what was asked for."""
+    gathered: dict[str, _Gathered] = {}
+    for file, record in records.items():
+        new = _Gathered(record.row, record.identity, record.layers.width, setting_of(record))
+        row = gathered.setdefault(record.identity.cell, new)
+        row.records[file] = record
+        row.name = min(row.name, record.row, key=_rank)
+    for run in expected:
+        new = _Gathered(run.row, run.identity, run.width, run.setting)
+        gathered.setdefault(run.identity.cell, new).expected.add(run.key)
+    return list(gathered.values())
 
 
 def _rank(name: str) -> int:
@@ -100,82 +131,58 @@ def _rank(name: str) -> int:
     return PAPER_ORDER.index(name) if name in PAPER_ORDER else len(PAPER_ORDER)
 
 
-def _cell(cells: dict[str, dict[str, Any]], run: dict[str, Any], setting: dict[str, Any], width: int) -> dict[str, Any]:
-    """The cell of a run. Runs of a cell differ in their seed alone, runs of a table in layers and seed."""
-    identity = dict(run["identity"])
-    layers, _ = identity.pop("layers"), identity.pop("seed")
-    group = key_of(identity)
-    empty = {
-        "group": group,
-        "setting": setting,
-        "layers": run["row"],
-        "selection": {**layers, "width": width},
-        "expected": set(),
-        "files": {},
-    }
-    return cells.setdefault(canonical([group, layers]), empty)
-
-
-def _row(cell: dict[str, Any], failed: dict[str, Path]) -> Row:
-    records = sorted(cell["files"].values(), key=lambda record: record["identity"]["seed"])
-    files = {record["key"]: file for file, record in cell["files"].items()}
-    missing = cell["expected"] - files.keys()
-    row = {
-        "layers": cell["layers"],
-        "indices": cell["selection"]["indices"],
-        "combine": cell["selection"]["combine"],
-        "width": cell["selection"]["width"],
-        "n": len(records),
-        "seeds": [record["identity"]["seed"] for record in records],
-        "keys": [record["key"] for record in records],
-        "sha256": [hashlib.sha256(files[record["key"]].read_bytes()).hexdigest() for record in records],
-        "missing": len(missing),
-        "failed": sum(key[:10] in failed for key in missing),
-        "order": None,  # best, tied, below; None where one seed, or nothing, gives no order
-        "against": {},
-        "group": cell["group"][:10],
-        "setting": cell["setting"],
-        "about": _about(records[0], len(records)) if records else None,
-    }
+def _row(gathered: _Gathered, failed: dict[str, Path]) -> Row:
+    by_seed = sorted(gathered.records.items(), key=lambda pair: pair[1].seed)
+    records = [record for _, record in by_seed]
+    missing = gathered.expected - {record.key for record in records}
+    cells: dict[str, Cell] = {}
     for split in ("dev", "test"):
         for name, score in SCORES.items():
-            try:
-                values = [score(record["scores"][split]) for record in records]
-            except KeyError:  # this task has no such score
-                continue
-            row[f"{split}_{name}"] = summary(values)
-    if records:
-        row["cost"] = {
-            "parameters": records[0]["parameters"],
-            "seconds_per_epoch": statistics.median(point["train_s"] for r in records for point in r["curve"]),
-            "mb_read": records[0]["features"]["bytes_read"] / 1e6,
-            "f1_per_width": row["dev_f1"]["mean"] / row["width"],
-        }
-    return row
+            values = [score(getattr(record.scores, split)) for record in records]
+            present = [value for value in values if value is not None]
+            if len(present) == len(values):
+                cells[f"{split}_{name}"] = summary(present)
+    treatment = gathered.identity.treatment
+    return Row(
+        name=gathered.name,
+        task=TASKS[gathered.identity.task],
+        indices=gathered.identity.layers.indices,
+        combine=gathered.identity.layers.combine,
+        width=gathered.width,
+        group=short(gathered.identity.group),
+        setting=gathered.setting,
+        records=gathered.records,
+        seeds=[record.seed for record in records],
+        keys=[record.key for record in records],
+        sha256=[hashlib.sha256(file.read_bytes()).hexdigest() for file, _ in by_seed],
+        missing=len(missing),
+        failed=sum(short(key) in failed for key in missing),
+        cells=cells,
+        about=_about(records[0], len(records)) if records else None,
+        cost=_cost(records, gathered.width, cells["dev_f1"].mean) if records else None,
+        treatment=treatment.name if treatment else None,
+    )
 
 
-def _about(record: dict[str, Any], num_seeds: int) -> dict[str, Any]:
-    """The setting in the words of `published`: what makes two tables like or unlike."""
-    config, encoder = record["config"], record["encoder"]
-    probe, name = config["probe"], Path(encoder["name"]).name
-    lstm = f"BiLSTM {probe['num_layers']} x {probe['hidden_size']} per direction" if probe["num_layers"] else "linear"
-    return {
-        "task": record["data"]["task"],
-        "data": "CoNLL-2003" if is_conll2003(record["data"]["splits"]) else record["data"]["name"],
-        "encoder": name,
-        "case": "dropped" if encoder["lower_cases"] else "kept",
-        "context": config["features"]["context"],
-        "piece": config["features"]["subword"],
-        "probe": lstm + (f" in {probe['precision']}" if probe["precision"] != "float32" else ""),
-        "scoring": "spans" if record["data"]["task"] == "spans" else "accuracy",
-        "seeds": str(num_seeds),
-    }
+def _cost(records: list[RunRecord], width: int, dev: float | None) -> Cost:
+    assert dev is not None
+    return Cost(
+        records[0].parameters,
+        statistics.median(epoch.train_s for record in records for epoch in record.curve),
+        records[0].features.bytes_read / 1e6,
+        dev / width,
+    )
 
 
-def records_of(row: Row, records: Files) -> Files:
-    """The records behind a row, of a folder that holds one setting."""
-    return {
-        file: record
-        for file, record in records.items()
-        if (record["layers"]["indices"], record["layers"]["combine"]) == (row["indices"], row["combine"])
-    }
+def _about(record: RunRecord, num_seeds: int) -> About:
+    return About(
+        task=record.data.task,
+        data="CoNLL-2003" if is_conll2003(record.data.splits) else record.data.name,
+        encoder=short_name(record.encoder.name),
+        case="dropped" if record.encoder.lower_cases else "kept",
+        context=record.config.features["context"],
+        piece=record.config.features["subword"],
+        probe=describe_probe(record.config.probe),
+        scoring="spans" if record.task.has_spans else record.task.score,
+        seeds=str(num_seeds),
+    )

@@ -1,4 +1,4 @@
-"""One run, from settings to record: the recipe, read top to bottom."""
+"""What a run is, before it is made: everything that its key depends on, and what can be refused at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
@@ -16,7 +15,8 @@ from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.store import FeatureStore
 from probe.probing.schedule import FULL_UPDATES, updates
 from probe.probing.selection import Selection, select
-from probe.runs.records import RECIPE, RECIPE_OF_SMALL, RunIdentity, record_path
+from probe.runs.expected import ExpectedRun, Setting
+from probe.runs.records import RECIPE, RECIPE_OF_SMALL, Layers, RunIdentity, Settings, record_path
 from probe.system.files import canonical
 
 ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about that
@@ -35,7 +35,18 @@ class Plan:
 
     @property
     def record_path(self) -> Path:
-        return record_path(Path(self.cfg.results_dir), self.selection.name, self.identity)
+        return record_path(self.results_dir, self.selection.name, self.identity)
+
+    @property
+    def results_dir(self) -> Path:
+        return Path(self.cfg.results_dir)
+
+    @property
+    def expected(self) -> ExpectedRun:
+        """The run as a sweep asks for it."""
+        settings = settings_of(self.cfg)
+        setting = Setting(self.corpus.name, self.encoder.name, settings.features, settings.probe)
+        return ExpectedRun(self.identity.key, self.selection.name, self.identity, self.selection.width, setting)
 
     @property
     def label(self) -> str:
@@ -49,10 +60,10 @@ def plan(cfg: Config) -> Plan:
     inputs = canonical([asdict(cfg.data), asdict(cfg.encoder), asdict(cfg.features)])
     corpus, encoder, store, fingerprint = _inputs(inputs)
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
-    layers = {"indices": list(selection.indices), "combine": selection.combine}
+    layers = Layers(list(selection.indices), selection.combine)
     is_small = updates(len(corpus.splits["train"].tags), cfg.probe.batch_size) < FULL_UPDATES
     recipe = RECIPE_OF_SMALL if is_small else RECIPE
-    identity = RunIdentity(fingerprint, cfg.data.task, store.key, layers, asdict(cfg.probe), cfg.seed, recipe)
+    identity = RunIdentity(fingerprint, corpus.task.name, store.key, layers, asdict(cfg.probe), cfg.seed, recipe)
     return Plan(cfg, corpus, encoder, selection, store, identity)
 
 
@@ -61,7 +72,7 @@ def _inputs(inputs: str) -> tuple[Corpus, Encoder, FeatureStore, str]:
     """Text, encoder and store, kept between the runs of a sweep that share them."""
     data, encoder_cfg, features = json.loads(inputs)
     corpus = load_corpus(DataConfig(**data))
-    encoder = open_encoder(EncoderConfig(**encoder_cfg), Path(features["cache_dir"]) / "hashes.json")
+    encoder = open_encoder(EncoderConfig(**encoder_cfg), Path(features["cache_dir"]))
     store = FeatureStore.of(corpus, encoder, FeaturesConfig(**features))
     return corpus, encoder, store, corpus.fingerprint()
 
@@ -102,11 +113,11 @@ def prepare_results(results_dir: Path) -> None:
             ) from None
 
 
-def science(cfg: Config) -> dict[str, Any]:
+def settings_of(cfg: Config) -> Settings:
     """The config without what only says where things lie and how many run at once."""
     config = asdict(cfg)
     for name in ("results_dir", "jobs"):
         del config[name]
     for name in ("cache_dir", "placement"):
         del config["features"][name]
-    return config
+    return Settings(**config)

@@ -1,10 +1,4 @@
-"""Records to rows: means and spreads over seeds, tests against the best row and the next, cost; missing cells stay.
-
-Rows are plain dicts, what `probe table --format json` prints. A pure function of a results folder's files: records, the
-counts beside them, and what its sweeps asked for. Imports nothing that takes long.
-
-
-Where a sweep stands, from what is on disk: records, failures, and a file that each running job holds locked.
+"""Where a sweep stands, from what is on disk: records, failures, and a file that each running job holds locked.
 
 Reads files only; imports nothing that takes long.
 """
@@ -12,52 +6,32 @@ Reads files only; imports nothing that takes long.
 from __future__ import annotations
 
 import contextlib
-import json
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from probe.config import UserError
-from probe.runs.records import load_records
-from probe.system.files import key_of, write_atomically
-from probe.system.locks import held_file, is_held
-
-SWEEP = "sweep.json"  # what sweeps into a folder have asked for
-
-
-def write_expected(results_dir: Path, runs: list[dict[str, Any]]) -> None:
-    """Adds the runs a sweep asks for to those asked for before: key, row, identity, width and setting of each.
-
-    They stay asked for until the file is removed, so that a narrower sweep does not hide what a wider one left open.
-    """
-    merged = {run["key"]: run for run in [*read_expected(results_dir), *runs]}
-    text = json.dumps({"runs": list(merged.values())}, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(results_dir / SWEEP, text)
-
-
-def read_expected(results_dir: Path) -> list[dict[str, Any]]:
-    try:
-        runs = json.loads((results_dir / SWEEP).read_text(encoding="utf-8"))["runs"]
-        parts = {"key", "row", "identity", "width", "setting"}
-        if all(parts <= run.keys() and run["key"] == key_of(run["identity"]) for run in runs):
-            return runs
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass
-    raise UserError(f"{results_dir / SWEEP} is damaged. Remove it, or start the sweep again.")
+from probe.runs.expected import read_expected
+from probe.runs.records import load_record
+from probe.system.files import SHORT_KEY, short
+from probe.system.locks import is_locked, wait_for_lock
+from probe.system.show import duration
 
 
 def failures(results_dir: Path) -> dict[str, Path]:
-    """The logs of failed runs, by the first ten characters of their keys."""
-    return {path.name.split(".")[0][-10:]: path for path in sorted((results_dir / "logs").glob("*.failed.txt"))}
+    """The logs of failed runs, by their short keys."""
+    return _by_key((results_dir / "logs").glob("*.failed.txt"))
 
 
 def first_line(failure: Path) -> str:
     """Why a run failed. A full disk may have left nothing to read."""
     return (failure.read_text(encoding="utf-8").splitlines() or ["the reason could not be written"])[0]
+
+
+def _by_key(paths: Iterable[Path]) -> dict[str, Path]:
+    """Files by the short key that stands at the end of their names, before the first dot."""
+    return {path.name.split(".")[0][-SHORT_KEY:]: path for path in sorted(paths)}
 
 
 @contextlib.contextmanager
@@ -66,8 +40,8 @@ def running(results_dir: Path, key: str) -> Iterator[Callable[[str], None]]:
 
     Waits while another process makes the same run, under whatever name of its row: then its record is there.
     """
-    path = results_dir / "logs" / f"{key[:10]}.running.txt"
-    with held_file(path) as stream:
+    path = results_dir / "logs" / f"{short(key)}.running.txt"
+    with wait_for_lock(path) as stream:
 
         def tell(line: str) -> None:
             with contextlib.suppress(OSError):  # a disk full for a moment need not end a run of hours
@@ -82,16 +56,29 @@ def running(results_dir: Path, key: str) -> Iterator[Callable[[str], None]]:
             path.unlink(missing_ok=True)
 
 
-def count(results_dir: Path, keys: Iterable[str]) -> tuple[int, int]:
-    """How many of these runs are done, and how many have failed."""
-    short = {key[:10] for key in keys}
-    done = {path.stem[-10:] for path in (results_dir / "records").glob("*.json")} & short
-    failed = failures(results_dir).keys() & short
-    return len(done), len(failed - done)
+class Standing:
+    """How many of some runs are done, failed, running and waiting, and how long the rest will take."""
 
+    def __init__(self, results_dir: Path, keys: Iterable[str]) -> None:
+        self.keys = {short(key) for key in keys}
+        self.done = {k: path for k, path in _by_key((results_dir / "records").glob("*.json")).items() if k in self.keys}
+        wanted = self.keys - self.done.keys()
+        self.failed = {k: path for k, path in failures(results_dir).items() if k in wanted}
+        logs = _by_key((results_dir / "logs").glob("*.running.txt"))
+        self.running = {k: path for k, path in logs.items() if k in self.keys and is_locked(path)}
+        self.waiting = len(wanted) - len(self.failed) - len(self.running.keys() & wanted)
 
-def minutes(seconds: float) -> str:
-    return f"about {seconds / 60:.0f} min" if seconds >= 60 else f"about {seconds:.0f} s"
+    def left_s(self, at_once: int) -> float | None:
+        """Seconds left, with so many runs at once: those running are half done, on average. None if none is done."""
+        seconds = []
+        for path in self.done.values():
+            with contextlib.suppress(UserError):  # what is wrong with a record, the table says
+                record = load_record(path)
+                begin, end = (datetime.fromisoformat(time) for time in (record.started, record.finished))
+                seconds.append((end - begin).total_seconds())
+        if not seconds:
+            return None
+        return statistics.median(seconds) * (self.waiting + len(self.running) / 2) / max(1, at_once)
 
 
 def lines(results_dir: Path) -> Iterator[str]:
@@ -99,26 +86,15 @@ def lines(results_dir: Path) -> Iterator[str]:
     expected = read_expected(results_dir)
     if not expected:
         raise UserError(f"{results_dir}: no sweep was started here (there is no sweep.json).")
-    names = {run["key"][:10]: f"{run['row']} seed {run['identity']['seed']}" for run in expected}
-    done, failed = count(results_dir, (run["key"] for run in expected))
-    alive = {path.name.split(".")[0][-10:]: path for path in sorted((results_dir / "logs").glob("*.running.txt"))}
-    alive = {key: path for key, path in alive.items() if key in names and is_held(path)}
-    waiting = len(names) - done - failed - len(alive)
-    left = ""
-    seconds = [_seconds(record) for record in load_records(results_dir).values()]
-    if seconds and alive:
-        left = f"; {minutes(statistics.median(seconds) * (waiting / len(alive) + 0.5))} left"
-    counts = f"{done} done, {len(alive)} running, {failed} failed, {waiting} waiting"
-    yield f"{results_dir}: {len(names)} runs: {counts}{left}"
-    for key, path in alive.items():
+    labels = {short(run.key): run.label for run in expected}
+    now = Standing(results_dir, labels)
+    left_s = now.left_s(len(now.running)) if now.running else None
+    left = "" if left_s is None else f"; {duration(left_s)} left"
+    counts = f"{len(now.done)} done, {len(now.running)} running, {len(now.failed)} failed, {now.waiting} waiting"
+    yield f"{results_dir}: {len(labels)} runs: {counts}{left}"
+    for key, path in now.running.items():
         with contextlib.suppress(FileNotFoundError):  # it has just ended
-            yield f"running  {names[key]}: {path.read_text(encoding='utf-8')}"
-    for key, path in failures(results_dir).items():
-        if key in names:
-            with contextlib.suppress(FileNotFoundError):  # it is tried again
-                yield f"failed   {names[key]}: {first_line(path)} (log: {path})"
-
-
-def _seconds(record: dict[str, Any]) -> float:
-    begin, end = (datetime.fromisoformat(record[name]) for name in ("started", "finished"))
-    return (end - begin).total_seconds()
+            yield f"running  {labels[key]}: {path.read_text(encoding='utf-8')}"
+    for key, path in now.failed.items():
+        with contextlib.suppress(FileNotFoundError):  # it is tried again
+            yield f"failed   {labels[key]}: {first_line(path)} (log: {path})"

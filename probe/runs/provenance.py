@@ -1,11 +1,4 @@
-"""One JSON record a run: what was run, on what, with what, and what came out. Present means finished.
-
-    records/<row>-seed<seed>-<key>.json         the record
-    counts/<...>.json.xz                        counts for each sentence of dev and test: the scores, without the text
-    predictions/<...>.dev.conll, .test.conll    word, gold tag, predicted tag
-
-The record names the sha256 of the other files and is written last.
-"""
+"""Where a record comes from: versions, commit and command, and the machine that trained it."""
 
 from __future__ import annotations
 
@@ -17,10 +10,10 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import probe
-from probe.config import COMMAND
+from probe.config import Config, conf_dir
+from probe.runs.records import Git, Hardware, Software
+from probe.system.bfloat16 import Way, way
 
 PACKAGES = (
     "layer-probe",
@@ -35,24 +28,29 @@ PACKAGES = (
 )
 
 
-def provenance() -> dict[str, Any]:
-    """Versions, the commit of this code where it runs from a checkout, and the command that was typed."""
-    return {**_software(), "command": os.environ.get(COMMAND) or " ".join(sys.argv)}
+def provenance(command: str | None = None) -> Software:
+    """Versions, the commit of this code where it runs from a checkout, and the command that was typed.
+
+    command: for the processes of a sweep, which nobody typed.
+    """
+    return Software(versions(), _git_state(), command or " ".join(sys.argv))
 
 
 @functools.cache
-def _software() -> dict[str, Any]:
-    versions: dict[str, Any] = {"python": platform.python_version()}
+def versions() -> dict[str, str | None]:
+    """The versions of Python and of what a run rests on; None for what is not installed."""
+    versions: dict[str, str | None] = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             versions[package] = None
-    return {"versions": versions, "git": _git_state()}
+    return versions
 
 
-def _git_state() -> dict[str, Any] | None:
-    root = Path(probe.__file__).resolve().parent.parent
+@functools.cache
+def _git_state() -> Git | None:
+    root = conf_dir().parent  # of a checkout; elsewhere there is no .git in it
     if not (root / ".git").exists():
         return None
     try:
@@ -68,23 +66,34 @@ def _git_state() -> dict[str, Any] | None:
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
-    return {"commit": commit, "dirty": bool(changed)}
+    return Git(commit, bool(changed))
 
 
-def hardware(device: str, threads: int) -> dict[str, Any]:
-    """What the probe was trained on."""
+def bfloat16_way(cfg: Config, device: str) -> Way | None:
+    """How this machine does the bfloat16 that a run is set to; None where all is float32.
+
+    For probe.precision that is how the probe was trained. Features that were extracted elsewhere may be otherwise.
+    """
+    if "bfloat16" not in (cfg.probe.precision, cfg.features.precision):
+        return None
+    return way(device, lstm=cfg.probe.precision == "bfloat16" and cfg.probe.num_layers > 0)
+
+
+def hardware(device: str, threads: int, bfloat16: Way | None = None) -> Hardware:
+    """What the probe was trained on. bfloat16: see `bfloat16_way`."""
     import torch
 
     name = torch.cuda.get_device_name() if device == "cuda" else _cpu_name()
-    return {
-        "device": device,
-        "device_name": name,
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "cores": os.cpu_count(),
-        "threads": threads,
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "platform": platform.platform(),
-    }
+    return Hardware(
+        device,
+        name,
+        torch.backends.cpu.get_cpu_capability(),
+        os.cpu_count(),
+        threads,
+        torch.are_deterministic_algorithms_enabled(),
+        platform.platform(),
+        bfloat16,
+    )
 
 
 def _cpu_name() -> str:

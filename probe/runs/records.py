@@ -4,34 +4,57 @@
     counts/<...>.json.xz                        counts for each sentence of dev and test: the scores, without the text
     predictions/<...>.dev.conll, .test.conll    word, gold tag, predicted tag
 
-The record names the sha256 of the other files and is written last.
+The record names the sha256 of the other files and is written last. The dataclasses of this module are the schema: what
+does not fit them is refused with the field's name.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import lzma
-from dataclasses import dataclass
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from probe.config import UserError
+from probe.data.split import SplitCounts
 from probe.data.tags import Tags
-from probe.system.files import canonical, key_of, write_atomically
+from probe.data.task import TASKS, Task
+from probe.scoring.metrics import Counts, Scores
+from probe.system.bfloat16 import Way
+from probe.system.files import canonical, key_of, plain, sha256_of, short, write_atomically
 
-SCHEMA = 2
+SCHEMA = 3
+OLDEST_SCHEMA = 2  # the oldest that can be read; before, records lack what checks need
 RECIPE = 1  # rises when the code that trains changes what comes out for the same settings
 RECIPE_OF_SMALL = 2  # where one pass has fewer updates than schedule.FULL_UPDATES
-# What a record must have to be read, and of which kind.
-PARTS: dict[str, type] = {
-    **dict.fromkeys(("identity", "config", "data", "encoder", "features", "layers", "scores", "sha256"), dict),
-    **dict.fromkeys(("software", "hardware"), dict),
-    "row": str,
-    "curve": list,
-    "best_epoch": int,
-    "parameters": int,
-}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What else a run is: a control, or another way of making what it is compared with.
+
+    name: what the table calls it. settings: what the name does not say (a seed, a share). base: those parts of the
+    run's identity that the treatment changes, as they are in the runs it stands beside, by their names there.
+    """
+
+    name: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    base: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Absolute indices, in the order chosen, and how they are combined."""
+
+    indices: list[int]
+    combine: str
 
 
 @dataclass(frozen=True)
@@ -41,28 +64,226 @@ class RunIdentity:
     corpus: str  # fingerprint of words, tags and documents
     task: str  # how tags are read and scored
     features: str  # key of the feature store
-    layers: dict[str, Any]  # indices and combine
+    layers: Layers
     probe: dict[str, Any]
     seed: int
     recipe: int = RECIPE
-
-    def as_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
+    treatment: Treatment | None = None  # left out of the hash where there is none
 
     @property
     def key(self) -> str:
-        return key_of(self.as_dict())
+        return key_of(plain(self))
+
+    @property
+    def group(self) -> str:
+        """The table that the run belongs to: its identity without layers, seed and treatment. A control stands in the
+        table of what it controls."""
+        base = plain(self)
+        for name in ("layers", "seed", "treatment"):
+            base.pop(name, None)
+        return key_of(base | (self.treatment.base if self.treatment else {}))
+
+    @property
+    def cell(self) -> str:
+        """The row that the run belongs to: runs of one cell differ in their seed alone."""
+        parts = [self.group, plain(self.layers)]
+        if self.treatment:
+            parts += [self.treatment.name, self.treatment.settings]
+        return canonical(parts)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The config of a run, without what only says where things lie. Groups grow with versions, so they are plain."""
+
+    data: dict[str, Any]
+    encoder: dict[str, Any]
+    features: dict[str, Any]
+    layers: dict[str, Any]
+    probe: dict[str, Any]
+    seed: int
+    device: str
+
+
+@dataclass(frozen=True)
+class BySplit:
+    """Something of train, dev and test."""
+
+    train: int
+    dev: int
+    test: int
+
+
+@dataclass(frozen=True)
+class CorpusCounts:
+    train: SplitCounts
+    dev: SplitCounts
+    test: SplitCounts
+
+
+@dataclass(frozen=True)
+class RecordedData:
+    """The corpus: its counts, and how its tags were read."""
+
+    name: str
+    task: str
+    splits: CorpusCounts
+    scheme: str | None = None
+    asked_scheme: str | None = None
+    ill_formed: BySplit | None = None
+    taken_from_train: dict[str, dict[str, Any]] | None = None
+    skipped: dict[str, dict[str, int]] | None = None
+    not_in_train: dict[str, dict[str, int]] | None = None
+
+
+@dataclass(frozen=True)
+class RecordedEncoder:
+    name: str
+    source: str
+    fingerprint: dict[str, str]  # sha256 of weights, config and tokenizer
+    lower_cases: bool
+    num_layers: int
+    hidden_size: int
+
+
+@dataclass(frozen=True)
+class RecordedFeatures:
+    key: str
+    identity: dict[str, Any]
+    placement: str
+    bytes_read: int
+    words_without_pieces: BySplit
+
+
+@dataclass(frozen=True)
+class RecordedLayers:
+    indices: list[int]
+    combine: str
+    width: int
+
+
+@dataclass(frozen=True)
+class SplitScores:
+    dev: Scores
+    test: Scores
+
+
+@dataclass(frozen=True)
+class Checksums:
+    """sha256 of the counts' content and of each split's file of predictions."""
+
+    counts: str
+    predictions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """loss: mean over the training batches. dev: the headline. train_s: seconds of training, without scoring dev.
+    dev_loss: mean over the words of dev; older records have none."""
+
+    loss: float
+    dev: float
+    train_s: float
+    dev_loss: float | None = None
+
+
+@dataclass(frozen=True)
+class Mix:
+    """The learned share of each layer, in the order chosen, and the scale."""
+
+    weights: list[float]
+    scale: float
+
+
+@dataclass(frozen=True)
+class Seconds:
+    read: float
+    train: float
+    score: float
+
+
+@dataclass(frozen=True)
+class Git:
+    commit: str
+    dirty: bool
+
+
+@dataclass(frozen=True)
+class Software:
+    versions: dict[str, str | None]
+    git: Git | None
+    command: str
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What the probe was trained on. bfloat16: how it was done, where the run computed in it; records from before that
+    was kept were all made natively."""
+
+    device: str
+    device_name: str
+    instructions: str
+    cores: int | None
+    threads: int
+    deterministic: bool
+    platform: str
+    bfloat16: Way | None = None
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    schema: int
+    key: str
+    identity: RunIdentity
+    row: str
+    config: Settings
+    data: RecordedData
+    encoder: RecordedEncoder
+    features: RecordedFeatures
+    layers: RecordedLayers
+    scores: SplitScores
+    sha256: Checksums
+    best_epoch: int
+    curve: list[Epoch]
+    mix: Mix | None
+    parameters: int
+    seconds: Seconds
+    words_per_second: int
+    software: Software
+    hardware: Hardware
+    started: str  # UTC
+    finished: str
+
+    @property
+    def task(self) -> Task:
+        return TASKS[self.data.task]
+
+    @property
+    def seed(self) -> int:
+        return self.identity.seed
+
+    @property
+    def label(self) -> str:
+        """What people call the run."""
+        return f"{self.row} seed {self.seed}"
+
+
+Records = dict[Path, RunRecord]  # by their files
+
+
+class BadRecord(UserError):
+    """A file that is no record, or not of this schema."""
 
 
 def record_path(results_dir: Path, row: str, identity: RunIdentity) -> Path:
     """Where a run's record is, whatever its row was called when it was made; where it will be if there is none."""
     folder = results_dir / "records"
-    there = sorted(folder.glob(f"*-{identity.key[:10]}.json"))
-    return there[0] if there else folder / f"{row}-seed{identity.seed}-{identity.key[:10]}.json"
+    existing = sorted(folder.glob(f"*-{short(identity.key)}.json"))
+    return existing[0] if existing else folder / f"{row}-seed{identity.seed}-{short(identity.key)}.json"
 
 
-def write_record(path: Path, record: dict[str, Any]) -> None:
-    write_atomically(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+def write_record(path: Path, record: RunRecord) -> None:
+    write_atomically(path, json.dumps(plain(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def counts_path(record: Path) -> Path:
@@ -75,19 +296,19 @@ def predictions_path(record: Path, split: str) -> Path:
     return record.parent.parent / "predictions" / f"{record.stem}.{split}.conll"
 
 
-def write_counts(record: Path, counts: dict[str, dict[str, list[int]]]) -> str:
+def write_counts(record: Path, counts: dict[str, Counts]) -> str:
     """Keeps counts by split and sentence (see `metrics.count`; `documents` where known); returns their sha256."""
     content = canonical(counts).encode()
     write_atomically(counts_path(record), lzma.compress(content))
-    return hashlib.sha256(content).hexdigest()
+    return sha256_of(content)
 
 
-def load_counts(record: Path) -> tuple[dict[str, dict[str, list[int]]], str]:
+def load_counts(record: Path) -> tuple[dict[str, Counts], str]:
     """The counts that belong to the record at this path, and their sha256. Raises UserError."""
     path = counts_path(record)
     try:
         content = lzma.decompress(path.read_bytes())
-        return json.loads(content), hashlib.sha256(content).hexdigest()
+        return json.loads(content), sha256_of(content)
     except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
         raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
@@ -105,7 +326,7 @@ def write_predictions(record: Path, split: str, words: Tags, gold: Tags, predict
     )
     content = "\n".join(blocks).encode("utf-8", "surrogatepass")
     write_atomically(predictions_path(record, split), content)
-    return hashlib.sha256(content).hexdigest()
+    return sha256_of(content)
 
 
 def read_predictions(path: Path) -> tuple[tuple[Tags, Tags], str]:
@@ -117,31 +338,40 @@ def read_predictions(path: Path) -> tuple[tuple[Tags, Tags], str]:
         columns = [line.rsplit("\t" if "\t" in line else " ", 2) for line in block.split("\n")]
         gold.append([line[-2] for line in columns])
         predicted.append([line[-1] for line in columns])
-    return (gold, predicted), hashlib.sha256(content).hexdigest()
+    return (gold, predicted), sha256_of(content)
 
 
-def load_record(path: Path) -> dict[str, Any]:
-    """A record that holds together. Raises UserError naming the file and what is wrong with it."""
+def load_record(path: Path) -> RunRecord:
+    """A record that holds together. Raises BadRecord naming the file, the field, and what is wrong with it."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} is not a record: {error}. Remove it and run again.") from None
-    if not isinstance(record, dict) or record.get("schema") != SCHEMA:
-        found = record.get("schema") if isinstance(record, dict) else type(record).__name__
-        raise UserError(
-            f"{path}: schema {found}, this version reads {SCHEMA}. An older record lacks what checks need. Move it "
-            "away and run again."
+        raise BadRecord(f"{path} is not a record: {error}. Remove it and run again.") from None
+    schema = content.get("schema") if isinstance(content, dict) else type(content).__name__
+    if not isinstance(schema, int) or not OLDEST_SCHEMA <= schema <= SCHEMA:
+        raise BadRecord(
+            f"{path}: schema {schema}, this version reads {OLDEST_SCHEMA} to {SCHEMA}. Move it away and run again."
         )
-    if key_of(record.get("identity", {})) != record.get("key"):
-        raise UserError(f"{path}: its key is not the hash of its identity; it was changed. Move it away and run again.")
-    for part, kind in PARTS.items():
-        if not isinstance(record.get(part), kind):
-            raise UserError(f"{path}: it has no {part!r}. Move it away and run again.")
+    record = decoded(content, RunRecord, lambda problem: BadRecord(f"{path}: {problem}. Move it away and run again."))
+    if record.identity.key != record.key:
+        raise BadRecord(f"{path}: its key is not the hash of its identity; it was changed. Move it away and run again.")
     return record
 
 
-def load_records(results_dir: Path) -> dict[Path, dict[str, Any]]:
+def decoded(content: object, kind: type[T], refuse: Callable[[str], Exception]) -> T:
+    """Plain JSON values as a dataclass. Raises what `refuse` makes of the field's name and what is wrong with it."""
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$")
+        place = place.strip("`.")
+        if missing := re.fullmatch(r"Object missing required field `(\w+)`", message):
+            raise refuse(f"{f'{place}.' if place else ''}{missing[1]} is missing") from None
+        raise refuse(f"{place or 'the whole'}: {message[:1].lower()}{message[1:]}") from None
+
+
+def load_records(results_dir: Path) -> Records:
     """Every record once, however many files hold it, with its file."""
     loaded = {path: load_record(path) for path in sorted((results_dir / "records").glob("*.json"))}
-    by_key = {record["key"]: path for path, record in loaded.items()}
+    by_key = {record.key: path for path, record in loaded.items()}
     return {path: loaded[path] for path in by_key.values()}

@@ -6,15 +6,71 @@ scores can be checked, and two systems compared sentence by sentence, without th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Collection
+from dataclasses import dataclass
 
 import numpy as np
 
-from probe.data.tags import Tags, ill_formed, spans
+from probe.data.tags import Tags, ill_formed
+from probe.data.task import Item, Task
 
 Counts = dict[str, list[int]]  # a column of counts, one for each sentence
-Span = tuple[str, int, int]  # type, first word, last word + 1
+
+
+@dataclass(frozen=True)
+class SpanScore:
+    """Fractions in [0, 1]."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
+@dataclass(frozen=True)
+class KindScore:
+    """The same for one type, tag or slice; gold: how many there are."""
+
+    precision: float
+    recall: float
+    f1: float
+    gold: int
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Of a split. gold, predicted, correct: spans, or words where tags are no spans."""
+
+    sentences: int
+    words: int
+    gold: int
+    predicted: int
+    correct: int
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of one split, as fractions in [0, 1]; those that its task does not have are None.
+
+    span: micro, as conlleval counts. strict: the same, but only what is well-formed IOB2 is a span. word: over words in
+    spans, B- and I- alike. entity_word_recall: the share of words in gold spans that got the right type. macro_f1: over
+    the tags, where these are no spans. slices: see `slices`.
+    """
+
+    accuracy: float
+    per_type: dict[str, KindScore]
+    counts: Totals
+    span: SpanScore | None = None
+    strict: SpanScore | None = None
+    word: SpanScore | None = None
+    entity_word_recall: float | None = None
+    ill_formed: int | None = None
+    macro_f1: float | None = None
+    slices: dict[str, KindScore] | None = None
+
+    @property
+    def headline(self) -> float:
+        """The one number that tables show: span F1, or accuracy where tags are no spans."""
+        return self.accuracy if self.span is None else self.span.f1
 
 
 def span_f1(gold: Tags, predicted: Tags) -> float:
@@ -30,36 +86,28 @@ def accuracy(gold: Tags, predicted: Tags) -> float:
     return sum(g == p for g, p in pairs) / len(pairs)
 
 
-HEADLINES: dict[str, Callable[[Tags, Tags], float]] = {"spans": span_f1, "tags": accuracy}  # by data.task
+def headline(task: Task, gold: Tags, predicted: Tags) -> float:
+    """The task's one number, without counting anything else: what training looks at after each epoch."""
+    return (span_f1 if task.has_spans else accuracy)(gold, predicted)
 
 
-def headline(scores: dict[str, Any]) -> float:
-    """The one number that tables show: span F1, or accuracy where tags are no spans."""
-    return scores["span"]["f1"] if "span" in scores else scores["accuracy"]
-
-
-def count(gold: Tags, predicted: Tags, task: str) -> Counts:
+def count(gold: Tags, predicted: Tags, task: Task) -> Counts:
     """What there is to count in each sentence.
 
     words, right_tags. For each type (of span, or tag): gold:T, predicted:T, correct:T. For spans also strict_gold,
     strict_predicted, strict_correct (IOB2 to the letter: what does not begin with B- is no span); gold_words,
     predicted_words, right_words (words in spans, B- and I- alike); ill_formed (predicted I- that continues nothing).
     """
-    tags = sorted({tag for sentence in (*gold, *predicted) for tag in sentence})
-    items: Callable[[Sequence[str]], set[Span]]
-    if task == "tags":
-        kinds, items = tags, lambda sentence: {(tag, i, i + 1) for i, tag in enumerate(sentence)}
-    else:
-        kinds, items = sorted({tag[2:] for tag in tags if tag != "O"}), lambda sentence: set(spans(list(sentence)))
     counts: Counts = {"words": [len(sentence) for sentence in gold]}
     pairs = list(zip(gold, predicted, strict=True))
     counts["right_tags"] = [sum(g == p for g, p in zip(gs, ps, strict=True)) for gs, ps in pairs]
-    found = [(items(gs), items(ps)) for gs, ps in pairs]
-    for kind in kinds:
-        counts[f"gold:{kind}"] = [sum(s[0] == kind for s in g) for g, _ in found]
-        counts[f"predicted:{kind}"] = [sum(s[0] == kind for s in p) for _, p in found]
-        counts[f"correct:{kind}"] = [sum(s[0] == kind for s in g & p) for g, p in found]
-    if task == "spans":
+    items = [(set(task.items(gs)), set(task.items(ps))) for gs, ps in pairs]
+    tags = {tag for sentence in (*gold, *predicted) for tag in sentence}
+    for kind in sorted({tag[2:] for tag in tags if tag != "O"} if task.has_spans else tags):
+        counts[f"gold:{kind}"] = [sum(item[0] == kind for item in g) for g, _ in items]
+        counts[f"predicted:{kind}"] = [sum(item[0] == kind for item in p) for _, p in items]
+        counts[f"correct:{kind}"] = [sum(item[0] == kind for item in g & p) for g, p in items]
+    if task.has_spans:
         counts |= strict_counts(gold, predicted, "IOB2", "IOB2")
         counts["gold_words"] = [sum(g != "O" for g in gs) for gs in gold]
         counts["predicted_words"] = [sum(p != "O" for p in ps) for ps in predicted]
@@ -80,51 +128,38 @@ def strict_counts(gold: Tags, predicted: Tags, gold_scheme: str, predicted_schem
     }
 
 
-def _strict_spans(tags: Tags, scheme: str) -> list[set[Span]]:
+def _strict_spans(tags: Tags, scheme: str) -> list[set[Item]]:
     import seqeval.scheme
 
     # IO with its prefixes is IOB1 without a B-.
     names = {"BIOES": "IOBES", "IO": "IOB1"}
     kind = getattr(seqeval.scheme, names.get(scheme, scheme))
-    found = seqeval.scheme.Entities([list(sentence) for sentence in tags], kind).entities
-    return [{(span.tag, span.start, span.end) for span in sentence} for sentence in found]
+    entities = seqeval.scheme.Entities([list(sentence) for sentence in tags], kind).entities
+    return [{(span.tag, span.start, span.end) for span in sentence} for sentence in entities]
 
 
-def scores_of(counts: Counts) -> dict[str, Any]:
-    """Scores from counts, as fractions in [0, 1].
-
-    span: micro, as conlleval counts. strict: the same, but only what is well-formed IOB2 is a span. word: over words in
-    spans, B- and I- alike. entity_word_recall: the share of words in gold spans that got the right type. For tags that
-    are no spans: accuracy and macro_f1 over the tags. per_type holds precision, recall and F1 of each.
-    """
+def scores_of(counts: Counts) -> Scores:
+    """Scores from counts; without slices, which need the words."""
     total = {name: sum(column) for name, column in counts.items()}
     kinds = [name.removeprefix("gold:") for name in counts if name.startswith("gold:")]
     parts = {kind: (total[f"gold:{kind}"], total[f"predicted:{kind}"], total[f"correct:{kind}"]) for kind in kinds}
     gold, predicted, correct = (sum(part[i] for part in parts.values()) for i in range(3))
-    per_type = {kind: {**_prf(*part), "gold": part[0]} for kind, part in parts.items()}
-    scores: dict[str, Any] = {}
-    if "strict_gold" in total:
-        scores = {
-            "span": _prf(gold, predicted, correct),
-            "strict": _prf(total["strict_gold"], total["strict_predicted"], total["strict_correct"]),
-            "word": _prf(total["gold_words"], total["predicted_words"], total["right_words"]),
-            "entity_word_recall": _share(total["right_words"], total["gold_words"]),
-            "ill_formed": total["ill_formed"],
-        }
-    else:
-        scores["macro_f1"] = _share(sum(score["f1"] for score in per_type.values()), len(per_type))
-    return {
-        **scores,
-        "accuracy": _share(total["right_tags"], total["words"]),
-        "per_type": per_type,
-        "counts": {
-            "sentences": len(counts["words"]),
-            "words": total["words"],
-            "gold": gold,
-            "predicted": predicted,
-            "correct": correct,
-        },
-    }
+    per_type = {kind: _kind_score(*part) for kind, part in parts.items()}
+    right = _share(total["right_tags"], total["words"])
+    totals = Totals(len(counts["words"]), total["words"], gold, predicted, correct)
+    if "strict_gold" not in total:
+        macro = _share(sum(score.f1 for score in per_type.values()), len(per_type))
+        return Scores(right, per_type, totals, macro_f1=macro)
+    return Scores(
+        right,
+        per_type,
+        totals,
+        span=_span_score(gold, predicted, correct),
+        strict=_span_score(total["strict_gold"], total["strict_predicted"], total["strict_correct"]),
+        word=_span_score(total["gold_words"], total["predicted_words"], total["right_words"]),
+        entity_word_recall=_share(total["right_words"], total["gold_words"]),
+        ill_formed=total["ill_formed"],
+    )
 
 
 def by_sentence(counts: Counts) -> np.ndarray:
@@ -143,15 +178,16 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _prf(gold: int, predicted: int, correct: int) -> dict[str, float]:
-    return {
-        "precision": _share(correct, predicted),
-        "recall": _share(correct, gold),
-        "f1": _share(2 * correct, gold + predicted),
-    }
+def _span_score(gold: int, predicted: int, correct: int) -> SpanScore:
+    return SpanScore(_share(correct, predicted), _share(correct, gold), _share(2 * correct, gold + predicted))
 
 
-def slices(words: Tags, gold: Tags, predicted: Tags, known: Collection[str]) -> dict[str, dict[str, float]]:
+def _kind_score(gold: int, predicted: int, correct: int) -> KindScore:
+    score = _span_score(gold, predicted, correct)
+    return KindScore(score.precision, score.recall, score.f1, gold)
+
+
+def slices(words: Tags, gold: Tags, predicted: Tags, known: Collection[str], task: Task) -> dict[str, KindScore]:
     """Span scores within parts of a split: what is hard, and for which layers.
 
     known: the words of the training split. A span belongs to a slice by its own words, or by its sentence's.
@@ -161,7 +197,7 @@ def slices(words: Tags, gold: Tags, predicted: Tags, known: Collection[str]) -> 
         letters = "".join(sentence)
         of_sentence = [_bucket("sentence of", len(sentence), (10, 25), "words")]
         of_sentence += ["sentence in capitals"] if letters.upper() == letters != letters.lower() else []
-        truth, guess = set(spans(list(gold_tags))), set(spans(list(predicted_tags)))
+        truth, guess = set(task.items(gold_tags)), set(task.items(predicted_tags))
         for span in truth | guess:
             _, start, end = span
             unseen = any(word not in known for word in sentence[start:end])
@@ -173,7 +209,7 @@ def slices(words: Tags, gold: Tags, predicted: Tags, known: Collection[str]) -> 
                 total = totals.setdefault(name, [0, 0, 0])
                 for i, holds in enumerate((span in truth, span in guess, span in truth & guess)):
                     total[i] += holds
-    return {name: {**_prf(*total), "gold": total[0]} for name, total in sorted(totals.items())}
+    return {name: _kind_score(*total) for name, total in sorted(totals.items())}
 
 
 def _bucket(what: str, size: int, limits: tuple[int, int], unit: str) -> str:

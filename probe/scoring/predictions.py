@@ -6,20 +6,21 @@ counts its spans wrongly. Reads files only.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tabulate import SEPARATING_LINE, tabulate
 
 from probe.config import UserError
-from probe.data.columns import Layout, read_columns
+from probe.data.columns import ColumnsError, Layout, read_columns
 from probe.data.corpus import places_of
 from probe.data.split import Split
 from probe.data.tags import OddTag, Tags, find_scheme, is_bare, to_iob2, with_prefixes
-from probe.scoring.metrics import Counts, by_sentence, count, scores_of, strict_counts
+from probe.data.task import Task
+from probe.scoring.metrics import Counts, Scores, by_sentence, count, scores_of, strict_counts
+from probe.scoring.significance import Randomisation, approximate_randomisation
+from probe.system.show import percent
 
 DOCUMENT_MARKER = "-DOCSTART-"
 
@@ -29,14 +30,14 @@ class Predictions:
     """A file of predictions, counted. gold: in IOB2. marks: lines between documents that were counted as words."""
 
     file: Path
-    task: str
+    task: Task
     split: Split
     gold: Tags
     counts: Counts
     schemes: tuple[str, str] | None  # of gold and predicted, as they are in the file
     marks: int
 
-    def scores(self) -> dict[str, Any]:
+    def scores(self) -> Scores:
         return scores_of(self.counts)
 
     def table(self) -> np.ndarray:
@@ -44,7 +45,7 @@ class Predictions:
         return by_sentence(self.counts)
 
 
-def read_predictions(file: Path, task: str, ignore_docstart: bool) -> Predictions:
+def read_predictions(file: Path, task: Task, ignore_docstart: bool) -> Predictions:
     """Reads and counts a file: the word first, gold and predicted tag last. Raises UserError with the line."""
     marker = DOCUMENT_MARKER if ignore_docstart else None
     try:
@@ -52,15 +53,15 @@ def read_predictions(file: Path, task: str, ignore_docstart: bool) -> Prediction
             read_columns(file, Layout(0, column, "auto", None, marker, None), "Type: probe score FILE.")
             for column in (-2, -1)
         )
-    except UserError as error:
-        hint = " --ignore-docstart leaves such lines out." if DOCUMENT_MARKER in str(error) else ""
-        if re.search(r"in two columns\.$|there is no data\.", str(error)):
+    except ColumnsError as error:
+        hint = " --ignore-docstart leaves such lines out." if DOCUMENT_MARKER in error.columns else ""
+        if error.too_few:
             hint = " Here three: word, gold tag, predicted tag."
         raise UserError(f"{error}{hint}") from None
     gold: Tags = split.tags
     predicted: Tags = other.tags
     marks = sum(word == DOCUMENT_MARKER for words in split.words for word in words)
-    if task == "tags":
+    if not task.has_spans:
         return Predictions(file, task, split, gold, count(gold, predicted, task), None, marks)
     gold_scheme = _scheme(split, "auto")
     # Predictions are held to gold's scheme, where they are in it: in another nothing of theirs might be ill-formed. But
@@ -93,15 +94,15 @@ def _prefixed(tags: Tags) -> Tags:
     return [with_prefixes(sentence) for sentence in tags]
 
 
-def paired_test(a: Predictions, b: Predictions) -> dict[str, Any]:
-    """The difference of the two files' span F1 (or accuracy) and its p. Raises UserError if they are not of one text.
+def paired_test(a: Predictions, b: Predictions) -> tuple[Randomisation, str]:
+    """The difference of the two files' span F1 (or accuracy) with its p, and what was shuffled.
+
+    Raises UserError if they are not of one text.
 
     Documents change sides together where both files know them, else sentences.
     """
-    from probe.scoring.significance import approximate_randomisation
-
     for i, (ours, theirs) in enumerate(zip(a.split.words, b.split.words, strict=False)):
-        same_tags = [to_iob2(tags) for tags in (a.gold[i], b.gold[i])] if a.task == "spans" else [a.gold[i], b.gold[i]]
+        same_tags = [to_iob2(tags) for tags in (a.gold[i], b.gold[i])] if a.task.has_spans else [a.gold[i], b.gold[i]]
         if ours != theirs or same_tags[0] != same_tags[1]:
             what = "words" if ours != theirs else "gold tags"
             raise UserError(
@@ -114,40 +115,43 @@ def paired_test(a: Predictions, b: Predictions) -> dict[str, Any]:
             "compared on one text."
         )
     units = a.split.documents if a.split.documents == b.split.documents else None
-    tested = approximate_randomisation(a.table(), b.table(), units)
-    return {**tested, "unit": "sentence" if units is None else "document"}
+    return approximate_randomisation(a.table(), b.table(), units), "sentence" if units is None else "document"
 
 
 def render(predictions: Predictions) -> str:
     """Scores for people: percentages, two decimals."""
-    scores, total = predictions.scores(), predictions.scores()["counts"]
-    head = f"{predictions.file}: {total['sentences']} sentences, {total['words']} words"
-    if predictions.task == "tags":
-        lines = [["accuracy", None, None, scores["accuracy"]], ["macro F1 over tags", None, None, scores["macro_f1"]]]
-    else:
-        assert predictions.schemes is not None
+    scores = predictions.scores()
+    total = scores.counts
+    head = f"{predictions.file}: {total.sentences} sentences, {total.words} words"
+    lines: list[list[str | float | None]] = [
+        ["accuracy", None, None, scores.accuracy],
+        ["macro F1 over tags", None, None, scores.macro_f1],
+    ]
+    if predictions.schemes is not None:
         gold, predicted = predictions.schemes
         schemes = gold if gold == predicted else f"gold {gold}, predicted {predicted}"
-        head += f"; spans: {total['gold']} in gold, {total['predicted']} predicted, {total['correct']} right. {schemes}"
-        head += f", {scores['ill_formed']} predicted tags ill-formed"
+        head += f"; spans: {total.gold} in gold, {total.predicted} predicted, {total.correct} right. {schemes}"
+        head += f", {scores.ill_formed} predicted tags ill-formed"
+        assert scores.span is not None
+        assert scores.strict is not None
+        assert scores.word is not None
         lines = [
-            ["span (conlleval)", *scores["span"].values()],
-            ["span, strict", *scores["strict"].values()],
-            ["word (B- and I- alike)", *scores["word"].values()],
-            ["recall of entity words", None, scores["entity_word_recall"], None],
-            ["accuracy, O counted", None, None, scores["accuracy"]],
+            ["span (conlleval)", *astuple(scores.span)],
+            ["span, strict", *astuple(scores.strict)],
+            ["word (B- and I- alike)", *astuple(scores.word)],
+            ["recall of entity words", None, scores.entity_word_recall, None],
+            ["accuracy, O counted", None, None, scores.accuracy],
         ]
-    per_type = [
-        [f"{kind} ({score['gold']})", score["precision"], score["recall"], score["f1"]]
-        for kind, score in scores["per_type"].items()
+    per_type: list[list[str | float | None]] = [
+        [f"{kind} ({score.gold})", score.precision, score.recall, score.f1] for kind, score in scores.per_type.items()
     ]
     blocks = [
-        [[name, *("" if value is None else f"{100 * value:.2f}" for value in row)] for name, *row in block]
+        [[name, *("" if value is None else percent(float(value)) for value in row)] for name, *row in block]
         for block in (lines, per_type)
     ]
     text = tabulate(
         [*blocks[0], SEPARATING_LINE, *blocks[1]],
-        ["", "precision", "recall", "F1" if predictions.task == "spans" else "F1, accuracy"],
+        ["", "precision", "recall", "F1" if predictions.task.has_spans else "F1, accuracy"],
         disable_numparse=True,
         colalign=("left", "right", "right", "right"),
     )
@@ -156,10 +160,9 @@ def render(predictions: Predictions) -> str:
     return f"{head}.\n\n{text}\n"
 
 
-def render_test(a: Predictions, b: Predictions, tested: dict[str, Any]) -> str:
-    name = "span F1" if a.task == "spans" else "accuracy"
+def render_test(a: Predictions, b: Predictions, tested: Randomisation, unit: str) -> str:
+    name = "span F1" if a.task.has_spans else "accuracy"
     return (
-        f"{a.file} minus {b.file}: {100 * tested['difference']:+.2f} points of {name}, p = {tested['p']:.4f} "
-        f"(paired approximate randomisation, {tested['shuffles']:,} shuffles of {tested['units']:,} "
-        f"{tested['unit']}s).\n"
+        f"{a.file} minus {b.file}: {100 * tested.difference:+.2f} points of {name}, p = {tested.p:.4f} "
+        f"(paired approximate randomisation, {tested.shuffles:,} shuffles of {tested.units:,} {unit}s).\n"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,18 +19,27 @@ CHUNK = 1_000  # shuffles at once: bounds the memory
 ALPHA = 0.05
 
 
-def summary(values: Sequence[float]) -> dict[str, Any]:
-    """Mean, sample standard deviation, range and 95 % bootstrap interval of the mean. None where n is too small."""
+@dataclass(frozen=True)
+class Cell:
+    """A row's score over its seeds, fractions: mean, sample standard deviation, range, 95 % bootstrap interval.
+
+    None where there are too few seeds for it.
+    """
+
+    mean: float | None
+    std: float | None
+    min: float | None
+    max: float | None
+    interval: list[float] | None
+
+
+def summary(values: Sequence[float]) -> Cell:
+    """What the scores of several seeds come to."""
     if not values:
-        return {"mean": None, "std": None, "min": None, "max": None, "interval": None}
+        return Cell(None, None, None, None, None)
     many = len(values) > 1
-    return {
-        "mean": float(np.mean(values)),
-        "std": float(np.std(values, ddof=1)) if many else None,
-        "min": min(values),
-        "max": max(values),
-        "interval": bootstrap(values) if many else None,
-    }
+    std = float(np.std(values, ddof=1)) if many else None
+    return Cell(float(np.mean(values)), std, min(values), max(values), bootstrap(values) if many else None)
 
 
 def bootstrap(values: Sequence[float], minus: Sequence[float] | None = None, seed: int = 0) -> list[float]:
@@ -66,18 +75,27 @@ def permutation_test(a: Sequence[float], b: Sequence[float]) -> float | None:
     return float(min(1.0, 2 * min(np.mean(differences >= observed - 1e-12), np.mean(differences <= observed + 1e-12))))
 
 
+@dataclass(frozen=True)
+class Randomisation:
+    """Outcome of a paired test: the difference of F1, and its two-sided p (never 0: the observed division counts)."""
+
+    difference: float
+    p: float
+    shuffles: int
+    units: int
+
+
 def approximate_randomisation(
     a: np.ndarray,
     b: np.ndarray,
     units: Sequence[int] | np.ndarray | None = None,
     shuffles: int = SHUFFLES,
     seed: int = 0,
-) -> dict[str, Any]:
+) -> Randomisation:
     """Paired test of two systems' micro F1 over the same sentences (Noreen 1989; Yeh 2000).
 
     a, b: (sentences, 3), the spans of gold, predicted and correct. units: which sentences change sides together (their
-    documents); None: each for itself. Returns the difference of F1 (a - b), its two-sided p (never 0: the observed
-    division counts), shuffles and the number of units. Raises ValueError if the two are not of one text.
+    documents); None: each for itself. The difference is a - b. Raises ValueError if the two are not of one text.
     """
     return randomisation_tests([(a, b)], units, shuffles, seed)[0]
 
@@ -87,7 +105,7 @@ def randomisation_tests(
     units: Sequence[int] | np.ndarray | None = None,
     shuffles: int = SHUFFLES,
     seed: int = 0,
-) -> list[dict[str, Any]]:
+) -> list[Randomisation]:
     """`approximate_randomisation` of several pairs over one text, with the same shuffles: drawing them costs most."""
     if not pairs:
         return []
@@ -111,7 +129,7 @@ def randomisation_tests(
         differences = _f1(first_total + moved) - _f1(second_total - moved)
         as_extreme += np.sum(np.abs(differences) >= np.abs(observed) - 1e-12, axis=0)
     return [
-        {"difference": float(d), "p": float((n + 1) / (shuffles + 1)), "shuffles": shuffles, "units": num_units}
+        Randomisation(float(d), float((n + 1) / (shuffles + 1)), shuffles, num_units)
         for d, n in zip(observed, as_extreme, strict=True)
     ]
 

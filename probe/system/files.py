@@ -1,25 +1,21 @@
-"""The feature store: every hidden layer of a text under a frozen encoder, written once, read by every run.
-
-    <cache_dir>/<key>/manifest.json              what this is; comes last, so: present means complete
-    <cache_dir>/<key>/train-00000.safetensors    a shard: about 8,192 words, one tensor (words, H) a layer, "0".."L"
-
-A shard carries, in its header, the key it belongs to, its place, and a checksum for each layer; it is written under a
-temporary name, synced and renamed, so present means whole. Readers map a shard into memory and touch only the layers
-they ask for, each checked against its checksum. Safety rests on unique temporary names and atomic renames alone; locks
-only keep two processes from doing the same shard twice.
-
-W words, H hidden size, layer 0 = the embedding output, 1..L = the encoder blocks.
-"""
+"""Files that are whole or not there, and one spelling for one value: what keys, records and stores rest on."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
+import shutil
+import socket
 import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
+
+SHORT_KEY = 10  # characters of a key in file names and tables
 
 
 def canonical(value: Any) -> str:
@@ -27,33 +23,74 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def sha256_of(content: str | bytes) -> str:
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
 def key_of(identity: dict[str, Any]) -> str:
-    return hashlib.sha256(canonical(identity).encode()).hexdigest()
+    """The sha256 of an identity's canonical JSON."""
+    return sha256_of(canonical(identity))
+
+
+def short(key: str) -> str:
+    """A key as file names have it."""
+    return key[:SHORT_KEY]
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses as the JSON that holds them; fields that may be missing (None by default) are left out where None."""
+    if is_dataclass(value):
+        pairs = ((field, getattr(value, field.name)) for field in fields(value))
+        return {field.name: plain(part) for field, part in pairs if part is not None or field.default is not None}
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+@contextlib.contextmanager
+def written_whole(path: Path, replace: bool = True) -> Iterator[Path]:
+    """Yields a temporary name beside `path`; what is written there is synced and renamed when the block ends well.
+
+    replace: False leaves alone what another process put there meanwhile. The file gets the permissions that the umask
+    gives, whatever the writing library chose. Nothing is left where the block fails.
+    """
+    temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        with temporary.open("rb") as stream:
+            os.fsync(stream.fileno())
+        if replace or not path.exists():
+            temporary.replace(path)
+            _sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """The whole content under this name, or what was there before."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
-    try:
-        with temporary.open("wb") as stream:
-            stream.write(content.encode() if isinstance(content, str) else content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-        sync_folder(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written_whole(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def why_not_writable(folder: Path, needed: int = 0) -> str | None:
+    """Why so many bytes cannot be written into a folder (or, where it is not there yet, above it); None if they can."""
+    place = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        return f"{place} cannot be written"
+    free = shutil.disk_usage(place).free
+    return f"{needed / 1e9:.2f} GB are needed and {place} has {free / 1e9:.2f} GB free" if needed > free else None
 
 
 @functools.cache
-def umask() -> int:
+def _umask() -> int:
     mask = os.umask(0)  # it can only be read by setting it
     os.umask(mask)
     return mask
 
 
-def sync_folder(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

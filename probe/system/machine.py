@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
-import multiprocessing
 import os
+from collections.abc import Sequence
 from pathlib import Path
+
+from probe.system.locks import Hold
 
 RUNS_ON_A_GPU = 4  # each fills a small part of one; more wait for each other (an estimate, not a measurement)
 # Files of a control group, by version: the folder they lie under, the limit, and what is taken of it.
@@ -39,24 +41,35 @@ def side_by_side(jobs: int, num_gpus: int) -> int:
     return min(num_cores(), num_gpus * RUNS_ON_A_GPU) if num_gpus else num_cores()
 
 
-def take_gpu(names: list[str]) -> None:
-    """Ties this process to one of the GPUs: workers are numbered as they start, and take them in turn.
+def take_gpu(names: Sequence[str], folder: Path) -> None:
+    """Ties this process to one of the GPUs, the one that fewest others of the sweep have taken.
 
-    Must come before CUDA starts in the process; once more for the next run changes nothing.
+    folder: where the locks lie that tell the processes of the sweep which are taken, each until its process ends.
+    Where there are no locks, all take the first. Must come before CUDA starts in the process; once more for the next
+    run changes nothing.
     """
-    number = multiprocessing.current_process().name.rpartition("-")[2]
-    if names and number.isdecimal():  # not so in the process of the sweep itself, which has the first
-        os.environ["CUDA_VISIBLE_DEVICES"] = names[(int(number) - 1) % len(names)]
+    if not names or _TAKEN:
+        return
+    slots = ((number, name) for number in range(num_cores()) for name in names)
+    for number, name in slots:
+        hold = Hold(folder / f"gpu-{name}-{number}.lock", exclusive=True)
+        if not hold.busy:
+            _TAKEN.append(hold)
+            os.environ["CUDA_VISIBLE_DEVICES"] = name
+            return
 
 
-def placement(asked: str, needed: int, device: str, runs: int, num_gpus: int) -> str:
+_TAKEN: list[Hold] = []  # kept until the process ends
+
+
+def placement(setting: str, needed: int, device: str, runs: int, num_gpus: int) -> str:
     """Where a run's features shall lie: on the device, in memory, or in the store, to be streamed from there.
 
     needed: their bytes. runs: side by side on this machine; of what is free each may take its share of half, as the
     rest is for all else that a run needs, and for the pages of the store. On a CPU the device's memory is the memory.
     """
-    if asked != "auto":
-        return "memory" if (asked, device) == ("device", "cpu") else asked
+    if setting != "auto":
+        return "memory" if (setting, device) == ("device", "cpu") else setting
     if device == "cuda":
         import torch
 

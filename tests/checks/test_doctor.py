@@ -12,6 +12,7 @@ from probe.config import Config, LayersConfig, ProbeConfig
 from probe.features.extraction import ensure_features
 from probe.reporting.published import CONLL2003
 from probe.runs.plan import plan
+from probe.system import bfloat16
 
 
 @pytest.fixture
@@ -46,6 +47,17 @@ def test_a_run_that_would_work(config: Config, tmp_path: Path):
     works, text = told(config)
     assert works
     assert "3 of 3 shards there" in text
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_how_this_cpu_does_bfloat16_is_told_before_a_sweep(config: Config, works: bool, monkeypatch):
+    monkeypatch.setattr(bfloat16, "_product_works", lambda: True)
+    monkeypatch.setattr(bfloat16, "_lstm_works", lambda: works)
+    assert "bfloat16" not in told(config)[1].partition("versions")[0]
+    config.probe.precision = "bfloat16"
+    assert ("bfloat16: native" if works else "bfloat16: this CPU has none of its own") in told(config)[1]
+    config.probe.num_layers = config.probe.hidden_size = 0
+    assert "bfloat16: native" in told(config)[1]
 
 
 def test_all_that_is_missing_is_told_at_once(config: Config, tmp_path: Path):
@@ -85,11 +97,7 @@ def test_what_is_named_after_conll2003_is_held_against_its_known_counts(
     config.data.name = "conll2003"
     _, text = told(config)
     assert "not the standard files of CoNLL-2003: train has 30 documents, not 946" in text
-    known = {"train": (30, 60), "dev": (10, 20), "test": (10, 20)}
-    counts = {name: plan(config).corpus.splits[name] for name in known}
-    for name, split in counts.items():
-        flat = [tag for tags in split.tags for tag in tags]
-        spans, words = sum(tag[0] == "B" for tag in flat), sum(tag != "O" for tag in flat)
-        monkeypatch.setitem(CONLL2003, name, (*known[name], len(flat), spans, words, max(map(len, split.words))))
+    for name, counts in plan(config).corpus.counts().items():
+        monkeypatch.setitem(CONLL2003, name, counts)
     _, text = told(config)
     assert "these are the standard files" in text

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from probe.data.corpus import Corpus
 from probe.reporting.figures import draw_all, figure_differs
 from probe.reporting.page import write_report
 from probe.reporting.rows import build_rows
-from probe.runs.records import load_records
+from probe.runs.records import RunRecord, SplitScores, load_record
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +67,7 @@ def results(swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def failed(folder: Path) -> list[Check]:
-    return [check for check in check_files(folder, folder.parent / "hashes.json") if check.ok is False]
+    return [check for check in check_files(folder, folder.parent) if check.ok is False]
 
 
 def first_record(folder: Path) -> Path:
@@ -80,7 +81,7 @@ def edit(record: Path, change) -> None:
 
 
 def test_an_untouched_folder_holds_and_its_inputs_were_looked_at(results: Path):
-    checks = list(check_files(results, results.parent / "hashes.json"))
+    checks = list(check_files(results, results.parent))
     assert {check.ok for check in checks} == {True}, [check for check in checks if not check.ok]
     names = {check.name for check in checks}
     assert {"table.md", "table.tex", "corpus tiny", "figures/f1_by_layer.svg", "figures/mix_weights.png"} <= names
@@ -96,15 +97,15 @@ def test_an_untouched_folder_holds_and_its_inputs_were_looked_at(results: Path):
         (lambda r: r["identity"].update(seed=9), "its key is not the hash of its identity"),
         (lambda r: r["config"].update(seed=9), "seed is 9, but the key was made with 1"),
         (lambda r: r["config"]["probe"].update(dropout=0.1), "probe is"),
-        (lambda r: r["layers"].update(indices=[3]), "layers are"),
+        (lambda r: r["layers"].update(indices=[3]), "layers is"),
         (lambda r: r["config"]["features"].update(context="document"), "features.context is document"),
         (lambda r: r["features"]["identity"].update(text="0" * 64), "the feature key is not the hash"),
         (lambda r: r["encoder"]["fingerprint"].update(weights="0" * 64), "the encoder is not the one"),
         (lambda r: r["curve"][0].update(dev=0.99), "the curve"),
-        (lambda r: r.pop("scores"), "it has no 'scores'"),
-        (lambda r: r.pop("curve"), "it has no 'curve'"),
-        (lambda r: r["data"].pop("splits"), "a part of it is missing"),
-        (lambda r: r["scores"].update(dev=[]), "a part of it is missing"),
+        (lambda r: r.pop("scores"), "scores is missing"),
+        (lambda r: r.pop("curve"), "curve is missing"),
+        (lambda r: r["data"].pop("splits"), "data.splits is missing"),
+        (lambda r: r["scores"].update(dev=[]), "scores.dev: expected `object`, got `array`"),
         (lambda r: r["data"]["splits"]["dev"].update(words=7), "dev has 7 words, its counts"),
         (lambda r: r["config"]["data"].pop("path"), "not the record that table.json was made from"),
         (lambda r: r["encoder"]["fingerprint"].pop("weights"), "the encoder is not the one"),
@@ -167,7 +168,7 @@ def test_another_text_under_the_same_name_is_noticed(results: Path):
     assert "another text than that of" in check.detail
     shutil.rmtree(file.parent)
     assert failed(results) == []
-    not_checked = [c for c in check_files(results, results.parent / "hashes.json") if c.ok is None]
+    not_checked = [c for c in check_files(results, results.parent) if c.ok is None]
     assert [check.name for check in not_checked] == ["corpus tiny"]
 
 
@@ -178,7 +179,7 @@ def test_a_figure_that_was_changed_or_shows_other_numbers_is_named(results: Path
     assert check.name == "figures/f1_by_layer.svg"
     assert "changed after it was drawn" in check.detail
     assert (page.name, "does not show figures/f1_by_layer.svg" in page.detail) == ("report.html", True)
-    content, numbers = draw_all(build_rows(results), load_records(results))["f1_by_layer.svg"]
+    content, numbers = draw_all(build_rows(results))["f1_by_layer.svg"]
     older = re.sub(rb"Matplotlib v[0-9.]+", b"Matplotlib v3.9.0", content)
     assert figure_differs(older, content, numbers) is None, "another matplotlib draws other bytes"
     assert "other numbers" in str(figure_differs(older, content, "0" * 64))
@@ -186,7 +187,7 @@ def test_a_figure_that_was_changed_or_shows_other_numbers_is_named(results: Path
 
 def test_a_figure_packed_otherwise_is_the_same_one_and_other_pixels_are_not(results: Path):
     there = (results / "figures" / "f1_by_layer.png").read_bytes()
-    _, numbers = draw_all(build_rows(results), load_records(results))["f1_by_layer.png"]
+    _, numbers = draw_all(build_rows(results))["f1_by_layer.png"]
     for pixel, problem in ((None, None), (0, "it was changed after it was drawn")):
         with PIL.Image.open(io.BytesIO(there)) as picture:
             if pixel is not None:
@@ -201,7 +202,7 @@ def test_a_figure_packed_otherwise_is_the_same_one_and_other_pixels_are_not(resu
 
 def test_figures_that_are_missing_or_that_no_record_gives_are_named(results: Path):
     (results / "figures" / "learning_curves.png").rename(results / "figures" / "older.png")
-    checks = {check.name: check for check in check_files(results, results.parent / "hashes.json") if not check.ok}
+    checks = {check.name: check for check in check_files(results, results.parent) if not check.ok}
     assert checks["figures/learning_curves.png"].ok is None
     assert checks["figures/older.png"].ok is False
     assert len(checks) == 2
@@ -243,25 +244,36 @@ def test_a_run_that_says_another_score_than_its_rerun_fails(results: Path, capsy
 
 
 def test_elsewhere_a_run_may_differ_a_little_and_the_reasons_are_listed(results: Path):
-    here = json.loads(first_record(results).read_text())
-    there = json.loads(first_record(results).read_text())
-    there["software"]["versions"]["torch"] = "1.0"
-    for record in (there, here):
-        record["scores"]["dev"]["counts"]["gold"] = 5942
-        record["scores"]["test"]["counts"]["gold"] = 400
-    here["scores"]["test"]["span"]["f1"] = 0.75
-    there["scores"]["test"]["span"]["f1"] = 0.80  # two standard errors: 2 * sqrt(0.8 * 0.2 / 400) = 4.0 points
-    check = compare_runs(there, here, "x")
+    record = load_record(first_record(results))
+
+    def with_test(record: RunRecord, f1: float, gold: int) -> RunRecord:
+        test = record.scores.test
+        assert test.span is not None
+        test = replace(test, span=replace(test.span, f1=f1), counts=replace(test.counts, gold=gold))
+        dev = replace(record.scores.dev, counts=replace(record.scores.dev.counts, gold=5942))
+        return replace(record, scores=SplitScores(dev, test))
+
+    versions = {**record.software.versions, "torch": "1.0"}
+    elsewhere = replace(record, software=replace(record.software, versions=versions))
+    reference = with_test(elsewhere, 0.80, 400)  # two standard errors: 2 * sqrt(0.8 * 0.2 / 400) = 4.0 points
+    check = compare_runs(reference, with_test(record, 0.75, 400), "x")
     assert check.ok is False
     assert "dev 0.00 and test 5.00 points apart (allowed: 2.0 and 4.0)" in check.detail
     assert "torch 1.0 / " in check.detail
-    here["scores"]["test"]["span"]["f1"] = 0.761
-    assert compare_runs(there, here, "x").ok
-    for record in (there, here):
-        record["scores"]["test"]["counts"]["gold"] = 5648
-    assert "test 3.90 points apart (allowed: 2.0 and 2.0)" in compare_runs(there, here, "x").detail
-    there["scores"]["test"]["span"]["f1"] = 7.5  # edited
-    assert compare_runs(there, here, "x").ok is False
+    assert compare_runs(reference, with_test(record, 0.761, 400), "x").ok
+    large = compare_runs(with_test(elsewhere, 0.80, 5648), with_test(record, 0.761, 5648), "x")
+    assert "test 3.90 points apart (allowed: 2.0 and 2.0)" in large.detail
+    edited = with_test(elsewhere, 7.5, 5648)
+    assert compare_runs(edited, with_test(record, 0.761, 5648), "x").ok is False
+
+
+def test_an_emulated_run_is_other_hardware_and_an_older_record_is_a_native_one(results: Path):
+    here, there = (json.loads(first_record(results).read_text()) for _ in range(2))
+    here["scores"]["test"]["accuracy"] -= 0.001
+    here["hardware"]["bfloat16"] = "emulated"
+    assert compare_runs(there, here, "x").detail.endswith("otherwise here: bfloat16 native / emulated")
+    here["hardware"]["bfloat16"] = "native"
+    assert "on the same machine" in compare_runs(there, here, "x").detail
 
 
 def test_the_same_runs_made_elsewhere_agree(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

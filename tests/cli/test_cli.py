@@ -6,12 +6,23 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from support.commands import TINY, probe, start
+from support.commands import DEADLINE_S, TINY, finish, probe, start, stop, wait_for, workers_of
+
+
+def finished_runs(folder: Path) -> list[Path]:
+    return list((folder / "records").glob("*.json"))
+
+
+def in_training(folder: Path) -> int:
+    """How many runs of a sweep are past their first epoch."""
+    told = []
+    for path in (folder / "logs").glob("*.running.txt"):
+        with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
+            told.append(path.read_text())
+    return sum("epoch" in text for text in told)
 
 
 @pytest.mark.parametrize(
@@ -45,11 +56,26 @@ from support.commands import TINY, probe, start
         ([], "data.path=DIR"),
     ],
 )
-def test_what_a_user_gets_wrong_is_one_or_two_lines_and_exit_2(arguments: list[str], message: str, tmp_path: Path):
+def test_what_a_user_gets_wrong_is_one_or_two_lines_and_exit_2(arguments: list[str], message: str, typed):
+    done = typed(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) <= 2
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["layers=nope"], "layers=nope: there is no such preset"),  # known from Hydra
+        (["score"], "required: files"),  # from the parser
+        ([], "data.path=DIR"),  # from planning a run
+    ],
+)
+def test_nothing_else_comes_from_a_process_of_its_own(arguments: list[str], message: str, tmp_path: Path):
     done = probe(*arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
-    assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 2
     assert done.stdout == ""
 
@@ -60,7 +86,7 @@ def test_help_lists_the_commands(tmp_path: Path):
     assert "probe table" in done.stdout
 
 
-def test_one_run_prints_its_scores_and_record_and_is_not_done_twice(inputs: list[str], tmp_path: Path):
+def test_one_run_prints_its_scores_and_record_and_is_not_done_twice(inputs: list[str], tmp_path: Path, typed):
     first = probe("layers=second_to_last", *inputs, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "second_to_last = layer 4 (of 5)" in first.stdout
@@ -78,12 +104,14 @@ def test_one_run_prints_its_scores_and_record_and_is_not_done_twice(inputs: list
         assert "extracting" in line, "a good run says nothing else on stderr"
 
     changed = records[0].stat().st_mtime_ns
-    again = probe("layers=second_to_last", "features.placement=stream", *inputs, cwd=tmp_path)
+    again = typed("layers=second_to_last", "features.placement=stream", *inputs)
     assert "was done already" in again.stdout, "where features lie makes no other run"
     assert records[0].stat().st_mtime_ns == changed
 
 
-def test_a_sweep_runs_side_by_side_shows_where_it_stands_and_ends_with_the_table(inputs: list[str], tmp_path: Path):
+def test_a_sweep_runs_side_by_side_shows_where_it_stands_and_ends_with_the_table(
+    inputs: list[str], tmp_path: Path, typed
+):
     sweep = ["layers=last,concat_last_four", "seed=1,2", "results_dir=out", "-m", *inputs]
     done = probe(*sweep, "jobs=2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -107,12 +135,12 @@ def test_a_sweep_runs_side_by_side_shows_where_it_stands_and_ends_with_the_table
     assert {p.name for p in tmp_path.iterdir()} == {"out", "cache", "data"}, "nothing is littered"
     records = {p.name: json.loads(p.read_text()) for p in (tmp_path / "out/records").iterdir()}
 
-    again = probe(*sweep, "jobs=2", cwd=tmp_path)
+    again = typed(*sweep, "jobs=2")
     assert "4 runs, all done already" in again.stdout
     assert table in again.stdout
 
     serial = ["results_dir=serial", "jobs=1", "features.placement=stream"]
-    one_by_one = probe(*[o for o in sweep if o != "results_dir=out"], *serial, cwd=tmp_path)
+    one_by_one = typed(*[o for o in sweep if o != "results_dir=out"], *serial)
     assert one_by_one.returncode == 0, one_by_one.stderr
     for path in (tmp_path / "serial/records").iterdir():
         streamed = json.loads(path.read_text())
@@ -152,8 +180,8 @@ def test_sweeps_as_files_can_be_narrowed_and_redirected(inputs: list[str], tmp_p
     ]
 
 
-def test_extract_fills_the_store_and_stops(inputs: list[str], tmp_path: Path):
-    done = probe("extract", *inputs, cwd=tmp_path)
+def test_extract_fills_the_store_and_stops(inputs: list[str], tmp_path: Path, typed):
+    done = typed("extract", *inputs)
     assert done.returncode == 0, done.stderr
     assert "6 layers of 16" in done.stdout
     assert len(list((tmp_path / "cache").glob("*/*.safetensors"))) == 3
@@ -173,16 +201,15 @@ def test_ctrl_c_or_kill_stops_cleanly_and_the_same_command_continues(
 ):
     sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", f"jobs={jobs}", *inputs, "probe.max_epochs=5"]
     process = start(*sweep, cwd=tmp_path)
-    while len(list((tmp_path / "out/records").glob("*.json"))) < 1:
-        time.sleep(0.05)
-        assert process.poll() is None
+    wait_for(lambda: finished_runs(tmp_path / "out"), DEADLINE_S, "the first record", process)
+    assert bool(workers_of(process)) == (jobs > 1), "jobs that can go on are there, and can be seen"
     if by == "Ctrl-C":  # the terminal tells every process of the command
         os.killpg(process.pid, signal.SIGINT)
     else:
         process.terminate()
-    _, errors = process.communicate(timeout=60)
+    _, errors = finish(process)
     assert process.returncode == 130, errors
-    assert not subprocess.run(["pgrep", "-s", str(process.pid), "-f", "LokyProcess"]).stdout, "no job goes on"
+    assert not workers_of(process), "no job goes on"
     assert "the same command continues" in errors
     assert "Traceback" not in errors
     finished = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "out/records").iterdir()}
@@ -199,16 +226,13 @@ def test_another_terminal_sees_where_a_sweep_stands(inputs: list[str], tmp_path:
     sweep = ["-m", "layers=last", "seed=range(1,4)", "results_dir=out", "jobs=1", *inputs, "probe.max_epochs=9"]
     sweep += ["probe.patience=9"]
     process = start(*sweep, cwd=tmp_path)
-    while not any("epoch" in path.read_text() for path in (tmp_path / "out/logs").glob("*.running.txt")):
-        time.sleep(0.02)
-        assert process.poll() is None
+    wait_for(lambda: in_training(tmp_path / "out"), DEADLINE_S, "a run in training", process)
     told = probe("sweep-status", "out", cwd=tmp_path).stdout.splitlines()
     assert "3 runs: " in told[0]
     assert "1 running, 0 failed" in told[0]
     assert told[1].startswith("running  last seed ")
     assert "epoch" in told[1]
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    stop(process)
     told = probe("sweep-status", "out", cwd=tmp_path).stdout.splitlines()
     assert "0 running" in told[0], "a killed sweep does not look as if it ran"
 
@@ -220,18 +244,14 @@ def test_a_killed_worker_costs_no_other_run(inputs: list[str], tmp_path: Path, a
     sweep += [f"probe.{name}={9 if after else 30}" for name in ("max_epochs", "patience")]
     process = start(*sweep, cwd=tmp_path)
     # Killed in training, where memory runs out; a worker that dies while it sends its result may take the pool along.
-    training: list[str] = []
-    while not (len(list((tmp_path / "out/records").glob("*.json"))) >= after and len(training) == 2):
-        time.sleep(0.01)
-        assert process.poll() is None
-        with contextlib.suppress(FileNotFoundError):  # one ended meanwhile
-            told = [path.read_text() for path in (tmp_path / "out/logs").glob("*.running.txt")]
-            training = [line for line in told if "epoch" in line]
-    workers = subprocess.run(["pgrep", "-s", str(process.pid), "-f", "LokyProcess"], capture_output=True, text=True)
-    os.kill(int(workers.stdout.split()[0]), signal.SIGKILL)
-    out, errors = process.communicate(timeout=120)
+    out = tmp_path / "out"
+    wait_for(
+        lambda: len(finished_runs(out)) >= after and in_training(out) == 2, DEADLINE_S, "two runs in training", process
+    )
+    os.kill(workers_of(process)[0], signal.SIGKILL)
+    told, errors = finish(process)
     assert process.returncode == 0, errors
-    assert "A process of the sweep was killed" in out
-    assert ("4 runs are left, now 1 at a time." in out) == (after == 0), "nothing was done: less may be more"
+    assert "A process of the sweep was killed" in told
+    assert ("4 runs are left, now 1 at a time." in told) == (after == 0), "nothing was done: less may be more"
     assert "Traceback" not in errors
     assert len(list((tmp_path / "out/records").iterdir())) == 4

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from support.inputs import data_config, encoder_config, features_config, make_split, stored
+from support.inputs import data_config, encoder_config, features_config, make_split, plain_encoder, stored
 
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
@@ -18,12 +18,12 @@ from probe.features import extraction, words
 from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.extraction import ensure_features
 from probe.features.store import FeatureStore
+from probe.system import bfloat16
 
 
 def plain_forward(folder: Path, words: list[str], how: str = "first") -> torch.Tensor:
     """(L + 1, W, H): one sentence through transformers, as its documentation shows it."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer, model = plain_encoder(folder)
     encoded = tokenizer([words], is_split_into_words=True, return_tensors="pt")
     with torch.no_grad():
         states = torch.stack(model(**encoded, output_hidden_states=True).hidden_states)[:, 0]  # (L + 1, P, H)
@@ -83,8 +83,7 @@ def test_packaged_encoder_gives_the_vectors_of_a_plain_forward(minilm: Encoder, 
 
 def reference_in_document_context(encoder: Encoder, split: Split, stride: float) -> torch.Tensor:
     """Each document's windows one by one, straight from the words; each word from its most central window."""
-    model = transformers.AutoModel.from_pretrained(encoder.folder, dtype=torch.float32).eval()
-    tokenizer = encoder.tokenizer
+    tokenizer, model = plain_encoder(encoder.folder)
     rows = []
     assert split.documents is not None
     for document in sorted(set(split.documents)):
@@ -134,10 +133,14 @@ def test_a_vector_does_not_depend_on_its_batch_or_its_shard(
     tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     reference = stored(ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "a"), "cpu"), "train")
-    for number, (batch_pieces, words_in_shard) in enumerate([(1, 8192), (16384, 8192), (64, 37), (300, 100)]):
+    for number, (batch_pieces, words_in_shard, num_shards) in enumerate(
+        [(1, 8192, 1), (16384, 8192, 1), (64, 37, 10), (300, 100, 4)]
+    ):
         monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", words_in_shard)
         cfg = features_config(tmp_path / f"b{number}", batch_pieces=batch_pieces)
-        again = stored(ensure_features(tiny_corpus, tiny_encoder, cfg, "cpu"), "train")
+        store = ensure_features(tiny_corpus, tiny_encoder, cfg, "cpu")
+        again = stored(store, "train")
+        assert len(store.shards["train"]) == num_shards
         assert (again == reference).float().mean() >= 0.99
         assert equal_as_float16(again, reference)
 
@@ -148,9 +151,9 @@ def test_document_windows_may_cross_shards(tiny_encoder: Encoder, tmp_path: Path
     whole = stored(ensure_features(corpus, tiny_encoder, cfg, "cpu"), "dev")
     monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 23)
     cfg = features_config(tmp_path / "b", dtype="float32", context="document")
-    torch.testing.assert_close(
-        stored(ensure_features(corpus, tiny_encoder, cfg, "cpu"), "dev"), whole, atol=1e-5, rtol=0
-    )
+    store = ensure_features(corpus, tiny_encoder, cfg, "cpu")
+    assert len(store.shards["dev"]) > 6, "more than there are documents"
+    torch.testing.assert_close(stored(store, "dev"), whole, atol=1e-5, rtol=0)
 
 
 def test_dropout_is_off_so_twice_gives_the_same_bits(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
@@ -180,7 +183,7 @@ def test_a_value_that_float16_cannot_hold_is_refused(tiny_bert: Path, tiny_corpu
         model.encoder.layer[2].output.LayerNorm.weight.mul_(1e6)
     model.save_pretrained(folder)
     transformers.AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
-    encoder = open_encoder(encoder_config(folder), tmp_path / "hashes.json")
+    encoder = open_encoder(encoder_config(folder), tmp_path)
     with pytest.raises(UserError, match="features.dtype=float32"):
         ensure_features(tiny_corpus, encoder, features_config(tmp_path / "cache"), "cpu")
     store = FeatureStore.of(tiny_corpus, encoder, features_config(tmp_path / "cache"))
@@ -213,7 +216,16 @@ def test_shards_hold_whole_sentences_and_every_word(monkeypatch: pytest.MonkeyPa
     assert max(s.last - s.first for s in shards) < 20
 
 
-def test_bfloat16_arithmetic_is_another_key_and_close(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
+@pytest.mark.parametrize("native", [True, False])
+def test_bfloat16_arithmetic_is_another_key_and_close(
+    tiny_encoder: Encoder,
+    tiny_corpus: Corpus,
+    tmp_path: Path,
+    native: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setattr(bfloat16, "_product_works", lambda: native)
     exact = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path, dtype="float32"), "cpu")
     rough = ensure_features(
         tiny_corpus, tiny_encoder, features_config(tmp_path, dtype="float32", precision="bfloat16"), "cpu"
@@ -221,6 +233,8 @@ def test_bfloat16_arithmetic_is_another_key_and_close(tiny_encoder: Encoder, tin
     assert exact.key != rough.key
     a, b = stored(exact, "dev"), stored(rough, "dev")
     assert 0 < float((a - b).norm() / a.norm()) < 0.03
+    assert torch.equal(b, b.bfloat16().float()), "hidden states are bfloat16's values either way"
+    assert ("features.precision=bfloat16: this CPU has none" in capsys.readouterr().err) != native
 
 
 def test_hidden_states_that_are_not_one_a_piece_are_refused(

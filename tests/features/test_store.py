@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import random
 import re
 import resource
 import signal
@@ -19,7 +20,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.commands import as_nobody, flip_a_bit
+from support.commands import DEADLINE_S, as_nobody, finish, flip_a_bit, wait_for
 from support.inputs import encoder_config, features_config
 
 from probe.config import UserError
@@ -62,7 +63,7 @@ def test_whatever_changes_a_vector_changes_the_key(
     weights = load_file(folder / "model.safetensors")
     next(iter(weights.values())).view(-1)[0] += 1
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    edited = open_encoder(encoder_config(folder), tmp_path / "hashes.json")
+    edited = open_encoder(encoder_config(folder), tmp_path)
 
     keys = [
         key(tiny_encoder, tiny_corpus),
@@ -93,7 +94,7 @@ def test_whatever_changes_no_vector_changes_no_key(
     (folder / "config.json").write_text(
         json.dumps({**config, "_name_or_path": "elsewhere", "transformers_version": "9"})
     )
-    moved = open_encoder(encoder_config(folder), tmp_path / "hashes.json")
+    moved = open_encoder(encoder_config(folder), tmp_path)
     assert (
         key(tiny_encoder, tiny_corpus)
         == key(tiny_encoder, other_tags)
@@ -108,12 +109,12 @@ def test_weights_edited_under_the_same_name_are_noticed(tiny_bert: Path, tmp_pat
     folder.mkdir()
     for file in tiny_bert.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
-    before = open_encoder(encoder_config(folder), tmp_path / "hashes.json").fingerprint
-    again = open_encoder(encoder_config(folder), tmp_path / "hashes.json").fingerprint
+    before = open_encoder(encoder_config(folder), tmp_path).fingerprint
+    again = open_encoder(encoder_config(folder), tmp_path).fingerprint
     weights = bytearray((folder / "model.safetensors").read_bytes())
     weights[-1] ^= 1
     (folder / "model.safetensors").write_bytes(weights)
-    after = open_encoder(encoder_config(folder), tmp_path / "hashes.json").fingerprint
+    after = open_encoder(encoder_config(folder), tmp_path).fingerprint
     assert before == again
     assert before["weights"] != after["weights"]
 
@@ -242,36 +243,41 @@ def test_a_disk_that_fills_up_leaves_nothing_under_a_final_name(
 
 
 EXTRACT = """
-import sys, torch
-torch.set_num_threads(1)
+import sys
 from pathlib import Path
-sys.path.insert(0, {tests!r})
+tests, cache, bert, no_locks, together = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), *map(int, sys.argv[4:])
+sys.path.insert(0, tests)
+import os
 import probe.features.store
 probe.features.store.WORDS_IN_SHARD = 20
+from support.commands import DEADLINE_S, wait_for
 from support.inputs import encoder_config, features_config, make_split
 from probe.features import extraction
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import open_encoder
-if {no_locks}:
+if no_locks:
     import fcntl
     def flock(*_):
-        raise OSError({no_locks}, "no locks here")
+        raise OSError(no_locks, "no locks here")
     fcntl.flock = flock
 extraction.num_cores = lambda: 1
 compute, made = extraction.compute_shard, []
 extraction.compute_shard = lambda *a: (made.append(a[1]), compute(*a))[1]
-cache = Path({cache!r})
-encoder = open_encoder(encoder_config(Path({bert!r})), cache / "hashes.json")
-corpus = Corpus("tiny", {{"train": make_split(60, 1), "dev": make_split(20, 2), "test": make_split(20, 3)}})
+encoder = open_encoder(encoder_config(bert), cache)
+corpus = Corpus("tiny", {"train": make_split(60, 1), "dev": make_split(20, 2), "test": make_split(20, 3)})
+(cache / f"{os.getpid()}.here").touch()
+wait_for(lambda: len(list(cache.glob("*.here"))) >= together, DEADLINE_S, f"{together} processes")
 store = extraction.ensure_features(corpus, encoder, features_config(cache), "cpu")
 print(len(made), sum(map(len, store.shards.values())))
 """
 
 
-def start(tiny_bert: Path, cache: Path, no_locks: int = 0) -> subprocess.Popen[str]:
-    tests = str(Path(__file__).parent.parent)
-    code = EXTRACT.format(tests=tests, cache=str(cache), bert=str(tiny_bert), no_locks=no_locks)
-    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def extracting(tiny_bert: Path, cache: Path, no_locks: int = 0, together: int = 1) -> subprocess.Popen[str]:
+    """A process that fills the store in many small shards, once so many processes are ready to."""
+    cache.mkdir(exist_ok=True)
+    tests = Path(__file__).parent.parent
+    command = [sys.executable, "-c", EXTRACT, *map(str, (tests, cache, tiny_bert, no_locks, together))]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def shard_bytes(cache: Path) -> dict[str, bytes]:
@@ -281,47 +287,46 @@ def shard_bytes(cache: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("no_locks", [0, errno.ENOSYS, errno.ENOLCK])
 def test_eight_processes_share_the_work_and_agree(tiny_bert: Path, tmp_path: Path, no_locks: int):
-    alone = start(tiny_bert, tmp_path / "alone")
-    alone.communicate()
-    processes = [start(tiny_bert, tmp_path / "shared", no_locks) for _ in range(8)]
-    results = [process.communicate() for process in processes]
+    finish(extracting(tiny_bert, tmp_path / "alone"))
+    processes = [extracting(tiny_bert, tmp_path / "shared", no_locks, together=8) for _ in range(8)]
+    results = [finish(process) for process in processes]
     assert [process.returncode for process in processes] == [0] * 8, results
-    made = sum(int(out.split()[0]) for out, _ in results)
+    made = [int(out.split()[0]) for out, _ in results]
     total = int(results[0][0].split()[1])
-    assert made == total or (no_locks and made >= total)
+    assert sum(made) == total or (no_locks and sum(made) >= total)
+    assert max(made) < total, "one that does it all shares nothing"
     assert shard_bytes(tmp_path / "shared") == shard_bytes(tmp_path / "alone")
     assert not list((tmp_path / "shared").glob("*/.*.safetensors.*.?*-*"))
 
 
 @pytest.mark.slow
 def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(tiny_bert: Path, tmp_path: Path):
-    import random
-    import time
-
-    alone = start(tiny_bert, tmp_path / "alone")
-    clock = time.monotonic()
-    alone.communicate()
-    whole_s = time.monotonic() - clock
+    finish(extracting(tiny_bert, tmp_path / "alone"))
+    expected = shard_bytes(tmp_path / "alone")
     choose = random.Random(0)
-    shards_seen = 0
-    for _ in range(8):
-        process = start(tiny_bert, tmp_path / "killed")
-        time.sleep(choose.uniform(0.6, 1.0) * whole_s)
+    present: dict[str, bytes] = {}
+    killed_at = []
+    for more in (0, 1, 2, 1, 3, 1, 2, 1):  # shards to be made before it is killed
+        process = extracting(tiny_bert, tmp_path / "killed")
+        enough = len(present) + more
+        wait_for(lambda: len(shard_bytes(tmp_path / "killed")) >= enough, DEADLINE_S, f"{enough} shards", process)  # noqa: B023
+        time.sleep(choose.uniform(0, 0.01))  # anywhere within a shard
         process.kill()
-        process.communicate()
-        present = len(shard_bytes(tmp_path / "killed"))
-        assert present >= shards_seen, "work that was done is never lost"
-        shards_seen = present
-    last = start(tiny_bert, tmp_path / "killed")
-    last.communicate()
+        finish(process)
+        assert process.returncode == -signal.SIGKILL, "it ended before it was killed"
+        now = shard_bytes(tmp_path / "killed")
+        assert present.items() <= now.items(), "work that was done is never lost"
+        present = now
+        killed_at.append(len(now))
+    assert sum(0 < count < len(expected) for count in killed_at) > 4, "killed too late, the test shows nothing"
+    last = extracting(tiny_bert, tmp_path / "killed")
+    finish(last)
     assert last.returncode == 0
-    assert shard_bytes(tmp_path / "killed") == shard_bytes(tmp_path / "alone")
+    assert shard_bytes(tmp_path / "killed") == expected
 
 
 def outcome(corpus: Corpus, encoder: Encoder, cache: Path) -> Callable[[], str]:
     def extract() -> str:
-        torch.set_num_threads(1)  # a forked child has no other threads
-        extraction.num_cores = lambda: 1
         try:
             store = ensure_features(corpus, encoder, features_config(cache), "cpu")
             return f"{sum(t.numel() for t in read_all(store))} values"
@@ -331,7 +336,6 @@ def outcome(corpus: Corpus, encoder: Encoder, cache: Path) -> Callable[[], str]:
     return extract
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_folder_that_cannot_be_written_is_named(tiny_encoder: Encoder, tiny_corpus: Corpus, open_to_all: Path):
     cache = open_to_all / "closed"
     cache.mkdir(mode=0o555)
@@ -339,7 +343,6 @@ def test_a_folder_that_cannot_be_written_is_named(tiny_encoder: Encoder, tiny_co
     assert re.search("closed.* cannot be made: Permission denied. Another: features.cache_dir=DIR", told), told
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_read_only_store_can_be_read(tiny_encoder: Encoder, tiny_corpus: Corpus, open_to_all: Path):
     cache = open_to_all / "cache"
     store = ensure_features(tiny_corpus, tiny_encoder, features_config(cache), "cpu")
@@ -397,12 +400,14 @@ def test_two_processes_may_tidy_at_once(tiny_corpus: Corpus, tiny_encoder: Encod
     lock = store.directory / ".train-00000.safetensors.lock"
     lock.touch()
     found = Path.glob
+    lost = []
 
     def glob_and_lose(self: Path, pattern: str):
         paths = list(found(self, pattern))
         lock.unlink()  # the other one was here in between
+        lost.extend(paths)
         return paths
 
     monkeypatch.setattr(Path, "glob", glob_and_lose)
     store.tidy()
-    assert not lock.exists()
+    assert lost == [lock], "it looked before the other one came"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import flip_a_bit, probe
-from support.inputs import data_config, features_config
+from support.inputs import features_config
 
 from probe.config import UserError
 from probe.data.corpus import Corpus
@@ -63,8 +63,8 @@ def test_list_explain_verify_and_prune_as_a_user_types_them(inputs: list[str], t
         (["verify", "--sample", "-1"], "--sample: "),
     ],
 )
-def test_misuse_is_one_line(arguments: list[str], message: str, tmp_path: Path):
-    done = probe("cache", *arguments, cwd=tmp_path)
+def test_misuse_is_one_line(arguments: list[str], message: str, typed):
+    done = typed("cache", *arguments)
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -72,25 +72,15 @@ def test_misuse_is_one_line(arguments: list[str], message: str, tmp_path: Path):
 
 def test_a_sample_of_other_vectors_is_found_out(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
     """Checksums cannot see features that were wrong from the start; computing again can."""
-    from probe.config import Config, EncoderConfig, LayersConfig, ProbeConfig
     from probe.features import extraction
     from probe.features.upkeep import verify_sample
-    from probe.probing.selection import select
-    from probe.runs.plan import Plan
-    from probe.runs.records import RunIdentity
 
     cfg = features_config(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
         honest = extraction.states_of
         patch.setattr(extraction, "states_of", lambda *a: (honest(*a)[0].roll(1, 1), honest(*a)[1]))
         store = ensure_features(tiny_corpus, tiny_encoder, cfg, "cpu")
-    config = Config(
-        data_config(None, name="tiny"), EncoderConfig("x", None, None, None), cfg,
-        LayersConfig([0], "concat"), ProbeConfig(0, 0, 0, 1, 1, 1, 1, 1, 1, "float32"), 1, "results", 1, "cpu",
-    )  # fmt: skip
-    selection = select(config.layers, 5, 16)
-    planned = Plan(config, tiny_corpus, tiny_encoder, selection, store, RunIdentity("", "spans", "", {}, {}, 1))
-    _, worst, allowed = verify_sample(planned, 10)
+    _, worst, allowed = verify_sample(store, tiny_corpus, tiny_encoder, cfg, 10)
     assert worst > 100 * allowed
 
 
@@ -100,10 +90,11 @@ def test_what_a_running_job_holds_is_not_deleted(tiny_encoder: Encoder, tiny_cor
 
     _HELD.pop(store.directory).__exit__()  # this process is done with it
     code = (
-        "import sys, time; from pathlib import Path; from probe.system.locks import Hold\n"
-        "hold = Hold(Path(sys.argv[1]) / '.in-use'); print(hold.held, flush=True); time.sleep(60)"
+        "import sys; from pathlib import Path; from probe.system.locks import Hold\n"
+        "hold = Hold(Path(sys.argv[1]) / '.in-use'); print(hold.held, flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen([sys.executable, "-c", code, str(store.directory)], stdout=subprocess.PIPE, text=True) as job:
+    command = [sys.executable, "-c", code, str(store.directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as job:
         assert job.stdout is not None
         assert job.stdout.readline() == "True\n"
         (entry,) = entries(tmp_path)

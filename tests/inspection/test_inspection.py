@@ -20,8 +20,9 @@ import torch
 import transformers
 from PIL import Image
 from safetensors import safe_open
+from support.commands import python
 from support.families import FAMILIES
-from support.inputs import VOCABULARY, encoder_config, features_config, stored
+from support.inputs import VOCABULARY, encoder_config, features_config, plain_encoder, stored
 
 from probe import word_vectors
 from probe.cli.main import dispatch
@@ -66,8 +67,7 @@ def reader(cfg: Config, folder: Path | None = None, indices: Any = "", combine: 
 
 def plain(folder: Path, *texts: str, **changes: Any) -> Any:
     """The outputs of transformers itself for one text, or two as a pair, with the ids it made."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer, model = plain_encoder(folder)
     inputs = tokenizer(*texts, return_tensors="pt", **changes.pop("tokenizer", {}))
     inputs.update(changes)
     with torch.no_grad():
@@ -138,7 +138,7 @@ def test_one_segment_for_all_pieces_can_be_asked_for(tiny: Reader):
 
 
 def test_the_parts_of_layer_0_are_its_embeddings_and_their_sum_alone_is_not_it(tiny: Reader):
-    model = transformers.AutoModel.from_pretrained(tiny.encoder.folder).eval()
+    _, model = plain_encoder(tiny.encoder.folder)
     reading = tiny.read("ana met smith")
     first_layer = reading.first_layer
     assert first_layer is not None
@@ -198,7 +198,7 @@ def test_a_long_text_gives_the_vectors_that_extraction_stores(
     split = Split([words], [["O"] * len(words)], None, [1], "text")
     features = features_config(tmp_path / "cache", dtype="float32", subword=subword)
     store = ensure_features(
-        Corpus("x", {"dev": split}), open_encoder(encoder_config(tiny_bert), tmp_path / "h.json"), features, "cpu"
+        Corpus("x", {"dev": split}), open_encoder(encoder_config(tiny_bert), tmp_path), features, "cpu"
     )
     reading = Reader(replace(tiny_cfg, features=features)).read(" ".join(words))
     assert reading.words == words
@@ -210,7 +210,7 @@ def test_a_long_text_gives_the_vectors_that_extraction_stores(
 
 
 def _ids_of(folder: Path, words: list[str]) -> list[list[int]]:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer, _ = plain_encoder(folder)
     return [tokenizer(word, add_special_tokens=False)["input_ids"] for word in words]
 
 
@@ -437,7 +437,7 @@ def test_texts_come_from_standard_input_one_a_line(
         (["ana", "met washs" + "ing" * 30], {}, "text:2, word 2 of the sentence .*: 32 pieces, more than the 22"),
         (["ana met smith"], {"word": "smit"}, "no text has this word. Did you mean smith"),
         (["ana met smith"], {"word": "ana"}, "have it once"),
-        (["ana met smith"], {"word": "ana's"}, "one word is needed, and this is 3: ana ' s"),
+        (["ana met smith"], {"word": "ana's"}, "one word is needed, not 3: ana ' s"),
         (["ana"], {"figure": Path("x.png")}, "add --word WORD"),
         (["ana"], {"word": "ana", "figure": Path("x.pdf")}, "must end in .png or .svg"),
         (["ana"], {"save": Path("x.pt")}, "must end in .safetensors"),
@@ -498,8 +498,8 @@ def test_from_python_a_text_gives_its_words_and_their_vectors(tiny_settings: lis
 
 def test_importing_the_package_loads_nothing_heavy():
     code = "import sys; from probe import word_vectors; print({'torch', 'hydra', 'numpy'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    done = python(code)
+    assert done.stdout.strip() == "set()", done.stderr
 
 
 # Completion, as bash does it.
@@ -533,7 +533,7 @@ def test_bash_completes_commands_presets_and_settings(tmp_path: Path):
     script = COMPLETE + "".join(f'complete_line "{line}"\n' for line in expected)
     env = {**os.environ, "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}"}
     env["PYTHONPATH"] = str(Path(__file__).parent.parent.parent)
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True)
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
     assert done.stderr == ""
     first, *lines = done.stdout.splitlines()
     assert "-F hydra_bash_completion probe" in first

@@ -18,6 +18,7 @@ from probe.probing.schedule import FULL_UPDATES, WARM_UP_UPDATES, passes, update
 from probe.probing.selection import Selection, select
 from probe.probing.tagger import Tagger, train_tagger
 from probe.scoring.metrics import span_f1
+from probe.system import bfloat16
 
 WIDTH, LABELS = 16, ["B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O"]
 ONE_LAYER = select(LayersConfig([0], "concat"), 5, WIDTH)
@@ -236,6 +237,15 @@ def test_bfloat16_learns_and_one_seed_gives_the_same_bits():
         among = first(test.batch(torch.tensor([3, 5, 30, 31])))[: len(alone), 1]
     assert alone.dtype == torch.float32
     torch.testing.assert_close(alone, among, atol=0.05, rtol=0.02)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_only_an_emulation_is_told(works: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(bfloat16, "_product_works", lambda: works)
+    trained(1, precision="bfloat16", num_layers=0, max_epochs=1)
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 2 - works
+    assert told[0].startswith("probe.precision=bfloat16: this CPU has none") != works
 
 
 @pytest.mark.parametrize("num_layers", [2, 0])

@@ -10,80 +10,35 @@ import shutil
 import statistics
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.records import expect, make_record
 
 from probe.config import LayersConfig, UserError
+from probe.data.split import SplitCounts
 from probe.probing.selection import select
 from probe.reporting.comparison import compare, render_comparison, render_side_by_side
 from probe.reporting.formats import render
 from probe.reporting.published import CONLL2003
-from probe.reporting.rows import build_rows, setting_of
-from probe.runs.progress import write_expected
-from probe.runs.records import RunIdentity, load_record, record_path, write_counts, write_record
+from probe.reporting.row import Row
+from probe.reporting.rows import build_rows
+from probe.runs.expected import Setting, write_expected
+from probe.runs.records import (
+    CorpusCounts,
+    Layers,
+    RecordedData,
+    RunIdentity,
+    SplitScores,
+    Treatment,
+    load_record,
+    write_counts,
+)
+from probe.scoring.metrics import Scores, Totals
 from probe.scoring.significance import approximate_randomisation
-
-
-def make_record(
-    folder: Path,
-    row: str,
-    seed: int,
-    dev: float,
-    test: float,
-    indices=(5,),
-    combine="concat",
-    context="sentence",
-    corpus="corpus",
-    weights="a",
-    sentences: list[tuple[int, int, int]] | None = None,
-    documents: list[int] | None = None,
-    splits: dict | None = None,
-) -> dict:
-    """A record as runs write it, as far as tables read it. sentences: gold, predicted and correct spans of test."""
-    features = f"features-{context}-{weights}"
-    identity = RunIdentity(corpus, "spans", features, {"indices": list(indices), "combine": combine}, {}, seed)
-    counts = {"words": 10, "spans": 3}
-    record = {
-        "schema": 2,
-        "key": identity.key,
-        "identity": identity.as_dict(),
-        "row": row,
-        "config": {
-            "features": {"context": context, "subword": "first"},
-            "probe": {"num_layers": 2, "hidden_size": 8, "precision": "float32"},
-        },
-        "data": {"name": "demo", "task": "spans", "splits": splits or dict.fromkeys(("train", "dev", "test"), counts)},
-        "encoder": {"name": "some/encoder", "lower_cases": True},
-        "features": {"bytes_read": 2_000_000},
-        "layers": {"indices": list(indices), "combine": combine, "width": 16 * len(indices)},
-        "scores": {"dev": {"span": {"f1": dev}}, "test": {"span": {"f1": test}}},
-        "curve": [{"train_s": 1.0}, {"train_s": 3.0}],
-        "best_epoch": 1,
-        "sha256": {},
-        "software": {},
-        "hardware": {},
-        "parameters": 1234,
-    }
-    path = record_path(folder, row, identity)
-    write_record(path, record)
-    if sentences:
-        names = ("gold:X", "predicted:X", "correct:X")
-        columns = dict(zip(names, map(list, zip(*sentences, strict=True)), strict=True))
-        known = {"documents": documents} if documents else {}
-        write_counts(path, {"test": {"words": [5] * len(sentences), **columns, **known}})
-    return record
-
-
-def expect(record: dict) -> dict:
-    return {
-        "key": record["key"],
-        "row": record["row"],
-        "identity": record["identity"],
-        "width": record["layers"]["width"],
-        "setting": setting_of(record["config"], "demo", "some/encoder"),
-    }
+from probe.system.files import plain
 
 
 def test_mean_and_sample_deviation_over_seeds_in_the_papers_order(tmp_path: Path):
@@ -92,11 +47,11 @@ def test_mean_and_sample_deviation_over_seeds_in_the_papers_order(tmp_path: Path
         make_record(tmp_path, "embeddings", seed, dev - 0.1, dev - 0.2, indices=(0,))
     make_record(tmp_path, "layer_3", 1, 0.5, 0.5, indices=(3,))
     rows = build_rows(tmp_path)
-    assert [row["layers"] for row in rows] == ["embeddings", "last", "layer_3"]
-    assert rows[1]["n"] == 3
-    assert rows[1]["dev_f1"]["mean"] == pytest.approx(statistics.mean([0.81, 0.84, 0.80]))
-    assert rows[1]["dev_f1"]["std"] == pytest.approx(statistics.stdev([0.81, 0.84, 0.80]))
-    assert (rows[2]["dev_f1"]["mean"], rows[2]["dev_f1"]["std"]) == (0.5, None)
+    assert [row.name for row in rows] == ["embeddings", "last", "layer_3"]
+    assert rows[1].n == 3
+    assert rows[1].cells["dev_f1"].mean == pytest.approx(statistics.mean([0.81, 0.84, 0.80]))
+    assert rows[1].cells["dev_f1"].std == pytest.approx(statistics.stdev([0.81, 0.84, 0.80]))
+    assert (rows[2].cells["dev_f1"].mean, rows[2].cells["dev_f1"].std) == (0.5, None)
     assert "81.67 ± 2.08" in render(rows, "text")
     assert "n = 1 has no spread" in render(rows, "text")
 
@@ -107,7 +62,7 @@ def test_missing_cells_show(tmp_path: Path):
     other = make_record(tmp_path / "elsewhere", "sum_all", 1, 0.8, 0.7, indices=(1, 2, 3), combine="sum")
     write_expected(tmp_path / "a", [expect(there), expect(second), expect(other)])
     rows = build_rows(tmp_path / "a")
-    assert [(row["layers"], row["n"], row["missing"]) for row in rows] == [("last", 1, 1), ("sum_all", 0, 1)]
+    assert [(row.name, row.n, row.missing) for row in rows] == [("last", 1, 1), ("sum_all", 0, 1)]
     text = render(rows, "text")
     assert "1 of 2" in text
     assert "0 of 1" in text
@@ -120,15 +75,15 @@ def test_unlike_settings_never_share_a_mean(tmp_path: Path):
     make_record(tmp_path, "last", 1, 0.7, 0.7, corpus="another of the same name")
     make_record(tmp_path, "last", 1, 0.6, 0.7, weights="edited under the same name")
     rows = build_rows(tmp_path)
-    assert [row["n"] for row in rows] == [1, 1, 1, 1]
+    assert [row.n for row in rows] == [1, 1, 1, 1]
     assert render(rows, "text").count("context") == 4
 
 
 def test_one_run_is_counted_once_whatever_its_row_was_called(tmp_path: Path):
     record = make_record(tmp_path, "last", 1, 0.8, 0.7)
-    (tmp_path / "records" / f"copied-seed1-{record['key'][:10]}.json").write_text(json.dumps(record))
+    (tmp_path / "records" / f"copied-seed1-{record.key[:10]}.json").write_text(json.dumps(plain(record)))
     (row,) = build_rows(tmp_path)
-    assert (row["n"], row["dev_f1"]["std"]) == (1, None)
+    assert (row.n, row.cells["dev_f1"].std) == (1, None)
 
 
 def test_a_narrower_sweep_does_not_hide_what_a_wider_one_left_open(tmp_path: Path):
@@ -136,20 +91,20 @@ def test_a_narrower_sweep_does_not_hide_what_a_wider_one_left_open(tmp_path: Pat
     open_cell = make_record(tmp_path / "elsewhere", "sum_all", 2, 0.8, 0.7, indices=(1, 2, 3), combine="sum")
     write_expected(tmp_path / "a", [expect(there), expect(open_cell)])
     write_expected(tmp_path / "a", [expect(there)])
-    assert [(row["layers"], row["missing"]) for row in build_rows(tmp_path / "a")] == [("last", 0), ("sum_all", 1)]
+    assert [(row.name, row.missing) for row in build_rows(tmp_path / "a")] == [("last", 0), ("sum_all", 1)]
 
 
 def test_what_a_sweep_asks_for_outranks_no_record(tmp_path: Path):
     runs = []
     for seed in (1, 2):
         record = make_record(tmp_path, "last", seed, 0.8, 0.7, indices=(6,))
-        wrong = {"data": "other", "encoder": "large", "features": {}, "probe": {}}
-        runs.append(expect(record) | {"row": "layer_6", "width": 1, "setting": wrong})
+        wrong = Setting("other", "large", {}, {})
+        runs.append(replace(expect(record), row="layer_6", width=1, setting=wrong))
     runs.append(expect(make_record(tmp_path / "elsewhere", "layer_3", 1, 0.8, 0.7, indices=(3,))))
     before = render(build_rows(tmp_path), "text")
     write_expected(tmp_path, runs)
     rows = build_rows(tmp_path)
-    assert [(row["layers"], row["width"], row["n"]) for row in rows] == [("last", 16, 2), ("layer_3", 16, 0)]
+    assert [(row.name, row.width, row.n) for row in rows] == [("last", 16, 2), ("layer_3", 16, 0)]
     assert render(rows[:1], "text") == before
     content = json.loads((tmp_path / "sweep.json").read_text())
     content["runs"][0]["identity"]["seed"] = 7
@@ -162,7 +117,7 @@ def test_of_two_names_of_one_row_the_papers_is_shown(tmp_path: Path):
     make_record(tmp_path, "layer_5", 1, 0.8, 0.7, indices=(5,))
     make_record(tmp_path, "second_to_last", 2, 0.8, 0.7, indices=(5,))
     (row,) = build_rows(tmp_path)
-    assert (row["layers"], row["n"]) == ("second_to_last", 2)
+    assert (row.name, row.n) == ("second_to_last", 2)
 
 
 def test_json_csv_and_markdown_say_the_same(tmp_path: Path):
@@ -191,12 +146,14 @@ def test_changed_and_foreign_records_are_refused_by_name(tmp_path: Path):
     with pytest.raises(UserError, match="is not a record"):
         load_record(file)
     file.write_text(
-        json.dumps({key: part for key, part in make_record(tmp_path, "x", 9, 0.1, 0.1).items() if key != "scores"})
+        json.dumps(
+            {key: part for key, part in plain(make_record(tmp_path, "x", 9, 0.1, 0.1)).items() if key != "scores"}
+        )
     )
-    with pytest.raises(UserError, match="it has no 'scores'"):
+    with pytest.raises(UserError, match="scores is missing"):
         load_record(file)
     file.write_text('{"schema": 99}')
-    with pytest.raises(UserError, match="schema 99, this version reads 2"):
+    with pytest.raises(UserError, match="schema 99, this version reads 2 to 3"):
         load_record(file)
 
 
@@ -225,7 +182,7 @@ BETTER = [(3, 3, 3), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 10
 WORSE = [(3, 3, 1), (2, 2, 1), (1, 1, 0), (4, 4, 1)] * 10
 
 
-def ranked(folder: Path, seeds: int = 5) -> list[dict]:
+def ranked(folder: Path, seeds: int = 5) -> list[Row]:
     """Three rows: one best, one as good, one far below."""
     for seed in range(1, seeds + 1):
         wobble = 0.01 * (seed % 3)
@@ -236,19 +193,19 @@ def ranked(folder: Path, seeds: int = 5) -> list[dict]:
 
 
 def test_the_order_says_what_can_be_told_apart_and_what_cannot(tmp_path: Path):
-    rows = {row["layers"]: row for row in ranked(tmp_path)}
-    assert {name: row["order"] for name, row in rows.items()} == {
+    rows = {row.name: row for row in ranked(tmp_path)}
+    assert {name: row.order for name, row in rows.items()} == {
         "last": "best",
         "second_to_last": "tied",
         "embeddings": "below",
     }
-    against = rows["embeddings"]["against"]
-    assert against["best"]["row"] == "last"
-    assert against["next"]["row"] == "second_to_last"
-    assert against["best"]["p_seeds"] == pytest.approx(2 / 252)  # scipy's exact test, see test_stats
-    assert against["best"]["p_seeds_holm"] == pytest.approx(4 / 252)
-    assert against["best"]["dev_difference"] == pytest.approx(-0.2)
-    assert against["best"]["unit"] == "sentences"
+    against = rows["embeddings"].against
+    assert against["best"].row == "last"
+    assert against["next"].row == "second_to_last"
+    assert against["best"].dev.p_seeds == pytest.approx(2 / 252)  # scipy's exact test, see test_stats
+    assert against["best"].dev.p_seeds_holm == pytest.approx(4 / 252)
+    assert against["best"].dev.difference == pytest.approx(-0.2)
+    assert against["best"].unit == "sentences"
     text = render(list(rows.values()), "text", "default,tests")
     assert "-20.00, p 0.008 / <0.001" in text
     assert "tied could be as good" in text
@@ -256,13 +213,13 @@ def test_the_order_says_what_can_be_told_apart_and_what_cannot(tmp_path: Path):
 
 def test_with_three_seeds_nothing_is_told_apart_and_the_table_says_why(tmp_path: Path):
     rows = ranked(tmp_path, seeds=3)
-    assert {row["order"] for row in rows} == {"best", "tied"}
+    assert {row.order for row in rows} == {"best", "tied"}
     assert "too few or too spread to tell any row apart (lowest p 0.100)" in render(rows, "text")
 
 
 def test_one_seed_gets_neither_rank_nor_bold(tmp_path: Path):
     rows = ranked(tmp_path, seeds=1)
-    assert {row["order"] for row in rows} == {None}
+    assert {row.order for row in rows} == {None}
     assert "**" not in render(rows, "md")
     assert "textbf" not in render(rows, "tex")
     assert "no rank and no bold" in render(rows, "text")
@@ -271,9 +228,9 @@ def test_one_seed_gets_neither_rank_nor_bold(tmp_path: Path):
 def test_without_counts_the_seeds_alone_decide_and_the_text_has_no_p(tmp_path: Path):
     ranked(tmp_path)
     shutil.rmtree(tmp_path / "counts")
-    rows = {row["layers"]: row for row in build_rows(tmp_path)}
-    assert rows["embeddings"]["order"] == "below"
-    assert rows["embeddings"]["against"]["best"]["p_text"] is None
+    rows = {row.name: row for row in build_rows(tmp_path)}
+    assert rows["embeddings"].order == "below"
+    assert rows["embeddings"].against["best"].p_text is None
     assert "over seeds (Holm-corrected)." in render(list(rows.values()), "text")
 
 
@@ -282,7 +239,7 @@ def test_a_row_whose_counts_were_lost_is_not_told_apart_by_its_seeds_alone(tmp_p
         make_record(tmp_path, "sum_all", seed, 0.7, 0.6, indices=(1, 2), combine="sum", sentences=CLOSE)
     ranked(tmp_path)
     next((tmp_path / "counts").glob("embeddings-seed3*")).unlink()
-    assert {row["layers"]: row["order"] for row in build_rows(tmp_path)}["embeddings"] == "tied"
+    assert {row.name: row.order for row in build_rows(tmp_path)}["embeddings"] == "tied"
 
 
 def test_documents_are_the_unit_where_they_are_known(tmp_path: Path):
@@ -290,10 +247,10 @@ def test_documents_are_the_unit_where_they_are_known(tmp_path: Path):
     for seed in (1, 2):
         make_record(tmp_path, "last", seed, 0.8, 0.8, sentences=BETTER, documents=documents)
         make_record(tmp_path, "embeddings", seed, 0.7, 0.7, indices=(0,), sentences=CLOSE, documents=documents)
-    against = build_rows(tmp_path)[0]["against"]["best"]
-    assert against["unit"] == "documents"
+    against = build_rows(tmp_path)[0].against["best"]
+    assert against.unit == "documents"
     close, better = (np.array(counts) * 2 for counts in (CLOSE, BETTER))
-    assert against["p_text"] == approximate_randomisation(close, better, documents)["p"]
+    assert against.p_text == approximate_randomisation(close, better, documents).p
 
 
 def test_documents_that_one_side_alone_knows_are_no_unit_whichever_side_it_is(tmp_path: Path):
@@ -301,9 +258,9 @@ def test_documents_that_one_side_alone_knows_are_no_unit_whichever_side_it_is(tm
     for seed in (1, 2):
         make_record(tmp_path / "a", "last", seed, 0.8, 0.8, sentences=BETTER, documents=documents)
         make_record(tmp_path / "b", "last", seed, 0.7, 0.7, sentences=CLOSE, weights="other")
-    (there,), (back,) = (compare(tmp_path / a, tmp_path / b) for a, b in ("ab", "ba"))
-    assert (there["unit"], back["unit"]) == ("sentences", "sentences")
-    assert there["p_text"] == back["p_text"]
+    ((there,), _), ((back,), _) = (compare(tmp_path / a, tmp_path / b) for a, b in ("ab", "ba"))
+    assert (there.unit, back.unit) == ("sentences", "sentences")
+    assert there.p_text == back.p_text
 
 
 def test_above_the_table_stands_every_number_of_seeds(tmp_path: Path):
@@ -315,9 +272,8 @@ def test_above_the_table_stands_every_number_of_seeds(tmp_path: Path):
 
 
 def test_the_paper_stands_beside_conll2003_alone_with_what_differs_above(tmp_path: Path):
-    splits = {name: {"words": words, "spans": spans} for name, (_, _, words, spans, *_) in CONLL2003.items()}
-    make_record(tmp_path / "conll", "concat_last_four", 1, 0.9, 0.9, indices=(3, 4, 5, 6), splits=splits)
-    make_record(tmp_path / "conll", "layer_3", 1, 0.9, 0.9, indices=(3,), splits=splits)
+    make_record(tmp_path / "conll", "concat_last_four", 1, 0.9, 0.9, indices=(3, 4, 5, 6), splits=CONLL2003)
+    make_record(tmp_path / "conll", "layer_3", 1, 0.9, 0.9, indices=(3,), splits=CONLL2003)
     text = render(build_rows(tmp_path / "conll"), "text")
     assert text.split("concat_last_four")[1].splitlines()[0].endswith("96.1")
     assert "encoder encoder (paper: bert-base-cased); case dropped (paper: kept); context sentence" in text
@@ -354,15 +310,17 @@ def test_two_result_sets_are_compared_row_by_row(tmp_path: Path):
         make_record(tmp_path / "a", "last", seed, 0.80 + seed / 1000, 0.78, sentences=BETTER, context="document")
         make_record(tmp_path / "b", "last", seed, 0.70 + seed / 1000, 0.50, sentences=WORSE)
         make_record(tmp_path / "b", "embeddings", seed, 0.7, 0.5, indices=(0,))
-    (result,) = compare(tmp_path / "a", tmp_path / "b")
-    assert result["dev"]["difference"] == pytest.approx(0.1)
-    assert result["dev"]["interval"][0] < 0.1 < result["dev"]["interval"][1]
-    assert result["dev"]["p_seeds"] == pytest.approx(2 / 252)
-    assert result["p_text"] < 0.001
+    ((result,), _) = compare(tmp_path / "a", tmp_path / "b")
+    assert result.dev.difference == pytest.approx(0.1)
+    assert result.dev.interval is not None
+    assert result.p_text is not None
+    assert result.dev.interval[0] < 0.1 < result.dev.interval[1]
+    assert result.dev.p_seeds == pytest.approx(2 / 252)
+    assert result.p_text < 0.001
     assert "+10.00" in render_comparison(tmp_path / "a", tmp_path / "b", "text")
     (line,) = csv.DictReader(io.StringIO(render_comparison(tmp_path / "a", tmp_path / "b", "csv")))
-    assert float(line["dev_difference"]) == result["dev"]["difference"]
-    assert [float(line["test_low"]), float(line["test_high"])] == result["test"]["interval"]
+    assert float(line["dev_difference"]) == result.dev.difference
+    assert [float(line["test_low"]), float(line["test_high"])] == result.test.interval
     assert (line["n_a"], line["unit"]) == ("5", "sentences")
     tex = render_comparison(tmp_path / "a" / ".." / "a", tmp_path / "b", "tex")
     assert f"{tmp_path.name.replace('_', chr(92) + '_')}/a/../a: demo" in tex, "a path is no range"
@@ -400,12 +358,13 @@ def test_latex_compiles(tmp_path: Path):
 
 
 def test_tags_that_are_no_spans_have_their_table_of_accuracy(tmp_path: Path):
-    splits = {name: {"words": 10, "tags": 5} for name in ("train", "dev", "test")}
+    counts = CorpusCounts(*[SplitCounts(None, 2, 10, tags=5)] * 3)
     for seed in (1, 2):
-        record = make_record(tmp_path, "last", seed, 0.8, 0.7, splits=splits)
-        record["data"]["task"] = "tags"
-        record["scores"] = {"dev": {"accuracy": 0.8, "macro_f1": 0.6}, "test": {"accuracy": 0.7, "macro_f1": 0.5}}
-        write_record(next((tmp_path / "records").glob(f"*-seed{seed}-*")), record)
+        totals = Totals(2, 10, 10, 10, 8)
+        scores = [Scores(accuracy, {}, totals, macro_f1=0.6) for accuracy in (0.8, 0.7)]
+        identity = RunIdentity("corpus", "tags", "features", Layers([5], "concat"), {}, seed)
+        data = RecordedData("demo", "tags", counts)
+        make_record(tmp_path, "last", seed, 0, 0, identity=identity, data=data, scores=SplitScores(*scores))
     text = render(build_rows(tmp_path), "text")
     assert "dev accuracy" in text
     assert "Accuracy in percent" in text
@@ -419,20 +378,71 @@ def test_a_text_without_any_span_is_no_crash(tmp_path: Path):
             record = make_record(tmp_path, row, seed, 0.8, 0.7, indices=indices)
             path = next((tmp_path / "records").glob(f"{row}-seed{seed}-*"))
             write_counts(path, {"test": {"words": [3, 4], "right_tags": [3, 4]}})
-            assert record["row"] == row
-    (test,) = [row["against"]["best"] for row in build_rows(tmp_path) if row["against"]]
-    assert test["p_text"] == 1.0
+            assert record.row == row
+    (test,) = [row.against["best"] for row in build_rows(tmp_path) if row.against]
+    assert test.p_text == 1.0
 
 
 def test_counts_of_another_text_are_not_paired(tmp_path: Path):
     for seed in (1, 2):
         make_record(tmp_path / "a", "last", seed, 0.8, 0.7, sentences=CLOSE)
         make_record(tmp_path / "b", "last", seed, 0.8, 0.7, sentences=CLOSE[::-1], corpus="another")
-    (result,) = compare(tmp_path / "a", tmp_path / "b")
-    assert result["p_text"] is None
+    ((result,), _) = compare(tmp_path / "a", tmp_path / "b")
+    assert result.p_text is None
     assert "not of one text" in render_comparison(tmp_path / "a", tmp_path / "b", "text")
 
 
 def test_a_mix_of_one_layer_is_not_called_like_the_layer():
     names = [select(LayersConfig([6], combine), 6, 8).name for combine in ("mix", "sum", "concat")]
     assert names == ["mix_6", "layer_6", "layer_6"]
+
+
+def test_a_control_stands_in_the_table_of_what_it_controls(tmp_path: Path):
+    random_weights = Treatment("random weights", {"seed": 0}, base={"features": "features-sentence-a"})
+    for seed in (1, 2, 3):
+        make_record(tmp_path, "last", seed, 0.8 + seed / 1000, 0.7)
+        make_record(tmp_path, "embeddings", seed, 0.6 + seed / 1000, 0.5, indices=(0,))
+        make_record(tmp_path, "last", seed, 0.4, 0.3, weights="random", treatment=random_weights)
+        make_record(tmp_path, "last", seed, 0.5, 0.4, treatment=Treatment("random weights", {"seed": 1}))
+    rows = build_rows(tmp_path)
+    assert len({row.group for row in rows}) == 1
+    assert [(row.name, row.treatment, row.n) for row in rows] == [
+        ("embeddings", None, 3),
+        ("last", None, 3),
+        ("last", "random weights", 3),
+        ("last", "random weights", 3),
+    ], "two settings of one treatment are two rows"
+    text = render(rows, "text")
+    assert re.search(r"^last +random weights +5 +16 +3 +40\.00", text, flags=re.M)
+    assert "treatment" in next(csv.reader(io.StringIO(render(rows, "csv"))))
+    assert json.loads(render(rows, "json"))[2]["treatment"] == "random weights"
+
+
+def test_a_run_without_treatment_keeps_the_key_it_had_before_there_were_any():
+    record = min(Path(__file__).parent.parent.parent.glob("results/conll2003-minilm-sentence/records/embeddings-*"))
+    stored = json.loads(record.read_text())
+    assert "treatment" not in stored["identity"]
+    assert load_record(record).identity.key == stored["key"]
+    treated = replace(load_record(record).identity, treatment=Treatment("control"))
+    assert treated.key != stored["key"]
+    assert treated.group == load_record(record).identity.group
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda r: r["scores"]["dev"]["span"].pop("f1"), "scores.dev.span.f1 is missing"),
+        (lambda r: r.update(best_epoch="two"), "best_epoch: expected `int`, got `str`"),
+        (lambda r: r.update(scores={}), "scores.dev is missing"),
+        (lambda r: r["hardware"].update(bfloat16="yes"), "hardware.bfloat16: invalid enum value 'yes'"),
+        (lambda r: r["curve"][1].update(loss=None), r"curve\[1\]\.loss: expected `float`, got `null`"),
+    ],
+)
+def test_what_is_not_the_schema_is_refused_with_the_fields_name(tmp_path: Path, change, told: str):
+    make_record(tmp_path, "last", 1, 0.8, 0.7)
+    (file,) = (tmp_path / "records").iterdir()
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=f"{file.name}: {told}"):
+        load_record(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import Corpus
 from probe.runs.plan import plan
 from probe.runs.run import run
+from probe.system import bfloat16
+from probe.system.files import plain
 
 
 @pytest.fixture
@@ -37,13 +40,32 @@ def test_tags_that_are_no_spans_are_probed_on_the_same_features(three_columns: P
     entities, speech = config(), config(task="tags", tag_column=1)
     assert plan(entities).store.key == plan(speech).store.key
     assert plan(entities).identity.key != plan(speech).identity.key
-    record = run(speech, tell=lambda _: None)
+    record = plain(run(speech, tell=lambda _: None))
     assert record["scores"]["test"].keys() == {"macro_f1", "accuracy", "per_type", "counts"}
     assert record["scores"]["test"]["accuracy"] > 0.6
     assert record["data"]["splits"]["train"]["tags"] == 2
     assert record["data"]["skipped"] == {"comments": {"train": 0, "dev": 1, "test": 0}}
     assert (tmp_path / "out" / "predictions").is_dir()
-    record = run(entities, tell=lambda _: None)
+    record = plain(run(entities, tell=lambda _: None))
     assert record["data"]["scheme"] == "IOB2"
     assert record["data"]["ill_formed"] == {"train": 0, "dev": 0, "test": 0}
     assert "span" in record["scores"]["test"]
+
+
+@pytest.mark.parametrize(
+    ("probe_precision", "features_precision", "kept"),
+    [("float32", "float32", None), ("bfloat16", "float32", "emulated"), ("float32", "bfloat16", "native")],
+)
+def test_the_record_keeps_how_bfloat16_was_done(
+    tiny_data: Path, tiny_bert: Path, tmp_path: Path, monkeypatch, probe_precision: str, features_precision: str, kept
+):
+    monkeypatch.setattr(bfloat16, "_product_works", lambda: kept == "native")
+    probe = ProbeConfig(0, 0, 0.0, 0.05, 1, 8, 1, 1, 1.0, probe_precision)
+    features = features_config(tmp_path / "cache", precision=features_precision)
+    corpus, layers = data_config(tiny_data), LayersConfig([0], "concat")
+    cfg = Config(corpus, encoder_config(tiny_bert), features, layers, probe, 1, str(tmp_path / "out"), 1, "cpu")
+    record = run(cfg, tell=lambda _: None)
+    assert record.hardware.bfloat16 == kept
+    (file,) = (tmp_path / "out/records").iterdir()
+    hardware = json.loads(file.read_text())["hardware"]
+    assert ("bfloat16" in hardware) == (kept is not None)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import as_nobody, probe, start
+from support.commands import DEADLINE_S, as_nobody, finish, probe, start, stop, wait_for
 
 from probe.config import UserError
 from probe.runs.plan import prepare_results
@@ -69,10 +69,12 @@ def test_killed_at_ten_moments_a_sweep_ends_with_the_records_of_one_left_alone(i
             time.sleep(choose.uniform(1, 6))
         else:
             logs, before = killed / "out/logs", time.time()
+            end = before + DEADLINE_S
             while process.poll() is None and (
                 len(times(killed / "out")) < len(seen) + more
                 or not any(path.stat().st_mtime > before for path in logs.glob("*.running.txt"))
             ):
+                assert time.time() < end, stop(process)
                 time.sleep(0.01)
             time.sleep(choose.uniform(0, 1))
         with contextlib.suppress(ProcessLookupError):
@@ -97,12 +99,10 @@ def test_a_disk_that_fills_up_stops_a_sweep_in_one_line_and_the_same_command_con
 ):
     sweep = ["-m", "layers=last", "seed=range(1,7)", "results_dir=out", f"jobs={jobs}", *inputs, "probe.max_epochs=3"]
     process = start(*sweep, cwd=tmp_path)
-    while not times(tmp_path / "out"):
-        time.sleep(0.02)
-        assert process.poll() is None
+    wait_for(lambda: times(tmp_path / "out"), DEADLINE_S, "the first record", process)
     for member in processes_of(process.pid):
         resource.prlimit(member, resource.RLIMIT_FSIZE, (0, 0))  # from now on no file takes another byte
-    out, errors = process.communicate(timeout=120)
+    out, errors = finish(process)
     assert process.returncode == 2, errors
     assert len([line for line in errors.splitlines() if line and "extracting" not in line]) == 1
     assert "results_dir=out: out/records cannot be written (File too large)" in errors
@@ -161,7 +161,7 @@ def test_one_run_is_made_by_one_process_at_a_time_and_others_wait(tmp_path: Path
 def test_two_sweeps_started_together_train_each_run_once(inputs: list[str], tmp_path: Path):
     sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", "jobs=1", *inputs, "probe.max_epochs=3"]
     processes = [start(*sweep, cwd=tmp_path) for _ in range(2)]
-    told = [process.communicate(timeout=120) for process in processes]
+    told = [finish(process) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], told
     trained = [line for out, _ in told for line in out.splitlines() if re.search(r" · dev F1 .* · \d+ s$", line)]
     assert sorted(re.findall("seed .", " ".join(trained))) == ["seed 1", "seed 2"]

@@ -10,19 +10,21 @@ from seqeval.metrics import classification_report, f1_score, precision_score, re
 from seqeval.scheme import IOB2
 
 from probe.data.tags import spans, to_iob2
+from probe.data.task import SPANS, TAGS, Task
 from probe.scoring.metrics import accuracy, count, scores_of, slices, span_f1
+from probe.system.files import plain
 
-TAGS = ["O", "O", "O", "B-PER", "I-PER", "B-LOC", "I-LOC", "I-ORG", "B-ORG"]
+CHOICES = ["O", "O", "O", "B-PER", "I-PER", "B-LOC", "I-LOC", "I-ORG", "B-ORG"]
 
 
 def random_tags(seed: int) -> list[list[str]]:
     choose = random.Random(seed)
     lengths = random.Random(0)
-    return [[choose.choice(TAGS) for _ in range(lengths.randint(1, 12))] for _ in range(30)]
+    return [[choose.choice(CHOICES) for _ in range(lengths.randint(1, 12))] for _ in range(30)]
 
 
-def score(gold: list[list[str]], predicted: list[list[str]], task: str = "spans") -> dict:
-    return scores_of(count(gold, predicted, task))
+def score(gold: list[list[str]], predicted: list[list[str]], task: Task = SPANS) -> dict:
+    return plain(scores_of(count(gold, predicted, task)))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -51,7 +53,7 @@ def test_strict_scores_equal_seqevals_strict_mode(seed: int):
 @pytest.mark.parametrize("seed", range(10))
 def test_tags_that_are_no_spans_are_scored_as_scikit_learn_does(seed: int):
     gold, predicted = random_tags(2 * seed + 1), random_tags(2 * seed + 2)
-    ours = score(gold, predicted, "tags")
+    ours = score(gold, predicted, TAGS)
     flat = [[tag for sentence in tags for tag in sentence] for tags in (gold, predicted)]
     assert ours["accuracy"] == pytest.approx(sklearn.metrics.accuracy_score(*flat)) == accuracy(gold, predicted)
     assert ours["macro_f1"] == pytest.approx(sklearn.metrics.f1_score(*flat, average="macro", zero_division=0))
@@ -61,7 +63,7 @@ def test_tags_that_are_no_spans_are_scored_as_scikit_learn_does(seed: int):
 def test_counts_are_kept_for_each_sentence():
     gold = [["B-PER", "I-PER", "O"], ["O"], ["B-LOC", "B-PER"]]
     predicted = [["B-PER", "I-PER", "I-LOC"], ["O"], ["B-LOC", "O"]]
-    counts = count(gold, predicted, "spans")
+    counts = count(gold, predicted, SPANS)
     assert counts["words"] == [3, 1, 2]
     assert counts["gold:PER"] == [1, 0, 1]
     assert counts["predicted:LOC"] == [1, 0, 1]
@@ -74,7 +76,7 @@ def test_slices_by_hand():
     words = [["Ada", "Moss", "sings"], ["OSLO", "WINS", "3"]]
     gold = [["B-PER", "I-PER", "O"], ["B-LOC", "O", "O"]]
     predicted = [["B-PER", "I-PER", "O"], ["B-ORG", "O", "O"]]
-    found = slices(words, gold, predicted, known={"OSLO", "Ada"})
+    found = plain(slices(words, gold, predicted, {"OSLO", "Ada"}, SPANS))
     assert found["with unseen words"] == {"precision": 1.0, "recall": 1.0, "f1": 1.0, "gold": 1}
     assert found["seen words only"]["f1"] == found["sentence in capitals"]["f1"] == 0.0
     assert found["span of 2"]["recall"] == 1.0

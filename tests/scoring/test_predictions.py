@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,12 +12,14 @@ from seqeval.metrics.sequence_labeling import get_entities
 from seqeval.scheme import BILOU, IOB2, IOBES
 from sklearn.metrics import accuracy_score
 from sklearn.metrics import f1_score as sklearn_f1
-from support.commands import probe
+from support.commands import probe, python
 from support.inputs import random_spans, written
 
 from probe.config import UserError
+from probe.data.task import SPANS, TAGS
 from probe.runs.records import write_predictions
 from probe.scoring.predictions import paired_test, read_predictions, render
+from probe.system.files import plain
 
 
 def write(file: Path, gold: list[list[str]], predicted: list[list[str]], separator: str = " ") -> Path:
@@ -43,8 +43,8 @@ def fuzzed(seed: int, scheme: str = "IOB2", sentences: int = 12) -> tuple[list[l
 def test_200_files_score_as_seqevals_default_and_strict_modes_and_their_totals_add_up(tmp_path: Path):
     for seed in range(200):
         gold, predicted = fuzzed(seed)
-        found = read_predictions(write(tmp_path / "file", gold, predicted, " \t"[seed % 2]), "spans", False)
-        scores = found.scores()
+        found = read_predictions(write(tmp_path / "file", gold, predicted, " \t"[seed % 2]), SPANS, False)
+        scores = plain(found.scores())
         theirs = classification_report(gold, predicted, output_dict=True, zero_division=0)
         micro = theirs["micro avg"]
         for ours, name in (("precision", "precision"), ("recall", "recall"), ("f1", "f1-score")):
@@ -69,12 +69,12 @@ def test_200_files_score_as_seqevals_default_and_strict_modes_and_their_totals_a
 def test_other_schemes_are_scored_as_what_they_are(tmp_path: Path, scheme: str, theirs: type):
     for seed in range(30):
         gold, predicted = fuzzed(seed, scheme)
-        found = read_predictions(write(tmp_path / "file", gold, predicted), "spans", False)
+        found = read_predictions(write(tmp_path / "file", gold, predicted), SPANS, False)
         assert found.schemes == (scheme, scheme)
         strict = f1_score(gold, predicted, mode="strict", scheme=theirs, average="micro", zero_division=0)
-        assert found.scores()["strict"]["f1"] == pytest.approx(strict)
+        assert plain(found.scores())["strict"]["f1"] == pytest.approx(strict)
         if scheme == "BIOES":
-            assert found.scores()["span"]["f1"] == pytest.approx(f1_score(gold, predicted))
+            assert plain(found.scores())["span"]["f1"] == pytest.approx(f1_score(gold, predicted))
 
 
 def test_gold_in_iob1_may_stand_beside_predictions_in_iob2(tmp_path: Path):
@@ -82,9 +82,9 @@ def test_gold_in_iob1_may_stand_beside_predictions_in_iob2(tmp_path: Path):
     entities = [random_spans(choose, 12) for _ in range(30)] + [[("PER", 0, 1), ("PER", 1, 2)]]
     gold = [written(12, found, "IOB1") for found in entities]
     predicted = [written(12, found, "IOB2") for found in entities]
-    found = read_predictions(write(tmp_path / "file", gold, predicted), "spans", False)
+    found = read_predictions(write(tmp_path / "file", gold, predicted), SPANS, False)
     assert found.schemes == ("IOB1", "IOB2")
-    scores = found.scores()
+    scores = plain(found.scores())
     assert scores["span"]["f1"] == scores["strict"]["f1"] == scores["accuracy"] == scores["word"]["f1"] == 1.0
     assert scores["ill_formed"] == 0
 
@@ -94,7 +94,7 @@ def test_gold_with_i_alone_may_stand_beside_predictions_in_another_scheme(tmp_pa
     found = [[("PER", 0, 2), ("LOC", 4, 5)], [("PER", 1, 2)]]
     gold, predicted = ([written(6, spans, name) for spans in found] for name in ("IOB1", scheme))
     assert {tag[0] for tags in gold for tag in tags} == {"I", "O"}
-    scores = read_predictions(write(tmp_path / "file", gold, predicted), "spans", False).scores()
+    scores = plain(read_predictions(write(tmp_path / "file", gold, predicted), SPANS, False).scores())
     assert set(scores["per_type"]) == {"PER", "LOC"}
     assert scores["span"]["f1"] == scores["strict"]["f1"] == scores["word"]["f1"] == 1.0
 
@@ -103,12 +103,12 @@ def test_gold_with_i_alone_may_stand_beside_predictions_in_another_scheme(tmp_pa
 def test_too_few_columns_are_told_with_what_is_needed(tmp_path: Path, line: str):
     (tmp_path / "file").write_text(f"{line}\n")
     with pytest.raises(UserError, match=r"file:1: .* Here three: word, gold tag, predicted tag\."):
-        read_predictions(tmp_path / "file", "spans", False)
+        read_predictions(tmp_path / "file", SPANS, False)
 
 
 def test_bare_types_are_spans_too(tmp_path: Path):
     file = write(tmp_path / "file", [["O", "art", "art", "art-x"]], [["O", "art", "art", "O"]])
-    scores = read_predictions(file, "spans", False).scores()
+    scores = plain(read_predictions(file, SPANS, False).scores())
     assert scores["counts"] == {"sentences": 1, "words": 4, "gold": 2, "predicted": 1, "correct": 1}
 
 
@@ -116,55 +116,54 @@ def test_tags_that_are_no_spans_are_scored_as_scikit_learn_does_and_hinted_at(tm
     choose = random.Random(0)
     gold, predicted = ([[choose.choice(["NN", "VB", "DT"]) for _ in range(5)] for _ in range(20)] for _ in range(2))
     file = write(tmp_path / "file", gold, predicted)
-    scores = read_predictions(file, "tags", False).scores()
+    scores = plain(read_predictions(file, TAGS, False).scores())
     flat = [[tag for sentence in tags for tag in sentence] for tags in (gold, predicted)]
     assert scores["accuracy"] == pytest.approx(accuracy_score(*flat))
     assert scores["macro_f1"] == pytest.approx(sklearn_f1(*flat, average="macro"))
     with pytest.raises(UserError, match=r"file:\d+ .*no spans. Tags that are no spans: --task tags"):
-        read_predictions(file, "spans", False)
+        read_predictions(file, SPANS, False)
 
 
 def test_document_marks_count_as_words_only_until_they_are_ignored(tmp_path: Path):
     file = tmp_path / "file"
     file.write_text("-DOCSTART- O O\n\na B-X B-X\n\n-DOCSTART- O O\n\nb O B-X\n")
-    as_words = read_predictions(file, "spans", False)
-    assert as_words.scores()["counts"]["words"] == 4
+    as_words = read_predictions(file, SPANS, False)
+    assert plain(as_words.scores())["counts"]["words"] == 4
     assert "2 lines -DOCSTART- count as words; --ignore-docstart" in render(as_words)
-    ignored = read_predictions(file, "spans", True)
-    assert ignored.scores()["counts"]["words"] == 2
+    ignored = read_predictions(file, SPANS, True)
+    assert plain(ignored.scores())["counts"]["words"] == 2
     assert ignored.split.documents == [1, 2]
     file.write_text("a B-X B-X\n\n-DOCSTART-\n")
     with pytest.raises(UserError, match=r"file:3: one column .*--ignore-docstart leaves such lines out"):
-        read_predictions(file, "spans", False)
+        read_predictions(file, SPANS, False)
 
 
 def test_what_a_run_writes_can_be_read_back(tmp_path: Path):
     gold, predicted = [["B-X", "O"], ["O"]], [["B-X", "I-X"], ["O"]]
     for words in ([["a", "b"], ["c"]], [["a", "New York"], ["\u00a0"]]):
         write_predictions(tmp_path / "records" / "r.json", "dev", words, gold, predicted)
-        found = read_predictions(tmp_path / "predictions" / "r.dev.conll", "spans", False)
+        found = read_predictions(tmp_path / "predictions" / "r.dev.conll", SPANS, False)
         assert found.split.words == words
-        assert found.scores()["counts"]["predicted"] == 1
+        assert plain(found.scores())["counts"]["predicted"] == 1
 
 
 def test_the_paired_test_tells_a_difference_from_none_and_refuses_other_texts(tmp_path: Path):
     gold, _ = fuzzed(1, sentences=200)
     worse = [["O"] * len(tags) if i % 3 == 0 else tags for i, tags in enumerate(gold)]
     a, b = (
-        read_predictions(write(tmp_path / name, gold, tags), "spans", False)
-        for name, tags in (("a", gold), ("b", worse))
+        read_predictions(write(tmp_path / name, gold, tags), SPANS, False) for name, tags in (("a", gold), ("b", worse))
     )
-    tested = paired_test(a, b)
-    assert tested["difference"] == pytest.approx(1 - f1_score(gold, worse))
-    assert tested["p"] < 0.001
-    assert tested["unit"] == "sentence"
-    assert paired_test(a, a)["p"] == 1.0
-    shorter = read_predictions(write(tmp_path / "c", gold[:-1], gold[:-1]), "spans", False)
+    tested, unit = paired_test(a, b)
+    assert tested.difference == pytest.approx(1 - f1_score(gold, worse))
+    assert tested.p < 0.001
+    assert unit == "sentence"
+    assert paired_test(a, a)[0].p == 1.0
+    shorter = read_predictions(write(tmp_path / "c", gold[:-1], gold[:-1]), SPANS, False)
     with pytest.raises(UserError, match="201 sentences, .* 200; two systems"):
         paired_test(a, shorter)
     others = [["B-OTHER", *tags[1:]] for tags in gold]
     with pytest.raises(UserError, match=r"a:1 and .*d:1: sentences with other gold tags"):
-        paired_test(a, read_predictions(write(tmp_path / "d", others, gold), "spans", False))
+        paired_test(a, read_predictions(write(tmp_path / "d", others, gold), SPANS, False))
 
 
 def test_the_command_prints_what_it_found_and_json_in_its_stated_shape(tmp_path: Path):
@@ -198,10 +197,10 @@ def test_files_that_do_not_fit_are_refused_with_their_line(tmp_path: Path, conte
     file = tmp_path / "file"
     file.write_text(content)
     if not message:
-        assert read_predictions(file, "spans", False).schemes == ("IOB2", "BIOES")
+        assert read_predictions(file, SPANS, False).schemes == ("IOB2", "BIOES")
         return
     with pytest.raises(UserError) as caught:
-        read_predictions(file, "spans", False)
+        read_predictions(file, SPANS, False)
     assert message in str(caught.value)
 
 
@@ -211,5 +210,5 @@ def test_scoring_imports_nothing_that_takes_long(tmp_path: Path):
         "import sys; from probe.cli.main import dispatch; dispatch(sys.argv[1:]); "
         "print({'torch', 'transformers', 'datasets', 'hydra', 'sklearn', 'scipy'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code, "score", str(file), str(file)], capture_output=True, text=True)
+    done = python(code, "score", str(file), str(file))
     assert done.stdout.splitlines()[-1] == "set()", done.stderr

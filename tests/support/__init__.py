@@ -6,3 +6,4 @@ import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # HF_HUB_OFFLINE=0 pytest -m hub  runs the tests that need the Hub
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, and what they compute is tiny

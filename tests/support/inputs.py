@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -29,6 +31,9 @@ NAMES = {
 }
 COMMON = ("the a of in at said met on may orange , won lost went to from bank washs england portton xing").split()
 
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
 
 def make_bert(folder: Path, num_layers: int, limit: int) -> Path:
     """Writes a random BERT of so many layers of 16 that takes `limit` pieces, and its tokenizer."""
@@ -46,6 +51,13 @@ def make_bert(folder: Path, num_layers: int, limit: int) -> Path:
     )
     transformers.BertModel(config).save_pretrained(folder)
     return folder
+
+
+@functools.cache
+def plain_encoder(folder: Path) -> tuple[Any, Any]:
+    """Tokenizer and model as transformers itself loads them; once, so the folder must stay as it is."""
+    model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    return transformers.AutoTokenizer.from_pretrained(folder), model
 
 
 def encoder_config(folder: Path) -> EncoderConfig:

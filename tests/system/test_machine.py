@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from joblib import Parallel, delayed
+from support.commands import DEADLINE_S, wait_for
 
 from probe.system import machine
 
@@ -44,17 +44,24 @@ def test_the_gpus_are_those_that_the_process_was_given_or_all(monkeypatch: pytes
         assert machine.gpus() == []
 
 
-def test_workers_are_dealt_to_the_gpus_in_turn_and_stay_there(monkeypatch: pytest.MonkeyPatch):
-    def dealt(names: list[str]) -> tuple[int, str | None]:
-        machine.take_gpu(names)
-        time.sleep(0.1)
+def test_workers_are_dealt_to_the_gpus_in_turn_and_stay_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    locks, seen_by = tmp_path / "locks", tmp_path / "processes"
+    locks.mkdir()
+    seen_by.mkdir()
+
+    def dealt() -> tuple[int, str | None]:
+        """This process and its GPU, once four processes have come here."""
+        machine.take_gpu(["2", "GPU-5a"], locks)
+        (seen_by / str(os.getpid())).touch()
+        wait_for(lambda: len(list(seen_by.iterdir())) >= 4, DEADLINE_S, "four workers")
         return os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES")
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    seen = set(Parallel(n_jobs=4)(delayed(dealt)(["2", "GPU-5a"]) for _ in range(24)))
+    seen = set(Parallel(n_jobs=4, batch_size=1)(delayed(dealt)() for _ in range(24)))
     assert len({process for process, _ in seen}) == len(seen) == 4, "a worker keeps its GPU"
     assert sorted(str(gpu) for _, gpu in seen) == ["2", "2", "GPU-5a", "GPU-5a"]
-    assert dealt(["2", "GPU-5a"]) == (os.getpid(), None), "in the process of the sweep nothing is dealt"
+    machine.take_gpu([], locks)
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ, "where there are none nothing is dealt"
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
-"""The commands: dispatch, Hydra's door, and how a sweep is shown. What is computed stands elsewhere."""
+"""The command that looks after the feature store: cache."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,6 @@ from typing import Any
 from probe.cli.parser import Parser
 from probe.cli.settings import configs_of
 from probe.config import UserError
-
-
-def doctor(arguments: list[str]) -> int:
-    from probe.checks.doctor import examine
-
-    parser = Parser(prog="probe doctor", description="Is everything here for the run that these settings ask for?")
-    parser.add_argument("overrides", nargs="*", metavar="setting=value")
-    overrides = parser.parse_args(arguments).overrides
-    return 0 if examine(configs_of(overrides)[0][0], functools.partial(print, flush=True)) else 1
-
 
 CACHE_HELP = """\
 probe cache list                            every store: key, size, when used, what it holds
@@ -56,7 +45,7 @@ def cache(arguments: list[str]) -> int:
 
     planned = plan(cfg)
     if options.action == "explain":
-        print(*store_cache.explain(planned), sep="\n")
+        print(*store_cache.explain(planned.store), sep="\n")
         return 0
     problems = list(store_cache.verify_checksums(planned.store))
     for file, problem in problems:
@@ -66,7 +55,9 @@ def cache(arguments: list[str]) -> int:
         return 1
     print(f"{planned.store.directory}: every shard is whole.")
     if options.sample:
-        words, worst, allowed = store_cache.verify_sample(planned, options.sample)
+        words, worst, allowed = store_cache.verify_sample(
+            planned.store, planned.corpus, planned.encoder, planned.cfg.features, options.sample
+        )
         print(
             f"{words} words computed again: largest difference {worst:.1g} of a vector's length"
             f" (rounding: up to {allowed:.1g})."

@@ -1,0 +1,80 @@
+"""Commands that check: verify results, and doctor before a run."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+
+from probe.cli.parser import Parser, results_or_last
+from probe.cli.settings import config_of, configs_of
+from probe.config import UserError
+
+VERIFY_HELP = """\
+probe verify [DIR] [--format text|json]              records, counts, tables and figures against each other
+probe verify [DIR] --rerun [ROW] [--seed S] [...]    train again and compare; settings may say where data lies
+probe verify [DIR] --against DIR                     the same runs, made elsewhere
+probe verify [DIR] --against paper|bert_ner          means beside published numbers, with what differs
+
+Exit code 0 if everything that could be checked holds, 1 if not.
+
+Examples
+  probe verify results/quickstart --against results/demo-minilm
+  probe verify results/demo-minilm --rerun concat_last_four --seed 1
+  probe verify results/paper_table --rerun last --seed 2 data.path=DIR
+"""
+
+
+def verify(arguments: list[str]) -> int:
+    from probe.checks import reruns
+    from probe.checks.results import check_files
+    from probe.reporting.published import PUBLISHED
+
+    parser = Parser(prog="probe verify", usage=VERIFY_HELP)
+    parser.add_argument("dir", nargs="?", default="")
+    parser.add_argument("--rerun", nargs="?", const="")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--against")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("overrides", nargs="*")
+    options = parser.parse_intermixed_args(arguments)
+    words = [options.dir, options.rerun or "", *options.overrides]
+    overrides = [word for word in words if "=" in word]
+    row = None if options.rerun is None or "=" in options.rerun else options.rerun
+    named = None if not options.dir or "=" in options.dir else Path(options.dir)
+    if options.rerun is None and (overrides or options.seed is not None):
+        raise UserError("verify: settings and --seed are for --rerun: probe verify DIR --rerun [ROW] [--seed S] [...].")
+    if options.rerun is not None and options.against is not None:
+        raise UserError("verify: --rerun or --against, not both.")
+    if extra := [word for word in options.overrides if "=" not in word]:
+        raise UserError(f"verify: one folder at a time, not {extra[0]} too. Another to compare with: --against DIR.")
+    folder = results_or_last(named, options.format)
+    if options.against in PUBLISHED:
+        checks = reruns.check_against_published(folder, options.against)
+    elif options.against is not None:
+        checks = reruns.check_against(folder, Path(options.against))
+    elif options.rerun is not None:
+        checks = reruns.rerun(folder, row or None, options.seed, lambda o: configs_of(o)[0][0], overrides)
+    else:
+        checks = check_files(folder, Path(config_of([]).features.cache_dir))
+    results = []
+    for check in checks:
+        results.append(check)
+        if options.format == "text":
+            print(check.line(), flush=True)
+    if options.format == "json":
+        print(json.dumps([check._asdict() for check in results], indent=1))
+    bad = [check for check in results if check.ok is False]
+    if options.format == "text":
+        held = sum(check.ok is True for check in results)
+        print(f"{held} checks hold, {len(bad)} do not, {len(results) - held - len(bad)} could not be made.")
+    return 1 if bad else 0
+
+
+def doctor(arguments: list[str]) -> int:
+    from probe.checks.doctor import examine
+
+    parser = Parser(prog="probe doctor", description="Is everything here for the run that these settings ask for?")
+    parser.add_argument("overrides", nargs="*", metavar="setting=value")
+    overrides = parser.parse_args(arguments).overrides
+    return 0 if examine(configs_of(overrides)[0][0], functools.partial(print, flush=True)) else 1

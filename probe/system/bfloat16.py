@@ -1,0 +1,56 @@
+"""bfloat16 on this machine: its own, or emulated in float32 where the CPU has none.
+
+A CPU without it has no LSTM in bfloat16 at all, and products many times slower than float32's. There the same
+arithmetic is done by rounding what goes into a product and what comes out of it, and multiplying in float32. Which CPU
+is which is found by trying it: a list of names would be wrong for the next one, and for one that is told to do less
+(ONEDNN_MAX_CPU_ISA). A trial asks oneDNN, which PyTorch leaves both to where they are fast, whether it does them at
+all: unlike a clock it gives every process of a machine the same answer, however busy that is.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Way = Literal["native", "emulated"]
+EMULATED = "this CPU has none of its own; emulated in float32, at its speed"
+
+
+def way(device: str, lstm: bool) -> Way:
+    """How a device does products in bfloat16 (lstm: and LSTMs); a GPU has them of its own."""
+    return "native" if device != "cpu" or (_product_works() and (not lstm or _lstm_works())) else "emulated"
+
+
+@functools.cache
+def _product_works() -> bool:
+    import torch
+
+    ones = torch.ones(8, 8, dtype=torch.bfloat16)
+    try:
+        torch.nn.functional.linear(ones.to_mkldnn(), ones)
+    except RuntimeError:
+        return False
+    return True
+
+
+@functools.cache
+def _lstm_works() -> bool:
+    """Forward and backward. Leaves the random numbers as they stand, since the bits of a run depend on them."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
+        try:
+            with torch.autocast("cpu", torch.bfloat16):
+                out, _ = torch.nn.LSTM(8, 8)(torch.ones(2, 2, 8))
+            out.float().sum().backward()
+        except RuntimeError:
+            return False
+    return True
+
+
+def rounded(x: Tensor) -> Tensor:
+    """The nearest values of bfloat16, in float32; going backward the gradient is rounded likewise."""
+    return x.bfloat16().float()

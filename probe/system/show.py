@@ -1,0 +1,17 @@
+"""How figures are written for people."""
+
+from __future__ import annotations
+
+
+def duration(seconds: float) -> str:
+    """About how long, in minutes, or in seconds below one."""
+    return f"about {seconds / 60:.0f} min" if seconds >= 60 else f"about {seconds:.0f} s"
+
+
+def percent(share: float) -> str:
+    """A share in percent, with two decimals."""
+    return f"{100 * share:.2f}"
+
+
+def p_value(p: float | None) -> str:
+    return "-" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,0 +1,108 @@
+"""Records as runs write them, without a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from probe.data.split import SplitCounts
+from probe.runs.expected import ExpectedRun
+from probe.runs.records import (
+    SCHEMA,
+    BySplit,
+    Checksums,
+    CorpusCounts,
+    Epoch,
+    Hardware,
+    Layers,
+    RecordedData,
+    RecordedEncoder,
+    RecordedFeatures,
+    RecordedLayers,
+    RunIdentity,
+    RunRecord,
+    Seconds,
+    Settings,
+    Software,
+    SplitScores,
+    Treatment,
+    record_path,
+    write_counts,
+    write_record,
+)
+from probe.scoring.metrics import Scores, SpanScore, Totals
+
+COUNTS = SplitCounts(None, 2, 10, spans=3)
+
+
+def made_scores(f1: float) -> Scores:
+    span = SpanScore(f1, f1, f1)
+    totals = Totals(2, 10, 3, 3, 2)
+    return Scores(0.9, {}, totals, span=span, strict=span, word=span, entity_word_recall=f1, ill_formed=0)
+
+
+def make_record(
+    folder: Path,
+    row: str,
+    seed: int,
+    dev: float,
+    test: float,
+    indices: tuple[int, ...] = (5,),
+    combine: str = "concat",
+    context: str = "sentence",
+    corpus: str = "corpus",
+    weights: str = "a",
+    sentences: list[tuple[int, int, int]] | None = None,
+    documents: list[int] | None = None,
+    splits: dict[str, SplitCounts] | None = None,
+    treatment: Treatment | None = None,
+    **changes: Any,
+) -> RunRecord:
+    """Writes a record, and its counts where `sentences` has gold, predicted and correct spans of test; returns it.
+
+    changes: other parts of the record than these make.
+    """
+    features, layers = f"features-{context}-{weights}", Layers(list(indices), combine)
+    identity = RunIdentity(corpus, "spans", features, layers, {}, seed, treatment=treatment)
+    feature_settings = {"context": context, "subword": "first"}
+    probe = {"num_layers": 2, "hidden_size": 8, "precision": "float32"}
+    record = RunRecord(
+        schema=SCHEMA,
+        key=identity.key,
+        identity=identity,
+        row=row,
+        config=Settings({}, {}, feature_settings, {}, probe, seed, "cpu"),
+        data=RecordedData("demo", "spans", CorpusCounts(**(splits or dict.fromkeys(("train", "dev", "test"), COUNTS)))),
+        encoder=RecordedEncoder("some/encoder", "folder x", {}, True, 6, 16),
+        features=RecordedFeatures(features, {}, "memory", 2_000_000, BySplit(0, 0, 0)),
+        layers=RecordedLayers(list(indices), combine, 16 * len(indices)),
+        scores=SplitScores(made_scores(dev), made_scores(test)),
+        sha256=Checksums("", {}),
+        best_epoch=1,
+        curve=[Epoch(0.5, dev, 1.0), Epoch(0.4, dev, 3.0)],
+        mix=None,
+        parameters=1234,
+        seconds=Seconds(0.1, 4.0, 0.1),
+        words_per_second=100,
+        software=Software({}, None, "probe"),
+        hardware=Hardware("cpu", "some CPU", "AVX2", 2, 1, False, "Linux"),
+        started="2026-01-01T10:00:00+00:00",
+        finished="2026-01-01T10:00:04+00:00",
+    )
+    record = replace(record, **changes)
+    path = record_path(folder, row, record.identity)
+    write_record(path, replace(record, key=record.identity.key))
+    if sentences:
+        names = ("gold:X", "predicted:X", "correct:X")
+        columns = dict(zip(names, map(list, zip(*sentences, strict=True)), strict=True))
+        known = {"documents": documents} if documents else {}
+        write_counts(path, {"test": {"words": [5] * len(sentences), **columns, **known}})
+    return replace(record, key=record.identity.key)
+
+
+def expect(record: RunRecord) -> ExpectedRun:
+    """A record's run as a sweep asks for it."""
+    from probe.reporting.row import setting_of
+
+    return ExpectedRun(record.key, record.row, record.identity, record.layers.width, setting_of(record))
