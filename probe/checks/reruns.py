@@ -42,10 +42,10 @@ def compare_runs(reference: RunRecord, again: RunRecord, name: str) -> Check:
 
 
 def _outcome(record: RunRecord) -> dict[str, Any]:
-    """What came out of a run, without its seconds."""
+    """What came out of a run, without its seconds, and without the dev loss, which older records have not."""
     outcome = {name: plain(getattr(record, name)) for name in OUTCOME}
     outcome["curve"] = {
-        str(number): {name: value for name, value in epoch.items() if name != "train_s"}
+        str(number): {name: value for name, value in epoch.items() if name not in ("train_s", "dev_loss")}
         for number, epoch in enumerate(outcome["curve"], 1)
     }
     return outcome

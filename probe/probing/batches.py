@@ -16,6 +16,7 @@ from torch import Tensor
 
 from probe.data.tags import Tags
 from probe.probing.combine import Streamed
+from probe.probing.schedule import updates
 
 POOL = 50  # batches whose sentences are sorted together
 EVALUATION_SENTENCES = 128  # in a batch; nothing depends on it but speed
@@ -61,16 +62,23 @@ class TaggedWords:
 
 
 class TrainingBatches:
-    """Fresh batches each time it is gone through; which ones depends on the seed and on how often it was."""
+    """An epoch's batches: every sentence `passes` times, each pass in batches of its own.
 
-    def __init__(self, data: TaggedWords, batch_size: int, seed: int) -> None:
-        self.data, self.batch_size = data, batch_size
+    Fresh ones each time it is gone through; which ones depends on the seed and on how often it was.
+    """
+
+    def __init__(self, data: TaggedWords, batch_size: int, seed: int, passes: int = 1) -> None:
+        self.data, self.batch_size, self.passes = data, batch_size, passes
         self.generator = torch.Generator().manual_seed(seed)
 
     def __len__(self) -> int:
-        return -(-len(self.data.lengths) // self.batch_size)
+        return self.passes * updates(len(self.data.lengths), self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
+        for _ in range(self.passes):
+            yield from self._one_pass()
+
+    def _one_pass(self) -> Iterator[Batch]:
         order = torch.randperm(len(self.data.lengths), generator=self.generator)
         chunks: list[Tensor] = []
         for pool in order.split(self.batch_size * POOL):

@@ -23,12 +23,17 @@ from probe.probing.arithmetic import arithmetic
 from probe.probing.batches import Batch, EvaluationBatches, TaggedWords, TrainingBatches
 from probe.probing.bilstm import BiLSTM, Dropout
 from probe.probing.combine import mix
+from probe.probing.schedule import Schedule, passes, updates
 from probe.probing.selection import Selection
 from probe.system.bfloat16 import EMULATED, way
 
 
 class Tagger(pl.LightningModule):
-    """Trains on TrainingBatches, scores dev after each epoch, and keeps the weights and dev tags of its best epoch."""
+    """Trains on TrainingBatches, scores dev after each epoch, and keeps the weights and dev tags of its best epoch.
+
+    curve: of each epoch, its mean training loss, dev score, mean dev loss and seconds of training. schedule.outcome:
+    how the training ended. passes: how often an epoch shows every sentence.
+    """
 
     def __init__(
         self,
@@ -50,11 +55,15 @@ class Tagger(pl.LightningModule):
         self.dropout = Dropout(cfg.dropout)
         self.lstm = BiLSTM(selection.width, cfg.hidden_size, cfg.num_layers, cfg.dropout) if cfg.num_layers else None
         self.classifier = nn.Linear(2 * cfg.hidden_size if cfg.num_layers else selection.width, len(labels))
+        self.passes = passes(len(train.lengths), cfg.batch_size)
+        epoch_updates = self.passes * updates(len(train.lengths), cfg.batch_size)
+        self.schedule = Schedule(cfg.anneal, cfg.patience, cfg.max_epochs, epoch_updates)
         self.curve: list[dict[str, float]] = []
         self.best_epoch = 0
         self.best_dev_tags: Tags = []
         self.best_weights: dict[str, Tensor] = {}
         self._losses: list[Tensor] = []
+        self._dev_losses: list[Tensor] = []
         self._started = 0.0
 
     def forward(self, batch: Batch) -> Tensor:
@@ -82,9 +91,12 @@ class Tagger(pl.LightningModule):
     def on_validation_epoch_start(self) -> None:
         self._trained_s = time.perf_counter() - self._started
         self._dev_ids = torch.zeros_like(self.dev_data.labels, device=self.device)
+        self._dev_losses = []
 
     def validation_step(self, batch: Batch) -> None:
-        self._dev_ids[batch.rows[batch.words]] = self(batch)[batch.words].argmax(-1)
+        scores = self(batch)[batch.words]  # (N, C)
+        self._dev_ids[batch.rows[batch.words]] = scores.argmax(-1)
+        self._dev_losses.append(nn.functional.cross_entropy(scores, batch.labels[batch.words], reduction="sum"))
 
     def on_validation_epoch_end(self) -> None:
         loss = float(torch.stack(self._losses).mean())
@@ -94,21 +106,19 @@ class Tagger(pl.LightningModule):
             )
         tags = self._tags(self.dev_data, self._dev_ids)
         dev = self.headline(self.dev_data.tags, tags)
-        if dev > max((point["dev"] for point in self.curve), default=-1.0):
-            self.best_epoch = len(self.curve) + 1
+        known = int((self.dev_data.labels >= 0).sum())  # words whose tag training showed
+        dev_loss = float(torch.stack(self._dev_losses).sum()) / max(1, known)
+        self.curve.append({"loss": loss, "dev": dev, "dev_loss": dev_loss, "train_s": round(self._trained_s, 3)})
+        if self.schedule.after_epoch(dev, dev_loss):
+            self.best_epoch = len(self.curve)
             self.best_dev_tags = tags
             self.best_weights = {name: value.clone() for name, value in self.state_dict().items()}
-        self.curve.append({"loss": loss, "dev": dev, "train_s": round(self._trained_s, 3)})
-        self.log("dev", torch.tensor(dev, dtype=torch.float64))
+        for group in self.trainer.optimizers[0].param_groups:
+            group["lr"] = self.cfg.learning_rate * self.schedule.rate
+        self.trainer.should_stop |= self.schedule.outcome is not None
 
-    def configure_optimizers(self) -> Any:
-        optimizer = torch.optim.Adam(self.parameters(), lr=self.cfg.learning_rate, fused=True)
-        if self.cfg.anneal == 1:
-            return optimizer
-        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(
-            optimizer, "max", factor=self.cfg.anneal, patience=0, threshold=0
-        )
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "monitor": "dev"}}
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), lr=self.cfg.learning_rate, fused=True)
 
     @torch.inference_mode()
     def predict(self, data: TaggedWords) -> Tags:
@@ -156,7 +166,7 @@ def train_tagger(
     seed: int,
     tell: Callable[[str], None],
 ) -> Tagger:
-    """Trains until dev's headline no longer rises; the tagger comes back with the weights of its best epoch.
+    """Trains as Schedule says, on dev's headline; the tagger comes back with the weights of its best epoch.
 
     `headline` scores gold and predicted tags. `tell` gets one line an epoch, and one before if bfloat16 is emulated.
     The seed fixes initialisation, batches and
@@ -173,7 +183,7 @@ def train_tagger(
         devices=1,
         max_epochs=cfg.max_epochs,
         gradient_clip_val=cfg.gradient_clip,
-        callbacks=[pl.callbacks.EarlyStopping("dev", mode="max", patience=cfg.patience), Announce(tell)],
+        callbacks=[Announce(tell)],
         plugins=[LightningEnvironment()],  # a SLURM job around us is none of its business
         logger=False,
         enable_checkpointing=False,  # the best weights are kept in memory: nothing to leave behind when killed
@@ -182,7 +192,7 @@ def train_tagger(
         num_sanity_val_steps=0,
     )
     try:
-        trainer.fit(tagger, TrainingBatches(train, cfg.batch_size, seed), EvaluationBatches(dev))
+        trainer.fit(tagger, TrainingBatches(train, cfg.batch_size, seed, tagger.passes), EvaluationBatches(dev))
     except SystemExit:  # what Lightning makes of Ctrl-C
         raise KeyboardInterrupt from None
     tagger.load_state_dict(tagger.best_weights)

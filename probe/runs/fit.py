@@ -34,6 +34,7 @@ class Fit:
 
     predictions: dict[str, Tags]
     curve: list[Epoch]
+    passes: int  # how often an epoch shows every sentence
     best_epoch: int
     mix: Mix | None
     parameters: int
@@ -79,6 +80,7 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
     return Fit(
         predictions={"dev": tagger.best_dev_tags, "test": tagger.predict(data["test"])},
         curve=[Epoch(**point) for point in tagger.curve],
+        passes=tagger.passes,
         best_epoch=tagger.best_epoch,
         mix=None if learned is None else Mix(**learned),
         parameters=sum(parameter.numel() for parameter in tagger.parameters()),

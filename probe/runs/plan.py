@@ -13,9 +13,10 @@ from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, User
 from probe.data.corpus import Corpus, load_corpus
 from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.store import FeatureStore
+from probe.probing.schedule import FULL_UPDATES, updates
 from probe.probing.selection import Selection, select
 from probe.runs.expected import ExpectedRun, Setting
-from probe.runs.records import Layers, RunIdentity, Settings, record_path
+from probe.runs.records import RECIPE, RECIPE_OF_SMALL, Layers, RunIdentity, Settings, record_path
 from probe.system.files import canonical
 
 ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about that
@@ -60,7 +61,9 @@ def plan(cfg: Config) -> Plan:
     corpus, encoder, store, fingerprint = _inputs(inputs)
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     layers = Layers(list(selection.indices), selection.combine)
-    identity = RunIdentity(fingerprint, corpus.task.name, store.key, layers, asdict(cfg.probe), cfg.seed)
+    is_small = updates(len(corpus.splits["train"].tags), cfg.probe.batch_size) < FULL_UPDATES
+    recipe = RECIPE_OF_SMALL if is_small else RECIPE
+    identity = RunIdentity(fingerprint, corpus.task.name, store.key, layers, asdict(cfg.probe), cfg.seed, recipe)
     return Plan(cfg, corpus, encoder, selection, store, identity)
 
 

@@ -31,6 +31,7 @@ from probe.system.files import canonical, key_of, plain, sha256_of, short, write
 SCHEMA = 3
 OLDEST_SCHEMA = 2  # the oldest that can be read; before, records lack what checks need
 RECIPE = 1  # rises when the code that trains changes what comes out for the same settings
+RECIPE_OF_SMALL = 2  # where one pass has fewer updates than schedule.FULL_UPDATES
 
 T = TypeVar("T")
 
@@ -177,11 +178,13 @@ class Checksums:
 
 @dataclass(frozen=True)
 class Epoch:
-    """loss: mean over the training batches. dev: the headline. train_s: seconds of training, without scoring dev."""
+    """loss: mean over the training batches. dev: the headline. train_s: seconds of training, without scoring dev.
+    dev_loss: mean over the words of dev; older records have none."""
 
     loss: float
     dev: float
     train_s: float
+    dev_loss: float | None = None
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def _record(
     indices = list(selection.indices)
     manifest = store.manifest()
     assert manifest is not None
-    trained_words = len(fitted.curve) * corpus.splits["train"].num_words
+    trained_words = len(fitted.curve) * fitted.passes * corpus.splits["train"].num_words
     return RunRecord(
         schema=SCHEMA,
         key=planned.identity.key,

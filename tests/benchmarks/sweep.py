@@ -31,6 +31,7 @@ from probe.cli.settings import configs_of
 from probe.data.corpus import Corpus, load_corpus
 from probe.probing.batches import EvaluationBatches, TaggedWords, TrainingBatches
 from probe.probing.combine import read_selection
+from probe.probing.schedule import passes
 from probe.runs.plan import plan
 from probe.system.machine import num_cores
 
@@ -91,6 +92,7 @@ def packed_epoch(settings: list[str]) -> float:
     order = torch.randperm(len(train.lengths)).split(cfg.batch_size)
     assert len(order) == len(TrainingBatches(train, cfg.batch_size, 0))
     seconds = bare_epoch(model, model.loss, (train.batch(sentences) for sentences in order), cfg)
+    seconds *= passes(len(train.lengths), cfg.batch_size)  # of a small corpus an epoch is several
     model.eval()
     clock = time.perf_counter()
     with torch.inference_mode():

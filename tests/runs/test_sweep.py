@@ -51,8 +51,8 @@ def processes_of(session: int) -> Iterator[int]:
 
 @pytest.mark.slow
 def test_killed_at_ten_moments_a_sweep_ends_with_the_records_of_one_left_alone(inputs: list[str], tmp_path: Path):
-    sweep = ["-m", "layers=last,mix_all", "seed=range(1,7)", "results_dir=out", *inputs, "probe.max_epochs=20"]
-    sweep += ["probe.patience=20"]
+    sweep = ["-m", "layers=last,mix_all", "seed=range(1,7)", "results_dir=out", *inputs, "probe.max_epochs=3"]
+    sweep += ["probe.patience=3"]
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     for folder in (alone, killed):
         folder.mkdir()
@@ -97,7 +97,7 @@ def test_killed_at_ten_moments_a_sweep_ends_with_the_records_of_one_left_alone(i
 def test_a_disk_that_fills_up_stops_a_sweep_in_one_line_and_the_same_command_continues(
     inputs: list[str], tmp_path: Path, jobs: int
 ):
-    sweep = ["-m", "layers=last", "seed=range(1,7)", "results_dir=out", f"jobs={jobs}", *inputs, "probe.max_epochs=20"]
+    sweep = ["-m", "layers=last", "seed=range(1,7)", "results_dir=out", f"jobs={jobs}", *inputs, "probe.max_epochs=3"]
     process = start(*sweep, cwd=tmp_path)
     wait_for(lambda: times(tmp_path / "out"), DEADLINE_S, "the first record", process)
     for member in processes_of(process.pid):
@@ -159,7 +159,7 @@ def test_one_run_is_made_by_one_process_at_a_time_and_others_wait(tmp_path: Path
 
 
 def test_two_sweeps_started_together_train_each_run_once(inputs: list[str], tmp_path: Path):
-    sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", "jobs=1", *inputs, "probe.max_epochs=20"]
+    sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", "jobs=1", *inputs, "probe.max_epochs=3"]
     processes = [start(*sweep, cwd=tmp_path) for _ in range(2)]
     told = [finish(process) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], told

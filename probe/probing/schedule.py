@@ -1,0 +1,84 @@
+"""When the learning rate falls and when training ends: decided after each epoch, on the dev split alone.
+
+What a dev score says depends on the updates before it, and a small corpus has few in one pass (600 sentences in batches
+of 32: 19). So this counts in updates, and the same settings fit 200 sentences and 15,000:
+
+- an epoch is one pass, or as many as make EPOCH_UPDATES;
+- nothing counts in the first WARM_UP_UPDATES, in which scores rise and fall by chance;
+- epochs of fewer than FULL_UPDATES count together, so many as make that.
+
+Sparse text scores zero for a while, whatever is learnt: at a score of zero the dev loss tells progress, and the rate
+stays. tests/benchmarks/schedule.py measures all this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+EPOCH_UPDATES = 50
+WARM_UP_UPDATES = 500
+FULL_UPDATES = 100
+
+Outcome = Literal["converged", "cut_short", "silent"]
+
+
+def updates(num_sentences: int, batch_size: int) -> int:
+    """In one pass."""
+    return -(-num_sentences // batch_size)
+
+
+def passes(num_sentences: int, batch_size: int) -> int:
+    """How often an epoch shows every sentence: once, or until there were enough updates."""
+    return -(-EPOCH_UPDATES // updates(num_sentences, batch_size))
+
+
+@dataclass
+class Schedule:
+    """anneal: what the rate is multiplied by after a full epoch without progress. patience: so many in a row end it.
+
+    rate: the share of the first learning rate that is used from here on. outcome: None while training goes on, then
+    converged: no progress for `patience` full epochs; cut_short: `max_epochs` came before that, and longer training may
+    score higher; silent: it is over, and no epoch scored above zero.
+    """
+
+    anneal: float
+    patience: int
+    max_epochs: int
+    epoch_updates: int
+    rate: float = 1.0
+    outcome: Outcome | None = None
+    _epochs: int = 0
+    _idle: int = 0  # epochs that count, without progress, in a row
+    _best_score: float = -1.0
+    _best_since_zero: float = 0.0
+    _lowest_loss: float = float("inf")
+
+    @property
+    def full(self) -> int:
+        """How many epochs count as one."""
+        return -(-FULL_UPDATES // self.epoch_updates)
+
+    def after_epoch(self, score: float, loss: float) -> bool:
+        """Takes an epoch's dev score and dev loss; returns whether that epoch is the best so far.
+
+        Progress is a better score than any since the last zero (before it were scores of chance), and at a score of
+        zero a lower loss than any.
+        """
+        is_best = score > self._best_score
+        progress = score > self._best_since_zero if score > 0 else loss < self._lowest_loss
+        self._best_since_zero = max(score, self._best_since_zero) if score > 0 else 0.0
+        self._best_score = max(score, self._best_score)
+        self._lowest_loss = min(loss, self._lowest_loss)
+        self._epochs += 1
+        if progress:
+            self._idle = 0
+        elif self._epochs * self.epoch_updates > WARM_UP_UPDATES:
+            self._idle += 1
+            if self._idle % self.full == 0 and score > 0:
+                self.rate *= self.anneal
+        converged = self._idle >= self.patience * self.full
+        if converged or self._epochs == self.max_epochs:
+            silent = self._best_score <= 0
+            self.outcome = "silent" if silent else "converged" if converged else "cut_short"
+        return is_best
