@@ -86,7 +86,7 @@ COLUMNS: dict[str, Column] = {
     "n": Column("n", _n),
     "dev": Column("dev F1", _spread("dev_f1")),
     "test": Column("test F1", _spread("test_f1")),
-    "order": Column("order", lambda row: row.order or "", left=True),
+    "order": Column("order", lambda row: "not converged" if row.unconverged else row.order or "", left=True),
     "paper": Column("paper", _published("paper")),
     "bert_ner": Column("bert_ner", _published("bert_ner")),
     "dev_range": Column("dev min .. max", _range("dev_f1")),
@@ -105,6 +105,11 @@ COLUMNS: dict[str, Column] = {
     "mb_read": Column("MB read", _cost("mb_read", ".0f")),
     "f1_per_width": Column("dev F1 a unit of width", lambda row: _cost("f1_per_width", ".2%")(row).removesuffix("%")),
 }
+UNCONVERGED = {
+    "cut_short": "still rising at the last epoch allowed. Raise probe.max_epochs.",
+    "silent": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
+}
+SHOWN = 6  # runs named in a note
 DEFAULT = ("row", "treatment", "layers", "width", "n", "dev", "test", "order")
 GROUPS = {  # names for several columns
     "default": tuple(name for name in DEFAULT if name != "treatment"),
@@ -119,7 +124,7 @@ def choose_columns(wanted: str | None, rows: Sequence[Row]) -> list[str]:
     """Column names for `--columns a,b,group`. None: what fits the rows. Raises UserError for what is no column."""
     if wanted is None:
         is_known = any(row.about and row.about.data == "CoNLL-2003" for row in rows)
-        empty = {name for name in ("order", "treatment") if not any(getattr(row, name) for row in rows)}
+        empty = {name for name in ("order", "treatment") if not any(COLUMNS[name].show(row) for row in rows)}
         return [name for name in DEFAULT if name not in empty] + ["paper"] * is_known
     names: list[str] = []
     for part in wanted.split(","):
@@ -169,6 +174,12 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             "n = 1 has no spread, no rank and no bold: the seed alone moves F1 by about a point, so the order of such "
             "rows may be the seed's."
         )
+    for ending, told in UNCONVERGED.items():
+        runs = [record for row in rows for record in row.unconverged if record.ending == ending]
+        if runs:
+            labels = ", ".join(record.label for record in runs[:SHOWN])
+            more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+            lines.append(f"not converged: {labels}{more}: {told} Such rows are not ranked.")
     to_best = [row.against["best"] for row in rows if row.against]
     if to_best and {"order", "best", "next"} & set(columns):
         unit = next((difference.unit for difference in to_best if difference.unit), None)

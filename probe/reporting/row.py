@@ -70,8 +70,8 @@ class Cost:
 class Row:
     """records: those behind the row, one a seed, by their files. missing: runs asked for without a record, of which
     `failed` have left a reason. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. order: best, tied or
-    below; None where one seed, or nothing, gives no order. against: differences to the `best` row and to the `next`
-    better one. treatment: what else its runs are; None for plain ones."""
+    below; None where one seed, or nothing, gives no order, or a run did not converge. against: differences to the
+    `best` row and to the `next` better one. treatment: what else its runs are; None for plain ones."""
 
     name: str
     task: Task
@@ -96,6 +96,11 @@ class Row:
     @property
     def n(self) -> int:
         return len(self.records)
+
+    @property
+    def unconverged(self) -> list[RunRecord]:
+        """The runs whose training was cut short, or never scored above zero."""
+        return [record for record in self.records.values() if record.ending != "converged"]
 
     @property
     def is_single(self) -> bool:

@@ -17,6 +17,7 @@ from probe.features.extraction import ensure_features
 from probe.features.store import DamagedShard, FeatureStore
 from probe.probing.batches import TaggedWords
 from probe.probing.combine import Streamed, bytes_needed, read_selection
+from probe.probing.schedule import Outcome
 from probe.probing.tagger import train_tagger
 from probe.runs.plan import Plan, training_device
 from probe.runs.provenance import bfloat16_way, hardware
@@ -35,6 +36,7 @@ class Fit:
     predictions: dict[str, Tags]
     curve: list[Epoch]
     passes: int  # how often an epoch shows every sentence
+    outcome: Outcome
     best_epoch: int
     mix: Mix | None
     parameters: int
@@ -81,6 +83,7 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
         predictions={"dev": tagger.best_dev_tags, "test": tagger.predict(data["test"])},
         curve=[Epoch(**point) for point in tagger.curve],
         passes=tagger.passes,
+        outcome=tagger.schedule.outcome or "converged",
         best_epoch=tagger.best_epoch,
         mix=None if learned is None else Mix(**learned),
         parameters=sum(parameter.numel() for parameter in tagger.parameters()),

@@ -24,6 +24,7 @@ from probe.config import UserError
 from probe.data.split import SplitCounts
 from probe.data.tags import Tags
 from probe.data.task import TASKS, Task
+from probe.probing.schedule import Outcome
 from probe.scoring.metrics import Counts, Scores
 from probe.system.bfloat16 import Way
 from probe.system.files import canonical, key_of, plain, sha256_of, short, write_atomically
@@ -253,6 +254,18 @@ class RunRecord:
     hardware: Hardware
     started: str  # UTC
     finished: str
+    outcome: Outcome | None = None  # how the training ended, see probing.schedule; older records have none
+
+    @property
+    def ending(self) -> Outcome:
+        """How the training ended; of an older record, as its curve tells."""
+        if self.outcome is not None:
+            return self.outcome
+        if self.scores.dev.headline <= 0:
+            return "silent"
+        epochs, probe = len(self.curve), self.config.probe
+        is_cut = epochs == probe.get("max_epochs") and epochs - self.best_epoch < probe.get("patience", 0)
+        return "cut_short" if is_cut else "converged"
 
     @property
     def task(self) -> Task:

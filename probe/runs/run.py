@@ -136,6 +136,7 @@ def _record(
         hardware=fitted.hardware,
         started=started_at.isoformat(timespec="seconds"),
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        outcome=fitted.outcome,
     )
 
 

@@ -28,6 +28,12 @@ from probe.system.bfloat16 import EMULATED
 from probe.system.machine import gpus, side_by_side, take_gpu
 from probe.system.show import duration, percent
 
+# What is said of a run whose training did not converge.
+ENDINGS = {
+    "cut_short": "not converged: still rising at probe.max_epochs",
+    "silent": "never above 0: too little text for these settings, or too few epochs",
+}
+
 
 @dataclass(frozen=True)
 class Job:
@@ -55,7 +61,8 @@ def scores_line(record: RunRecord) -> str:
     """A run's scores in one line."""
     dev, test = (percent(split.headline) for split in (record.scores.dev, record.scores.test))
     name = record.task.score
-    return f"dev {name} {dev} · test {name} {test} · best epoch {record.best_epoch} of {len(record.curve)}"
+    line = f"dev {name} {dev} · test {name} {test} · best epoch {record.best_epoch} of {len(record.curve)}"
+    return line + (f" · {ENDINGS[record.ending]}" if record.ending in ENDINGS else "")
 
 
 def run_sweep(

@@ -31,6 +31,7 @@ from probe.runs.records import (
     Layers,
     RecordedData,
     RunIdentity,
+    Settings,
     SplitScores,
     Treatment,
     load_record,
@@ -446,3 +447,46 @@ def test_what_is_not_the_schema_is_refused_with_the_fields_name(tmp_path: Path, 
     file.write_text(json.dumps(content))
     with pytest.raises(UserError, match=f"{file.name}: {told}"):
         load_record(file)
+
+
+def cut(**settings: int) -> Settings:
+    """Settings of a run that may take two epochs, as the curve of `make_record` has."""
+    probe = {"num_layers": 2, "hidden_size": 8, "precision": "float32", "max_epochs": 2, "patience": 3, **settings}
+    return Settings({}, {}, {"context": "sentence", "subword": "first"}, {}, probe, 1, "cpu")
+
+
+def test_a_row_that_did_not_converge_is_marked_and_never_ranked(tmp_path: Path):
+    for seed in (1, 2, 3):
+        make_record(tmp_path, "last", seed, 0.9, 0.8, config=cut(), outcome="cut_short" if seed == 2 else None)
+        make_record(tmp_path, "embeddings", seed, 0.7, 0.6, indices=(0,), outcome="converged")
+        make_record(tmp_path, "second_to_last", seed, 0.8, 0.7, indices=(4,), outcome="converged")
+    rows = {row.name: row for row in build_rows(tmp_path)}
+    assert {name: row.order for name, row in rows.items()} == {
+        "embeddings": "tied",
+        "second_to_last": "best",
+        "last": None,
+    }
+    text = render(list(rows.values()), "text")
+    assert re.search(r"^last .* not converged$", text, flags=re.M)
+    assert "not converged: last seed 1, last seed 2, last seed 3: still rising at the last epoch allowed" in text
+    assert "**last**" not in render(list(rows.values()), "md")
+
+
+def test_a_table_in_which_nothing_was_learnt_has_no_best_row(tmp_path: Path):
+    for seed in (1, 2):
+        make_record(tmp_path, "last", seed, 0.0, 0.0)
+        make_record(tmp_path, "embeddings", seed, 0.0, 0.0, indices=(0,), outcome="silent")
+    rows = build_rows(tmp_path)
+    assert [row.order for row in rows] == [None, None]
+    text = render(rows, "text")
+    assert "best" not in text.split("not converged: ")[0]
+    assert "no dev score above 0" in text
+
+
+def test_an_older_record_tells_by_its_curve_how_its_training_ended(tmp_path: Path):
+    last = make_record(tmp_path, "last", 1, 0.8, 0.7, config=cut(), best_epoch=2)
+    assert last.ending == "cut_short"
+    assert replace(last, config=cut(max_epochs=3)).ending == "converged"
+    assert replace(last, config=cut(patience=1), best_epoch=1).ending == "converged"
+    committed = Path(__file__).parent.parent.parent / "results/conll2003-minilm-sentence/records"
+    assert {load_record(file).ending for file in committed.iterdir()} == {"converged"}
