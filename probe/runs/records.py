@@ -321,8 +321,8 @@ def load_counts(record: Path) -> tuple[dict[str, Counts], str]:
     path = counts_path(record)
     try:
         content = lzma.decompress(path.read_bytes())
-        return json.loads(content), sha256_of(content)
-    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
+        return msgspec.json.decode(content, type=dict[str, Counts]), sha256_of(content)
+    except (OSError, EOFError, ValueError, lzma.LZMAError, msgspec.DecodeError) as error:
         raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 

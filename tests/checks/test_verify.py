@@ -268,12 +268,12 @@ def test_elsewhere_a_run_may_differ_a_little_and_the_reasons_are_listed(results:
 
 
 def test_an_emulated_run_is_other_hardware_and_an_older_record_is_a_native_one(results: Path):
-    here, there = (json.loads(first_record(results).read_text()) for _ in range(2))
-    here["scores"]["test"]["accuracy"] -= 0.001
-    here["hardware"]["bfloat16"] = "emulated"
-    assert compare_runs(there, here, "x").detail.endswith("otherwise here: bfloat16 native / emulated")
-    here["hardware"]["bfloat16"] = "native"
-    assert "on the same machine" in compare_runs(there, here, "x").detail
+    older = load_record(first_record(results))
+    scores = replace(older.scores, test=replace(older.scores.test, accuracy=older.scores.test.accuracy - 0.001))
+    emulated = replace(older, scores=scores, hardware=replace(older.hardware, bfloat16="emulated"))
+    assert compare_runs(older, emulated, "x").detail.endswith("otherwise here: bfloat16 native / emulated")
+    native = replace(emulated, hardware=replace(older.hardware, bfloat16="native"))
+    assert "on the same machine" in compare_runs(older, native, "x").detail
 
 
 def test_the_same_runs_made_elsewhere_agree(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

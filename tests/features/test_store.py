@@ -289,7 +289,7 @@ def shard_bytes(cache: Path) -> dict[str, bytes]:
 def test_eight_processes_share_the_work_and_agree(tiny_bert: Path, tmp_path: Path, no_locks: int):
     finish(extracting(tiny_bert, tmp_path / "alone"))
     processes = [extracting(tiny_bert, tmp_path / "shared", no_locks, together=8) for _ in range(8)]
-    results = [finish(process) for process in processes]
+    results = [finish(process, 2 * DEADLINE_S) for process in processes]  # none begins before the last is there
     assert [process.returncode for process in processes] == [0] * 8, results
     made = [int(out.split()[0]) for out, _ in results]
     total = int(results[0][0].split()[1])

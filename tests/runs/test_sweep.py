@@ -107,7 +107,7 @@ def test_a_disk_that_fills_up_stops_a_sweep_in_one_line_and_the_same_command_con
     assert len([line for line in errors.splitlines() if line and "extracting" not in line]) == 1
     assert "results_dir=out: out/records cannot be written (File too large)" in errors
     assert "the same command continues" in errors
-    assert out.count("failed") <= jobs, "what cannot be kept is not trained"
+    assert out.count(" · failed: ") <= jobs, "what cannot be kept is not trained"
     finished = times(tmp_path / "out")
     assert 0 < len(finished) < 6
 
