@@ -5,8 +5,8 @@
 Samples: the first 200, 600 and 2,000 sentences of train (all, where there are fewer) and 400 of dev; plain, and
 thinned: of the sentences with names every tenth (--thin) is left. A sentence's vectors depend on no other sentence, so
 they are taken from the store of the whole corpus. On each sample the paper's six rows are trained with every seed,
-twice: under the schedule, and at the rate it starts with for --reference epochs. Both count with their best dev F1; what
-the schedule's runs took, and what of it led to their best, stands beside it in updates.
+twice: under the schedule, and at the rate it starts with for --reference epochs. Both count with their best dev F1;
+beside it stands what the schedule's runs took, and what of that led to their best, in updates.
 
 Each training is a JSON file in --keep; what is there is not trained again, so the command continues where it was
 stopped, and may run several times side by side. What it prints is a Markdown table of all there is, mean over seeds.
