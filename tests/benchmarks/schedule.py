@@ -3,10 +3,10 @@
     python tests/benchmarks/schedule.py encoder=minilm_l6 probe.hidden_size=64 --conll2003 DIR --keep FOLDER
 
 Samples: the first 200, 600 and 2,000 sentences of train (all, where there are fewer) and 400 of dev; plain, and
-thinned: of the sentences with names every tenth is left. A sentence's vectors depend on no other sentence, so they are
-taken from the store of the whole corpus. On each sample the paper's six rows are trained with every seed, twice: under
-the schedule, and at the rate it starts with for --reference epochs. Both count with their best dev F1; what the
-schedule's runs took, and what of it led to their best, stands beside it in updates.
+thinned: of the sentences with names every tenth (--thin) is left. A sentence's vectors depend on no other sentence, so
+they are taken from the store of the whole corpus. On each sample the paper's six rows are trained with every seed,
+twice: under the schedule, and at the rate it starts with for --reference epochs. Both count with their best dev F1;
+beside it stands what the schedule's runs took, and what of that led to their best, in updates.
 
 Each training is a JSON file in --keep; what is there is not trained again, so the command continues where it was
 stopped, and may run several times side by side. What it prints is a Markdown table of all there is, mean over seeds.
@@ -106,11 +106,11 @@ def trained(training: Training, planned: Plan, reference_epochs: int) -> dict[st
     }
 
 
-def samples(corpora: Mapping[str, Tags]) -> list[tuple[str, int, int]]:
+def samples(corpora: Mapping[str, Tags], thin: int) -> list[tuple[str, int, int]]:
     """Corpus, thin and size of every sample, the small ones first; one that has all there is has none above it."""
     found: dict[tuple[str, int, int], tuple[str, int, int]] = {}
-    for size, (corpus, tags), thin in product(SIZES, corpora.items(), (10, 1)):
-        found.setdefault((corpus, thin, len(sample(tags, size, thin))), (corpus, thin, size))
+    for size, (corpus, tags), left in product(SIZES, corpora.items(), (thin, 1)):
+        found.setdefault((corpus, left, len(sample(tags, size, left))), (corpus, left, size))
     return list(found.values())
 
 
@@ -145,6 +145,7 @@ def main() -> None:
     parser.add_argument("--keep", metavar="FOLDER", type=Path, required=True, help="for the result of each training")
     parser.add_argument("--reference", metavar="EPOCHS", type=int, default=40)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--thin", metavar="N", type=int, default=10, help="every Nth sentence with names is left")
     parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--only-table", action="store_true", help="of what is there")
     parser.add_argument("overrides", nargs="*")
@@ -162,7 +163,7 @@ def main() -> None:
     trainings = [
         Training(seed, corpus, thin, size, row, schedule)
         for seed, row, (corpus, thin, size), schedule in product(
-            seeds, options.rows.split(","), samples(corpora), SCHEDULES
+            seeds, options.rows.split(","), samples(corpora, options.thin), SCHEDULES
         )
     ]
     options.keep.mkdir(parents=True, exist_ok=True)
