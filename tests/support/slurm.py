@@ -72,10 +72,11 @@ PartitionName=urgent Nodes={host} Default=NO MaxTime=60 State=UP PriorityTier=9
 
 @dataclass(frozen=True)
 class Slurm:
-    """A running cluster. env: what its commands, and those that call them, need."""
+    """A running cluster of one node. env: what its commands, and those that call them, need."""
 
     folder: Path
     env: dict[str, str]
+    node: str
 
     def call(self, *command: str) -> str:
         done = subprocess.run(command, env={**os.environ, **self.env}, capture_output=True, text=True, timeout=60)
@@ -126,14 +127,14 @@ def running_slurm() -> Iterator[Slurm]:
         folder.chmod(0o755)  # munge's socket is for all
         for name in ("state", "spool"):
             (folder / name).mkdir()
-        names = {"host": socket.gethostname().split(".")[0], "user": getpass.getuser()}
-        conf = SLURM_CONF.format(folder=folder, ports=_free_ports(2), **names)
+        host = socket.gethostname().split(".")[0]
+        conf = SLURM_CONF.format(folder=folder, ports=_free_ports(2), host=host, user=getpass.getuser())
         (folder / "slurm.conf").write_text(conf)
         (folder / "cgroup.conf").write_text(_without_cgroups())
         key = folder / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
-        cluster = Slurm(folder, {"SLURM_CONF": str(folder / "slurm.conf")})
+        cluster = Slurm(folder, {"SLURM_CONF": str(folder / "slurm.conf")}, host)
         ends = {"socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
         files = [f"--{flag}={folder}/munge.{end}" for flag, end in ends.items()]
         _start(stack, cluster, "munged", "--foreground", "--force", f"--key-file={key}", *files)
