@@ -79,7 +79,7 @@ def status(out: Path) -> str:
 def test_preempted_requeued_and_left_alone_an_array_gives_the_bits_of_a_local_sweep(
     slurm: Slurm, few: list[str], tmp_path: Path
 ):
-    sweep = ["-m", "layers=last,concat_last_four", "seed=1", "results_dir=out", *few, "probe.max_epochs=300"]
+    sweep = ["-m", "layers=last,concat_last_four", "seed=1", "results_dir=out", *few, "probe.max_epochs=300", "probe.anneal=1"]
     sweep.append("probe.patience=300")
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):

