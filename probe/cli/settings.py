@@ -97,7 +97,7 @@ def configs_of(arguments: list[str]) -> tuple[list[Config], Launcher | None]:
     except UserError:
         raise
     except (HydraException, OmegaConfBaseException, AttributeError, TypeError, ValueError) as error:
-        raise _explain(error) from None
+        raise _explain(error, overrides) from None
     finally:
         GlobalHydra.instance().clear()
 
@@ -142,7 +142,20 @@ def split_flags(arguments: list[str]) -> tuple[list[str], bool]:
     return overrides, bool(flags)
 
 
-def _explain(error: Exception) -> UserError:
+def _unknown_of_launcher(key: str, overrides: list[str]) -> UserError:
+    """The error for a setting of `hydra.launcher` that the chosen launcher does not have."""
+    from hydra import compose, initialize_config_dir
+
+    chosen = [override for override in overrides if override.startswith("hydra/launcher=")]
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        launcher = compose("config", chosen, return_hydra_config=True).hydra.launcher
+    names = [str(name) for name in launcher if not str(name).startswith("_")]
+    close = difflib.get_close_matches(key.rpartition(".")[2], names, n=1)
+    hint = f"Did you mean hydra.launcher.{close[0]}?" if close else f"There are: {', '.join(names)}."
+    return UserError(f"There is no setting {key!r} of {chosen[-1] if chosen else 'hydra/launcher=local'}. {hint}")
+
+
+def _explain(error: Exception, overrides: list[str]) -> UserError:
     """Hydra's errors in one or two lines."""
     from hydra.errors import MissingConfigException, OverrideParseException
 
@@ -160,5 +173,6 @@ def _explain(error: Exception) -> UserError:
             f"{error.override!r} cannot be read: {text.splitlines()[0]}. Quote lists: 'layers.indices=[9,10]'."
         )
     if text.startswith("Could not override '"):
-        return unknown_setting(text.split("'")[1])
+        key = text.split("'")[1]
+        return _unknown_of_launcher(key, overrides) if key.startswith("hydra.launcher.") else unknown_setting(key)
     return UserError(text.splitlines()[0])

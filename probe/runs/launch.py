@@ -11,21 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from probe.config import UserError
+from probe.runs.cluster import again, executor, run_array
 
 # By the name of Hydra's class: submitit's name of the cluster, or None for jobs of this machine.
 CLUSTERS = {"BasicLauncher": None, "JoblibLauncher": None, "LocalLauncher": "local", "SlurmLauncher": "slurm"}
 ONE_BY_ONE = "BasicLauncher"
-# What submitit's executor takes for every kind of cluster; all else is the cluster's own.
-COMMON = (
-    "timeout_min",
-    "cpus_per_task",
-    "gpus_per_node",
-    "tasks_per_node",
-    "mem_gb",
-    "nodes",
-    "name",
-    "stderr_to_stdout",
-)
 
 
 @dataclass(frozen=True)
@@ -49,10 +39,13 @@ class Launcher:
         """Whether the jobs run on this machine and share it."""
         return CLUSTERS[self.kind] is None
 
-    def launch(self, work: Callable[[Any], None], jobs: Sequence[Any], at_once: int) -> None:
+    def launch(
+        self, work: Callable[[Any], None], jobs: Sequence[Any], at_once: int, tell: Callable[[str], None]
+    ) -> dict[str, str]:
         """Does the work for each job, and returns when all have ended.
 
-        at_once: how many run side by side on this machine. Raises what the engine raises when a process dies.
+        at_once: how many run side by side on this machine. Returns by key why a job of a cluster ended that could not
+        say so itself. Raises what the engine raises when a process dies, and UserError where a cluster takes no job.
         """
         if self.kind == ONE_BY_ONE or (self.is_here and at_once == 1):
             for job in jobs:
@@ -61,35 +54,10 @@ class Launcher:
             from joblib import Parallel, delayed
 
             Parallel(**{**self.settings, "n_jobs": at_once, "backend": "loky"})(delayed(work)(job) for job in jobs)
+        elif CLUSTERS[self.kind] == "slurm":
+            return run_array(work, jobs, self.settings, tell)
         else:
-            self._submit(work, jobs)
-
-    def _submit(self, work: Callable[[Any], None], jobs: Sequence[Any]) -> None:
-        import submitit
-
-        cluster, settings = CLUSTERS[self.kind], dict(self.settings)
-        own = {"folder": settings.pop("submitit_folder")}
-        if "max_num_timeout" in settings:
-            own[f"{cluster}_max_num_timeout"] = settings.pop("max_num_timeout")
-        executor = submitit.AutoExecutor(cluster=cluster, **own)
-        executor.update_parameters(
-            **{name if name in COMMON else f"{cluster}_{name}": value for name, value in settings.items()}
-        )
-        for job in executor.map_array(Again(work), jobs):
-            job.results()
-
-
-@dataclass(frozen=True)
-class Again:
-    """Work that a cluster may cut off and queue again, with the job it was given."""
-
-    work: Callable[[Any], None]
-
-    def __call__(self, job: Any) -> None:
-        self.work(job)
-
-    def checkpoint(self, job: Any) -> Any:
-        """What submitit asks for when a time limit or a preemption is near."""
-        import submitit
-
-        return submitit.helpers.DelayedSubmission(self, job)
+            sent = executor("local", self.settings).map_array(again(work, self.settings), jobs)
+            ended = [job.exception() for job in sent]
+            return {job.key: f"killed: {why}" for job, why in zip(jobs, ended, strict=True) if why is not None}
+        return {}

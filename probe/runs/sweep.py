@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 import time
 import traceback
@@ -17,14 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probe.config import Config, UserError
-from probe.runs.expected import write_expected
+from probe.runs.cluster import CutOff
+from probe.runs.expected import ExpectedRun, write_expected
 from probe.runs.launch import Launcher
 from probe.runs.plan import Plan, plan, prepare_results, training_device
 from probe.runs.progress import Standing, first_line, running
 from probe.runs.provenance import bfloat16_way
-from probe.runs.records import RunRecord
+from probe.runs.records import RunRecord, record_path
 from probe.runs.run import extract, run
 from probe.system.bfloat16 import EMULATED
+from probe.system.files import short
 from probe.system.machine import gpus, side_by_side, take_gpu
 from probe.system.show import duration, percent
 
@@ -39,14 +42,32 @@ ENDINGS = {
 class Job:
     """One run of a sweep, as it goes to the process that makes it.
 
-    keys: of all runs of the sweep. at_once: how many share this machine and its gpus. command: what was typed.
+    expected: the run that is to come out, so that it can be told why not where it cannot even be planned. keys: of all
+    runs of the sweep. at_once: how many share this machine and its gpus. command: what was typed.
     """
 
     cfg: Config
+    expected: ExpectedRun
     keys: tuple[str, ...]
     at_once: int
     gpus: tuple[str, ...]
     command: str
+
+    @property
+    def key(self) -> str:
+        return self.expected.key
+
+    @property
+    def results_dir(self) -> Path:
+        return Path(self.cfg.results_dir)
+
+    @property
+    def record_path(self) -> Path:
+        return record_path(self.results_dir, self.expected.row, self.expected.identity)
+
+    def is_over(self) -> bool:
+        """Whether its record or its failure is there."""
+        return self.record_path.exists() or _failure_file(self).exists()
 
 
 @dataclass(frozen=True)
@@ -95,13 +116,18 @@ def run_sweep(
         tell(f"Runs are sent elsewhere; `probe sweep-status {folders[0]}` shows where they stand.")
     keys = tuple(planned.identity.key for planned in plans)
     while waiting := _neither_done_nor_failed(plans):
-        jobs = [Job(planned.cfg, keys, min(at_once, len(todo)), tuple(names), command) for planned in waiting]
+        share = min(at_once, len(todo))
+        jobs = [Job(planned.cfg, planned.expected, keys, share, tuple(names), command) for planned in waiting]
+        died: dict[str, str] = {}
         with _errors_to(waiting[0].results_dir / "logs" / "launcher.log"):
-            launcher.launch(run_job, jobs, at_once)
+            died = launcher.launch(run_job, jobs, at_once, tell)
         for folder in folders:
             prepare_results(folder)
         still = _neither_done_nor_failed(plans)
-        if not launcher.is_here:  # others of the array may still run: never send them twice
+        if not launcher.is_here:  # whatever it was, it would come again: the next command tries
+            for planned in still:
+                if why := died.get(planned.identity.key):
+                    _keep_failure(planned, why)
             break
         no_progress = len(still) == len(waiting)
         if no_progress and at_once == 1:
@@ -115,28 +141,47 @@ def run_sweep(
 
 def run_job(job: Job) -> None:
     """One run of a sweep. A failure is written down, never raised, so that the others go on."""
+    if job.is_over():
+        return
+    clock = time.perf_counter()
     try:
-        planned = plan(job.cfg)
-    except UserError as error:  # the sweep could plan it: on a node of a cluster something is not there
+        prepare_results(job.results_dir)
+    except UserError as error:  # the sweep says it once, at its end
         print(f"probe: {error}", file=sys.stderr, flush=True)
         return
-    if planned.record_path.exists() or _failure_file(planned).exists():
-        return
     try:
-        prepare_results(planned.results_dir)
-    except UserError:
-        return  # the sweep says it once, at its end
-    clock = time.perf_counter()
+        planned = _planned_here(job)
+    except UserError as error:  # the sweep could plan it: on a node of a cluster something is not there
+        print(f"probe: {error}", file=sys.stderr, flush=True)
+        _write_failure(job, error)
+        return
     take_gpu(job.gpus, planned.results_dir / "logs")
     try:
         with running(planned.results_dir, planned.identity.key) as tell:
             is_made = planned.record_path.exists()
+            if not is_made and planned.store.missing():
+                tell("extracting features")
             record = run(job.cfg, tell, job.at_once, len(job.gpus), job.command)
         by = "by another process" if is_made else f"{time.perf_counter() - clock:.0f} s"
         outcome = f"{scores_line(record)} · {by}"
-    except Exception as error:
+    except (Exception, CutOff) as error:
         outcome = f"failed: {_write_failure(planned, error)}"
     print(f"{_standing(planned.results_dir, job)} · {planned.label} · {outcome}", flush=True)
+
+
+def _planned_here(job: Job) -> Plan:
+    """The run as this machine plans it. Raises UserError where that is another one than was asked for, or none."""
+    here = f"on {socket.gethostname()}"
+    try:
+        planned = plan(job.cfg)
+    except UserError as error:
+        raise UserError(f"{here}: {error}") from None
+    if planned.identity.key != job.key:
+        raise UserError(
+            f"{here} data or encoder are others than where the sweep was started: the run would be "
+            f"{short(planned.identity.key)}, not {short(job.key)}. All machines must see the same files."
+        )
+    return planned
 
 
 def _told_of_bfloat16(planned: Plan) -> str | None:
@@ -164,18 +209,21 @@ def _neither_done_nor_failed(plans: Sequence[Plan]) -> list[Plan]:
     return [planned for planned in _not_done(plans) if not _failure_file(planned).exists()]
 
 
-def _failure_file(planned: Plan) -> Path:
-    return planned.results_dir / "logs" / f"{planned.record_path.stem}.failed.txt"
+def _failure_file(of: Plan | Job) -> Path:
+    return of.results_dir / "logs" / f"{of.record_path.stem}.failed.txt"
 
 
-def _write_failure(planned: Plan, error: Exception) -> str:
+def _write_failure(of: Plan | Job, error: BaseException) -> str:
     """Keeps the traceback in a file; returns the one line that says why."""
     reason = str(error).splitlines()[0] if str(error) else ""
-    line = reason if isinstance(error, UserError) else f"{type(error).__name__}: {reason}"
-    trace = "".join(traceback.format_exception(error))
-    with contextlib.suppress(OSError):  # a full disk may be the very reason
-        _failure_file(planned).write_text(f"{line}\n\n{trace}", encoding="utf-8")
+    line = reason if isinstance(error, UserError | CutOff) else f"{type(error).__name__}: {reason}"
+    _keep_failure(of, f"{line}\n\n{''.join(traceback.format_exception(error))}")
     return line
+
+
+def _keep_failure(of: Plan | Job, text: str) -> None:
+    with contextlib.suppress(OSError):  # a full disk may be the very reason
+        _failure_file(of).write_text(text, encoding="utf-8")
 
 
 def _why_not_done(planned: Plan, launcher: Launcher) -> str:
@@ -185,12 +233,7 @@ def _why_not_done(planned: Plan, launcher: Launcher) -> str:
     log = file.parent / "launcher.log"
     text = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
     last = next((line.strip() for line in reversed(text) if line.strip()), "nothing")
-    what = (
-        "its process was killed; the same command tries again"
-        if launcher.is_here
-        else f"no result came back. It may still run: `probe sweep-status {planned.results_dir}`; once nothing "
-        "does, the same command sends what is left"
-    )
+    what = f"{'its process was killed' if launcher.is_here else 'no result came back'}; the same command tries again"
     return f"{what} (log: {log}, which ends: {last[:120]})"
 
 
@@ -217,6 +260,8 @@ def _errors_to(file: Path) -> Iterator[None]:
         os.dup2(stream.fileno(), 2)
     try:
         yield
+    except UserError:  # a cluster that takes no job
+        raise
     except Exception:
         traceback.print_exc()
     finally:

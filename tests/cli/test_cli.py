@@ -31,6 +31,8 @@ def in_training(folder: Path) -> int:
         (["layers=nope"], "layers=nope: there is no such preset"),
         (["layers=sum_al"], "Did you mean layers=sum_all"),
         (["+typo=1"], "no setting 'typo'"),
+        (["hydra/launcher=slurm", "hydra.launcher.partion=a"], "Did you mean hydra.launcher.partition?"),
+        (["hydra.launcher.partition=a"], "no setting 'hydra.launcher.partition' of hydra/launcher=local"),
         (["lerning_rate=1"], "Did you mean probe.learning_rate"),
         (["layers=single", "layers.indices=[99]"], "99 is out of range; layers are 0 (embeddings) to 12"),
         (["data.path=/nowhere"], "data.path=/nowhere: there is no such folder"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import multiprocessing
 import os
 import random
@@ -16,28 +15,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.commands import DEADLINE_S, as_nobody, finish, probe, start, stop, wait_for
+from support.records import results
 
 from probe.config import UserError
 from probe.runs.plan import prepare_results
 from probe.runs.progress import running
-
-SAME = ("key", "identity", "config", "scores", "sha256", "best_epoch", "mix", "parameters")
-
-
-def results(folder: Path) -> dict[str, Any]:
-    """What of each record must not depend on how it came about, and the bytes of what lies beside it."""
-    found: dict[str, Any] = {}
-    for path in sorted((folder / "records").glob("*.json")):
-        record = json.loads(path.read_text())
-        curve = [(point["loss"], point["dev"]) for point in record["curve"]]
-        found[path.name] = [curve, *(record[part] for part in SAME)]
-    for name in ("counts", "predictions"):
-        found |= {path.name: path.read_bytes() for path in sorted((folder / name).iterdir())}
-    return found
 
 
 def times(folder: Path) -> dict[str, int]:
@@ -170,7 +155,7 @@ def test_two_sweeps_started_together_train_each_run_once(inputs: list[str], tmp_
 needs_submitit = pytest.mark.skipif(
     importlib.util.find_spec("hydra_plugins.hydra_submitit_launcher") is None, reason="pip install 'layer-probe[slurm]'"
 )
-# A cluster of one machine: `sbatch` starts every job of an array at once, `srun` is the step within, `sacct` knows all.
+# A cluster of one machine: `sbatch` starts all jobs of an array at once, `srun` is the step within, `squeue` knows all.
 CLUSTER = {
     "sbatch": """
 cp "$1" "$CLUSTER/script"
@@ -186,9 +171,8 @@ echo "Submitted batch job 7"
 while [[ $1 == -* ]]; do [[ $1 == --output || $1 == --error ]] && shift; shift; done
 exec "$@"
 """,
-    "sacct": """
-echo "JobID|State|NodeList"
-for log in "$CLUSTER"/*.log; do task=$(basename "$log" .log); echo "7_$task|RUNNING|here"; done
+    "squeue": """
+for log in "$CLUSTER"/*.log; do task=$(basename "$log" .log); echo "7_$task|RUNNING|None"; done
 """,
 }
 

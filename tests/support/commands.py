@@ -36,12 +36,12 @@ def python(code: str, *arguments: str, **env: str) -> subprocess.CompletedProces
     return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=DEADLINE_S)
 
 
-def start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+def start(*arguments: str, cwd: Path, **env: str) -> subprocess.Popen[str]:
     """A command in a session of its own. Follow it with `wait_for` and `finish`, which leave nothing running."""
     return subprocess.Popen(
         [sys.executable, "-m", "probe", *arguments],
         cwd=cwd,
-        env={**os.environ, "LAYER_PROBE_CACHE": str(cwd / "cache")},
+        env={**os.environ, "LAYER_PROBE_CACHE": str(cwd / "cache"), **env},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from probe.runs.records import (
 )
 from probe.scoring.metrics import Scores, SpanScore, Totals
 
+SAME = ("key", "identity", "config", "scores", "sha256", "best_epoch", "mix", "parameters")
 COUNTS = SplitCounts(None, 2, 10, spans=3)
 
 
@@ -106,3 +108,15 @@ def expect(record: RunRecord) -> ExpectedRun:
     from probe.reporting.row import setting_of
 
     return ExpectedRun(record.key, record.row, record.identity, record.layers.width, setting_of(record))
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """What of each record must not depend on how it came about, and the bytes of what lies beside it."""
+    found: dict[str, Any] = {}
+    for path in sorted((folder / "records").glob("*.json")):
+        record = json.loads(path.read_text())
+        curve = [(point["loss"], point["dev"]) for point in record["curve"]]
+        found[path.name] = [curve, *(record[part] for part in SAME)]
+    for name in ("counts", "predictions"):
+        found |= {path.name: path.read_bytes() for path in sorted((folder / name).iterdir())}
+    return found

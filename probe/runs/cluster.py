@@ -1,0 +1,286 @@
+"""A sweep as a SLURM job array: sent, watched until it ends, and what became of each of its jobs.
+
+submitit writes the script and packs the jobs. What SLURM does with them `squeue` says; how a job ended say `scontrol`,
+or `sacct` where the cluster keeps accounts. A run is over when its record or its failure is there, whatever SLURM says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from probe.config import UserError
+from probe.system.files import write_atomically
+
+# What submitit's executor takes for every kind of cluster; all else is the cluster's own.
+COMMON = (
+    "timeout_min",
+    "cpus_per_task",
+    "gpus_per_node",
+    "tasks_per_node",
+    "mem_gb",
+    "nodes",
+    "name",
+    "stderr_to_stdout",
+)
+OVER = (
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "TIMEOUT",
+)
+ON_A_NODE = ("CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
+EARLY_S = 90  # SLURM may warn up to a minute before it is told to, and a job begins before its program does
+FIRST_WORD_S = 10  # nobody wants to know of a queue that lasts for seconds
+LOOK_EVERY_S = (2, 30)  # SLURM is asked often at first, later seldom
+END_OF_LOG = 2000  # characters
+
+
+class Job(Protocol):
+    """What is sent: a run, by its key."""
+
+    @property
+    def key(self) -> str: ...
+
+    def is_over(self) -> bool:
+        """Whether its record or its failure is there."""
+
+
+class CutOff(BaseException):
+    """Raised in a job when its time is up; no library's `except Exception` on the way takes it for its own."""
+
+
+@dataclass
+class Again:
+    """Work that a cluster may cut off and queue again, with the job it was given.
+
+    limit_min: of a job. notice_s: so long before its end the cluster says so. times_left: a job that reaches the limit
+    is begun anew so many times; one that has to make room for another is, always.
+    """
+
+    work: Callable[[Any], None]
+    limit_min: int
+    notice_s: int
+    times_left: int
+    began: float = 0.0
+
+    def __call__(self, job: Any) -> None:
+        self.began = time.monotonic()
+        self.work(job)
+
+    def checkpoint(self, job: Any) -> Any:
+        """What submitit asks for when a time limit or a preemption is near. Raises CutOff, in the midst of the work,
+        for a limit that would only be reached again."""
+        import submitit
+
+        if time.monotonic() - self.began < self.limit_min * 60 - self.notice_s - EARLY_S:
+            return submitit.helpers.DelayedSubmission(self, job)
+        if self.times_left < 1:
+            raise CutOff(out_of_time(self.limit_min))
+        return submitit.helpers.DelayedSubmission(replace(self, times_left=self.times_left - 1), job)
+
+
+def out_of_time(limit_min: int) -> str:
+    return (
+        f"out of time: hydra.launcher.timeout_min={limit_min} cut it off. Type a larger one: a run begins anew, with "
+        "the features that are there."
+    )
+
+
+def executor(cluster: str, settings: dict[str, Any]) -> Any:
+    """submitit's executor with the settings of `hydra.launcher`."""
+    import submitit
+
+    own = {} if cluster == "local" else {f"{cluster}_max_num_timeout": 10**6}  # `Again` counts
+    made = submitit.AutoExecutor(cluster=cluster, folder=settings["submitit_folder"], **own)
+    without = ("submitit_folder", "max_num_timeout")
+    made.update_parameters(
+        **{
+            name if name in COMMON else f"{cluster}_{name}": value
+            for name, value in settings.items()
+            if name not in without
+        }
+    )
+    return made
+
+
+def again(work: Callable[[Any], None], settings: dict[str, Any]) -> Again:
+    return Again(
+        work, settings["timeout_min"], settings.get("signal_delay_s") or 0, settings.get("max_num_timeout") or 0
+    )
+
+
+def run_array(
+    work: Callable[[Any], None], jobs: Sequence[Job], settings: dict[str, Any], tell: Callable[[str], None]
+) -> dict[str, str]:
+    """Sends the jobs that are not in SLURM's queue yet, and waits for all of them.
+
+    Returns by key why a job ended that left neither record nor failure: a line, then what SLURM and its log say. Raises
+    UserError where SLURM takes nothing.
+    """
+    folder = Path(settings["submitit_folder"]).parent
+    by_key = {job.key: job for job in jobs}
+    sent = {number: by_key[key] for number, key in _in_the_queue(folder).items() if key in by_key}
+    if sent:
+        tell(
+            f"{len(sent)} of them are in SLURM's queue already (job {_arrays(sent)}): waited for, not sent again. "
+            f"To send them anew: scancel {_arrays(sent)}, then the same command."
+        )
+    queued = {job.key for job in sent.values()}
+    if fresh := [job for job in jobs if job.key not in queued]:
+        numbers = _submit(again(work, settings), fresh, settings)
+        keys = {number: job.key for number, job in zip(numbers, fresh, strict=True)}
+        write_atomically(folder / f"{_arrays(keys)}.json", json.dumps(keys, indent=1) + "\n")
+        tell(f"{len(fresh)} runs sent as SLURM job {_arrays(keys)}; scancel {_arrays(keys)} withdraws them.")
+        sent |= dict(zip(numbers, fresh, strict=True))
+    try:
+        return _wait(sent, settings, tell)
+    except KeyboardInterrupt:
+        tell(f"\nThe runs go on without this command: SLURM job {_arrays(sent)}. To end them: scancel {_arrays(sent)}")
+        raise
+
+
+def _submit(work: Again, jobs: Sequence[Job], settings: dict[str, Any]) -> list[str]:
+    """The numbers of the jobs, in their order. Raises UserError with SLURM's reason."""
+    try:
+        return [str(job.job_id) for job in executor("slurm", settings).map_array(work, jobs)]
+    except (RuntimeError, OSError, ValueError, NameError, AssertionError) as error:
+        lines = [re.sub(r"^sbatch: (error: )?", "", line) for line in str(error).splitlines() if line.strip()]
+        reason = "; ".join(lines[:2])[:300]
+        if 'not detect "srun"' in reason or isinstance(error, FileNotFoundError):
+            raise UserError(
+                "nothing was sent: SLURM's `srun` and `sbatch` are not here. Type the command on a login node."
+            ) from None
+        raise UserError(
+            f"nothing was sent, SLURM does not take it: {reason.rstrip('.')}.\n"
+            "Set hydra.launcher.NAME=VALUE; every NAME: probe --cfg hydra -p hydra.launcher hydra/launcher=slurm"
+        ) from None
+
+
+def _arrays(numbers: Iterable[str]) -> str:
+    """What scancel takes: the numbers of the arrays."""
+    return " ".join(dict.fromkeys(number.split("_")[0] for number in numbers))
+
+
+def _in_the_queue(folder: Path) -> dict[str, str]:
+    """Keys by the numbers of the jobs that earlier commands sent and that have not ended. Forgets those that have."""
+    found: dict[str, str] = {}
+    for file in sorted(folder.glob("*.json")):
+        with contextlib.suppress(OSError, ValueError):
+            keys = json.loads(file.read_text(encoding="utf-8"))
+            states = _states(keys)
+            if states is None:
+                continue
+            alive = {number: key for number, key in keys.items() if states.get(number, ("COMPLETED",))[0] not in OVER}
+            found |= alive
+            if not alive:
+                file.unlink()
+    return found
+
+
+def _ask(*command: str) -> subprocess.CompletedProcess[str]:
+    """What a command of SLURM answers; nothing, and an exit code, where there is none or it takes too long."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(command, 1, "", str(error))
+
+
+def _states(numbers: Iterable[str]) -> dict[str, tuple[str, str]] | None:
+    """State and reason of each job that SLURM still knows; None where it does not answer."""
+    found: dict[str, tuple[str, str]] = {}
+    for array in _arrays(numbers).split():
+        answer = _ask("squeue", "--noheader", "--array", "--states=all", f"--jobs={array}", "--format=%i|%T|%r")
+        if answer.returncode and "Invalid job id" not in answer.stderr:
+            return None
+        for line in answer.stdout.splitlines():
+            number, state, reason = [*line.split("|", 2), "", ""][:3]
+            found[number.strip()] = (state, reason)
+    return found
+
+
+def _wait(sent: dict[str, Job], settings: dict[str, Any], tell: Callable[[str], None]) -> dict[str, str]:
+    """Waits until every job is over, or gone for SLURM at two looks in a row: files may take a moment to be seen."""
+    died: dict[str, str] = {}
+    begun = looked = time.monotonic()
+    gone: set[str] = set()
+    told = ""
+    while waiting := [number for number, job in sent.items() if number not in died and not job.is_over()]:
+        time.sleep(1)
+        now = time.monotonic()
+        pause = min(max(LOOK_EVERY_S[0], (now - begun) / 4), LOOK_EVERY_S[1])
+        if now - looked < (LOOK_EVERY_S[0] if gone else pause):
+            continue
+        looked = now
+        states = _states(waiting)
+        if states is None:
+            continue
+        before, gone = gone, {n for n in waiting if n not in states or states[n][0] in OVER}
+        for number in sorted(gone & before):
+            died[number] = _why(number, states.get(number, ("", ""))[0], settings)
+        if now - begun > FIRST_WORD_S and (reason := _why_nothing_runs(states)) != told:
+            told = reason
+            if reason:
+                tell(f"In SLURM's queue, none runs yet: {reason}.")
+    return {sent[number].key: why for number, why in died.items()}
+
+
+def _why_nothing_runs(states: dict[str, tuple[str, str]]) -> str:
+    """SLURM's reason why jobs wait; empty while one runs."""
+    if any(state in ON_A_NODE for state, _ in states.values()):
+        return ""
+    reasons = [reason for state, reason in states.values() if state not in OVER and reason not in ("", "None")]
+    return ", ".join(dict.fromkeys(reasons))
+
+
+def _why(number: str, state: str, settings: dict[str, Any]) -> str:
+    """Why a job ended, in a line; below it what SLURM says of it, and the end of its log."""
+    from submitit.core.utils import JobPaths
+
+    state, code, killer = _ending(number, state)
+    paths = JobPaths(settings["submitit_folder"], number)
+    log = next((path for path in (paths.stderr, paths.stdout) if path.exists()), paths.stdout)
+    text = log.read_text(encoding="utf-8", errors="replace")[-END_OF_LOG:] if log.exists() else ""
+    killer = killer or (code - 128 if 128 < code < 160 else 0)
+    if state == "OUT_OF_MEMORY" or (killer and re.search(r"oom.kill|memory limit", text, re.IGNORECASE)):
+        line = f"out of memory: hydra.launcher.mem_gb={settings['mem_gb']} was not enough. Type a larger one."
+    elif state in ("TIMEOUT", "DEADLINE"):
+        line = out_of_time(settings["timeout_min"])
+    elif state == "CANCELLED":
+        line = "killed: cancelled, by scancel or by the cluster. The same command sends it again."
+    elif state == "PREEMPTED":
+        line = "killed: it had to make room for another job. The same command sends it again."
+    elif state in ("NODE_FAIL", "BOOT_FAIL"):
+        line = f"killed: its node failed ({state}). The same command sends it again."
+    elif killer:
+        name = signal.strsignal(killer) or killer
+        line = f"killed (signal {killer}, {name}). The same command sends it again."
+    else:
+        last = next((part.strip() for part in reversed(text.splitlines()) if part.strip()), "nothing")
+        line = f"ended without a result. Its output, {log}, ends: {last[:160]}"
+    return f"{line}\n\nSLURM job {number}: {state or 'unknown by now'}, exit code {code}. {log} ends:\n{text}"
+
+
+def _ending(number: str, state: str) -> tuple[str, int, int]:
+    """State, exit code and signal of a job that has ended, from whoever still knows."""
+    answer = _ask("scontrol", "--oneliner", "show", "job", number)
+    found = re.search(r"JobState=(\w+).*?ExitCode=(\d+):(\d+)", answer.stdout)
+    if not found:
+        answer = _ask(
+            "sacct", "--noheader", "--parsable2", "--allocations", "--format=State,ExitCode", f"--jobs={number}"
+        )
+        found = re.search(r"^(\w+)[^|]*\|(\d+):(\d+)", answer.stdout)
+    return (found[1], int(found[2]), int(found[3])) if found else (state, 0, 0)

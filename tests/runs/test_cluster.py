@@ -1,0 +1,224 @@
+"""SLURM's answers, played by scripts: what is sent and waited for, why a job ended. tests/slurm has a real SLURM."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.inputs import data_config, encoder_config, features_config
+
+from probe.config import Config, LayersConfig, ProbeConfig
+from probe.runs import cluster, sweep
+from probe.runs.cluster import Again, CutOff, run_array
+from probe.runs.plan import plan
+from probe.runs.progress import lines
+from probe.runs.sweep import Job, run_job
+from probe.system.files import short
+
+
+@dataclass
+class Sent:
+    """A job that is over once its file is there."""
+
+    key: str
+    done: Path
+
+    def is_over(self) -> bool:
+        return self.done.exists()
+
+
+@pytest.fixture
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which a file named as a command of SLURM is what it answers; without one it fails."""
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    (tmp_path / "bin").mkdir()
+    for name in ("squeue", "scontrol", "sacct"):
+        script = tmp_path / "bin" / name
+        script.write_text(f'#!/bin/sh\ncat "{tmp_path}/{name}" 2>/dev/null || {{ echo no answer >&2; exit 1; }}\n')
+        script.chmod(0o755)
+    monkeypatch.setattr(cluster, "LOOK_EVERY_S", (0, 0))
+    monkeypatch.setattr(cluster, "FIRST_WORD_S", 0)
+    monkeypatch.setattr(cluster.time, "sleep", lambda _: threading.Event().wait(0.01))
+    return tmp_path
+
+
+SETTINGS = {"timeout_min": 60, "mem_gb": 16}
+
+
+def settings(folder: Path) -> dict:
+    (folder / "slurm").mkdir(exist_ok=True)
+    return {**SETTINGS, "submitit_folder": f"{folder}/slurm/%j"}
+
+
+ENDINGS = {
+    "JobState=FAILED Reason=NonZeroExitCode ExitCode=137:0": "killed (signal 9, Killed). ",
+    "JobState=FAILED Reason=RaisedSignal ExitCode=0:15": "killed (signal 15, Terminated). ",
+    "JobState=CANCELLED Reason=None ExitCode=0:0": "killed: cancelled",
+    "JobState=PREEMPTED Reason=None ExitCode=0:0": "killed: it had to make room",
+    "JobState=NODE_FAIL Reason=None ExitCode=0:0": "killed: its node failed",
+    "JobState=TIMEOUT Reason=TimeLimit ExitCode=0:15": "out of time: hydra.launcher.timeout_min=60 cut it off.",
+    "JobState=OUT_OF_MEMORY Reason=OutOfMemory ExitCode=0:125": "out of memory: hydra.launcher.mem_gb=16 was not",
+    "JobState=COMPLETED Reason=None ExitCode=0:0": "ended without a result. Its output",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_why_a_job_ended_is_told_from_scontrol_and_where_it_has_forgotten_from_sacct(queue: Path, ending: str):
+    state, _, code = (part.partition("=")[2] for part in ending.split())
+    (queue / "scontrol").write_text(f"JobId=9 ArrayJobId=7 ArrayTaskId=1 {ending} RunTime=1\n")
+    told = [cluster._why("7_1", "", settings(queue))]
+    (queue / "scontrol").unlink()
+    (queue / "sacct").write_text(f"{state} by 0|{code}\n")
+    told.append(cluster._why("7_1", "", settings(queue)))
+    (queue / "sacct").unlink()
+    for text in told:
+        assert text.startswith(ENDINGS[ending]), text
+        assert f"SLURM job 7_1: {state}" in text
+    assert "unknown by now" in cluster._why("7_1", "", settings(queue))
+
+
+def test_a_job_killed_for_memory_on_a_cluster_without_cgroups_is_known_by_its_log(queue: Path):
+    (queue / "scontrol").write_text("JobState=FAILED Reason=NonZeroExitCode ExitCode=137:0\n")
+    now = settings(queue)
+    (queue / "slurm/7_1").mkdir()
+    (queue / "slurm/7_1/7_1_0_log.err").write_text("slurmstepd: error: StepId=4.0 exceeded memory limit (3 > 2)\n")
+    assert cluster._why("7_1", "FAILED", now).startswith("out of memory: ")
+
+
+def test_all_jobs_are_waited_for_and_one_that_died_is_told_of(queue: Path, monkeypatch: pytest.MonkeyPatch):
+    jobs = [Sent(key, queue / f"{key}.done") for key in ("a", "b", "c")]
+    monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: ["7_0", "7_1", "7_2"])
+    (queue / "scontrol").write_text("JobState=FAILED Reason=NonZeroExitCode ExitCode=137:0\n")
+    (queue / "squeue").write_text("7_0|PENDING|Resources\n7_1|PENDING|Resources\n7_2|PENDING|Priority\n")
+    told: list[str] = []
+
+    def tell(line: str) -> None:
+        told.append(line)
+        if "none runs" in line:  # now a runs, b is killed, and c is finished
+            (queue / "c.done").touch()
+            (queue / "squeue").write_text("7_0|RUNNING|None\n7_1|FAILED|NonZeroExitCode\n")
+            threading.Timer(0.5, (queue / "a.done").touch).start()
+
+    died = run_array(print, jobs, settings(queue), tell)
+    assert jobs[0].is_over(), "killed is one, waited for are all"
+    assert list(died) == ["b"]
+    assert died["b"].startswith("killed (signal 9")
+    assert told == [
+        "3 runs sent as SLURM job 7; scancel 7 withdraws them.",
+        "In SLURM's queue, none runs yet: Resources, Priority.",
+    ]
+
+
+def test_a_squeue_that_does_not_answer_kills_nobody(queue: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: ["7"])
+    threading.Timer(0.5, (queue / "a.done").touch).start()
+    assert run_array(print, [Sent("a", queue / "a.done")], settings(queue), lambda _: None) == {}
+
+
+def test_a_job_that_is_in_the_queue_still_is_not_sent_twice_and_an_array_that_ended_is_forgotten(
+    queue: Path, monkeypatch: pytest.MonkeyPatch
+):
+    now = settings(queue)
+    (queue / "slurm/5.json").write_text(json.dumps({"5_0": "a", "5_1": "b"}))
+    (queue / "slurm/6.json").write_text(json.dumps({"6": "c"}))
+    (queue / "squeue").write_text("5_0|RUNNING|None\n5_1|COMPLETED|None\n")
+    sent: list[str] = []
+
+    def submit(work, jobs, settings) -> list[str]:
+        sent.extend(job.key for job in jobs)
+        for job in "abc":
+            (queue / f"{job}.done").touch()
+        return ["7_0", "7_1"]
+
+    monkeypatch.setattr(cluster, "_submit", submit)
+    told: list[str] = []
+    assert run_array(print, [Sent(key, queue / f"{key}.done") for key in "abc"], now, told.append) == {}
+    assert sent == ["b", "c"]
+    assert told[0].startswith("1 of them are in SLURM's queue already (job 5): waited for, not sent again.")
+    assert sorted(path.name for path in (queue / "slurm").glob("*.json")) == ["5.json", "7.json"]
+    assert json.loads((queue / "slurm/7.json").read_text()) == {"7_0": "b", "7_1": "c"}
+
+
+def test_a_command_that_is_stopped_says_how_to_end_its_jobs(queue: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: ["7_0", "7_1"])
+    (queue / "squeue").write_text("7_0|RUNNING|None\n7_1|RUNNING|None\n")
+    told: list[str] = []
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_array(print, [Sent(key, queue / key) for key in "ab"], settings(queue), told.append)
+    assert told[-1].endswith("To end them: scancel 7")
+
+
+def test_a_job_that_makes_room_is_begun_anew_and_one_at_its_limit_only_as_often_as_asked(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    pytest.importorskip("submitit")
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(cluster.time, "monotonic", lambda: clock.now)
+    done: list[str] = []
+    again = Again(done.append, limit_min=10, notice_s=30, times_left=1)
+    again("job")
+    assert done == ["job"]
+    clock.now += 300
+    assert again.checkpoint("job").function.times_left == 1, "preempted"
+    clock.now += 270
+    once_more = again.checkpoint("job").function
+    assert once_more.times_left == 0
+    once_more.began = again.began
+    with pytest.raises(CutOff, match="hydra.launcher.timeout_min=10 cut it off. Type a larger one"):
+        once_more.checkpoint("job")
+
+
+@pytest.fixture
+def job(tiny_data: Path, tiny_bert: Path, tmp_path: Path) -> Job:
+    probe = ProbeConfig(0, 0, 0.0, 0.05, 1, 8, 1, 1, 1.0, "float32")
+    features, layers = features_config(tmp_path / "cache"), LayersConfig([0], "concat", "embeddings")
+    corpus, out = data_config(tiny_data), str(tmp_path / "out")
+    cfg = Config(corpus, encoder_config(tiny_bert), features, layers, probe, 1, out, 1, "cpu")
+    return Job(cfg, plan(cfg).expected, (plan(cfg).identity.key,), 1, (), "probe")
+
+
+def failure(job: Job) -> str:
+    (file,) = (job.results_dir / "logs").glob(f"*{short(job.key)}.failed.txt")
+    return file.read_text().splitlines()[0]
+
+
+def test_data_that_a_node_lacks_or_has_otherwise_is_the_failure_of_the_run(job: Job, tiny_data: Path):
+    changed = tiny_data / "dev.conll"
+    changed.write_text(changed.read_text() + "more O\n")
+    from probe.runs.plan import _inputs
+
+    _inputs.cache_clear()
+    run_job(job)
+    assert "data or encoder are others than where the sweep was started" in failure(job)
+    assert job.is_over()
+    next((job.results_dir / "logs").glob("*.failed.txt")).unlink()
+    changed.unlink()
+    _inputs.cache_clear()
+    run_job(job)
+    assert failure(job).startswith(f"on {os.uname().nodename}: ")
+    assert "dev.conll" in failure(job)
+
+
+def test_a_run_says_that_it_extracts_and_one_that_is_cut_off_says_why(job: Job, monkeypatch: pytest.MonkeyPatch):
+    seen: list[str] = []
+
+    def run(*_: object) -> None:
+        (file,) = (job.results_dir / "logs").glob("*.running.txt")
+        seen.append(file.read_text())
+        raise CutOff("out of time: hydra.launcher.timeout_min=1 cut it off.")
+
+    monkeypatch.setattr(sweep, "run", run)
+    run_job(job)
+    assert seen == ["extracting features"]
+    assert failure(job) == "out of time: hydra.launcher.timeout_min=1 cut it off."
+    sweep.write_expected(job.results_dir, [job.expected])
+    assert any("out of time" in line for line in lines(job.results_dir))
+    run_job(replace(job, command="once more"))
+    assert len(seen) == 1, "a failure ends a run until the next command"

@@ -1,0 +1,216 @@
+"""Sweeps on a real SLURM: what comes out, and what a user is told when something goes wrong there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.commands import probe, start
+from support.records import results
+from support.slurm import Slurm, running_slurm, wait_until
+
+pytestmark = pytest.mark.slurm
+
+HERE = ["hydra/launcher=slurm", "hydra.launcher.cpus_per_task=1", "hydra.launcher.mem_gb=2"]
+LIMIT = "hydra.launcher.timeout_min=30"
+FOR_EVER = ["probe.patience=1000000"]  # with as many epochs a run ends only when something ends it
+EPOCHS = 1000000
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    with running_slurm() as cluster:
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def idle(slurm: Slurm) -> Iterator[None]:
+    """Leaves no job behind."""
+    yield
+    slurm.call("scontrol", "update", f"NodeName={slurm.node}", "State=RESUME")
+    slurm.call("scancel", "--signal=KILL", "--full", "--state=RUNNING")
+    slurm.call("scancel", "--state=PENDING,RUNNING")
+    wait_until(lambda: not slurm.call("squeue", "-h"), "an empty queue")
+
+
+@pytest.fixture
+def few(inputs: list[str]) -> list[str]:
+    """Overrides for the tiny inputs that leave the number of epochs open."""
+    return [part for part in inputs if not part.startswith("probe.max_epochs")]
+
+
+def hold(slurm: Slurm) -> None:
+    """No job starts before `release`."""
+    slurm.call("scontrol", "update", f"NodeName={slurm.node}", "State=DRAIN", "Reason=test")
+
+
+def release(slurm: Slurm) -> None:
+    slurm.call("scontrol", "update", f"NodeName={slurm.node}", "State=RESUME")
+
+
+def is_training(out: Path, runs: int = 1) -> bool:
+    """Whether so many runs have told of an epoch."""
+    told = []
+    for file in (out / "logs").glob("*.running.txt"):
+        try:
+            told.append("epoch" in file.read_text())
+        except FileNotFoundError:
+            continue
+    return sum(told) >= runs
+
+
+def numbers(slurm: Slurm) -> list[str]:
+    """Of the jobs in the queue, task by task."""
+    return sorted(slurm.call("squeue", "--noheader", "--array", "--format=%i").split())
+
+
+def first_lines(out: Path) -> list[str]:
+    return [path.read_text().splitlines()[0] for path in sorted((out / "logs").glob("*.failed.txt"))]
+
+
+def status(out: Path) -> str:
+    return probe("sweep-status", str(out), cwd=out.parent).stdout
+
+
+def test_preempted_requeued_and_left_alone_an_array_gives_the_bits_of_a_local_sweep(
+    slurm: Slurm, few: list[str], tmp_path: Path
+):
+    sweep = [
+        "-m",
+        "layers=last,concat_last_four",
+        "seed=1",
+        "results_dir=out",
+        *few,
+        "probe.max_epochs=300",
+        "probe.anneal=1",
+    ]
+    sweep.append("probe.patience=300")
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+    done = probe(*sweep, "jobs=1", cwd=here)
+    assert done.returncode == 0, done.stderr
+    process = start(*sweep, *HERE, LIMIT, cwd=there, **slurm.env)
+    wait_until(lambda: is_training(there / "out", 2), "both train", 180)
+    slurm.call(
+        "sbatch", "--partition=urgent", "--mem=5000", "--cpus-per-task=1", "--output=/dev/null", "--wrap=sleep 2"
+    )
+    out, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, out + errors
+    assert errors == "", "nothing of SLURM or submitit reaches the terminal"
+    assert "2 runs sent as SLURM job" in out
+    logs = "".join(path.read_text() for path in (there / "out/logs/slurm").glob("*/*_log.*"))
+    assert logs.count("Starting with") > 2, "one was begun again"
+    assert results(there / "out") == results(here / "out")
+
+
+def test_what_a_node_does_not_find_is_told_everywhere_and_the_same_command_goes_on(
+    slurm: Slurm, inputs: list[str], tiny_data: Path, tmp_path: Path
+):
+    sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", *inputs, *HERE, LIMIT]
+    hold(slurm)
+    process = start(*sweep, cwd=tmp_path, **slurm.env)
+    assert process.stdout is not None
+    told = ""
+    for line in process.stdout:
+        told += line
+        if "none runs yet" in line:
+            break
+    assert "Nodes" in told.splitlines()[-1], "SLURM's own reason"
+    assert "0 failed, 2 waiting" in status(tmp_path / "out")
+    tiny_data.rename(tmp_path / "away")
+    release(slurm)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 1
+    for seed in (1, 2):
+        assert f"failed: last seed {seed}: on {slurm.node}: " in errors
+    assert "train.conll" in errors
+    assert "2 failed, 0 waiting" in status(tmp_path / "out")
+    assert all(line.startswith(f"on {slurm.node}: ") for line in first_lines(tmp_path / "out"))
+    (tmp_path / "away").rename(tiny_data)
+    again = probe(*sweep, cwd=tmp_path, **slurm.env)
+    assert again.returncode == 0, again.stderr
+    assert "2 done, 0 running, 0 failed, 0 waiting" in status(tmp_path / "out")
+
+
+def test_a_killed_and_a_cancelled_run_are_told_as_such_while_the_others_finish(
+    slurm: Slurm, few: list[str], tmp_path: Path
+):
+    sweep = ["-m", "layers=last", "seed=1", f"probe.max_epochs={EPOCHS},{EPOCHS + 1},2", "results_dir=out"]
+    sweep += [*few, *FOR_EVER, *HERE, LIMIT]
+    process = start(*sweep, cwd=tmp_path, **slurm.env)
+    out = tmp_path / "out"
+    wait_until(lambda: is_training(out, 2), "two train", 180)
+    first, second, _ = numbers(slurm)
+    slurm.call("scancel", "--signal=KILL", first)
+    slurm.call("scancel", second)
+    told, errors = process.communicate(timeout=300)
+    assert process.returncode == 1, told
+    assert sorted(line.split(".")[0] for line in first_lines(out)) == [
+        "killed (signal 9, Killed)",
+        "killed: cancelled, by scancel or by the cluster",
+    ]
+    assert errors.count("failed: last seed 1: killed") == 2
+    assert len(errors.splitlines()) == 2
+    assert "1 done, 0 running, 2 failed, 0 waiting" in status(out)
+
+
+def test_a_run_that_needs_more_memory_or_time_names_the_setting_to_raise(slurm: Slurm, few: list[str], tmp_path: Path):
+    sweep = ["-m", "layers=last", "seed=1", f"probe.max_epochs={EPOCHS}", *few, *FOR_EVER, *HERE]
+    memory = [*sweep, "results_dir=memory", LIMIT, "+hydra.launcher.additional_parameters.mem=150M"]
+    process = start(*sweep, "results_dir=time", "hydra.launcher.timeout_min=1", cwd=tmp_path, **slurm.env)
+    done = probe(*memory, cwd=tmp_path, **slurm.env)
+    assert done.returncode == 1
+    assert "failed: last seed 1: out of memory: hydra.launcher.mem_gb=2 was not enough" in done.stderr
+    assert "1 failed, 0 waiting" in status(tmp_path / "memory")
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 1
+    assert "failed: last seed 1: out of time: hydra.launcher.timeout_min=1 cut it off. Type a larger one" in errors
+    assert "1 failed, 0 waiting" in status(tmp_path / "time")
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("hydra.launcher.partition=nope", "invalid partition specified: nope"),
+        ("hydra.launcher.mem_gb=999", "Memory specification can not be satisfied"),
+        ("+hydra.launcher.partion=short", "partion"),
+    ],
+)
+def test_what_slurm_refuses_is_told_with_its_reason_and_was_not_sent(
+    slurm: Slurm, inputs: list[str], tmp_path: Path, setting: str, reason: str
+):
+    sweep = ["-m", "layers=last", "seed=1", "results_dir=out", *inputs, *HERE, setting]
+    done = probe(*sweep, cwd=tmp_path, **slurm.env)
+    assert done.returncode == 2
+    assert done.stderr.startswith("probe: nothing was sent, SLURM does not take it: ")
+    assert reason in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+    assert not numbers(slurm)
+
+
+def test_a_stopped_command_names_its_array_and_the_next_one_waits_for_it(slurm: Slurm, few: list[str], tmp_path: Path):
+    sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", *few, "probe.max_epochs=2", *HERE, LIMIT]
+    hold(slurm)
+    process = start(*sweep, cwd=tmp_path, **slurm.env)
+    wait_until(lambda: len(numbers(slurm)) == 2, "two in the queue", 180)
+    array = numbers(slurm)[0].split("_")[0]
+    wait_until(lambda: list((tmp_path / "out/logs/slurm").glob("*.json")), "known by the command")
+    os.kill(process.pid, signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"sent as SLURM job {array}" in out
+    assert f"To end them: scancel {array}" in out
+    again = start(*[part.replace("seed=1,2", "seed=1,2,3") for part in sweep], cwd=tmp_path, **slurm.env)
+    wait_until(lambda: len(numbers(slurm)) == 3, "the third sent too", 180)
+    release(slurm)
+    out, errors = again.communicate(timeout=300)
+    assert again.returncode == 0, out + errors
+    assert f"2 of them are in SLURM's queue already (job {array}): waited for, not sent again" in out
+    assert "1 runs sent" in out
+    keys = [json.loads(path.read_text())["key"] for path in (tmp_path / "out/records").glob("*.json")]
+    assert len(keys) == 3
