@@ -85,10 +85,10 @@ def test_preempted_requeued_and_left_alone_an_array_gives_the_bits_of_a_local_sw
         "seed=1",
         "results_dir=out",
         *few,
-        "probe.max_epochs=300",
+        "probe.max_epochs=150",
         "probe.anneal=1",
     ]
-    sweep.append("probe.patience=300")
+    sweep.append("probe.patience=150")
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         folder.mkdir()
