@@ -139,9 +139,8 @@ def run_job(job: Job) -> None:
     clock = time.perf_counter()
     try:
         prepare_results(job.results_dir)
-    except UserError as error:  # the sweep says it once, at its end
-        print(f"probe: {error}", file=sys.stderr, flush=True)
-        return
+    except UserError:
+        return  # the sweep says it once, at its end; its log may lie on the same full disk
     try:
         planned = _planned_here(job)
     except UserError as error:  # the sweep could plan it: on a node of a cluster something is not there
