@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -147,9 +146,12 @@ def test_a_job_that_is_in_the_queue_still_is_not_sent_twice_and_an_array_that_en
 
 def test_a_command_that_is_stopped_says_how_to_end_its_jobs(queue: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: ["7_0", "7_1"])
-    (queue / "squeue").write_text("7_0|RUNNING|None\n7_1|RUNNING|None\n")
     told: list[str] = []
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    def stop(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster.time, "sleep", stop)
     with pytest.raises(KeyboardInterrupt):
         run_array(print, [Sent(key, queue / key) for key in "ab"], settings(queue), told.append)
     assert told[-1].endswith("To end them: scancel 7")

@@ -85,10 +85,10 @@ def test_preempted_requeued_and_left_alone_an_array_gives_the_bits_of_a_local_sw
         "seed=1",
         "results_dir=out",
         *few,
-        "probe.max_epochs=300",
+        "probe.max_epochs=150",
         "probe.anneal=1",
     ]
-    sweep.append("probe.patience=300")
+    sweep.append("probe.patience=150")
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         folder.mkdir()
@@ -146,12 +146,12 @@ def test_a_killed_and_a_cancelled_run_are_told_as_such_while_the_others_finish(
     out = tmp_path / "out"
     wait_until(lambda: is_training(out, 2), "two train", 180)
     first, second, _ = numbers(slurm)
-    slurm.call("scancel", "--signal=KILL", first)
+    slurm.call("scancel", "--signal=ABRT", first)
     slurm.call("scancel", second)
     told, errors = process.communicate(timeout=300)
     assert process.returncode == 1, told
     assert sorted(line.split(".")[0] for line in first_lines(out)) == [
-        "killed (signal 9, Killed)",
+        "killed (signal 6, Aborted)",
         "killed: cancelled, by scancel or by the cluster",
     ]
     assert errors.count("failed: last seed 1: killed") == 2
@@ -178,6 +178,7 @@ def test_a_run_that_needs_more_memory_or_time_names_the_setting_to_raise(slurm: 
     [
         ("hydra.launcher.partition=nope", "invalid partition specified: nope"),
         ("hydra.launcher.mem_gb=999", "Memory specification can not be satisfied"),
+        ("hydra.launcher.timeout_min=9999", "Requested time limit is invalid"),
         ("+hydra.launcher.partion=short", "partion"),
     ],
 )
@@ -200,7 +201,7 @@ def test_a_stopped_command_names_its_array_and_the_next_one_waits_for_it(slurm: 
     wait_until(lambda: len(numbers(slurm)) == 2, "two in the queue", 180)
     array = numbers(slurm)[0].split("_")[0]
     wait_until(lambda: list((tmp_path / "out/logs/slurm").glob("*.json")), "known by the command")
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, signal.SIGTERM)  # as Ctrl-C, which is ignored behind a shell's &
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert f"sent as SLURM job {array}" in out

@@ -65,8 +65,8 @@ DebugFlags=NO_CONF_HASH
 SlurmdParameters=config_overrides
 SlurmdPort={ports[1]}
 NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=6000
-PartitionName=short Nodes={host} Default=YES MaxTime=60 State=UP PriorityTier=1
-PartitionName=urgent Nodes={host} Default=NO MaxTime=60 State=UP PriorityTier=9
+PartitionName=short Nodes={host} Default=YES MaxTime=600 State=UP PriorityTier=1
+PartitionName=urgent Nodes={host} Default=NO MaxTime=600 State=UP PriorityTier=9
 """
 
 
