@@ -6,11 +6,13 @@ joblib and submitit are the engines of Hydra's own launchers; they are called di
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from probe.config import UserError
+from probe.system.processes import end_with
 
 # By the name of Hydra's class: submitit's name of the cluster, or None for jobs of this machine.
 CLUSTERS = {"BasicLauncher": None, "JoblibLauncher": None, "LocalLauncher": "local", "SlurmLauncher": "slurm"}
@@ -60,7 +62,8 @@ class Launcher:
         elif self.is_here:
             from joblib import Parallel, delayed
 
-            Parallel(**{**self.settings, "n_jobs": at_once, "backend": "loky"})(delayed(work)(job) for job in jobs)
+            child = delayed(Child(work, os.getpid()))
+            Parallel(**{**self.settings, "n_jobs": at_once, "backend": "loky"})(child(job) for job in jobs)
         else:
             self._submit(work, jobs)
 
@@ -77,6 +80,18 @@ class Launcher:
         )
         for job in executor.map_array(Again(work), jobs):
             job.results()
+
+
+@dataclass(frozen=True)
+class Child:
+    """Work for a process that is to end when the one that sent it has ended, however it ended."""
+
+    work: Callable[[Any], None]
+    sender: int
+
+    def __call__(self, job: Any) -> None:
+        end_with(self.sender)
+        self.work(job)
 
 
 @dataclass(frozen=True)

@@ -368,7 +368,23 @@ def decoded(content: object, kind: type[T], refuse: Callable[[str], Exception]) 
 
 
 def load_records(results_dir: Path) -> Records:
-    """Every record once, however many files hold it, with its file."""
-    loaded = {path: load_record(path) for path in sorted((results_dir / "records").glob("*.json"))}
+    """Every record once, however many files hold it, with its file. What is no record is in `bad_records`."""
+    loaded = _load_all(results_dir)[0]
     by_key = {record.key: path for path, record in loaded.items()}
     return {path: loaded[path] for path in by_key.values()}
+
+
+def bad_records(results_dir: Path) -> dict[Path, BadRecord]:
+    """The files under records/ that hold none: the file, the field and the remedy. Their runs count as missing."""
+    return _load_all(results_dir)[1]
+
+
+def _load_all(results_dir: Path) -> tuple[Records, dict[Path, BadRecord]]:
+    loaded: Records = {}
+    bad: dict[Path, BadRecord] = {}
+    for path in sorted((results_dir / "records").glob("*.json")):
+        try:
+            loaded[path] = load_record(path)
+        except BadRecord as error:
+            bad[path] = error
+    return loaded, bad
