@@ -31,8 +31,8 @@ Examples
 
 # Below a folder's checks: what they cannot tell.
 CONSISTENT = """\
-Consistent with itself is not yet true: scores raised alike in predictions, counts and record, or runs left out of what
-was asked for, are found only by training again: probe verify {folder} --rerun [--sample N]"""
+Consistent with itself is not yet true: scores raised alike in predictions, counts and record are found only by training
+again: probe verify {folder} --rerun [--sample N]"""
 
 
 def verify(arguments: list[str]) -> int:

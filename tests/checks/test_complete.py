@@ -84,8 +84,8 @@ def test_what_was_deleted_is_a_line_and_no_silence(results: Path):
 def test_one_run_under_two_seeds_is_found_out(tmp_path: Path, losses, counts, wrong: int, ok: bool | None, said: str):
     scores = replace(made_scores(0.8), counts=Totals(2, 10, 9, 5 + wrong // 2, 5))
     for seed, loss, sha256 in zip((1, 2), losses, counts, strict=True):
-        parts = {"curve": [Epoch(loss, 0.8, 1.0)], "sha256": Checksums(sha256, {})}
-        make_record(tmp_path, "last", seed, 0.8, 0.7, **parts, scores=SplitScores(scores, scores))
+        curve, sums = [Epoch(loss, 0.8, 1.0)], Checksums(sha256, {})
+        make_record(tmp_path, "last", seed, 0.8, 0.7, curve=curve, sha256=sums, scores=SplitScores(scores, scores))
     (check,) = [check for check in check_complete(tmp_path, load_records(tmp_path)) if check.name == "seeds"]
     assert (check.ok, said in check.detail) == (ok, True), check.detail
     assert ok or "last seed 1, last seed 2" in check.detail
@@ -110,7 +110,7 @@ def test_verify_ends_with_what_it_cannot_tell(results: Path, capsys: pytest.Capt
     assert dispatch(["verify", "results"]) == 0
     said = capsys.readouterr().out.splitlines()[-2:]
     assert said[0].startswith("Consistent with itself is not yet true")
-    assert said[1].endswith("probe verify results --rerun [--sample N]")
+    assert said[1] == "again: probe verify results --rerun [--sample N]"
 
 
 def test_a_sample_of_runs_is_made_again_and_can_be_drawn_again(results: Path, capsys: pytest.CaptureFixture[str]):
