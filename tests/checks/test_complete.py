@@ -91,6 +91,15 @@ def test_one_run_under_two_seeds_is_found_out(tmp_path: Path, losses, counts, wr
     assert ok or "last seed 1, last seed 2" in check.detail
 
 
+def test_seeds_that_predict_nothing_may_agree_in_that(tmp_path: Path):
+    scores = replace(made_scores(0.0), counts=Totals(2, 10, 9, 0, 0))
+    for seed in (1, 2):
+        curve = [Epoch(seed / 10, 0.0, 1.0)]
+        make_record(tmp_path, "last", seed, 0.0, 0.0, curve=curve, scores=SplitScores(scores, scores))
+    (check,) = [check for check in check_complete(tmp_path, load_records(tmp_path)) if check.name == "seeds"]
+    assert check.ok
+
+
 def test_where_every_word_gets_one_tag_seeds_may_agree(tmp_path: Path):
     for seed in (1, 2):
         record = make_record(tmp_path, "last", seed, 0.8, 0.7, curve=[Epoch(seed / 10, 0.8, 1.0)])
