@@ -6,13 +6,12 @@ joblib and submitit are the engines of Hydra's own launchers; they are called di
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from probe.config import UserError
-from probe.system.processes import end_with
+from probe.system.processes import WithThisProcess
 
 # By the name of Hydra's class: submitit's name of the cluster, or None for jobs of this machine.
 CLUSTERS = {"BasicLauncher": None, "JoblibLauncher": None, "LocalLauncher": "local", "SlurmLauncher": "slurm"}
@@ -62,7 +61,7 @@ class Launcher:
         elif self.is_here:
             from joblib import Parallel, delayed
 
-            child = delayed(Child(work, os.getpid()))
+            child = delayed(WithThisProcess(work))
             Parallel(**{**self.settings, "n_jobs": at_once, "backend": "loky"})(child(job) for job in jobs)
         else:
             self._submit(work, jobs)
@@ -80,18 +79,6 @@ class Launcher:
         )
         for job in executor.map_array(Again(work), jobs):
             job.results()
-
-
-@dataclass(frozen=True)
-class Child:
-    """Work for a process that is to end when the one that sent it has ended, however it ended."""
-
-    work: Callable[[Any], None]
-    sender: int
-
-    def __call__(self, job: Any) -> None:
-        end_with(self.sender)
-        self.work(job)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import lzma
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -369,22 +369,19 @@ def decoded(content: object, kind: type[T], refuse: Callable[[str], Exception]) 
 
 def load_records(results_dir: Path) -> Records:
     """Every record once, however many files hold it, with its file. What is no record is in `bad_records`."""
-    loaded = _load_all(results_dir)[0]
+    loaded = {path: record for path, record in _loaded(results_dir) if isinstance(record, RunRecord)}
     by_key = {record.key: path for path, record in loaded.items()}
     return {path: loaded[path] for path in by_key.values()}
 
 
 def bad_records(results_dir: Path) -> dict[Path, BadRecord]:
     """The files under records/ that hold none: the file, the field and the remedy. Their runs count as missing."""
-    return _load_all(results_dir)[1]
+    return {path: error for path, error in _loaded(results_dir) if isinstance(error, BadRecord)}
 
 
-def _load_all(results_dir: Path) -> tuple[Records, dict[Path, BadRecord]]:
-    loaded: Records = {}
-    bad: dict[Path, BadRecord] = {}
+def _loaded(results_dir: Path) -> Iterator[tuple[Path, RunRecord | BadRecord]]:
     for path in sorted((results_dir / "records").glob("*.json")):
         try:
-            loaded[path] = load_record(path)
+            yield path, load_record(path)
         except BadRecord as error:
-            bad[path] = error
-    return loaded, bad
+            yield path, error

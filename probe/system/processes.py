@@ -6,7 +6,9 @@ import functools
 import os
 import threading
 import time
-from typing import NoReturn
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 LOOK_EVERY_S = 0.5
 
@@ -26,3 +28,15 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+
+
+@dataclass(frozen=True)
+class WithThisProcess:
+    """Work to send to a child of this process, which is to end when this one has ended, however it ended."""
+
+    work: Callable[[Any], None]
+    sender: int = field(default_factory=os.getpid)
+
+    def __call__(self, job: Any) -> None:
+        end_with(self.sender)
+        self.work(job)
