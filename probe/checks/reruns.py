@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from probe.checks.results import Check, unequal
+from probe.checks.check import Check
+from probe.checks.complete import unreadable
+from probe.checks.results import unequal
 from probe.config import Config, UserError
 from probe.reporting.published import PUBLISHED, unlike
 from probe.reporting.rows import build_rows, results_folder
@@ -70,6 +73,8 @@ def check_against(folder: Path, reference: Path) -> Iterator[Check]:
     ours, theirs = (
         {record.key: record for record in load_records(results_folder(place)).values()} for place in (folder, reference)
     )
+    for place in (folder, reference):
+        yield from unreadable(results_folder(place))
     shared = ours.keys() & theirs.keys()
     if not shared:
         raise UserError(f"{folder} and {reference} have no run in common: data, encoder, features or probe differ.")
@@ -92,20 +97,30 @@ def check_against_published(folder: Path, source: str) -> Iterator[Check]:
         yield Check(row.name, None, detail + (f"; here otherwise: {'; '.join(otherwise)}" if otherwise else ""))
 
 
-def rerun(
-    folder: Path, row: str | None, seed: int | None, make_config: Callable[[list[str]], Config], overrides: list[str]
-) -> Iterator[Check]:
-    """Trains chosen runs again in a folder of their own and compares.
+def choose_runs(
+    folder: Path, row: str | None, seed: int | None, sample: int | None = None, sample_seed: int = 0
+) -> list[RunRecord]:
+    """The records meant; of these so many at random, the same for the same sample_seed and records.
 
-    overrides: for what lies elsewhere here (data.path=DIR). Raises UserError where no record was meant.
+    Raises UserError where none was meant.
     """
-    from probe.runs.run import run
-
     records = list(load_records(results_folder(folder)).values())
     chosen = [record for record in records if row in (None, record.row) and seed in (None, record.seed)]
     if not chosen:
         known = sorted({record.row for record in records})
         raise UserError(f"{folder} has no record of row {row} and seed {seed}. Rows: {', '.join(known)}.")
+    if sample is None or sample >= len(chosen):
+        return chosen
+    by_key = sorted(chosen, key=lambda record: record.key)  # whatever their files are called
+    return sorted(random.Random(sample_seed).sample(by_key, sample), key=chosen.index)
+
+
+def rerun(
+    chosen: Sequence[RunRecord], make_config: Callable[[list[str]], Config], overrides: list[str]
+) -> Iterator[Check]:
+    """Trains runs again in a folder of their own and compares. overrides: for what lies elsewhere (data.path=DIR)."""
+    from probe.runs.run import run
+
     for record in chosen:
         cfg = make_config([*_overrides(plain(record.config)), *overrides])
         with tempfile.TemporaryDirectory() as scratch:

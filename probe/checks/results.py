@@ -10,15 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from probe.checks.check import Check
+from probe.checks.complete import check_complete
 from probe.config import EncoderConfig, UserError, recorded_data
 from probe.data.corpus import load_corpus
 from probe.features.checkpoint import file_fingerprints
 from probe.reporting.formats import FILES, table_files
 from probe.reporting.row import Row
 from probe.reporting.rows import build_rows, results_folder
-from probe.runs.expected import SWEEP
 from probe.runs.records import (
     RunRecord,
     counts_path,
@@ -31,17 +32,6 @@ from probe.scoring.metrics import count, scores_of
 from probe.system.files import canonical, key_of, plain, sha256_of
 
 ODD = (AttributeError, KeyError, IndexError, TypeError, ValueError)  # what a part of free form can end in
-
-
-class Check(NamedTuple):
-    """ok: None for what could not be checked, which is no failure."""
-
-    name: str
-    ok: bool | None
-    detail: str
-
-    def line(self) -> str:
-        return f"{ {True: 'ok', False: 'FAILED', None: 'not checked'}[self.ok]:<11}  {self.name}: {self.detail}"
 
 
 def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
@@ -67,13 +57,13 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
         what = "key, counts, scores" + (", predictions" if predictions_path(file, "test").exists() else "")
         yield Check(file.name, not problems, "; ".join(problems) or what)
         sound += [] if problems else [record]
+    yield from check_complete(folder, records)
     yield from _corpora(sound)
     yield from _encoders(sound, cache_dir)
     if len(records) == len(files):
         try:
             rows = build_rows(folder)
-        except UserError as error:
-            yield Check(SWEEP, False, str(error))
+        except UserError:  # sweep.json is damaged, which was said
             return
         yield from _tables(folder, rows)
         yield from _figures(folder, rows)
@@ -223,7 +213,8 @@ def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
 def _tables(folder: Path, rows: Sequence[Row]) -> Iterator[Check]:
     for name, text in table_files(rows).items():
         if not (folder / name).exists():
-            yield Check(name, None, "not there; the end of a sweep writes it")
+            lost = ", and with it the sha256 of each record" if name == FILES["json"] else ""
+            yield Check(name, None, f"not there{lost}; the end of a sweep and `probe report` write it")
             continue
         stored, made = (folder / name).read_text(encoding="utf-8").splitlines(), text.splitlines()
         lines = max(len(stored), len(made))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
+import random
+import sys
 from pathlib import Path
 
-from probe.cli.parser import Parser, results_or_last
+from probe.cli.parser import Parser, at_least, results_or_last
 from probe.cli.settings import config_of, configs_of
 from probe.config import UserError
 
 VERIFY_HELP = """\
 probe verify [DIR] [--format text|json]              records, counts, tables and figures against each other
 probe verify [DIR] --rerun [ROW] [--seed S] [...]    train again and compare; settings may say where data lies
+  --sample N [--sample-seed K]                       only N of these runs, drawn at random; says how to draw them again
 probe verify [DIR] --against DIR                     the same runs, made elsewhere
 probe verify [DIR] --against paper|bert_ner          means beside published numbers, with what differs
 
@@ -21,12 +25,19 @@ Exit code 0 if everything that could be checked holds, 1 if not.
 Examples
   probe verify results/quickstart --against results/demo-minilm
   probe verify results/demo-minilm --rerun concat_last_four --seed 1
+  probe verify results/demo-minilm --rerun --sample 2
   probe verify results/paper_table --rerun last --seed 2 data.path=DIR
 """
+
+# Below a folder's checks: what they cannot tell.
+CONSISTENT = """\
+Consistent with itself is not yet true: scores raised alike in predictions, counts and record are found only by training
+again: probe verify {folder} --rerun [--sample N]"""
 
 
 def verify(arguments: list[str]) -> int:
     from probe.checks import reruns
+    from probe.checks.complete import unreadable
     from probe.checks.results import check_files
     from probe.reporting.published import PUBLISHED
 
@@ -34,6 +45,8 @@ def verify(arguments: list[str]) -> int:
     parser.add_argument("dir", nargs="?", default="")
     parser.add_argument("--rerun", nargs="?", const="")
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--sample", type=at_least(int, 1))
+    parser.add_argument("--sample-seed", type=int)
     parser.add_argument("--against")
     parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument("overrides", nargs="*")
@@ -42,8 +55,13 @@ def verify(arguments: list[str]) -> int:
     overrides = [word for word in words if "=" in word]
     row = None if options.rerun is None or "=" in options.rerun else options.rerun
     named = None if not options.dir or "=" in options.dir else Path(options.dir)
-    if options.rerun is None and (overrides or options.seed is not None):
-        raise UserError("verify: settings and --seed are for --rerun: probe verify DIR --rerun [ROW] [--seed S] [...].")
+    if options.rerun is None and (overrides or (options.seed, options.sample) != (None, None)):
+        raise UserError(
+            "verify: settings, --seed and --sample are for --rerun: "
+            "probe verify DIR --rerun [ROW] [--seed S] [--sample N] [...]."
+        )
+    if options.sample is None and options.sample_seed is not None:
+        raise UserError("verify: --sample-seed is for --sample: probe verify DIR --rerun --sample N --sample-seed K.")
     if options.rerun is not None and options.against is not None:
         raise UserError("verify: --rerun or --against, not both.")
     if extra := [word for word in options.overrides if "=" not in word]:
@@ -54,7 +72,13 @@ def verify(arguments: list[str]) -> int:
     elif options.against is not None:
         checks = reruns.check_against(folder, Path(options.against))
     elif options.rerun is not None:
-        checks = reruns.rerun(folder, row or None, options.seed, lambda o: configs_of(o)[0][0], overrides)
+        draw = random.SystemRandom().randrange(10**6) if options.sample_seed is None else options.sample_seed
+        chosen = reruns.choose_runs(folder, row or None, options.seed, options.sample, draw)
+        if options.sample is not None:
+            drawn = f"Drawn: {', '.join(record.label for record in chosen)}"
+            say = sys.stdout if options.format == "text" else sys.stderr
+            print(f"{drawn}. The same again: --sample {options.sample} --sample-seed {draw}", file=say, flush=True)
+        checks = itertools.chain(unreadable(folder), reruns.rerun(chosen, lambda o: configs_of(o)[0][0], overrides))
     else:
         checks = check_files(folder, Path(config_of([]).features.cache_dir))
     results = []
@@ -68,6 +92,8 @@ def verify(arguments: list[str]) -> int:
     if options.format == "text":
         held = sum(check.ok is True for check in results)
         print(f"{held} checks hold, {len(bad)} do not, {len(results) - held - len(bad)} could not be made.")
+        if options.rerun is None and options.against is None and not bad:
+            print(CONSISTENT.format(folder=folder))
     return 1 if bad else 0
 
 

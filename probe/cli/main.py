@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import signal
@@ -47,13 +48,16 @@ Completion in bash: eval "$(probe --shell-completion install=bash)"
 def main() -> None:
     """The `probe` command. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend."""
     signal.signal(signal.SIGTERM, _stop)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` has it
+        signal.signal(signal.SIGHUP, _stop)
     try:
         sys.exit(dispatch(sys.argv[1:]))
     except UserError as error:
         print(f"probe: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("\nprobe: stopped. What is finished is kept; the same command continues.", file=sys.stderr)
+        with contextlib.suppress(OSError):  # a terminal that was closed
+            print("\nprobe: stopped. What is finished is kept; the same command continues.", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -64,7 +68,7 @@ def main() -> None:
 
 
 def _stop(*_: object) -> NoReturn:
-    """`kill` stops as Ctrl-C does, with the jobs that were started."""
+    """`kill` or a closed terminal stops as Ctrl-C does, with the jobs that were started."""
     raise KeyboardInterrupt
 
 

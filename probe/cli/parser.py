@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from probe.config import UserError
 
@@ -15,6 +16,30 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self.prog.removeprefix('probe ')}: {message}. `{self.prog} --help` shows what there is.")
+
+
+def at_least(kind: type, least: int) -> Callable[[str], Any]:
+    """A number that an option takes."""
+
+    def number(text: str) -> Any:
+        value = kind(text)
+        if not value >= least:
+            raise ValueError
+        return value
+
+    number.__name__ = f"number, {least} or more,"  # in argparse's message
+    return number
+
+
+def say_bad_records(*folders: Path) -> int:
+    """The files of these folders that are no records, a line each on stderr; returns the exit code."""
+    from probe.reporting.rows import results_folder
+    from probe.runs.records import bad_records
+
+    bad = [error for folder in folders for error in bad_records(results_folder(folder)).values()]
+    for error in bad:
+        print(f"probe: not counted: {error}", file=sys.stderr, flush=True)
+    return 1 if bad else 0
 
 
 def results_or_last(folder: Path | None, form: str = "text") -> Path:

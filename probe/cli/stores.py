@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from probe.cli.parser import Parser
+from probe.cli.parser import Parser, at_least
 from probe.cli.settings import configs_of
 from probe.config import UserError
 
@@ -16,7 +14,8 @@ probe cache explain [setting=value ...]     which stores serve this config, and 
 probe cache verify [setting=value ...]      read this config's store whole and compare every checksum
   --sample N                                also compute N random sentences again and compare
 probe cache prune --older-than DAYS | --keep N [--yes]
-                                            stores to give up; says which, and deletes only with --yes
+                                            stores to give up, and old damaged or half-made files in the others;
+                                            says which, and deletes only with --yes
 The store's place: features.cache_dir=DIR or LAYER_PROBE_CACHE.
 """
 
@@ -26,9 +25,9 @@ def cache(arguments: list[str]) -> int:
 
     parser = Parser(prog="probe cache", usage="probe cache ACTION ...\n\n" + CACHE_HELP)
     parser.add_argument("action", choices=("list", "explain", "verify", "prune"))
-    parser.add_argument("--sample", type=_not_negative(int), default=0)
-    parser.add_argument("--older-than", type=_not_negative(float))
-    parser.add_argument("--keep", type=_not_negative(int))
+    parser.add_argument("--sample", type=at_least(int, 0), default=0)
+    parser.add_argument("--older-than", type=at_least(float, 0))
+    parser.add_argument("--keep", type=at_least(int, 0))
     parser.add_argument("--yes", action="store_true")
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_intermixed_args(arguments)
@@ -66,33 +65,32 @@ def cache(arguments: list[str]) -> int:
     return 0
 
 
-def _not_negative(kind: type) -> Callable[[str], Any]:
-    def number(text: str) -> Any:
-        value = kind(text)
-        if not value >= 0:
-            raise ValueError
-        return value
-
-    number.__name__ = "number, 0 or more,"  # in argparse's message
-    return number
-
-
 def _prune(cache_dir: Path, older_than: float | None, keep: int | None, yes: bool) -> int:
     from probe.features import upkeep as store_cache
 
     if older_than is None and keep is None:
         raise UserError("probe cache prune needs a rule: --older-than DAYS or --keep N.")
+    total, num_stores, what = 0, 0, "deleted" if yes else "would delete"
     doomed = store_cache.prunable(cache_dir, older_than, keep)
     for entry in doomed:
-        print(("deleting " if yes else "would delete ") + entry.line())
-        if yes:
-            try:
+        try:
+            if store_cache.is_used(entry):
+                raise UserError(f"{entry.key[:12]} is in use by a running job; it stays.")
+            if yes:
                 store_cache.remove(entry)
-            except UserError as error:
-                print(error)
-    total = sum(entry.num_bytes for entry in doomed) / 1e9
+        except UserError as error:
+            print(error)
+            continue
+        print(f"{what} {entry.line()}")
+        num_stores, total = num_stores + 1, total + entry.num_bytes
+    keys = {entry.key for entry in doomed}
+    for entry in store_cache.entries(cache_dir):
+        number, num_bytes = (0, 0) if entry.key in keys else store_cache.remove_leftovers(entry, yes)
+        if number:
+            print(f"{what} {number} damaged or half-made files in {entry.key[:12]}, {num_bytes / 1e9:.3f} GB")
+        total += num_bytes
     print(
-        f"{len(doomed)} stores, {total:.2f} GB"
-        + ("" if yes or not doomed else ". Nothing was deleted; add --yes to do it.")
+        f"{num_stores} stores, {total / 1e9:.2f} GB"
+        + (". Nothing was deleted; add --yes to do it." * (not yes and total > 0))
     )
     return 0

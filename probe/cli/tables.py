@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probe.cli.parser import Parser, results_or_last
+from probe.cli.parser import Parser, results_or_last, say_bad_records
 from probe.config import UserError
 
 TABLE_HELP = """\
@@ -39,15 +39,16 @@ def table(arguments: list[str]) -> int:
     folders = options.dirs or [results_or_last(None, options.format)]
     if options.columns and (options.compare or len(folders) > 1):
         raise UserError("table: --columns is for one folder.")
+    if options.compare and len(folders) != 2:
+        raise UserError("table: --compare needs two folders of results: probe table --compare A B.")
+    code = say_bad_records(*folders)
     if options.compare:
-        if len(folders) != 2:
-            raise UserError("table: --compare needs two folders of results: probe table --compare A B.")
         print(render_comparison(folders[0], folders[1], options.format), end="")
     elif len(folders) > 1:
         print(render_side_by_side(folders, options.format), end="")
     else:
         print(render(build_rows(folders[0]), options.format, options.columns), end="")
-    return 0
+    return code
 
 
 def report(arguments: list[str]) -> int:
@@ -55,8 +56,10 @@ def report(arguments: list[str]) -> int:
 
     parser = Parser(prog="probe report", description="Tables, figures and one self-contained page (report.html).")
     parser.add_argument("dir", nargs="?", type=Path, help="folder with records/; none: the one written last")
-    print(*write_report(results_or_last(parser.parse_args(arguments).dir)), sep="\n")
-    return 0
+    folder = results_or_last(parser.parse_args(arguments).dir)
+    code = say_bad_records(folder)
+    print(*write_report(folder), sep="\n")
+    return code
 
 
 def sweep_status(arguments: list[str]) -> int:

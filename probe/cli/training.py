@@ -6,6 +6,7 @@ import functools
 import shlex
 import sys
 
+from probe.cli.parser import say_bad_records
 from probe.cli.settings import HYDRA_ONLY, configs_of, hydra_itself
 
 
@@ -34,13 +35,15 @@ def train(arguments: list[str]) -> int:
         from probe.runs.sweep import run_sweep
 
         outcome = run_sweep(configs, launcher, command, tell)
+        bad = 0
         for folder in outcome.folders:
+            bad |= say_bad_records(folder)
             rows = build_rows(folder)
             write_tables(folder, rows)
             print(f"\n{render(rows, 'text')}\nRecords and tables: {folder}")
         for label, reason in outcome.failed:
             print(f"failed: {label}: {reason}", file=sys.stderr)
-        return 1 if outcome.failed else 0
+        return 1 if outcome.failed or bad else 0
     from probe.runs.plan import plan, prepare_results, training_device
     from probe.runs.run import run
     from probe.runs.sweep import scores_line

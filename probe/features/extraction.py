@@ -47,7 +47,7 @@ def ensure_features(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, devic
                 torch.cuda.empty_cache()  # the encoder's memory is for the probes now
         about = {"encoder": encoder.name, "data": corpus.name}
         store.write_manifest(about, {name: len(text.pieces.empty) for name, text in texts.items()})
-        store.tidy()
+    store.tidy()
     return store
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 MANIFEST = "manifest.json"
 IN_USE = ".in-use"  # locked by whoever uses the store
+LEFT_FOR_S = 86400  # what no writer has touched for so long, no living one is at
 WORDS_IN_SHARD = 8192
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 
@@ -205,9 +207,8 @@ class FeatureStore:
     def _set_aside(self, shard: Shard, reason: str) -> DamagedShard:
         path = self.path(shard)
         if path.exists():
-            aside = path.with_name(f"{path.name}.damaged-{uuid.uuid4().hex[:8]}")
             try:
-                path.replace(aside)
+                aside = _rename_aside(path)
             except OSError as error:
                 raise UserError(f"{path} is damaged ({reason}) and cannot be set aside: {error.strerror}.") from None
             reason = f"{reason}; set aside as {aside.name}"
@@ -247,13 +248,11 @@ class FeatureStore:
         write_atomically(self.directory / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
 
     def tidy(self) -> None:
-        """Removes locks that nobody needs any more, and what writers killed a day ago or earlier left half-made."""
-        for path in self.directory.glob(".*"):
-            with contextlib.suppress(FileNotFoundError):  # another process tidies too
-                is_lock = path.name.endswith(".lock")
-                is_half_made = ".safetensors." in path.name or path.name.startswith(".tmp")  # ours, the library's
-                if is_lock or (is_half_made and path.stat().st_mtime < time.time() - 86400):
-                    path.unlink()
+        """Removes, of a complete store, locks that nobody needs any more, and leftovers of a day ago or earlier."""
+        unused = [*self.directory.glob(".*.lock"), *(path for path, _ in leftovers(self.directory, LEFT_FOR_S))]
+        for path in unused:
+            with contextlib.suppress(OSError):  # another process tidies too; or it is somebody else's store
+                path.unlink()
 
     def manifest(self) -> dict[str, Any] | None:
         """The manifest, or None where there is none that holds. One that was edited is set aside."""
@@ -263,8 +262,31 @@ class FeatureStore:
         manifest = read_manifest(self.directory)
         if manifest is None:
             with contextlib.suppress(FileNotFoundError):
-                path.replace(path.with_name(f"{MANIFEST}.damaged-{uuid.uuid4().hex[:8]}"))
+                _rename_aside(path)
         return manifest
+
+
+def leftovers(directory: Path, for_s: float = 0) -> Iterator[tuple[Path, int]]:
+    """What nothing reads, and its bytes: half-made by writers that were killed, or damaged and set aside.
+
+    for_s: only what has lain there for so many seconds; what is half-made may be being made.
+    """
+    for path in directory.iterdir() if directory.is_dir() else ():
+        is_half_made = path.name.startswith(".tmp") or (path.name.startswith(".") and ".safetensors." in path.name)
+        if ".damaged-" in path.name or (is_half_made and not path.name.endswith(".lock")):
+            with contextlib.suppress(FileNotFoundError):  # just finished, or removed by another process
+                status = path.stat()
+                if status.st_mtime <= time.time() - for_s:
+                    yield path, status.st_size
+
+
+def _rename_aside(path: Path) -> Path:
+    """Sets a damaged file aside, as of now; returns where it is."""
+    aside = path.with_name(f"{path.name}.damaged-{uuid.uuid4().hex[:8]}")
+    path.replace(aside)
+    with contextlib.suppress(OSError):  # somebody else's file
+        os.utime(aside)
+    return aside
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:

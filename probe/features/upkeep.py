@@ -13,9 +13,9 @@ from typing import Any
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
-from probe.features.store import IN_USE, FeatureStore, read_manifest
+from probe.features.store import IN_USE, LEFT_FOR_S, FeatureStore, leftovers, read_manifest
 from probe.system.files import canonical
-from probe.system.locks import Hold
+from probe.system.locks import Hold, is_locked
 
 PRUNED = ".pruned-"  # what a store is called while it is deleted
 # How far two computations of one vector in different batches may be apart, in lengths of that vector.
@@ -30,6 +30,7 @@ class Entry:
     manifest: dict[str, Any] | None  # None: extraction has not finished, or the manifest does not hold
     num_bytes: int
     used: float  # seconds since the epoch
+    leftovers: list[int]  # bytes of each file that nothing reads; they are part of num_bytes
 
     @property
     def key(self) -> str:
@@ -37,7 +38,9 @@ class Entry:
 
     def line(self) -> str:
         age = (time.time() - self.used) / 86400
-        size = f"{self.key[:12]}  {self.num_bytes / 1e9:7.3f} GB  used {age:5.1f} days ago  "
+        size = f"{self.key[:12]}  {_gb(self.num_bytes):>10}  used {age:5.1f} days ago  "
+        if self.leftovers:
+            size += f"{len(self.leftovers)} damaged or half-made files of {_gb(sum(self.leftovers))}  "
         if self.manifest is None:
             return size + "not complete"
         identity, about = self.manifest["identity"], self.manifest["about"]
@@ -57,8 +60,13 @@ def entries(cache_dir: Path) -> list[Entry]:
             continue
         files = [file.stat() for file in directory.iterdir() if file.is_file()]
         used = max((status.st_mtime for status in files), default=directory.stat().st_mtime)
-        found.append(Entry(directory, read_manifest(directory), sum(status.st_size for status in files), used))
+        left = [num_bytes for _, num_bytes in leftovers(directory)]
+        found.append(Entry(directory, read_manifest(directory), sum(status.st_size for status in files), used, left))
     return sorted(found, key=lambda entry: -entry.used)
+
+
+def _gb(num_bytes: int) -> str:
+    return f"{num_bytes / 1e9:.3f} GB"
 
 
 def explain(needed: FeatureStore) -> Iterator[str]:
@@ -150,6 +158,19 @@ def prunable(cache_dir: Path, older_than_days: float | None, keep: int | None) -
         limit = time.time() - older_than_days * 86400
         found = [entry for entry in found if entry.used < limit]
     return found[keep:] if keep is not None else found
+
+
+def is_used(entry: Entry) -> bool:
+    """Whether a running job holds the store."""
+    return is_locked(entry.directory / IN_USE, by_readers=True)
+
+
+def remove_leftovers(entry: Entry, yes: bool) -> tuple[int, int]:
+    """Deletes (or, without `yes`, would) the store's leftovers of a day ago or earlier: how many, and their bytes."""
+    found = list(leftovers(entry.directory, LEFT_FOR_S))
+    for path, _ in found if yes else ():
+        path.unlink(missing_ok=True)
+    return len(found), sum(num_bytes for _, num_bytes in found)
 
 
 def remove(entry: Entry) -> None:

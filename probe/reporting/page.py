@@ -18,7 +18,7 @@ from probe.reporting.figures import draw_all
 from probe.reporting.formats import table, write_tables
 from probe.reporting.row import Row, groups_of
 from probe.reporting.rows import build_rows, results_folder
-from probe.runs.records import Records, RunRecord, load_records
+from probe.runs.records import Records, RunRecord, bad_records, load_records
 from probe.system.files import plain, write_atomically
 from probe.system.show import percent
 
@@ -70,6 +70,7 @@ def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, tuple[bytes, 
         if name.endswith(".svg"):
             parts.append(f'<figure role="img" aria-label="{escape(name)}">{_svg(content)}</figure>')
     parts += ["<h2>Records</h2>", *_records(folder, records)]
+    parts += [f"<p class=note>{escape(str(problem))}</p>" for problem in bad_records(folder).values()]
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n'

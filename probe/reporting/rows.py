@@ -19,7 +19,7 @@ from probe.reporting.published import is_conll2003
 from probe.reporting.row import About, Cost, Row, describe_probe, groups_of, setting_of, short_name
 from probe.runs.expected import SWEEP, ExpectedRun, Setting, read_expected
 from probe.runs.progress import failures
-from probe.runs.records import Records, RunIdentity, RunRecord, load_records
+from probe.runs.records import Records, RunIdentity, RunRecord, bad_records, load_records
 from probe.scoring.metrics import Scores, SpanScore
 from probe.scoring.significance import Cell, summary
 from probe.system.files import canonical, plain, short
@@ -89,10 +89,15 @@ def last_results(home: Path = Path("results")) -> Path:
 
 
 def build_rows(results_dir: Path) -> list[Row]:
-    """Rows of one setting together, in the paper's order. Raises UserError if there is nothing."""
+    """Rows of one setting together, in the paper's order; without what is no record (see `bad_records`).
+
+    Raises UserError if there is nothing.
+    """
     results_dir = results_folder(results_dir)
     records, expected, failed = load_records(results_dir), read_expected(results_dir), failures(results_dir)
     if not records and not expected:
+        for error in bad_records(results_dir).values():
+            raise error
         raise UserError(f"{results_dir} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
     gathered = _gather(records, expected)
     settings: dict[str, str] = {}  # of each table, by its group: that of the row gathered last

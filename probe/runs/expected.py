@@ -4,6 +4,7 @@ so that a narrower sweep does not hide what a wider one left open."""
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from probe.config import UserError
 from probe.runs.records import RunIdentity, decoded
 from probe.system.files import plain, write_atomically
+from probe.system.locks import wait_for_lock
 
 SWEEP = "sweep.json"
 
@@ -43,25 +45,52 @@ class ExpectedRun:
         return f"{self.row} seed {self.identity.seed}"
 
 
-def write_expected(results_dir: Path, runs: list[ExpectedRun]) -> None:
-    """Adds the runs that a sweep asks for to those asked for before."""
-    merged = {run.key: run for run in [*read_expected(results_dir), *runs]}
-    text = json.dumps({"runs": plain([*merged.values()])}, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(results_dir / SWEEP, text)
+class DamagedExpected(UserError):
+    """A sweep.json that cannot be understood. problem: without the remedy."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem} Start the sweep again: it sets the file aside and begins a new one.")
+        self.problem = problem
+
+
+def write_expected(results_dir: Path, runs: list[ExpectedRun]) -> str | None:
+    """Adds the runs that a sweep asks for to those asked for before, also by one that starts at the same time.
+
+    A damaged file is set aside and a new one begun; returns what is to be said of that.
+    """
+    file, lock, note = results_dir / SWEEP, results_dir / "logs" / "sweep.lock", None
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with wait_for_lock(lock):
+        try:
+            before = read_expected(results_dir)
+        except DamagedExpected as error:
+            aside = file.rename(file.with_name(f"{SWEEP}.damaged-{uuid.uuid4().hex[:8]}"))
+            before = []
+            note = (
+                f"{error.problem} Set aside as {aside.name}; every record stays, but what earlier sweeps left open "
+                "is asked for again only by starting them again."
+            )
+        merged = {run.key: run for run in [*before, *runs]}
+        text = json.dumps({"runs": plain([*merged.values()])}, indent=1, ensure_ascii=False) + "\n"
+        write_atomically(file, text)
+        lock.unlink(missing_ok=True)
+    return note
 
 
 def read_expected(results_dir: Path) -> list[ExpectedRun]:
-    """The runs asked for; none where no sweep was started. Raises UserError for a damaged file."""
+    """The runs asked for; none where no sweep was started. Raises DamagedExpected, or UserError if unreadable."""
     file = results_dir / SWEEP
 
-    def damaged(problem: str) -> UserError:
-        return UserError(f"{file} is damaged ({problem}). Remove it, then start the sweep again.")
+    def damaged(problem: str) -> DamagedExpected:
+        return DamagedExpected(f"{file} is damaged ({problem}).")
 
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
         raise damaged(str(error)) from None
     if not isinstance(content, dict) or "runs" not in content:
         raise damaged("it has no runs")

@@ -5,7 +5,6 @@ A probe of another kind enters here: what comes after, scores and record, is the
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -110,5 +109,5 @@ def read_features(
         except DamagedShard as damaged:
             if attempt == ATTEMPTS_TO_READ:
                 raise
-            logging.getLogger("probe").warning("%s. Extracting it again.", damaged)
+            print(f"{planned.label}: {damaged}. Extracting it again.", flush=True)
     raise AssertionError

@@ -12,6 +12,7 @@ from typing import Any
 
 from probe.config import UserError
 from probe.runs.cluster import again, executor, run_array
+from probe.system.processes import WithThisProcess
 
 # By the name of Hydra's class: submitit's name of the cluster, or None for jobs of this machine.
 CLUSTERS = {"BasicLauncher": None, "JoblibLauncher": None, "LocalLauncher": "local", "SlurmLauncher": "slurm"}
@@ -53,7 +54,8 @@ class Launcher:
         elif self.is_here:
             from joblib import Parallel, delayed
 
-            Parallel(**{**self.settings, "n_jobs": at_once, "backend": "loky"})(delayed(work)(job) for job in jobs)
+            child = delayed(WithThisProcess(work))
+            Parallel(**{**self.settings, "n_jobs": at_once, "backend": "loky"})(child(job) for job in jobs)
         elif CLUSTERS[self.kind] == "slurm":
             return run_array(work, jobs, self.settings, tell)
         else:

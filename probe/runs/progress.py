@@ -13,7 +13,7 @@ from pathlib import Path
 
 from probe.config import UserError
 from probe.runs.expected import read_expected
-from probe.runs.records import load_record
+from probe.runs.records import BadRecord, RunRecord, load_record
 from probe.system.files import SHORT_KEY, short
 from probe.system.locks import is_locked, wait_for_lock
 from probe.system.show import duration
@@ -57,12 +57,22 @@ def running(results_dir: Path, key: str) -> Iterator[Callable[[str], None]]:
 
 
 class Standing:
-    """How many of some runs are done, failed, running and waiting, and how long the rest will take."""
+    """How many of some runs are done, failed, running and waiting, and how long the rest will take.
+
+    bad: what is wrong with those whose record cannot be read; they are neither done nor waiting.
+    """
 
     def __init__(self, results_dir: Path, keys: Iterable[str]) -> None:
         self.keys = {short(key) for key in keys}
-        self.done = {k: path for k, path in _by_key((results_dir / "records").glob("*.json")).items() if k in self.keys}
-        wanted = self.keys - self.done.keys()
+        files = {k: path for k, path in _by_key((results_dir / "records").glob("*.json")).items() if k in self.keys}
+        self.done: dict[str, RunRecord] = {}
+        self.bad: dict[str, BadRecord] = {}
+        for short_key, path in files.items():
+            try:
+                self.done[short_key] = load_record(path)
+            except BadRecord as error:
+                self.bad[short_key] = error
+        wanted = self.keys - files.keys()
         self.failed = {k: path for k, path in failures(results_dir).items() if k in wanted}
         logs = _by_key((results_dir / "logs").glob("*.running.txt"))
         self.running = {k: path for k, path in logs.items() if k in self.keys and is_locked(path)}
@@ -71,9 +81,8 @@ class Standing:
     def left_s(self, at_once: int) -> float | None:
         """Seconds left, with so many runs at once: those running are half done, on average. None if none is done."""
         seconds = []
-        for path in self.done.values():
-            with contextlib.suppress(UserError):  # what is wrong with a record, the table says
-                record = load_record(path)
+        for record in self.done.values():
+            with contextlib.suppress(ValueError, TypeError):  # an edited record may hold any text
                 begin, end = (datetime.fromisoformat(time) for time in (record.started, record.finished))
                 seconds.append((end - begin).total_seconds())
         if not seconds:
@@ -91,10 +100,13 @@ def lines(results_dir: Path) -> Iterator[str]:
     left_s = now.left_s(len(now.running)) if now.running else None
     left = "" if left_s is None else f"; {duration(left_s)} left"
     counts = f"{len(now.done)} done, {len(now.running)} running, {len(now.failed)} failed, {now.waiting} waiting"
+    counts += f", {len(now.bad)} with a record that cannot be read" if now.bad else ""
     yield f"{results_dir}: {len(labels)} runs: {counts}{left}"
     for key, path in now.running.items():
         with contextlib.suppress(FileNotFoundError):  # it has just ended
             yield f"running  {labels[key]}: {path.read_text(encoding='utf-8')}"
+    for key, error in now.bad.items():
+        yield f"no record  {labels[key]}: {error}"
     for key, path in now.failed.items():
         with contextlib.suppress(FileNotFoundError):  # it is tried again
             yield f"failed   {labels[key]}: {first_line(path)} (log: {path})"

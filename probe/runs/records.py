@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import lzma
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -384,7 +384,20 @@ def decoded(content: object, kind: type[T], refuse: Callable[[str], Exception]) 
 
 
 def load_records(results_dir: Path) -> Records:
-    """Every record once, however many files hold it, with its file."""
-    loaded = {path: load_record(path) for path in sorted((results_dir / "records").glob("*.json"))}
+    """Every record once, however many files hold it, with its file. What is no record is in `bad_records`."""
+    loaded = {path: record for path, record in _loaded(results_dir) if isinstance(record, RunRecord)}
     by_key = {record.key: path for path, record in loaded.items()}
     return {path: loaded[path] for path in by_key.values()}
+
+
+def bad_records(results_dir: Path) -> dict[Path, BadRecord]:
+    """The files under records/ that hold none: the file, the field and the remedy. Their runs count as missing."""
+    return {path: error for path, error in _loaded(results_dir) if isinstance(error, BadRecord)}
+
+
+def _loaded(results_dir: Path) -> Iterator[tuple[Path, RunRecord | BadRecord]]:
+    for path in sorted((results_dir / "records").glob("*.json")):
+        try:
+            yield path, load_record(path)
+        except BadRecord as error:
+            yield path, error

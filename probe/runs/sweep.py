@@ -97,7 +97,8 @@ def run_sweep(
     folders = sorted({planned.results_dir for planned in plans})
     for folder in folders:
         prepare_results(folder)
-        write_expected(folder, [planned.expected for planned in plans if planned.results_dir == folder])
+        if note := write_expected(folder, [planned.expected for planned in plans if planned.results_dir == folder]):
+            tell(note)
     for corpus in {id(planned.corpus): planned.corpus for planned in plans}.values():
         for note in corpus.notes:
             tell(f"data {corpus.name}: {note}.")
@@ -239,7 +240,7 @@ def _why_not_done(planned: Plan, launcher: Launcher) -> str:
 def _standing(results_dir: Path, job: Job) -> str:
     """Where the sweep stands: "run 7 of 18, 2 failed, about 6 min left"."""
     now = Standing(results_dir, job.keys)
-    over = len(now.done) + len(now.failed)
+    over = len(now.done) + len(now.failed) + len(now.bad)
     parts = [f"run {over} of {len(now.keys)}"] + [f"{len(now.failed)} failed"] * bool(now.failed)
     left_s = now.left_s(job.at_once)
     if over < len(now.keys) and left_s is not None:

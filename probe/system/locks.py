@@ -56,11 +56,11 @@ def wait_for_lock(path: Path) -> FileIO:
         stream.close()  # it was removed by whoever held it
 
 
-def is_locked(path: Path) -> bool:
-    """Whether a living process holds the file's lock."""
+def is_locked(path: Path, by_readers: bool = False) -> bool:
+    """Whether a living process holds the file's lock; by_readers: even if it shares it with others."""
     try:
         with path.open() as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(stream, (fcntl.LOCK_EX if by_readers else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:

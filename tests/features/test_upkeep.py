@@ -12,11 +12,14 @@ import pytest
 from support.commands import flip_a_bit, probe
 from support.inputs import features_config
 
+from probe.cli.main import dispatch
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
 from probe.features.extraction import ensure_features
-from probe.features.upkeep import entries, prunable, remove
+from probe.features.store import _HELD, IN_USE, DamagedShard, FeatureStore
+from probe.features.upkeep import entries, is_used, prunable, remove
+from probe.system.locks import Hold
 
 
 @pytest.mark.slow
@@ -86,8 +89,6 @@ def test_a_sample_of_other_vectors_is_found_out(tiny_encoder: Encoder, tiny_corp
 
 def test_what_a_running_job_holds_is_not_deleted(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
     store = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
-    from probe.features.store import _HELD
-
     _HELD.pop(store.directory).__exit__()  # this process is done with it
     code = (
         "import sys; from pathlib import Path; from probe.system.locks import Hold\n"
@@ -135,3 +136,94 @@ def test_a_path_in_a_manifest_is_never_followed(tiny_encoder: Encoder, tiny_corp
     assert entry.directory == store.directory
     assert list(store.read("train", [0]))
     assert (outside / "train-00000.safetensors").read_bytes() == b"not yours"
+
+
+YESTERDAY_S = 90_000  # seconds ago
+
+
+def leave(store: FeatureStore, *names: str, age_s: float = YESTERDAY_S) -> None:
+    """Files that writers left so long ago."""
+    for name in names:
+        (store.directory / name).write_bytes(b"x" * 1000)
+        os.utime(store.directory / name, (time.time() - age_s,) * 2)
+
+
+OURS, LIBRARYS = ".train-00000.safetensors.host.1.abc", ".tmpAbCdEf"
+DAMAGED = ("train-00000.safetensors.damaged-1", "manifest.json.damaged-2")
+
+
+def test_who_takes_a_complete_store_removes_old_leftovers_and_nothing_else(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
+):
+    store = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
+    whole = {path.name for path in store.directory.iterdir()}
+    leave(store, OURS, LIBRARYS, *DAMAGED)
+    leave(store, f"{OURS}2", f"{DAMAGED[0]}2", age_s=0)
+    ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
+    assert {path.name for path in store.directory.iterdir()} == {*whole, f"{OURS}2", f"{DAMAGED[0]}2"}
+
+
+def test_what_is_damaged_stays_a_day_however_old_it_was(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
+    store = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
+    shard = store.path(store.shards["dev"][0])
+    flip_a_bit(shard)
+    os.utime(shard, (time.time() - YESTERDAY_S,) * 2)
+    with pytest.raises(DamagedShard):
+        list(store.read("dev", [5]))
+    ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
+    assert len(list(store.directory.glob("*.damaged-*"))) == 1
+
+
+def test_leftovers_are_counted_and_pruning_takes_them_from_what_stays(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    store = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
+    leave(store, OURS, *DAMAGED)
+    cache = f"features.cache_dir={tmp_path}"
+    assert dispatch(["cache", "list", cache]) == 0
+    assert "3 damaged or half-made files of 0.000 GB  tiny" in capsys.readouterr().out
+    assert dispatch(["cache", "prune", "--keep", "5", cache]) == 0
+    out = capsys.readouterr().out
+    assert f"would delete 3 damaged or half-made files in {store.key[:12]}, 0.000 GB" in out
+    assert "0 stores, 0.00 GB. Nothing was deleted; add --yes to do it." in out
+    assert (store.directory / OURS).exists()
+    assert dispatch(["cache", "prune", "--keep", "5", "--yes", cache]) == 0
+    assert f"deleted 3 damaged or half-made files in {store.key[:12]}" in capsys.readouterr().out
+    assert not {OURS, *DAMAGED} & {path.name for path in store.directory.iterdir()}
+    assert not store.missing()
+
+
+def test_pruning_neither_says_that_it_deletes_what_is_in_use_nor_counts_it(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    used = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
+    free = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path, subword="last"), "cpu")
+    for store in (used, free):
+        _HELD.pop(store.directory).__exit__()
+    with Hold(used.directory / IN_USE):
+        when = {entry.key: entry.used for entry in entries(tmp_path)}
+        for yes, verb in (([], "would delete"), (["--yes"], "deleted")):
+            assert dispatch(["cache", "prune", "--keep", "0", f"features.cache_dir={tmp_path}", *yes]) == 0
+            out = capsys.readouterr().out
+            assert f"{used.key[:12]} is in use by a running job; it stays." in out
+            assert [line.split("  ")[0] for line in out.splitlines() if line.startswith(verb)] == [
+                f"{verb} {free.key[:12]}"
+            ]
+            assert out.splitlines()[-1].startswith("1 stores, ")
+    assert [entry.key for entry in entries(tmp_path)] == [used.key]
+    assert [is_used(entry) for entry in entries(tmp_path)] == [False]
+    assert entries(tmp_path)[0].used == when[used.key], "asking is no use"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_sweep_says_that_it_repairs_a_damaged_shard(inputs: list[str], tmp_path: Path, jobs: int):
+    assert probe("extract", *inputs, cwd=tmp_path).returncode == 0
+    (shard,) = (tmp_path / "cache").glob("*/dev-00000.safetensors")
+    flip_a_bit(shard)
+    sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", f"jobs={jobs}", *inputs]
+    done = probe(*sweep, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "Extracting it again" in line]
+    assert "dev-00000.safetensors: layer 5 does not match its checksum; set aside as dev-00000" in line
+    assert line.startswith("last seed ")

@@ -1,0 +1,101 @@
+"""Is everything there, and every run one of its own? What single records cannot tell: checks of a folder's records
+against what its sweeps asked for, and against each other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from probe.checks.check import Check
+from probe.config import UserError
+from probe.runs.expected import SWEEP, read_expected
+from probe.runs.records import Records, RunRecord, bad_records, predictions_path
+
+NAMED = 5  # of a longer list; its number is said
+# So many wrong spans (or words) in dev and test that two seeds never share them all. With few, on a small text that is
+# easy, they may; and a probe that has learnt nothing predicts no span under any seed, which is not held against it.
+ERRORS_OF_ONE_RUN = 10
+
+
+def check_complete(folder: Path, records: Records) -> Iterator[Check]:
+    """The records that could be read against sweep.json, against the files beside them, and against each other."""
+    yield from _asked_for(folder, list(records.values()))
+    yield from _predictions(records)
+    yield from _seeds(list(records.values()))
+
+
+def unreadable(folder: Path) -> Iterator[Check]:
+    """What under records/ is no record."""
+    for file, error in bad_records(folder).items():
+        yield Check(file.name, False, str(error))
+
+
+def some_of(names: Sequence[str]) -> str:
+    """A list in a line: the first few, and how many more there are."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _asked_for(folder: Path, records: Sequence[RunRecord]) -> Iterator[Check]:
+    """Runs that were asked for, all of them: who leaves out a seed chooses the mean."""
+    try:
+        expected = {run.key: run for run in read_expected(folder)}
+    except UserError as error:
+        yield Check(SWEEP, False, str(error))
+        return
+    there = {record.key: record for record in records}
+    name = f"{SWEEP}: runs asked for"
+    if not expected:
+        yield Check(name, None, f"there is no {SWEEP}, so nobody can tell whether runs are missing")
+        return
+    missing = sorted(expected[key].label for key in expected.keys() - there.keys())
+    told = f"{len(missing)} of {len(expected)} have no record here: {some_of(missing)}; the same sweep makes them"
+    yield Check(name, not missing, told if missing else f"all {len(expected)} have their record")
+    if extra := sorted(there[key].label for key in there.keys() - expected.keys()):
+        detail = f"{len(extra)} records are of none of them: {some_of(extra)}"
+        yield Check(f"{SWEEP}: other runs", None, detail)
+    both = [(expected[key].row, there[key].row) for key in expected.keys() & there.keys()]
+    if renamed := sorted({f"{asked} is there as {found}" for asked, found in both if asked != found}):
+        yield Check(f"{SWEEP}: names of rows", None, some_of(renamed))
+
+
+def _predictions(records: Records) -> Iterator[Check]:
+    """Without predictions the counts cannot be counted again. Of a licensed text they are left out with reason."""
+    without = [
+        record.label
+        for file, record in records.items()
+        if record.sha256.predictions and not any(predictions_path(file, split).exists() for split in ("dev", "test"))
+    ]
+    if without:
+        detail = f"{len(without)} of {len(records)} records have none here: their counts could not be counted again"
+        yield Check("predictions", None, detail)
+
+
+def _seeds(records: Sequence[RunRecord]) -> Iterator[Check]:
+    """Two seeds never give the same losses, nor the same predictions where there is much to get wrong."""
+    alike: defaultdict[str, list[RunRecord]] = defaultdict(list)
+    for record in records:
+        if any(split.counts.predicted for split in (record.scores.dev, record.scores.test)):
+            alike[f"counts {record.sha256.counts}"].append(record)
+        alike[f"losses {[epoch.loss for epoch in record.curve]}"].append(record)
+    told: dict[str, bool | None] = {}
+    for what, runs in alike.items():
+        if len({run.seed for run in runs}) > 1:
+            names = some_of(sorted(run.label for run in runs))
+            kind = "losses" if what.startswith("losses") else "predictions, sentence by sentence"
+            is_one_run = kind == "losses" or _errors(runs[0]) >= ERRORS_OF_ONE_RUN
+            doubt = "one run under several seeds" if is_one_run else "so few errors that it may be chance"
+            told[f"{names} have the same {kind}: {doubt}"] = False if is_one_run else None
+    for detail, ok in told.items():
+        yield Check("seeds", ok, detail)
+    if not told and len({record.seed for record in records}) > 1:
+        yield Check("seeds", True, "no two have the same losses or predictions")
+
+
+def _errors(record: RunRecord) -> int:
+    """What was wrongly predicted in dev and test; 0 where every word got the same tag, which needs no run."""
+    splits = (record.scores.dev, record.scores.test)
+    if not record.task.has_spans and all(sum(kind.f1 > 0 for kind in split.per_type.values()) < 2 for split in splits):
+        return 0
+    return sum(split.counts.predicted - split.counts.correct for split in splits)

@@ -1,0 +1,152 @@
+"""What single records cannot tell: runs left out, runs under two seeds, and what only training again finds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.records import made_scores, make_record
+
+from probe.checks.check import Check
+from probe.checks.complete import check_complete
+from probe.checks.reruns import choose_runs
+from probe.checks.results import check_files
+from probe.cli.main import dispatch
+from probe.config import UserError
+from probe.reporting.formats import render
+from probe.reporting.page import write_report
+from probe.reporting.rows import build_rows
+from probe.runs.records import Checksums, Epoch, SplitScores, load_records
+from probe.scoring.metrics import Totals
+
+
+def told(folder: Path) -> dict[str, Check]:
+    return {check.name: check for check in check_files(folder, folder.parent)}
+
+
+def remove_run(folder: Path, name: str) -> None:
+    for file in list(folder.rglob(f"{name}-*")):
+        file.unlink()
+
+
+def test_a_seed_whose_files_were_deleted_is_named_and_the_tables_say_how_many_there_are(results: Path):
+    remove_run(results, "last-seed1")
+    write_report(results)
+    checks = told(results)
+    assert [check.name for check in checks.values() if check.ok is False] == ["sweep.json: runs asked for"]
+    assert "1 of 6 have no record here: last seed 1;" in checks["sweep.json: runs asked for"].detail
+    rows = build_rows(results)
+    for form in ("text", "md", "tex"):
+        assert "1 of 2" in render(rows, form), form
+    assert [row["missing"] for row in json.loads(render(rows, "json"))] == [0, 1, 0]
+    assert ",1,1,0," in render(rows, "csv")
+    assert "<td>1 of 2</td>" in (results / "report.html").read_text()
+
+
+def test_runs_that_no_sweep_asked_for_and_other_names_are_pointed_out_and_are_no_failure(results: Path):
+    content = json.loads((results / "sweep.json").read_text())
+    content["runs"] = [run for run in content["runs"] if run["row"] != "last"]
+    for run in content["runs"]:
+        run["row"] = run["row"].replace("embeddings", "layer_0")
+    (results / "sweep.json").write_text(json.dumps(content))
+    checks = told(results)
+    assert not [check for check in checks.values() if check.ok is False]
+    assert checks["sweep.json: runs asked for"] == ("sweep.json: runs asked for", True, "all 4 have their record")
+    assert checks["sweep.json: other runs"].ok is None
+    assert "2 records are of none of them: last seed 1, last seed 2" in checks["sweep.json: other runs"].detail
+    assert "layer_0 is there as embeddings" in checks["sweep.json: names of rows"].detail
+    (results / "sweep.json").unlink()
+    assert told(results)["sweep.json: runs asked for"].ok is None
+
+
+def test_what_was_deleted_is_a_line_and_no_silence(results: Path):
+    (results / "table.json").unlink()
+    shutil.rmtree(results / "predictions")
+    checks = told(results)
+    assert checks["table.json"].ok is checks["predictions"].ok is None
+    assert "the sha256 of each record" in checks["table.json"].detail
+    assert "6 of 6 records have none here" in checks["predictions"].detail
+    assert not [check for check in checks.values() if check.ok is False]
+
+
+@pytest.mark.parametrize(
+    ("losses", "counts", "wrong", "ok", "said"),
+    [
+        ((0.5, 0.5), ("a", "b"), 30, False, "have the same losses: one run under several seeds"),
+        ((0.5, 0.6), ("a", "a"), 30, False, "have the same predictions, sentence by sentence: one run"),
+        ((0.5, 0.6), ("a", "a"), 2, None, "so few errors that it may be chance"),
+        ((0.5, 0.6), ("a", "b"), 30, True, "no two have the same"),
+    ],
+)
+def test_one_run_under_two_seeds_is_found_out(tmp_path: Path, losses, counts, wrong: int, ok: bool | None, said: str):
+    scores = replace(made_scores(0.8), counts=Totals(2, 10, 9, 5 + wrong // 2, 5))
+    for seed, loss, sha256 in zip((1, 2), losses, counts, strict=True):
+        curve, sums = [Epoch(loss, 0.8, 1.0)], Checksums(sha256, {})
+        make_record(tmp_path, "last", seed, 0.8, 0.7, curve=curve, sha256=sums, scores=SplitScores(scores, scores))
+    (check,) = [check for check in check_complete(tmp_path, load_records(tmp_path)) if check.name == "seeds"]
+    assert (check.ok, said in check.detail) == (ok, True), check.detail
+    assert ok or "last seed 1, last seed 2" in check.detail
+
+
+def test_seeds_that_predict_nothing_may_agree_in_that(tmp_path: Path):
+    scores = replace(made_scores(0.0), counts=Totals(2, 10, 9, 0, 0))
+    for seed in (1, 2):
+        curve = [Epoch(seed / 10, 0.0, 1.0)]
+        make_record(tmp_path, "last", seed, 0.0, 0.0, curve=curve, scores=SplitScores(scores, scores))
+    (check,) = [check for check in check_complete(tmp_path, load_records(tmp_path)) if check.name == "seeds"]
+    assert check.ok
+
+
+def test_where_every_word_gets_one_tag_seeds_may_agree(tmp_path: Path):
+    for seed in (1, 2):
+        record = make_record(tmp_path, "last", seed, 0.8, 0.7, curve=[Epoch(seed / 10, 0.8, 1.0)])
+        file = next((tmp_path / "records").glob(f"*seed{seed}*"))
+        content = json.loads(file.read_text())
+        content["data"]["task"] = "tags"
+        for split in content["scores"].values():
+            split["per_type"] = {"N": {"precision": 0.5, "recall": 1.0, "f1": 0.6, "gold": 50}}
+            split["counts"] |= {"predicted": 100, "correct": 50}
+        file.write_text(json.dumps(content))
+        assert record.seed == seed
+    (check,) = [check for check in check_complete(tmp_path, load_records(tmp_path)) if check.name == "seeds"]
+    assert check.ok is None
+
+
+def test_verify_ends_with_what_it_cannot_tell(results: Path, capsys: pytest.CaptureFixture[str]):
+    assert dispatch(["verify", "results"]) == 0
+    said = capsys.readouterr().out.splitlines()[-2:]
+    assert said[0].startswith("Consistent with itself is not yet true")
+    assert said[1] == "again: probe verify results --rerun [--sample N]"
+
+
+def test_a_sample_of_runs_is_made_again_and_can_be_drawn_again(results: Path, capsys: pytest.CaptureFixture[str]):
+    assert dispatch(["verify", "results", "--rerun", "--sample", "2", "--sample-seed", "5"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    drawn = [record.label for record in choose_runs(results, None, None, 2, 5)]
+    assert lines[0] == f"Drawn: {', '.join(drawn)}. The same again: --sample 2 --sample-seed 5"
+    assert lines[1:3] == [f"ok           {label}: the same bits" for label in drawn]
+    assert lines[3] == "2 checks hold, 0 do not, 0 could not be made."
+
+
+def test_another_number_draws_others_and_a_row_narrows_what_is_drawn_from(results: Path):
+    samples = {tuple(record.label for record in choose_runs(results, None, None, 2, draw)) for draw in range(30)}
+    assert len(samples) > 5
+    assert {record.row for record in choose_runs(results, "last", None, 1, 3)} == {"last"}
+    assert len(choose_runs(results, None, None, 100, 3)) == 6
+
+
+def test_a_sample_without_a_rerun_is_refused(results: Path):
+    for arguments in (["--sample", "2"], ["--rerun", "--sample-seed", "2"], ["--rerun", "--sample", "0"]):
+        with pytest.raises(UserError, match="--sample"):
+            dispatch(["verify", "results", *arguments])
+
+
+def test_what_is_no_record_fails_a_comparison_too(results: Path, capsys: pytest.CaptureFixture[str]):
+    shutil.copytree(results, results.parent / "other")
+    file = next((results.parent / "other/records").glob("last-seed1*"))
+    file.write_text("{")
+    assert dispatch(["verify", "results", "--against", "other"]) == 1
+    assert f"FAILED       {file.name}: other/records/{file.name} is not a record" in capsys.readouterr().out

@@ -1,0 +1,95 @@
+"""Jobs end with the command that started them, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.commands import start
+
+from probe.system.locks import Hold
+
+PARENT = """
+import subprocess, sys
+child = "import os, time; from probe.system.processes import end_with; end_with(os.getppid());"
+child += "print(os.getpid(), flush=True); time.sleep(120)"
+subprocess.Popen([sys.executable, "-c", child]).wait()
+"""
+
+
+def is_alive(process: int) -> bool:
+    """Whether it runs; one that has ended and is not yet waited for does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until(holds, seconds: float = 60) -> bool:
+    deadline = time.monotonic() + seconds
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return holds()
+
+
+def test_a_process_ends_with_its_parent_that_was_killed():
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert is_alive(child)
+        parent.kill()
+        assert wait_until(lambda: not is_alive(child))
+
+
+def workers_of(session: int) -> list[int]:
+    found = subprocess.run(["pgrep", "-s", str(session), "-f", "LokyProcess"], capture_output=True, text=True)
+    return [process for process in map(int, found.stdout.split()) if is_alive(process)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGHUP])
+def test_the_workers_of_a_sweep_end_with_it_and_hold_its_store_no_longer(inputs: list[str], tmp_path: Path, how: int):
+    sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", "jobs=2", *inputs]
+    sweep += ["probe.max_epochs=5000", "probe.patience=5000"]
+    process = start(*sweep, cwd=tmp_path)
+    logs = tmp_path / "out/logs"
+
+    def is_training() -> bool:
+        assert process.poll() is None, process.communicate()
+        try:
+            return sum("epoch" in path.read_text() for path in logs.glob("*.running.txt")) == 2
+        except FileNotFoundError:
+            return False
+
+    assert wait_until(is_training, 240)
+    (lock,) = (tmp_path / "cache").glob("*/.in-use")
+    assert Hold(lock, exclusive=True).busy
+    assert len(workers_of(process.pid)) == 2
+    os.kill(process.pid, how)  # it alone, not its children
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
+    assert ("the same command continues" in errors) == (how == signal.SIGHUP)
+    assert wait_until(lambda: not workers_of(process.pid))
+    with Hold(lock, exclusive=True) as hold:
+        assert hold.held
+
+
+def test_what_nohup_started_goes_on_when_the_terminal_is_closed():
+    code = """
+import signal, sys
+signal.signal(signal.SIGHUP, getattr(signal, sys.argv.pop(1)))
+from probe.cli.main import main
+sys.argv[1:] = ["--help"]
+try:
+    main()
+except SystemExit:
+    print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)
+"""
+    for handler, stays_ignored in (("SIG_IGN", "True"), ("SIG_DFL", "False")):
+        done = subprocess.run([sys.executable, "-c", code, handler], capture_output=True, text=True)
+        assert done.stdout.splitlines()[-1] == stays_ignored, done.stderr
