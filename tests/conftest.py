@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import transformers
 from support.commands import TINY
+from support.hub import Hub, Server, forget
 from support.inputs import encoder_config, make_bert, make_split, write_columns
 
 from probe.config import EncoderConfig
@@ -61,3 +63,13 @@ def open_to_all(tmp_path: Path) -> Path:
         if folder.owner() == Path(tmp_path).owner() and folder != Path("/tmp"):
             folder.chmod(0o755)
     return tmp_path
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A Hub on this machine that this process takes for the real one, with empty caches."""
+    server = Server()
+    server.hub.use(monkeypatch, tmp_path / "hf")
+    yield server.hub
+    server.close()
+    forget()

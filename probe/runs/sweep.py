@@ -24,6 +24,7 @@ from probe.runs.progress import Standing, first_line, running
 from probe.runs.provenance import bfloat16_way
 from probe.runs.records import RunRecord
 from probe.runs.run import extract, run
+from probe.system import hub
 from probe.system.bfloat16 import EMULATED
 from probe.system.machine import gpus, side_by_side, take_gpu
 from probe.system.show import duration, percent
@@ -33,7 +34,8 @@ from probe.system.show import duration, percent
 class Job:
     """One run of a sweep, as it goes to the process that makes it.
 
-    keys: of all runs of the sweep. at_once: how many share this machine and its gpus. command: what was typed.
+    keys: of all runs of the sweep. at_once: how many share this machine and its gpus. command: what was typed. commits:
+    what names on the Hub meant when the sweep was planned.
     """
 
     cfg: Config
@@ -41,6 +43,7 @@ class Job:
     at_once: int
     gpus: tuple[str, ...]
     command: str
+    commits: hub.Commits
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ def run_sweep(
         tell(f"Runs are sent elsewhere; `probe sweep-status {folders[0]}` shows where they stand.")
     keys = tuple(planned.identity.key for planned in plans)
     while waiting := _neither_done_nor_failed(plans):
-        jobs = [Job(planned.cfg, keys, min(at_once, len(todo)), tuple(names), command) for planned in waiting]
+        shared = (keys, min(at_once, len(todo)), tuple(names), command, hub.commits())
+        jobs = [Job(planned.cfg, *shared) for planned in waiting]
         with _errors_to(waiting[0].results_dir / "logs" / "launcher.log"):
             launcher.launch(run_job, jobs, at_once)
         for folder in folders:
@@ -108,6 +112,7 @@ def run_sweep(
 
 def run_job(job: Job) -> None:
     """One run of a sweep. A failure is written down, never raised, so that the others go on."""
+    hub.pin(job.commits)
     try:
         planned = plan(job.cfg)
     except UserError as error:  # the sweep could plan it: on a node of a cluster something is not there

@@ -22,11 +22,11 @@ def probe(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess
     )
 
 
-def start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+def start(*arguments: str, cwd: Path, **env: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "probe", *arguments],
         cwd=cwd,
-        env={**os.environ, "LAYER_PROBE_CACHE": str(cwd / "cache")},
+        env={**os.environ, "LAYER_PROBE_CACHE": str(cwd / "cache"), **env},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
