@@ -8,6 +8,7 @@ they are there. What it read is kept under the commit, so that it is read again 
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -18,7 +19,7 @@ from probe.data.rows import Fields, read_dataset
 from probe.data.split import Split
 from probe.system import hub
 
-CONVERTED = "refs/convert/parquet"  # the branch that the Hub makes of a data set: a folder a subset
+CONVERTED = "refs/convert/parquet"  # the branch that the Hub makes of a data set: SUBSET/SPLIT/0000.parquet
 SHOWN = 12  # names in a message
 DESCRIPTIONS = ("README.md", ".huggingface.yaml")  # say which files are of which subset and split
 
@@ -57,7 +58,7 @@ def _keep(repo: hub.Repo, subset: str | None, kept: Path) -> None:
             f"{repo.name} on the Hub is a script, which is never run. Its converted branch has none: "
             f"data.revision={CONVERTED}."
         )
-    if repo.revision == CONVERTED:
+    if repo.revision == CONVERTED or _looks_converted(files):  # a commit of it may have been named instead
         files, subset = _of_subset(repo, files, subset), None
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".") as scratch:
@@ -87,6 +88,11 @@ def _put(repo: hub.Repo, folder: Path, files: list[str]) -> None:
     for file in files:
         (folder / file).unlink()
         (folder / file).symlink_to((snapshot / file).resolve())
+
+
+def _looks_converted(files: list[str]) -> bool:
+    data = [file for file in files if not file.startswith(".")]
+    return bool(data) and all(re.fullmatch(r"[^/]+/[^/]+/\d{4}\.parquet", file) for file in data)
 
 
 def _of_subset(repo: hub.Repo, files: list[str], subset: str | None) -> list[str]:

@@ -139,7 +139,8 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
 
 def file_fingerprints(cfg: EncoderConfig, cache_dir: Path) -> dict[str, str] | None:
     """The parts of an encoder's fingerprint that its files alone give, or None where they are not on this machine."""
-    if cfg.path is None and not importlib.util.find_spec(PACKAGED.get(cfg.name, ("no_such_package",))[0]):
+    packaged = PACKAGED.get(cfg.name, ("no_such_package",))[0] if cfg.revision is None else "no_such_package"
+    if cfg.path is None and not importlib.util.find_spec(packaged):
         return None  # the Hub is not asked only for a check
     try:
         folder = find_folder(cfg).folder
@@ -187,7 +188,8 @@ def find_folder(cfg: EncoderConfig) -> Found:
     for file, expected in pinned.items():
         if (found := sha256_of((folder / file).read_bytes())) != expected:
             raise UserError(f"{cfg.name} on the Hub: {file} has sha256 {found}, expected {expected}.")
-    return Found(folder, f"Hub {cfg.name}", hub.commit_of(repo))
+    unanswered = ", from its cache, since it gave no answer" if hub.is_from_cache(repo) else ""
+    return Found(folder, f"Hub {cfg.name}{unanswered}", hub.commit_of(repo))
 
 
 def _hub_snapshot(repo: hub.Repo) -> Path:

@@ -41,16 +41,16 @@ def test_a_hub_that_says_nothing_is_left_after_the_limit_for_its_cache_or_an_err
     assert not stand_in.given_up
 
 
-@pytest.mark.parametrize(("silent", "reason"), [("/resolve/", "TimeoutError"), ("/cdn/", r"\w*Timeout")])
+@pytest.mark.parametrize("silent", ["/resolve/", "/cdn/"])
 def test_files_that_do_not_come_end_in_an_error_too(
-    stand_in: Hub, impatient: None, monkeypatch: pytest.MonkeyPatch, silent: str, reason: str
+    stand_in: Hub, impatient: None, monkeypatch: pytest.MonkeyPatch, silent: str
 ):
     import huggingface_hub
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.2)
     stand_in.put("model", "some/bert", FILES)
     stand_in.silent = silent
-    with pytest.raises(UserError, match=rf"stopped answering while it was fetched \({reason}\).*{hub.LIMIT}=60"):
+    with pytest.raises(UserError, match=rf"stopped answering while it was fetched \(\w*Time\w*\).*{hub.LIMIT}=60"):
         hub.fetch(BERT, ["model.safetensors"])
     assert not stand_in.given_up
 
@@ -128,7 +128,7 @@ def test_the_papers_table_comes_from_the_hub_in_one_command_and_every_record_nam
     bert = make_bert_in(tmp_path, num_layers=12)
     model = stand_in.put("model", "google-bert/bert-base-cased", old_layout(bert))
     data = {
-        f"data/{split}-00000-of-00001.parquet": parquet("Ana met Smith in Paris", [1, 0, 1, 0, 5], names)
+        f"data/{split}-00000-of-00001.parquet": parquet(f"Ana met Smith in Paris {split}", [1, 0, 1, 0, 5, 0], names)
         for split in ("train", "validation", "test")
     }
     corpus = stand_in.put("dataset", "lhoestq/conll2003", data)
