@@ -193,7 +193,7 @@ def languages() -> dict[str, bytes | str]:
 @pytest.mark.parametrize("revision", [None, "refs/convert/parquet", "a commit"])
 def test_of_several_subsets_only_the_files_of_the_one_asked_for_come(stand_in: Hub, revision: str | None):
     stand_in.put("dataset", "many/languages", languages())
-    branch = {".gitattributes": "", **converted("de", "en")}
+    branch: dict[str, bytes | str] = {".gitattributes": "", **converted("de", "en")}
     commit = stand_in.put("dataset", "many/languages", branch, "refs/convert/parquet")
     for subset in ("de", "en"):
         corpus = load("many/languages", subset=subset, revision=commit if revision == "a commit" else revision)

@@ -29,7 +29,7 @@ def sharded(bert: Path) -> dict[str, bytes]:
     files = {file.name: file.read_bytes() for file in bert.iterdir() if file.name != "model.safetensors"}
     weights = load_file(bert / "model.safetensors")
     names = sorted(weights)
-    index = {}
+    index: dict[str, str] = {}
     for number, mine in enumerate((names[::2], names[1::2]), start=1):
         name = f"model-0000{number}-of-00002.safetensors"
         save_file({key: weights[key] for key in mine}, bert.parent / name, {"format": "pt"})

@@ -17,7 +17,7 @@ from probe.system import hub
 from probe.system.hub import Repo
 
 BERT = Repo("model", "some/bert")
-FILES = {"config.json": "{}", "model.safetensors": b"weights"}
+FILES: dict[str, bytes | str] = {"config.json": "{}", "model.safetensors": b"weights"}
 
 
 @pytest.fixture
