@@ -52,6 +52,9 @@ class DataConfig:
     dev: str | None  # none: taken from train
     test: str | None
     subset: str | None
+    hub_train: str
+    hub_dev: str
+    hub_test: str
     dev_fraction: float | None
     test_fraction: float | None
     word_column: int

@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support.commands import TINY, as_nobody
+from support.hub import Hub, Server, forget
 from support.inputs import encoder_config, make_bert, make_split, write_columns
 
 from probe.cli.main import main
@@ -93,3 +94,13 @@ def typed(
         return subprocess.CompletedProcess(arguments, ended.value.code, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A Hub on this machine that this process takes for the real one, with empty caches."""
+    server = Server()
+    server.hub.use(monkeypatch, tmp_path / "hf")
+    yield server.hub
+    server.close()
+    forget()

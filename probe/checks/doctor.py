@@ -65,7 +65,7 @@ def examine(cfg: Config, tell: Callable[[str], None]) -> bool:
     check("results", lambda: _results(cfg, runs=not failed))
     installed = (f"{name} {version}" for name, version in versions().items() if version)
     tell(f"{'versions':<18} " + ", ".join(installed))
-    answers = "it answers" if hub.reachable() else f"no answer within {hub.TIMEOUT_S:g} s (or HF_HUB_OFFLINE is set)"
+    answers = "it answers" if hub.reachable() else f"no answer within {hub.limit_s():g} s (or HF_HUB_OFFLINE is set)"
     tell(f"{'Hub':<18} {answers}; {'needed for' if failed else 'asked only for'} what is not here")
     tell("This run would fail: " + ", ".join(failed) + "." if failed else "This run would work.")
     return not failed
@@ -73,7 +73,7 @@ def examine(cfg: Config, tell: Callable[[str], None]) -> bool:
 
 def _data(cfg: Config) -> tuple[Corpus, list[str]]:
     corpus = load_corpus(cfg.data)
-    where = cfg.data.path or f"{cfg.data.hub} on the Hub"
+    where = cfg.data.path or f"{cfg.data.hub} on the Hub at {corpus.about['commit'][:10]}"
     scheme = f", tags in {corpus.about['scheme']}" if "scheme" in corpus.about else ", tags as they are"
     counts = corpus.counts()
     counted = [name for name in COUNTED if name == "documents" or getattr(counts["train"], name) is not None]
@@ -111,8 +111,9 @@ def _beside_standard(counts: dict[str, SplitCounts]) -> str:
 
 def _encoder(cfg: Config) -> tuple[Encoder, list[str]]:
     encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
+    at = f" at {encoder.commit[:10]}" if encoder.commit else ""
     return encoder, [
-        f"{encoder.name}, from {encoder.source}; weights {encoder.fingerprint['weights'][:12]}",
+        f"{encoder.name}, from {encoder.source}{at}; weights {encoder.fingerprint['weights'][:12]}",
         f"layers 0 to {encoder.num_layers}, {encoder.hidden_size} wide; {encoder.limit} pieces at once",
     ]
 

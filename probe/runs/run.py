@@ -115,6 +115,7 @@ def _record(
             encoder.lower_cases,
             encoder.num_layers,
             encoder.hidden_size,
+            encoder.commit,
         ),
         features=RecordedFeatures(
             store.key,

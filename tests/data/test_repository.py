@@ -1,0 +1,281 @@
+"""Data sets of the Hub, from a stand-in on this machine: the commit that was asked for, or a refusal that helps."""
+
+from __future__ import annotations
+
+import huggingface_hub.constants
+import pytest
+from support.hub import Hub, forget, parquet, sha
+from support.inputs import data_config
+
+from probe.cli.settings import configs_of
+from probe.config import UserError
+from probe.data.corpus import Corpus, load_corpus
+
+SPLITS = ("train", "validation", "test")
+
+
+def files(word: str, **names: str) -> dict[str, bytes]:
+    """A data set of three splits of one sentence each, with this word in all."""
+    splits = {"train": "train", "validation": "validation", "test": "test", **names}
+    return {
+        f"data/{theirs}-00000-of-00001.parquet": parquet(f"Ana met {word} {split}") for split, theirs in splits.items()
+    }
+
+
+def load(name: str = "some/set", **settings: object) -> Corpus:
+    return load_corpus(data_config(None, hub=name, **settings))
+
+
+def text(corpus: Corpus) -> list[str]:
+    return [" ".join(sentence) for split in corpus.splits.values() for sentence in split.words]
+
+
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a new process without a network."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    forget()
+
+
+def test_the_three_splits_come_with_their_labels_and_commit(stand_in: Hub):
+    commit = stand_in.put("dataset", "some/set", files("Bo"))
+    corpus = load()
+    assert text(corpus) == ["Ana met Bo train", "Ana met Bo validation", "Ana met Bo test"]
+    assert corpus.splits["train"].tags == [["B-PER", "O", "O", "O"]]
+    assert corpus.about["commit"] == commit
+    assert not corpus.notes
+
+
+def test_a_text_once_read_is_read_again_without_a_word_to_the_hub(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
+    commit = stand_in.put("dataset", "some/set", files("Bo"))
+    load()
+    stand_in.asked.clear()
+    forget()
+    assert text(load(revision=commit))[0] == "Ana met Bo train"
+    assert not stand_in.asked, "a commit cannot change"
+    offline(monkeypatch)
+    assert load().about["commit"] == commit
+    assert not stand_in.asked
+
+
+def test_offline_each_revision_gives_its_own_text_and_an_unknown_one_none(
+    stand_in: Hub, monkeypatch: pytest.MonkeyPatch
+):
+    old = stand_in.put("dataset", "some/set", files("old"))
+    assert "old" in text(load())[0]
+    stand_in.put("dataset", "some/set", files("branch"), revision="refs/pr/1")
+    assert "branch" in text(load(revision="refs/pr/1"))[0]
+    forget()
+    new = stand_in.put("dataset", "some/set", files("new"))
+    assert "new" in text(load())[0]
+    offline(monkeypatch)
+    for revision, word in {None: "new", "main": "new", old: "old", new: "new", "refs/pr/1": "branch"}.items():
+        assert word in text(load(revision=revision))[0], revision
+    for revision in ("other", "1" * 40):
+        with pytest.raises(UserError, match=f"out of reach and data.hub=some/set at {revision} is not in its cache"):
+            load(revision=revision)
+
+
+def test_a_revision_that_the_hub_cannot_give_now_is_never_another_one(stand_in: Hub):
+    stand_in.put("dataset", "some/set", files("main"))
+    stand_in.put("dataset", "some/set", files("other"), revision="other")
+    load()
+    stand_in.broken = "/other"
+    with pytest.raises(UserError, match=r"gives no answer and data\.hub=some/set at other is not in its cache"):
+        load(revision="other")
+    stand_in.broken = "/cdn/"
+    with pytest.raises(UserError, match=r"data\.hub=some/set: the Hub stopped answering"):
+        load(revision="other")
+    stand_in.broken = None
+    assert "other" in text(load(revision="other"))[0]
+
+
+def test_where_the_hub_gives_no_answer_its_cache_is_read_and_the_corpus_says_so(stand_in: Hub):
+    commit = stand_in.put("dataset", "some/set", files("Bo"))
+    load()
+    stand_in.put("dataset", "some/set", files("new"))
+    stand_in.broken = "/api/"
+    forget()
+    corpus = load()
+    assert "Bo" in text(corpus)[0]
+    assert corpus.notes == [f"the Hub gave no answer; this is commit {commit}, from its cache"]
+
+
+def test_what_a_branch_means_stays_for_as_long_as_the_process(stand_in: Hub):
+    first = stand_in.put("dataset", "some/set", files("first"))
+    assert load().about["commit"] == first
+    stand_in.put("dataset", "some/set", files("second"))
+    assert load().about["commit"] == first
+    assert "first" in text(load())[0]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_download_that_breaks_off_goes_on_where_it_was_or_is_made_again(
+    stand_in: Hub, dies: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(huggingface_hub.constants, "DOWNLOAD_CHUNK_SIZE", 64)
+    content = parquet("Ana met Bo " * 50)
+    stand_in.put("dataset", "some/set", {**files("Bo"), "data/train-00000-of-00001.parquet": content})
+    stand_in.cut, stand_in.dies = {sha(content): len(content) // 2}, dies
+    if dies:
+        with pytest.raises(UserError, match="The same command fetches what is left"):
+            load()
+        stand_in.broken = None
+    assert load().splits["train"].num_words == 150
+    assert stand_in.ranges == ([] if dies else [f"bytes={len(content) // 2 // 64 * 64}-"])
+
+
+def test_without_the_hub_the_error_names_the_ways_out(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nothing listens there
+    with pytest.raises(UserError, match=r"out of reach.*data\.path=DIR.*data=demo encoder=minilm_l6"):
+        load()
+    assert not stand_in.asked
+
+
+# What is asked for that is not there.
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"hub": "some/sett"}, r"data\.hub=some/sett: the Hub has no such data set, or it is private.*hf auth login"),
+        ({"hub": "a/b/c"}, r"data\.hub=a/b/c is no name on the Hub.*data\.path=DIR"),
+        ({"revision": "mian"}, r"data\.revision=mian: some/set has no such branch.*it has main, refs/convert/parquet"),
+        ({"hub": "closed/set"}, r"data\.hub=closed/set: its authors let in only whom they accept.*hf auth login"),
+        ({"hub": "old/script"}, r"a script, which is never run.*data\.revision=refs/convert/parquet"),
+        ({"hub": "no/dev"}, r"no split 'validation', only .*dev.*data\.hub_dev=NAME.*data\.dev_fraction=0\.1"),
+        ({"hub": "many/languages"}, r"has several subsets: de, en\. Type data\.subset=NAME"),
+        ({"hub": "many/languages", "subset": "fr"}, r"has no subset 'fr', only de, en\."),
+        ({"subset": "fr"}, r"has no subset 'fr', only default"),
+        ({"hub": "many/languages", "revision": "refs/convert/parquet"}, r"several subsets: de, en"),
+        ({"hub": "half/set", "revision": "refs/convert/parquet"}, r"holds only a part of default"),
+        ({"hub": "no/data"}, r"no/data on the Hub cannot be read: \w+"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_what_there_is(stand_in: Hub, settings: dict, message: str):
+    stand_in.put("dataset", "some/set", files("Bo"))
+    stand_in.put("dataset", "some/set", {}, "refs/convert/parquet")
+    stand_in.put("dataset", "closed/set", files("Bo"))
+    stand_in.gated.add("closed/set")
+    stand_in.put("dataset", "old/script", {"script.py": "raise SystemExit"})
+    stand_in.put("dataset", "no/dev", files("Bo", validation="dev"))
+    stand_in.put("dataset", "many/languages", languages())
+    stand_in.put("dataset", "many/languages", converted("de", "en"), "refs/convert/parquet")
+    half = {path.replace("train", "partial-train"): part for path, part in converted("default").items()}
+    stand_in.put("dataset", "half/set", half, "refs/convert/parquet")
+    stand_in.put("dataset", "no/data", {"README.md": "# Soon"})
+    with pytest.raises(UserError, match=message) as error:
+        load(**{"name": "some/set", **{"name" if key == "hub" else key: value for key, value in settings.items()}})
+    assert len(str(error.value)) < 400
+    assert "\n" not in str(error.value)
+
+
+def converted(*subsets: str) -> dict[str, bytes]:
+    """As the Hub's branch refs/convert/parquet has it."""
+    return {
+        f"{subset}/{split}/0000.parquet": parquet(f"Ana {subset} {split}") for subset in subsets for split in SPLITS
+    }
+
+
+def card(*subsets: str, path: str) -> str:
+    """A README that says which files are of which subset and split."""
+    configs = "".join(
+        f"- config_name: {subset}\n  data_files:\n"
+        + "".join(f"  - split: {split}\n    path: {path.format(subset, split)}\n" for split in SPLITS)
+        for subset in subsets
+    )
+    return f"---\nconfigs:\n{configs}---\n# Languages\n"
+
+
+def languages() -> dict[str, bytes | str]:
+    return {"README.md": card("de", "en", path="{}/{}/*"), **converted("de", "en")}
+
+
+@pytest.mark.parametrize("revision", [None, "refs/convert/parquet", "a commit"])
+def test_of_several_subsets_only_the_files_of_the_one_asked_for_come(stand_in: Hub, revision: str | None):
+    stand_in.put("dataset", "many/languages", languages())
+    branch: dict[str, bytes | str] = {".gitattributes": "", **converted("de", "en")}
+    commit = stand_in.put("dataset", "many/languages", branch, "refs/convert/parquet")
+    for subset in ("de", "en"):
+        corpus = load("many/languages", subset=subset, revision=commit if revision == "a commit" else revision)
+        assert text(corpus) == [f"Ana {subset} {split}" for split in SPLITS]
+        data = [file for file in stand_in.files_asked() if file.endswith(".parquet")]
+        assert sorted(data) == sorted(f"{subset}/{split}/0000.parquet" for split in SPLITS)
+        stand_in.asked.clear()
+
+
+def test_splits_may_have_any_name(stand_in: Hub):
+    stand_in.put("dataset", "some/set", files("Bo", train="training", validation="dev", test="eval"))
+    with pytest.raises(UserError, match=r"no split 'train', only .*training.*Another name: data\.hub_train=NAME\.$"):
+        load()
+    corpus = load(hub_train="training", hub_dev="dev", hub_test="eval")
+    assert text(corpus) == ["Ana met Bo train", "Ana met Bo validation", "Ana met Bo test"]
+
+
+def test_a_split_that_is_not_there_may_be_taken_from_train_and_one_that_is_may_be_left_out(stand_in: Hub):
+    many = {f"data/{split}.jsonl": '{"tokens": ["Ana"], "ner_tags": ["B-PER"]}\n' * 10 for split in ("train", "test")}
+    stand_in.put("dataset", "some/set", many)
+    corpus = load(dev_fraction=0.1)
+    assert {name: len(split.words) for name, split in corpus.splits.items()} == {"train": 9, "dev": 1, "test": 10}
+    corpus = load(dev_fraction=0.1, test=None, test_fraction=0.2)
+    assert {name: len(split.words) for name, split in corpus.splits.items()} == {"train": 7, "dev": 1, "test": 2}
+
+
+def test_rows_of_json_take_the_readmes_word_for_their_labels(stand_in: Hub):
+    card = (
+        "---\ndataset_info:\n  features:\n  - name: tokens\n    sequence: string\n  - name: ner_tags\n    sequence:\n"
+        "      class_label:\n        names:\n          '0': O\n          '1': B-PER\n---\n"
+    )
+    row = '{"tokens": ["Ana", "%s"], "ner_tags": [1, 0]}\n'
+    stand_in.put(
+        "dataset", "some/set", {"README.md": card, **{f"{name}.jsonl": row % name for name in ("train", "dev", "test")}}
+    )
+    corpus = load()
+    assert text(corpus) == ["Ana train", "Ana dev", "Ana test"]
+    assert corpus.splits["dev"].tags == [["B-PER", "O"]]
+
+
+CONLL = ["O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC"]
+WIKIANN = ["O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC"]
+ROW = {"id": ["0"], "pos_tags": [[1, 2, 3]], "chunk_tags": [[1, 2, 3]]}
+
+
+@pytest.mark.parametrize(
+    ("preset", "repository", "branch", "folder", "fields"),
+    [
+        ("conll2003", "lhoestq/conll2003", "main", "data/{}-00000-of-00001.parquet", ROW),
+        (
+            "conll2003_documents",
+            "tomaarsen/conll2003",
+            "refs/convert/parquet",
+            "default/{}/0000.parquet",
+            {**ROW, "document_id": [1], "sentence_id": [0]},
+        ),
+        ("wnut17", "leondz/wnut_17", "refs/convert/parquet", "wnut_17/{}/0000.parquet", {"id": ["0"]}),
+        ("wikiann", "unimelb-nlp/wikiann", "main", "en/{}-00000-of-00001.parquet", {"langs": [["en"]]}),
+        ("ontonotes5", "tner/ontonotes5", "refs/convert/parquet", "ontonotes5/{}/0000.parquet", {}),
+    ],
+)
+def test_every_preset_reads_a_data_set_of_its_repositorys_shape(
+    stand_in: Hub, preset: str, repository: str, branch: str, folder: str, fields: dict
+):
+    cfg = configs_of([f"data={preset}"])[0][0].data
+    labels = cfg.labels or CONLL
+    person = next(i for i, label in enumerate(labels) if label.lower() in ("b-per", "b-person"))
+    content: dict[str, bytes | str] = {
+        folder.format(split): parquet(
+            f"Ana saw {split}", [person, 0, 0], None if preset == "ontonotes5" else labels, cfg.tags_field, **fields
+        )
+        for split in SPLITS
+    }
+    if preset == "wikiann":
+        content |= {path.replace("en/", "de/"): b"not to be fetched" for path in list(content)}
+        content["README.md"] = card("de", "en", path="{}/{}-*")
+    commit = stand_in.put("dataset", repository, content, branch)
+    if branch != "main":
+        name = repository.split("/")[1]
+        stand_in.put("dataset", repository, {f"{name}.py": "raise SystemExit", "README.md": "# A script"})
+    corpus = load_corpus(cfg)
+    assert text(corpus) == ["Ana saw train", "Ana saw validation", "Ana saw test"]
+    assert corpus.splits["dev"].tags == [[labels[person], "O", "O"]]
+    assert (corpus.splits["dev"].documents is not None) == (preset == "conll2003_documents")
+    assert corpus.about["commit"] == commit

@@ -1,0 +1,160 @@
+"""The Hub's bad days, from a stand-in on this machine: silence has a limit, Ctrl-C ends a download; and its good."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from support.commands import TINY, probe, start
+from support.hub import Hub, forget, old_layout, parquet
+from support.inputs import make_bert
+
+from probe.config import UserError
+from probe.system import hub
+from probe.system.hub import Repo
+
+BERT = Repo("model", "some/bert")
+FILES: dict[str, bytes | str] = {"config.json": "{}", "model.safetensors": b"weights"}
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(hub.LIMIT, "0.5")
+
+
+@pytest.mark.parametrize("silent", ["^/$", "/api/"])
+def test_a_hub_that_says_nothing_is_left_after_the_limit_for_its_cache_or_an_error(
+    stand_in: Hub, impatient: None, silent: str
+):
+    commit = stand_in.put("model", "some/bert", FILES)
+    assert hub.commit_of(BERT) == commit
+    hub.fetch(BERT, list(FILES))
+    forget()
+    stand_in.silent = silent
+    assert hub.commit_of(BERT) == commit
+    assert (hub.fetch(BERT, list(FILES)) / "model.safetensors").read_bytes() == b"weights"
+    with pytest.raises(UserError, match=r"(out of reach|no answer) and encoder\.name=other/bert is not in its cache"):
+        hub.commit_of(Repo("model", "other/bert"))
+    assert not stand_in.given_up
+
+
+@pytest.mark.parametrize("silent", ["/resolve/", "/cdn/"])
+def test_files_that_do_not_come_end_in_an_error_too(
+    stand_in: Hub, impatient: None, monkeypatch: pytest.MonkeyPatch, silent: str
+):
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.2)
+    stand_in.put("model", "some/bert", FILES)
+    stand_in.silent = silent
+    with pytest.raises(UserError, match=rf"stopped answering while it was fetched \(\w*Time\w*\).*{hub.LIMIT}=60"):
+        hub.fetch(BERT, ["model.safetensors"])
+    assert not stand_in.given_up
+
+
+def test_a_hub_that_is_slow_is_waited_for_as_long_as_one_says(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
+    commit = stand_in.put("model", "some/bert", FILES)
+    stand_in.delay_s = 1.0
+    monkeypatch.setenv(hub.LIMIT, "0.2")
+    with pytest.raises(UserError, match="out of reach"):
+        hub.commit_of(BERT)
+    forget()
+    monkeypatch.setenv(hub.LIMIT, "30")
+    assert hub.commit_of(BERT) == commit
+
+
+@pytest.mark.parametrize("stated", ["soon", "0", "-1", "nan", "inf"])
+def test_a_limit_that_is_no_number_of_seconds_is_refused(stated: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(hub.LIMIT, stated)
+    with pytest.raises(UserError, match=f"{hub.LIMIT}={stated} is not a number of seconds above 0"):
+        hub.limit_s()
+
+
+def test_a_full_disk_is_named_as_what_it_is(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
+    import huggingface_hub
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "blob")
+
+    stand_in.put("model", "some/bert", FILES)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", full)
+    with pytest.raises(OSError, match="No space left"):
+        hub.fetch(BERT, ["model.safetensors"])
+
+
+def test_a_name_that_was_passed_on_is_not_asked_for_again(stand_in: Hub):
+    old = stand_in.put("model", "some/bert", FILES)
+    hub.commit_of(BERT)
+    known = hub.commits()
+    stand_in.put("model", "some/bert", {**FILES, "config.json": '{"new": 1}'})
+    forget()
+    hub.pin(known)
+    stand_in.asked.clear()
+    assert hub.commit_of(BERT) == old
+    assert not stand_in.asked
+    assert (hub.fetch(BERT, hub.files_of(BERT)) / "config.json").read_text() == "{}"
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_download_at_once(stand_in: Hub, tmp_path: Path):
+    bert = make_bert_in(tmp_path)
+    stand_in.put("model", "some/bert", bert)
+    stand_in.silent = "/cdn/"
+    env = stand_in.env(tmp_path / "home", HF_HUB_DOWNLOAD_TIMEOUT="600")
+    process = start("extract", "data=demo", "encoder.name=some/bert", cwd=tmp_path, **env)
+    try:
+        deadline = time.monotonic() + 240
+        while not any("/cdn/" in path for path in stand_in.asked):
+            assert time.monotonic() < deadline
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=50)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "probe: stopped. What is finished is kept" in told
+    assert not stand_in.given_up
+
+
+@pytest.mark.slow
+def test_the_papers_table_comes_from_the_hub_in_one_command_and_every_record_names_both_commits(
+    stand_in: Hub, tmp_path: Path
+):
+    names = ["O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC"]
+    bert = make_bert_in(tmp_path, num_layers=12)
+    model = stand_in.put("model", "google-bert/bert-base-cased", old_layout(bert))
+    data = {
+        f"data/{split}-00000-of-00001.parquet": parquet(f"Ana met Smith in Paris {split}", [1, 0, 1, 0, 5, 0], names)
+        for split in ("train", "validation", "test")
+    }
+    corpus = stand_in.put("dataset", "lhoestq/conll2003", data)
+    arguments = ["+sweep=paper_table", "seed=1,2", "jobs=2", "results_dir=out", *TINY]
+    done = probe(*arguments, cwd=tmp_path, **stand_in.env(tmp_path / "home"))
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(path.read_text()) for path in (tmp_path / "out" / "records").glob("*.json")]
+    assert len(records) == 16
+    assert {(record["encoder"]["commit"], record["data"]["commit"]) for record in records} == {(model, corpus)}
+    assert {record["config"]["data"]["revision"] for record in records} == {None}, "what was asked for stays"
+    asked = [path for path in stand_in.asked if is_api(path)]
+    assert len(asked) == 2, "the runs, in processes of their own, take the commits of the sweep"
+
+    new = stand_in.put("dataset", "lhoestq/conll2003", {**data, "README.md": "# another"})
+    assert new != corpus
+    again = probe("verify", "out", "--rerun", "last", "--seed", "1", cwd=tmp_path, **stand_in.env(tmp_path / "home"))
+    assert again.returncode == 0, again.stdout
+    assert "the same bits" in again.stdout
+    assert not [path for path in stand_in.asked if is_api(path)][2:], "a commit that is here needs no Hub"
+
+
+def is_api(path: str) -> bool:
+    return path.startswith(("GET /api/models/", "GET /api/datasets/"))
+
+
+def make_bert_in(folder: Path, num_layers: int = 5) -> Path:
+    place = folder / "bert" / "files"
+    place.mkdir(parents=True)
+    return make_bert(place, num_layers, limit=24)
