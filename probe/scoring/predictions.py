@@ -64,7 +64,7 @@ def read_predictions(file: Path, task: Task, ignore_docstart: bool) -> Predictio
         hint = " --ignore-docstart leaves such lines out." if DOCUMENT_MARKER in error.columns else ""
         if error.too_few:
             hint = " Here three: word, gold tag, predicted tag."
-        raise UserError(f"{error}{hint}") from None
+        raise UserError(f"{error.found}{hint}") from None
     gold: Tags = split.tags
     predicted: Tags = other.tags
     marks = sum(word == DOCUMENT_MARKER for words in split.words for word in words)

@@ -12,7 +12,7 @@ import datasets
 import pytest
 
 from probe.config import UserError
-from probe.data.columns import Layout, read_columns
+from probe.data.columns import Layout, read_columns, table_of
 from probe.data.corpus import read_file
 from probe.data.rows import Fields, read_dataset, read_hub
 from probe.data.split import MAX_SENTENCE
@@ -134,6 +134,156 @@ def test_a_word_that_begins_like_a_comment_is_not_lost(tmp_path: Path):
 def test_what_does_not_fit_is_refused_with_its_line(tmp_path: Path, content: str | bytes, message: str):
     with pytest.raises(UserError, match=message):
         read_columns(written(tmp_path, content), PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("content", "changes", "words", "order_marks", "trailing"),
+    [
+        ("Ana O\n\n\ufeff", {}, [["Ana"]], 1, 0),  # alone on the last line
+        ("Ana\tO\n\n\ufeffBo\tO\n", {}, [["Ana"], ["Bo"]], 1, 0),  # files that were joined
+        ("Ana O\n\ufeff O\n", {}, [["Ana", "\ufeff"]], 0, 0),  # here it is the word
+        (b"\xef\xbb\xbfAna\tO\r\n\r\nBo\tO\t\r\n", {}, [["Ana"], ["Bo"]], 0, 1),
+        ('1\tAna\tO\tO\n2\t"\tO\tO\t\n', {"word_column": 1, "tag_column": 2}, [["Ana", '"']], 0, 1),
+        ("Ana\tO\t\nwon\tO\t\n", {}, [["Ana", "won"]], 0, 2),  # behind every line
+        ("Ana\tO\t\nwon\tO\n", {}, [["Ana", "won"]], 0, 1),  # behind the first
+        ("Ana\tO\t\nwon\tO\t\n", {"tag_column": 1}, [["Ana", "won"]], 0, 0),  # a third column that nobody asked for
+        ("Ana\tO \nwon\tO\t \n", {}, [["Ana", "won"]], 0, 2),
+        ("Ana O\t\nwon O\n", {}, [["Ana", "won"]], 0, 0),  # blanks separate, a tab as well
+        ("O\tNew York \n", {"word_column": 1, "tag_column": 0}, [["New York "]], 0, 0),  # the word's own
+        ("Ana O \nBo O\n", {"separator": "space"}, [["Ana", "Bo"]], 0, 1),
+        ("Ana\tO\n\t\t\nBo\tO\n \t\n", {}, [["Ana"], ["Bo"]], 0, 0),  # tabs alone between sentences
+        ("Ana O\n\n# the end\n#", {"comment": "#"}, [["Ana"]], 0, 0),
+        ("0-3\tAna\tO\n3-4\tBo\tO\n", {"word_column": 1}, [["Ana", "Bo"]], 0, 0),  # offsets, not several words
+    ],
+)
+def test_what_cannot_be_meant_otherwise_is_read_and_counted(
+    tmp_path: Path, content: str | bytes, changes: dict, words: list, order_marks: int, trailing: int
+):
+    split = read_columns(written(tmp_path, content), replace(PLAIN, **changes))
+    assert split.words == words
+    assert {tag for tags in split.tags for tag in tags} == {"O"}
+    assert (split.order_marks, split.trailing) == (order_marks, trailing)
+    column = changes.get("word_column", 0)
+    assert [row[column] for row in table_of(split)] == [word for sentence in words for word in sentence]
+
+
+@pytest.mark.parametrize(
+    ("content", "changes", "message"),
+    [
+        (
+            "Ana\tNNP\t\nwon\tVB\tO\n",
+            {},
+            "some.conll:2: 3 columns ('won\\tVB\\tO'); the lines before have 2. Mend the line, or say what sets it "
+            "apart: data.comment=PREFIX, data.separator=tab|whitespace|space.",
+        ),
+        (
+            "Ana\tNNP\tO\nwon\tVB\t\n",
+            {},
+            "some.conll:2: tag '' is empty or holds white space. Every word needs one; the columns that hold something "
+            "here are 0, 1: data.tag_column=N.",
+        ),
+        (
+            "Ana\tO\t\nwon\tO\n",
+            {"tag_column": 1},
+            "some.conll:2: 2 columns ('won\\tO'); the lines before have 3. With data.separator=whitespace both have 2.",
+        ),
+        (
+            "Ana B-PER\nNew York\tB-LOC\n",
+            {},
+            "some.conll:2: 3 columns ('New York\\tB-LOC'); the lines before have 2. Mend the line, or say what sets it "
+            "apart: data.comment=PREFIX, data.separator=tab|whitespace|space.",
+        ),
+        (
+            "# newdoc id = x\nAna O\n",
+            {},
+            "some.conll:2: 2 columns ('Ana O'); the lines before have 5. If the first line is a comment: "
+            "data.comment='\"#\"'; if it begins a document: data.document_marker='\"# newdoc\"'.",
+        ),
+        (
+            "Ana O\n\n% the end\n",
+            {},
+            "some.conll:3: 3 columns ('% the end'); the lines before have 2. If this is a comment: data.comment=%.",
+        ),
+        (
+            "Ana O\n\u00a0\nBo O\n",
+            {},
+            "some.conll:2: one column ('\\xa0'); the lines before have 2. A word needs its tag; for what is no word: "
+            "data.comment=PREFIX, or between documents data.document_marker=PREFIX.",
+        ),
+        (
+            "Ana,O\nBo,O\n",
+            {},
+            "some.conll:1: one column ('Ana,O'); a word and its tag are needed, in two columns. Columns are separated "
+            "by tabs or blanks: tr ',' '\\t' < FILE > NEW.",
+        ),
+        (
+            "Ana O\n",
+            {"tag_column": 3},
+            "some.conll:1: 2 columns ('Ana O'); there is no data.tag_column=3. Columns count from 0 to 1.",
+        ),
+        (
+            "1-2\tdon't\tO\n1\tdo\tO\n2\tn't\tO\n",
+            {"word_column": 1},
+            "some.conll:1: a line for several words (1-...) stands before them, so they would be read twice. To leave "
+            "such lines out: grep -vE '^[0-9]+[-.][0-9]+[[:blank:]]' FILE > NEW.",
+        ),
+        (
+            "1-2\tdon't\t_\n1\tdo\tO\n",
+            {"word_column": 1},
+            "some.conll:1: tag '_' stands for no tag (a line for several words, in CoNLL-U?). To leave such lines out: "
+            "grep -vE '^[0-9]+[-.][0-9]+[[:blank:]]' FILE > NEW.",
+        ),
+        (
+            "Ana\tO\r\r\nBo\tO\r\r\n",
+            {},
+            "some.conll:1: a carriage return stands inside the line (2 columns ('Ana\\tO\\r')). To mend that: "
+            "tr -d '\\r' < FILE > NEW.",
+        ),
+        (
+            "Ana O\rBo O\r",
+            {},
+            "some.conll:1: a carriage return stands inside the line (3 columns ('Ana O\\rBo O')). To mend that: "
+            "tr '\\r' '\\n' < FILE > NEW.",
+        ),
+        (
+            "Ana O\n".encode("utf-16"),
+            {},
+            "some.conll:1: byte 0xff is not UTF-8. If it is UTF-16: iconv -f UTF-16 -t UTF-8 FILE > NEW.",
+        ),
+        (
+            "en:Ana\tO\nBo\tO\n",
+            {"word_prefix": "en:"},
+            "some.conll:2: word 'Bo' does not begin with data.word_prefix=en:. If not every word does: "
+            "data.word_prefix=null.",
+        ),
+    ],
+)
+def test_every_refusal_shows_what_is_invisible_and_names_what_to_type(
+    tmp_path: Path, content: str | bytes, changes: dict, message: str
+):
+    with pytest.raises(UserError) as caught:
+        read_columns(written(tmp_path, content), replace(PLAIN, **changes))
+    assert str(caught.value) == f"{tmp_path}/{message}"
+
+
+@pytest.mark.parametrize(("content", "width"), [("Ana\tO\tx\nBo\tO\n", 3), ("Ana B C O\nBo B  O\n", 4)])
+def test_the_separator_that_a_message_names_reads_the_file_or_none_is_named(tmp_path: Path, content: str, width: int):
+    with pytest.raises(UserError, match=f"the lines before have {width}. Mend the line"):
+        read_columns(written(tmp_path, content), PLAIN)
+    separated = written(tmp_path, "Ana\tO\t\nwon\tO\n")
+    assert read_columns(separated, replace(PLAIN, separator="whitespace")).words == [["Ana", "won"]]
+
+
+def test_byte_order_marks_before_json_lines_are_taken_off_and_a_list_of_rows_is_told_how_to_cut(tmp_path: Path):
+    row = '\ufeff{"tokens": ["Ana"], "ner_tags": ["O"]}\n'
+    split = read_file(written(tmp_path, row + row + "\ufeff", "train.jsonl"), PLAIN, FIELDS, "")
+    assert split.words == [["Ana"], ["Ana"]]
+    assert split.order_marks == 2, "the file's own is none of them"
+    cut = "Of a list over many lines: jq -c '.[]' FILE > NEW."
+    for content in ("[\n {}\n]", '[{"tokens": []}]'):
+        with pytest.raises(UserError) as caught:
+            read_file(written(tmp_path, content, "train.json"), PLAIN, FIELDS, "")
+        assert str(caught.value).endswith(cut)
 
 
 def test_a_sentence_of_a_million_words_is_refused_at_once(tmp_path: Path):

@@ -94,7 +94,7 @@ def test_gold_in_iob1_may_stand_beside_predictions_in_iob2(tmp_path: Path):
 
 
 def conlleval_accuracy(file: Path) -> float:
-    """Token accuracy by conlleval's rules, transcribed: the last two fields, split at the first "-", must both agree."""
+    """Token accuracy by conlleval's rules, transcribed: the last two fields, split at the first "-", agree in both."""
     tokens = correct = 0
     for line in file.read_text().splitlines():
         fields = line.split()
@@ -140,8 +140,8 @@ def test_accuracy_of_touching_spans_in_iob1_is_of_the_tags_in_the_file(tmp_path:
 def test_predictions_in_another_scheme_than_golds_are_recognised_and_named(tmp_path: Path, gold: str, predicted: str):
     choose = random.Random(3)
     spans = [random_spans(choose, 12) for _ in range(30)]
-    columns = [[written(12, found, scheme) for found in spans] for scheme in (gold, predicted)]
-    file = write(tmp_path / "file", *columns)
+    truth, guess = ([written(12, found, scheme) for found in spans] for scheme in (gold, predicted))
+    file = write(tmp_path / "file", truth, guess)
     done = probe("score", str(file), "--format", "json", cwd=tmp_path)
     found = json.loads(done.stdout)
     assert found["schemes"] == {"gold": gold, "predicted": predicted}
