@@ -230,10 +230,10 @@ def _hint(line: str, first: str, separator: str) -> str:
             document = NEW_DOCUMENT.match(one)
             marker = f"; if it begins a document: data.document_marker={quoted(document[0])}" if document else ""
             return f" If {which} is a comment: data.comment={quoted(mark[0])}{marker}."
-    for other in ("tab", "whitespace") if first else ():
-        widths = {len(_cut(one, one.strip(" \t"), other)) for one in (line, first)}
-        if other != separator and len(widths) == 1 and widths != {1}:
-            return f" With data.separator={other} both have {widths.pop()}."
+    for name in ("tab", "whitespace") if first else ():
+        widths = {len(_cut(one, one.strip(" \t"), name)) for one in (line, first)}
+        if name != separator and len(widths) == 1 and widths != {1}:
+            return f" With data.separator={name} both have {widths.pop()}."
     if len(_cut(line, line.strip(" \t"), "whitespace")) == 1:
         if not first and (other := re.search("[,;|]", line)):
             return f" Columns are separated by tabs or blanks: tr '{other[0]}' '\\t' < FILE > NEW."

@@ -209,7 +209,11 @@ def test_dev_and_test_can_be_taken_from_train_by_document_and_always_the_same(ti
 
 def test_marks_and_blanks_that_cannot_be_meant_are_read_counted_and_told(tmp_path: Path):
     dev = "\ufeffa\tO\nAna\tB-PER\t\n\n\ufeff"
-    texts = {"train": "Bo\tB-PER \n", "dev": dev, "test": b"\xef\xbb\xbfLi\tB-PER\r\n\r\n\xef\xbb\xbfx\tO\r\n"}
+    texts: dict[str, str | bytes] = {
+        "train": "Bo\tB-PER \n",
+        "dev": dev,
+        "test": b"\xef\xbb\xbfLi\tB-PER\r\n\r\n\xef\xbb\xbfx\tO\r\n",
+    }
     corpus = load_corpus(data_config(write_splits(tmp_path, **texts)))
     assert [split.words for split in corpus.splits.values()] == [[["Bo"]], [["a", "Ana"]], [["Li"], ["x"]]]
     assert corpus.about["skipped"] == {
