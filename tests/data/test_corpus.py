@@ -13,7 +13,16 @@ import datasets
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.inputs import SCHEMES, Span, data_config, make_split, random_spans, write_columns, written
+from support.inputs import (
+    SCHEMES,
+    Span,
+    data_config,
+    make_split,
+    random_spans,
+    write_columns,
+    write_splits,
+    written,
+)
 
 from probe.config import UserError
 from probe.data.corpus import Corpus, load_corpus
@@ -22,14 +31,6 @@ from probe.data.tags import spans
 
 # The original files of CoNLL-2003; their licence keeps them out of here.
 CONLL2003 = os.environ.get("CONLL2003_DIR", "")
-
-
-def write_splits(folder: Path, **texts: str | bytes) -> Path:
-    """Files train.conll, dev.conll and test.conll with these contents, each with a name where none is given."""
-    for name in ("train", "dev", "test"):
-        text = texts.get(name, f"{name} O\nAna B-PER\n")
-        (folder / f"{name}.conll").write_bytes(text.encode() if isinstance(text, str) else text)
-    return folder
 
 
 def test_what_is_written_is_read(tiny_corpus: Corpus, tmp_path: Path):
@@ -167,14 +168,6 @@ def test_types_that_only_test_has_are_said_and_recorded(tmp_path: Path):
     assert "test.conll:2 ('y')" in corpus.notes[0]
 
 
-def test_of_many_tags_that_only_test_has_twenty_are_named(tmp_path: Path):
-    test = "".join(f"x T{number:02}\n" for number in range(25))
-    texts = {"train": "a NN\nb VB\n", "dev": "c NN\n", "test": test}
-    corpus = load_corpus(data_config(write_splits(tmp_path, **texts), task="tags"))
-    assert "T18 (1), T19 (1), and 5 more; the first: " in corpus.notes[0]
-    assert len(corpus.about["not_in_train"]["test"]) == 25
-
-
 def test_tags_that_are_no_spans_stay_as_they_are(tmp_path: Path):
     texts = {"train": "a DT\nb NN\nc I-odd\n", "dev": "d NN\ne VB\n", "test": "f DT\n"}
     corpus = load_corpus(data_config(write_splits(tmp_path, **texts), task="tags"))
@@ -205,36 +198,6 @@ def test_dev_and_test_can_be_taken_from_train_by_document_and_always_the_same(ti
     assert all(split.lines == sorted(split.lines) for split in parts.values()), "in the order of the text"
     assert load_corpus(cfg).fingerprint() == corpus.fingerprint()
     assert parts["dev"].lines[:4] == [83, 85, 110, 114], "in every release: which ones is part of what a run is"
-
-
-def test_marks_and_blanks_that_cannot_be_meant_are_read_counted_and_told(tmp_path: Path):
-    dev = "\ufeffa\tO\nAna\tB-PER\t\n\n\ufeff"
-    texts: dict[str, str | bytes] = {
-        "train": "Bo\tB-PER \n",
-        "dev": dev,
-        "test": b"\xef\xbb\xbfLi\tB-PER\r\n\r\n\xef\xbb\xbfx\tO\r\n",
-    }
-    corpus = load_corpus(data_config(write_splits(tmp_path, **texts)))
-    assert [split.words for split in corpus.splits.values()] == [[["Bo"]], [["a", "Ana"]], [["Li"], ["x"]]]
-    assert corpus.about["skipped"] == {
-        "byte order marks": {"train": 0, "dev": 1, "test": 1},
-        "blanks at line ends": {"train": 1, "dev": 1, "test": 0},
-    }
-    assert "skipped byte order marks: 0 in train, 1 in dev, 1 in test" in corpus.notes
-    assert "skipped blanks at line ends: 1 in train, 1 in dev, 0 in test" in corpus.notes
-
-
-@pytest.mark.parametrize(
-    ("train", "remedy"),
-    [
-        ("Ana B-PER NNP\nwon O VB\n", "data.task=tags. Column 1 looks like tags of spans: data.tag_column=1."),
-        ("# newdoc\nAna B-PER\n", "data.task=tags. If the lines that begin with # are comments: data.comment='\"#\"'."),
-    ],
-)
-def test_tags_that_are_none_lead_to_the_column_or_the_comment(tmp_path: Path, train: str, remedy: str):
-    with pytest.raises(UserError) as caught:
-        load_corpus(data_config(write_splits(tmp_path, train=train)))
-    assert str(caught.value).endswith(remedy)
 
 
 def test_a_few_sentences_can_be_taken_but_never_all(tmp_path: Path):
