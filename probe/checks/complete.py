@@ -10,7 +10,8 @@ from pathlib import Path
 from probe.checks.check import Check
 from probe.config import UserError
 from probe.runs.expected import SWEEP, read_expected
-from probe.runs.records import Records, RunRecord, bad_records, predictions_path
+from probe.runs.outputs import predictions_path
+from probe.runs.records import Records, RunRecord, bad_records
 
 NAMED = 5  # of a longer list; its number is said
 # So many wrong spans (or words) in dev and test that two seeds never share them all. With few, on a small text that is

@@ -1,5 +1,7 @@
 """Is everything here for a run? Data, layers, encoder, store, device, results; what is missing, and what to type.
 
+What of the data would run but is hardly what was meant is a warning, and named in the last line.
+
 Looks, and measures the encoder for a moment. Extracts nothing; what is only on the Hub comes into the Hub's own cache,
 as for a run.
 """
@@ -14,6 +16,7 @@ from typing import Any
 
 from tabulate import tabulate
 
+from probe.checks.oddities import Oddity, first_sentence, oddities
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import SplitCounts
@@ -55,7 +58,8 @@ def examine(cfg: Config, tell: Callable[[str], None]) -> bool:
             tell(f"{name if not i else '':<8}  {mark if not i else '':<7}  {line}".rstrip())
         return found
 
-    corpus = check("data", lambda: _data(cfg))
+    data = check("data", lambda: _data(cfg))
+    corpus, odd = data or (None, [])
     encoder = check("encoder", lambda: _encoder(cfg))
     device = check("device", lambda: _device(cfg))
     if encoder is not None:
@@ -67,11 +71,12 @@ def examine(cfg: Config, tell: Callable[[str], None]) -> bool:
     tell(f"{'versions':<18} " + ", ".join(installed))
     answers = "it answers" if hub.reachable() else f"no answer within {hub.limit_s():g} s (or HF_HUB_OFFLINE is set)"
     tell(f"{'Hub':<18} {answers}; {'needed for' if failed else 'asked only for'} what is not here")
-    tell("This run would fail: " + ", ".join(failed) + "." if failed else "This run would work.")
+    look = f" Look first at: {', '.join(one.name for one in odd)} (WARNING, above)." if odd else ""
+    tell(f"This run would fail: {', '.join(failed)}.{look}" if failed else f"This run would work.{look}")
     return not failed
 
 
-def _data(cfg: Config) -> tuple[Corpus, list[str]]:
+def _data(cfg: Config) -> tuple[tuple[Corpus, list[Oddity]], list[str]]:
     corpus = load_corpus(cfg.data)
     where = cfg.data.path or f"{cfg.data.hub} on the Hub at {corpus.about['commit'][:10]}"
     scheme = f", tags in {corpus.about['scheme']}" if "scheme" in corpus.about else ", tags as they are"
@@ -89,10 +94,12 @@ def _data(cfg: Config) -> tuple[Corpus, list[str]]:
     shown = ", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common(20))
     more = f" and {len(kinds) - 20} more" if len(kinds) > 20 else ""
     lines = [f"{corpus.name}, from {where}{scheme}", *table.splitlines(), f"{len(kinds)} kinds: {shown}{more}"]
+    lines.append(first_sentence(corpus.splits["train"]))
     lines += [f"note: {note}" for note in corpus.notes]
     if "conll2003" in corpus.name or all(counts[name].words == CONLL2003[name].words for name in counts):
         lines.append(_beside_standard(counts))
-    return corpus, lines
+    odd = oddities(cfg, corpus)
+    return (corpus, odd), [*lines, *(f"WARNING: {one.told}" for one in odd)]
 
 
 def _beside_standard(counts: dict[str, SplitCounts]) -> str:

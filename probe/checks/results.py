@@ -20,14 +20,8 @@ from probe.features.checkpoint import file_fingerprints
 from probe.reporting.formats import FILES, table_files
 from probe.reporting.row import Row
 from probe.reporting.rows import build_rows, results_folder
-from probe.runs.records import (
-    RunRecord,
-    counts_path,
-    load_counts,
-    load_record,
-    predictions_path,
-    read_predictions,
-)
+from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions
+from probe.runs.records import RunRecord, load_record
 from probe.scoring.metrics import count, scores_of
 from probe.system.files import canonical, key_of, plain, sha256_of
 

@@ -15,7 +15,8 @@ SCORE_HELP = """\
 probe score FILE [FILE] [--task spans|tags] [--ignore-docstart] [--format text|json]
 
 Predictions in CoNLL columns: a word a line, gold and predicted tag last, an empty line between sentences. Shows span F1
-as conlleval and seqeval count it, strict F1, word F1, recall of entity words, accuracy, each type, ill-formed tags.
+as conlleval and seqeval count it, strict F1, word F1, recall of entity words, accuracy (of tags as they are written, as
+conlleval), each type, ill-formed tags. Gold and predicted tags may be in two schemes; each is found and named.
 Two files on one text: also the difference and its p. --task tags: labels that are no spans. --ignore-docstart: lines
 -DOCSTART- are bounds between documents, no words.
 
@@ -46,9 +47,9 @@ def score(arguments: list[str]) -> int:
             print(f"\n{scoring.render_test(read[0], read[1], *tested)}", end="")
         return 0
     if tested is None:
-        shown = plain(read[0].scores())
+        shown = read[0].as_json()
     else:
-        shown = {name: {"file": str(one.file), **plain(one.scores())} for name, one in zip("ab", read, strict=True)}
+        shown = {name: {"file": str(one.file), **one.as_json()} for name, one in zip("ab", read, strict=True)}
         shown["test"] = {**plain(tested[0]), "unit": tested[1]}
     print(json.dumps(shown, indent=1))
     for one in read:

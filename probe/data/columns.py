@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from probe.config import UserError
-from probe.data.split import MAX_SENTENCE, Split, check_tag, read_text, too_long
+from probe.data.split import (
+    BYTE_ORDER_MARK,
+    MAX_SENTENCE,
+    WITHOUT_RANGES,
+    Split,
+    check_tag,
+    read_text,
+    too_long,
+)
+from probe.data.tags import PREFIXED
 
 BLANKS = re.compile(r"[ \t]+")  # other white space, a no-break space say, can stand inside a word
+RANGE = re.compile(r"\d+-\d+")  # the index of several words, in CoNLL-U
+COMMENT = re.compile(r"#|%+|//|;+")  # what comments often begin with
+NEW_DOCUMENT = re.compile(r"# ?newdoc")
 
 
 class ColumnsError(UserError):
-    """A line whose columns are not those needed. columns: what it has. too_few: a column that was set is not there."""
+    """A line whose columns are not those needed.
 
-    def __init__(self, message: str, columns: Sequence[str], too_few: bool = False) -> None:
-        super().__init__(message)
-        self.columns, self.too_few = columns, too_few
+    found: what it is, without the settings that may help. columns: what the line has. too_few: a column that was set is
+    not there.
+    """
+
+    def __init__(self, found: str, hint: str, columns: Sequence[str], too_few: bool = False) -> None:
+        super().__init__(f"{found}{hint}")
+        self.found, self.columns, self.too_few = found, columns, too_few
 
 
 @dataclass(frozen=True)
@@ -37,20 +56,25 @@ class Layout:
 def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
     """A CoNLL column file: a word a line, an empty line between sentences. Tags are left as they are.
 
-    Every line has as many columns as the first; those that are not asked for are ignored.
+    Every line has as many columns as the first; those that are not asked for are ignored. What follows the last column
+    and is empty is no column where that one is the tag's, or where the first line has none there.
     """
     split = Split([], [], [], [], str(file), word_a_line=True)
     documents, document, marked = split.documents, 0, False
     assert documents is not None
-    at_word, at_tag, separator, num_columns = layout.word_column, layout.tag_column, layout.separator, 0
+    at_word, at_tag, separator, first = layout.word_column, layout.tag_column, layout.separator, ""
     comment, marker, prefix = layout.comment, layout.document_marker, layout.word_prefix
     words: list[str] = []
     tags: list[str] = []
     known_tags: set[str] = set()
     comments: list[tuple[int, str]] = []
+    num_columns, several = 0, ""
 
     for number, line in enumerate(read_text(file, remedy).split("\n"), start=1):
         line = line.removesuffix("\r")
+        if line.startswith(BYTE_ORDER_MARK):
+            split.order_marks += _without_mark(line) != line
+            line = _without_mark(line)
         bare = line.strip(" \t")
         if not bare:
             words = tags = []
@@ -63,28 +87,53 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
             comments.append((number, line))
             continue
         if separator == "auto":
-            separator = "tab" if "\t" in line else "whitespace"  # with tabs, a blank is part of a word
+            separator = "tab" if "\t" in bare else "whitespace"  # with tabs, a blank is part of a word
         columns = _cut(line, bare, separator)
         if marker and marker in columns:
             words = tags = []
             document, marked = document + 1, True
             continue
         if len(columns) != num_columns:
-            if num_columns:
-                raise ColumnsError(f"{file}:{number}: {_shown(columns)}; the lines before have {num_columns}.", columns)
-            num_columns = len(columns)
-            at_word, at_tag = _settle(layout, columns, f"{file}:{number}")
+            bound = num_columns or _last_needed(layout, columns)
+            if len(columns) > bound and not "".join(columns[bound:]).strip(" "):
+                columns = columns[:bound]
+                split.trailing += 1
+            if num_columns and len(columns) != num_columns:
+                found = f"{file}:{number}: {_shown(columns, line)}; the lines before have {num_columns}."
+                raise ColumnsError(found, _hint(line, first, separator), columns)
+            if not num_columns:
+                num_columns, first = len(columns), line
+                at_word, at_tag = _settle(layout, columns, f"{file}:{number}: {_shown(columns, line)}", line)
+        if "\r" in line:
+            change = "-d '\\r'" if line.endswith("\r") else "'\\r' '\\n'"
+            found = f"{file}:{number}: a carriage return stands inside the line ({_shown(columns, line)})."
+            raise UserError(f"{found} To mend that: tr {change} < FILE > NEW.")
         word, tag = columns[at_word], columns[at_tag]
         if tag not in known_tags:
-            check_tag(tag, f"{file}:{number}")
+            if tag != tag.strip(" ") != "":
+                tag = tag.strip(" ")
+                split.trailing += 1
+            try:
+                check_tag(tag, f"{file}:{number}")
+            except UserError as error:
+                raise ColumnsError(str(error), _tag_hint(tag, columns), columns) from None
             known_tags.add(tag)
+        if several and columns[0] == several and words and at_word:
+            raise UserError(
+                f"{file}:{number - 1}: a line for several words ({columns[0]}-...) stands before them, so they would "
+                f"be read twice. To leave such lines out: {WITHOUT_RANGES}"
+            )
+        several = columns[0].partition("-")[0] if "-" in columns[0] and RANGE.fullmatch(columns[0]) else ""
         if prefix:
             if not word.startswith(prefix):
-                raise UserError(f"{file}:{number}: word {word!r} does not begin with data.word_prefix={prefix}.")
+                raise UserError(
+                    f"{file}:{number}: word {word!r} does not begin with data.word_prefix={prefix}. "
+                    "If not every word does: data.word_prefix=null."
+                )
             word = word.removeprefix(prefix)
-        if not word or "\r" in line:
-            what = "a carriage return stands inside the line" if word else "the word is empty"
-            raise UserError(f"{file}:{number}: {what} ({_shown(columns)}).")
+        if not word:
+            hint = " If another column has the words: data.word_column=N."
+            raise ColumnsError(f"{file}:{number}: the word is empty ({_shown(columns, line)}).", hint, columns)
         if not words:
             words, tags = [], []
             split.words.append(words)
@@ -103,11 +152,45 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
                 "columns and a tag. If it is a word: data.comment=null, or what only comments begin with."
             )
     split.comments = [number for number, _ in comments]
+    split.separator, split.num_columns = separator, num_columns
     if not split.words:
         raise UserError(f"{file} holds no sentence.")
     if not marked:
         split.documents = None
     return split
+
+
+def table_of(split: Split) -> list[list[str]]:
+    """The columns of every line of a column file that holds a word of the split, in their order."""
+    lines, skipped = read_text(Path(split.origin), "").split("\n"), set(split.comments)
+    rows = []
+    for first, words in zip(split.lines, split.words, strict=True):
+        number = first
+        for _ in words:
+            while number in skipped:
+                number += 1
+            line = _without_mark(lines[number - 1].removesuffix("\r"))
+            rows.append(_cut(line, line.strip(" \t"), split.separator)[: split.num_columns])
+            number += 1
+    return rows
+
+
+def span_columns(table: Sequence[Sequence[str]]) -> list[int]:
+    """The columns that hold O and a scheme's B-, I- and nothing else, those with most spans first."""
+    width = min(map(len, table))
+    found = []
+    for at in range(width):
+        counts = Counter(row[at] for row in table)
+        outside = counts.pop("O", 0)
+        if outside and counts and all(PREFIXED.fullmatch(tag) for tag in counts):
+            found.append((-counts.total(), at))
+    return [at for _, at in sorted(found)]
+
+
+def _without_mark(line: str) -> str:
+    """The line without the byte order mark before it; where the mark is all of a word it stays."""
+    rest = line.lstrip(BYTE_ORDER_MARK)
+    return line if rest[:1] in (" ", "\t") else rest
 
 
 def _cut(line: str, bare: str, separator: str) -> list[str]:
@@ -118,21 +201,64 @@ def _cut(line: str, bare: str, separator: str) -> list[str]:
     return BLANKS.split(bare) if "\t" in bare or "  " in bare else bare.split(" ")
 
 
-def _settle(layout: Layout, columns: list[str], place: str) -> tuple[int, int]:
+def _last_needed(layout: Layout, columns: list[str]) -> int:
+    """How many columns the first line has: without the empty ones behind, if the last is to be the tag or the word."""
+    last = len(columns)
+    while last and -1 in (layout.tag_column, layout.word_column) and not columns[last - 1].strip(" "):
+        last -= 1
+    return last
+
+
+def _settle(layout: Layout, columns: list[str], shown: str, line: str) -> tuple[int, int]:
     """The word's and the tag's column from the front, known from the first line."""
     places = []
     for name, number in (("word", layout.word_column), ("tag", layout.tag_column)):
         if not -len(columns) <= number < len(columns):
-            message = f"{place}: {_shown(columns)}; there is no data.{name}_column={number}."
-            raise ColumnsError(message, columns, too_few=True)
+            found = f"{shown}; there is no data.{name}_column={number}."
+            raise ColumnsError(found, f" Columns count from 0 to {len(columns) - 1}.", columns, too_few=True)
         places.append(number % len(columns))
     if places[0] == places[1]:
-        message = f"{place}: {_shown(columns)}; a word and its tag are needed, in two columns."
-        raise ColumnsError(message, columns, too_few=True)
+        hint = _hint(line, "", "") if len(columns) == 1 else " Another: data.word_column=N data.tag_column=N."
+        raise ColumnsError(f"{shown}; a word and its tag are needed, in two columns.", hint, columns, too_few=True)
     return places[0], places[1]
 
 
-def _shown(columns: Sequence[str]) -> str:
-    text = " ".join(columns)
+def _hint(line: str, first: str, separator: str) -> str:
+    """What to type for a line whose columns are not those of the first line, as far as the two show it."""
+    for one, which in ((line, "this"), (first, "the first line")):
+        if mark := COMMENT.match(one):
+            document = NEW_DOCUMENT.match(one)
+            marker = f"; if it begins a document: data.document_marker={quoted(document[0])}" if document else ""
+            return f" If {which} is a comment: data.comment={quoted(mark[0])}{marker}."
+    for name in ("tab", "whitespace") if first else ():
+        widths = {len(_cut(one, one.strip(" \t"), name)) for one in (line, first)}
+        if name != separator and len(widths) == 1 and widths != {1}:
+            return f" With data.separator={name} both have {widths.pop()}."
+    if len(_cut(line, line.strip(" \t"), "whitespace")) == 1:
+        if not first and (other := re.search("[,;|]", line)):
+            return f" Columns are separated by tabs or blanks: tr '{other[0]}' '\\t' < FILE > NEW."
+        return (
+            " A word needs its tag; for what is no word: data.comment=PREFIX, or between documents "
+            "data.document_marker=PREFIX."
+        )
+    return " Mend the line, or say what sets it apart: data.comment=PREFIX, data.separator=tab|whitespace|space."
+
+
+def quoted(value: str) -> str:
+    """A setting's value as one types it."""
+    return value if re.fullmatch(r"[\w./:@%+-]+", value) else shlex.quote(json.dumps(value, ensure_ascii=False))
+
+
+def _tag_hint(tag: str, columns: Sequence[str]) -> str:
+    if tag and tag != "_":
+        return " If it is two columns: data.separator=whitespace; if another column has the tags: data.tag_column=N."
+    if tag:
+        return ""
+    filled = ", ".join(str(i) for i, column in enumerate(columns) if column)
+    return f" Every word needs one; the columns that hold something here are {filled}: data.tag_column=N."
+
+
+def _shown(columns: Sequence[str], line: str) -> str:
+    """A line for messages, its invisible characters escaped."""
     count = "one column" if len(columns) == 1 else f"{len(columns)} columns"
-    return f"{count} ({text if len(text) <= 60 else text[:57] + '...'!r})"
+    return f"{count} ({line if len(line) <= 60 else line[:57] + '...'!r})"

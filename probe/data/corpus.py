@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import DataConfig, UserError
-from probe.data.columns import Layout, read_columns
+from probe.data.columns import COMMENT, Layout, quoted, read_columns, span_columns, table_of
 from probe.data.repository import read_hub
-from probe.data.rows import Fields, json_rows, read_parquet, read_rows
+from probe.data.rows import Fields, read_json, read_parquet
 from probe.data.split import Split, SplitCounts
 from probe.data.tags import OddTag, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
 from probe.data.task import SPANS, TASKS, Task
@@ -22,6 +22,7 @@ from probe.system import hub
 SPLITS = ("train", "dev", "test")
 BUNDLED = "bundled"  # data.path of the corpus inside the package
 PLACES_SHOWN = 3
+NEW_SHOWN = 20  # tags that train never shows
 FRACTION_SEED = 0
 
 
@@ -75,6 +76,8 @@ def load_corpus(cfg: DataConfig) -> Corpus:
     skipped = {
         "comments": {name: len(split.comments) for name, split in splits.items()},
         "empty sentences": {name: split.empty for name, split in splits.items()},
+        "byte order marks": {name: split.order_marks for name, split in splits.items()},
+        "blanks at line ends": {name: split.trailing for name, split in splits.items()},
     }
     taken = take_from_train(splits, {"dev": cfg.dev_fraction, "test": cfg.test_fraction})
     splits = {name: splits[name] for name in SPLITS}
@@ -193,6 +196,7 @@ def settle_scheme(corpus: Corpus, asked: str, on_ill_formed: str) -> None:
         place = next(place for split in splits.values() for place in places_of(split, odd.tag))
         raise UserError(
             f"{place}: tag {odd.tag!r} {odd}. Another scheme: data.scheme=NAME; tags that are no spans: data.task=tags."
+            f"{_another_column(splits)}"
         ) from None
     if scheme == "IO" and is_bare([tags for split in splits.values() for tags in split.tags]):
         for split in splits.values():
@@ -214,6 +218,17 @@ def settle_scheme(corpus: Corpus, asked: str, on_ill_formed: str) -> None:
         corpus.notes.append(f"{told}. They are read as conlleval reads them")
     for split in splits.values():
         split.tags = [to_iob2(tags) for tags in split.tags]
+
+
+def _another_column(splits: dict[str, Split]) -> str:
+    """What to type if a column that was not chosen has the tags, or if what was read as a word is a comment."""
+    train = splits["train"]
+    if not train.word_a_line:
+        return ""
+    if mark := next((mark for words in train.words if (mark := COMMENT.fullmatch(words[0]))), None):
+        return f" If the lines that begin with {mark[0]} are comments: data.comment={quoted(mark[0])}."
+    like = span_columns(table_of(train))
+    return f" Column {like[0]} looks like tags of spans: data.tag_column={like[0]}." if like else ""
 
 
 def _by_split(counts: dict[str, int]) -> str:
@@ -261,9 +276,11 @@ def _check_tags(corpus: Corpus) -> None:
         if new:
             unknown[name] = new
             place = next(places_of(split, corpus.task.tag_of(next(iter(new)))))
+            shown = [f"{kind} ({count})" for kind, count in list(new.items())[:NEW_SHOWN]]
+            shown += [f"and {len(new) - NEW_SHOWN} more"] if len(new) > NEW_SHOWN else []
             corpus.notes.append(
                 f"{name} has {corpus.task.kinds} that train never shows, so no prediction can be right there: "
-                f"{', '.join(f'{kind} ({count})' for kind, count in new.items())}; the first: {place}"
+                f"{', '.join(shown)}; the first: {place}"
             )
     if unknown:
         corpus.about["not_in_train"] = unknown
@@ -278,5 +295,5 @@ def read_file(file: Path, layout: Layout, fields: Fields, remedy: str) -> Split:
     if ending == ".parquet":
         return read_parquet(file, fields, remedy)
     if ending in JSON_ENDINGS:
-        return read_rows(json_rows(file, remedy), None, fields, str(file))
+        return read_json(file, fields, remedy)
     return read_columns(file, layout, remedy)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
-from probe.data.split import MAX_SENTENCE, Split, check_tag, read_text, too_long
+from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, check_tag, read_text, too_long
+
+ONE_A_LINE = " Of a list over many lines: jq -c '.[]' FILE > NEW."
 
 
 @dataclass(frozen=True)
@@ -24,18 +26,32 @@ class Fields:
     document_marker: str | None
 
 
-def json_rows(file: Path, remedy: str) -> Iterator[tuple[int, Any]]:
-    """(line number, row) of a file of JSON lines; empty lines are none."""
-    for number, line in enumerate(read_text(file, remedy).split("\n"), start=1):
+def read_json(file: Path, fields: Fields, remedy: str) -> Split:
+    """A file of JSON lines; byte order marks before a line are taken off, and counted."""
+    lines = read_text(file, remedy).split("\n")
+    split = read_rows(_json_rows(file, lines), None, fields, str(file))
+    split.order_marks = sum(line.startswith(BYTE_ORDER_MARK) for line in lines)
+    return split
+
+
+def _json_rows(file: Path, lines: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    """(line number, row); empty lines are none."""
+    for number, line in enumerate(lines, start=1):
+        line = line.lstrip(BYTE_ORDER_MARK)
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise UserError(f"{file}:{number}: not a line of JSON ({str(error).splitlines()[0]}).") from None
+            whole = line.strip() in ("[", "{")
+            raise UserError(
+                f"{file}:{number}: not a line of JSON ({str(error).splitlines()[0]})."
+                f"{ONE_A_LINE if whole else ' Each line must be one {...} with its sentence.'}"
+            ) from None
         if not isinstance(row, dict):
             raise UserError(
                 f"{file}:{number}: a {type(row).__name__}; each line must be one {{...}} with its sentence."
+                f"{ONE_A_LINE if isinstance(row, list) else ''}"
             )
         yield number, row
 
@@ -114,7 +130,11 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, fiel
             raise UserError(f"{place}: {too_long(len(words))}")
         text = "".join(words)
         if any(character in text for character in "\t\n\r"):
-            raise UserError(f"{place}: a word holds a tab or a line end, so predictions for it could not be written.")
+            odd = next(word for word in words if set(word) & set("\t\n\r"))
+            raise UserError(
+                f"{place}: a word holds a tab or a line end ({odd!r}), so predictions for it could not be written. "
+                "Put a blank in its place."
+            )
         try:
             text.encode()
         except UnicodeEncodeError:

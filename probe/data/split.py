@@ -1,11 +1,13 @@
 """One split of a corpus, words and tags as its source has them, and what every reader holds to.
 
-Readers are strict: what does not fit is refused with its file and line. Nothing is padded, guessed or dropped; what is
-skipped by rule (comments, rows without words) is counted.
+Readers are strict: what does not fit is refused with its file and line, invisible characters shown escaped. Nothing is
+padded, guessed or dropped; what is skipped by rule (comments, rows without words) and what cannot be meant (byte order
+marks before lines, blanks and tabs behind) is counted.
 """
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import zlib
 from bisect import bisect
@@ -15,6 +17,7 @@ from pathlib import Path
 from probe.config import UserError
 from probe.data.task import Task
 
+WITHOUT_RANGES = "grep -vE '^[0-9]+[-.][0-9]+[[:blank:]]' FILE > NEW."
 MAX_SENTENCE = 10_000  # words; more, and the empty lines between sentences are missing
 
 
@@ -43,6 +46,10 @@ class Split:
     word_a_line: bool = False  # column files; elsewhere a line is a sentence
     comments: list[int] = field(default_factory=list)  # lines that were skipped because they are comments
     empty: int = 0  # rows that were skipped because they hold no word
+    order_marks: int = 0  # lines after the first that began with a byte order mark, which was taken off
+    trailing: int = 0  # lines with blanks or tabs behind their tag that would be a column or part of it, taken off
+    separator: str = ""  # of column files, as it was found
+    num_columns: int = 0  # of column files
 
     @property
     def num_words(self) -> int:
@@ -78,6 +85,9 @@ class Split:
         return f"{self.origin}:{line} ({shown})"
 
 
+BYTE_ORDER_MARK = "\ufeff"  # a file begins with it, and so does each part of files that were joined
+
+
 def read_text(file: Path, remedy: str) -> str:
     """The text of a UTF-8 file, gzipped if its name ends in .gz, without a byte order mark."""
     try:
@@ -89,7 +99,11 @@ def read_text(file: Path, remedy: str) -> str:
         raise UserError(f"{file} does not exist. {remedy}") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{file}:{line}: byte 0x{error.object[error.start]:02x} is not UTF-8.") from None
+        coding = "UTF-16" if error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "LATIN1"
+        raise UserError(
+            f"{file}:{line}: byte 0x{error.object[error.start]:02x} is not UTF-8. "
+            f"If it is {coding}: iconv -f {coding} -t UTF-8 FILE > NEW."
+        ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{file} is not a whole gzip file: {error}.") from None
     except OSError as error:
@@ -108,5 +122,6 @@ def check_tag(tag: str, place: str) -> None:
         raise UserError(f"{place}: tag {tag!r} is empty or holds white space.")
     if tag == "_":
         raise UserError(
-            f"{place}: tag '_' stands for no tag (a line for several words, in CoNLL-U?). Remove such lines."
+            f"{place}: tag '_' stands for no tag (a line for several words, in CoNLL-U?). To leave such lines out: "
+            f"{WITHOUT_RANGES}"
         )

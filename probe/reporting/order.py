@@ -11,7 +11,8 @@ import numpy as np
 
 from probe.config import UserError
 from probe.reporting.row import Difference, Row, SplitDifference
-from probe.runs.records import Records, load_counts
+from probe.runs.outputs import load_counts
+from probe.runs.records import Records
 from probe.scoring.metrics import by_sentence
 from probe.scoring.significance import ALPHA, bootstrap, holm, permutation_test, randomisation_tests
 

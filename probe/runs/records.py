@@ -11,7 +11,6 @@ does not fit them is refused with the field's name.
 from __future__ import annotations
 
 import json
-import lzma
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,12 +21,11 @@ import msgspec
 
 from probe.config import UserError
 from probe.data.split import SplitCounts
-from probe.data.tags import Tags
 from probe.data.task import TASKS, Task
 from probe.probing.schedule import Outcome
-from probe.scoring.metrics import Counts, Scores
+from probe.scoring.metrics import Scores
 from probe.system.bfloat16 import Way
-from probe.system.files import canonical, key_of, plain, sha256_of, short, write_atomically
+from probe.system.files import canonical, key_of, plain, short, write_atomically
 
 SCHEMA = 3
 OLDEST_SCHEMA = 2  # the oldest that can be read; before, records lack what checks need
@@ -299,61 +297,6 @@ def record_path(results_dir: Path, row: str, identity: RunIdentity) -> Path:
 
 def write_record(path: Path, record: RunRecord) -> None:
     write_atomically(path, json.dumps(plain(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def counts_path(record: Path) -> Path:
-    """Where the counts lie that belong to the record at this path."""
-    return record.parent.parent / "counts" / f"{record.stem}.json.xz"
-
-
-def predictions_path(record: Path, split: str) -> Path:
-    """Where the predictions lie that belong to the record at this path."""
-    return record.parent.parent / "predictions" / f"{record.stem}.{split}.conll"
-
-
-def write_counts(record: Path, counts: dict[str, Counts]) -> str:
-    """Keeps counts by split and sentence (see `metrics.count`; `documents` where known); returns their sha256."""
-    content = canonical(counts).encode()
-    write_atomically(counts_path(record), lzma.compress(content))
-    return sha256_of(content)
-
-
-def load_counts(record: Path) -> tuple[dict[str, Counts], str]:
-    """The counts that belong to the record at this path, and their sha256. Raises UserError."""
-    path = counts_path(record)
-    try:
-        content = lzma.decompress(path.read_bytes())
-        return msgspec.json.decode(content, type=dict[str, Counts]), sha256_of(content)
-    except (OSError, EOFError, ValueError, lzma.LZMAError, msgspec.DecodeError) as error:
-        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
-
-
-def write_predictions(record: Path, split: str, words: Tags, gold: Tags, predicted: Tags) -> str:
-    """Keeps predictions in CoNLL columns; returns their sha256.
-
-    Columns are separated by a blank, or by a tab where a word itself holds white space or is empty.
-    """
-    blank = all(word and not any(c in word for c in " \t") for sentence in words for word in sentence)
-    separator = " " if blank else "\t"
-    blocks = (
-        "".join(f"{separator.join(line)}\n" for line in zip(*sentence, strict=True))
-        for sentence in zip(words, gold, predicted, strict=True)
-    )
-    content = "\n".join(blocks).encode("utf-8", "surrogatepass")
-    write_atomically(predictions_path(record, split), content)
-    return sha256_of(content)
-
-
-def read_predictions(path: Path) -> tuple[tuple[Tags, Tags], str]:
-    """Gold and predicted tags that `write_predictions` kept, and the sha256 of the file."""
-    content = path.read_bytes()
-    gold: list[list[str]] = []
-    predicted: list[list[str]] = []
-    for block in content.decode("utf-8", "surrogatepass").rstrip("\n").split("\n\n"):
-        columns = [line.rsplit("\t" if "\t" in line else " ", 2) for line in block.split("\n")]
-        gold.append([line[-2] for line in columns])
-        predicted.append([line[-1] for line in columns])
-    return (gold, predicted), sha256_of(content)
 
 
 def load_record(path: Path) -> RunRecord:

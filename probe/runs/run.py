@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from probe.config import Config
 from probe.features.store import FeatureStore
+from probe.runs.outputs import write_counts, write_predictions
 from probe.runs.plan import Plan, plan, resolve_device, settings_of
 from probe.runs.provenance import provenance
 from probe.runs.records import (
@@ -27,8 +28,6 @@ from probe.runs.records import (
     Software,
     SplitScores,
     load_record,
-    write_counts,
-    write_predictions,
     write_record,
 )
 from probe.scoring.metrics import count, scores_of, slices

@@ -1,7 +1,7 @@
 """Anybody's predictions in CoNLL columns (word ... gold predicted), scored every way people score them.
 
 Each column is read in its own scheme. What is not IOB2 is turned into it first: a scorer that does not know BIOES
-counts its spans wrongly. Reads files only.
+counts its spans wrongly. Accuracy alone compares tags as they are written, as conlleval does. Reads files only.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from probe.config import UserError
 from probe.data.columns import ColumnsError, Layout, read_columns
 from probe.data.corpus import places_of
 from probe.data.split import Split
-from probe.data.tags import OddTag, Tags, find_scheme, is_bare, to_iob2, with_prefixes
+from probe.data.tags import OddTag, Tags, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
 from probe.data.task import Task
 from probe.scoring.metrics import Counts, Scores, by_sentence, count, scores_of, strict_counts
 from probe.scoring.significance import Randomisation, approximate_randomisation
+from probe.system.files import plain
 from probe.system.show import percent
 
 DOCUMENT_MARKER = "-DOCSTART-"
+ENOUGH = 10  # predicted spans that all begin with I- are a scheme; fewer may be a tagger's mistakes
 
 
 @dataclass
@@ -44,6 +46,11 @@ class Predictions:
         """(sentences, 3): what there is in gold, predicted and correct, all types together."""
         return by_sentence(self.counts)
 
+    def as_json(self) -> dict:
+        """Its scores, and in which scheme each column was read."""
+        named = {} if self.schemes is None else {"schemes": dict(zip(("gold", "predicted"), self.schemes, strict=True))}
+        return {**plain(self.scores()), **named}
+
 
 def read_predictions(file: Path, task: Task, ignore_docstart: bool) -> Predictions:
     """Reads and counts a file: the word first, gold and predicted tag last. Raises UserError with the line."""
@@ -57,16 +64,15 @@ def read_predictions(file: Path, task: Task, ignore_docstart: bool) -> Predictio
         hint = " --ignore-docstart leaves such lines out." if DOCUMENT_MARKER in error.columns else ""
         if error.too_few:
             hint = " Here three: word, gold tag, predicted tag."
-        raise UserError(f"{error}{hint}") from None
+        raise UserError(f"{error.found}{hint}") from None
     gold: Tags = split.tags
     predicted: Tags = other.tags
     marks = sum(word == DOCUMENT_MARKER for words in split.words for word in words)
     if not task.has_spans:
         return Predictions(file, task, split, gold, count(gold, predicted, task), None, marks)
     gold_scheme = _scheme(split, "auto")
-    # Predictions are held to gold's scheme, where they are in it: in another nothing of theirs might be ill-formed. But
-    # beside gold in IOB1, as CoNLL-2003 came, they often are IOB2.
-    predicted_scheme = _scheme(other, "auto" if gold_scheme in ("IOB1", "IO") else gold_scheme)
+    predicted_scheme = _scheme_beside(other, gold_scheme)
+    as_written = [sum(map(str.__eq__, gs, ps)) for gs, ps in zip(gold, predicted, strict=True)]
     gold, predicted = (
         _prefixed(tags) if scheme == "IO" and is_bare(tags) else tags
         for tags, scheme in ((gold, gold_scheme), (predicted, predicted_scheme))
@@ -76,7 +82,7 @@ def read_predictions(file: Path, task: Task, ignore_docstart: bool) -> Predictio
         gold = [to_iob2(tags) for tags in gold]
     if predicted_scheme != "IOB2":
         predicted = [to_iob2(tags) for tags in predicted]
-    counts = count(gold, predicted, task) | letters
+    counts = count(gold, predicted, task) | letters | {"right_tags": as_written}
     return Predictions(file, task, split, gold, counts, (gold_scheme, predicted_scheme), marks)
 
 
@@ -88,6 +94,25 @@ def _scheme(split: Split, asked: str) -> str:
             return _scheme(split, "auto")
         place = next(places_of(split, odd.tag))
         raise UserError(f"{place}: tag {odd.tag!r} {odd}. Tags that are no spans: --task tags.") from None
+
+
+def _scheme_beside(predicted: Split, gold_scheme: str) -> str:
+    """The scheme of predictions: gold's, unless they are plainly in another.
+
+    By themselves, nothing of theirs might be ill-formed: a tagger's stray I- is no IOB1. But beside gold in IOB1, as
+    CoNLL-2003 came, predictions often are IOB2, and beside BIOES what never ends a span with E- or S- is not BIOES.
+    """
+    if gold_scheme in ("IOB1", "IO"):
+        return _scheme(predicted, "auto")
+    held = _scheme(predicted, gold_scheme)
+    prefixes = {tag[0] for tags in predicted.tags for tag in tags} - {"O"}
+    if held != gold_scheme or not prefixes <= set("BI"):
+        return held
+    alone = _scheme(predicted, "auto")
+    wrong, wrong_alone = (sum(len(ill_formed(tags, s)) for tags in predicted.tags) for s in (gold_scheme, alone))
+    if gold_scheme == "IOB2" and (wrong < ENOUGH or wrong_alone):
+        return gold_scheme
+    return alone if wrong_alone < wrong else gold_scheme
 
 
 def _prefixed(tags: Tags) -> Tags:
@@ -140,7 +165,7 @@ def render(predictions: Predictions) -> str:
             ["span, strict", *astuple(scores.strict)],
             ["word (B- and I- alike)", *astuple(scores.word)],
             ["recall of entity words", None, scores.entity_word_recall, None],
-            ["accuracy, O counted", None, None, scores.accuracy],
+            ["accuracy, O counted, tags as written", None, None, scores.accuracy],
         ]
     per_type: list[list[str | float | None]] = [
         [f"{kind} ({score.gold})", score.precision, score.recall, score.f1] for kind, score in scores.per_type.items()
@@ -155,6 +180,10 @@ def render(predictions: Predictions) -> str:
         disable_numparse=True,
         colalign=("left", "right", "right", "right"),
     )
+    if predictions.schemes is not None and len(set(predictions.schemes)) > 1:
+        text += (
+            "\nAccuracy compares tags as they are written, as conlleval does: what two schemes write apart is wrong."
+        )
     if predictions.marks:
         text += f"\n{predictions.marks} lines {DOCUMENT_MARKER} count as words; --ignore-docstart leaves them out."
     return f"{head}.\n\n{text}\n"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from support.inputs import data_config, encoder_config, features_config
+from support.inputs import data_config, encoder_config, features_config, make_split
 
 from probe.checks.doctor import examine
+from probe.checks.oddities import first_sentence, oddities
 from probe.config import Config, LayersConfig, ProbeConfig
+from probe.data.corpus import load_corpus
 from probe.features.extraction import ensure_features
 from probe.reporting.published import CONLL2003
 from probe.runs.plan import plan
@@ -38,7 +41,7 @@ def test_a_run_that_would_work(config: Config, tmp_path: Path):
     assert "layer 5 (of 5)" in text
     assert "0 of 3 shards there" in text
     assert "to extract: 0.00 GB" in text
-    assert "This run would work." in text
+    assert text.endswith("\nThis run would work. Look first at: a small corpus (WARNING, above).")
     assert not (tmp_path / "out").exists(), "it only looks"
     assert not list((tmp_path / "cache").glob("*/"))
 
@@ -101,3 +104,126 @@ def test_what_is_named_after_conll2003_is_held_against_its_known_counts(
         monkeypatch.setitem(CONLL2003, name, counts)
     _, text = told(config)
     assert "these are the standard files" in text
+
+
+def test_the_first_sentence_is_shown_as_it_is_read_and_the_last_line_names_each_warning(
+    config: Config, tiny_data: Path
+):
+    text = (tiny_data / "train.conll").read_text()
+    (tiny_data / "train.conll").write_text("\u00a0a O\nAna B-PER\n\n" + text)
+    config.encoder.path = "/nowhere"
+    works, text = told(config)
+    assert not works
+    assert "the first sentence, each word with its tag: \\xa0a O | Ana B-PER\n" in text
+    assert "WARNING: 61 sentences to train on are 8 updates an epoch" in text
+    assert text.endswith("This run would fail: encoder. Look first at: a small corpus (WARNING, above).")
+
+
+def found(config: Config, folder: Path, texts: dict[str, str], **changes: object) -> dict[str, str]:
+    """The oddities of three files, by name."""
+    for name, text in texts.items():
+        (folder / f"{name}.conll").write_text(text)
+    config.data = data_config(folder, **changes)
+    return {odd.name: odd.told for odd in oddities(config, load_corpus(config.data))}
+
+
+def as_columns(line: str, num_train: int = 400) -> dict[str, str]:
+    """Three files whose lines are made of {i}, {word} and {tag}."""
+    texts = {}
+    for seed, (name, number) in enumerate({"train": num_train, "dev": 50, "test": 50}.items(), 1):
+        split = make_split(number, seed)
+        pairs = (zip(words, tags, strict=True) for words, tags in zip(split.words, split.tags, strict=True))
+        texts[name] = "\n".join(
+            "".join(line.format(i=i, word=word, tag=tag) + "\n" for i, (word, tag) in enumerate(sentence, 1))
+            for sentence in pairs
+        )
+    return texts
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "files").mkdir()
+    return tmp_path / "files"
+
+
+def test_a_corpus_with_nothing_odd_has_no_warning(config: Config, folder: Path):
+    assert found(config, folder, as_columns("{word}\t{tag}")) == {}
+    config.probe.batch_size = 32
+    config.data = data_config("bundled")
+    demo = load_corpus(config.data)
+    assert oddities(config, demo) == []
+    assert first_sentence(demo.splits["train"]).endswith("OFF O")
+
+
+def test_a_prefix_of_all_words_is_noticed_with_the_setting_that_takes_it_off(config: Config, folder: Path):
+    texts = as_columns("en:{word}\t{tag}")
+    assert found(config, folder, texts) == {
+        "a prefix of all words": "every word begins with 'en:'; to take it off: data.word_prefix=en:"
+    }
+    assert found(config, folder, texts, word_prefix="en:") == {}
+    hashed = found(config, folder, as_columns("#{word}\t{tag}"))
+    assert hashed["a prefix of all words"].endswith("data.word_prefix='\"#\"'")
+
+
+def test_an_index_read_as_words_and_the_tags_of_an_empty_layer_are_noticed(config: Config, folder: Path):
+    texts = as_columns("{i}\t{word}\t{tag}\tO")
+    texts = {name: text.replace("\tO\n", "\tB-X\n", 1) for name, text in texts.items()}
+    odd = found(config, folder, texts)
+    assert odd.keys() == {"words that are numbers", "the tags' column"}
+    assert "words are numbers (1, 2, 3); column 1 holds " in odd["words that are numbers"]
+    assert odd["words that are numbers"].endswith(": data.word_column=1")
+    assert "of train's tags are O; column 2 looks more like tags (" in odd["the tags' column"]
+    assert odd["the tags' column"].endswith(": data.tag_column=2")
+    assert found(config, folder, texts, word_column=1, tag_column=2) == {}
+
+
+def test_bare_values_beside_a_column_with_a_scheme_and_lemmas_beside_tags_are_noticed(config: Config, folder: Path):
+    assert found(config, folder, as_columns("{word}\t{tag}\tO"), tag_column=1) == {}
+    texts = {name: text.replace("\tthe\n", "\tO\n") for name, text in as_columns("{word}\t{tag}\t{word}").items()}
+    assert found(config, folder, texts)["the tags' column"].endswith(": data.tag_column=1")
+    long = "".join(f"word{n}\tT{n % 5}\tlemma{n}\n" + "\n" * (n % 7 == 0) for n in range(3000))
+    texts = {"train": long, "dev": "x\tT1\tlemma1\n", "test": "y\tT2\tlemma2\n"}
+    odd = found(config, folder, texts, task="tags")
+    assert odd["the tags' column"] == (
+        "column 1 looks more like tags (5 different values: T0, T1, T2, T3): data.tag_column=1"
+    )
+    assert "the tags' column" not in found(config, folder, texts, task="tags", tag_column=1)
+
+
+def test_tags_that_are_nearly_all_one_are_noticed(config: Config, folder: Path):
+    texts = as_columns("{word}\t{tag}")
+    texts["train"] = re.sub(r"\t[BI]-\w+", "\tO", texts["train"]) + "\nHull\tB-LOC\nAcme\tB-ORG\nAna\tB-PER\n"
+    assert found(config, folder, texts) == {
+        "tags that are nearly all one": "99.9 % of train's tags are O; is that the task?"
+    }
+
+
+def test_splits_that_share_a_good_part_of_their_sentences_are_noticed_and_few_or_short_ones_are_not(
+    config: Config, folder: Path
+):
+    texts = as_columns("{word}\t{tag}")
+    of_train = [sentence.strip() for sentence in texts["train"].split("\n\n")]
+    long = [sentence for sentence in of_train if sentence.count("\n") >= 4]
+    short = [sentence for sentence in of_train if sentence.count("\n") < 4]
+
+    def with_these(sentences: list[str]) -> dict[str, str]:
+        return found(config, folder, texts | {"test": texts["test"] + "\n" + "\n\n".join(sentences) + "\n"})
+
+    odd = with_these(long[:30])
+    assert odd.keys() == {"splits that share sentences"}
+    assert "sentences of 5 words or more: 30 of test's " in odd["splits that share sentences"]
+    assert " %) stand in train; what is learned by heart" in odd["splits that share sentences"]
+    assert with_these(long[:1]) == {}
+    assert with_these(short) == {}
+
+
+def test_a_corpus_that_is_small_for_the_settings_says_so_and_what_to_do(config: Config, folder: Path):
+    odd = found(config, folder, as_columns("{word}\t{tag}", num_train=199))
+    assert odd.keys() == {"a small corpus"}
+    assert "199 sentences to train on are 25 updates an epoch" in odd["a small corpus"]
+    assert odd["a small corpus"].endswith("(probe -m seed=1,2,3,4,5 ...), a smaller batch (probe.batch_size=2)")
+    config.probe.batch_size = 1
+    odd = found(config, folder, as_columns("{word}\t{tag}", num_train=199))
+    assert odd["a small corpus"].endswith("More seeds (probe -m seed=1,2,3,4,5 ...)")
+    config.probe.batch_size = 16
+    assert "25 updates" in found(config, folder, as_columns("{word}\t{tag}"))["a small corpus"]

@@ -14,7 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.commands import num_calls
-from support.inputs import SCHEMES, Span, data_config, make_split, random_spans, write_columns, written
+from support.inputs import (
+    SCHEMES,
+    Span,
+    data_config,
+    make_split,
+    random_spans,
+    write_columns,
+    write_splits,
+    written,
+)
 
 from probe.config import UserError
 from probe.data.corpus import Corpus, load_corpus
@@ -23,14 +32,6 @@ from probe.data.tags import spans
 
 # The original files of CoNLL-2003; their licence keeps them out of here.
 CONLL2003 = os.environ.get("CONLL2003_DIR", "")
-
-
-def write_splits(folder: Path, **texts: str | bytes) -> Path:
-    """Files train.conll, dev.conll and test.conll with these contents, each with a name where none is given."""
-    for name in ("train", "dev", "test"):
-        text = texts.get(name, f"{name} O\nAna B-PER\n")
-        (folder / f"{name}.conll").write_bytes(text.encode() if isinstance(text, str) else text)
-    return folder
 
 
 def test_what_is_written_is_read(tiny_corpus: Corpus, tmp_path: Path):
@@ -286,7 +287,10 @@ def test_parquet_in_the_form_of_the_hubs_converted_branch_with_documents(tmp_pat
 
 # Fuzz: what is well-formed comes back; what is damaged is refused, never lost.
 
-WORDS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters=" \t\n\r"), min_size=1, max_size=6)
+# Without U+FEFF: where a line begins with it, it is a byte order mark and taken off, which has a test of its own.
+WORDS = st.text(
+    st.characters(blacklist_categories=["Cs"], blacklist_characters=" \t\n\r\ufeff"), min_size=1, max_size=6
+)
 FUZZ = settings(
     max_examples=120, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -26,6 +26,7 @@ from probe.reporting.published import CONLL2003
 from probe.reporting.row import Row
 from probe.reporting.rows import build_rows
 from probe.runs.expected import Setting, write_expected
+from probe.runs.outputs import write_counts
 from probe.runs.records import (
     CorpusCounts,
     Layers,
@@ -35,7 +36,6 @@ from probe.runs.records import (
     SplitScores,
     Treatment,
     load_record,
-    write_counts,
 )
 from probe.scoring.metrics import Scores, Totals
 from probe.scoring.significance import approximate_randomisation

@@ -183,7 +183,7 @@ def job(tiny_data: Path, tiny_bert: Path, tmp_path: Path) -> Job:
     features, layers = features_config(tmp_path / "cache"), LayersConfig([0], "concat", "embeddings")
     corpus, out = data_config(tiny_data), str(tmp_path / "out")
     cfg = Config(corpus, encoder_config(tiny_bert), features, layers, probe, 1, out, 1, "cpu")
-    return Job(cfg, plan(cfg).expected, (plan(cfg).identity.key,), 1, (), "probe")
+    return Job(cfg, plan(cfg).expected, (plan(cfg).identity.key,), 1, (), "probe", {})
 
 
 def failure(job: Job) -> str:

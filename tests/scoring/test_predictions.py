@@ -13,11 +13,11 @@ from seqeval.scheme import BILOU, IOB2, IOBES
 from sklearn.metrics import accuracy_score
 from sklearn.metrics import f1_score as sklearn_f1
 from support.commands import probe, python
-from support.inputs import random_spans, written
+from support.inputs import SCHEMES, random_spans, written
 
 from probe.config import UserError
 from probe.data.task import SPANS, TAGS
-from probe.runs.records import write_predictions
+from probe.runs.outputs import write_predictions
 from probe.scoring.predictions import paired_test, read_predictions, render
 from probe.system.files import plain
 
@@ -85,8 +85,80 @@ def test_gold_in_iob1_may_stand_beside_predictions_in_iob2(tmp_path: Path):
     found = read_predictions(write(tmp_path / "file", gold, predicted), SPANS, False)
     assert found.schemes == ("IOB1", "IOB2")
     scores = plain(found.scores())
-    assert scores["span"]["f1"] == scores["strict"]["f1"] == scores["accuracy"] == scores["word"]["f1"] == 1.0
+    assert scores["span"]["f1"] == scores["strict"]["f1"] == scores["word"]["f1"] == 1.0
     assert scores["ill_formed"] == 0
+    assert scores["accuracy"] == conlleval_accuracy(tmp_path / "file") < 1
+    assert "what two schemes write apart is wrong" in render(found)
+
+
+def conlleval_accuracy(file: Path) -> float:
+    """Token accuracy by conlleval's rules, transcribed: the last two fields, split at the first "-", agree in both."""
+    tokens = correct = 0
+    for line in file.read_text().splitlines():
+        fields = line.split()
+        if not fields:
+            continue  # a boundary: counted as no token
+        (gold_tag, _, gold_type), (guessed_tag, _, guessed_type) = (tag.partition("-") for tag in fields[-2:])
+        tokens += 1
+        if gold_tag == guessed_tag and gold_type == guessed_type:
+            correct += 1
+    return correct / tokens
+
+
+@pytest.mark.parametrize("gold_scheme", SCHEMES)
+@pytest.mark.parametrize("predicted_scheme", SCHEMES)
+def test_accuracy_is_conllevals_whatever_the_schemes(tmp_path: Path, gold_scheme: str, predicted_scheme: str):
+    choose = random.Random(7)
+    truth = [random_spans(choose, 12, touching=False) for _ in range(40)]
+    guess = [[span for span in found if choose.random() < 0.7] for found in truth]
+    gold, predicted = (
+        [written(12, found, scheme) for found in spans]
+        for spans, scheme in ((truth, gold_scheme), (guess, predicted_scheme))
+    )
+    file = write(tmp_path / "file", gold, predicted)
+    scores = read_predictions(file, SPANS, False).scores()
+    assert scores.accuracy == pytest.approx(conlleval_accuracy(file), abs=0)
+    assert scores.ill_formed == 0
+    assert scores.span is not None
+    assert scores.span.precision == 1.0
+    assert scores.span == scores.strict
+
+
+def test_accuracy_of_touching_spans_in_iob1_is_of_the_tags_in_the_file(tmp_path: Path):
+    """gold I-A B-A, predicted I-A I-A: one of two tags is right; in IOB2 it would be two changes of spelling."""
+    file = write(tmp_path / "file", [["I-A", "B-A", "O", "I-A"]], [["O", "I-A", "O", "I-A"]])
+    found = read_predictions(file, SPANS, False)
+    assert found.scores().accuracy == conlleval_accuracy(file) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted"),
+    [("BIOES", "IOB2"), ("BIOES", "IOB1"), ("BILOU", "IOB2"), ("BIOES", "BILOU"), ("IOB2", "IOB1"), ("IOB2", "BIOES")],
+)
+def test_predictions_in_another_scheme_than_golds_are_recognised_and_named(tmp_path: Path, gold: str, predicted: str):
+    choose = random.Random(3)
+    spans = [random_spans(choose, 12) for _ in range(30)]
+    truth, guess = ([written(12, found, scheme) for found in spans] for scheme in (gold, predicted))
+    file = write(tmp_path / "file", truth, guess)
+    done = probe("score", str(file), "--format", "json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert found["schemes"] == {"gold": gold, "predicted": predicted}
+    assert found["ill_formed"] == 0
+    assert found["span"]["f1"] == found["strict"]["f1"] == 1.0
+    assert f"gold {gold}, predicted {predicted}, 0 predicted" in render(read_predictions(file, SPANS, False))
+
+
+def test_a_taggers_stray_i_beside_gold_in_iob2_is_ill_formed_and_no_scheme(tmp_path: Path):
+    gold = [["B-A", "I-A", "O"]] * 20
+    for strays in (1, 9):
+        predicted = [["O", "I-A", "O"]] * strays + [["O", "O", "O"]] * (20 - strays)
+        found = read_predictions(write(tmp_path / "file", gold, predicted), SPANS, False)
+        assert found.schemes == ("IOB2", "IOB2")
+        assert found.scores().ill_formed == strays
+    predicted = [["O", "I-A", "O"]] * 19 + [["B-A", "I-A", "O"]]
+    found = read_predictions(write(tmp_path / "file", gold, predicted), SPANS, False)
+    assert found.schemes == ("IOB2", "IOB2")
+    assert found.scores().ill_formed == 19
 
 
 @pytest.mark.parametrize("scheme", ["IOB2", "BIOES"])
@@ -176,7 +248,7 @@ def test_the_command_prints_what_it_found_and_json_in_its_stated_shape(tmp_path:
     )
     scores = json.loads(probe("score", str(file), "--format", "json", cwd=tmp_path).stdout)
     assert scores.keys() == {
-        "span", "strict", "word", "entity_word_recall", "ill_formed", "accuracy", "per_type", "counts",
+        "span", "strict", "word", "entity_word_recall", "ill_formed", "accuracy", "per_type", "counts", "schemes",
     }  # fmt: skip
     assert scores["span"].keys() == {"precision", "recall", "f1"}
     both = json.loads(probe("score", str(file), str(file), "--format", "json", cwd=tmp_path).stdout)

@@ -134,6 +134,14 @@ def write_columns(folder: Path, corpus: Corpus) -> Path:
     return folder
 
 
+def write_splits(folder: Path, **texts: str | bytes) -> Path:
+    """Files train.conll, dev.conll and test.conll with these contents, each with a name where none is given."""
+    for name in ("train", "dev", "test"):
+        text = texts.get(name, f"{name} O\nAna B-PER\n")
+        (folder / f"{name}.conll").write_bytes(text.encode() if isinstance(text, str) else text)
+    return folder
+
+
 def stored(store: FeatureStore, split: str) -> torch.Tensor:
     """(L + 1, W, H) in float32."""
     layers = list(range(store.num_layers + 1))

@@ -9,6 +9,7 @@ from typing import Any
 
 from probe.data.split import SplitCounts
 from probe.runs.expected import ExpectedRun
+from probe.runs.outputs import write_counts
 from probe.runs.records import (
     SCHEMA,
     BySplit,
@@ -29,7 +30,6 @@ from probe.runs.records import (
     SplitScores,
     Treatment,
     record_path,
-    write_counts,
     write_record,
 )
 from probe.scoring.metrics import Scores, SpanScore, Totals

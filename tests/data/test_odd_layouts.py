@@ -1,0 +1,211 @@
+"""Layouts as they come: what cannot be meant otherwise is read and counted, the rest refused with what to type."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.inputs import data_config, write_splits
+
+from probe.config import UserError
+from probe.data.columns import Layout, read_columns, table_of
+from probe.data.corpus import load_corpus, read_file
+from probe.data.rows import Fields
+
+PLAIN = Layout(0, -1, "auto", None, "-DOCSTART-", None)
+FIELDS = Fields("tokens", "ner_tags", None, None, "-DOCSTART-")
+
+
+def file_of(tmp_path: Path, content: str | bytes, name: str = "some.conll") -> Path:
+    file = tmp_path / name
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("content", "changes", "words", "order_marks", "trailing"),
+    [
+        ("Ana O\n\n\ufeff", {}, [["Ana"]], 1, 0),  # alone on the last line
+        ("Ana\tO\n\n\ufeffBo\tO\n", {}, [["Ana"], ["Bo"]], 1, 0),  # files that were joined
+        ("Ana O\n\ufeff O\n", {}, [["Ana", "\ufeff"]], 0, 0),  # here it is the word
+        (b"\xef\xbb\xbfAna\tO\r\n\r\nBo\tO\t\r\n", {}, [["Ana"], ["Bo"]], 0, 1),
+        ('1\tAna\tO\tO\n2\t"\tO\tO\t\n', {"word_column": 1, "tag_column": 2}, [["Ana", '"']], 0, 1),
+        ("Ana\tO\t\nwon\tO\t\n", {}, [["Ana", "won"]], 0, 2),  # behind every line
+        ("Ana\tO\t\nwon\tO\n", {}, [["Ana", "won"]], 0, 1),  # behind the first
+        ("Ana\tO\t\nwon\tO\t\n", {"tag_column": 1}, [["Ana", "won"]], 0, 0),  # a third column that nobody asked for
+        ("Ana\tO \nwon\tO\t \n", {}, [["Ana", "won"]], 0, 2),
+        ("Ana O\t\nwon O\n", {}, [["Ana", "won"]], 0, 0),  # blanks separate, a tab as well
+        ("O\tNew York \n", {"word_column": 1, "tag_column": 0}, [["New York "]], 0, 0),  # the word's own
+        ("Ana O \nBo O\n", {"separator": "space"}, [["Ana", "Bo"]], 0, 1),
+        ("Ana\tO\n\t\t\nBo\tO\n \t\n", {}, [["Ana"], ["Bo"]], 0, 0),  # tabs alone between sentences
+        ("Ana O\n\n# the end\n#", {"comment": "#"}, [["Ana"]], 0, 0),
+        ("0-3\tAna\tO\n3-4\tBo\tO\n", {"word_column": 1}, [["Ana", "Bo"]], 0, 0),  # offsets, not several words
+    ],
+)
+def test_what_cannot_be_meant_otherwise_is_read_and_counted(
+    tmp_path: Path, content: str | bytes, changes: dict, words: list, order_marks: int, trailing: int
+):
+    split = read_columns(file_of(tmp_path, content), replace(PLAIN, **changes))
+    assert split.words == words
+    assert {tag for tags in split.tags for tag in tags} == {"O"}
+    assert (split.order_marks, split.trailing) == (order_marks, trailing)
+    column = changes.get("word_column", 0)
+    assert [row[column] for row in table_of(split)] == [word for sentence in words for word in sentence]
+
+
+@pytest.mark.parametrize(
+    ("content", "changes", "message"),
+    [
+        (
+            "Ana\tNNP\t\nwon\tVB\tO\n",
+            {},
+            "some.conll:2: 3 columns ('won\\tVB\\tO'); the lines before have 2. Mend the line, or say what sets it "
+            "apart: data.comment=PREFIX, data.separator=tab|whitespace|space.",
+        ),
+        (
+            "Ana\tNNP\tO\nwon\tVB\t\n",
+            {},
+            "some.conll:2: tag '' is empty or holds white space. Every word needs one; the columns that hold something "
+            "here are 0, 1: data.tag_column=N.",
+        ),
+        (
+            "Ana\tO\t\nwon\tO\n",
+            {"tag_column": 1},
+            "some.conll:2: 2 columns ('won\\tO'); the lines before have 3. With data.separator=whitespace both have 2.",
+        ),
+        (
+            "Ana B-PER\nNew York\tB-LOC\n",
+            {},
+            "some.conll:2: 3 columns ('New York\\tB-LOC'); the lines before have 2. Mend the line, or say what sets it "
+            "apart: data.comment=PREFIX, data.separator=tab|whitespace|space.",
+        ),
+        (
+            "# newdoc id = x\nAna O\n",
+            {},
+            "some.conll:2: 2 columns ('Ana O'); the lines before have 5. If the first line is a comment: "
+            "data.comment='\"#\"'; if it begins a document: data.document_marker='\"# newdoc\"'.",
+        ),
+        (
+            "Ana O\n\n% the end\n",
+            {},
+            "some.conll:3: 3 columns ('% the end'); the lines before have 2. If this is a comment: data.comment=%.",
+        ),
+        (
+            "Ana O\n\u00a0\nBo O\n",
+            {},
+            "some.conll:2: one column ('\\xa0'); the lines before have 2. A word needs its tag; for what is no word: "
+            "data.comment=PREFIX, or between documents data.document_marker=PREFIX.",
+        ),
+        (
+            "Ana,O\nBo,O\n",
+            {},
+            "some.conll:1: one column ('Ana,O'); a word and its tag are needed, in two columns. Columns are separated "
+            "by tabs or blanks: tr ',' '\\t' < FILE > NEW.",
+        ),
+        (
+            "Ana O\n",
+            {"tag_column": 3},
+            "some.conll:1: 2 columns ('Ana O'); there is no data.tag_column=3. Columns count from 0 to 1.",
+        ),
+        (
+            "1-2\tdon't\tO\n1\tdo\tO\n2\tn't\tO\n",
+            {"word_column": 1},
+            "some.conll:1: a line for several words (1-...) stands before them, so they would be read twice. To leave "
+            "such lines out: grep -vE '^[0-9]+[-.][0-9]+[[:blank:]]' FILE > NEW.",
+        ),
+        (
+            "1-2\tdon't\t_\n1\tdo\tO\n",
+            {"word_column": 1},
+            "some.conll:1: tag '_' stands for no tag (a line for several words, in CoNLL-U?). To leave such lines out: "
+            "grep -vE '^[0-9]+[-.][0-9]+[[:blank:]]' FILE > NEW.",
+        ),
+        (
+            "Ana\tO\r\r\nBo\tO\r\r\n",
+            {},
+            "some.conll:1: a carriage return stands inside the line (2 columns ('Ana\\tO\\r')). To mend that: "
+            "tr -d '\\r' < FILE > NEW.",
+        ),
+        (
+            "Ana O\rBo O\r",
+            {},
+            "some.conll:1: a carriage return stands inside the line (3 columns ('Ana O\\rBo O')). To mend that: "
+            "tr '\\r' '\\n' < FILE > NEW.",
+        ),
+        (
+            "Ana O\n".encode("utf-16"),
+            {},
+            "some.conll:1: byte 0xff is not UTF-8. If it is UTF-16: iconv -f UTF-16 -t UTF-8 FILE > NEW.",
+        ),
+        (
+            "en:Ana\tO\nBo\tO\n",
+            {"word_prefix": "en:"},
+            "some.conll:2: word 'Bo' does not begin with data.word_prefix=en:. If not every word does: "
+            "data.word_prefix=null.",
+        ),
+    ],
+)
+def test_every_refusal_shows_what_is_invisible_and_names_what_to_type(
+    tmp_path: Path, content: str | bytes, changes: dict, message: str
+):
+    with pytest.raises(UserError) as caught:
+        read_columns(file_of(tmp_path, content), replace(PLAIN, **changes))
+    assert str(caught.value) == f"{tmp_path}/{message}"
+
+
+@pytest.mark.parametrize(("content", "width"), [("Ana\tO\tx\nBo\tO\n", 3), ("Ana B C O\nBo B  O\n", 4)])
+def test_the_separator_that_a_message_names_reads_the_file_or_none_is_named(tmp_path: Path, content: str, width: int):
+    with pytest.raises(UserError, match=f"the lines before have {width}. Mend the line"):
+        read_columns(file_of(tmp_path, content), PLAIN)
+    separated = file_of(tmp_path, "Ana\tO\t\nwon\tO\n")
+    assert read_columns(separated, replace(PLAIN, separator="whitespace")).words == [["Ana", "won"]]
+
+
+def test_byte_order_marks_before_json_lines_are_taken_off_and_a_list_of_rows_is_told_how_to_cut(tmp_path: Path):
+    row = '\ufeff{"tokens": ["Ana"], "ner_tags": ["O"]}\n'
+    split = read_file(file_of(tmp_path, row + row + "\ufeff", "train.jsonl"), PLAIN, FIELDS, "")
+    assert split.words == [["Ana"], ["Ana"]]
+    assert split.order_marks == 2, "the file's own is none of them"
+    cut = "Of a list over many lines: jq -c '.[]' FILE > NEW."
+    for content in ("[\n {}\n]", '[{"tokens": []}]'):
+        with pytest.raises(UserError) as caught:
+            read_file(file_of(tmp_path, content, "train.json"), PLAIN, FIELDS, "")
+        assert str(caught.value).endswith(cut)
+
+
+def test_marks_and_blanks_that_cannot_be_meant_are_read_counted_and_told(tmp_path: Path):
+    dev = "\ufeffa\tO\nAna\tB-PER\t\n\n\ufeff"
+    texts: dict[str, str | bytes] = {
+        "train": "Bo\tB-PER \n",
+        "dev": dev,
+        "test": b"\xef\xbb\xbfLi\tB-PER\r\n\r\n\xef\xbb\xbfx\tO\r\n",
+    }
+    corpus = load_corpus(data_config(write_splits(tmp_path, **texts)))
+    assert [split.words for split in corpus.splits.values()] == [[["Bo"]], [["a", "Ana"]], [["Li"], ["x"]]]
+    assert corpus.about["skipped"] == {
+        "byte order marks": {"train": 0, "dev": 1, "test": 1},
+        "blanks at line ends": {"train": 1, "dev": 1, "test": 0},
+    }
+    assert "skipped byte order marks: 0 in train, 1 in dev, 1 in test" in corpus.notes
+    assert "skipped blanks at line ends: 1 in train, 1 in dev, 0 in test" in corpus.notes
+
+
+@pytest.mark.parametrize(
+    ("train", "remedy"),
+    [
+        ("Ana B-PER NNP\nwon O VB\n", "data.task=tags. Column 1 looks like tags of spans: data.tag_column=1."),
+        ("# newdoc\nAna B-PER\n", "data.task=tags. If the lines that begin with # are comments: data.comment='\"#\"'."),
+    ],
+)
+def test_tags_that_are_none_lead_to_the_column_or_the_comment(tmp_path: Path, train: str, remedy: str):
+    with pytest.raises(UserError) as caught:
+        load_corpus(data_config(write_splits(tmp_path, train=train)))
+    assert str(caught.value).endswith(remedy)
+
+
+def test_of_many_tags_that_only_test_has_twenty_are_named(tmp_path: Path):
+    test = "".join(f"x T{number:02}\n" for number in range(25))
+    texts = {"train": "a NN\nb VB\n", "dev": "c NN\n", "test": test}
+    corpus = load_corpus(data_config(write_splits(tmp_path, **texts), task="tags"))
+    assert "T18 (1), T19 (1), and 5 more; the first: " in corpus.notes[0]
+    assert len(corpus.about["not_in_train"]["test"]) == 25
