@@ -1,4 +1,4 @@
-"""The files beside a record: counts for each sentence, and predictions. Where each lies is told by the record's path."""
+"""The files beside a record: counts for each sentence, and predictions. The record's path tells where they lie."""
 
 from __future__ import annotations
 

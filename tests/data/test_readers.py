@@ -291,6 +291,6 @@ def test_without_the_hub_the_error_names_the_ways_out_and_nobody_asks_twice(tmp_
                 silent.accept()[0].close()
                 calls += 1
     assert done.returncode == 2, done.stderr
-    assert "leondz/wnut_17 is not in its cache" in done.stderr
+    assert "data.hub=leondz/wnut_17 at refs/convert/parquet is not in its cache" in done.stderr
     assert re.search(r"data.path=DIR.*data=demo encoder=minilm_l6", done.stderr)
     assert calls == 1, "the libraries' own long retries are never begun"
