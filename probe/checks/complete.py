@@ -45,19 +45,19 @@ def _asked_for(folder: Path, records: Sequence[RunRecord]) -> Iterator[Check]:
     except UserError as error:
         yield Check(SWEEP, False, str(error))
         return
-    there = {record.key: record for record in records}
+    recorded = {record.key: record for record in records}
     name = f"{SWEEP}: runs asked for"
     if not expected:
         yield Check(name, None, f"there is no {SWEEP}, so nobody can tell whether runs are missing")
         return
-    missing = sorted(expected[key].label for key in expected.keys() - there.keys())
+    missing = sorted(expected[key].label for key in expected.keys() - recorded.keys())
     told = f"{len(missing)} of {len(expected)} have no record here: {some_of(missing)}; the same sweep makes them"
     yield Check(name, not missing, told if missing else f"all {len(expected)} have their record")
-    if extra := sorted(there[key].label for key in there.keys() - expected.keys()):
+    if extra := sorted(recorded[key].label for key in recorded.keys() - expected.keys()):
         detail = f"{len(extra)} records are of none of them: {some_of(extra)}"
         yield Check(f"{SWEEP}: other runs", None, detail)
-    both = [(expected[key].row, there[key].row) for key in expected.keys() & there.keys()]
-    if renamed := sorted({f"{asked} is there as {found}" for asked, found in both if asked != found}):
+    both = [(expected[key].row, recorded[key].row) for key in expected.keys() & recorded.keys()]
+    if renamed := sorted({f"{expected_row} is there as {row}" for expected_row, row in both if expected_row != row}):
         yield Check(f"{SWEEP}: names of rows", None, some_of(renamed))
 
 

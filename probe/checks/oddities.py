@@ -137,15 +137,15 @@ def _few(values: Counter[str]) -> str:
 
 def _shared(corpus: Corpus) -> Iterator[Oddity]:
     """Sentences of one split that stand in another: what is learned by heart counts as right there."""
-    found = []
+    overlaps = []
     for one, other in (("train", "dev"), ("train", "test"), ("dev", "test")):
         known = {tuple(words) for words in corpus.splits[one].words}
         long = [words for words in corpus.splits[other].words if len(words) >= LONG_ENOUGH]
         both = sum(tuple(words) in known for words in long)
         if both and both >= SHARED * len(long):
-            found.append(f"{both:,} of {other}'s {len(long):,} ({100 * both / len(long):.0f} %) stand in {one}")
-    if found:
-        told = f"sentences of {LONG_ENOUGH} words or more: {', '.join(found)}"
+            overlaps.append(f"{both:,} of {other}'s {len(long):,} ({100 * both / len(long):.0f} %) stand in {one}")
+    if overlaps:
+        told = f"sentences of {LONG_ENOUGH} words or more: {', '.join(overlaps)}"
         effect = "what is learned by heart counts as right there. Take them out of one of the two"
         yield Oddity("splits that share sentences", f"{told}; {effect}")
 

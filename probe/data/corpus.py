@@ -158,8 +158,8 @@ def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]
     Whole documents where they are known, else sentences. Which ones depends on their number and the fractions alone:
     the order is that of sha256 over a fixed seed and their place, the same in every release of Python.
     """
-    asked = {name: fraction for name, fraction in fractions.items() if fraction is not None}
-    if not asked:
+    wanted = {name: fraction for name, fraction in fractions.items() if fraction is not None}
+    if not wanted:
         return {}
     train = splits["train"]
     units = train.documents if train.documents is not None else list(range(len(train.words)))
@@ -167,13 +167,13 @@ def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]
     order = sorted(number, key=lambda unit: hashlib.sha256(f"{FRACTION_SEED} {number[unit]}".encode()).digest())
     taken: dict[str, dict[str, Any]] = {}
     by = "document" if train.documents is not None else "sentence"
-    for name, fraction in asked.items():
+    for name, fraction in wanted.items():
         count = max(1, round(fraction * len(number)))
         mine, order = set(order[:count]), order[count:]
         splits[name] = _part(train, [unit in mine for unit in units])
         taken[name] = {"fraction": fraction, "by": by, "seed": FRACTION_SEED, "sentences": len(splits[name].words)}
     if not order:
-        raise UserError(f"{train.origin}: {len(number)} {by}s are too few to take {' and '.join(asked)} from.")
+        raise UserError(f"{train.origin}: {len(number)} {by}s are too few to take {' and '.join(wanted)} from.")
     left = set(order)
     splits["train"] = _part(train, [unit in left for unit in units])
     return taken
@@ -187,11 +187,11 @@ def _part(split: Split, keep: list[bool]) -> Split:
     return replace(split, words=kept(split.words), tags=kept(split.tags), documents=documents, lines=kept(split.lines))
 
 
-def settle_scheme(corpus: Corpus, asked: str, on_ill_formed: str) -> None:
+def settle_scheme(corpus: Corpus, wanted: str, on_ill_formed: str) -> None:
     """Finds the scheme over all splits, notes what is ill-formed, and turns the tags into IOB2, in place."""
     splits = corpus.splits
     try:
-        scheme = find_scheme([tags for split in splits.values() for tags in split.tags], asked)
+        scheme = find_scheme([tags for split in splits.values() for tags in split.tags], wanted)
     except OddTag as odd:
         place = next(place for split in splits.values() for place in places_of(split, odd.tag))
         raise UserError(
@@ -207,7 +207,7 @@ def settle_scheme(corpus: Corpus, asked: str, on_ill_formed: str) -> None:
         found = [(i, position) for i, tags in enumerate(split.tags) for position in ill_formed(tags, scheme)]
         counts[name] = len(found)
         shown += [f"{split.place_in(i, position)} {split.tags[i][position]}" for i, position in found[:PLACES_SHOWN]]
-    corpus.about |= {"scheme": scheme, "asked_scheme": asked, "ill_formed": counts}
+    corpus.about |= {"scheme": scheme, "asked_scheme": wanted, "ill_formed": counts}
     if sum(counts.values()):
         told = (
             f"{sum(counts.values())} tags are ill-formed {scheme} "

@@ -41,11 +41,11 @@ def read_hub(
         _keep(repo, subset, kept)
     loaded = datasets.load_from_disk(str(kept))
     where = f"{repo.name} on the Hub"
-    there = {ours: theirs for ours, theirs in splits.items() if theirs in loaded}
+    available = {ours: theirs for ours, theirs in splits.items() if theirs in loaded}
     for ours in splits:
-        if ours not in there and ours in remedies:
+        if ours not in available and ours in remedies:
             raise UserError(f"{where} has no split {splits[ours]!r}, only {', '.join(loaded)}. {remedies[ours]}")
-    return {ours: read_dataset(loaded[theirs], fields, f"{where}, {theirs}") for ours, theirs in there.items()}
+    return {ours: read_dataset(loaded[theirs], fields, f"{where}, {theirs}") for ours, theirs in available.items()}
 
 
 def _keep(repo: hub.Repo, subset: str | None, kept: Path) -> None:
@@ -115,12 +115,12 @@ def _of_subset(repo: hub.Repo, files: list[str], subset: str | None) -> list[str
 def _check_subset(repo: hub.Repo, folder: Path, subset: str | None) -> None:
     import datasets
 
-    there = datasets.get_dataset_config_names(str(folder))
-    if subset not in there and (subset is not None or datasets.get_dataset_default_config_name(str(folder)) is None):
-        raise _no_subset(repo, subset, there)
+    subsets = datasets.get_dataset_config_names(str(folder))
+    if subset not in subsets and (subset is not None or datasets.get_dataset_default_config_name(str(folder)) is None):
+        raise _no_subset(repo, subset, subsets)
 
 
-def _no_subset(repo: hub.Repo, subset: str | None, there: list[str]) -> UserError:
-    shown = ", ".join(there[:SHOWN]) + (f" and {len(there) - SHOWN} more" if len(there) > SHOWN else "")
+def _no_subset(repo: hub.Repo, subset: str | None, subsets: list[str]) -> UserError:
+    shown = ", ".join(subsets[:SHOWN]) + (f" and {len(subsets) - SHOWN} more" if len(subsets) > SHOWN else "")
     what = "has several subsets" if subset is None else f"has no subset {subset!r}, only"
     return UserError(f"{repo.name} on the Hub {what}{':' if subset is None else ''} {shown}. Type data.subset=NAME.")

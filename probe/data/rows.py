@@ -58,7 +58,7 @@ def _json_rows(file: Path, lines: Sequence[str]) -> Iterator[tuple[int, Any]]:
 
 def read_parquet(file: Path, fields: Fields, remedy: str) -> Split:
     """A Parquet file; label names come from its schema, as `datasets` writes it."""
-    if not file.is_file():  # asked here, since the libraries answer with something else
+    if not file.is_file():  # before the libraries, since the libraries answer with something else
         raise UserError(f"{file} does not exist. {remedy}")
     import datasets
     import pyarrow.parquet
@@ -83,10 +83,10 @@ def read_dataset(rows: Any, fields: Fields, origin: str) -> Split:
     return read_rows(enumerate(rows, start=1), names, fields, origin)
 
 
-def _no_field(origin: str, wanted: str, fields: Fields, there: Iterable[str]) -> str:
+def _no_field(origin: str, wanted: str, fields: Fields, available: Iterable[str]) -> str:
     setting = {fields.words: "words_field", fields.tags: "tags_field"}.get(wanted, "document_field")
     none = " or null" if setting == "document_field" else ""
-    return f"{origin} has no {wanted!r}, only {', '.join(there)}. Another: data.{setting}=NAME{none}."
+    return f"{origin} has no {wanted!r}, only {', '.join(available)}. Another: data.{setting}=NAME{none}."
 
 
 def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, fields: Fields, origin: str) -> Split:

@@ -55,7 +55,7 @@ def ill_formed(tags: Sequence[str], scheme: str) -> list[int]:
     """Positions of tags that the scheme does not allow there: I- after nothing in IOB2, E- without a start."""
     if scheme == "IO":
         return []
-    found = []
+    places = []
     for position, tag in enumerate(tags):
         if tag == "O":
             continue
@@ -63,26 +63,26 @@ def ill_formed(tags: Sequence[str], scheme: str) -> list[int]:
         before = tags[position - 1] if position else "O"
         if scheme in ("IOB1", "IOB2"):
             if prefix == ("B" if scheme == "IOB1" else "I") and before[2:] != kind:
-                found.append(position)
+                places.append(position)
             continue
         after = tags[position + 1] if position + 1 < len(tags) else "O"
         begun = before[0] in "BI" and before[2:] == kind
         goes_on = after[0] in GO_ON and after[2:] == kind
         if (prefix in GO_ON and not begun) or (prefix in "BI" and not goes_on):
-            found.append(position)
-    return found
+            places.append(position)
+    return places
 
 
-def find_scheme(sentences: Tags, asked: str) -> str:
-    """The scheme these tags are in; `asked` is a scheme that they must fit, or "auto".
+def find_scheme(sentences: Tags, wanted: str) -> str:
+    """The scheme these tags are in; `wanted` is a scheme that they must fit, or "auto".
 
     Raises OddTag for a tag that fits no scheme, or not the one asked for, or not the one of the others.
     """
-    there = set().union(*sentences)
-    kinds = sorted(there - {"O"})
+    used = set().union(*sentences)
+    kinds = sorted(used - {"O"})
     prefixed = [tag for tag in kinds if PREFIXED.fullmatch(tag)]
-    if asked == "IO" or (asked == "auto" and not prefixed and kinds):
-        _check_bare(kinds, "O" in there or asked == "IO")
+    if wanted == "IO" or (wanted == "auto" and not prefixed and kinds):
+        _check_bare(kinds, "O" in used or wanted == "IO")
         return "IO"
     for tag in kinds:
         if not PREFIXED.fullmatch(tag):
@@ -90,17 +90,17 @@ def find_scheme(sentences: Tags, asked: str) -> str:
                 tag, f"is not O or one of {', '.join(PREFIXES)}'s prefixes, '-' and a type, as {_few(prefixed)}"
             )
     prefixes = {tag[0] for tag in kinds}
-    if asked == "auto" and prefixes <= set("BI"):
+    if wanted == "auto" and prefixes <= set("BI"):
         if prefixes == {"I"}:
             return "IO"
         wrong = {scheme: sum(len(ill_formed(tags, scheme)) for tags in sentences) for scheme in ("IOB2", "IOB1")}
         return min(wrong, key=lambda scheme: wrong[scheme])
-    scheme = asked if asked != "auto" else "BIOES" if prefixes & set("ES") else "BILOU"
+    scheme = wanted if wanted != "auto" else "BIOES" if prefixes & set("ES") else "BILOU"
     odd = next((tag for tag in kinds if tag[0] not in PREFIXES[scheme]), None)
     if odd is not None:
-        also = "" if asked != "auto" else f" as {_few([tag for tag in kinds if tag[0] in 'ES'])}"
+        also = "" if wanted != "auto" else f" as {_few([tag for tag in kinds if tag[0] in 'ES'])}"
         raise OddTag(odd, f"is not {scheme}{also} (prefixes {', '.join(PREFIXES[scheme])})")
-    if asked == "auto":
+    if wanted == "auto":
         # A few of them in a file that is otherwise IOB are mistakes, not a scheme.
         ends = sum(tag[0] in CLOSE for tags in sentences for tag in tags)
         if sum(len(ill_formed(tags, scheme)) for tags in sentences) > ends:
