@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 import shlex
 import shutil
@@ -19,6 +18,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
+from support.commands import forked
 from support.inputs import make_bert, make_split, write_columns
 
 from probe.config import PRESET_GROUPS
@@ -51,6 +51,8 @@ def block(readme: str, mark: str) -> str:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an encoder, corpora in the forms that the README speaks of, and results."""
+    import probe.runs.fit  # noqa: F401  what the children need is imported once
+
     home = tmp_path_factory.mktemp("readme")
     encoder = home / "encoder"
     encoder.mkdir()
@@ -97,10 +99,7 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
             words.append(f"data.path={data}")
         if words[0].startswith("+sweep"):
             words += ["seed=1"] + ["encoder.num_layers=12"] * (words[0] == "+sweep=each_layer")
-    environment = {**os.environ, "LAYER_PROBE_CACHE": str(home / "cache")}
-    return subprocess.run(
-        [sys.executable, "-m", "probe", *words], cwd=home, env=environment, capture_output=True, text=True, timeout=600
-    )
+    return forked(*words, cwd=home, LAYER_PROBE_CACHE=str(home / "cache"))
 
 
 @pytest.mark.slow
