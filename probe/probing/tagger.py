@@ -79,8 +79,7 @@ class Tagger(pl.LightningModule):
         return scores.float()
 
     def training_step(self, batch: Batch) -> Tensor:
-        scores = self(batch)[batch.words]  # (N, C)
-        loss = nn.functional.cross_entropy(scores, batch.labels[batch.words])
+        loss = nn.functional.cross_entropy(*_to_compare(self(batch), batch))
         self._losses.append(loss.detach())
         return loss
 
@@ -90,13 +89,13 @@ class Tagger(pl.LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         self._trained_s = time.perf_counter() - self._started
-        self._dev_ids = torch.zeros_like(self.dev_data.labels, device=self.device)
+        self._dev_ids = _no_ids(self.dev_data)
         self._dev_losses = []
 
     def validation_step(self, batch: Batch) -> None:
-        scores = self(batch)[batch.words]  # (N, C)
-        self._dev_ids[batch.rows[batch.words]] = scores.argmax(-1)
-        self._dev_losses.append(nn.functional.cross_entropy(scores, batch.labels[batch.words], reduction="sum"))
+        scores = self(batch)
+        _keep_best(self._dev_ids, scores, batch)
+        self._dev_losses.append(nn.functional.cross_entropy(*_to_compare(scores, batch), reduction="sum"))
 
     def on_validation_epoch_end(self) -> None:
         loss = float(torch.stack(self._losses).mean())
@@ -124,9 +123,9 @@ class Tagger(pl.LightningModule):
     def predict(self, data: TaggedWords) -> Tags:
         """The tags of every sentence, in the split's order. Puts the module into evaluation mode."""
         self.eval()
-        ids = torch.zeros_like(data.labels, device=data.device)
+        ids = _no_ids(data)
         for batch in EvaluationBatches(data):
-            ids[batch.rows[batch.words]] = self(batch)[batch.words].argmax(-1)
+            _keep_best(ids, self(batch), batch)
         return self._tags(data, ids)
 
     def learned_mix(self) -> dict[str, Any] | None:
@@ -138,6 +137,27 @@ class Tagger(pl.LightningModule):
     def _tags(self, data: TaggedWords, ids: Tensor) -> Tags:
         names = [self.labels[i] for i in ids.tolist()]
         return [names[a : a + n] for a, n in zip(data.starts.tolist(), data.lengths.tolist(), strict=True)]
+
+
+def _to_compare(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Scores (T, B, C) and labels as a loss takes them: (N, C), (N,), on a CPU of the words alone.
+
+    How many words there are, a GPU would have to be waited for. There padding comes too, UNCOUNTED: the gradients are
+    the same, and the loss but for its last bit, for it is summed in another order.
+    """
+    if scores.device.type == "cpu":
+        return scores[batch.words], batch.labels[batch.words]
+    return scores.flatten(0, 1), batch.labels.flatten()
+
+
+def _no_ids(data: TaggedWords) -> Tensor:
+    """Room for a label a word, and for one more: see `_keep_best`."""
+    return torch.zeros(len(data.labels) + 1, dtype=torch.long, device=data.device)
+
+
+def _keep_best(ids: Tensor, scores: Tensor, batch: Batch) -> None:
+    """Puts the label with the highest score to each word's place in ids; padding's goes to the last, which is no word's."""
+    ids[torch.where(batch.words, batch.rows, len(ids) - 1)] = scores.argmax(-1)
 
 
 class Announce(pl.Callback):
