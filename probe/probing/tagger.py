@@ -156,7 +156,7 @@ def _no_ids(data: TaggedWords) -> Tensor:
 
 
 def _keep_best(ids: Tensor, scores: Tensor, batch: Batch) -> None:
-    """Puts the label with the highest score to each word's place in ids; padding's goes to the last, which is no word's."""
+    """Puts each word's label of highest score in its place in ids; padding's goes to the last, which is no word's."""
     ids[torch.where(batch.words, batch.rows, len(ids) - 1)] = scores.argmax(-1)
 
 
@@ -194,7 +194,7 @@ def train_tagger(
     """
     quieten_libraries()
     if cfg.precision == "bfloat16" and way(train.device, cfg.num_layers > 0) == "emulated":
-        tell(f"probe.precision=bfloat16: {EMULATED}")
+        tell(f"probe.precision=bfloat16: {EMULATED[train.device]}")
     torch.manual_seed(seed)
     tagger = Tagger(cfg, selection, labels, train, dev, headline)
     device = train.device
@@ -224,5 +224,7 @@ def quieten_libraries() -> None:
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module=r"(pytorch_lightning|lightning_fabric)\..*")
     warnings.filterwarnings("ignore", message=r"The `srun` command is available")  # a cluster's machine; no matter here
+    # An emulated LSTM's weights are rounded copies; cuDNN puts them side by side again, at each call.
+    warnings.filterwarnings("ignore", message=r"RNN module weights are not part of single contiguous chunk")
     # Lightning's own call of something torch has since renamed.
     warnings.filterwarnings("ignore", message=r".*LeafSpec.* is deprecated", category=FutureWarning)

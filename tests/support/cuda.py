@@ -2,7 +2,7 @@
 
 What it is good for: every line that is for a GPU runs, and gives what the CPU gives. Tensors of two devices in one
 operation are an error, as is reading a GPU's memory as numpy. What the host has to wait for is written down (`waits`),
-and a copy that it does not wait for is late: what comes from the GPU arrives at the next wait, and until then the target
+and a copy that it does not wait for is late: what comes from the GPU arrives at the next wait, until when the target
 holds garbage; what goes there must not be changed before. What it is not good for: speed, memory, and arithmetic in
 which a GPU differs.
 
@@ -77,7 +77,10 @@ class OnGpu(Tensor):
 
 
 class StandIn(TorchDispatchMode):
-    """Does what is done to tensors, here or there. waits: what the host waited for, as (operation, function of ours)."""
+    """Does what is done to tensors, here or there.
+
+    waits: what the host waited for, as (operation, function of the package that was at work).
+    """
 
     def __init__(self) -> None:
         super().__init__()
