@@ -27,6 +27,7 @@ PACKAGES = (
     "seqeval",
     "numpy",
 )
+DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def provenance(command: str | None = None) -> Software:
@@ -101,10 +102,10 @@ def hardware(device: str, threads: int, bfloat16: Way | None = None) -> Hardware
     )
 
 
-def _driver(file: Path = Path("/proc/driver/nvidia/version")) -> str | None:
+def _driver() -> str | None:
     """The version of NVIDIA's kernel module; None where the system does not say."""
     with contextlib.suppress(OSError):
-        found = re.search(r"Module.*?\s(\d+(?:\.\d+)+)\s", file.read_text(encoding="utf-8"))
+        found = re.search(r"Module.*?\s(\d+(?:\.\d+)+)\s", DRIVER.read_text(encoding="utf-8"))
         return found[1] if found else None
     return None
 

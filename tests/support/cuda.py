@@ -99,11 +99,12 @@ class StandIn(TorchDispatchMode):
     def arrive(self) -> None:
         """All copies under way are done."""
         with self._lock, _disable_current_modes():
-            for target, values in self._coming:
+            coming, self._coming = self._coming, []
+            going, self._going = self._going, []
+            for target, values in coming:
                 target.copy_(values)
-            for source, values in self._going:
+            for source, values in going:
                 assert torch.equal(source, values), "memory was changed while it was being copied to the GPU"
-            self._coming, self._going = [], []
 
     def pin(self, tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -121,13 +122,14 @@ class StandIn(TorchDispatchMode):
         tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
         there = [tensor for tensor in tensors if isinstance(tensor, OnGpu)]
         device = kwargs.get("device")
+        if what is aten._to_copy and there:
+            device = None  # another type, as C++ asks for it on the device it knows; moves come by `fetched`
         is_there = bool(there) if device is None else torch.device(device).type == "cuda"
-        if device is not None:
+        if kwargs.get("device") is not None:
             kwargs["device"] = "cpu"
         pinned = kwargs.pop("pin_memory", None)
-        if what is aten._to_copy and bool(there) != is_there:
-            late = self._crosses(tensors[0], is_there, kwargs.pop("non_blocking", False))
-            return self._wrapped(_done(func, args, kwargs), [], is_there) if late is None else late
+        if what is aten._to_copy and is_there and not there:
+            self._sent(tensors[0], kwargs.pop("non_blocking", False))
         if what is aten.copy_ and isinstance(args[0], OnGpu) != isinstance(args[1], OnGpu):
             return self._copied(args[0], args[1], (args[2:] or (kwargs.get("non_blocking", False),))[0])
         if there:
@@ -144,20 +146,24 @@ class StandIn(TorchDispatchMode):
         with torch.inference_mode(torch.is_inference_mode_enabled() and not (is_view and not there[0].is_inference())):
             return self._wrapped(out, there, is_there)
 
-    def _crosses(self, source: Tensor, is_there: bool, non_blocking: bool) -> Tensor | None:
-        """Takes note of a copy between the devices; returns what it makes where that arrives late."""
-        if is_there and non_blocking and self.is_pinned(source):
+    def fetched(self, source: OnGpu, non_blocking: bool) -> Tensor:
+        """A copy on the host."""
+        assert not non_blocking, "a copy to the host that nothing waits for: copy_ into pinned memory, and an event"
+        self.wait("copy to the host")
+        with _disable_current_modes():
+            return source.held.detach().clone()
+
+    def _sent(self, source: Tensor, non_blocking: bool) -> None:
+        """Takes note of a copy to the GPU."""
+        if non_blocking and self.is_pinned(source):
             with _disable_current_modes():
                 self._going.append((source, source.clone()))
-        elif not is_there and non_blocking:  # to pinned memory: not waited for, so full of garbage
-            raise AssertionError("a copy to the host that nothing waits for: copy_ into pinned memory, and an event")
         else:
-            self.wait("copy to the GPU" if is_there else "copy to the host")
-        return None
+            self.wait("copy to the GPU")
 
     def _copied(self, target: Tensor, source: Tensor, non_blocking: bool) -> Tensor:
         if isinstance(target, OnGpu):
-            self._crosses(source, True, non_blocking)
+            self._sent(source, non_blocking)
             with _disable_current_modes():
                 target.held.copy_(source)
         elif non_blocking and self.is_pinned(target):
@@ -234,11 +240,12 @@ class Moves(TorchFunctionMode):
             copy = copy and tensor is before
         return tensor.clone() if copy else tensor if dtype in (None, tensor.dtype) else tensor.type(dtype)
 
-    @staticmethod
-    def _moved(tensor: Tensor, device: torch.device, non_blocking: bool) -> Tensor:
+    def _moved(self, tensor: Tensor, device: torch.device, non_blocking: bool) -> Tensor:
         if isinstance(tensor, OnGpu) == (device.type == "cuda"):
             return tensor
-        return aten._to_copy(tensor, device=GPU if device.type == "cuda" else device, non_blocking=non_blocking)
+        if isinstance(tensor, OnGpu):
+            return self.stand_in.fetched(tensor, non_blocking).requires_grad_(tensor.requires_grad)
+        return aten._to_copy(tensor, device=GPU, non_blocking=non_blocking)
 
 
 class Event:
