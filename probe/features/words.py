@@ -23,7 +23,7 @@ from probe.system.machine import sent
 # estimate, as nobody has run this on one; some 10 ms of launches at 100,000 to 500,000 pieces a second.
 BATCH_COST = {"cpu": 64, "cuda": 2048}
 CPU_PIECES = 1024  # in a forward pass where nothing else is asked for
-GPU_PIECES = (1024, 16384)  # at least, at most; a shard has some 11,000
+GPU_PIECES = (1024, 16384)  # at least, at most
 
 
 class Text:

@@ -146,6 +146,7 @@ def test_shards_that_a_gpu_made_and_four_threads_wrote_hold_the_same_bits(
     """Cut into batches as on a CPU; the shards are many and come late."""
     monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 40)
     monkeypatch.setitem(words.BATCH_COST, "cuda", words.BATCH_COST["cpu"])
+    monkeypatch.setitem(extraction.TOGETHER, "cuda", 1)
     here = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cpu", subword=subword), "cpu")
     with gpu(monkeypatch) as stand_in:
         there = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "gpu", subword=subword), "cuda")
@@ -153,6 +154,28 @@ def test_shards_that_a_gpu_made_and_four_threads_wrote_hold_the_same_bits(
     for shard in (shard for shards in here.shards.values() for shard in shards):
         assert here.path(shard).read_bytes() == there.path(shard).read_bytes()
     assert {where.rpartition(".")[2] for _, where in stand_in.waits} <= {"outputs", "load_model"}
+
+
+def test_shards_computed_together_are_each_as_alone_and_the_same_bits_when_one_is_made_again(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 40)
+    cfg = features_config(tmp_path / "gpu", batch_pieces=16384, dtype="float32")
+    here = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cpu", dtype="float32"), "cpu")
+    seen: list[int] = []
+    honest = extraction.states_of
+    monkeypatch.setattr(extraction, "states_of", lambda *a: (seen.append(len(a[0])), honest(*a))[1])
+    with gpu(monkeypatch):
+        there = ensure_features(tiny_corpus, tiny_encoder, cfg, "cuda")
+        made, num_batches = {path: path.read_bytes() for path in map(there.path, there.shards["train"])}, len(seen)
+        lost = there.path(there.shards["train"][5])
+        lost.unlink()
+        ensure_features(tiny_corpus, tiny_encoder, cfg, "cuda")
+    for split in here.shards:
+        torch.testing.assert_close(stored(there, split), stored(here, split), atol=1e-5, rtol=0)
+    assert {path: path.read_bytes() for path in made} == made
+    assert num_batches == sum(-(-len(shards) // 4) for shards in there.shards.values())
+    assert len(seen) == num_batches + 1, "its neighbours with it"
 
 
 def test_a_gpu_takes_few_large_batches_and_a_cpu_those_it_always_took(
