@@ -109,7 +109,7 @@ class FeaturesConfig:
     stride: float
     precision: str
     dtype: str
-    batch_pieces: int
+    batch_pieces: int | str
     cache_dir: str
     placement: str
 
@@ -119,7 +119,10 @@ class FeaturesConfig:
         _one_of("features.precision", self.precision, PRECISIONS)
         _one_of("features.dtype", self.dtype, DTYPES)
         _one_of("features.placement", self.placement, PLACEMENTS)
-        _at_least("features.batch_pieces", self.batch_pieces, 1)
+        if self.batch_pieces != "auto":
+            if isinstance(self.batch_pieces, str | bool):
+                raise UserError(f"features.batch_pieces={self.batch_pieces} is neither a number of pieces nor auto.")
+            _at_least("features.batch_pieces", self.batch_pieces, 1)
         if not 0 < self.stride <= 1:
             raise UserError(f"features.stride={self.stride} is not a share of a window: above 0, at most 1.")
         self.cache_dir = str(Path(self.cache_dir).expanduser())

@@ -134,7 +134,7 @@ def _device(cfg: Config) -> tuple[str, list[str]]:
         case "native":
             lines.append("bfloat16: native")
         case "emulated":
-            lines.append(f"bfloat16: {EMULATED}; scores differ from a native run's by its roundings")
+            lines.append(f"bfloat16: {EMULATED[device]}; scores differ from a native run's by its roundings")
     return device, lines
 
 
@@ -163,7 +163,7 @@ def _extraction_s(cfg: Config, corpus: Corpus, encoder: Encoder, store: FeatureS
     import torch
 
     from probe.features.encoder import load_model
-    from probe.features.words import Text, batches, states_of
+    from probe.features.words import Text, batches, pieces_at_once, states_of
 
     torch.set_num_threads(num_cores())
     missing = store.missing()
@@ -175,7 +175,8 @@ def _extraction_s(cfg: Config, corpus: Corpus, encoder: Encoder, store: FeatureS
         return sum(int(starts[window.last] - starts[window.first]) + encoder.special.count for window in windows)
 
     text = texts[missing[0].split]
-    some = batches(text, missing[0], encoder, cfg.features.batch_pieces)
+    at_once = pieces_at_once(cfg.features.batch_pieces, encoder, device)
+    some = batches(text, missing[0], encoder, at_once, device)
     some = some[:: max(1, len(some) // 8)]
     measured, clock = 0, 0.0
     for i, windows in enumerate([some[len(some) // 2], *some]):

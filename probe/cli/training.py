@@ -44,12 +44,12 @@ def train(arguments: list[str]) -> int:
         for label, reason in outcome.failed:
             print(f"failed: {label}: {reason}", file=sys.stderr)
         return 1 if outcome.failed or bad else 0
-    from probe.runs.plan import plan, prepare_results, training_device
+    from probe.runs.plan import plan, prepare_results, resolve_device
     from probe.runs.run import run
     from probe.runs.sweep import scores_line
 
     planned = plan(configs[0])
-    training_device(planned.cfg)
+    resolve_device(planned.cfg.device)
     prepare_results(planned.results_dir)
     was_done = planned.record_path.exists()
     print(

@@ -1,8 +1,13 @@
 """Fills a feature store: windows through the frozen encoder, one vector a word and layer, shard by shard.
 
 A shard is the unit of everything: of batching (its windows are sorted by length, so what is in a batch depends on the
-shard alone), of writing, of resuming, and of sharing work between processes. While one shard is computed the one before
-is cast, hashed and written by a second thread.
+shard alone), of writing, of resuming, and of sharing work between processes. While one shard is computed those before
+are hashed and written by other threads. On a GPU, which wants larger batches, a few neighbours are computed as one:
+always the same ones, all of them where one is missing, so that batches and bits stay what they were.
+
+On a GPU nothing here waits for what it computes but the thread that writes it: batches are sent from pinned memory,
+shards come back into such, and what is enqueued ahead is bounded by the shards in flight. (One line of transformers
+waits once a batch: see `words.states_of`.)
 
 B windows in a batch, P pieces, W words, H hidden size.
 """
@@ -13,10 +18,12 @@ import random
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from probe.config import FeaturesConfig, UserError
@@ -24,25 +31,36 @@ from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
 from probe.features.encoder import load_model
 from probe.features.store import FeatureStore, Shard
-from probe.features.words import Text, batches, states_of
+from probe.features.words import Text, batches, pieces_at_once, states_of
 from probe.system.bfloat16 import EMULATED, way
 from probe.system.locks import Hold
 from probe.system.machine import num_cores
 
-SHARDS_IN_FLIGHT = 2  # computed but not yet on disk; bounds memory
+# Threads that write; of shards computed but not yet on disk there is one more, which bounds memory. A CPU's cores are
+# for the encoder. A GPU fills a shard of BERT-base, 164 MB, faster than one thread writes it (an estimate).
+WRITERS = {"cpu": 1, "cuda": 4}
+# Shards computed as one. Of four together, with a GPU's BATCH_COST, CoNLL-2003 makes half as many batches and a quarter
+# less work (pieces, padding and starts of batches); more take more memory.
+TOGETHER = {"cpu": 1, "cuda": 4}
 
 
-def ensure_features(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str) -> FeatureStore:
-    """The store of this corpus and encoder with every shard present, extracting what is missing."""
+def ensure_features(
+    corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str, quiet: bool = False
+) -> FeatureStore:
+    """The store of this corpus and encoder with every shard present, extracting what is missing.
+
+    quiet: without progress, for processes beside one that shows it.
+    """
     store = FeatureStore.of(corpus, encoder, cfg)
     store.hold()
     missing = store.missing()
     if missing or store.manifest() is None:
         store.prepare(missing)
         texts = {name: Text(corpus, name, encoder, cfg) for name in corpus.splits}
-        report_empty_words(corpus, texts)
+        if not quiet:
+            report_empty_words(corpus, texts)
         if missing:
-            fill(store, missing, texts, encoder, cfg, device)
+            fill(store, missing, texts, encoder, cfg, device, quiet)
             if device == "cuda":
                 torch.cuda.empty_cache()  # the encoder's memory is for the probes now
         about = {"encoder": encoder.name, "data": corpus.name}
@@ -69,7 +87,7 @@ def report_causal(encoder: Encoder) -> None:
 
 def report_emulation(cfg: FeaturesConfig, device: str) -> None:
     if cfg.precision == "bfloat16" and way(device, lstm=False) == "emulated":
-        print(f"features.precision=bfloat16: {EMULATED}", file=sys.stderr)
+        print(f"features.precision=bfloat16: {EMULATED[device]}", file=sys.stderr)
 
 
 def fill(
@@ -79,62 +97,91 @@ def fill(
     encoder: Encoder,
     cfg: FeaturesConfig,
     device: str,
+    quiet: bool = False,
 ) -> None:
     """Extracts the missing shards, leaving to other processes what they are at."""
     torch.set_num_threads(num_cores())
-    report_causal(encoder)
-    report_emulation(cfg, device)
+    if not quiet:
+        report_causal(encoder)
+        report_emulation(cfg, device)
     model = load_model(encoder, device, cfg.precision)
+    cfg = replace(cfg, batch_pieces=pieces_at_once(cfg.batch_pieces, encoder, device))
     # In no order: where locks do nothing, processes that share the work would else walk through it side by side.
-    waiting = deque(random.SystemRandom().sample(missing, len(missing)))
+    groups = _groups(store, missing, TOGETHER[device])
+    waiting = deque(random.SystemRandom().sample(groups, len(groups)))
     writes: deque[Future[None]] = deque()
     bar = tqdm(
-        total=sum(shard.last - shard.first for shard in missing),
+        total=sum(group[-1].last - group[0].first for group in groups),
         desc=f"extracting {len(missing)} shards, {store.bytes_of(missing) / 1e9:.2f} GB",
         unit=" words",
         unit_scale=True,
         dynamic_ncols=True,
         mininterval=0.5 if sys.stderr.isatty() else 30,
+        disable=quiet,
     )
-    with ThreadPoolExecutor(max_workers=1) as writer, bar:
+    with ThreadPoolExecutor(max_workers=WRITERS[device]) as writer, bar:
         locked_in_a_row = 0
         while waiting:
-            shard = waiting.popleft()
-            lock = Hold(store.directory / f".{store.path(shard).name}.lock", exclusive=True)
-            if lock.busy:
-                lock.release()
-                waiting.append(shard)
+            group = waiting.popleft()
+            locks = {shard: _lock(store, shard) for shard in group}
+            if any(lock.busy for lock in locks.values()):
+                _release(locks.values())
+                waiting.append(group)
                 locked_in_a_row += 1
                 if locked_in_a_row >= len(waiting):  # all that is left is being done elsewhere
                     time.sleep(0.2)
                 continue
             locked_in_a_row = 0
-            if store.path(shard).exists():
-                lock.release()
-                bar.update(shard.last - shard.first)
+            left = [shard for shard in group if not store.path(shard).exists()]
+            _release(locks.pop(shard) for shard in group if shard not in left)
+            whole = group[0]._replace(last=group[-1].last)
+            if not left:
+                bar.update(whole.last - whole.first)
                 continue
             try:
-                layers, wait = compute_shard(store, shard, texts[shard.split], model, encoder, cfg, device, bar)
+                layers, arrived = compute_shard(store, whole, texts[whole.split], model, encoder, cfg, device, bar)
             except BaseException:
-                lock.release()
+                _release(locks.values())
                 raise
-            writes.append(writer.submit(_finish, store, shard, layers, wait, lock))
-            while len(writes) >= SHARDS_IN_FLIGHT:
+            for shard in left:
+                its = layers[:, shard.first - whole.first : shard.last - whole.first]
+                writes.append(writer.submit(_finish, store, shard, its, arrived, locks[shard]))
+            while len(writes) > WRITERS[device]:
                 writes.popleft().result()
         for write in writes:
             write.result()
 
 
+def _groups(store: FeatureStore, missing: list[Shard], together: int) -> list[list[Shard]]:
+    """The shards that are computed as one, neighbours in their split, of which at least one is missing."""
+    wanted = dict.fromkeys((shard.split, shard.number // together * together) for shard in missing)
+    return [store.shards[split][first : first + together] for split, first in wanted]
+
+
+def _lock(store: FeatureStore, shard: Shard) -> Hold:
+    return Hold(store.directory / f".{store.path(shard).name}.lock", exclusive=True)
+
+
+def _release(locks: Iterable[Hold]) -> None:
+    for lock in locks:
+        lock.release()
+
+
 def _finish(
     store: FeatureStore,
     shard: Shard,
-    layers: torch.Tensor,
-    wait: Callable[[], None],
+    layers: Tensor,
+    arrived: Callable[[], float],
     lock: Hold,
 ) -> None:
-    """Writes a computed shard, then lets its lock go."""
+    """Writes a computed shard, then lets its lock go. See `compute_shard`. Raises UserError for values too large."""
     try:
-        wait()
+        largest = arrived()
+        if not largest <= torch.finfo(layers.dtype).max:  # not a number compares to nothing
+            raise UserError(
+                f"{store.dtype} cannot hold every value of this encoder's layers ({shard.split}, words {shard.first} "
+                f"to {shard.last}: up to {largest:.3g}). Use features.dtype=float32 (or bfloat16)."
+            )
         store.write(shard, layers)
     finally:
         lock.release()
@@ -149,27 +196,32 @@ def compute_shard(
     cfg: FeaturesConfig,
     device: str,
     bar: tqdm,
-) -> tuple[torch.Tensor, Callable[[], None]]:
-    """All layers of a shard's words: (L + 1, W, H), in the storage dtype, and what to call before reading them."""
+) -> tuple[Tensor, Callable[[], float]]:
+    """All layers of a shard's words: (L + 1, W, H), in the storage dtype, and what to call before reading them, which
+    gives the largest value before it was cast."""
     words = shard.last - shard.first
     layers = torch.empty(
         (store.num_layers + 1, words, store.hidden_size), dtype=getattr(torch, store.dtype), device=device
     )
     largest = torch.zeros((), device=device)
-    for windows in batches(text, shard, encoder, cfg.batch_pieces):
+    for windows in batches(text, shard, encoder, int(cfg.batch_pieces), device):
         states, rows = states_of(windows, text.pieces, model, encoder, cfg, device)
         largest = torch.maximum(largest, states.abs().amax())
         layers.index_copy_(1, rows - shard.first, states.to(layers.dtype))
         bar.update(len(rows))
-    if not largest <= torch.finfo(layers.dtype).max:  # not a number compares to nothing
-        raise UserError(
-            f"{store.dtype} cannot hold every value of this encoder's layers ({shard.split}, words {shard.first} to "
-            f"{shard.last}: up to {largest:.3g}). Use features.dtype=float32 (or bfloat16)."
-        )
-    if device != "cuda":
-        return layers, lambda: None
-    on_host = torch.empty_like(layers, device="cpu", pin_memory=True)
-    on_host.copy_(layers, non_blocking=True)  # crosses the bus while the next shard is computed
-    arrived = torch.cuda.Event()
-    arrived.record()
-    return on_host, arrived.synchronize
+    if device == "cpu":
+        return layers, largest.item
+    layers, largest = to_host(layers), to_host(largest)
+    event = torch.cuda.Event()
+    event.record()
+
+    def arrived() -> float:
+        event.synchronize()
+        return largest.item()
+
+    return layers, arrived
+
+
+def to_host(tensor: Tensor) -> Tensor:
+    """A GPU's tensor in pinned memory, to where it crosses the bus while the next shard is computed."""
+    return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)

@@ -7,8 +7,6 @@ B windows in a batch, P pieces, W words, H hidden size.
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import torch
 
@@ -19,8 +17,13 @@ from probe.features.encoder import hidden_states
 from probe.features.pieces import Pieces, cut_split
 from probe.features.store import Shard
 from probe.features.windows import Window, plan_windows
+from probe.system.machine import sent
 
-BATCH_COST = 64  # what starting a forward pass costs, in pieces of a small encoder (measured: 8 ms at 7,400 a second)
+# What starting a forward pass costs, in pieces. A CPU: measured with a small encoder, 8 ms at 7,400 a second. A GPU: an
+# estimate, as nobody has run this on one; some 10 ms of launches at 100,000 to 500,000 pieces a second.
+BATCH_COST = {"cpu": 64, "cuda": 2048}
+CPU_PIECES = 1024  # in a forward pass where nothing else is asked for
+GPU_PIECES = (1024, 16384)  # at least, at most
 
 
 class Text:
@@ -46,13 +49,17 @@ class Text:
 def states_of(
     windows: list[Window], pieces: Pieces, model: torch.nn.Module, encoder: Encoder, cfg: FeaturesConfig, device: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """One batch through the encoder: the kept words' vectors (L + 1, W, H), and their places in the split (W,)."""
+    """One batch through the encoder: the kept words' vectors (L + 1, W, H), and their places in the split (W,).
+
+    All that a GPU needs is sent before it starts. What waits for it is one line of transformers, in `hidden_states`:
+    whether the mask masks anything.
+    """
     ids, mask, types = to_tensors(windows, pieces, encoder)
-    positions, lengths, rows = kept_pieces(windows, pieces, encoder, cfg.subword, ids.shape[1])
-    positions = positions.to(device)
-    states = hidden_states(model, ids.to(device), mask.to(device), None if types is None else types.to(device))
+    kept = kept_pieces(windows, pieces, encoder, cfg.subword, ids.shape[1])
+    positions, lengths, rows = (None if tensor is None else sent(tensor, device) for tensor in kept)
+    states = hidden_states(model, *(None if tensor is None else sent(tensor, device) for tensor in (ids, mask, types)))
     check_states(states, ids.shape, encoder)
-    return word_states(states, positions, lengths, cfg.subword), rows.to(device)
+    return word_states(states, positions, lengths, cfg.subword), rows
 
 
 def check_states(states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: Encoder) -> None:
@@ -72,23 +79,41 @@ def word_states(
     return torch.stack([pool(state[positions], lengths, subword) for state in flat])
 
 
-def batches(text: Text, shard: Shard, encoder: Encoder, batch_pieces: int) -> list[list[Window]]:
+def pieces_at_once(setting: int | str, encoder: Encoder, device: str) -> int:
+    """`features.batch_pieces` as a number.
+
+    auto: on a CPU always the same, as the bits of what is stored depend on it. On a GPU the power of two whose hidden
+    states, inner layers and attention take a quarter of the free memory or less: a rough bound, which for BERT-base is
+    the most allowed where 13 GB are free.
+    """
+    if setting != "auto":
+        return int(setting)
+    if device == "cpu":
+        return CPU_PIECES
+    heads = getattr(encoder.config, "num_attention_heads", None) or max(1, encoder.hidden_size // 64)
+    values = encoder.hidden_size * (encoder.num_layers + 1 + 24) + 3 * heads * encoder.limit
+    least, most = GPU_PIECES
+    room = torch.cuda.mem_get_info()[0] // 4 // (4 * values)
+    return min(most, max(least, (1 << room.bit_length()) // 2))
+
+
+def batches(text: Text, shard: Shard, encoder: Encoder, batch_pieces: int, device: str) -> list[list[Window]]:
     """A shard's windows, sorted by length and cut into batches of at most `batch_pieces` pieces, padding included.
 
-    Where to cut is chosen for the least work: pieces computed, padding included, plus BATCH_COST for each batch.
+    Where to cut is chosen for the least work: pieces computed, padding included, plus the device's BATCH_COST for each
+    batch.
     """
     starts, special = text.pieces.starts, encoder.special.count
     windows = sorted(text.windows_of(shard), key=lambda window: starts[window.last] - starts[window.first])
     widths = [int(starts[window.last] - starts[window.first]) + special for window in windows]
-    least = [0] + [sys.maxsize] * len(windows)  # work for the first n windows ...
+    least = np.zeros(len(windows) + 1, dtype=np.int64)  # work for the first n windows ...
     begin_of = [0] * (len(windows) + 1)  # ... and where the last of their batches begins
-    for end in range(1, len(windows) + 1):
-        for begin in range(end - 1, -1, -1):
-            pieces = (end - begin) * widths[end - 1]
-            if pieces > batch_pieces and begin < end - 1:
-                break
-            if (work := least[begin] + pieces + BATCH_COST) < least[end]:
-                least[end], begin_of[end] = work, begin
+    for end, width in enumerate(widths, 1):
+        most = max(1, batch_pieces // max(1, width))
+        begins = np.arange(end - 1, max(0, end - most) - 1, -1)  # of the last batch; where equal, the shortest
+        work = least[begins] + (end - begins) * width + BATCH_COST[device]
+        best = int(work.argmin())
+        least[end], begin_of[end] = work[best], begins[best]
     chosen: list[list[Window]] = []
     end = len(windows)
     while end:
@@ -157,7 +182,9 @@ def kept_pieces(
 
 
 def pool(chosen: torch.Tensor, lengths: torch.Tensor | None, subword: str) -> torch.Tensor:
-    """(pieces, H) to (words, H): lengths[i] pieces after one another make word i; None: each piece is a word."""
+    """(pieces, H) to (words, H): lengths[i] pieces after one another make word i; None: each piece is a word. Both lie
+    on one device."""
     if lengths is None or not len(lengths):
         return chosen
-    return torch.segment_reduce(chosen.float(), subword, lengths=lengths.to(chosen.device))
+    # Lengths sum up to the pieces, as `kept_pieces` makes them; to check that, a GPU would be waited for.
+    return torch.segment_reduce(chosen.float(), subword, lengths=lengths, unsafe=True)

@@ -17,7 +17,7 @@ from probe.system.bfloat16 import rounded, way
 
 
 class Rounding(TorchFunctionMode):
-    """What autocast to bfloat16 does, for a CPU that has no such arithmetic.
+    """What autocast to bfloat16 does, for a CPU without such arithmetic, and for a GPU's LSTM.
 
     What goes into a product or an LSTM (weights too) and what comes out is rounded, in between is float32; so are the
     gradients on their way back, as each cast of autocast's rounds them. One thing is not: the hidden state from word

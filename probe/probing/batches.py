@@ -17,15 +17,17 @@ from torch import Tensor
 from probe.data.tags import Tags
 from probe.probing.combine import Streamed
 from probe.probing.schedule import updates
+from probe.system.machine import sent
 
 POOL = 50  # batches whose sentences are sorted together
 EVALUATION_SENTENCES = 128  # in a batch; nothing depends on it but speed
+UNCOUNTED = -100  # a label that PyTorch's losses leave out
 
 
 class Batch(NamedTuple):
     """features: (T, B, ...), where padding repeats a sentence's last word. rows: (T, B), their places in the split.
     mirror: (T, B) where the mirrored sentence has its words. words: (T, B), True where there is a word.
-    labels: (T, B)."""
+    labels: (T, B), UNCOUNTED at padding. On a GPU nothing here was waited for."""
 
     features: Tensor
     rows: Tensor
@@ -46,7 +48,7 @@ class TaggedWords:
         self.lengths = torch.tensor([len(sentence) for sentence in tags])
         self.starts = torch.cumsum(self.lengths, 0) - self.lengths
         # A tag that training never showed gets no id; no prediction can be right there.
-        self.labels = torch.tensor([label_ids.get(tag, -100) for sentence in tags for tag in sentence])
+        self.labels = torch.tensor([label_ids.get(tag, UNCOUNTED) for sentence in tags for tag in sentence])
         if len(self.labels) != len(features):
             raise ValueError(f"{len(features)} feature vectors for {len(self.labels)} words")
 
@@ -56,9 +58,11 @@ class TaggedWords:
         words = step < lengths
         rows = starts + torch.minimum(step, lengths - 1)
         mirror = torch.where(words, lengths - 1 - step, step)
-        features = self.features[rows.to(self.features.device)]
-        tensors = (features, rows, mirror, words, self.labels[rows])
-        return Batch(*(t.to(self.device, non_blocking=True) for t in tensors))
+        labels = self.labels[rows].masked_fill(~words, UNCOUNTED)
+        there = [sent(tensor, self.device) for tensor in (rows, mirror, words, labels)]
+        if self.features.device.type == self.device:
+            return Batch(self.features[there[0]], *there)
+        return Batch(sent(self.features[rows], self.device), *there)
 
 
 class TrainingBatches:

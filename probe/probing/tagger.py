@@ -79,8 +79,7 @@ class Tagger(pl.LightningModule):
         return scores.float()
 
     def training_step(self, batch: Batch) -> Tensor:
-        scores = self(batch)[batch.words]  # (N, C)
-        loss = nn.functional.cross_entropy(scores, batch.labels[batch.words])
+        loss = nn.functional.cross_entropy(*_to_compare(self(batch), batch))
         self._losses.append(loss.detach())
         return loss
 
@@ -90,13 +89,13 @@ class Tagger(pl.LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         self._trained_s = time.perf_counter() - self._started
-        self._dev_ids = torch.zeros_like(self.dev_data.labels, device=self.device)
+        self._dev_ids = _no_ids(self.dev_data)
         self._dev_losses = []
 
     def validation_step(self, batch: Batch) -> None:
-        scores = self(batch)[batch.words]  # (N, C)
-        self._dev_ids[batch.rows[batch.words]] = scores.argmax(-1)
-        self._dev_losses.append(nn.functional.cross_entropy(scores, batch.labels[batch.words], reduction="sum"))
+        scores = self(batch)
+        _keep_best(self._dev_ids, scores, batch)
+        self._dev_losses.append(nn.functional.cross_entropy(*_to_compare(scores, batch), reduction="sum"))
 
     def on_validation_epoch_end(self) -> None:
         loss = float(torch.stack(self._losses).mean())
@@ -124,9 +123,9 @@ class Tagger(pl.LightningModule):
     def predict(self, data: TaggedWords) -> Tags:
         """The tags of every sentence, in the split's order. Puts the module into evaluation mode."""
         self.eval()
-        ids = torch.zeros_like(data.labels, device=data.device)
+        ids = _no_ids(data)
         for batch in EvaluationBatches(data):
-            ids[batch.rows[batch.words]] = self(batch)[batch.words].argmax(-1)
+            _keep_best(ids, self(batch), batch)
         return self._tags(data, ids)
 
     def learned_mix(self) -> dict[str, Any] | None:
@@ -138,6 +137,27 @@ class Tagger(pl.LightningModule):
     def _tags(self, data: TaggedWords, ids: Tensor) -> Tags:
         names = [self.labels[i] for i in ids.tolist()]
         return [names[a : a + n] for a, n in zip(data.starts.tolist(), data.lengths.tolist(), strict=True)]
+
+
+def _to_compare(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Scores (T, B, C) and labels as a loss takes them: (N, C), (N,), on a CPU of the words alone.
+
+    How many words there are, a GPU would have to be waited for. There padding comes too, UNCOUNTED: the gradients are
+    the same, and the loss but for its last bit, for it is summed in another order.
+    """
+    if scores.device.type == "cpu":
+        return scores[batch.words], batch.labels[batch.words]
+    return scores.flatten(0, 1), batch.labels.flatten()
+
+
+def _no_ids(data: TaggedWords) -> Tensor:
+    """Room for a label a word, and for one more: see `_keep_best`."""
+    return torch.zeros(len(data.labels) + 1, dtype=torch.long, device=data.device)
+
+
+def _keep_best(ids: Tensor, scores: Tensor, batch: Batch) -> None:
+    """Puts each word's label of highest score in its place in ids; padding's goes to the last, which is no word's."""
+    ids[torch.where(batch.words, batch.rows, len(ids) - 1)] = scores.argmax(-1)
 
 
 class Announce(pl.Callback):
@@ -174,7 +194,7 @@ def train_tagger(
     """
     quieten_libraries()
     if cfg.precision == "bfloat16" and way(train.device, cfg.num_layers > 0) == "emulated":
-        tell(f"probe.precision=bfloat16: {EMULATED}")
+        tell(f"probe.precision=bfloat16: {EMULATED[train.device]}")
     torch.manual_seed(seed)
     tagger = Tagger(cfg, selection, labels, train, dev, headline)
     device = train.device
@@ -204,5 +224,7 @@ def quieten_libraries() -> None:
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module=r"(pytorch_lightning|lightning_fabric)\..*")
     warnings.filterwarnings("ignore", message=r"The `srun` command is available")  # a cluster's machine; no matter here
+    # An emulated LSTM's weights are rounded copies; cuDNN puts them side by side again, at each call.
+    warnings.filterwarnings("ignore", message=r"RNN module weights are not part of single contiguous chunk")
     # Lightning's own call of something torch has since renamed.
     warnings.filterwarnings("ignore", message=r".*LeafSpec.* is deprecated", category=FutureWarning)

@@ -18,7 +18,7 @@ from probe.probing.batches import TaggedWords
 from probe.probing.combine import Streamed, bytes_needed, read_selection
 from probe.probing.schedule import Outcome
 from probe.probing.tagger import train_tagger
-from probe.runs.plan import Plan, training_device
+from probe.runs.plan import Plan, resolve_device
 from probe.runs.provenance import bfloat16_way, hardware
 from probe.runs.records import Epoch, Hardware, Mix
 from probe.scoring.metrics import headline
@@ -52,7 +52,7 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
     """
     cfg, splits, task = planned.cfg, planned.corpus.splits, planned.corpus.task
     clock = time.perf_counter()
-    device = training_device(cfg)
+    device = resolve_device(cfg.device)
     features, where = read_features(planned, device, runs, num_gpus)
     tell(f"features: {bytes_needed(planned.store, planned.selection) / 1e9:.2f} GB {PLACES[where]}")
     read_s = time.perf_counter() - clock

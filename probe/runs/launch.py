@@ -40,6 +40,10 @@ class Launcher:
         """Whether the jobs run on this machine and share it."""
         return CLUSTERS[self.kind] is None
 
+    def is_this_process(self, at_once: int) -> bool:
+        """Whether so many jobs at once run in this very process, one after another."""
+        return self.kind == ONE_BY_ONE or (self.is_here and at_once == 1)
+
     def launch(
         self, work: Callable[[Any], None], jobs: Sequence[Any], at_once: int, tell: Callable[[str], None]
     ) -> dict[str, str]:
@@ -48,7 +52,7 @@ class Launcher:
         at_once: how many run side by side on this machine. Returns by key why a job of a cluster ended that could not
         say so itself. Raises what the engine raises when a process dies, and UserError where a cluster takes no job.
         """
-        if self.kind == ONE_BY_ONE or (self.is_here and at_once == 1):
+        if self.is_this_process(at_once):
             for job in jobs:
                 work(job)
         elif self.is_here:
@@ -63,3 +67,15 @@ class Launcher:
             ended = [job.exception() for job in sent]
             return {job.key: f"killed: {why}" for job, why in zip(jobs, ended, strict=True) if why is not None}
         return {}
+
+
+def do_apart(work: Callable[[Any], None], jobs: Sequence[Any]) -> None:
+    """Does the work for each job at once, each in a process that ends with it. Raises what a job raises."""
+    from joblib.externals.loky import ProcessPoolExecutor
+
+    pool = ProcessPoolExecutor(max_workers=len(jobs))
+    try:
+        for part in [pool.submit(WithThisProcess(work), job) for job in jobs]:
+            part.result()
+    finally:
+        pool.shutdown(kill_workers=True)

@@ -88,17 +88,6 @@ def resolve_device(device: str) -> str:
     return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
 
 
-def training_device(cfg: Config) -> str:
-    """The device a probe trains on. Raises UserError for what it would not do as it is told to."""
-    device = resolve_device(cfg.device)
-    if device == "cuda" and cfg.probe.num_layers and cfg.probe.precision == "bfloat16":
-        raise UserError(
-            "probe.precision=bfloat16 is for CPUs: PyTorch's autocast gives a GPU's LSTM float16. "
-            "Type probe.precision=float32, or device=cpu."
-        )
-    return device
-
-
 def prepare_results(results_dir: Path) -> None:
     """Makes the folders of results and tries them, before anything is computed that could be lost."""
     for folder in (results_dir / "records", results_dir / "logs"):

@@ -7,6 +7,7 @@ import functools
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ PACKAGES = (
     "seqeval",
     "numpy",
 )
+DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def provenance(command: str | None = None) -> Software:
@@ -83,17 +85,29 @@ def hardware(device: str, threads: int, bfloat16: Way | None = None) -> Hardware
     """What the probe was trained on. bfloat16: see `bfloat16_way`."""
     import torch
 
-    name = torch.cuda.get_device_name() if device == "cuda" else _cpu_name()
+    is_gpu = device == "cuda"
+    cudnn = torch.backends.cudnn.version() if is_gpu else None
     return Hardware(
         device,
-        name,
+        torch.cuda.get_device_name() if is_gpu else _cpu_name(),
         torch.backends.cpu.get_cpu_capability(),
         os.cpu_count(),
         threads,
         torch.are_deterministic_algorithms_enabled(),
         platform.platform(),
         bfloat16,
+        torch.version.cuda if is_gpu else None,
+        None if cudnn is None else str(cudnn),
+        _driver() if is_gpu else None,
     )
+
+
+def _driver() -> str | None:
+    """The version of NVIDIA's kernel module; None where the system does not say."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"Module.*?\s(\d+(?:\.\d+)+)\s", DRIVER.read_text(encoding="utf-8"))
+        return found[1] if found else None
+    return None
 
 
 def _cpu_name() -> str:

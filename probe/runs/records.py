@@ -219,7 +219,7 @@ class Software:
 @dataclass(frozen=True)
 class Hardware:
     """What the probe was trained on. bfloat16: how it was done, where the run computed in it; records from before that
-    was kept were all made natively."""
+    was kept were all made natively. cuda, cudnn, driver: their versions, of a GPU."""
 
     device: str
     device_name: str
@@ -229,6 +229,9 @@ class Hardware:
     deterministic: bool
     platform: str
     bfloat16: Way | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    driver: str | None = None
 
 
 @dataclass(frozen=True)

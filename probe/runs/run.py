@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from probe.runs.fit import Fit
 
 
-def extract(cfg: Config) -> FeatureStore:
-    """The features of a config's text, whole on disk."""
+def extract(cfg: Config, quiet: bool = False) -> FeatureStore:
+    """The features of a config's text, whole on disk. quiet: without progress."""
     from probe.features.extraction import ensure_features
 
     planned = plan(cfg)
-    return ensure_features(planned.corpus, planned.encoder, cfg.features, resolve_device(cfg.device))
+    return ensure_features(planned.corpus, planned.encoder, cfg.features, resolve_device(cfg.device), quiet)
 
 
 def run(

@@ -20,8 +20,8 @@ from pathlib import Path
 from probe.config import Config, UserError
 from probe.runs.cluster import CutOff
 from probe.runs.expected import ExpectedRun, write_expected
-from probe.runs.launch import Launcher
-from probe.runs.plan import Plan, plan, prepare_results, training_device
+from probe.runs.launch import Launcher, do_apart
+from probe.runs.plan import Plan, plan, prepare_results, resolve_device
 from probe.runs.progress import Standing, first_line, running
 from probe.runs.provenance import bfloat16_way
 from probe.runs.records import RunRecord, record_path
@@ -111,11 +111,11 @@ def run_sweep(
         _failure_file(planned).unlink(missing_ok=True)
     at_once, names = 1, []
     if launcher.is_here and todo:
-        names = gpus() if "cuda" in [training_device(planned.cfg) for planned in todo] else []
+        names = gpus() if "cuda" in [resolve_device(planned.cfg.device) for planned in todo] else []
         for line in dict.fromkeys(filter(None, map(_told_of_bfloat16, todo))):
             tell(line)
         at_once = side_by_side(launcher.settings.get("n_jobs", todo[0].cfg.jobs), len(names))
-        _extract_each(todo)
+        _extract_each(todo, () if launcher.is_this_process(at_once) else names)
     elif todo:
         tell(f"Runs are sent elsewhere; `probe sweep-status {folders[0]}` shows where they stand.")
     keys = tuple(planned.identity.key for planned in plans)
@@ -190,15 +190,41 @@ def _planned_here(job: Job) -> Plan:
 
 def _told_of_bfloat16(planned: Plan) -> str | None:
     """What is to be said of a run's arithmetic before it starts."""
-    emulated = bfloat16_way(planned.cfg, training_device(planned.cfg)) == "emulated"
-    return f"bfloat16: {EMULATED}." if emulated else None
+    device = resolve_device(planned.cfg.device)
+    return f"bfloat16: {EMULATED[device]}." if bfloat16_way(planned.cfg, device) == "emulated" else None
 
 
-def _extract_each(plans: Sequence[Plan]) -> None:
-    """Fills every store that these runs read; where one cannot be, its runs have failed and the others go on."""
-    for key, cfg in {planned.store.key: planned.cfg for planned in plans}.items():
+@dataclass(frozen=True)
+class Extraction:
+    """One GPU's part in filling a store: the shards that no other process is at.
+
+    locks: the folder that tells which GPUs are taken. quiet: another process shows how far all are.
+    """
+
+    cfg: Config
+    gpus: tuple[str, ...]
+    locks: Path
+    commits: hub.Commits
+    quiet: bool
+
+
+def run_extraction(part: Extraction) -> None:
+    hub.pin(part.commits)
+    take_gpu(part.gpus, part.locks)
+    extract(part.cfg, part.quiet)
+
+
+def _extract_each(plans: Sequence[Plan], gpus: Sequence[str] = ()) -> None:
+    """Fills every store that these runs read; where one cannot be, its runs have failed and the others go on.
+
+    gpus: those that fill stores together, each in a process that gives its memory back. None: done here.
+    """
+    for key, one in {planned.store.key: planned for planned in plans}.items():
         try:
-            extract(cfg)
+            if gpus and one.store.missing():
+                shared = (one.cfg, tuple(gpus), one.results_dir / "logs", hub.commits())
+                do_apart(run_extraction, [Extraction(*shared, quiet=number > 0) for number in range(len(gpus))])
+            extract(one.cfg)  # nothing is left to compute after that: holds the store for as long as this process lives
         except Exception as error:
             for planned in plans:
                 if planned.store.key == key:

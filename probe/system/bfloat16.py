@@ -1,4 +1,4 @@
-"""bfloat16 on this machine: its own, or emulated in float32 where the CPU has none.
+"""bfloat16 on this machine: its own, or emulated in float32 where it has none.
 
 A CPU without it has no LSTM in bfloat16 at all, and products many times slower than float32's. There the same
 arithmetic is done by rounding what goes into a product and what comes out of it, and multiplying in float32. Which CPU
@@ -16,12 +16,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Way = Literal["native", "emulated"]
-EMULATED = "this CPU has none of its own; emulated in float32, at its speed"
+EMULATED = {  # why, by device
+    "cpu": "this CPU has none of its own; emulated in float32, at its speed",
+    "cuda": "PyTorch gives a GPU's LSTM float16 instead; emulated in float32, at its speed",
+}
 
 
 def way(device: str, lstm: bool) -> Way:
-    """How a device does products in bfloat16 (lstm: and LSTMs); a GPU has them of its own."""
-    return "native" if device != "cpu" or (_product_works() and (not lstm or _lstm_works())) else "emulated"
+    """How a device does products in bfloat16 (lstm: and LSTMs).
+
+    A GPU has products of its own. Its LSTM in float16, which is what autocast makes of it, would not be what was asked
+    for and what the key says.
+    """
+    native = not lstm if device != "cpu" else _product_works() and (not lstm or _lstm_works())
+    return "native" if native else "emulated"
 
 
 @functools.cache

@@ -11,8 +11,12 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from probe.system.locks import Hold
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 RUNS_ON_A_GPU = 4  # each fills a small part of one; more wait for each other (an estimate, not a measurement)
 # Files of a control group, by version: the folder they lie under, the limit, and what is taken of it.
@@ -60,6 +64,12 @@ def take_gpu(names: Sequence[str], folder: Path) -> None:
 
 
 _TAKEN: list[Hold] = []  # kept until the process ends
+
+
+def sent(tensor: Tensor, device: str) -> Tensor:
+    """The tensor on the device. To a GPU it goes from pinned memory: from any other the host would wait for the copy,
+    and with it for all that the GPU was told before."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device == "cuda" else tensor.to(device)
 
 
 def placement(setting: str, needed: int, device: str, runs: int, num_gpus: int) -> str:

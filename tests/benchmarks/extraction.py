@@ -30,7 +30,7 @@ from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.encoder import hidden_states, load_model
 from probe.features.extraction import ensure_features
 from probe.features.store import FeatureStore
-from probe.features.words import Text, batches, to_tensors
+from probe.features.words import Text, batches, pieces_at_once, to_tensors
 from probe.runs.plan import resolve_device
 from probe.system.bfloat16 import EMULATED, way
 from probe.system.machine import num_cores
@@ -44,13 +44,13 @@ def store_path(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: st
         return time.perf_counter() - clock, store
 
 
-def bare_batches(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> list:
+def bare_batches(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str) -> list:
     text = Text(corpus, "dev", encoder, cfg)
     store = FeatureStore.of(corpus, encoder, cfg)
     return [
         to_tensors(windows, text.pieces, encoder)
         for shard in store.shards["dev"]
-        for windows in batches(text, shard, encoder, cfg.batch_pieces)
+        for windows in batches(text, shard, encoder, pieces_at_once(cfg.batch_pieces, encoder, device), device)
     ]
 
 
@@ -149,7 +149,7 @@ def main() -> None:
         speed = read / (time.perf_counter() - clock) / 1e9
         print(f"warm store: opened in {opened:.3f} s, {len(chosen)} layers read and checked at {speed:.1f} GB/s")
 
-    made = bare_batches(corpus, encoder, features)
+    made = bare_batches(corpus, encoder, features, device)
     clock = time.perf_counter()
     models = {precision: load_model(encoder, device, precision) for precision in ("float32", "bfloat16")}
     print(f"loading the weights twice {time.perf_counter() - clock:.2f} s, once a run; not counted below")
@@ -161,7 +161,7 @@ def main() -> None:
     # What products are computed in: where bfloat16 is emulated, one of its own takes minutes and says nothing of us.
     products = {"float32": torch.float32, "bfloat16": torch.bfloat16}
     if way(device, lstm=False) == "emulated":
-        print(f"bfloat16: {EMULATED}; its peak is float32's")
+        print(f"bfloat16: {EMULATED[device]}; its peak is float32's")
         products["bfloat16"] = torch.float32
     padded = sum(ids.numel() for ids, _, _ in made) / sum(int(mask.sum()) for _, mask, _ in made)
     seconds: dict[str, list[float]] = {}

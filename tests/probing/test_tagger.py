@@ -12,7 +12,7 @@ from torch import nn
 from probe.config import LayersConfig, ProbeConfig, UserError
 from probe.data.corpus import Corpus
 from probe.probing.batches import EvaluationBatches, TaggedWords, TrainingBatches
-from probe.probing.bilstm import BiLSTM, Dropout
+from probe.probing.bilstm import BiLSTM, Dropout, mirrored
 from probe.probing.combine import Streamed, read_selection
 from probe.probing.schedule import FULL_UPDATES, WARM_UP_UPDATES, passes, updates
 from probe.probing.selection import Selection, select
@@ -96,6 +96,21 @@ def test_bilstm_equals_a_packed_one_in_outputs_and_gradients():
                     atol=1e-4,
                     rtol=1e-4,
                 )
+
+
+def test_mirroring_is_a_gather_in_values_and_gradients_and_sums_nothing():
+    torch.manual_seed(0)
+    batch = made(30, 1).batch(torch.arange(7))
+    x = torch.randn(*batch.mirror.shape, 5, dtype=torch.float64, requires_grad=True)
+    index = batch.mirror[:, :, None].expand_as(x)
+    assert torch.equal(mirrored(x, batch.mirror), x.gather(0, index))
+    assert torch.equal(mirrored(mirrored(x, batch.mirror), batch.mirror), x)
+    upstream = torch.randn_like(x)
+    (mine,) = torch.autograd.grad(mirrored(x, batch.mirror), x, upstream)
+    (gathered,) = torch.autograd.grad(x.gather(0, index), x, upstream)
+    assert torch.equal(mine, gathered)
+    torch.autograd.gradcheck(lambda x: mirrored(x, batch.mirror), x)
+    torch.autograd.gradgradcheck(lambda x: mirrored(x, batch.mirror), x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

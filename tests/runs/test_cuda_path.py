@@ -1,0 +1,235 @@
+"""The whole way of a run on a GPU, on one that is made up (see support/cuda.py), against the same run on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from support.cuda import StandIn, gpu
+from support.inputs import data_config, encoder_config, features_config, make_bert, stored
+
+from probe.config import Config, LayersConfig, ProbeConfig
+from probe.data.corpus import Corpus
+from probe.features import extraction, words
+from probe.features.checkpoint import Encoder, open_encoder
+from probe.features.extraction import ensure_features
+from probe.features.store import FeatureStore
+from probe.features.words import Text, batches, pieces_at_once
+from probe.probing import schedule
+from probe.runs import provenance, sweep
+from probe.runs.plan import plan
+from probe.runs.run import run
+from probe.system import bfloat16
+from probe.system.files import plain
+
+GB = 2**30
+# What must be waited for: what Python goes on with, once an epoch, a run or a prediction; and transformers, which looks
+# at every mask whether it masks anything.
+ONCE = {
+    "on_validation_epoch_end",
+    "_tags",
+    "learned_mix",
+    "train_tagger",
+    "load_model",
+    "fit",
+    "read_selection",
+    "outputs",
+}
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    with gpu(monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+def config(tiny_data: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Config]:
+    """A run of a few updates of the tiny corpus and encoder, on a device."""
+    monkeypatch.setattr(schedule, "EPOCH_UPDATES", 12)
+
+    def made(device: str, combine: str = "concat", precision: str = "float32", **features: object) -> Config:
+        return Config(
+            data_config(tiny_data, name="tiny"),
+            encoder_config(tiny_bert),
+            features_config(tmp_path / device, **features),
+            LayersConfig([0, 2, 5], combine),
+            ProbeConfig(1, 16, 0.2, 0.05, 1, 8, 2, 8, 1.0, precision),
+            1,
+            str(tmp_path / device / "results"),
+            1,
+            device,
+        )
+
+    return made
+
+
+@pytest.mark.parametrize(("placement", "combine"), [("device", "concat"), ("memory", "mix"), ("stream", "sum")])
+def test_a_run_on_a_gpu_gives_what_it_gives_on_the_cpu_and_no_step_waits(
+    config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch, placement: str, combine: str
+):
+    """The loss but for its last bit: it is summed over padding too, which counts nothing."""
+    here = run(config("cpu", combine), tell=lambda _: None)
+    with gpu(monkeypatch) as stand_in:
+        there = run(config("cuda", combine, placement=placement), tell=lambda _: None)
+    assert [epoch.loss for epoch in there.curve] == pytest.approx([epoch.loss for epoch in here.curve], rel=1e-6)
+    assert [epoch.dev_loss for epoch in there.curve] == pytest.approx([e.dev_loss for e in here.curve], rel=1e-6)
+    assert there.scores == here.scores
+    assert there.mix == here.mix
+    assert there.scores.dev.headline > 0 or combine != "mix", "or the test shows little"
+    hardware = there.hardware
+    assert (there.features.placement, hardware.device, hardware.deterministic) == (placement, "cuda", True)
+    assert hardware.device_name == "Stand-in GPU"
+    waited = {(what, where.rpartition(".")[2]) for what, where in stand_in.waits}
+    assert not {(what, where) for what, where in waited if where not in ONCE}
+
+
+def test_the_stand_in_sees_what_waits_and_refuses_two_devices(stand_in: StandIn):
+    there = torch.arange(6.0).to("cuda")
+    assert [what for what, _ in stand_in.waits] == ["copy to the GPU"]
+    there[there > 2]
+    assert there.sum().item() == 15
+    assert [what for what, _ in stand_in.waits[1:]] == ["index", "_local_scalar_dense"]
+    here = torch.ones(6)
+    with pytest.raises(RuntimeError, match="same device"):
+        there + here
+    pinned = here.pin_memory()
+    pinned.to("cuda", non_blocking=True)
+    into = torch.empty_like(there, device="cpu", pin_memory=True).copy_(there, non_blocking=True)
+    assert into.isnan().all(), "it has not arrived"
+    torch.cuda.Event().synchronize()
+    assert into.tolist() == [0, 1, 2, 3, 4, 5]
+    assert len(stand_in.waits) == 3
+    pinned.to("cuda", non_blocking=True)
+    pinned.zero_()
+    with pytest.raises(AssertionError, match="changed while"):
+        torch.cuda.Event().synchronize()
+
+
+def test_an_emulated_bfloat16_lstm_is_what_a_gpu_trains_and_its_record_says_so(
+    config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(bfloat16, "_lstm_works", lambda: False)
+    here = run(config("cpu", precision="bfloat16"), tell=lambda _: None)
+    told: list[str] = []
+    with gpu(monkeypatch):
+        there = run(config("cuda", precision="bfloat16"), tell=told.append)
+    assert there.key == here.key
+    assert there.hardware.bfloat16 == here.hardware.bfloat16 == "emulated"
+    assert there.scores == here.scores
+    assert any("PyTorch gives a GPU's LSTM float16 instead; emulated" in line for line in told)
+
+
+def test_a_record_keeps_the_versions_of_cuda_cudnn_and_the_driver(
+    stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 92000)
+    for text, expected in {
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC": "535.104.05",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (x)\nGCC": "580.95.05",
+        "something else": None,
+    }.items():
+        (tmp_path / "version").write_text(text)
+        monkeypatch.setattr(provenance, "DRIVER", tmp_path / "version")
+        kept = plain(provenance.hardware("cuda", 1))
+        assert (kept["cuda"], kept["cudnn"], kept.get("driver")) == ("13.0", "92000", expected)
+    assert not plain(provenance.hardware("cpu", 1)).keys() & {"cuda", "cudnn", "driver"}
+
+
+@pytest.mark.parametrize("subword", ["first", "mean"])
+def test_shards_that_a_gpu_made_and_four_threads_wrote_hold_the_same_bits(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subword: str
+):
+    """Cut into batches as on a CPU; the shards are many and come late."""
+    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 40)
+    monkeypatch.setitem(words.BATCH_COST, "cuda", words.BATCH_COST["cpu"])
+    monkeypatch.setitem(extraction.TOGETHER, "cuda", 1)
+    here = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cpu", subword=subword), "cpu")
+    with gpu(monkeypatch) as stand_in:
+        there = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "gpu", subword=subword), "cuda")
+    assert len(here.shards["train"]) > 2 * extraction.WRITERS["cuda"]
+    for shard in (shard for shards in here.shards.values() for shard in shards):
+        assert here.path(shard).read_bytes() == there.path(shard).read_bytes()
+    assert {where.rpartition(".")[2] for _, where in stand_in.waits} <= {"outputs", "load_model"}
+
+
+def test_shards_computed_together_are_each_as_alone_and_the_same_bits_when_one_is_made_again(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 40)
+    cfg = features_config(tmp_path / "gpu", batch_pieces=16384, dtype="float32")
+    here = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cpu", dtype="float32"), "cpu")
+    seen: list[int] = []
+    honest = extraction.states_of
+    monkeypatch.setattr(extraction, "states_of", lambda *a: (seen.append(len(a[0])), honest(*a))[1])
+    with gpu(monkeypatch):
+        there = ensure_features(tiny_corpus, tiny_encoder, cfg, "cuda")
+        made, num_batches = {path: path.read_bytes() for path in map(there.path, there.shards["train"])}, len(seen)
+        lost = there.path(there.shards["train"][5])
+        lost.unlink()
+        ensure_features(tiny_corpus, tiny_encoder, cfg, "cuda")
+    for split in here.shards:
+        torch.testing.assert_close(stored(there, split), stored(here, split), atol=1e-5, rtol=0)
+    assert {path: path.read_bytes() for path in made} == made
+    assert num_batches == sum(-(-len(shards) // 4) for shards in there.shards.values())
+    assert len(seen) == num_batches + 1, "its neighbours with it"
+
+
+def test_a_gpu_takes_few_large_batches_and_a_cpu_those_it_always_took(
+    minilm: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    cfg = features_config(tmp_path)
+    text = Text(tiny_corpus, "train", minilm, cfg)
+    (shard,) = FeatureStore.of(tiny_corpus, minilm, cfg).shards["train"]
+    assert pieces_at_once("auto", minilm, "cpu") == 1024
+    assert pieces_at_once(7, minilm, "cpu") == pieces_at_once(7, minilm, "cuda") == 7
+    small, large = (batches(text, shard, minilm, most, device) for device, most in (("cpu", 1024), ("cuda", 16384)))
+    assert len(large) == 1 < len(small)
+    windows = sorted(text.windows_of(shard))
+    assert sorted(window for batch in small for window in batch) == windows == sorted(large[0])
+
+
+def test_auto_is_a_power_of_two_that_grows_with_a_gpus_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    encoder = open_encoder(encoder_config(make_bert(tmp_path, num_layers=5, limit=24)), tmp_path)
+    taken = []
+    for free in (0, 300 * 2**20, 600 * 2**20, 80 * GB):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda free=free: (free, 80 * GB))
+        taken.append(pieces_at_once("auto", encoder, "cuda"))
+    assert taken[0] == 1024
+    assert taken[-1] == 16384
+    assert taken == sorted(taken)
+    assert all(number.bit_count() == 1 for number in taken)
+
+
+@pytest.mark.slow
+def test_every_gpu_fills_the_store_in_a_process_of_its_own(
+    config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+):
+    planned = plan(config("cpu"))
+    (planned.results_dir / "logs").mkdir(parents=True)
+
+    def never(*_: object) -> None:
+        raise AssertionError("the encoder was loaded here")
+
+    monkeypatch.setattr(extraction, "load_model", never)
+    sweep._extract_each([planned], ["0", "1"])
+    assert not list((planned.results_dir / "logs").glob("*.failed.txt"))
+    assert planned.store.missing() == []
+    assert {lock.name for lock in (planned.results_dir / "logs").glob("gpu-*")} == {"gpu-0-0.lock", "gpu-1-0.lock"}
+    assert stored(planned.store, "dev").isfinite().all()
+
+
+def test_a_failure_in_such_a_process_is_that_of_its_runs(config: Callable[..., Config]):
+    planned = plan(config("cpu"))
+    (planned.results_dir / "logs").mkdir(parents=True)
+    for file in Path(planned.encoder.folder).glob("*.safetensors"):
+        file.rename(file.with_name("gone"))
+    try:
+        sweep._extract_each([planned], ["0"])
+    finally:
+        (Path(planned.encoder.folder) / "gone").rename(Path(planned.encoder.folder) / "model.safetensors")
+    (failure,) = (planned.results_dir / "logs").glob("*.failed.txt")
+    assert "safetensors" in failure.read_text().splitlines()[0]
