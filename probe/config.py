@@ -109,6 +109,7 @@ class FeaturesConfig:
     stride: float
     precision: str
     dtype: str
+    layers: Any  # none: all
     batch_pieces: int
     cache_dir: str
     placement: str

@@ -46,16 +46,17 @@ def cache(arguments: list[str]) -> int:
     if options.action == "explain":
         print(*store_cache.explain(planned.store), sep="\n")
         return 0
-    problems = list(store_cache.verify_checksums(planned.store))
+    store = planned.store.serving()
+    problems = list(store_cache.verify_checksums(store))
     for file, problem in problems:
-        print(f"{planned.store.directory / file}: {problem}")
+        print(f"{store.directory / file}: {problem}")
     if problems:
         print("The next run sets aside what is damaged and extracts it again.")
         return 1
-    print(f"{planned.store.directory}: every shard is whole.")
+    print(f"{store.directory}: every shard is whole.")
     if options.sample:
         words, worst, allowed = store_cache.verify_sample(
-            planned.store, planned.corpus, planned.encoder, planned.cfg.features, options.sample
+            store, planned.corpus, planned.encoder, planned.cfg.features, options.sample
         )
         print(
             f"{words} words computed again: largest difference {worst:.1g} of a vector's length"

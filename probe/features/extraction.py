@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import torch
 from tqdm import tqdm
@@ -22,6 +23,7 @@ from tqdm import tqdm
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
+from probe.features.depth import stop_at
 from probe.features.encoder import load_model
 from probe.features.store import FeatureStore, Shard
 from probe.features.words import Text, batches, states_of
@@ -33,8 +35,12 @@ SHARDS_IN_FLIGHT = 2  # computed but not yet on disk; bounds memory
 
 
 def ensure_features(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str) -> FeatureStore:
-    """The store of this corpus and encoder with every shard present, extracting what is missing."""
-    store = FeatureStore.of(corpus, encoder, cfg)
+    """A store of this corpus and encoder, with the layers asked for or more and every shard present.
+
+    Extracts what is missing, which in a store that was finished is what was damaged, all its layers.
+    """
+    store = FeatureStore.of(corpus, encoder, cfg).serving()
+    cfg = replace(cfg, layers=list(store.layers))
     store.hold()
     missing = store.missing()
     if missing or store.manifest() is None:
@@ -85,6 +91,7 @@ def fill(
     report_causal(encoder)
     report_emulation(cfg, device)
     model = load_model(encoder, device, cfg.precision)
+    stop_at(store.layers[-1], model, encoder, device)
     # In no order: where locks do nothing, processes that share the work would else walk through it side by side.
     waiting = deque(random.SystemRandom().sample(missing, len(missing)))
     writes: deque[Future[None]] = deque()
@@ -150,10 +157,10 @@ def compute_shard(
     device: str,
     bar: tqdm,
 ) -> tuple[torch.Tensor, Callable[[], None]]:
-    """All layers of a shard's words: (L + 1, W, H), in the storage dtype, and what to call before reading them."""
+    """A shard's words: (stored layers, W, H), in the storage dtype, and what to call before reading them."""
     words = shard.last - shard.first
     layers = torch.empty(
-        (store.num_layers + 1, words, store.hidden_size), dtype=getattr(torch, store.dtype), device=device
+        (len(store.layers), words, store.hidden_size), dtype=getattr(torch, store.dtype), device=device
     )
     largest = torch.zeros((), device=device)
     for windows in batches(text, shard, encoder, cfg.batch_pieces):

@@ -16,6 +16,7 @@ from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
 from probe.features.encoder import hidden_states
+from probe.features.indices import stored_layers
 from probe.features.pieces import Pieces, cut_split
 from probe.features.store import Shard
 from probe.features.windows import Window, plan_windows
@@ -46,18 +47,27 @@ class Text:
 def states_of(
     windows: list[Window], pieces: Pieces, model: torch.nn.Module, encoder: Encoder, cfg: FeaturesConfig, device: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """One batch through the encoder: the kept words' vectors (L + 1, W, H), and their places in the split (W,)."""
+    """One batch through the encoder: the kept words' vectors (stored layers, W, H), and their places in the split (W,).
+
+    model: whole, or stopped at the deepest layer that is stored.
+    """
+    layers = stored_layers(cfg, encoder.num_layers)
     ids, mask, types = to_tensors(windows, pieces, encoder)
     positions, lengths, rows = kept_pieces(windows, pieces, encoder, cfg.subword, ids.shape[1])
     positions = positions.to(device)
     states = hidden_states(model, ids.to(device), mask.to(device), None if types is None else types.to(device))
-    check_states(states, ids.shape, encoder)
-    return word_states(states, positions, lengths, cfg.subword), rows.to(device)
+    check_states(states, ids.shape, encoder, deepest=layers[-1])
+    chosen = tuple(states[k] for k in layers)
+    return word_states(chosen, positions, lengths, cfg.subword), rows.to(device)
 
 
-def check_states(states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: Encoder) -> None:
-    """Refuses an encoder that does not give one hidden state for each piece and layer."""
-    if len(states) != encoder.num_layers + 1 or any(state.shape != (*batch, encoder.hidden_size) for state in states):
+def check_states(
+    states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: Encoder, deepest: int | None = None
+) -> None:
+    """Refuses an encoder that does not give one hidden state for each piece and layer, or for each up to the deepest."""
+    least = (encoder.num_layers if deepest is None else deepest) + 1
+    is_odd = any(state.shape != (*batch, encoder.hidden_size) for state in states)
+    if is_odd or not least <= len(states) <= encoder.num_layers + 1:
         raise UserError(
             f"{encoder.name} gives hidden states {[tuple(state.shape) for state in states]} for a batch of "
             f"{tuple(batch)}; {encoder.num_layers + 1} with {encoder.hidden_size} values for each piece are needed."
@@ -67,7 +77,7 @@ def check_states(states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: E
 def word_states(
     states: tuple[torch.Tensor, ...], positions: torch.Tensor, lengths: torch.Tensor | None, subword: str
 ) -> torch.Tensor:
-    """Hidden states, each (B, P, H), to one vector a word and layer: (L + 1, W, H). See `kept_pieces` and `pool`."""
+    """Hidden states, each (B, P, H), to one vector a word and layer: (states, W, H). See `kept_pieces` and `pool`."""
     flat = (state.reshape(-1, state.shape[-1]) for state in states)  # each (B * P, H)
     return torch.stack([pool(state[positions], lengths, subword) for state in flat])
 
