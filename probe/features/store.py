@@ -230,13 +230,16 @@ class FeatureStore:
 
         Raises DamagedShard for what is not whole, after setting it aside.
         """
-        assert set(layers) <= set(self.layers), "a layer that was never stored is no damage"
         for shard in self.shards[split]:
-            try:
-                tensors = self._load(shard, layers)
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                raise self._set_aside(shard, str(error)) from None
-            yield shard, tensors
+            yield shard, self.read_shard(shard, layers)
+
+    def read_shard(self, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
+        """One shard's layers as `read` gives them."""
+        assert set(layers) <= set(self.layers), "a layer that was never stored is no damage"
+        try:
+            return self._load(shard, layers)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise self._set_aside(shard, str(error)) from None
 
     def _load(self, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
         """One shard's layers. Raises ValueError (or what reading a broken file raises) where something is wrong."""

@@ -1,0 +1,202 @@
+"""How features lie in files of other programs' formats, written a part at a time and continued where they end.
+
+    safetensors   train.safetensors: "vectors" as in the store, "sentences" (S + 1,), "documents" (S,); train.jsonl
+    npy           train.vectors.npy, train.sentences.npy, train.documents.npy, for memory maps; train.jsonl
+    parquet       train-00000-of-00027.parquet ...: a sentence a row; README.md, by which `datasets` knows the splits
+
+A line of train.jsonl is a sentence: words, tags, document. Row k of vectors is word k of them all; sentence i has the
+rows from sentences[i] to sentences[i + 1]. What NumPy and Parquet have no bfloat16 for is float32 there.
+
+S sentences.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from probe.export.splits import SplitFeatures, as_numpy
+from probe.system.files import written_whole
+
+Parts = Sequence[tuple[int, int]]  # rows of vectors, first..last, one part after another
+Tell = Callable[[int], object]  # gets how many more words are written
+SAFETENSORS_NAMES = {torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32"}
+
+
+def as_safetensors(folder: Path, name: str, split: SplitFeatures, parts: Parts, tell: Tell) -> None:
+    _write_sentences(folder / f"{name}.jsonl", split)
+    small = {"sentences": _sentences(split), "documents": _documents(split)}
+    head: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for tensor, values in small.items():
+        if values is not None:
+            head[tensor] = {"dtype": "I64", "shape": list(values.shape), "data_offsets": [offset, offset + values.nbytes]}
+            offset += values.nbytes
+    size = len(split.vectors) * _row_bytes(split.vectors.dtype, split.vectors.shape)
+    head["vectors"] = {
+        "dtype": SAFETENSORS_NAMES[split.vectors.dtype],
+        "shape": list(split.vectors.shape),
+        "data_offsets": [offset, offset + size],
+    }
+    text = json.dumps(head).encode()
+    text += b" " * (-len(text) % 8)
+    values = b"".join(values.tobytes() for values in small.values() if values is not None)
+    content = len(text).to_bytes(8, "little") + text + values
+    _append(folder / f"{name}.safetensors", content, split, parts, tell, lambda rows: rows.view(torch.uint8).numpy())
+
+
+def as_npy(folder: Path, name: str, split: SplitFeatures, parts: Parts, tell: Tell) -> None:
+    _write_sentences(folder / f"{name}.jsonl", split)
+    for column, values in (("sentences", _sentences(split)), ("documents", _documents(split))):
+        if values is not None:
+            _whole(folder / f"{name}.{column}.npy", functools.partial(_save_npy, values))
+    head = io.BytesIO()
+    dtype = as_numpy(torch.empty(0, dtype=split.vectors.dtype)).dtype
+    about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": split.vectors.shape}
+    np.lib.format.write_array_header_1_0(head, about)
+    _append(folder / f"{name}.vectors.npy", head.getvalue(), split, parts, tell, as_numpy)
+
+
+def as_parquet(folder: Path, name: str, split: SplitFeatures, parts: Parts, tell: Tell) -> None:
+    import pyarrow.parquet
+
+    _whole(folder / "README.md", lambda path: path.write_text(CARD, encoding="utf-8"))
+    first_words = [rows.start for rows in split.sentences]
+    cuts = [np.searchsorted(first_words, edge).item() for edge in [0, *(last for _, last in parts)]]
+    groups = [(begin, end) for begin, end in zip(cuts, cuts[1:], strict=False) if begin < end]
+    for number, (begin, end) in enumerate(groups):  # the sentences that begin in a part
+        path = folder / f"{name}-{number:05d}-of-{len(groups):05d}.parquet"
+        if not path.exists():
+            table = _table(split, begin, end)
+            with written_whole(path) as temporary:
+                pyarrow.parquet.write_table(table, temporary, use_dictionary=["words.list.element", "tags.list.element"])
+        split.vectors.let_go()
+        tell(split.sentences[end - 1].stop - split.sentences[begin].start)
+
+
+FORMATS = {"safetensors": as_safetensors, "npy": as_npy, "parquet": as_parquet}
+
+CARD = """\
+---
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: train-*.parquet
+  - split: dev
+    path: dev-*.parquet
+  - split: test
+    path: test-*.parquet
+---
+
+Words, tags, and the vector of each word under a frozen encoder, a sentence a row: `datasets.load_dataset("DIR")`.
+`export.json` says which text, encoder and layers.
+"""
+
+
+def bytes_of(split: SplitFeatures, form: str) -> int:
+    """About how many bytes a split takes in a format."""
+    dtype = split.vectors.dtype
+    if form != "safetensors" and dtype == torch.bfloat16:
+        dtype = torch.float32
+    text = sum(map(len, split.words)) + sum(map(len, split.tags)) + 8 * len(split.words) + 40 * len(split.sentences)
+    return len(split.vectors) * _row_bytes(dtype, split.vectors.shape) + text
+
+
+def _row_bytes(dtype: torch.dtype, shape: Sequence[int]) -> int:
+    return int(np.prod(shape[1:])) * dtype.itemsize
+
+
+def _sentences(split: SplitFeatures) -> np.ndarray:
+    return np.array([0, *(rows.stop for rows in split.sentences)], dtype=np.int64)
+
+
+def _documents(split: SplitFeatures) -> np.ndarray | None:
+    return None if split.documents is None else np.array(split.documents, dtype=np.int64)
+
+
+def _append(
+    path: Path,
+    head: bytes,
+    split: SplitFeatures,
+    parts: Parts,
+    tell: Tell,
+    as_array: Callable[[torch.Tensor], np.ndarray],
+) -> None:
+    """Writes the head, then all rows, part by part, into a file that only ever grows: how long it is, says what is done.
+
+    A part that was begun is written again.
+    """
+    row_bytes = as_array(torch.empty((1, *split.vectors.shape[1:]), dtype=split.vectors.dtype)).nbytes
+    path.touch()
+    with path.open("r+b") as stream:
+        whole_rows = (stream.seek(0, io.SEEK_END) - len(head)) // row_bytes
+        stream.seek(0)
+        if stream.read(len(head)) != head:
+            stream.seek(0)
+            stream.write(head)
+            whole_rows = 0
+        done = max((last for _, last in parts if last <= whole_rows), default=0)
+        stream.truncate(len(head) + done * row_bytes)
+        stream.seek(0, io.SEEK_END)
+        tell(done)
+        for first, last in parts:
+            if first >= done:
+                stream.write(as_array(split.vectors[first:last]).data)
+                split.vectors.let_go()
+                tell(last - first)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _table(split: SplitFeatures, begin: int, end: int) -> Any:
+    """Sentences begin..end as rows."""
+    import pyarrow as pa
+
+    sentences, documents = split.sentences[begin:end], split.documents
+    first, last = sentences[0].start, sentences[-1].stop
+    vectors = as_numpy(split.vectors[first:last])
+    values = pa.array(vectors.reshape(-1))
+    for size in reversed(vectors.shape[1:]):
+        values = pa.FixedSizeListArray.from_arrays(values, size)
+    ends = pa.array([rows.start - first for rows in sentences] + [last - first], pa.int32())
+    columns = {
+        "words": pa.ListArray.from_arrays(ends, pa.array(split.words[first:last], pa.string())),
+        "tags": pa.ListArray.from_arrays(ends, pa.array(split.tags[first:last], pa.string())),
+        "document": pa.array([None] * len(sentences) if documents is None else documents[begin:end], pa.int64()),
+        "vectors": pa.ListArray.from_arrays(ends, values),
+    }
+    return pa.table(columns)
+
+
+def _save_npy(values: np.ndarray, path: Path) -> None:
+    with path.open("wb") as stream:  # by its name NumPy would add an ending
+        np.save(stream, values)
+
+
+def _write_sentences(path: Path, split: SplitFeatures) -> None:
+    """A line of JSON a sentence."""
+
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8") as stream:
+            for number, rows in enumerate(split.sentences):
+                document = None if split.documents is None else split.documents[number]
+                line = {"words": split.words[rows], "tags": split.tags[rows], "document": document}
+                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    _whole(path, write)
+
+
+def _whole(path: Path, write: Callable[[Path], object]) -> None:
+    """A file that is written at once, unless it is there."""
+    if not path.exists():
+        with written_whole(path) as temporary:
+            write(temporary)
