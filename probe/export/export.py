@@ -10,14 +10,16 @@ import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from probe.config import Config, UserError
-from probe.export.formats import FORMATS, bytes_of
-from probe.export.splits import Splits, apart, read_splits
+from probe.export.formats import FORMATS
+from probe.export.splits import Splits, chosen, read_splits
+from probe.probing.combine import bytes_needed
 from probe.runs.plan import Plan, plan, settings_of
 from probe.runs.provenance import provenance
 from probe.system.files import key_of, plain, why_not_writable, write_atomically
@@ -40,12 +42,13 @@ def export(cfg: Config, target: Path, form: str, each: bool, tell: Callable[[str
     what = identity(planned, form, each)
     part = target.with_name(f"{target.name}.part")
     _refuse_other(part, key_of(what))
-    splits = read_splits(cfg, each)
-    needed = sum(bytes_of(split, form) for split in splits)
+    needed = _bytes(planned, form, each)
     here = sum(file.stat().st_size for file in part.iterdir()) if part.is_dir() else 0
     if reason := why_not_writable(part, max(0, needed - here)):
         raise UserError(f"{target}: {reason}. Another place: --to DIR.")
-    tell(f"{sum(map(len, (split.words for split in splits)))} words, {needed / 1e9:.2f} GB as {form}, to {target}")
+    num_words = sum(split.num_words for split in planned.corpus.splits.values())
+    tell(f"{num_words} words, {needed / 1e9:.2f} GB as {form}, to {target}")
+    splits = read_splits(cfg, each)
     try:
         part.mkdir(parents=True, exist_ok=True)
         with Hold(part / LOCK, exclusive=True) as hold:
@@ -62,9 +65,19 @@ def export(cfg: Config, target: Path, form: str, each: bool, tell: Callable[[str
         ) from None
 
 
+def _bytes(planned: Plan, form: str, each: bool) -> int:
+    """About how many bytes an export takes."""
+    selection = chosen(planned.selection, each)
+    vectors = bytes_needed(planned.store, selection)
+    if planned.store.dtype == "bfloat16" and selection.combine in ("concat", "mix") and form != "safetensors":
+        vectors *= 2  # as float32
+    text = (word for split in planned.corpus.splits.values() for part in (split.words, split.tags) for word in chain(*part))
+    return vectors + sum(len(word) + 4 for word in text)
+
+
 def identity(planned: Plan, form: str, each: bool) -> dict[str, Any]:
     """What an export is, by content: by its hash an unfinished one is known as the same."""
-    selection = apart(planned.selection) if each else planned.selection
+    selection = chosen(planned.selection, each)
     return {
         "layout": LAYOUT,
         "format": form,

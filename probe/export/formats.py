@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -40,7 +41,7 @@ def as_safetensors(folder: Path, name: str, split: SplitFeatures, parts: Parts, 
         if values is not None:
             head[tensor] = {"dtype": "I64", "shape": list(values.shape), "data_offsets": [offset, offset + values.nbytes]}
             offset += values.nbytes
-    size = len(split.vectors) * _row_bytes(split.vectors.dtype, split.vectors.shape)
+    size = math.prod(split.vectors.shape) * split.vectors.dtype.itemsize
     head["vectors"] = {
         "dtype": SAFETENSORS_NAMES[split.vectors.dtype],
         "shape": list(split.vectors.shape),
@@ -100,19 +101,6 @@ configs:
 Words, tags, and the vector of each word under a frozen encoder, a sentence a row: `datasets.load_dataset("DIR")`.
 `export.json` says which text, encoder and layers.
 """
-
-
-def bytes_of(split: SplitFeatures, form: str) -> int:
-    """About how many bytes a split takes in a format."""
-    dtype = split.vectors.dtype
-    if form != "safetensors" and dtype == torch.bfloat16:
-        dtype = torch.float32
-    text = sum(map(len, split.words)) + sum(map(len, split.tags)) + 8 * len(split.words) + 40 * len(split.sentences)
-    return len(split.vectors) * _row_bytes(dtype, split.vectors.shape) + text
-
-
-def _row_bytes(dtype: torch.dtype, shape: Sequence[int]) -> int:
-    return int(np.prod(shape[1:])) * dtype.itemsize
 
 
 def _sentences(split: SplitFeatures) -> np.ndarray:

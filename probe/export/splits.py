@@ -25,7 +25,8 @@ class Vectors:
     """The vectors of a split's words, read from the store as they are asked for.
 
     shape: (words, width), or (words, layers, H) where layers are kept apart. `vectors[rows]` is a torch tensor on the
-    CPU, as stored (sums and means: float32); rows are a number, a slice, a list, an array, or a mask.
+    CPU, as stored (sums and means: float32); rows are a number, a slice, a list, an array, or a mask, and places within
+    each may follow: `vectors[:, 0]`.
     `numpy.asarray(vectors)` is all of it in memory; bfloat16, which NumPy lacks, becomes float32 there.
     """
 
@@ -51,7 +52,10 @@ class Vectors:
     def __iter__(self) -> Iterator[torch.Tensor]:
         return (self[row] for row in range(len(self)))
 
-    def __getitem__(self, rows: int | slice | Sequence[int] | np.ndarray | torch.Tensor) -> torch.Tensor:
+    def __getitem__(self, rows: int | slice | Sequence[int] | np.ndarray | torch.Tensor | tuple) -> torch.Tensor:
+        if isinstance(rows, tuple):  # rows, then places within each
+            chosen = self[rows[0]]
+            return chosen[(slice(None),) * (chosen.ndim - self.ndim + 1) + rows[1:]]
         if isinstance(rows, slice):
             wanted = range(len(self))[rows]
             if wanted.step == 1:
@@ -64,7 +68,8 @@ class Vectors:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError("vectors are in a store; as one array they are a copy")
-        return as_numpy(self[:]).astype(dtype or None, copy=False)
+        whole = as_numpy(self[:])
+        return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def __repr__(self) -> str:
         return f"Vectors({' x '.join(map(str, self.shape))}, {self.dtype})"
@@ -146,7 +151,7 @@ def read_splits(cfg: Config, each: bool = False) -> Splits:
     is learned. Raises UserError.
     """
     planned = plan(cfg)
-    selection = apart(planned.selection) if each else planned.selection
+    selection = chosen(planned.selection, each)
     extract(cfg)
     splits = planned.corpus.splits
     return Splits(
@@ -154,6 +159,6 @@ def read_splits(cfg: Config, each: bool = False) -> Splits:
     )
 
 
-def apart(selection: Selection) -> Selection:
-    """The same layers side by side: what is read of a mix, before it is learned."""
-    return replace(selection, combine="mix")
+def chosen(selection: Selection, each: bool) -> Selection:
+    """The selection, or, with `each`, its layers side by side: what is read for a mix, before that is learned."""
+    return replace(selection, combine="mix") if each else selection

@@ -8,6 +8,7 @@ B windows in a batch, P pieces, W words, H hidden size.
 from __future__ import annotations
 
 import sys
+from itertools import chain
 
 import numpy as np
 import torch
@@ -29,17 +30,22 @@ class Text:
 
     def __init__(self, corpus: Corpus, split: str, encoder: Encoder, cfg: FeaturesConfig) -> None:
         self.pieces: Pieces = cut_split(encoder.tokenizer, corpus.splits[split])
-        self.windows = plan_windows(corpus.splits[split], self.pieces, cfg.context, encoder.room, cfg.stride)
-        self._keep_first = np.array([window.keep_first for window in self.windows], dtype=np.int64)
-        self._keep_last = np.array([window.keep_last for window in self.windows], dtype=np.int64)
+        windows = plan_windows(corpus.splits[split], self.pieces, cfg.context, encoder.room, cfg.stride)
+        numbers = np.fromiter(chain.from_iterable(windows), np.int32)  # a tuple a sentence would be ten times as large
+        self._windows = numbers.reshape(-1, len(Window._fields))
+
+    @property
+    def windows(self) -> list[Window]:
+        return [Window(*numbers) for numbers in self._windows.tolist()]
 
     def windows_of(self, shard: Shard) -> list[Window]:
         """The windows that words of this shard are taken from, each keeping only words of this shard."""
-        begin = int(np.searchsorted(self._keep_last, shard.first, side="right"))
-        end = int(np.searchsorted(self._keep_first, shard.last, side="left"))
+        keep_first, keep_last = self._windows[:, 2], self._windows[:, 3]
+        begin = int(np.searchsorted(keep_last, shard.first, side="right"))
+        end = int(np.searchsorted(keep_first, shard.last, side="left"))
         return [
             window._replace(keep_first=max(window.keep_first, shard.first), keep_last=min(window.keep_last, shard.last))
-            for window in self.windows[begin:end]
+            for window in (Window(*numbers) for numbers in self._windows[begin:end].tolist())
         ]
 
 
@@ -149,8 +155,8 @@ def kept_pieces(
     starts = pieces.starts
     positions, lengths, rows = [], [], []
     for i, window in enumerate(windows):
-        offset = i * width + len(encoder.special.prefix) - starts[window.first]
-        kept = starts[window.keep_first : window.keep_last + 1]
+        offset = i * width + len(encoder.special.prefix) - int(starts[window.first])
+        kept = starts[window.keep_first : window.keep_last + 1].astype(np.int64)
         if subword == "first":
             positions.append(kept[:-1] + offset)
         elif subword == "last":

@@ -83,7 +83,7 @@ class Streamed:
         wanted, where = rows.unique(return_inverse=True)  # sorted, so each shard has a stretch of them
         ends = torch.searchsorted(wanted, self._bounds).tolist()
         combined = torch.empty((len(wanted), *self._shape), dtype=self.dtype)
-        for shard, begin, end in zip(self._shards, ends, ends[1:], strict=True):
+        for shard, begin, end in zip(self._shards, ends, ends[1:], strict=False):
             if begin < end:
                 inside = wanted[begin:end] - shard.first
                 _combine([layer[inside] for layer in self._layers(shard.number)], self.combine, combined[begin:end])

@@ -1,6 +1,6 @@
 """What a text of OntoNotes 5's size costs: time, peak memory and disk, beside a tenth of it, through a tiny encoder.
 
-    python tests/benchmarks/scale.py                        2.2 and 0.22 million words: read, extract, read the features
+    python tests/benchmarks/scale.py                        0.22 and 2.2 million words: read, extract, read, export
     python tests/benchmarks/scale.py --words 220000 22000   smaller
     python tests/benchmarks/scale.py --forecast             what `probe doctor` foresees for BERT-base on the larger one
 
@@ -84,8 +84,9 @@ def peak_mb() -> float:
 
 
 def measure(settings: list[str]) -> dict[str, Any]:
-    """Reads, extracts and reads again; each step's seconds and the peak memory up to its end."""
+    """Reads the text, extracts, reads the features, exports; each step's seconds and the peak memory up to its end."""
     from probe.cli.settings import config_of
+    from probe.export.export import export
     from probe.features.extraction import ensure_features
     from probe.runs.plan import plan
 
@@ -106,6 +107,9 @@ def measure(settings: list[str]) -> dict[str, Any]:
         for _, layers in store.read(split, [1, 2]):
             assert len(layers) == 2
     step("read two layers")
+    with tempfile.TemporaryDirectory() as folder:
+        export(cfg, Path(folder) / "features", "npy", False, lambda _: None)
+    step("export")
     found["disk_mb"] = round(sum(file.stat().st_size for file in store.directory.iterdir()) / 1e6, 1)
     return found
 
