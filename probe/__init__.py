@@ -54,12 +54,12 @@ class _Features(ModuleType):
     def __call__(self, *settings: str, each: bool = False) -> Splits:
         """The words of a corpus, their tags, and their vectors under a frozen encoder: train, dev and test.
 
-        settings: as on the command line: "data=conll2003", "encoder.path=DIR", "layers=concat_last_four". What is not in
-        the feature store is extracted first. each: the layers side by side, (words, layers, H), and not combined.
+        settings: as on the command line: "data=conll2003", "encoder.path=DIR", "layers=concat_last_four". What the
+        feature store lacks is extracted first. each: the layers side by side, (words, layers, H), and not combined.
 
-        Of each split, `words`, `tags` and the rows of `vectors` go together, a word a row; `sentences` are its sentences
-        as slices of them. `vectors` is read from the store as it is sliced, into torch tensors, or whole by NumPy and
-        what takes its arrays. Raises probe.config.UserError, a ValueError, for settings that cannot be.
+        Of each split, `words`, `tags` and the rows of `vectors` go together, a word a row; `sentences` are slices of
+        them. `vectors` is read from the store as it is sliced, into torch tensors, or whole by NumPy and what takes its
+        arrays. Raises probe.config.UserError, a ValueError, for settings that cannot be.
 
         >>> from probe import features
         >>> train, dev, test = features("data=demo", "encoder=minilm_l6", "layers=concat_last_four")

@@ -124,7 +124,8 @@ def export(arguments: list[str]) -> int:
     )
     parser.add_argument("overrides", nargs="*", metavar="setting=value")
     parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="the folder to be made")
-    parser.add_argument("--format", choices=EXPORT_FORMATS, default=EXPORT_FORMATS[0], help=f"default: {EXPORT_FORMATS[0]}")
+    default = EXPORT_FORMATS[0]
+    parser.add_argument("--format", choices=EXPORT_FORMATS, default=default, help=f"default: {default}")
     parser.add_argument("--each", action="store_true", help="the layers side by side, (words, layers, H), not combined")
     options = parser.parse_intermixed_args(arguments)
     cfg = config_of(options.overrides)

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from probe.config import Config, UserError
 from probe.export.formats import FORMATS
-from probe.export.splits import Splits, chosen, read_splits
+from probe.export.splits import Vectors, chosen, read_vectors
 from probe.probing.combine import bytes_needed
 from probe.runs.plan import Plan, plan, settings_of
 from probe.runs.provenance import provenance
@@ -48,20 +48,20 @@ def export(cfg: Config, target: Path, form: str, each: bool, tell: Callable[[str
         raise UserError(f"{target}: {reason}. Another place: --to DIR.")
     num_words = sum(split.num_words for split in planned.corpus.splits.values())
     tell(f"{num_words} words, {needed / 1e9:.2f} GB as {form}, to {target}")
-    splits = read_splits(cfg, each)
+    vectors = read_vectors(cfg, each)
     try:
         part.mkdir(parents=True, exist_ok=True)
         with Hold(part / LOCK, exclusive=True) as hold:
             if hold.busy:
                 raise UserError(f"{part} is being written by another process.")
-            _write(part, what, planned, splits, form)
+            _write(part, what, planned, vectors, form)
             (part / LOCK).unlink(missing_ok=True)
             _refuse(target)
             part.rename(target)
     except OSError as error:
         raise UserError(
-            f"{error.filename or part} cannot be written: {error.strerror or error}. What is written is kept in {part}; "
-            "once there is room, the same command continues."
+            f"{error.filename or part} cannot be written: {error.strerror or error}. What is written is kept in "
+            f"{part}; once there is room, the same command continues."
         ) from None
 
 
@@ -71,8 +71,8 @@ def _bytes(planned: Plan, form: str, each: bool) -> int:
     vectors = bytes_needed(planned.store, selection)
     if planned.store.dtype == "bfloat16" and selection.combine in ("concat", "mix") and form != "safetensors":
         vectors *= 2  # as float32
-    text = (word for split in planned.corpus.splits.values() for part in (split.words, split.tags) for word in chain(*part))
-    return vectors + sum(len(word) + 4 for word in text)
+    columns = (column for split in planned.corpus.splits.values() for column in (split.words, split.tags))
+    return vectors + sum(len(word) + 4 for column in columns for word in chain.from_iterable(column))
 
 
 def identity(planned: Plan, form: str, each: bool) -> dict[str, Any]:
@@ -108,28 +108,27 @@ def _refuse_other(part: Path, key: str) -> None:
         raise UserError(f"{part} {what}, and was left as it is. Remove it, or another place: --to DIR.")
 
 
-def _write(part: Path, what: dict[str, Any], planned: Plan, splits: Splits, form: str) -> None:
+def _write(part: Path, what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors], form: str) -> None:
     for left in part.glob(".*"):
         if left.name != LOCK:  # half-made by a process that was killed
             left.unlink()
     if not (part / ABOUT).exists():
-        text = json.dumps(_about(what, planned, splits), indent=1, ensure_ascii=False)
+        text = json.dumps(_about(what, planned, vectors), indent=1, ensure_ascii=False)
         write_atomically(part / ABOUT, text + "\n")
-    words = sum(len(split.words) for split in splits)
     with tqdm(
-        total=words,
+        total=sum(map(len, vectors.values())),
         desc="exporting",
         unit=" words",
         unit_scale=True,
         dynamic_ncols=True,
         mininterval=0.5 if sys.stderr.isatty() else 30,
     ) as bar:
-        for name, split in splits._asdict().items():
+        for name, split in planned.corpus.splits.items():
             parts = [(shard.first, shard.last) for shard in planned.store.shards[name]]
-            FORMATS[form](part, name, split, parts, bar.update)
+            FORMATS[form](part, name, split, vectors[name], parts, bar.update)
 
 
-def _about(what: dict[str, Any], planned: Plan, splits: Splits) -> dict[str, Any]:
+def _about(what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors]) -> dict[str, Any]:
     """The record that lies in an export: what it is, by content and by name, and what made it."""
     corpus, encoder, store = planned.corpus, planned.encoder, planned.store
     manifest = store.serving().manifest()
@@ -138,7 +137,7 @@ def _about(what: dict[str, Any], planned: Plan, splits: Splits) -> dict[str, Any
     return {
         "key": key_of(what),
         **what,
-        "shapes": {name: list(split.vectors.shape) for name, split in splits._asdict().items()},
+        "shapes": {name: list(rows.shape) for name, rows in vectors.items()},
         "data": {"name": corpus.name, "task": corpus.task.name, **plain(corpus.counts()), "about": corpus.about},
         "encoder": {
             "name": encoder.name,

@@ -18,13 +18,16 @@ import json
 import math
 import os
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from probe.export.splits import SplitFeatures, as_numpy
+from probe.data.split import Split
+from probe.export.splits import Vectors, as_numpy
+from probe.features.windows import bounds
 from probe.system.files import written_whole
 
 Parts = Sequence[tuple[int, int]]  # rows of vectors, first..last, one part after another
@@ -32,55 +35,57 @@ Tell = Callable[[int], object]  # gets how many more words are written
 SAFETENSORS_NAMES = {torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32"}
 
 
-def as_safetensors(folder: Path, name: str, split: SplitFeatures, parts: Parts, tell: Tell) -> None:
+def as_safetensors(folder: Path, name: str, split: Split, vectors: Vectors, parts: Parts, tell: Tell) -> None:
     _write_sentences(folder / f"{name}.jsonl", split)
     small = {"sentences": _sentences(split), "documents": _documents(split)}
     head: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for tensor, values in small.items():
         if values is not None:
-            head[tensor] = {"dtype": "I64", "shape": list(values.shape), "data_offsets": [offset, offset + values.nbytes]}
-            offset += values.nbytes
-    size = math.prod(split.vectors.shape) * split.vectors.dtype.itemsize
+            end = offset + values.nbytes
+            head[tensor] = {"dtype": "I64", "shape": list(values.shape), "data_offsets": [offset, end]}
+            offset = end
+    size = math.prod(vectors.shape) * vectors.dtype.itemsize
     head["vectors"] = {
-        "dtype": SAFETENSORS_NAMES[split.vectors.dtype],
-        "shape": list(split.vectors.shape),
+        "dtype": SAFETENSORS_NAMES[vectors.dtype],
+        "shape": list(vectors.shape),
         "data_offsets": [offset, offset + size],
     }
     text = json.dumps(head).encode()
     text += b" " * (-len(text) % 8)
-    values = b"".join(values.tobytes() for values in small.values() if values is not None)
-    content = len(text).to_bytes(8, "little") + text + values
-    _append(folder / f"{name}.safetensors", content, split, parts, tell, lambda rows: rows.view(torch.uint8).numpy())
+    numbers = b"".join(values.tobytes() for values in small.values() if values is not None)
+    content = len(text).to_bytes(8, "little") + text + numbers
+    _append(folder / f"{name}.safetensors", content, vectors, parts, tell, lambda rows: rows.view(torch.uint8).numpy())
 
 
-def as_npy(folder: Path, name: str, split: SplitFeatures, parts: Parts, tell: Tell) -> None:
+def as_npy(folder: Path, name: str, split: Split, vectors: Vectors, parts: Parts, tell: Tell) -> None:
     _write_sentences(folder / f"{name}.jsonl", split)
     for column, values in (("sentences", _sentences(split)), ("documents", _documents(split))):
         if values is not None:
             _whole(folder / f"{name}.{column}.npy", functools.partial(_save_npy, values))
     head = io.BytesIO()
-    dtype = as_numpy(torch.empty(0, dtype=split.vectors.dtype)).dtype
-    about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": split.vectors.shape}
+    dtype = as_numpy(torch.empty(0, dtype=vectors.dtype)).dtype
+    about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": vectors.shape}
     np.lib.format.write_array_header_1_0(head, about)
-    _append(folder / f"{name}.vectors.npy", head.getvalue(), split, parts, tell, as_numpy)
+    _append(folder / f"{name}.vectors.npy", head.getvalue(), vectors, parts, tell, as_numpy)
 
 
-def as_parquet(folder: Path, name: str, split: SplitFeatures, parts: Parts, tell: Tell) -> None:
+def as_parquet(folder: Path, name: str, split: Split, vectors: Vectors, parts: Parts, tell: Tell) -> None:
     import pyarrow.parquet
 
     _whole(folder / "README.md", lambda path: path.write_text(CARD, encoding="utf-8"))
-    first_words = [rows.start for rows in split.sentences]
-    cuts = [np.searchsorted(first_words, edge).item() for edge in [0, *(last for _, last in parts)]]
-    groups = [(begin, end) for begin, end in zip(cuts, cuts[1:], strict=False) if begin < end]
+    ends = _sentences(split)
+    cuts = np.searchsorted(ends[:-1], [0, *(last for _, last in parts)]).tolist()
+    groups = [(begin, end) for begin, end in pairwise(cuts) if begin < end]
     for number, (begin, end) in enumerate(groups):  # the sentences that begin in a part
         path = folder / f"{name}-{number:05d}-of-{len(groups):05d}.parquet"
         if not path.exists():
-            table = _table(split, begin, end)
+            table = _table(split, vectors, ends, begin, end)
             with written_whole(path) as temporary:
-                pyarrow.parquet.write_table(table, temporary, use_dictionary=["words.list.element", "tags.list.element"])
-        split.vectors.let_go()
-        tell(split.sentences[end - 1].stop - split.sentences[begin].start)
+                repeating = ["words.list.element", "tags.list.element"]
+                pyarrow.parquet.write_table(table, temporary, use_dictionary=repeating)
+        vectors.let_go()
+        tell(int(ends[end] - ends[begin]))
 
 
 FORMATS = {"safetensors": as_safetensors, "npy": as_npy, "parquet": as_parquet}
@@ -103,27 +108,28 @@ Words, tags, and the vector of each word under a frozen encoder, a sentence a ro
 """
 
 
-def _sentences(split: SplitFeatures) -> np.ndarray:
-    return np.array([0, *(rows.stop for rows in split.sentences)], dtype=np.int64)
+def _sentences(split: Split) -> np.ndarray:
+    """(S + 1,) where each sentence begins, and the last ends."""
+    return bounds([len(words) for words in split.words])
 
 
-def _documents(split: SplitFeatures) -> np.ndarray | None:
+def _documents(split: Split) -> np.ndarray | None:
     return None if split.documents is None else np.array(split.documents, dtype=np.int64)
 
 
 def _append(
     path: Path,
     head: bytes,
-    split: SplitFeatures,
+    vectors: Vectors,
     parts: Parts,
     tell: Tell,
     as_array: Callable[[torch.Tensor], np.ndarray],
 ) -> None:
-    """Writes the head, then all rows, part by part, into a file that only ever grows: how long it is, says what is done.
+    """Writes the head, then all rows, part by part, into a file that only grows: its length says what is done.
 
     A part that was begun is written again.
     """
-    row_bytes = as_array(torch.empty((1, *split.vectors.shape[1:]), dtype=split.vectors.dtype)).nbytes
+    row_bytes = as_array(torch.empty((1, *vectors.shape[1:]), dtype=vectors.dtype)).nbytes
     path.touch()
     with path.open("r+b") as stream:
         whole_rows = (stream.seek(0, io.SEEK_END) - len(head)) // row_bytes
@@ -138,29 +144,27 @@ def _append(
         tell(done)
         for first, last in parts:
             if first >= done:
-                stream.write(as_array(split.vectors[first:last]).data)
-                split.vectors.let_go()
+                stream.write(as_array(vectors[first:last]).data)
+                vectors.let_go()
                 tell(last - first)
         stream.flush()
         os.fsync(stream.fileno())
 
 
-def _table(split: SplitFeatures, begin: int, end: int) -> Any:
+def _table(split: Split, vectors: Vectors, ends: np.ndarray, begin: int, end: int) -> Any:
     """Sentences begin..end as rows."""
     import pyarrow as pa
 
-    sentences, documents = split.sentences[begin:end], split.documents
-    first, last = sentences[0].start, sentences[-1].stop
-    vectors = as_numpy(split.vectors[first:last])
-    values = pa.array(vectors.reshape(-1))
-    for size in reversed(vectors.shape[1:]):
+    rows = as_numpy(vectors[int(ends[begin]) : int(ends[end])])
+    values = pa.array(rows.reshape(-1))
+    for size in reversed(rows.shape[1:]):
         values = pa.FixedSizeListArray.from_arrays(values, size)
-    ends = pa.array([rows.start - first for rows in sentences] + [last - first], pa.int32())
+    documents = [None] * (end - begin) if split.documents is None else split.documents[begin:end]
     columns = {
-        "words": pa.ListArray.from_arrays(ends, pa.array(split.words[first:last], pa.string())),
-        "tags": pa.ListArray.from_arrays(ends, pa.array(split.tags[first:last], pa.string())),
-        "document": pa.array([None] * len(sentences) if documents is None else documents[begin:end], pa.int64()),
-        "vectors": pa.ListArray.from_arrays(ends, values),
+        "words": pa.array(split.words[begin:end], pa.list_(pa.string())),
+        "tags": pa.array(split.tags[begin:end], pa.list_(pa.string())),
+        "document": pa.array(documents, pa.int64()),
+        "vectors": pa.ListArray.from_arrays(pa.array(ends[begin : end + 1] - ends[begin], pa.int32()), values),
     }
     return pa.table(columns)
 
@@ -170,14 +174,14 @@ def _save_npy(values: np.ndarray, path: Path) -> None:
         np.save(stream, values)
 
 
-def _write_sentences(path: Path, split: SplitFeatures) -> None:
+def _write_sentences(path: Path, split: Split) -> None:
     """A line of JSON a sentence."""
 
     def write(temporary: Path) -> None:
         with temporary.open("w", encoding="utf-8") as stream:
-            for number, rows in enumerate(split.sentences):
+            for number, (words, tags) in enumerate(zip(split.words, split.tags, strict=True)):
                 document = None if split.documents is None else split.documents[number]
-                line = {"words": split.words[rows], "tags": split.tags[rows], "document": document}
+                line = {"words": words, "tags": tags, "document": document}
                 stream.write(json.dumps(line, ensure_ascii=False) + "\n")
 
     _whole(path, write)

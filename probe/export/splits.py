@@ -1,9 +1,10 @@
-"""Words, tags and vectors of a config's corpus, for programs of one's own: vectors stay in the store until asked for."""
+"""Words, tags and vectors of a corpus, for programs of one's own: vectors stay in the store until asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,7 +131,7 @@ class SplitFeatures:
         return cls(
             [word for words in split.words for word in words],
             [tag for tags in split.tags for tag in tags],
-            [slice(first, last) for first, last in zip(ends, ends[1:], strict=False)],
+            [slice(first, last) for first, last in pairwise(ends)],
             split.documents,
             vectors,
         )
@@ -150,13 +151,15 @@ def read_splits(cfg: Config, each: bool = False) -> Splits:
     each: the chosen layers side by side, (words, layers, H), and not combined; so they are too where their combination
     is learned. Raises UserError.
     """
+    splits, vectors = plan(cfg).corpus.splits, read_vectors(cfg, each)
+    return Splits(**{name: SplitFeatures.of(split, vectors[name]) for name, split in splits.items()})
+
+
+def read_vectors(cfg: Config, each: bool = False) -> dict[str, Vectors]:
+    """Each split's vectors alone; see `read_splits`."""
     planned = plan(cfg)
     selection = chosen(planned.selection, each)
-    extract(cfg)
-    splits = planned.corpus.splits
-    return Splits(
-        **{name: SplitFeatures.of(split, Vectors(lambda: extract(cfg), name, selection)) for name, split in splits.items()}
-    )
+    return {name: Vectors(lambda: extract(cfg), name, selection) for name in planned.corpus.splits}
 
 
 def chosen(selection: Selection, each: bool) -> Selection:

@@ -15,7 +15,6 @@ import numpy as np
 from probe.config import UserError
 from probe.data.split import Split
 
-
 WORDS_AT_ONCE = 4096  # the tokenizer's answer for a word takes a kilobyte
 
 
@@ -53,8 +52,8 @@ class Pieces:
     """A split cut into pieces.
 
     distinct: the piece ids of each distinct word. word: (W,) index into distinct. starts: (W + 1,) the number of
-    pieces before each word; both in 32 bits, since they grow with the text. empty: positions of words the tokenizer gives no piece (zero-width space, U+FE0F, ...);
-    the unknown piece stands for them.
+    pieces before each word; both in 32 bits, since they grow with the text. empty: positions of words the tokenizer
+    gives no piece (zero-width space, U+FE0F, ...); the unknown piece stands for them.
     """
 
     distinct: list[list[int]]

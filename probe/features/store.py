@@ -3,8 +3,8 @@
     <cache_dir>/<key>/manifest.json              what this is; comes last, so: present means complete
     <cache_dir>/<key>/train-00000.safetensors    a shard: about 8,192 words, one tensor (words, H) a layer, "0".."L"
 
-A store may hold some of the layers only. It then has a key of its own, and its vectors are those of the store that holds
-all, bit for bit; so what reads them is named after that one, and whoever needs some layers reads any store that has them.
+A store may hold some of the layers only. It then has a key of its own, and its vectors are those of the store that
+holds all, bit for bit; so runs name that one, and whoever needs some layers reads any store that has them.
 
 A shard carries, in its header, the key it belongs to, its place, and a checksum for each layer; it is written under a
 temporary name, synced and renamed, so present means whole. Readers map a shard into memory and touch only the layers
@@ -110,7 +110,7 @@ def cut_shards(split: str, sentence_lengths: Sequence[int]) -> list[Shard]:
 class FeatureStore:
     """The features of one corpus under one encoder. Describes what should be on disk; `missing` says what is not.
 
-    key: of this store. identity: what a vector is, see `feature_identity`. layers: those stored, rising; none given: all.
+    key: of this store. identity: what a vector is, see `feature_identity`. layers: those stored, rising; none: all.
     """
 
     directory: Path
@@ -208,7 +208,7 @@ class FeatureStore:
         self.hold()
 
     def write(self, shard: Shard, layers: torch.Tensor) -> None:
-        """Puts a shard on disk, whole or not at all. layers: (stored layers, W, H). Whoever comes second drops its own."""
+        """Puts a shard on disk, whole or not at all. Whoever comes second drops its own. layers: (stored, W, H)."""
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 

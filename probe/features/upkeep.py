@@ -93,7 +93,8 @@ def explain(needed: FeatureStore) -> Iterator[str]:
         else:
             theirs = _flat(entry.manifest["identity"])
             fields = [field for field in ours | theirs if ours.get(field) != theirs.get(field)]
-            told = "; ".join(f"{f} is {_short(theirs.get(f, 'all'))}, here {_short(ours.get(f, 'all'))}" for f in fields)
+            pairs = ((f, _short(theirs.get(f, "all")), _short(ours.get(f, "all"))) for f in fields)
+            told = "; ".join(f"{field} is {there}, here {here}" for field, there, here in pairs)
             yield f"{entry.key[:12]} does not: {told}."
 
 

@@ -70,7 +70,7 @@ def states_of(
 def check_states(
     states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: Encoder, deepest: int | None = None
 ) -> None:
-    """Refuses an encoder that does not give one hidden state for each piece and layer, or for each up to the deepest."""
+    """Refuses an encoder that does not give one hidden state for each piece and layer, at least up to the deepest."""
     least = (encoder.num_layers if deepest is None else deepest) + 1
     is_odd = any(state.shape != (*batch, encoder.hidden_size) for state in states)
     if is_odd or not least <= len(states) <= encoder.num_layers + 1:

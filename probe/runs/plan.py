@@ -65,7 +65,8 @@ def plan(cfg: Config) -> Plan:
     layers = Layers(list(selection.indices), selection.combine)
     is_small = updates(len(corpus.splits["train"].tags), cfg.probe.batch_size) < FULL_UPDATES
     recipe = RECIPE_OF_SMALL if is_small else RECIPE
-    identity = RunIdentity(fingerprint, corpus.task.name, store.vectors_key, layers, asdict(cfg.probe), cfg.seed, recipe)
+    vectors, probe = store.vectors_key, asdict(cfg.probe)
+    identity = RunIdentity(fingerprint, corpus.task.name, vectors, layers, probe, cfg.seed, recipe)
     return Plan(cfg, corpus, encoder, selection, store, identity)
 
 

@@ -53,7 +53,7 @@ def hash_of(word: str) -> int:
 
 
 def write_encoder(folder: Path, size: dict[str, int]) -> None:
-    """A random BERT. The more frequent half of the words are one piece, the others a few letters each, as real ones are."""
+    """A random BERT. The more frequent half of the words are one piece each, the others a few, as real ones are."""
     import torch
     import transformers
 

@@ -98,7 +98,12 @@ def test_some_layers_are_those_of_the_whole_forward_and_no_block_behind_them_is_
 
     monkeypatch.setattr(extraction, "load_model", load)
     compute = extraction.compute_shard
-    monkeypatch.setattr(extraction, "compute_shard", lambda *a: (entered[0].clear(), compute(*a))[1])
+
+    def count_from_here(*arguments: Any) -> Any:
+        entered[0].clear()  # what was tried on a sample before
+        return compute(*arguments)
+
+    monkeypatch.setattr(extraction, "compute_shard", count_from_here)
     some = ensure_features(corpus, encoder, features_config(tmp_path / "some", layers=layers), "cpu")
     chosen = sorted({layer % 4 for layer in layers})
     assert some.layers == tuple(chosen)
