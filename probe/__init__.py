@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, overload
+
+import probe.features as _folder
 
 if TYPE_CHECKING:
     import torch
+
+    from probe.export.splits import Splits
 
 __version__ = "0.1.0"
 
@@ -41,3 +46,38 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
     readings = (reader.read(text, number=i + 1) for i, text in enumerate(given))
     read = [WordVectors(reading.words, reading.vectors) for reading in readings]
     return read[0] if isinstance(texts, str) else read
+
+
+class _Features(ModuleType):
+    """The folder `probe.features`, which can also be called: what it holds is what one asks it for."""
+
+    def __call__(self, *settings: str, each: bool = False) -> Splits:
+        """The words of a corpus, their tags, and their vectors under a frozen encoder: train, dev and test.
+
+        settings: as on the command line: "data=conll2003", "encoder.path=DIR", "layers=concat_last_four". What the
+        feature store lacks is extracted first. each: the layers side by side, (words, layers, H), and not combined.
+
+        Of each split, `words`, `tags` and the rows of `vectors` go together, a word a row; `sentences` are slices of
+        them. `vectors` is read from the store as it is sliced, into torch tensors, or whole by NumPy and what takes its
+        arrays. Raises probe.config.UserError, a ValueError, for settings that cannot be.
+
+        >>> from probe import features
+        >>> train, dev, test = features("data=demo", "encoder=minilm_l6", "layers=concat_last_four")
+        >>> dev.vectors.shape
+        (6622, 1536)
+        >>> first = dev.sentences[0]
+        >>> list(zip(dev.words[first], dev.tags[first]))[:3]
+        [('HEADLESS', 'O'), ('RAKVERE', 'B-ORG'), ('TARVAS', 'I-ORG')]
+        >>> dev.vectors[first].dtype
+        torch.float16
+        """
+        from probe.cli.settings import config_of
+        from probe.export.splits import read_splits
+
+        return read_splits(config_of(list(settings)), each)
+
+
+if TYPE_CHECKING:
+    features = _Features("probe.features")
+else:
+    _folder.__class__ = _Features  # a function of this name would be lost as soon as a module of the folder is imported

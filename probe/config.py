@@ -24,6 +24,7 @@ SEPARATORS = ("auto", "whitespace", "tab", "space")
 ILL_FORMED = ("report", "error")
 PRESET_GROUPS = ("data", "encoder", "layers", "probe")
 DEVICES = ("auto", "cpu", "cuda")
+EXPORT_FORMATS = ("safetensors", "parquet", "npy")
 SENTENCES = ("cls", "pooler", "mean", "max", "mean_second_to_last")
 
 
@@ -109,6 +110,7 @@ class FeaturesConfig:
     stride: float
     precision: str
     dtype: str
+    layers: Any  # none: all
     batch_pieces: int | str
     cache_dir: str
     placement: str

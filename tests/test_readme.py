@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from support.commands import forked
+from support.commands import forked, python
 from support.inputs import make_bert, make_split, write_columns
 
 from probe.config import PRESET_GROUPS
@@ -28,7 +28,9 @@ from probe.features.checkpoint import Encoder
 ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
 MOST_LINES = 230  # of the first: more than that nobody scrolls through
-OTHER_COMMANDS = ("extract", "table", "report", "verify", "sweep-status", "inspect", "cache", "doctor", "score")
+OTHER_COMMANDS = (
+    "extract", "table", "report", "verify", "sweep-status", "inspect", "cache", "export", "doctor", "score",
+)  # fmt: skip
 INSTALLS = ("python3 -m venv", "pip install", "eval ")  # the first is what the build runs; completion has its own test
 ELSEWHERE = "hydra/launcher=slurm"  # needs a cluster; the launcher has its own test
 
@@ -89,7 +91,7 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
     data = home / ("indexed" if "word_column" in command else "data")
     places = {"DIR": data, "FILE": predictions, "A": "results/demo-minilm", "B": "results/quickstart"}
     words = [re.sub(r"^(.*=)?(DIR|FILE|A|B)$", lambda m: f"{m[1] or ''}{places[m[2]]}", word) for word in words]
-    if kind in ("train", "extract", "inspect", "doctor", "cache"):
+    if kind in ("train", "extract", "inspect", "doctor", "cache", "export"):
         words = [word for word in words if not word.startswith("encoder.path=")] + [f"encoder.path={home / 'encoder'}"]
     if kind == "train":
         words += ["probe.max_epochs=1", "jobs=1", "results_dir=results/small"]  # not among the real records
@@ -125,6 +127,16 @@ def test_the_cosines_shown_are_what_the_command_above_them_prints(minilm: Encode
         assert numbers.sub("", line).split() == numbers.sub("", there).split()
         found = [float(number) for number in numbers.findall(there)]
         assert [float(number) for number in numbers.findall(line)] == pytest.approx(found, abs=0.0011)  # roundings
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_the_five_lines_for_scikit_learn_work(minilm: Encoder, tmp_path: Path):
+    found = re.search(r"<!-- scikit-learn -->\n```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+    assert found is not None
+    done = python(found[1].replace("max_iter=300", "max_iter=20"), LAYER_PROBE_CACHE=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert 0.9 < float(done.stdout.split()[-1]) < 1
 
 
 def test_every_command_is_of_a_kind_that_some_test_runs_and_stands_once():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,14 +140,18 @@ def _device(cfg: Config) -> tuple[str, list[str]]:
 
 
 def _layers(cfg: Config, encoder: Encoder) -> tuple[None, list[str]]:
+    from probe.runs.plan import refuse_unstored
+
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
+    refuse_unstored(cfg, selection, encoder)
     return None, [f"{selection.as_text()} (of {encoder.num_layers}), {selection.width} values a word"]
 
 
 def _store(cfg: Config, corpus: Corpus, encoder: Encoder, device: str) -> tuple[None, list[str]]:
-    store = FeatureStore.of(corpus, encoder, cfg.features)
+    store = FeatureStore.of(corpus, encoder, cfg.features).serving()
     missing, shards = store.missing(), [shard for shards in store.shards.values() for shard in shards]
     head = f"{store.directory.parent}, key {store.key[:12]}: {len(shards) - len(missing)} of {len(shards)} shards there"
+    head = head if store.holds_all else f"{head} ({store.layers_as_text()})"
     if not missing:
         return None, [f"{head}, {store.bytes_of(shards) / 1e9:.2f} GB"]
     if reason := store.why_no_room(missing):
@@ -162,27 +167,30 @@ def _extraction_s(cfg: Config, corpus: Corpus, encoder: Encoder, store: FeatureS
     """How long extracting what is missing will take, from running the encoder for a moment on some of it."""
     import torch
 
+    from probe.features.depth import stop_at
     from probe.features.encoder import load_model
     from probe.features.words import Text, batches, pieces_at_once, states_of
 
     torch.set_num_threads(num_cores())
     missing = store.missing()
-    texts = {name: Text(corpus, name, encoder, cfg.features) for name in corpus.splits}
-    model = load_model(encoder, device, cfg.features.precision)
+    features = replace(cfg.features, layers=list(store.layers))
+    texts = {name: Text(corpus, name, encoder, features) for name in corpus.splits}
+    model = load_model(encoder, device, features.precision)
+    stop_at(store.layers[-1], model, encoder, device)
 
     def num_pieces(text: Text, windows: list) -> int:
         starts = text.pieces.starts
         return sum(int(starts[window.last] - starts[window.first]) + encoder.special.count for window in windows)
 
     text = texts[missing[0].split]
-    at_once = pieces_at_once(cfg.features.batch_pieces, encoder, device)
+    at_once = pieces_at_once(features.batch_pieces, encoder, device)
     some = batches(text, missing[0], encoder, at_once, device)
     some = some[:: max(1, len(some) // 8)]
     measured, clock = 0, 0.0
     for i, windows in enumerate([some[len(some) // 2], *some]):
         if i == 1:  # the first is for warming up
             clock = time.perf_counter()
-        states, _ = states_of(windows, text.pieces, model, encoder, cfg.features, device)
+        states, _ = states_of(windows, text.pieces, model, encoder, features, device)
         states.sum().item()  # waits for a GPU
         if i:
             measured += num_pieces(text, windows)

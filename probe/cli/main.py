@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from probe.cli.checking import doctor, verify
 from probe.cli.settings import complete
-from probe.cli.stores import cache
+from probe.cli.stores import cache, export
 from probe.cli.tables import report, sweep_status, table
 from probe.cli.texts import inspect, score
 from probe.cli.training import extract, train
@@ -30,6 +30,7 @@ probe: which layers of a frozen BERT should I use as features?
   probe doctor [setting=value ...]         is everything here for this run: data, encoder, store, device?
   probe score FILE [FILE]                  anybody's predictions in CoNLL columns, scored every way; two: a paired test
   probe cache list|explain|verify|prune    what the feature store holds; `probe cache --help` tells more
+  probe export [setting=value ...] --to DIR    words, tags and vectors to take away: safetensors, Parquet, NumPy
 
 Examples
   probe +sweep=quickstart                                    the paper's six rows, bundled corpus and encoder
@@ -82,6 +83,7 @@ def dispatch(arguments: list[str]) -> int:
         "sweep-status": sweep_status,
         "inspect": inspect,
         "cache": cache,
+        "export": export,
         "doctor": doctor,
         "score": score,
     }

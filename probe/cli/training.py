@@ -18,7 +18,7 @@ def extract(arguments: list[str]) -> int:
     for planned in plans.values():
         store = extract_features(planned.cfg)
         words = sum(shards[-1].last for shards in store.shards.values())
-        print(f"{words} words, {store.num_layers + 1} layers of {store.hidden_size} in {store.directory}")
+        print(f"{words} words, {store.layers_as_text()} of {store.hidden_size} in {store.directory}")
     return 0
 
 

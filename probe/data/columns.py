@@ -18,6 +18,7 @@ from probe.data.split import (
     WITHOUT_RANGES,
     Split,
     check_tag,
+    lines_of,
     read_text,
     too_long,
 )
@@ -70,7 +71,7 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
     comments: list[tuple[int, str]] = []
     num_columns, several = 0, ""
 
-    for number, line in enumerate(read_text(file, remedy).split("\n"), start=1):
+    for number, line in enumerate(lines_of(read_text(file, remedy)), start=1):
         line = line.removesuffix("\r")
         if line.startswith(BYTE_ORDER_MARK):
             split.order_marks += _without_mark(line) != line

@@ -11,6 +11,7 @@ import codecs
 import gzip
 import zlib
 from bisect import bisect
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -108,6 +109,15 @@ def read_text(file: Path, remedy: str) -> str:
         raise UserError(f"{file} is not a whole gzip file: {error}.") from None
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}.") from None
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """`text.split("\\n")` a line at a time: all at once take many times the text's own room."""
+    at = 0
+    while (end := text.find("\n", at)) >= 0:
+        yield text[at:end]
+        at = end + 1
+    yield text[at:]
 
 
 def too_long(num_words: int) -> str:

@@ -72,6 +72,13 @@ def emulate(model: torch.nn.Module) -> None:
             module.register_forward_hook(lambda _, inputs, output: rounding(output))
 
 
+class Stopped(Exception):
+    """Ends a forward pass at a layer; see features/depth.py. states: 0 up to that layer, each (B, P, H)."""
+
+    def __init__(self, states: tuple[torch.Tensor, ...]) -> None:
+        self.states = states
+
+
 @functools.cache
 def _takes_types(forward: Callable[..., Any]) -> bool:
     return "token_type_ids" in inspect.signature(forward).parameters
@@ -80,8 +87,14 @@ def _takes_types(forward: Callable[..., Any]) -> bool:
 def hidden_states(
     model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None
 ) -> tuple[torch.Tensor, ...]:
-    """All L + 1 hidden states of a batch, each (B, P, H). ids, mask (1 = a piece, 0 = padding), types: (B, P)."""
-    return outputs(model, ids, mask, types).hidden_states
+    """All L + 1 hidden states of a batch, each (B, P, H), or those up to the layer that the model was stopped at.
+
+    ids, mask (1 = a piece, 0 = padding), types: (B, P).
+    """
+    try:
+        return outputs(model, ids, mask, types).hidden_states
+    except Stopped as stopped:
+        return stopped.states
 
 
 def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None) -> Any:

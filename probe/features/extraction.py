@@ -29,6 +29,7 @@ from tqdm import tqdm
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
+from probe.features.depth import stop_at
 from probe.features.encoder import load_model
 from probe.features.store import FeatureStore, Shard
 from probe.features.words import Text, batches, pieces_at_once, states_of
@@ -47,11 +48,13 @@ TOGETHER = {"cpu": 1, "cuda": 4}
 def ensure_features(
     corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str, quiet: bool = False
 ) -> FeatureStore:
-    """The store of this corpus and encoder with every shard present, extracting what is missing.
+    """A store of this corpus and encoder, with the layers asked for or more and every shard present.
 
+    Extracts what is missing, which in a store that was finished is what was damaged, all its layers.
     quiet: without progress, for processes beside one that shows it.
     """
-    store = FeatureStore.of(corpus, encoder, cfg)
+    store = FeatureStore.of(corpus, encoder, cfg).serving()
+    cfg = replace(cfg, layers=list(store.layers))
     store.hold()
     missing = store.missing()
     if missing or store.manifest() is None:
@@ -106,6 +109,7 @@ def fill(
         report_emulation(cfg, device)
     model = load_model(encoder, device, cfg.precision)
     cfg = replace(cfg, batch_pieces=pieces_at_once(cfg.batch_pieces, encoder, device))
+    stop_at(store.layers[-1], model, encoder, device)
     # In no order: where locks do nothing, processes that share the work would else walk through it side by side.
     groups = _groups(store, missing, TOGETHER[device])
     waiting = deque(random.SystemRandom().sample(groups, len(groups)))
@@ -197,11 +201,11 @@ def compute_shard(
     device: str,
     bar: tqdm,
 ) -> tuple[Tensor, Callable[[], float]]:
-    """All layers of a shard's words: (L + 1, W, H), in the storage dtype, and what to call before reading them, which
-    gives the largest value before it was cast."""
+    """A shard's words: (stored layers, W, H), in the storage dtype, and what to call before reading them, which gives
+    the largest value before it was cast."""
     words = shard.last - shard.first
     layers = torch.empty(
-        (store.num_layers + 1, words, store.hidden_size), dtype=getattr(torch, store.dtype), device=device
+        (len(store.layers), words, store.hidden_size), dtype=getattr(torch, store.dtype), device=device
     )
     largest = torch.zeros((), device=device)
     for windows in batches(text, shard, encoder, int(cfg.batch_pieces), device):

@@ -15,6 +15,8 @@ import numpy as np
 from probe.config import UserError
 from probe.data.split import Split
 
+WORDS_AT_ONCE = 4096  # the tokenizer's answer for a word takes a kilobyte
+
 
 @dataclass(frozen=True)
 class Special:
@@ -50,8 +52,8 @@ class Pieces:
     """A split cut into pieces.
 
     distinct: the piece ids of each distinct word. word: (W,) index into distinct. starts: (W + 1,) the number of
-    pieces before each word. empty: positions of words the tokenizer gives no piece (zero-width space, U+FE0F, ...);
-    the unknown piece stands for them.
+    pieces before each word; both in 32 bits, since they grow with the text. empty: positions of words the tokenizer
+    gives no piece (zero-width space, U+FE0F, ...); the unknown piece stands for them.
     """
 
     distinct: list[list[int]]
@@ -111,8 +113,12 @@ def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:
     backend = tokenizer.backend_tokenizer  # the library's own call adds 20 microseconds a word
     backend.no_truncation()
     backend.no_padding()
-    cut_words = backend.encode_batch_fast([[word] for word in words], is_pretokenized=True, add_special_tokens=False)
-    return [encoding.ids for encoding in cut_words]
+    pieces: list[list[int]] = []
+    for first in range(0, len(words), WORDS_AT_ONCE):
+        batch = [[word] for word in words[first : first + WORDS_AT_ONCE]]
+        encodings = backend.encode_batch_fast(batch, is_pretokenized=True, add_special_tokens=False)
+        pieces += [encoding.ids for encoding in encodings]
+    return pieces
 
 
 def keep_prefix_spaces(tokenizer: Any) -> None:
@@ -143,7 +149,7 @@ def cut_split(tokenizer: Any, split: Split) -> Pieces:
     """Cuts every word of a split."""
     index: dict[str, int] = {}
     word = np.fromiter(
-        (index.setdefault(w, len(index)) for words in split.words for w in words), np.int64, split.num_words
+        (index.setdefault(w, len(index)) for words in split.words for w in words), np.int32, split.num_words
     )
     distinct = cut(tokenizer, list(index))
     without = np.array([not pieces for pieces in distinct], dtype=bool)
@@ -154,7 +160,7 @@ def cut_split(tokenizer: Any, split: Split) -> Pieces:
                 f"them; the first is {next(w for w, i in index.items() if without[i])!r}."
             )
         distinct = [pieces or [tokenizer.unk_token_id] for pieces in distinct]
-    lengths = np.array([len(pieces) for pieces in distinct], dtype=np.int64)
-    starts = np.zeros(len(word) + 1, dtype=np.int64)
+    lengths = np.array([len(pieces) for pieces in distinct], dtype=np.int32)
+    starts = np.zeros(len(word) + 1, dtype=np.int32)
     np.cumsum(lengths[word], out=starts[1:])
     return Pieces(distinct, word, starts, np.flatnonzero(without[word]))

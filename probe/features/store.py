@@ -3,6 +3,9 @@
     <cache_dir>/<key>/manifest.json              what this is; comes last, so: present means complete
     <cache_dir>/<key>/train-00000.safetensors    a shard: about 8,192 words, one tensor (words, H) a layer, "0".."L"
 
+A store may hold some of the layers only. It then has a key of its own, and its vectors are those of the store that
+holds all, bit for bit; so runs name that one, and whoever needs some layers reads any store that has them.
+
 A shard carries, in its header, the key it belongs to, its place, and a checksum for each layer; it is written under a
 temporary name, synced and renamed, so present means whole. Readers map a shard into memory and touch only the layers
 they ask for, each checked against its checksum. Safety rests on unique temporary names and atomic renames alone; locks
@@ -19,7 +22,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +31,7 @@ import xxhash
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
+from probe.features.indices import stored_layers
 from probe.features.windows import bounds
 from probe.system.files import canonical, key_of, why_not_writable, write_atomically, written_whole
 from probe.system.locks import Hold
@@ -60,8 +64,9 @@ def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> d
     """All that can change a stored vector, and nothing else.
 
     Left out, with the reason: tags (NER and POS on one text share features); batch size, device, threads, and whether
-    bfloat16 was native or emulated (they move a vector by rounding alone, the last by bfloat16's own); the layers a run
-    wants (all are stored); names and paths (content counts).
+    bfloat16 was native or emulated (they move a vector by rounding alone, the last by bfloat16's own); which layers are
+    stored and which a run wants (a layer's vectors are the same bits beside whatever others); names and paths (content
+    counts).
     """
     document = cfg.context == "document"
     return {
@@ -74,6 +79,16 @@ def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> d
         "precision": cfg.precision,
         "dtype": cfg.dtype,
     }
+
+
+def with_layers(identity: dict[str, Any], layers: Sequence[int], num_layers: int) -> dict[str, Any]:
+    """The identity of a store: of its vectors, and of its layers where they are not all."""
+    return identity if len(layers) == num_layers + 1 else {**identity, "layers": list(layers)}
+
+
+def vectors_of(identity: dict[str, Any]) -> dict[str, Any]:
+    """The identity of a store's vectors alone."""
+    return {part: value for part, value in identity.items() if part != "layers"}
 
 
 def cut_shards(split: str, sentence_lengths: Sequence[int]) -> list[Shard]:
@@ -93,7 +108,10 @@ def cut_shards(split: str, sentence_lengths: Sequence[int]) -> list[Shard]:
 
 @dataclass
 class FeatureStore:
-    """The features of one corpus under one encoder. Describes what should be on disk; `missing` says what is not."""
+    """The features of one corpus under one encoder. Describes what should be on disk; `missing` says what is not.
+
+    key: of this store. identity: what a vector is, see `feature_identity`. layers: those stored, rising; none: all.
+    """
 
     directory: Path
     key: str
@@ -102,11 +120,16 @@ class FeatureStore:
     hidden_size: int
     dtype: str
     shards: dict[str, list[Shard]]
+    layers: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.layers = self.layers or tuple(range(self.num_layers + 1))
 
     @classmethod
     def of(cls, corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> FeatureStore:
         identity = feature_identity(corpus, encoder, cfg)
-        key = key_of(identity)
+        layers = stored_layers(cfg, encoder.num_layers)
+        key = key_of(with_layers(identity, layers, encoder.num_layers))
         shards = {name: cut_shards(name, [len(w) for w in split.words]) for name, split in corpus.splits.items()}
         return cls(
             Path(cfg.cache_dir) / key,
@@ -116,7 +139,38 @@ class FeatureStore:
             encoder.hidden_size,
             cfg.dtype,
             shards,
+            layers,
         )
+
+    @property
+    def vectors_key(self) -> str:
+        """The key of the store with all layers: what the vectors are, whichever of them lie here."""
+        return key_of(self.identity)
+
+    @property
+    def holds_all(self) -> bool:
+        return len(self.layers) == self.num_layers + 1
+
+    def layers_as_text(self) -> str:
+        some = f"layer{'s' * (len(self.layers) > 1)} {', '.join(map(str, self.layers))}"
+        return f"{len(self.layers)} layers" if self.holds_all else some
+
+    def serving(self) -> FeatureStore:
+        """The store to read: this one, or while it is not finished one that is, with the same vectors and more layers.
+
+        Of several the one with the fewest layers. Without its manifest a store is being made, and serves nobody else.
+        """
+        if self.holds_all or not self.directory.parent.is_dir() or read_manifest(self.directory) is not None:
+            return self
+        wider = []
+        for directory in self.directory.parent.iterdir():
+            manifest = read_manifest(directory) if len(directory.name) == len(self.key) else None
+            if manifest is None or vectors_of(manifest["identity"]) != self.identity:
+                continue
+            layers = tuple(manifest["identity"].get("layers", range(self.num_layers + 1)))
+            if set(self.layers) <= set(layers):
+                wider.append(replace(self, directory=directory, key=directory.name, layers=layers))
+        return min(wider, key=lambda store: (len(store.layers), store.key), default=self)
 
     def path(self, shard: Shard) -> Path:
         return self.directory / f"{shard.split}-{shard.number:05d}.safetensors"
@@ -132,9 +186,9 @@ class FeatureStore:
         return [shard for shards in self.shards.values() for shard in shards if not self.path(shard).exists()]
 
     def bytes_of(self, shards: Sequence[Shard], num_layers: int | None = None) -> int:
-        """Bytes of so many layers of some shards; None: of all."""
+        """Bytes of so many layers of some shards; None: of all that are stored."""
         words = sum(shard.last - shard.first for shard in shards)
-        return words * (num_layers or self.num_layers + 1) * self.hidden_size * ITEM_BYTES[self.dtype]
+        return words * (num_layers or len(self.layers)) * self.hidden_size * ITEM_BYTES[self.dtype]
 
     def why_no_room(self, shards: Sequence[Shard]) -> str | None:
         """Why these shards cannot be written, and what to type; None if they can."""
@@ -154,7 +208,7 @@ class FeatureStore:
         self.hold()
 
     def write(self, shard: Shard, layers: torch.Tensor) -> None:
-        """Puts a shard on disk, whole or not at all. layers: (L + 1, W, H). Whoever comes second drops its own."""
+        """Puts a shard on disk, whole or not at all. Whoever comes second drops its own. layers: (stored, W, H)."""
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
@@ -165,7 +219,8 @@ class FeatureStore:
         }
         try:
             with written_whole(self.path(shard), replace=False) as temporary:
-                save_file({str(k): layer for k, layer in enumerate(layers)}, temporary, {"probe": canonical(header)})
+                named = {str(k): layer for k, layer in zip(self.layers, layers, strict=True)}
+                save_file(named, temporary, {"probe": canonical(header)})
         except (OSError, SafetensorError) as error:  # a full disk or a quota is the latter
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"{self.path(shard)} cannot be written: {reason}.") from None
@@ -176,11 +231,15 @@ class FeatureStore:
         Raises DamagedShard for what is not whole, after setting it aside.
         """
         for shard in self.shards[split]:
-            try:
-                tensors = self._load(shard, layers)
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                raise self._set_aside(shard, str(error)) from None
-            yield shard, tensors
+            yield shard, self.read_shard(shard, layers)
+
+    def read_shard(self, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
+        """One shard's layers as `read` gives them."""
+        assert set(layers) <= set(self.layers), "a layer that was never stored is no damage"
+        try:
+            return self._load(shard, layers)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise self._set_aside(shard, str(error)) from None
 
     def _load(self, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
         """One shard's layers. Raises ValueError (or what reading a broken file raises) where something is wrong."""
@@ -200,7 +259,7 @@ class FeatureStore:
                 raise ValueError(
                     f"layer {layer} is {tuple(tensor.shape)} {tensor.dtype}, expected {expected} {self.dtype}"
                 )
-            if checksum(tensor) != header["checksums"][layer]:
+            if checksum(tensor) != header["checksums"][self.layers.index(layer)]:
                 raise ValueError(f"layer {layer} does not match its checksum")
         return tensors
 
@@ -217,7 +276,7 @@ class FeatureStore:
     def problem(self, shard: Shard) -> str | None:
         """What is wrong with a shard, all layers checked; None if nothing is. Nothing is moved."""
         try:
-            self._load(shard, range(self.num_layers + 1))
+            self._load(shard, self.layers)
         except FileNotFoundError:
             return "missing"
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -231,7 +290,7 @@ class FeatureStore:
         """
         manifest: dict[str, Any] = {
             "key": self.key,
-            "identity": self.identity,
+            "identity": with_layers(self.identity, self.layers, self.num_layers),
             "about": about,
             "num_layers": self.num_layers,
             "hidden_size": self.hidden_size,

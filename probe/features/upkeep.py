@@ -13,7 +13,8 @@ from typing import Any
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
-from probe.features.store import IN_USE, LEFT_FOR_S, FeatureStore, leftovers, read_manifest
+from probe.features.indices import stored_layers
+from probe.features.store import IN_USE, LEFT_FOR_S, FeatureStore, leftovers, read_manifest, with_layers
 from probe.system.files import canonical
 from probe.system.locks import Hold, is_locked
 
@@ -45,8 +46,10 @@ class Entry:
             return size + "not complete"
         identity, about = self.manifest["identity"], self.manifest["about"]
         words = sum(split["words"] for split in self.manifest["splits"].values())
+        some = identity.get("layers")
+        layers = f"layers {canonical(some)}" if some else f"{self.manifest['num_layers'] + 1} layers"
         return size + (
-            f"{about['data']} ({words} words), {about['encoder']}, {self.manifest['num_layers'] + 1} layers of "
+            f"{about['data']} ({words} words), {about['encoder']}, {layers} of "
             f"{self.manifest['hidden_size']}, {identity['context']} context, {identity['subword']} piece, "
             f"{identity['dtype']}"
         )
@@ -72,22 +75,26 @@ def _gb(num_bytes: int) -> str:
 def explain(needed: FeatureStore) -> Iterator[str]:
     """For each store on disk, whether it is the one that a config needs, and field by field why not."""
     yield f"This config needs key {needed.key[:12]} in {needed.directory.parent}:"
-    for field, value in _flat(needed.identity).items():
+    ours = _flat(with_layers(needed.identity, needed.layers, needed.num_layers))
+    for field, value in ours.items():
         yield f"  {field} = {_short(value)}"
+    serving = needed.serving()
     stored = entries(needed.directory.parent)
     if not stored:
         yield "The store is empty."
     for entry in stored:
-        if entry.key == needed.key:
-            missing = len(needed.missing())
+        if entry.key == serving.key:
+            missing = len(serving.missing())
             state = "complete" if entry.manifest and not missing else f"{missing} shards missing"
-            yield f"{entry.key[:12]} serves this config: {state}."
+            more = "" if serving.key == needed.key else f", with more layers ({serving.layers_as_text()})"
+            yield f"{entry.key[:12]} serves this config: {state}{more}."
         elif entry.manifest is None:
             yield f"{entry.key[:12]} does not: its key is another, and without a whole manifest it cannot be said why."
         else:
-            ours, theirs = _flat(needed.identity), _flat(entry.manifest["identity"])
+            theirs = _flat(entry.manifest["identity"])
             fields = [field for field in ours | theirs if ours.get(field) != theirs.get(field)]
-            told = "; ".join(f"{f} is {_short(theirs.get(f))}, here {_short(ours.get(f))}" for f in fields)
+            pairs = ((f, _short(theirs.get(f, "all")), _short(ours.get(f, "all"))) for f in fields)
+            told = "; ".join(f"{field} is {there}, here {here}" for field, there, here in pairs)
             yield f"{entry.key[:12]} does not: {told}."
 
 
@@ -136,7 +143,7 @@ def verify_sample(
         text = Text(corpus, name, encoder, cfg)
         offsets = bounds([len(words) for words in split.words])
         mine = sorted(i for n, i in (sentences[c] for c in chosen) if n == name)
-        for shard, layers in store.read(name, range(store.num_layers + 1)):
+        for shard, layers in store.read(name, stored_layers(cfg, encoder.num_layers)):
             stacked = torch.stack(layers).float()
             for i in mine:
                 first, last = max(int(offsets[i]), shard.first), min(int(offsets[i + 1]), shard.last)

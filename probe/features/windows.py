@@ -8,7 +8,7 @@ W words, P pieces.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +46,7 @@ def context_bounds(split: Split, context: str) -> np.ndarray:
     return np.concatenate([[0], bounds(lengths)[last_of_document + 1]])
 
 
-def plan_windows(split: Split, pieces: Pieces, context: str, room: int, stride: float) -> list[Window]:
+def plan_windows(split: Split, pieces: Pieces, context: str, room: int, stride: float) -> Iterator[Window]:
     """Windows of at most `room` pieces that cover a split, in text order; each word is kept from exactly one.
 
     A text that fits is one window. A longer one gets windows as wide as they go, each beginning `stride` of a window
@@ -61,13 +61,11 @@ def plan_windows(split: Split, pieces: Pieces, context: str, room: int, stride: 
             "once. Split the word or use an encoder with a longer window."
         )
     texts = context_bounds(split, context)
-    windows: list[Window] = []
-    for first, last in zip(texts[:-1].tolist(), texts[1:].tolist(), strict=True):
+    for first, last in zip(map(int, texts[:-1]), map(int, texts[1:]), strict=True):
         if pieces.starts[last] - pieces.starts[first] <= room:
-            windows.append(Window(first, last, first, last))
+            yield Window(first, last, first, last)
         else:
-            windows += _overlapping(pieces.starts, first, last, room, stride)
-    return windows
+            yield from _overlapping(pieces.starts, first, last, room, stride)
 
 
 def _overlapping(starts: np.ndarray, first: int, last: int, room: int, stride: float) -> list[Window]:

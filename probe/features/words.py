@@ -7,6 +7,8 @@ B windows in a batch, P pieces, W words, H hidden size.
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 import torch
 
@@ -14,6 +16,7 @@ from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
 from probe.features.encoder import hidden_states
+from probe.features.indices import stored_layers
 from probe.features.pieces import Pieces, cut_split
 from probe.features.store import Shard
 from probe.features.windows import Window, plan_windows
@@ -31,17 +34,22 @@ class Text:
 
     def __init__(self, corpus: Corpus, split: str, encoder: Encoder, cfg: FeaturesConfig) -> None:
         self.pieces: Pieces = cut_split(encoder.tokenizer, corpus.splits[split])
-        self.windows = plan_windows(corpus.splits[split], self.pieces, cfg.context, encoder.room, cfg.stride)
-        self._keep_first = np.array([window.keep_first for window in self.windows], dtype=np.int64)
-        self._keep_last = np.array([window.keep_last for window in self.windows], dtype=np.int64)
+        windows = plan_windows(corpus.splits[split], self.pieces, cfg.context, encoder.room, cfg.stride)
+        numbers = np.fromiter(chain.from_iterable(windows), np.int32)  # a tuple a sentence would be ten times as large
+        self._windows = numbers.reshape(-1, len(Window._fields))
+
+    @property
+    def windows(self) -> list[Window]:
+        return [Window(*numbers) for numbers in self._windows.tolist()]
 
     def windows_of(self, shard: Shard) -> list[Window]:
         """The windows that words of this shard are taken from, each keeping only words of this shard."""
-        begin = int(np.searchsorted(self._keep_last, shard.first, side="right"))
-        end = int(np.searchsorted(self._keep_first, shard.last, side="left"))
+        keep_first, keep_last = self._windows[:, 2], self._windows[:, 3]
+        begin = int(np.searchsorted(keep_last, shard.first, side="right"))
+        end = int(np.searchsorted(keep_first, shard.last, side="left"))
         return [
             window._replace(keep_first=max(window.keep_first, shard.first), keep_last=min(window.keep_last, shard.last))
-            for window in self.windows[begin:end]
+            for window in (Window(*numbers) for numbers in self._windows[begin:end].tolist())
         ]
 
 
@@ -49,22 +57,27 @@ class Text:
 def states_of(
     windows: list[Window], pieces: Pieces, model: torch.nn.Module, encoder: Encoder, cfg: FeaturesConfig, device: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """One batch through the encoder: the kept words' vectors (L + 1, W, H), and their places in the split (W,).
+    """One batch through the encoder: the kept words' vectors (stored layers, W, H), and their places in the split (W,).
 
-    All that a GPU needs is sent before it starts. What waits for it is one line of transformers, in `hidden_states`:
-    whether the mask masks anything.
+    model: whole, or stopped at the deepest layer that is stored. All that a GPU needs is sent before it starts. What
+    waits for it is one line of transformers, in `hidden_states`: whether the mask masks anything.
     """
+    layers = stored_layers(cfg, encoder.num_layers)
     ids, mask, types = to_tensors(windows, pieces, encoder)
     kept = kept_pieces(windows, pieces, encoder, cfg.subword, ids.shape[1])
     positions, lengths, rows = (None if tensor is None else sent(tensor, device) for tensor in kept)
     states = hidden_states(model, *(None if tensor is None else sent(tensor, device) for tensor in (ids, mask, types)))
-    check_states(states, ids.shape, encoder)
-    return word_states(states, positions, lengths, cfg.subword), rows
+    check_states(states, ids.shape, encoder, deepest=layers[-1])
+    return word_states(tuple(states[k] for k in layers), positions, lengths, cfg.subword), rows
 
 
-def check_states(states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: Encoder) -> None:
-    """Refuses an encoder that does not give one hidden state for each piece and layer."""
-    if len(states) != encoder.num_layers + 1 or any(state.shape != (*batch, encoder.hidden_size) for state in states):
+def check_states(
+    states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: Encoder, deepest: int | None = None
+) -> None:
+    """Refuses an encoder that does not give one hidden state for each piece and layer, at least up to the deepest."""
+    least = (encoder.num_layers if deepest is None else deepest) + 1
+    is_odd = any(state.shape != (*batch, encoder.hidden_size) for state in states)
+    if is_odd or not least <= len(states) <= encoder.num_layers + 1:
         raise UserError(
             f"{encoder.name} gives hidden states {[tuple(state.shape) for state in states]} for a batch of "
             f"{tuple(batch)}; {encoder.num_layers + 1} with {encoder.hidden_size} values for each piece are needed."
@@ -74,7 +87,7 @@ def check_states(states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: E
 def word_states(
     states: tuple[torch.Tensor, ...], positions: torch.Tensor, lengths: torch.Tensor | None, subword: str
 ) -> torch.Tensor:
-    """Hidden states, each (B, P, H), to one vector a word and layer: (L + 1, W, H). See `kept_pieces` and `pool`."""
+    """Hidden states, each (B, P, H), to one vector a word and layer: (states, W, H). See `kept_pieces` and `pool`."""
     flat = (state.reshape(-1, state.shape[-1]) for state in states)  # each (B * P, H)
     return torch.stack([pool(state[positions], lengths, subword) for state in flat])
 
@@ -164,8 +177,8 @@ def kept_pieces(
     starts = pieces.starts
     positions, lengths, rows = [], [], []
     for i, window in enumerate(windows):
-        offset = i * width + len(encoder.special.prefix) - starts[window.first]
-        kept = starts[window.keep_first : window.keep_last + 1]
+        offset = i * width + len(encoder.special.prefix) - int(starts[window.first])
+        kept = starts[window.keep_first : window.keep_last + 1].astype(np.int64)
         if subword == "first":
             positions.append(kept[:-1] + offset)
         elif subword == "last":

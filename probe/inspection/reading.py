@@ -90,7 +90,7 @@ class Reader:
     def __init__(self, cfg: Config) -> None:
         if cfg.encoder.num_layers is not None:
             select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before fetching
-        self.features = replace(cfg.features, context="sentence")  # each text is seen by itself
+        self.features = replace(cfg.features, context="sentence", layers=None)  # each text by itself, every layer
         self.device = resolve_device(cfg.device)
         self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
         self.selection: Selection = select(cfg.layers, self.encoder.num_layers, self.encoder.hidden_size)

@@ -55,15 +55,25 @@ class Streamed:
     """What `read_selection` gives, without holding it: rows are combined from the mapped shards when asked for.
 
     Memory holds the rows asked for alone; the system keeps as much of the store's pages as it has room for. Checksums
-    are compared once, here. Raises DamagedShard.
+    are compared once for each shard: here, or, if lazy, when one of its rows is first asked for. Raises DamagedShard.
     """
 
-    def __init__(self, store: FeatureStore, split: str, selection: Selection) -> None:
+    def __init__(self, store: FeatureStore, split: str, selection: Selection, lazy: bool = False) -> None:
         self.device = torch.device("cpu")
         self.combine = selection.combine
-        self._shape, self._dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
-        self._layers = [layers for _, layers in store.read(split, selection.indices)]
-        self._bounds = torch.tensor([0] + [shard.last for shard in store.shards[split]])
+        self._store, self._shards, self._indices = store, store.shards[split], selection.indices
+        self._shape, self.dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
+        self._bounds = torch.tensor([0] + [shard.last for shard in self._shards])
+        self._mapped: dict[int, list[torch.Tensor]] = {}
+        if not lazy:
+            for number in range(len(self._shards)):
+                self._layers(number)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(W, L * H) of a concat, (W, L, H) of a mix, else (W, H)."""
+        row = (math.prod(self._shape),) if self.combine == "concat" else self._shape
+        return len(self), *row
 
     def __len__(self) -> int:
         return int(self._bounds[-1])
@@ -72,12 +82,31 @@ class Streamed:
         """The rows at these places, of whatever shape: (..., row)."""
         wanted, where = rows.unique(return_inverse=True)  # sorted, so each shard has a stretch of them
         ends = torch.searchsorted(wanted, self._bounds).tolist()
-        combined = torch.empty((len(wanted), *self._shape), dtype=self._dtype)
-        for layers, first, begin, end in zip(self._layers, self._bounds.tolist(), ends, ends[1:], strict=False):
+        combined = torch.empty((len(wanted), *self._shape), dtype=self.dtype)
+        for shard, begin, end in zip(self._shards, ends, ends[1:], strict=False):
             if begin < end:
-                inside = wanted[begin:end] - first
-                _combine([layer[inside] for layer in layers], self.combine, combined[begin:end])
+                inside = wanted[begin:end] - shard.first
+                _combine([layer[inside] for layer in self._layers(shard.number)], self.combine, combined[begin:end])
         return (combined.flatten(1) if self.combine == "concat" else combined)[where]
+
+    def between(self, first: int, last: int) -> torch.Tensor:
+        """The rows first..last, without last: (last - first, row)."""
+        combined = torch.empty((last - first, *self._shape), dtype=self.dtype)
+        for shard in self._shards:
+            begin, end = max(first, shard.first), min(last, shard.last)
+            if begin < end:
+                layers = [layer[begin - shard.first : end - shard.first] for layer in self._layers(shard.number)]
+                _combine(layers, self.combine, combined[begin - first : end - first])
+        return combined.flatten(1) if self.combine == "concat" else combined
+
+    def let_go(self) -> None:
+        """Unmaps what was read. It is mapped, and checked, again when it is asked for again."""
+        self._mapped.clear()
+
+    def _layers(self, number: int) -> list[torch.Tensor]:
+        if number not in self._mapped:
+            self._mapped[number] = self._store.read_shard(self._shards[number], self._indices)
+        return self._mapped[number]
 
 
 def _shape(selection: Selection, hidden_size: int, exact: torch.dtype) -> tuple[tuple[int, ...], torch.dtype]:

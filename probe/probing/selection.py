@@ -1,15 +1,11 @@
-"""Which layers: presets and indices as they are typed, resolved against an encoder.
-
-Layer k is `hidden_states[k]`: 0 = the embedding output, 1..L = the encoder blocks. Presets may count from the end;
-from here on an index is absolute.
-"""
+"""Which layers a run takes, and how they are combined: what was chosen, resolved against an encoder."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from probe.config import LayersConfig, UserError
+from probe.config import LayersConfig
+from probe.features.indices import absolute
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class Selection:
 
 def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
     """Resolves what was asked for against an encoder of `num_layers` blocks. Raises UserError with the valid range."""
-    indices = _absolute(cfg.indices, num_layers)
+    indices = absolute(cfg.indices, num_layers, "layers.indices")
     name = cfg.name or (
         f"layer_{indices[0]}"
         if len(indices) == 1 and cfg.combine != "mix"
@@ -40,40 +36,3 @@ def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
     combine = "concat" if len(indices) == 1 and cfg.combine != "mix" else cfg.combine  # one layer: nothing to combine
     width = hidden_size * (len(indices) if combine == "concat" else 1)
     return Selection(name, indices, combine, width)
-
-
-def _absolute(wanted: Any, num_layers: int) -> tuple[int, ...]:
-    valid = f"layers are 0 (embeddings) to {num_layers}, or -1 to -{num_layers + 1} from the end"
-    wanted = [wanted] if isinstance(wanted, int) else wanted
-    if isinstance(wanted, str):
-        indices = _from_slice(wanted, num_layers, valid)
-    elif isinstance(wanted, list) and all(isinstance(k, int) and not isinstance(k, bool) for k in wanted):
-        outside = [k for k in wanted if not -num_layers - 1 <= k <= num_layers]
-        if outside:
-            raise UserError(f"layers.indices={wanted}: {outside[0]} is out of range; {valid}.")
-        indices = [k % (num_layers + 1) for k in wanted]
-    else:
-        raise UserError(f"layers.indices={wanted!r} is neither a list like [9,10] nor a slice like '1:'; {valid}.")
-    if not indices:
-        raise UserError(f"layers.indices={wanted!r} names no layer; {valid}.")
-    doubled = next((k for k in indices if indices.count(k) > 1), None)
-    if doubled is not None:
-        raise UserError(f"layers.indices={wanted!r} names layer {doubled} more than once; {valid}.")
-    return tuple(indices)
-
-
-def _from_slice(wanted: str, num_layers: int, valid: str) -> list[int]:
-    start, colon, stop = wanted.partition(":")
-    try:
-        bounds = slice(int(start) if start.strip() else None, int(stop) if stop.strip() else None)
-    except ValueError:
-        colon = ""
-        bounds = slice(None)
-    if not colon:
-        raise UserError(f"layers.indices={wanted!r} is neither a list like [9,10] nor a slice like '1:'; {valid}.")
-    outside = [
-        end for end in (bounds.start, bounds.stop) if end is not None and not -num_layers - 1 <= end <= num_layers + 1
-    ]
-    if outside:
-        raise UserError(f"layers.indices={wanted!r}: {outside[0]} is out of range; {valid}.")
-    return list(range(num_layers + 1))[bounds]

@@ -12,6 +12,7 @@ from pathlib import Path
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.features.checkpoint import Encoder, open_encoder
+from probe.features.indices import stored_layers
 from probe.features.store import FeatureStore
 from probe.probing.schedule import FULL_UPDATES, updates
 from probe.probing.selection import Selection, select
@@ -60,10 +61,12 @@ def plan(cfg: Config) -> Plan:
     inputs = canonical([asdict(cfg.data), asdict(cfg.encoder), asdict(cfg.features)])
     corpus, encoder, store, fingerprint = _inputs(inputs)
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
+    refuse_unstored(cfg, selection, encoder)
     layers = Layers(list(selection.indices), selection.combine)
     is_small = updates(len(corpus.splits["train"].tags), cfg.probe.batch_size) < FULL_UPDATES
     recipe = RECIPE_OF_SMALL if is_small else RECIPE
-    identity = RunIdentity(fingerprint, corpus.task.name, store.key, layers, asdict(cfg.probe), cfg.seed, recipe)
+    vectors, probe = store.vectors_key, asdict(cfg.probe)
+    identity = RunIdentity(fingerprint, corpus.task.name, vectors, layers, probe, cfg.seed, recipe)
     return Plan(cfg, corpus, encoder, selection, store, identity)
 
 
@@ -75,6 +78,17 @@ def _inputs(inputs: str) -> tuple[Corpus, Encoder, FeatureStore, str]:
     encoder = open_encoder(EncoderConfig(**encoder_cfg), Path(features["cache_dir"]))
     store = FeatureStore.of(corpus, encoder, FeaturesConfig(**features))
     return corpus, encoder, store, corpus.fingerprint()
+
+
+def refuse_unstored(cfg: Config, selection: Selection, encoder: Encoder) -> None:
+    """Raises UserError where a run wants layers that `features.layers` leaves out."""
+    stored = stored_layers(cfg.features, encoder.num_layers)
+    if left_out := set(selection.indices) - set(stored):
+        both = ",".join(map(str, sorted({*stored, *left_out})))
+        raise UserError(
+            f"features.layers={cfg.features.layers} leaves out layers that are needed: {selection.as_text()}. "
+            f"Type 'features.layers=[{both}]', or features.layers=null for all."
+        )
 
 
 def resolve_device(device: str) -> str:
@@ -103,10 +117,10 @@ def prepare_results(results_dir: Path) -> None:
 
 
 def settings_of(cfg: Config) -> Settings:
-    """The config without what only says where things lie and how many run at once."""
+    """The config without what only says where things lie, what else is stored there, and how many run at once."""
     config = asdict(cfg)
     for name in ("results_dir", "jobs"):
         del config[name]
-    for name in ("cache_dir", "placement"):
+    for name in ("cache_dir", "placement", "layers"):
         del config["features"][name]
     return Settings(**config)

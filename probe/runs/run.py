@@ -97,7 +97,7 @@ def _record(
 ) -> RunRecord:
     corpus, encoder, store, selection = planned.corpus, planned.encoder, planned.store, planned.selection
     indices = list(selection.indices)
-    manifest = store.manifest()
+    manifest = store.serving().manifest()
     assert manifest is not None
     trained_words = len(fitted.curve) * fitted.passes * corpus.splits["train"].num_words
     return RunRecord(
@@ -117,7 +117,7 @@ def _record(
             encoder.commit,
         ),
         features=RecordedFeatures(
-            store.key,
+            store.vectors_key,
             store.identity,
             fitted.placement,
             sum(store.bytes_of(shards, len(indices)) for shards in store.shards.values()),

@@ -163,7 +163,7 @@ def run_job(job: Job) -> None:
     try:
         with running(planned.results_dir, planned.identity.key) as tell:
             is_made = planned.record_path.exists()
-            if not is_made and planned.store.missing():
+            if not is_made and planned.store.serving().missing():
                 tell("extracting features")
             record = run(job.cfg, tell, job.at_once, len(job.gpus), job.command)
         by = "by another process" if is_made else f"{time.perf_counter() - clock:.0f} s"

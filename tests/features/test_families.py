@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,9 +15,11 @@ from tokenizers.pre_tokenizers import ByteLevel
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
+from probe.features import extraction
 from probe.features.checkpoint import open_encoder
 from probe.features.encoder import load_model
 from probe.features.extraction import ensure_features
+from probe.features.words import Text, batches
 
 
 @pytest.fixture(params=FAMILIES)
@@ -63,6 +66,53 @@ def test_vectors_are_those_of_a_plain_forward_over_running_text(family: Path, tm
     expected = torch.cat([over_running_text(family, words) for words in split.words], 1)
     assert features.shape == expected.shape == (4, 15, 16)
     torch.testing.assert_close(features, expected, atol=1e-5, rtol=0)
+
+
+def counted_blocks(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """Each block of an encoder as it is entered, from here on; ALBERT's one, each time."""
+    blocks = max((m for m in model.modules() if isinstance(m, torch.nn.ModuleList)), key=lambda m: num_values(m))
+    entered: list[torch.nn.Module] = []
+    for block in blocks:
+        block.register_forward_hook(lambda module, *_: entered.append(module))
+    return entered
+
+
+def num_values(module: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize("layers", [[0], [-2, 1]])
+def test_some_layers_are_those_of_the_whole_forward_and_no_block_behind_them_is_computed(
+    family: Path, layers: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    encoder = open_encoder(encoder_config(family), tmp_path)
+    split = Split([WORDS, WORDS[3:], WORDS[:2]], [["O"] * 8, ["O"] * 5, ["O"] * 2], None, [1, 2, 3], "text")
+    corpus = Corpus("families", {"dev": split})
+    whole = ensure_features(corpus, encoder, features_config(tmp_path / "all"), "cpu")
+    entered = []
+
+    def load(*arguments: Any) -> torch.nn.Module:
+        model = load_model(*arguments)
+        entered.append(counted_blocks(model))
+        return model
+
+    monkeypatch.setattr(extraction, "load_model", load)
+    compute = extraction.compute_shard
+
+    def count_from_here(*arguments: Any) -> Any:
+        entered[0].clear()  # what was tried on a sample before
+        return compute(*arguments)
+
+    monkeypatch.setattr(extraction, "compute_shard", count_from_here)
+    some = ensure_features(corpus, encoder, features_config(tmp_path / "some", layers=layers), "cpu")
+    chosen = sorted({layer % 4 for layer in layers})
+    assert some.layers == tuple(chosen)
+    assert some.key != whole.key
+    ((_, ours),) = some.read("dev", chosen)
+    ((_, theirs),) = whole.read("dev", chosen)
+    assert all(map(torch.equal, ours, theirs))
+    passes = len(batches(Text(corpus, "dev", encoder, features_config(tmp_path)), some.shards["dev"][0], encoder, 64))
+    assert len(entered[0]) == passes * chosen[-1]
 
 
 def test_windows_hold_what_the_encoder_takes_and_no_more(family: Path, tmp_path: Path):

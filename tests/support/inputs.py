@@ -77,6 +77,7 @@ def features_config(cache_dir: Path, **changes: object) -> FeaturesConfig:
         "stride": 0.5,
         "precision": "float32",
         "dtype": "float16",
+        "layers": None,
         "batch_pieces": 64,
         "cache_dir": str(cache_dir),
         "placement": "auto",

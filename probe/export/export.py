@@ -1,0 +1,155 @@
+"""Takes features away: a corpus with its vectors as files that other programs read.
+
+An export is a folder that is there whole or not at all. It is made under another name, FOLDER.part, in parts of a shard
+of the store; after a kill or a full disk the same command continues there. `export.json` says what it is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from probe.config import Config, UserError
+from probe.export.formats import FORMATS
+from probe.export.splits import Vectors, chosen, read_vectors
+from probe.probing.combine import bytes_needed
+from probe.runs.plan import Plan, plan, settings_of
+from probe.runs.provenance import provenance
+from probe.system.files import key_of, plain, why_not_writable, write_atomically
+from probe.system.locks import Hold
+
+ABOUT = "export.json"
+LOCK = ".lock"
+LAYOUT = 1  # rises when the files of a format change
+ENDINGS = (".safetensors", ".parquet", ".npy", ".npz", ".json", ".jsonl", ".csv")
+
+
+def export(cfg: Config, target: Path, form: str, each: bool, tell: Callable[[str], None]) -> None:
+    """Writes a config's corpus and features into a new folder, in one of FORMATS.
+
+    each: the chosen layers side by side, not combined. Raises UserError, before anything is computed, for a target that
+    is there or cannot be made; what is there is never changed.
+    """
+    _refuse(target)
+    planned = plan(cfg)
+    what = identity(planned, form, each)
+    part = target.with_name(f"{target.name}.part")
+    _refuse_other(part, key_of(what))
+    needed = _bytes(planned, form, each)
+    here = sum(file.stat().st_size for file in part.iterdir()) if part.is_dir() else 0
+    if reason := why_not_writable(part, max(0, needed - here)):
+        raise UserError(f"{target}: {reason}. Another place: --to DIR.")
+    num_words = sum(split.num_words for split in planned.corpus.splits.values())
+    tell(f"{num_words} words, {needed / 1e9:.2f} GB as {form}, to {target}")
+    vectors = read_vectors(cfg, each)
+    try:
+        part.mkdir(parents=True, exist_ok=True)
+        with Hold(part / LOCK, exclusive=True) as hold:
+            if hold.busy:
+                raise UserError(f"{part} is being written by another process.")
+            _write(part, what, planned, vectors, form)
+            (part / LOCK).unlink(missing_ok=True)
+            _refuse(target)
+            part.rename(target)
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or part} cannot be written: {error.strerror or error}. What is written is kept in "
+            f"{part}; once there is room, the same command continues."
+        ) from None
+
+
+def _bytes(planned: Plan, form: str, each: bool) -> int:
+    """About how many bytes an export takes."""
+    selection = chosen(planned.selection, each)
+    vectors = bytes_needed(planned.store, selection)
+    if planned.store.dtype == "bfloat16" and selection.combine in ("concat", "mix") and form != "safetensors":
+        vectors *= 2  # as float32
+    columns = (column for split in planned.corpus.splits.values() for column in (split.words, split.tags))
+    return vectors + sum(len(word) + 4 for column in columns for word in chain.from_iterable(column))
+
+
+def identity(planned: Plan, form: str, each: bool) -> dict[str, Any]:
+    """What an export is, by content: by its hash an unfinished one is known as the same."""
+    selection = chosen(planned.selection, each)
+    return {
+        "layout": LAYOUT,
+        "format": form,
+        "corpus": planned.identity.corpus,
+        "features": planned.store.vectors_key,
+        "layers": list(selection.indices),
+        "combine": "none" if selection.combine == "mix" else selection.combine,
+    }
+
+
+def _refuse(target: Path) -> None:
+    if target.exists() or target.is_symlink():
+        raise UserError(f"{target} is there already, and was left as it is. Another place: --to DIR.")
+    if target.suffix in ENDINGS:
+        raise UserError(f"--to {target}: an export is a folder. Type --to {target.with_suffix('')}, and --format NAME.")
+
+
+def _refuse_other(part: Path, key: str) -> None:
+    """Raises UserError where an unfinished export is not the one to be made, or is no export."""
+    if not part.exists() or not any(file.name != LOCK for file in part.iterdir()):
+        return
+    try:
+        found = json.loads((part / ABOUT).read_text(encoding="utf-8"))["key"]
+    except (OSError, ValueError, KeyError, TypeError):
+        found = None
+    if found != key:
+        what = "holds something else" if found is None else "is an unfinished export of something else"
+        raise UserError(f"{part} {what}, and was left as it is. Remove it, or another place: --to DIR.")
+
+
+def _write(part: Path, what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors], form: str) -> None:
+    for left in part.glob(".*"):
+        if left.name != LOCK:  # half-made by a process that was killed
+            left.unlink()
+    if not (part / ABOUT).exists():
+        text = json.dumps(_about(what, planned, vectors), indent=1, ensure_ascii=False)
+        write_atomically(part / ABOUT, text + "\n")
+    with tqdm(
+        total=sum(map(len, vectors.values())),
+        desc="exporting",
+        unit=" words",
+        unit_scale=True,
+        dynamic_ncols=True,
+        mininterval=0.5 if sys.stderr.isatty() else 30,
+    ) as bar:
+        for name, split in planned.corpus.splits.items():
+            parts = [(shard.first, shard.last) for shard in planned.store.shards[name]]
+            FORMATS[form](part, name, split, vectors[name], parts, bar.update)
+
+
+def _about(what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors]) -> dict[str, Any]:
+    """The record that lies in an export: what it is, by content and by name, and what made it."""
+    corpus, encoder, store = planned.corpus, planned.encoder, planned.store
+    manifest = store.serving().manifest()
+    assert manifest is not None
+    settings = settings_of(planned.cfg)
+    return {
+        "key": key_of(what),
+        **what,
+        "shapes": {name: list(rows.shape) for name, rows in vectors.items()},
+        "data": {"name": corpus.name, "task": corpus.task.name, **plain(corpus.counts()), "about": corpus.about},
+        "encoder": {
+            "name": encoder.name,
+            "source": encoder.source,
+            "commit": encoder.commit,
+            **encoder.fingerprint,
+            "num_layers": encoder.num_layers,
+            "hidden_size": encoder.hidden_size,
+        },
+        "vectors": store.identity,
+        "words_without_pieces": {name: split["words_without_pieces"] for name, split in manifest["splits"].items()},
+        "settings": {"data": settings.data, "encoder": settings.encoder, "features": settings.features},
+        "software": plain(provenance()),
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

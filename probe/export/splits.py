@@ -1,0 +1,167 @@
+"""Words, tags and vectors of a corpus, for programs of one's own: vectors stay in the store until asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from probe.config import Config
+from probe.data.split import Split
+from probe.features.store import DamagedShard, FeatureStore
+from probe.features.windows import bounds
+from probe.probing.combine import Streamed
+from probe.probing.selection import Selection
+from probe.runs.plan import plan
+from probe.runs.run import extract
+
+ATTEMPTS_TO_READ = 3  # a store damaged again right after it was repaired has a problem no retry solves
+
+
+class Vectors:
+    """The vectors of a split's words, read from the store as they are asked for.
+
+    shape: (words, width), or (words, layers, H) where layers are kept apart. `vectors[rows]` is a torch tensor on the
+    CPU, as stored (sums and means: float32); rows are a number, a slice, a list, an array, or a mask, and places within
+    each may follow: `vectors[:, 0]`.
+    `numpy.asarray(vectors)` is all of it in memory; bfloat16, which NumPy lacks, becomes float32 there.
+    """
+
+    def __init__(self, open_store: Callable[[], FeatureStore], split: str, selection: Selection) -> None:
+        self._open = lambda: Streamed(open_store(), split, selection, lazy=True)
+        self._streamed = self._open()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._streamed.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._streamed.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return (self[row] for row in range(len(self)))
+
+    def __getitem__(self, rows: int | slice | Sequence[int] | np.ndarray | torch.Tensor | tuple) -> torch.Tensor:
+        if isinstance(rows, tuple):  # rows, then places within each
+            chosen = self[rows[0]]
+            return chosen[(slice(None),) * (chosen.ndim - self.ndim + 1) + rows[1:]]
+        if isinstance(rows, slice):
+            wanted = range(len(self))[rows]
+            if wanted.step == 1:
+                return self._mended(lambda: self._streamed.between(wanted.start, max(wanted.start, wanted.stop)))
+            places = np.asarray(wanted, dtype=np.int64)
+        else:
+            places = _places(rows, len(self))
+        return self._mended(lambda: self._streamed[torch.from_numpy(places)])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("vectors are in a store; as one array they are a copy")
+        whole = as_numpy(self[:])
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def __repr__(self) -> str:
+        return f"Vectors({' x '.join(map(str, self.shape))}, {self.dtype})"
+
+    def let_go(self) -> None:
+        """Unmaps what was read."""
+        self._streamed.let_go()
+
+    def _mended(self, read: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """What `read` gives, after extracting again what was damaged."""
+        for _ in range(ATTEMPTS_TO_READ - 1):
+            try:
+                return read()
+            except DamagedShard as damaged:
+                print(f"{damaged}. Extracting it again.", flush=True)
+                self._streamed = self._open()
+        return read()
+
+
+def _places(rows: Any, length: int) -> np.ndarray:
+    """Rows as NumPy understands them, as places from 0, of whatever shape. Raises IndexError."""
+    asked = np.asarray(rows)
+    if asked.dtype == bool:
+        if asked.shape != (length,):
+            raise IndexError(f"a mask of shape {asked.shape} for {length} words")
+        return np.flatnonzero(asked)
+    if asked.size == 0:
+        return asked.astype(np.int64)
+    if asked.dtype.kind not in "iu":
+        raise IndexError(f"rows are whole numbers, slices or masks, not {asked.dtype}")
+    if asked.min() < -length or asked.max() >= length:
+        raise IndexError(f"row {int(asked.min() if asked.min() < -length else asked.max())} of {length} words")
+    return np.where(asked < 0, asked + length, asked).astype(np.int64)
+
+
+def as_numpy(vectors: torch.Tensor) -> np.ndarray:
+    """A tensor as NumPy has it: bfloat16 as float32, which holds each of its values."""
+    return (vectors.float() if vectors.dtype == torch.bfloat16 else vectors).numpy()
+
+
+@dataclass(frozen=True)
+class SplitFeatures:
+    """One split, a word a row.
+
+    words, tags: one a row of vectors; spans are tagged in IOB2. sentences: the rows of each sentence, as slices of all
+    three. documents: of each sentence, rising from 0; None where the corpus knows none.
+    """
+
+    words: list[str]
+    tags: list[str]
+    sentences: list[slice]
+    documents: list[int] | None
+    vectors: Vectors
+
+    @classmethod
+    def of(cls, split: Split, vectors: Vectors) -> SplitFeatures:
+        ends = bounds([len(words) for words in split.words]).tolist()
+        return cls(
+            [word for words in split.words for word in words],
+            [tag for tags in split.tags for tag in tags],
+            [slice(first, last) for first, last in pairwise(ends)],
+            split.documents,
+            vectors,
+        )
+
+
+class Splits(NamedTuple):
+    """The three splits of a corpus with their features."""
+
+    train: SplitFeatures
+    dev: SplitFeatures
+    test: SplitFeatures
+
+
+def read_splits(cfg: Config, each: bool = False) -> Splits:
+    """The splits of a config's corpus with its features for the layers chosen, extracted first where they are missing.
+
+    each: the chosen layers side by side, (words, layers, H), and not combined; so they are too where their combination
+    is learned. Raises UserError.
+    """
+    splits, vectors = plan(cfg).corpus.splits, read_vectors(cfg, each)
+    return Splits(**{name: SplitFeatures.of(split, vectors[name]) for name, split in splits.items()})
+
+
+def read_vectors(cfg: Config, each: bool = False) -> dict[str, Vectors]:
+    """Each split's vectors alone; see `read_splits`."""
+    planned = plan(cfg)
+    selection = chosen(planned.selection, each)
+    return {name: Vectors(lambda: extract(cfg), name, selection) for name in planned.corpus.splits}
+
+
+def chosen(selection: Selection, each: bool) -> Selection:
+    """The selection, or, with `each`, its layers side by side: what is read for a mix, before that is learned."""
+    return replace(selection, combine="mix") if each else selection

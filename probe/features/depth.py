@@ -1,0 +1,80 @@
+"""Stops an encoder at a layer, so that the blocks behind it are not computed.
+
+Layer k < L is what goes into block k + 1. So the forward pass is left as it is, and ended as the block behind the layer
+is entered: what a family does behind its last block, a final norm for example, is never met. Which modules are the
+blocks is found by trying, and an encoder that does not give the same bits this way is computed whole.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+from probe.features.checkpoint import Encoder
+from probe.features.encoder import Stopped, hidden_states
+from probe.features.words import padded
+
+
+def stop_at(layer: int, model: torch.nn.Module, encoder: Encoder, device: str) -> bool:
+    """Lets the model's forward passes end with the states of layers 0..layer; says so where they cannot.
+
+    Returns whether they do. Tried before on a sample: what comes out must be that of the whole forward, to the bit.
+    """
+    if layer == encoder.num_layers:
+        return False
+    inputs = [None if part is None else part.to(device) for part in _sample(encoder)]
+    whole = _run(model, inputs)
+    for blocks in [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]:
+        hooks = _end_at(layer, model, blocks)
+        if _same(_run(model, inputs), whole[: layer + 1]):
+            return True
+        for hook in hooks:
+            hook.remove()
+    print(
+        f"{encoder.name} cannot be stopped at layer {layer}; all its {encoder.num_layers} blocks are computed.",
+        file=sys.stderr,
+    )
+    return False
+
+
+def _sample(encoder: Encoder) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """ids, mask and segment ids of two short texts, one of them padded."""
+    special = encoder.special
+    piece = encoder.tokenizer.unk_token_id or 0
+    rows = [special.prefix + [piece] * min(length, encoder.room) + special.suffix for length in (4, 1)]
+    types = [
+        special.prefix_types + [special.text_type] * (len(row) - special.count) + special.suffix_types for row in rows
+    ]
+    return padded(rows, types, encoder)
+
+
+@torch.inference_mode()
+def _run(model: torch.nn.Module, inputs: list[Any]) -> tuple[torch.Tensor, ...]:
+    return hidden_states(model, *inputs)
+
+
+def _same(found: tuple[Any, ...], expected: tuple[torch.Tensor, ...]) -> bool:
+    return len(found) == len(expected) and all(
+        isinstance(a, torch.Tensor) and torch.equal(a, b) for a, b in zip(found, expected, strict=True)
+    )
+
+
+def _end_at(layer: int, model: torch.nn.Module, blocks: torch.nn.ModuleList) -> list[Any]:
+    """Hooks that keep what goes into each block, and end the forward pass as block `layer` + 1 is entered.
+
+    Calls are counted, not modules: ALBERT calls the same one again and again.
+    """
+    states: list[Any] = []
+
+    def begin(*_: object) -> None:
+        states.clear()
+
+    def enter(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        states.append(args[0] if args else kwargs.get("hidden_states"))
+        if len(states) > layer:
+            raise Stopped(tuple(states))
+
+    hooks = [block.register_forward_pre_hook(enter, with_kwargs=True) for block in dict.fromkeys(blocks)]
+    return [*hooks, model.register_forward_pre_hook(begin)]

@@ -1,0 +1,59 @@
+"""Layers as they are typed, made absolute.
+
+Layer k is `hidden_states[k]`: 0 = the embedding output, 1..L = the encoder blocks. What is typed may count from the
+end; inside the code an index is absolute.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probe.config import FeaturesConfig, UserError
+
+
+def stored_layers(cfg: FeaturesConfig, num_layers: int) -> tuple[int, ...]:
+    """The layers that are extracted and stored, rising; all L + 1 unless `features.layers` names some."""
+    if cfg.layers is None:
+        return tuple(range(num_layers + 1))
+    return tuple(sorted(absolute(cfg.layers, num_layers, "features.layers")))
+
+
+def absolute(wanted: Any, num_layers: int, setting: str) -> tuple[int, ...]:
+    """A list of indices or a slice, for an encoder of `num_layers` blocks, in the order asked for.
+
+    Raises UserError with the name of the setting and the valid range.
+    """
+    valid = f"layers are 0 (embeddings) to {num_layers}, or -1 to -{num_layers + 1} from the end"
+    wanted = [wanted] if isinstance(wanted, int) else wanted
+    if isinstance(wanted, str):
+        indices = _from_slice(wanted, num_layers, setting, valid)
+    elif isinstance(wanted, list) and all(isinstance(k, int) and not isinstance(k, bool) for k in wanted):
+        outside = [k for k in wanted if not -num_layers - 1 <= k <= num_layers]
+        if outside:
+            raise UserError(f"{setting}={wanted}: {outside[0]} is out of range; {valid}.")
+        indices = [k % (num_layers + 1) for k in wanted]
+    else:
+        raise UserError(f"{setting}={wanted!r} is neither a list like [9,10] nor a slice like '1:'; {valid}.")
+    if not indices:
+        raise UserError(f"{setting}={wanted!r} names no layer; {valid}.")
+    doubled = next((k for k in indices if indices.count(k) > 1), None)
+    if doubled is not None:
+        raise UserError(f"{setting}={wanted!r} names layer {doubled} more than once; {valid}.")
+    return tuple(indices)
+
+
+def _from_slice(wanted: str, num_layers: int, setting: str, valid: str) -> list[int]:
+    start, colon, stop = wanted.partition(":")
+    try:
+        bounds = slice(int(start) if start.strip() else None, int(stop) if stop.strip() else None)
+    except ValueError:
+        colon = ""
+        bounds = slice(None)
+    if not colon:
+        raise UserError(f"{setting}={wanted!r} is neither a list like [9,10] nor a slice like '1:'; {valid}.")
+    outside = [
+        end for end in (bounds.start, bounds.stop) if end is not None and not -num_layers - 1 <= end <= num_layers + 1
+    ]
+    if outside:
+        raise UserError(f"{setting}={wanted!r}: {outside[0]} is out of range; {valid}.")
+    return list(range(num_layers + 1))[bounds]

@@ -1,0 +1,154 @@
+"""`from probe import features`: rows as NumPy understands them, read when they are asked for."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sklearn.linear_model import LogisticRegression
+from support.commands import flip_a_bit, python
+
+import probe
+from probe.config import UserError
+from probe.export.splits import Splits
+from probe.features.checkpoint import Encoder
+from probe.features.store import FeatureStore, Shard
+
+
+@pytest.fixture
+def settings(inputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 40)
+    return [*inputs, f"features.cache_dir={tmp_path / 'cache'}"]
+
+
+@pytest.fixture
+def splits(settings: list[str]) -> Splits:
+    return probe.features(*settings, "layers=concat_last_four")
+
+
+def expected(cache: Path, split: str, layers: str) -> np.ndarray:
+    shards = [load_file(path) for path in sorted(cache.glob(f"*/{split}-*.safetensors"))]
+    return torch.cat([torch.cat([shard[k] for k in layers], 1) for shard in shards]).numpy()
+
+
+def test_rows_words_and_tags_go_together(splits: Splits, tiny_corpus, tmp_path: Path):
+    for name, split in splits._asdict().items():
+        text = tiny_corpus.splits[name]
+        assert [split.words[rows] for rows in split.sentences] == text.words
+        assert [split.tags[rows] for rows in split.sentences] == text.tags
+        assert split.documents == [document + 1 for document in text.documents]
+        assert len(split.words) == len(split.tags) == len(split.vectors)
+        assert np.array_equal(np.asarray(split.vectors), expected(tmp_path / "cache", name, "2345"))
+
+
+def test_rows_are_chosen_as_numpy_chooses_them(splits: Splits, tmp_path: Path):
+    vectors, array = splits.train.vectors, expected(tmp_path / "cache", "train", "2345")
+    n, choose = len(array), np.random.default_rng(0)
+    assert vectors.shape == array.shape
+    assert vectors.ndim == 2
+    assert vectors.dtype == torch.float16
+    rows: list[Any] = [
+        0, -1, n - 1, slice(None), slice(35, 90), slice(-10, None), slice(90, 35), slice(None, None, -7),
+        slice(3, 200, 11), [5, 5, -2, 300], choose.integers(-n, n, 50), choose.integers(0, n, (3, 4)),
+        choose.random(n) < 0.2,
+    ]  # fmt: skip
+    for wanted in rows:
+        found = vectors[wanted]
+        assert isinstance(found, torch.Tensor)
+        assert found.shape == array[wanted].shape, wanted
+        assert np.array_equal(found.numpy(), array[wanted]), wanted
+    assert vectors[[]].shape == (0, 64)
+    for within in ((slice(8, 60), 3), ([2, 77], slice(4, 9)), (5, 6), (slice(None), [1, 0])):
+        assert np.array_equal(vectors[within].numpy(), array[within])
+    assert torch.equal(vectors[torch.tensor([3, 1])], vectors[[3, 1]])
+    assert torch.equal(torch.stack(list(vectors)), vectors[:])
+    for outside in (n, -n - 1, [0, n], np.array([True, False]), 1.5, "x"):
+        with pytest.raises(IndexError):
+            vectors[outside]  # type: ignore[index]
+
+
+def test_only_the_shards_that_are_asked_for_are_read(splits: Splits, monkeypatch: pytest.MonkeyPatch):
+    read: list[int] = []
+    honest = FeatureStore.read_shard
+
+    def count(self: FeatureStore, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
+        read.append(shard.number)
+        return honest(self, shard, layers)
+
+    monkeypatch.setattr(FeatureStore, "read_shard", count)
+    assert splits.train.vectors.shape[1] == 64
+    splits.train.vectors[0]
+    splits.train.vectors[1:5]
+    assert read == [0]
+    splits.train.vectors[-1]
+    assert read[1:] == [len(splits.train.vectors._streamed._shards) - 1]
+
+
+def test_damage_is_mended_when_it_is_met(splits: Splits, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    before = splits.train.vectors[:]
+    again = probe.features  # the same name whatever was imported since
+    assert callable(again)
+    splits.train.vectors.let_go()
+    flip_a_bit(sorted((tmp_path / "cache").glob("*/train-*.safetensors"))[1])
+    assert torch.equal(splits.train.vectors[:], before)
+    assert "Extracting it again" in capsys.readouterr().out
+
+
+def test_layers_are_combined_as_the_row_says_or_kept_apart(settings: list[str], tmp_path: Path):
+    apart = probe.features(*settings, "layers.indices=[5,0]", "layers.combine=mean", each=True).dev.vectors
+    assert apart.shape[1:] == (2, 16)
+    assert torch.equal(apart[:, 1], torch.from_numpy(expected(tmp_path / "cache", "dev", "0")))
+    mean = probe.features(*settings, "layers.indices=[5,0]", "layers.combine=mean").dev.vectors
+    assert mean.dtype == torch.float32
+    torch.testing.assert_close(mean[:], apart[:].float().mean(1))
+
+
+def test_bfloat16_is_float32_in_numpy_and_itself_in_torch(settings: list[str]):
+    vectors = probe.features(*settings, "layers=last", "features.dtype=bfloat16").dev.vectors
+    assert vectors[:2].dtype == torch.bfloat16
+    assert np.asarray(vectors).dtype == np.float32
+    assert np.array_equal(np.asarray(vectors), vectors[:].float().numpy())
+    with pytest.raises(ValueError, match="a copy"):
+        np.array(vectors, copy=False)
+
+
+def test_scikit_learn_takes_the_vectors_as_they_are(splits: Splits, tmp_path: Path):
+    model = LogisticRegression(max_iter=300).fit(splits.train.vectors, splits.train.tags)
+    train, test = (expected(tmp_path / "cache", name, "2345").astype(np.float64) for name in ("train", "test"))
+    by_hand = LogisticRegression(max_iter=300).fit(train, splits.train.tags)
+    assert model.predict(splits.test.vectors).tolist() == by_hand.predict(test).tolist()
+
+
+def test_settings_that_cannot_be_are_refused(settings: list[str]):
+    with pytest.raises(UserError, match="no such preset"):
+        probe.features("layers=nope")
+    with pytest.raises(UserError, match="One encoder and one choice"):
+        probe.features("-m", *settings, "layers=last,sum_all")
+
+
+def test_the_name_is_the_function_and_the_folder_whatever_is_imported_first():
+    code = (
+        "import sys; from probe import features as first; assert not {'torch', 'hydra', 'numpy'} & set(sys.modules)\n"
+        "import probe.features.store, probe; from probe import features\n"
+        "assert features is first is probe.features is sys.modules['probe.features'] and callable(features)\n"
+        "from probe.features import store; print(store.__name__)"
+    )
+    done = python(code)
+    assert done.stdout.strip() == "probe.features.store", done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_the_docstring_can_be_run(minilm: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LAYER_PROBE_CACHE", str(tmp_path))
+    (example,) = doctest.DocTestFinder().find(type(probe.features).__call__, "features", globs={})
+    assert len(example.examples) >= 5
+    runner = doctest.DocTestRunner()
+    runner.run(example)
+    assert runner.failures == 0

@@ -1,0 +1,199 @@
+"""Stores of some layers: the same vectors, a key of their own, and whoever needs fewer layers reads what is there."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from support.commands import flip_a_bit
+from support.inputs import data_config, features_config
+
+from probe.config import UserError
+from probe.data.corpus import Corpus, load_corpus
+from probe.data.split import Split
+from probe.features import depth
+from probe.features.checkpoint import Encoder
+from probe.features.extraction import ensure_features
+from probe.features.store import MANIFEST, DamagedShard, FeatureStore
+from probe.features.upkeep import entries, explain, verify_checksums, verify_sample
+
+
+def store_of(corpus: Corpus, encoder: Encoder, cache: Path, layers: Any) -> FeatureStore:
+    return FeatureStore.of(corpus, encoder, features_config(cache, layers=layers))
+
+
+def made(corpus: Corpus, encoder: Encoder, cache: Path, layers: Any) -> FeatureStore:
+    return ensure_features(corpus, encoder, features_config(cache, layers=layers), "cpu")
+
+
+def same_vectors(one: FeatureStore, other: FeatureStore, layers: list[int]) -> bool:
+    pairs = (
+        (a, b)
+        for split in one.shards
+        for (_, ours), (_, theirs) in zip(one.read(split, layers), other.read(split, layers), strict=True)
+        for a, b in zip(ours, theirs, strict=True)
+    )
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_the_key_says_which_layers_and_the_vectors_key_what_they_are(tiny_corpus: Corpus, tiny_encoder: Encoder):
+    every = store_of(tiny_corpus, tiny_encoder, Path("x"), None)
+    assert every.key == every.vectors_key
+    for same in ("0:", [5, 4, 3, 2, 1, 0], list(range(6))):
+        assert store_of(tiny_corpus, tiny_encoder, Path("x"), same).key == every.key
+    some = [store_of(tiny_corpus, tiny_encoder, Path("x"), layers) for layers in ([3, 4], [-3, 4], "3:5", [4, 3])]
+    assert len({store.key for store in some}) == 1
+    other = store_of(tiny_corpus, tiny_encoder, Path("x"), [3])
+    assert len({every.key, some[0].key, other.key}) == 3
+    assert {store.vectors_key for store in [every, *some, other]} == {every.key}
+    shards = every.shards["train"]
+    assert 3 * some[0].bytes_of(shards) == every.bytes_of(shards) == 6 * other.bytes_of(shards)
+
+
+@pytest.mark.parametrize("layers", [[6], [-7], [1, 1], [], "7:", "x", 1.5, [True]])
+def test_layers_that_are_not_are_refused(layers: Any, tiny_corpus: Corpus, tiny_encoder: Encoder):
+    with pytest.raises(UserError, match=r"^features\.layers=.*layers are 0 \(embeddings\) to 5, or -1 to -6"):
+        store_of(tiny_corpus, tiny_encoder, Path("x"), layers)
+
+
+def test_only_the_layers_named_are_on_disk(tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path):
+    store = made(tiny_corpus, tiny_encoder, tmp_path, [4, 1])
+    files = list(store.directory.glob("*.safetensors"))
+    assert len(files) == 3
+    assert all(load_file(file).keys() == {"1", "4"} for file in files)
+    manifest = json.loads((store.directory / MANIFEST).read_text())
+    assert manifest["identity"]["layers"] == [1, 4]
+    (entry,) = entries(tmp_path)
+    assert "layers [1,4] of 16" in entry.line()
+    assert not list(verify_checksums(store))
+    cfg = features_config(tmp_path, layers=[1, 4])
+    words, worst, allowed = verify_sample(store, tiny_corpus, tiny_encoder, cfg, 10)
+    assert words
+    assert worst <= allowed
+
+
+def test_a_finished_store_with_more_layers_serves_and_nothing_is_computed(
+    tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    every = made(tiny_corpus, tiny_encoder, tmp_path, None)
+    three = made(tiny_corpus, tiny_encoder, tmp_path, [1, 2, 3])
+    assert three.key == every.key, "all of them were there"
+    elsewhere = made(tiny_corpus, tiny_encoder, tmp_path / "b", [1, 2, 3])
+    assert elsewhere.key != every.key
+
+    def never(*_: object) -> None:
+        raise AssertionError("the encoder was loaded again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("probe.features.extraction.load_model", never)
+        served = made(tiny_corpus, tiny_encoder, tmp_path / "b", [3, 1])
+    assert served.directory == elsewhere.directory
+    assert served.layers == (1, 2, 3)
+    assert same_vectors(served, every, [3, 1])
+    told = "\n".join(explain(store_of(tiny_corpus, tiny_encoder, tmp_path / "b", [3, 1])))
+    assert "serves this config: complete, with more layers (layers 1, 2, 3)" in told
+    told = "\n".join(explain(store_of(tiny_corpus, tiny_encoder, tmp_path / "b", [0, 1])))
+    assert "does not: layers is [1,2,3], here [0,1]" in told
+
+
+def test_of_several_the_smallest_serves_and_ones_own_before_all(
+    tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path
+):
+    wide, wider = (made(tiny_corpus, tiny_encoder, tmp_path, layers) for layers in ([2, 3], [0, 2, 3, 5]))
+    other = made(tiny_corpus, tiny_encoder, tmp_path, [0, 1])
+    wanted = store_of(tiny_corpus, tiny_encoder, tmp_path, [3])
+    assert wanted.serving().key == wide.key
+    assert store_of(tiny_corpus, tiny_encoder, tmp_path, [5]).serving().key == wider.key
+    assert store_of(tiny_corpus, tiny_encoder, tmp_path, [1]).serving().key == other.key
+    last = store_of(tiny_corpus, tiny_encoder, tmp_path, [1, 4])
+    assert last.serving() is last, "nobody has both"
+    (wide.directory / MANIFEST).unlink()
+    assert wanted.serving().key == wider.key, "what is being made serves nobody yet"
+    of_mean = FeatureStore.of(tiny_corpus, tiny_encoder, features_config(tmp_path, layers=[3], subword="mean"))
+    assert of_mean.serving() is of_mean, "other vectors"
+
+
+def test_damage_in_the_store_that_serves_is_mended_there_with_all_its_layers(
+    tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path
+):
+    every = made(tiny_corpus, tiny_encoder, tmp_path, None)
+    shard = every.path(every.shards["dev"][0])
+    before = shard.read_bytes()
+    served = made(tiny_corpus, tiny_encoder, tmp_path, [5])
+    flip_a_bit(shard)
+    with pytest.raises(DamagedShard):
+        list(served.read("dev", [5]))
+    assert not shard.exists()
+    again = made(tiny_corpus, tiny_encoder, tmp_path, [5])
+    assert again.directory == every.directory
+    assert shard.read_bytes() == before
+    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 1
+
+
+def test_an_encoder_that_cannot_be_stopped_is_computed_whole_and_that_is_said(
+    tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+):
+    every = made(tiny_corpus, tiny_encoder, tmp_path / "all", None)
+    assert "cannot be stopped" not in capsys.readouterr().err
+    honest = depth._end_at
+
+    def one_off(layer: int, *rest: Any) -> list[Any]:
+        return honest(layer + 1, *rest)
+
+    monkeypatch.setattr(depth, "_end_at", one_off)
+    some = made(tiny_corpus, tiny_encoder, tmp_path / "some", [0, 2])
+    assert "cannot be stopped at layer 2; all its 5 blocks are computed" in capsys.readouterr().err
+    assert same_vectors(some, every, [0, 2])
+
+
+@pytest.mark.real
+def test_some_layers_of_the_packaged_encoder_are_its_own(minilm: Encoder, tmp_path: Path):
+    whole = load_corpus(data_config("bundled")).splits["dev"]
+    chosen = random.Random(0).sample(range(len(whole.words)), 30)
+    split = Split([whole.words[i] for i in chosen], [whole.tags[i] for i in chosen], None, chosen, whole.origin)
+    corpus = Corpus("sample", {"dev": split})
+    every = made(corpus, minilm, tmp_path / "all", None)
+    for layers in ([0], [3, 4], [1, 5]):
+        assert same_vectors(made(corpus, minilm, tmp_path / "some", layers), every, layers)
+
+
+def test_a_run_is_the_same_run_whichever_store_it_reads(inputs: list[str], tmp_path: Path, typed):
+    choice = ["layers.indices=[2,4]", "layers.combine=mix"]
+    narrow = typed(*choice, "features.layers=[4,2]", "results_dir=narrow", *inputs)
+    assert narrow.returncode == 0, narrow.stderr
+    assert all(load_file(file).keys() == {"2", "4"} for file in (tmp_path / "cache").glob("*/*.safetensors"))
+    every = typed(*choice, "results_dir=every", *inputs)
+    assert every.returncode == 0, every.stderr
+    assert len(list((tmp_path / "cache").glob("*/manifest.json"))) == 2
+    records = [json.loads(next((tmp_path / name / "records").iterdir()).read_text()) for name in ("narrow", "every")]
+    for part in ("key", "identity", "config", "features", "scores", "sha256", "best_epoch", "mix"):
+        assert records[0][part] == records[1][part], part
+    assert records[0]["features"]["key"] in {path.name for path in (tmp_path / "cache").iterdir()}
+    assert "was done already" in typed(*choice, "features.layers=[2,3,4]", "results_dir=every", *inputs).stdout
+    assert typed("verify", "narrow").returncode == 0
+
+
+def test_layers_that_a_row_needs_and_the_store_leaves_out_are_named(inputs: list[str], tmp_path: Path, typed):
+    for command in ([], ["doctor"], ["extract"]):
+        done = typed(*command, "layers=last", "features.layers=[1]", *inputs)
+        told = done.stderr + done.stdout
+        assert done.returncode == (1 if command == ["doctor"] else 2), told
+        assert "features.layers=[1] leaves out layers that are needed: last = layer 5" in told
+        assert "Type 'features.layers=[1,5]', or features.layers=null for all." in told
+    assert not list((tmp_path / "cache").glob("*/*.safetensors"))
+
+
+def test_the_forecast_counts_the_layers_that_are_stored(inputs: list[str], typed, monkeypatch: pytest.MonkeyPatch):
+    asked: list[int] = []
+    monkeypatch.setattr("probe.features.store.why_not_writable", lambda _, needed: asked.append(needed))
+    for layers in ("null", "[5]"):
+        done = typed("doctor", "layers=last", f"features.layers={layers}", *inputs)
+        assert "to extract: 0.00 GB, about" in done.stdout, done.stdout + done.stderr
+    assert asked[0] == 6 * asked[1] == 595 * 6 * 16 * 2
+    done = typed("extract", "layers=last", "features.layers=[5]", *inputs)
+    assert "595 words, layer 5 of 16 in " in done.stdout
