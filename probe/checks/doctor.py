@@ -120,9 +120,14 @@ def _encoder(cfg: Config) -> tuple[Encoder, list[str]]:
     encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
     at = f" at {encoder.commit[:10]}" if encoder.commit else ""
     return encoder, [
-        f"{encoder.name}, from {encoder.source}{at}; weights {encoder.fingerprint['weights'][:12]}",
+        f"{encoder.name}, from {encoder.source}{at}; {_weights(encoder)}",
         f"layers 0 to {encoder.num_layers}, {encoder.hidden_size} wide; {encoder.limit} pieces at once",
     ]
+
+
+def _weights(encoder: Encoder) -> str:
+    drawn = encoder.fingerprint.get("random")
+    return f"random weights ({drawn})" if drawn else f"weights {encoder.fingerprint['weights'][:12]}"
 
 
 def _device(cfg: Config) -> tuple[str, list[str]]:

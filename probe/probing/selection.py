@@ -14,14 +14,23 @@ from probe.config import LayersConfig, UserError
 
 @dataclass(frozen=True)
 class Selection:
-    """A row of the table: absolute layer indices, in the order asked for, and how they are combined."""
+    """A row of the table: absolute layer indices, in the order asked for, and how they are combined.
+
+    No layer at all is the word memory, which needs no vectors.
+    """
 
     name: str
     indices: tuple[int, ...]
     combine: str
     width: int
 
+    @property
+    def is_memory(self) -> bool:
+        return not self.indices
+
     def as_text(self) -> str:
+        if self.is_memory:
+            return f"{self.name} = no layer: each word as train has it most often"
         return (
             f"{self.name} = {self.combine} of layers {', '.join(map(str, self.indices))}"
             if len(self.indices) > 1
@@ -31,7 +40,13 @@ class Selection:
 
 def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
     """Resolves what was asked for against an encoder of `num_layers` blocks. Raises UserError with the valid range."""
-    indices = _absolute(cfg.indices, num_layers)
+    if cfg.combine == "none":
+        if cfg.indices != []:
+            raise UserError(
+                f"layers.combine=none is for no layer, not layers.indices={cfg.indices!r}. Type layers=word_memory."
+            )
+        return Selection(cfg.name or "word_memory", (), "none", 0)
+    indices = _absolute(cfg.indices, num_layers, cfg.combine)
     name = cfg.name or (
         f"layer_{indices[0]}"
         if len(indices) == 1 and cfg.combine != "mix"
@@ -42,7 +57,7 @@ def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
     return Selection(name, indices, combine, width)
 
 
-def _absolute(wanted: Any, num_layers: int) -> tuple[int, ...]:
+def _absolute(wanted: Any, num_layers: int, combine: str) -> tuple[int, ...]:
     valid = f"layers are 0 (embeddings) to {num_layers}, or -1 to -{num_layers + 1} from the end"
     wanted = [wanted] if isinstance(wanted, int) else wanted
     if isinstance(wanted, str):
@@ -57,7 +72,8 @@ def _absolute(wanted: Any, num_layers: int) -> tuple[int, ...]:
     if not indices:
         raise UserError(f"layers.indices={wanted!r} names no layer; {valid}.")
     doubled = next((k for k in indices if indices.count(k) > 1), None)
-    if doubled is not None:
+    is_baseline = combine == "concat" and indices == [0, 0]  # what [0, k] is compared with in conditional probing
+    if doubled is not None and not is_baseline:
         raise UserError(f"layers.indices={wanted!r} names layer {doubled} more than once; {valid}.")
     return tuple(indices)
 

@@ -46,7 +46,7 @@ def test_a_run_that_would_work(config: Config, tmp_path: Path):
     assert not list((tmp_path / "cache").glob("*/"))
 
     planned = plan(config)
-    ensure_features(planned.corpus, planned.encoder, config.features, "cpu")
+    ensure_features(planned.text, planned.encoder, config.features, "cpu")
     works, text = told(config)
     assert works
     assert "3 of 3 shards there" in text
