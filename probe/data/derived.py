@@ -57,8 +57,8 @@ def control_task(text: Corpus, seed: int) -> Corpus:
     frequent = Counter(kind for tags in text.splits["train"].tags for kind, _, _ in task.items(tags))
     if len(frequent) < 2:
         raise UserError(
-            f"data.control={seed}: {text.name} has a single type, {next(iter(frequent))}, so a control would be the task "
-            "itself. Type data.control=null."
+            f"data.control={seed}: {text.name} has a single type, {next(iter(frequent))}, so a control would be the "
+            "task itself. Type data.control=null."
         )
     kinds = sorted(frequent)
     up_to = list(itertools.accumulate(frequent[kind] for kind in kinds))

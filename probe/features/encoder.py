@@ -81,7 +81,7 @@ def _random(encoder: Encoder) -> torch.nn.Module:
         special = encoder.special
         with torch.inference_mode(False), torch.enable_grad():
             trained = _from_files(encoder, torch.float32)[0].eval()
-            ids = torch.tensor([special.prefix + [encoder.tokenizer.unk_token_id or 0] + special.suffix])
+            ids = torch.tensor([[*special.prefix, encoder.tokenizer.unk_token_id or 0, *special.suffix]])
             hidden_states(trained, ids, torch.ones_like(ids), torch.zeros_like(ids))[0].sum().backward()
         kept = {name: value.data for name, value in trained.named_parameters() if value.grad is not None}
         model.load_state_dict(kept, strict=False)

@@ -15,8 +15,9 @@ from probe.data.task import Task
 class WordMemory:
     """Each word gets the tag that it has most often in train; a word that is not there, train's most frequent one.
 
-    Of spans, the longest run of words that train has as a mention of one type at least as often as it has it as no mention
-    is such a mention; what stands outside of these gets its word's tag. Of equally frequent tags the alphabetically first wins.
+    Of spans, the longest run of words that train has as a mention at least as often as it has it otherwise is a mention
+    of its most frequent type; what stands outside of these gets its word's tag. Of equally frequent tags the first in
+    the alphabet wins.
     """
 
     def __init__(self, words: Tags, tags: Tags, task: Task) -> None:

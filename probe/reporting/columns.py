@@ -148,14 +148,14 @@ UNCONVERGED = {
 COLUMN_NOTES = {
     "selectivity": "selectivity: dev score minus that of the same row on the control task.",
     "bits": "bits: cross-entropy of a word's tag under the probe.",
-    "information": "information, in bits a word: what is left to tell of a word's tag by one who knows how frequent each "
-    "tag is in train, minus the same of the probe.",
+    "information": "information, in bits a word: the cross-entropy of a word's tag under the frequency of each tag in "
+    "train, minus that under the probe.",
     "beyond": "beyond layer 0: how many bits a word less than layer 0 beside itself, on dev.",
     "way": "of the way: how far dev has come from the same row of random weights to the fine-tuned encoder.",
-    "compression": "compression: the uniform code of train's tags over their online code, in the portions that were run.",
+    "compression": "compression: uniform code of train's tags over their online code, in the portions that were run.",
 }
 TREATED_NOTES = {
-    "word_memory": "word_memory: no encoder and no probe; each word, or longest known mention, as train has it most often.",
+    "word_memory": "word_memory: no encoder, no probe: each word or longest known mention as train has it most often.",
     RANDOM["random"]: "random weights: the same architecture, initialised anew and never trained.",
     RANDOM["random_blocks"]: "random blocks: trained embeddings, all else initialised anew.",
     CONTROL: "control: another task on the same words, in which each word (of spans: each mention) has a tag drawn at "
@@ -213,7 +213,8 @@ def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     lines = [caption(rows)]
     if about is None:
         return lines
-    about = replace(about, seeds=" or ".join(map(str, sorted({row.n for row in rows if row.n and row.place == PLAIN}))) or about.seeds)
+    seeds = sorted({row.n for row in rows if row.n and row.place == PLAIN})
+    about = replace(about, seeds=" or ".join(map(str, seeds)) or about.seeds)
     return lines + [
         f"{name}: {source.score}, {source.source}. Here otherwise: " + "; ".join(unlike(about, name)) + "."
         for name, source in PUBLISHED.items()

@@ -1,5 +1,5 @@
-"""Records to pictures: F1 by layer over its floors, by share of the text, bits beyond the embeddings, the learned weights
-of mixes, learning curves. PNG for pages, SVG for papers.
+"""Records to pictures, PNG for pages, SVG for papers: F1 by layer over its floors, F1 by share of the text, bits beyond
+the embeddings, the learned weights of mixes, learning curves.
 
 Colours are those of Okabe and Ito, told apart by colour-blind readers; markers and line styles tell the same in print.
 The background is white, so that a dark page shows what a light one does. The same records under the same matplotlib

@@ -13,7 +13,6 @@ from probe.runs.records import CONTROL, FINE_TUNED, RANDOM, Records, RunRecord, 
 from probe.scoring.significance import Cell
 from probe.system.files import plain
 
-
 # The parts of a table, from above: what a row should be well above, the rows, the same otherwise made (from less text),
 # and what they cannot be expected to reach.
 FLOOR, PLAIN, TREATED, CEILING = range(4)

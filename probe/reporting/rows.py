@@ -180,10 +180,10 @@ def _row(gathered: _Gathered, failed: dict[str, Path], in_full: bool) -> Row:
             present = [value for value in values if value is not None]
             if len(present) == len(values):
                 cells[f"{split}_{name}"] = summary(present)
-        if bits := [getattr(record.bits, split) for record in records if record.bits]:
-            if len(bits) == len(records):
-                cells[f"{split}_bits"] = summary([one.cross_entropy for one in bits])
-                cells[f"{split}_information"] = summary([one.label - one.cross_entropy for one in bits])
+        bits = [getattr(record.bits, split) for record in records if record.bits]
+        if bits and len(bits) == len(records):
+            cells[f"{split}_bits"] = summary([one.cross_entropy for one in bits])
+            cells[f"{split}_information"] = summary([one.label - one.cross_entropy for one in bits])
     return Row(
         name=gathered.name,
         task=TASKS[gathered.identity.task],

@@ -93,7 +93,9 @@ def plan(cfg: Config) -> Plan:
         here = {"corpus": fingerprint, "features": store.key, "recipe": recipe}
         changed = {name: value for name, value in base.items() if value != here[name]}
         treatment = Treatment(", ".join(names), _settings(cfg), changed)
-    identity = RunIdentity(fingerprint, text.task.name, store.key, layers, asdict(cfg.probe), cfg.seed, recipe, treatment)
+    identity = RunIdentity(
+        fingerprint, text.task.name, store.key, layers, asdict(cfg.probe), cfg.seed, recipe, treatment
+    )
     return Plan(cfg, text, corpus, sample, encoder, selection, store, identity)
 
 

@@ -32,7 +32,9 @@ def seeded(config) -> torch.nn.Module:
 
 
 @pytest.mark.parametrize("weights", ["random", "random_blocks"])
-def test_a_store_holds_what_a_plain_forward_of_the_same_seeded_weights_gives(tiny_bert: Path, tmp_path: Path, weights: str):
+def test_a_store_holds_what_a_plain_forward_of_the_same_seeded_weights_gives(
+    tiny_bert: Path, tmp_path: Path, weights: str
+):
     corpus = Corpus("tiny", {name: make_split(6, n) for n, name in enumerate(("train", "dev", "test"))})
     encoder = opened(tiny_bert, tmp_path, weights)
     features = features_config(tmp_path / "cache", dtype="float32")
@@ -122,5 +124,7 @@ def test_a_bare_config_is_enough_for_random_weights_and_for_no_others(tiny_bert:
 
 def test_in_bfloat16_the_same_weights_are_rounded(tiny_bert: Path, tmp_path: Path):
     encoder = opened(tiny_bert, tmp_path, "random")
-    full, half = (dict(load_model(encoder, "cpu", precision).named_parameters()) for precision in ("float32", "bfloat16"))
+    full, half = (
+        dict(load_model(encoder, "cpu", precision).named_parameters()) for precision in ("float32", "bfloat16")
+    )
     assert all(torch.equal(half[name].float(), full[name].bfloat16().float()) for name in full)

@@ -11,7 +11,9 @@ from probe.probing.memory import WordMemory
 
 def test_each_word_gets_its_most_frequent_tag(tiny_corpus: Corpus):
     train, dev = tiny_corpus.splits["train"], tiny_corpus.splits["dev"]
-    pairs = [pair for words, tags in zip(train.words, train.tags, strict=True) for pair in zip(words, tags, strict=True)]
+    pairs = [
+        pair for words, tags in zip(train.words, train.tags, strict=True) for pair in zip(words, tags, strict=True)
+    ]
     by_word: dict[str, Counter[str]] = {}
     for word, tag in sorted(pairs):
         by_word.setdefault(word, Counter())[tag] += 1

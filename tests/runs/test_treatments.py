@@ -82,7 +82,10 @@ def test_what_is_asked_for_enters_the_identity_and_the_table_of_what_it_is_compa
 def test_a_word_memory_is_one_run_whatever_weights_and_seed_and_extracts_nothing(make: Make, tmp_path: Path):
     keys = {plan(make(MEMORY, weights, seed)).identity.key for weights in ("pretrained", "random") for seed in (1, 2)}
     assert len(keys) == 1
-    assert plan(make(MEMORY, train_fraction=0.5)).identity.key != plan(make(MEMORY, train_fraction=0.5, seed=2)).identity.key
+    assert (
+        plan(make(MEMORY, train_fraction=0.5)).identity.key
+        != plan(make(MEMORY, train_fraction=0.5, seed=2)).identity.key
+    )
     record = run(make(MEMORY), quiet)
     assert (record.curve, record.best_epoch, record.seed, record.bits) == ([], 0, 0, None)
     assert record.scores.dev.headline > 0.5
@@ -125,7 +128,9 @@ def bits_of(tagger: Tagger, planned: Plan, split: str, sentences: list[int], tag
     rows = [row for i in sentences for row in range(starts[i], starts[i + 1])]
     labels = torch.tensor([tagger.labels.index(tag) for i in sentences for tag in tags[i]])
     with torch.no_grad():
-        return torch.nn.functional.cross_entropy(tagger.classifier(vectors[rows]), labels, reduction="none") / math.log(2)
+        return torch.nn.functional.cross_entropy(tagger.classifier(vectors[rows]), labels, reduction="none") / math.log(
+            2
+        )
 
 
 def test_bits_are_torchs_cross_entropy_and_what_the_tags_own_frequencies_give(make: Make, monkeypatch):
