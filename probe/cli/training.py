@@ -52,8 +52,9 @@ def train(arguments: list[str]) -> int:
     training_device(planned.cfg)
     prepare_results(planned.results_dir)
     was_done = planned.record_path.exists()
+    of_how_many = "" if planned.selection.is_memory else f" (of {planned.encoder.num_layers})"
     print(
-        f"{planned.selection.as_text()} (of {planned.encoder.num_layers}), {planned.corpus.title}, "
+        f"{planned.selection.as_text()}{of_how_many}, {planned.corpus.title}, "
         f"{planned.label.removeprefix(planned.selection.name).lstrip(', ')}",
         flush=True,
     )

@@ -155,6 +155,8 @@ def _records(folder: Path, records: Records) -> list[str]:
     for file, record in records.items():
         again = f"probe verify {shlex.quote(str(folder))} --rerun {record.row} --seed {record.seed}"
         scores = (percent(split.headline) for split in (record.scores.dev, record.scores.test))
-        cells = [record.row, str(record.seed), *scores, f"records/{file.name}", again]
+        treatment = record.identity.treatment
+        row = f"{record.row}, {treatment.name}" if treatment else record.row
+        cells = [row, str(record.seed), *scores, f"records/{file.name}", again]
         lines.append("<tr>" + "".join(f"<td class=left>{escape(cell)}</td>" for cell in cells) + "</tr>")
     return ["<table>" + "\n".join(lines) + "</table>"]
