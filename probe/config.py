@@ -249,7 +249,7 @@ def layer_presets() -> list[LayersConfig]:
     return [
         LayersConfig(OmegaConf.to_object(preset)["indices"], preset["combine"], name)  # type: ignore[index, call-overload]
         for name, preset in stated.items()
-        if not OmegaConf.is_missing(preset, "indices") and preset.combine != "none"  # type: ignore[union-attr]
+        if not OmegaConf.is_missing(preset, "indices") and preset.combine != "none"
     ]
 
 

@@ -60,7 +60,7 @@ class Encoder:
     tokenizer: Any
     special: Special
     limit: int  # pieces in one window, special ones included
-    fingerprint: dict[str, str]  # sha256 of weights, config and tokenizer, see `_fingerprint`
+    fingerprint: dict[str, str]  # sha256 of weights, config and tokenizer, see `_with_random`
     commit: str | None = None  # of the Hub's model that it is
     weights: str = "pretrained"  # or which are random, as encoder.weights has it
     weights_seed: int = 0

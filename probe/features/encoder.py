@@ -73,7 +73,7 @@ def _random(encoder: Encoder) -> torch.nn.Module:
     import transformers
 
     with torch.random.fork_rng(devices=[]):  # a run's own draws are not moved by these
-        torch.manual_seed(encoder.weights_seed)
+        torch.default_generator.manual_seed(encoder.weights_seed)
         model = transformers.AutoModel.from_config(encoder.config, dtype=torch.float32, trust_remote_code=False)
     if encoder.config.is_encoder_decoder:
         model = model.get_encoder()

@@ -254,5 +254,6 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
         lines.append(note)
     there = {name for row in rows for name in names_of(row.of)} | {row.name for row in rows if not row.indices}
     lines += [told for name, told in TREATED_NOTES.items() if name in there]
-    lines += [told for name, told in COLUMN_NOTES.items() if name in columns]
+    shown = {name for name in columns if name in COLUMN_NOTES and any(COLUMNS[name].show(row) for row in rows)}
+    lines += [told for name, told in COLUMN_NOTES.items() if name in shown]
     return lines

@@ -110,7 +110,7 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
 def _bits(tagger: Tagger, data: TaggedWords, train: Tags) -> SplitBits:
     """The cross-entropy of a split's tags under the probe, and under their frequency in train, in bits a word."""
     losses = tagger.losses(data)
-    known = losses.isfinite()
+    known = data.labels >= 0
     frequent = Counter(tag for tags in train for tag in tags)
     shares = torch.tensor([frequent[label] / frequent.total() for label in tagger.labels], dtype=torch.float64)
     by_frequency = -shares[data.labels[known]].log2()
