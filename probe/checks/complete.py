@@ -79,7 +79,8 @@ def _seeds(records: Sequence[RunRecord]) -> Iterator[Check]:
     for record in records:
         if any(split.counts.predicted for split in (record.scores.dev, record.scores.test)):
             alike[f"counts {record.sha256.counts}"].append(record)
-        alike[f"losses {[epoch.loss for epoch in record.curve]}"].append(record)
+        if record.curve:
+            alike[f"losses {[epoch.loss for epoch in record.curve]}"].append(record)
     told: dict[str, bool | None] = {}
     for what, runs in alike.items():
         if len({run.seed for run in runs}) > 1:

@@ -8,18 +8,18 @@ as for a run.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
 
+from probe.checks.cost import cost_of_sweep, extraction_s
 from probe.checks.oddities import Oddity, first_sentence, oddities
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus, load_corpus
+from probe.data.derived import derived
 from probe.data.split import SplitCounts
 from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.store import FeatureStore
@@ -32,7 +32,6 @@ from probe.system.files import why_not_writable
 from probe.system.machine import num_cores
 from probe.system.show import duration
 
-MEASURE_S = 2.0  # how long the encoder is measured
 COUNTED = {  # parts of SplitCounts, as people read them
     "documents": "documents",
     "sentences": "sentences",
@@ -44,8 +43,11 @@ COUNTED = {  # parts of SplitCounts, as people read them
 }
 
 
-def examine(cfg: Config, tell: Callable[[str], None]) -> bool:
-    """Tells what there is, a part at a time. Returns whether a run would work."""
+def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = ()) -> bool:
+    """Tells what there is, a part at a time. Returns whether a run would work.
+
+    sweep: the settings of all runs, where there are several; `cfg` is the first. Tells what they cost.
+    """
     failed: list[str] = []
 
     def check(name: str, look: Callable[[], tuple[Any, list[str]]]) -> Any:
@@ -65,9 +67,11 @@ def examine(cfg: Config, tell: Callable[[str], None]) -> bool:
     device = check("device", lambda: _device(cfg))
     if encoder is not None:
         check("layers", lambda: _layers(cfg, encoder))
-    if corpus is not None and encoder is not None and device is not None:
+    if corpus is not None and encoder is not None and device is not None and cfg.layers.combine != "none":
         check("store", lambda: _store(cfg, corpus, encoder, device))
     check("results", lambda: _results(cfg, runs=not failed))
+    if len(sweep) > 1 and not failed:
+        check("sweep", lambda: (None, cost_of_sweep(sweep)))
     installed = (f"{name} {version}" for name, version in versions().items() if version)
     tell(f"{'versions':<18} " + ", ".join(installed))
     answers = "it answers" if hub.reachable() else f"no answer within {hub.limit_s():g} s (or HF_HUB_OFFLINE is set)"
@@ -79,6 +83,7 @@ def examine(cfg: Config, tell: Callable[[str], None]) -> bool:
 
 def _data(cfg: Config) -> tuple[tuple[Corpus, list[Oddity]], list[str]]:
     corpus = load_corpus(cfg.data)
+    learnt, sample = derived(corpus, cfg.data.control, cfg.data.train_fraction, cfg.seed)
     where = cfg.data.path or f"{cfg.data.hub} on the Hub at {corpus.about['commit'][:10]}"
     scheme = f", tags in {corpus.about['scheme']}" if "scheme" in corpus.about else ", tags as they are"
     counts = corpus.counts()
@@ -96,6 +101,8 @@ def _data(cfg: Config) -> tuple[tuple[Corpus, list[Oddity]], list[str]]:
     more = f" and {len(kinds) - 20} more" if len(kinds) > 20 else ""
     lines = [f"{corpus.name}, from {where}{scheme}", *table.splitlines(), f"{len(kinds)} kinds: {shown}{more}"]
     lines.append(first_sentence(corpus.splits["train"]))
+    lines += ["control task: each word or mention has a tag drawn at random"] * (cfg.data.control is not None)
+    lines += [f"trained on {len(learnt.splits['train'].words):,} of these sentences"] * (sample is not None)
     lines += [f"note: {note}" for note in corpus.notes]
     if "conll2003" in corpus.name or all(counts[name].words == CONLL2003[name].words for name in counts):
         lines.append(_beside_standard(counts))
@@ -121,9 +128,14 @@ def _encoder(cfg: Config) -> tuple[Encoder, list[str]]:
     encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
     at = f" at {encoder.commit[:10]}" if encoder.commit else ""
     return encoder, [
-        f"{encoder.name}, from {encoder.source}{at}; weights {encoder.fingerprint['weights'][:12]}",
+        f"{encoder.name}, from {encoder.source}{at}; {_weights(encoder)}",
         f"layers 0 to {encoder.num_layers}, {encoder.hidden_size} wide; {encoder.limit} pieces at once",
     ]
+
+
+def _weights(encoder: Encoder) -> str:
+    drawn = encoder.fingerprint.get("random")
+    return f"random weights ({drawn})" if drawn else f"weights {encoder.fingerprint['weights'][:12]}"
 
 
 def _device(cfg: Config) -> tuple[str, list[str]]:
@@ -156,48 +168,11 @@ def _store(cfg: Config, corpus: Corpus, encoder: Encoder, device: str) -> tuple[
         return None, [f"{head}, {store.bytes_of(shards) / 1e9:.2f} GB"]
     if reason := store.why_no_room(missing):
         raise UserError(reason)
-    left_s = _extraction_s(cfg, corpus, encoder, store, device)
+    left_s = extraction_s(cfg, corpus, encoder, store, device)
     return None, [
         head,
         f"to extract: {store.bytes_of(missing) / 1e9:.2f} GB, {duration(left_s)} on this machine",
     ]
-
-
-def _extraction_s(cfg: Config, corpus: Corpus, encoder: Encoder, store: FeatureStore, device: str) -> float:
-    """How long extracting what is missing will take, from running the encoder for a moment on some of it."""
-    import torch
-
-    from probe.features.depth import stop_at
-    from probe.features.encoder import load_model
-    from probe.features.words import Text, batches, pieces_at_once, states_of
-
-    torch.set_num_threads(num_cores())
-    missing = store.missing()
-    features = replace(cfg.features, layers=list(store.layers))
-    texts = {name: Text(corpus, name, encoder, features) for name in corpus.splits}
-    model = load_model(encoder, device, features.precision)
-    stop_at(store.layers[-1], model, encoder, device)
-
-    def num_pieces(text: Text, windows: list) -> int:
-        starts = text.pieces.starts
-        return sum(int(starts[window.last] - starts[window.first]) + encoder.special.count for window in windows)
-
-    text = texts[missing[0].split]
-    at_once = pieces_at_once(features.batch_pieces, encoder, device)
-    some = batches(text, missing[0], encoder, at_once, device)
-    some = some[:: max(1, len(some) // 8)]
-    measured, clock = 0, 0.0
-    for i, windows in enumerate([some[len(some) // 2], *some]):
-        if i == 1:  # the first is for warming up
-            clock = time.perf_counter()
-        states, _ = states_of(windows, text.pieces, model, encoder, features, device)
-        states.sum().item()  # waits for a GPU
-        if i:
-            measured += num_pieces(text, windows)
-            if time.perf_counter() - clock > MEASURE_S:
-                break
-    speed = measured / (time.perf_counter() - clock)
-    return sum(num_pieces(texts[shard.split], texts[shard.split].windows_of(shard)) for shard in missing) / speed
 
 
 def _results(cfg: Config, runs: bool) -> tuple[None, list[str]]:

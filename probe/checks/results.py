@@ -7,15 +7,18 @@ the records give, to the last character of each record.
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from probe.checks.check import Check
 from probe.checks.complete import check_complete
-from probe.config import EncoderConfig, UserError, recorded_data
-from probe.data.corpus import load_corpus
+from probe.config import UserError, recorded_data, recorded_encoder
+from probe.data.corpus import Corpus, load_corpus
+from probe.data.derived import derived
 from probe.features.checkpoint import file_fingerprints
 from probe.reporting.formats import FILES, table_files
 from probe.reporting.row import Row
@@ -25,6 +28,8 @@ from probe.runs.records import RunRecord, load_record
 from probe.scoring.metrics import count, scores_of
 from probe.system.files import canonical, key_of, plain, sha256_of
 
+DERIVED = ("control", "train_fraction")  # settings of data that make a corpus of the one that is read
+ROUNDINGS = 1e-3  # how far bits may be from those of the training's own evaluation: batches are the same, kernels not
 ODD = (AttributeError, KeyError, IndexError, TypeError, ValueError)  # what a part of free form can end in
 
 
@@ -124,10 +129,19 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
         yield from _prediction_problems(file, record, split, columns)
     curve, best = [epoch.dev for epoch in record.curve], record.best_epoch
     dev = record.scores.dev.headline
+    if record.layers.combine == "none":
+        if curve or best:
+            yield "a word memory has no epochs"
+        return
     if curve.index(max(curve)) + 1 != best:
         yield f"best_epoch is {best}, the curve is highest in epoch {curve.index(max(curve)) + 1}"
     elif abs(curve[best - 1] - dev) > 1e-9:
         yield f"the curve has {curve[best - 1]} in its best epoch, the dev score is {dev}"
+    loss = record.curve[best - 1].dev_loss
+    if record.bits and loss is not None:
+        bits, by_curve = record.bits.dev.cross_entropy, loss / math.log(2)
+        if abs(bits - by_curve) > ROUNDINGS * max(1.0, by_curve):
+            yield f"dev bits are {bits:.4f}, the dev loss of the best epoch gives {by_curve:.4f}"
 
 
 def _prediction_problems(file: Path, record: RunRecord, split: str, columns: dict[str, list[int]]) -> Iterator[str]:
@@ -160,29 +174,44 @@ def unequal(stated: Any, again: Any, place: str = "") -> Iterator[tuple[str, Any
 
 
 def _corpora(records: Sequence[RunRecord]) -> Iterator[Check]:
-    """Each corpus of the records, read anew where it is at hand."""
-    for data in dict.fromkeys(canonical(record.config.data) for record in records):
-        mine = [record for record in records if canonical(record.config.data) == data]
-        cfg = mine[0].config.data
+    """Each corpus of the records, read anew where it is at hand, and what its control and samples are made to be."""
+    for data in dict.fromkeys(_source(record) for record in records):
+        mine = [record for record in records if _source(record) == data]
+        cfg = json.loads(data)
         name = f"corpus {mine[0].data.name}"
         path = cfg.get("path")
         if path is None or (path != "bundled" and not Path(path).is_dir()):
             yield Check(name, None, f"its text is not at hand ({path or cfg.get('hub')})")
             continue
         try:
-            corpus = load_corpus(recorded_data(cfg))
+            text = load_corpus(recorded_data(cfg))
         except (UserError, TypeError) as error:
             yield Check(name, False, str(error))
             continue
-        texts = {flag: corpus.text_fingerprint(with_documents=flag) for flag in (False, True)}
-        fingerprint = corpus.fingerprint()
+        texts = {flag: text.text_fingerprint(with_documents=flag) for flag in (False, True)}
+
+        @functools.cache
+        def fingerprint(control: int | None, share: float | None, seed: int, text: Corpus = text) -> str:
+            return derived(text, control, share, seed)[0].fingerprint()
+
         odd = [
             record.label
             for record in mine
-            if record.identity.corpus != fingerprint
+            if record.identity.corpus != fingerprint(*_made_of_it(record))
             or record.features.identity["text"] != texts[record.config.features["context"] == "document"]
         ]
         yield Check(name, not odd, f"another text than that of {', '.join(odd)}" if odd else "the text of the records")
+
+
+def _source(record: RunRecord) -> str:
+    """The data settings of a record without what is made of the corpus."""
+    return canonical({name: value for name, value in record.config.data.items() if name not in DERIVED})
+
+
+def _made_of_it(record: RunRecord) -> tuple[int | None, float | None, int]:
+    """Control, share and the seed that draws it, of a record's corpus."""
+    control, share = (record.config.data.get(name) for name in DERIVED)
+    return control, share, 0 if share is None else record.seed
 
 
 def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
@@ -191,7 +220,7 @@ def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
         mine = [record for record in records if canonical(record.config.encoder) == encoder]
         name = f"encoder {mine[0].encoder.name}"
         try:
-            fingerprints = file_fingerprints(EncoderConfig(**mine[0].config.encoder), cache_dir)
+            fingerprints = file_fingerprints(recorded_encoder(mine[0].config.encoder), cache_dir)
         except TypeError:
             yield Check(name, False, "its settings are not those of an encoder")
             continue

@@ -100,7 +100,11 @@ def verify(arguments: list[str]) -> int:
 def doctor(arguments: list[str]) -> int:
     from probe.checks.doctor import examine
 
-    parser = Parser(prog="probe doctor", description="Is everything here for the run that these settings ask for?")
+    parser = Parser(
+        prog="probe doctor",
+        description="Is everything here for the run that these settings ask for? Of a sweep, also what it costs.",
+    )
     parser.add_argument("overrides", nargs="*", metavar="setting=value")
     overrides = parser.parse_args(arguments).overrides
-    return 0 if examine(configs_of(overrides)[0][0], functools.partial(print, flush=True)) else 1
+    configs = configs_of(overrides)[0]
+    return 0 if examine(configs[0], functools.partial(print, flush=True), configs) else 1

@@ -22,6 +22,7 @@ def hydra_itself(arguments: list[str]) -> None:
     """Leaves the command line to Hydra, for its own flags: they print something and run nothing."""
     import hydra
 
+    _teach_omegaconf()
     sys.argv = [sys.argv[0], *arguments]  # all that Hydra reads
     hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")(lambda _: None)()
 
@@ -51,6 +52,7 @@ def configs_of(arguments: list[str]) -> tuple[list[Config], Launcher | None]:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    _teach_omegaconf()
     overrides, multirun = split_flags(arguments)
     try:
         with initialize_config_dir(str(conf_dir()), version_base="1.3"):
@@ -100,6 +102,17 @@ def configs_of(arguments: list[str]) -> tuple[list[Config], Launcher | None]:
         raise _explain(error, overrides) from None
     finally:
         GlobalHydra.instance().clear()
+
+
+def _teach_omegaconf() -> None:
+    """What a sweep's file may say that Hydra has no words for: layer 0 beside itself and beside every other layer."""
+    from omegaconf import OmegaConf
+
+    OmegaConf.register_new_resolver(
+        "beside_embeddings",
+        lambda num_layers: ",".join(f"[0,{k}]" for k in (0, *range(-num_layers, 0))),
+        replace=True,
+    )
 
 
 def _launcher(base: Any) -> Launcher:

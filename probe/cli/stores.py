@@ -58,7 +58,7 @@ def cache(arguments: list[str]) -> int:
     print(f"{store.directory}: every shard is whole.")
     if options.sample:
         words, worst, allowed = store_cache.verify_sample(
-            store, planned.corpus, planned.encoder, planned.cfg.features, options.sample
+            store, planned.text, planned.encoder, planned.cfg.features, options.sample
         )
         print(
             f"{words} words computed again: largest difference {worst:.1g} of a vector's length"

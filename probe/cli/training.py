@@ -52,12 +52,13 @@ def train(arguments: list[str]) -> int:
     resolve_device(planned.cfg.device)
     prepare_results(planned.results_dir)
     was_done = planned.record_path.exists()
+    of_how_many = "" if planned.selection.is_memory else f" (of {planned.encoder.num_layers})"
     print(
-        f"{planned.selection.as_text()} (of {planned.encoder.num_layers}), {planned.corpus.title}, "
-        f"seed {planned.cfg.seed}",
+        f"{planned.selection.as_text()}{of_how_many}, {planned.corpus.title}, "
+        f"{planned.label.removeprefix(planned.selection.name).lstrip(', ')}",
         flush=True,
     )
-    for note in planned.corpus.notes:
+    for note in planned.text.notes:
         print(f"data: {note}.", flush=True)
     record = run(planned.cfg, tell, command=command)
     print(scores_line(record) + (" · was done already" if was_done else "") + f"\nrecord: {planned.record_path}")

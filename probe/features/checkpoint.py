@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import json
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,8 +60,11 @@ class Encoder:
     tokenizer: Any
     special: Special
     limit: int  # pieces in one window, special ones included
-    fingerprint: dict[str, str]  # sha256 of weights, config and tokenizer
+    fingerprint: dict[str, str]  # sha256 of weights, config and tokenizer, see `_with_random`
     commit: str | None = None  # of the Hub's model that it is
+    weights: str = "pretrained"  # or which are random, as encoder.weights has it
+    weights_seed: int = 0
+    pretrained: dict[str, str] | None = None  # of random ones: the fingerprint with the checkpoint's own, if there are
 
     @property
     def num_layers(self) -> int:
@@ -95,7 +99,7 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is not an encoder's folder: it has no config.json.")
     weights = weights_of(folder)
-    if not weights:
+    if not weights and cfg.weights != "random":
         raise UserError(
             f"{folder} has no weights in safetensors form. {RISK}; convert them with transformers: "
             "AutoModel.from_pretrained(DIR).save_pretrained(DIR)."
@@ -124,6 +128,7 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         **_file_identity(folder, cache_dir),
         "tokenizer": sha256_of(json.dumps(_tokenizer_identity(tokenizer), sort_keys=True)),
     }
+    is_random = cfg.weights != "pretrained"
     return Encoder(
         name,
         folder,
@@ -132,13 +137,33 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         tokenizer,
         special_pieces(tokenizer),
         window_limit(config, tokenizer),
-        fingerprint,
+        _with_random(fingerprint, cfg) if is_random else fingerprint,
         commit,
+        cfg.weights,
+        cfg.weights_seed,
+        fingerprint if is_random and weights else None,
     )
 
 
+def _with_random(fingerprint: dict[str, str], cfg: EncoderConfig) -> dict[str, str]:
+    """The fingerprint of an encoder with random weights: what they are drawn by stands for those that are drawn.
+
+    That is config, seed, and the versions of the two libraries that draw. The sha256 of the drawn weights would tell
+    more, but making them at each plan takes seconds, and the last bits of a normal distribution depend on a CPU's
+    instructions: the same run would have another key on another machine. Nothing promises that another version draws
+    the same, so another version has another key.
+    """
+    kept = {part: digest for part, digest in fingerprint.items() if part != "weights" or cfg.weights != "random"}
+    versions = ", ".join(f"{name} {metadata.version(name).split('+')[0]}" for name in ("transformers", "torch"))
+    drawn = "all" if cfg.weights == "random" else "all but layer 0"
+    return kept | {"random": f"{drawn}, seed {cfg.weights_seed}, {versions}"}
+
+
 def file_fingerprints(cfg: EncoderConfig, cache_dir: Path) -> dict[str, str] | None:
-    """The parts of an encoder's fingerprint that its files alone give, or None where they are not on this machine."""
+    """The parts of an encoder's fingerprint that its files alone give, or None where they are not on this machine.
+
+    Where all weights are random, those of the files are none of its.
+    """
     packaged = PACKAGED.get(cfg.name, ("no_such_package",))[0] if cfg.revision is None else "no_such_package"
     if cfg.path is None and not importlib.util.find_spec(packaged):
         return None  # the Hub is not asked only for a check
@@ -146,7 +171,8 @@ def file_fingerprints(cfg: EncoderConfig, cache_dir: Path) -> dict[str, str] | N
         folder = find_folder(cfg).folder
     except UserError:
         return None
-    return _file_identity(folder, cache_dir)
+    identity = _file_identity(folder, cache_dir)
+    return {"config": identity["config"]} if cfg.weights == "random" else identity
 
 
 def _file_identity(folder: Path, cache_dir: Path) -> dict[str, str]:

@@ -19,19 +19,36 @@ if TYPE_CHECKING:
 
 
 def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_pooler: bool = False) -> torch.nn.Module:
-    """The encoder with its weights: in evaluation mode (no dropout), no gradients.
+    """The encoder with its weights, or random ones: in evaluation mode (no dropout), no gradients.
 
     precision: float32, or bfloat16 for weights and arithmetic alike (faster; every layer is off by about a percent),
     emulated on a CPU that has none: see `emulate`.
     keep_pooler: with the pooler, where the checkpoint has its weights; no hidden state depends on it.
     """
     import torch
+
+    if encoder.weights == "pretrained":
+        model, missing = _from_files(encoder, getattr(torch, precision))
+        random_pooler = any("pooler" in key for key in missing)
+    else:
+        model, random_pooler = _random(encoder), True
+        for parameter in model.parameters():  # and no buffer: what is not learnt keeps the dtype that it is made in
+            parameter.data = parameter.data.to(getattr(torch, precision))
+    if getattr(model, "pooler", None) is not None and (random_pooler or not keep_pooler):
+        model.pooler = None
+    if precision == "bfloat16" and way(device, lstm=False) == "emulated":
+        emulate(model)
+    return model.to(device).eval().requires_grad_(False)
+
+
+def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[torch.nn.Module, list[str]]:
+    """The encoder as its checkpoint has it, and the weights that it lacks: none that a hidden state depends on."""
     import transformers
 
     try:
         model, loading = transformers.AutoModel.from_pretrained(
             encoder.folder,
-            dtype=getattr(torch, precision),
+            dtype=dtype,
             trust_remote_code=False,
             use_safetensors=True,
             output_loading_info=True,
@@ -44,14 +61,31 @@ def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_p
             f"{encoder.folder}: {len(missing)} weights are missing ({missing[0]}, ...) and would be random. "
             "Is this a checkpoint of another kind of model?"
         )
+    return (model.get_encoder() if encoder.config.is_encoder_decoder else model), list(loading["missing_keys"])
+
+
+def _random(encoder: Encoder) -> torch.nn.Module:
+    """The encoder's architecture with its own initialisation, in float32, drawn on the CPU whatever the device.
+
+    `random_blocks` keeps the checkpoint's weights for all that layer 0 depends on; which those are, its gradient tells.
+    """
+    import torch
+    import transformers
+
+    with torch.random.fork_rng(devices=[]):  # a run's own draws are not moved by these
+        torch.default_generator.manual_seed(encoder.weights_seed)
+        model = transformers.AutoModel.from_config(encoder.config, dtype=torch.float32, trust_remote_code=False)
     if encoder.config.is_encoder_decoder:
         model = model.get_encoder()
-    random_pooler = any("pooler" in key for key in loading["missing_keys"])
-    if getattr(model, "pooler", None) is not None and (random_pooler or not keep_pooler):
-        model.pooler = None
-    if precision == "bfloat16" and way(device, lstm=False) == "emulated":
-        emulate(model)
-    return model.to(device).eval().requires_grad_(False)
+    if encoder.weights == "random_blocks":
+        special = encoder.special
+        with torch.inference_mode(False), torch.enable_grad():
+            trained = _from_files(encoder, torch.float32)[0].eval()
+            ids = torch.tensor([[*special.prefix, encoder.tokenizer.unk_token_id or 0, *special.suffix]])
+            hidden_states(trained, ids, torch.ones_like(ids), torch.zeros_like(ids))[0].sum().backward()
+        kept = {name: value.data for name, value in trained.named_parameters() if value.grad is not None}
+        model.load_state_dict(kept, strict=False)
+    return model
 
 
 def emulate(model: torch.nn.Module) -> None:

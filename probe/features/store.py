@@ -188,7 +188,8 @@ class FeatureStore:
     def bytes_of(self, shards: Sequence[Shard], num_layers: int | None = None) -> int:
         """Bytes of so many layers of some shards; None: of all that are stored."""
         words = sum(shard.last - shard.first for shard in shards)
-        return words * (num_layers or len(self.layers)) * self.hidden_size * ITEM_BYTES[self.dtype]
+        layers = len(self.layers) if num_layers is None else num_layers
+        return words * layers * self.hidden_size * ITEM_BYTES[self.dtype]
 
     def why_no_room(self, shards: Sequence[Shard]) -> str | None:
         """Why these shards cannot be written, and what to type; None if they can."""

@@ -8,7 +8,7 @@ T words of the longest sentence, B sentences, N words in a batch, W words in a s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -39,14 +39,22 @@ class Batch(NamedTuple):
 class TaggedWords:
     """A split, ready to train on: features (W, ...) wherever they lie, labels (W,), sentences by their lengths.
 
-    device: where batches are wanted.
+    device: where batches are wanted. sentences: which of the split are gone through; None: all.
     """
 
-    def __init__(self, features: Tensor | Streamed, tags: Tags, label_ids: dict[str, int], device: str = "cpu") -> None:
+    def __init__(
+        self,
+        features: Tensor | Streamed,
+        tags: Tags,
+        label_ids: dict[str, int],
+        device: str = "cpu",
+        sentences: Sequence[int] | None = None,
+    ) -> None:
         self.features, self.device = features, device
-        self.tags = tags
-        self.lengths = torch.tensor([len(sentence) for sentence in tags])
-        self.starts = torch.cumsum(self.lengths, 0) - self.lengths
+        self.tags = tags if sentences is None else [tags[i] for i in sentences]
+        lengths = torch.tensor([len(sentence) for sentence in tags])
+        chosen = torch.arange(len(tags)) if sentences is None else torch.tensor(sentences, dtype=torch.long)
+        self.lengths, self.starts = lengths[chosen], (torch.cumsum(lengths, 0) - lengths)[chosen]
         # A tag that training never showed gets no id; no prediction can be right there.
         self.labels = torch.tensor([label_ids.get(tag, UNCOUNTED) for sentence in tags for tag in sentence])
         if len(self.labels) != len(features):

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probe.config import LayersConfig
+from probe.config import LayersConfig, UserError
 from probe.features.indices import absolute
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A row of the table: absolute layer indices, in the order asked for, and how they are combined."""
+    """A row of the table: absolute layer indices, in the order asked for, and how they are combined.
+
+    No layer at all is the word memory, which needs no vectors.
+    """
 
     name: str
     indices: tuple[int, ...]
     combine: str
     width: int
 
+    @property
+    def is_memory(self) -> bool:
+        return not self.indices
+
     def as_text(self) -> str:
+        if self.is_memory:
+            return f"{self.name} = no layer: each word as train has it most often"
         return (
             f"{self.name} = {self.combine} of layers {', '.join(map(str, self.indices))}"
             if len(self.indices) > 1
@@ -27,7 +36,14 @@ class Selection:
 
 def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
     """Resolves what was asked for against an encoder of `num_layers` blocks. Raises UserError with the valid range."""
-    indices = absolute(cfg.indices, num_layers, "layers.indices")
+    if cfg.combine == "none":
+        if cfg.indices != []:
+            raise UserError(
+                f"layers.combine=none is for no layer, not layers.indices={cfg.indices!r}. Type layers=word_memory."
+            )
+        return Selection(cfg.name or "word_memory", (), "none", 0)
+    is_baseline = cfg.combine == "concat" and cfg.indices == [0, 0]  # what [0, k] is compared with: conditional probing
+    indices = (0, 0) if is_baseline else absolute(cfg.indices, num_layers, "layers.indices")
     name = cfg.name or (
         f"layer_{indices[0]}"
         if len(indices) == 1 and cfg.combine != "mix"

@@ -128,6 +128,18 @@ class Tagger(pl.LightningModule):
             _keep_best(ids, self(batch), batch)
         return self._tags(data, ids)
 
+    @torch.inference_mode()
+    def losses(self, data: TaggedWords) -> Tensor:
+        """The cross-entropy of each word's tag, (W,), in nats, float64, on the CPU. Not a number where training never
+        showed the tag, and for words of sentences that are not gone through. Puts the module into evaluation mode."""
+        self.eval()
+        losses = torch.full((len(data.labels),), math.nan, dtype=torch.float64)
+        for batch in EvaluationBatches(data):
+            labels = batch.labels[batch.words]
+            loss = nn.functional.cross_entropy(self(batch)[batch.words], labels, reduction="none")
+            losses[batch.rows[batch.words].cpu()] = loss.double().masked_fill(labels < 0, math.nan).cpu()
+        return losses
+
     def learned_mix(self) -> dict[str, Any] | None:
         """The share of each layer (in the order asked for) and the scale; None where nothing is mixed."""
         if not self.is_mix:

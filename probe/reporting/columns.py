@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -10,7 +11,8 @@ from typing import NamedTuple
 from probe.config import UserError
 from probe.reporting.order import has_counts
 from probe.reporting.published import PUBLISHED, unlike
-from probe.reporting.row import Row, describe_probe, short_name
+from probe.reporting.row import PLAIN, Row, describe_probe, names_of, short_name
+from probe.runs.records import CONTROL, RANDOM
 from probe.scoring.significance import ALPHA
 from probe.system.show import p_value, percent
 
@@ -43,6 +45,31 @@ def _range(name: str) -> Callable[[Row], str]:
 
 def _interval(name: str) -> Callable[[Row], str]:
     return lambda row: _span(*(row.cells[name].interval or (None, None)))
+
+
+def _bits(name: str) -> Callable[[Row], str]:
+    def show(row: Row) -> str:
+        cell = row.cells.get(name)
+        if cell is None or cell.mean is None:
+            return ""
+        return f"{cell.mean:.3f}" + ("" if cell.std is None else f" ± {cell.std:.3f}")
+
+    return show
+
+
+def _beside(name: str, scale: float = 1, digits: int = 2, unit: str = "") -> Callable[[Row], str]:
+    """A mean, its deviation and, where there is one, its interval."""
+
+    def show(row: Row) -> str:
+        cell = row.beside.get(name)
+        if cell is None or cell.mean is None:
+            return ""
+        spread = "" if cell.std is None else f" ± {scale * cell.std:.{digits}f}"
+        low, high = (f"{scale * edge:.{digits}f}" for edge in cell.interval or (math.nan, math.nan))
+        interval = f" ({low} .. {high})" if cell.interval and name in INTERVALS else ""
+        return f"{scale * cell.mean:.{digits}f}{unit}{spread}{interval}"
+
+    return show
 
 
 def _cost(name: str, form: str) -> Callable[[Row], str]:
@@ -100,19 +127,46 @@ COLUMNS: dict[str, Column] = {
     "recall": Column("test entity word recall", _spread("test_entity_word_recall")),
     "accuracy": Column("test accuracy", _spread("test_accuracy")),
     "macro": Column("test macro F1", _spread("test_macro_f1")),
+    "selectivity": Column("selectivity (95 %)", _beside("selectivity", 100)),
+    "bits": Column("dev bits", _bits("dev_bits")),
+    "test_bits": Column("test bits", _bits("test_bits")),
+    "information": Column("dev information", _bits("dev_information")),
+    "test_information": Column("test information", _bits("test_information")),
+    "beyond": Column("beyond layer 0 (95 %)", _beside("beyond", digits=3)),
+    "way": Column("of the way", _beside("way", 100, 0, " %")),
+    "compression": Column("compression", _beside("compression")),
     "parameters": Column("parameters", _cost("parameters", ",d")),
     "epoch_s": Column("s an epoch", _cost("seconds_per_epoch", ".1f")),
     "mb_read": Column("MB read", _cost("mb_read", ".0f")),
     "f1_per_width": Column("dev F1 a unit of width", lambda row: _cost("f1_per_width", ".2%")(row).removesuffix("%")),
 }
+INTERVALS = ("selectivity", "beyond")  # differences, which one wants to know from nothing
 UNCONVERGED = {
     "cut_short": "still rising at the last epoch allowed. Raise probe.max_epochs.",
     "silent": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
 }
+COLUMN_NOTES = {
+    "selectivity": "selectivity: dev score minus that of the same row on the control task.",
+    "bits": "bits: cross-entropy of a word's tag under the probe.",
+    "information": "information, in bits a word: the cross-entropy of a word's tag under the frequency of each tag in "
+    "train, minus that under the probe.",
+    "beyond": "beyond layer 0: how many bits a word less than layer 0 beside itself, on dev.",
+    "way": "of the way: how far dev has come from the same row of random weights to the fine-tuned encoder.",
+    "compression": "compression: uniform code of train's tags over their online code, in the portions that were run.",
+}
+TREATED_NOTES = {
+    "word_memory": "word_memory: no encoder, no probe: each word or longest known mention as train has it most often.",
+    RANDOM["random"]: "random weights: the same architecture, initialised anew and never trained.",
+    RANDOM["random_blocks"]: "random blocks: trained embeddings, all else initialised anew.",
+    CONTROL: "control: another task on the same words, in which each word (of spans: each mention) has a tag drawn at "
+    "random; what is right there is remembered.",
+}
 SHOWN = 6  # runs named in a note
 DEFAULT = ("row", "treatment", "layers", "width", "n", "dev", "test", "order")
 GROUPS = {  # names for several columns
-    "default": tuple(name for name in DEFAULT if name != "treatment"),
+    "default": DEFAULT,
+    "floors": ("selectivity", "information", "way"),
+    "bits": ("bits", "information", "beyond", "compression"),
     "tests": ("order", "best", "next"),
     "spread": ("dev_range", "test_range", "dev_interval", "test_interval"),
     "scores": ("strict", "word", "recall", "accuracy"),
@@ -133,7 +187,8 @@ def choose_columns(wanted: str | None, rows: Sequence[Row]) -> list[str]:
             hint = f" Did you mean {close[0]}?" if close else ""
             raise UserError(f"--columns: there is no {part!r}.{hint} There are: {', '.join([*COLUMNS, *GROUPS])}.")
         names += [name for name in GROUPS.get(part, (part,)) if name not in names]
-    return names
+    is_treated = any(row.treatment for row in rows)
+    return names if is_treated or "treatment" in wanted.split(",") else [n for n in names if n != "treatment"]
 
 
 def header(name: str, rows: Sequence[Row]) -> str:
@@ -154,11 +209,12 @@ def caption(rows: Sequence[Row]) -> str:
 
 def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     """The caption, and how each published column's setting differs, so that nobody reads unlike things as like."""
-    about = next((row.about for row in rows if row.about), None)
+    about = next((row.about for row in sorted(rows, key=lambda row: row.place != PLAIN) if row.about), None)
     lines = [caption(rows)]
     if about is None:
         return lines
-    about = replace(about, seeds=" or ".join(map(str, sorted({row.n for row in rows if row.n}))))
+    seeds = sorted({row.n for row in rows if row.n and row.place == PLAIN})
+    about = replace(about, seeds=" or ".join(map(str, seeds)) or about.seeds)
     return lines + [
         f"{name}: {source.score}, {source.source}. Here otherwise: " + "; ".join(unlike(about, name)) + "."
         for name, source in PUBLISHED.items()
@@ -169,7 +225,7 @@ def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
 def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     """What a reader must know of the numbers, below the table."""
     lines = []
-    if any(row.n == 1 for row in rows):
+    if any(row.n == 1 and row.indices for row in rows):
         lines.append(
             "n = 1 has no spread, no rank and no bold: the seed alone moves F1 by about a point, so the order of such "
             "rows may be the seed's."
@@ -180,7 +236,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             labels = ", ".join(record.label for record in runs[:SHOWN])
             more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
             lines.append(f"not converged: {labels}{more}: {told} Such rows are not ranked.")
-    to_best = [row.against["best"] for row in rows if row.against]
+    to_best = [row.against["best"] for row in rows if row.against and row.order]
     if to_best and {"order", "best", "next"} & set(columns):
         unit = next((difference.unit for difference in to_best if difference.unit), None)
         text = (
@@ -196,4 +252,8 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
         if lowest >= ALPHA:
             note += f" Here the seeds are too few or too spread to tell any row apart (lowest p {p_value(lowest)})."
         lines.append(note)
+    there = {name for row in rows for name in names_of(row.of)} | {row.name for row in rows if not row.indices}
+    lines += [told for name, told in TREATED_NOTES.items() if name in there]
+    shown = {name for name in columns if name in COLUMN_NOTES and any(COLUMNS[name].show(row) for row in rows)}
+    lines += [told for name, told in COLUMN_NOTES.items() if name in shown]
     return lines

@@ -1,4 +1,5 @@
-"""Records to pictures: F1 by layer, the learned weights of mixes, learning curves. PNG for pages, SVG for papers.
+"""Records to pictures, PNG for pages, SVG for papers: F1 by layer over its floors, F1 by share of the text, bits beyond
+the embeddings, the learned weights of mixes, learning curves.
 
 Colours are those of Okabe and Ito, told apart by colour-blind readers; markers and line styles tell the same in print.
 The background is white, so that a dark page shows what a light one does. The same records under the same matplotlib
@@ -21,11 +22,13 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from probe.reporting.columns import caption, header
-from probe.reporting.row import Row, groups_of
+from probe.reporting.row import CEILING, FLOOR, PLAIN, Row, groups_of, names_of
+from probe.runs.records import SHARE
 from probe.system.files import key_of, plain
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vP*X"
+BAND_COLOURS = ("#999999", "#E69F00", "#56B4E9", "#CC79A7")
 DASHES = ("-", "--", "-.", ":")
 FORMS = ("png", "svg")
 STYLE: Any = {
@@ -49,6 +52,8 @@ def draw_all(rows: Sequence[Row]) -> dict[str, tuple[bytes, str]]:
         suffix = f"-{group[0].group}" if len(groups) > 1 else ""
         makers: list[tuple[str, Numbers, Callable[[Axes, Numbers], None]]] = [
             ("f1_by_layer", by_layer(group), draw_by_layer),
+            ("f1_by_share", by_share(group), draw_by_share),
+            ("beyond_embeddings", beyond(group), draw_beyond),
             ("learning_curves", curves(group), draw_curves),
             ("mix_weights", mix_weights(group), draw_mix_weights),
         ]
@@ -102,11 +107,11 @@ def _same_pixels(stored: bytes, drawn: bytes) -> bool:
 
 def by_layer(rows: Sequence[Row]) -> Numbers:
     """Dev and test score of each single layer, and of the combinations. Nothing if there are not two single layers."""
-    rows = [row for row in rows if not row.treatment]
+    around, rows = bands(rows), [row for row in rows if row.place == PLAIN]
     single = sorted((row for row in rows if row.is_single), key=lambda row: row.indices[0])
     if len(single) < 2:
         return {}
-    return {
+    return ({"bands": around} if around else {}) | {
         "layers": [row.indices[0] for row in single],
         **{split: [plain(row.cells[f"{split}_f1"]) for row in single] for split in ("dev", "test")},
         "combinations": {row.name: row.cells["dev_f1"].mean for row in rows if not row.is_single},
@@ -115,7 +120,39 @@ def by_layer(rows: Sequence[Row]) -> Numbers:
     }
 
 
+def bands(rows: Sequence[Row]) -> Numbers:
+    """Floors and ceilings, dev score: of each, the single layers where there are several, else its best row."""
+    found: Numbers = {}
+    kept = [row for row in rows if row.place in (FLOOR, CEILING)]
+    for name in dict.fromkeys(row.treatment or row.name for row in kept):
+        mine = [row for row in kept if (row.treatment or row.name) == name and (row.indices or not row.treatment)]
+        single = sorted((row for row in mine if row.is_single), key=lambda row: row.indices[0])
+        if len(single) < 2:
+            single = sorted(mine, key=lambda row: -(row.cells["dev_f1"].mean or 0.0))[:1]
+        if single:
+            layers = [row.indices[0] for row in single] if len(single) > 1 else []
+            found[name] = {"layers": layers, "dev": [plain(row.cells["dev_f1"]) for row in single]}
+    return found
+
+
+def draw_bands(axes: Axes, numbers: Numbers) -> None:
+    """Behind what is drawn next: mean ± deviation, along the layers or right across."""
+    styles = zip(itertools.cycle(BAND_COLOURS), itertools.cycle(DASHES[1:]), strict=False)
+    for (name, band), (colour, dash) in zip(numbers.items(), styles, strict=False):
+        means = [100 * part["mean"] for part in band["dev"]]
+        spreads = [100 * (part["std"] or 0.0) for part in band["dev"]]
+        low, high = ([m + sign * s for m, s in zip(means, spreads, strict=True)] for sign in (-1, 1))
+        style: dict[str, Any] = {"color": colour, "zorder": 1}
+        if band["layers"]:
+            axes.fill_between(band["layers"], low, high, alpha=0.35, lw=0, **style)
+            axes.plot(band["layers"], means, ls=dash, lw=1, label=f"dev, {name}", **style)
+        else:
+            axes.axhspan(low[0], high[0], alpha=0.35, lw=0, **style)
+            axes.axhline(means[0], ls=dash, lw=1, label=f"dev, {name} {means[0]:.2f}", **style)
+
+
 def draw_by_layer(axes: Axes, numbers: Numbers) -> None:
+    draw_bands(axes, numbers.get("bands", {}))
     line = "-" if numbers["layers"] == list(range(len(numbers["layers"]))) else ""  # what lies between is not known
     for (split, colour), marker in zip((("dev", COLOURS[0]), ("test", COLOURS[1])), MARKERS, strict=False):
         means = [100 * part["mean"] for part in numbers[split]]
@@ -143,9 +180,68 @@ def draw_by_layer(axes: Axes, numbers: Numbers) -> None:
     axes.figure.legend(loc="outside right center", fontsize=7)
 
 
+def by_share(rows: Sequence[Row]) -> Numbers:
+    """Dev and test score of each row by the share of train that it learnt from. Nothing where there is one share."""
+    parts: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.indices and {name for name in names_of(row.of) if not name.endswith(SHARE)} == set():
+            parts.setdefault(row.name, []).append(row)
+    found: Numbers = {}
+    for name, mine in parts.items():
+        ordered = sorted(mine, key=share_of)
+        if len(ordered) > 1:
+            scores = {split: [plain(row.cells[f"{split}_f1"]) for row in ordered] for split in ("dev", "test")}
+            found[name] = {"shares": [share_of(row) for row in ordered], **scores}
+    return {"rows": found, "score": header("dev", rows).removeprefix("dev ")} if found else {}
+
+
+def share_of(row: Row) -> float:
+    """The share of train that its runs learnt from."""
+    return row.of.settings.get("share", 1.0) if row.of else 1.0
+
+
+def draw_by_share(axes: Axes, numbers: Numbers) -> None:
+    styles = zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), strict=False)
+    for (name, row), (colour, marker) in zip(numbers["rows"].items(), styles, strict=False):
+        for split, line in (("dev", "-"), ("test", ":")):
+            means = [100 * part["mean"] for part in row[split]]
+            spreads = [100 * (part["std"] or 0.0) for part in row[split]] if split == "dev" else None
+            shares = [100 * share for share in row["shares"]]
+            axes.errorbar(
+                shares, means, spreads, color=colour, marker=marker, ms=4, ls=line, capsize=3, label=f"{split}, {name}"
+            )
+    shares = sorted({share for row in numbers["rows"].values() for share in row["shares"]})
+    axes.set_xscale("log")
+    axes.set_xticks([100 * share for share in shares], [f"{100 * share:g}" for share in shares])
+    axes.minorticks_off()
+    axes.set_xlabel("share of train in percent")
+    axes.set_ylabel(f"{numbers['score']} in percent (dev: mean ± sd over seeds)")
+    axes.figure.legend(loc="outside right center", fontsize=7)
+
+
+def beyond(rows: Sequence[Row]) -> Numbers:
+    """What layer k tells beyond layer 0, in bits a word. Nothing if there are not two such layers."""
+    told = sorted((row for row in rows if row.place == PLAIN and "beyond" in row.beside), key=lambda row: row.indices)
+    if len(told) < 2:
+        return {}
+    return {"layers": [row.indices[1] for row in told], "bits": [plain(row.beside["beyond"]) for row in told]}
+
+
+def draw_beyond(axes: Axes, numbers: Numbers) -> None:
+    means = [part["mean"] for part in numbers["bits"]]
+    spreads = [part["std"] or 0.0 for part in numbers["bits"]]
+    axes.axhline(0, color="black", lw=0.8)
+    axes.errorbar(numbers["layers"], means, yerr=spreads, color=COLOURS[0], marker=MARKERS[0], capsize=3)
+    axes.set_xticks(numbers["layers"])
+    axes.set_xlabel("layer k (hidden_states index), beside layer 0")
+    axes.set_ylabel("bits a word beyond the embeddings (dev, mean ± sd)")
+
+
 def curves(rows: Sequence[Row]) -> Numbers:
-    """Dev score by epoch of every run, by row."""
-    return {label(row): [[epoch.dev for epoch in record.curve] for record in row.records.values()] for row in rows}
+    """Dev score by epoch of every run, by row; of the rows proper where there are any."""
+    trained = [row for row in rows if any(record.curve for record in row.records.values())]
+    shown = [row for row in trained if row.place == PLAIN] or trained
+    return {label(row): [[epoch.dev for epoch in record.curve] for record in row.records.values()] for row in shown}
 
 
 def draw_curves(axes: Axes, numbers: Numbers) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
+from tabulate import SEPARATING_LINE, tabulate
 
 from probe.config import UserError
 from probe.reporting.columns import COLUMNS, above, choose_columns, header, notes
@@ -26,7 +26,8 @@ FILES = {"md": "table.md", "csv": "table.csv", "tex": "table.tex", "json": "tabl
 @dataclass(frozen=True)
 class Grid:
     """Lines of cells with what stands above and below them. left: which columns are flush left. bold: which lines are
-    the best. emphasised: the columns that are bold there, where not the whole line is."""
+    the best. emphasised: the columns that are bold there, where not the whole line is. ruled: the lines above which a
+    rule stands."""
 
     headers: list[str]
     lines: list[list[str]]
@@ -36,6 +37,7 @@ class Grid:
     bold: list[int] = field(default_factory=list)
     emphasised: list[int] = field(default_factory=list)
     label: str = "tab:layers"
+    ruled: list[int] = field(default_factory=list)
 
     def render(self, form: str) -> str:
         """As text, md or tex."""
@@ -46,6 +48,9 @@ class Grid:
             for i in self.bold:
                 for k in self.emphasised:
                     lines[i][k] = f"**{lines[i][k]}**" if lines[i][k] else ""
+        else:
+            for i in reversed(self.ruled):
+                lines.insert(i, [SEPARATING_LINE])
         body = tabulate(
             lines,
             headers=self.headers,
@@ -78,6 +83,7 @@ def table(rows: Sequence[Row], names: Sequence[str]) -> Grid:
         [i for i, row in enumerate(rows) if row.order == "best"],
         [k for k, name in enumerate(names) if name in ("row", "dev")],
         f"tab:{rows[0].group}",
+        [i for i in range(1, len(rows)) if rows[i].place != rows[i - 1].place],
     )
 
 
@@ -90,7 +96,8 @@ def _latex(grid: Grid) -> str:
     lines = [[_tex(cell) for cell in line] for line in grid.lines]
     for i in grid.bold:
         lines[i] = [f"\\textbf{{{cell}}}" if cell else cell for cell in lines[i]]
-    body = "\n".join("  " + " & ".join(line) + r" \\" for line in lines)
+    rules = ["\\midrule\n" if i in grid.ruled else "" for i in range(len(lines))]
+    body = "\n".join(f"{rule}  {' & '.join(line)} \\\\" for rule, line in zip(rules, lines, strict=True))
     return (
         "\\begin{table}\n\\centering\n"
         f"\\begin{{tabular}}{{@{{}}{''.join('l' if left else 'r' for left in grid.left)}@{{}}}}\n\\toprule\n"
@@ -112,6 +119,9 @@ def rows_csv(rows: Sequence[Row], folders: Sequence[Path] = ()) -> str:
     scores = [f"{split}_{name}" for split in ("dev", "test") for name in SCORES]
     parts = ("mean", "std", "min", "max")
     tests = ("dev_difference", "test_difference", "p_seeds", "p_seeds_holm", "p_text", "p_text_holm", "unit")
+    bits = [f"{split}_{name}" for split in ("dev", "test") for name in ("bits", "information")]
+    bits = bits if any(name in row.cells for row in rows for name in bits) else []
+    beside = [name for name in ("selectivity", "beyond", "way", "compression") if any(name in r.beside for r in rows)]
     costs = ("parameters", "seconds_per_epoch", "mb_read", "f1_per_width")
     treated = any(row.treatment for row in rows)
     out = io.StringIO()
@@ -124,6 +134,7 @@ def rows_csv(rows: Sequence[Row], folders: Sequence[Path] = ()) -> str:
         + [f"{score}_{part}" for score in scores for part in parts]
         + [f"best_{name}" for name in tests]
         + list(costs)
+        + [f"{name}_{part}" for name in (*bits, *beside) for part in ("mean", "std")]
     )
     for i, row in enumerate(rows):
         content = row.as_json()
@@ -136,6 +147,7 @@ def rows_csv(rows: Sequence[Row], folders: Sequence[Path] = ()) -> str:
             + [content.get(score, {}).get(part) for score in scores for part in parts]
             + [best.get(name) for name in tests]
             + [cost.get(name) for name in costs]
+            + [content.get(name, {}).get(part) for name in (*bits, *beside) for part in ("mean", "std")]
         )
     return out.getvalue()
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from probe.config import UserError
-from probe.reporting.row import Difference, Row, SplitDifference
+from probe.reporting.row import PLAIN, Difference, Row, SplitDifference, names_of
 from probe.runs.outputs import load_counts
-from probe.runs.records import Records
+from probe.runs.records import CONTROL, Records
 from probe.scoring.metrics import by_sentence
 from probe.scoring.significance import ALPHA, bootstrap, holm, permutation_test, randomisation_tests
 
@@ -23,9 +23,12 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
     Below the best is a row whose difference neither the seeds (p < 0.05, not corrected: over eight comparisons five
     seeds cannot go below 0.06) nor the text (corrected) explain, and which has the same sign on both splits. The others
     are tied with it. Where no row has counts the seeds decide, corrected. Rows that did not converge are left out.
+    Floors, ceilings and rows from less text have no place in the order; but for controls, which are another task, they
+    are compared with the best row too, corrected among themselves.
     """
+    compared = [row for row in rows if row.n > 1 and not row.unconverged]
     ranked = sorted(
-        (row for row in rows if row.n > 1 and not row.unconverged),
+        (row for row in compared if row.place == PLAIN),
         key=lambda row: row.cells["dev_f1"].mean or 0.0,
         reverse=True,
     )
@@ -40,6 +43,9 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
         is_below = _is_told_apart(difference, has_counts(to_best)) and difference.test.difference < 0
         against = {"best": difference, "next": to_better}
         ordered[id(row)] = replace(row, order="below" if is_below else "tied", against=against)
+    beside = [row for row in compared if row.place != PLAIN and CONTROL not in names_of(row.of)]
+    for row, difference in zip(beside, differences([(row, best) for row in beside], load), strict=True):
+        ordered[id(row)] = replace(row, against={"best": difference})
     return [ordered.get(id(row), row) for row in rows]
 
 

@@ -36,6 +36,8 @@ pre, code { font: 13px/1.4 ui-monospace, monospace; }
 pre { white-space: pre-wrap; padding: .7rem; background: #8881; }
 .note { opacity: .8; }
 """
+WORTH = "row,treatment,n,dev,floors,bits"  # columns
+RULE = ' style="border-top: 2px solid #888"'  # above a row
 
 
 def write_report(folder: Path) -> list[Path]:
@@ -61,6 +63,8 @@ def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, tuple[bytes, 
     for group in groups_of(rows):
         keys = {key for row in group for key in row.keys}
         parts += ["<h2>Table</h2>", *_table(group, choose_columns(None, group))]
+        if any(row.treatment or not row.indices or "beyond" in row.beside for row in group):
+            parts += ["<h2>What it is worth</h2>", *_table(group, choose_columns(WORTH, group))]
         parts += ["<h2>Tests and cost</h2>", *_table(group, choose_columns("row,n,tests,scores,cost", group))]
         own = [record for record in records.values() if record.key in keys]
         if own:
@@ -110,15 +114,18 @@ def _lines(html: str) -> list[str]:
 def _table(rows: Sequence[Row], names: list[str]) -> list[str]:
     grid = table(rows, names)
 
-    def line(tag: str, texts: list[str], row_class: str = "") -> str:
+    def line(tag: str, texts: list[str], row_class: str = "", style: str = "") -> str:
         inside = "".join(
             f"<{tag}{' class=left' if left else ''}>{escape(text)}</{tag}>"
             for left, text in zip(grid.left, texts, strict=True)
         )
-        return f"<tr{f' class={row_class}' if row_class else ''}>{inside}</tr>"
+        return f"<tr{f' class={row_class}' if row_class else ''}{style}>{inside}</tr>"
 
     lines = [line("th", grid.headers)]
-    lines += [line("td", cells, "best" if i in grid.bold else "") for i, cells in enumerate(grid.lines)]
+    lines += [
+        line("td", cells, "best" if i in grid.bold else "", RULE if i in grid.ruled else "")
+        for i, cells in enumerate(grid.lines)
+    ]
     return [
         *(f"<p>{escape(text)}</p>" for text in grid.above),
         "<table>" + "\n".join(lines) + "</table>",
@@ -148,6 +155,8 @@ def _records(folder: Path, records: Records) -> list[str]:
     for file, record in records.items():
         again = f"probe verify {shlex.quote(str(folder))} --rerun {record.row} --seed {record.seed}"
         scores = (percent(split.headline) for split in (record.scores.dev, record.scores.test))
-        cells = [record.row, str(record.seed), *scores, f"records/{file.name}", again]
+        treatment = record.identity.treatment
+        row = f"{record.row}, {treatment.name}" if treatment else record.row
+        cells = [row, str(record.seed), *scores, f"records/{file.name}", again]
         lines.append("<tr>" + "".join(f"<td class=left>{escape(cell)}</td>" for cell in cells) + "</tr>")
     return ["<table>" + "\n".join(lines) + "</table>"]

@@ -9,9 +9,13 @@ from typing import Any
 
 from probe.data.task import Task
 from probe.runs.expected import Setting
-from probe.runs.records import Records, RunRecord
+from probe.runs.records import CONTROL, FINE_TUNED, RANDOM, Records, RunRecord, Treatment
 from probe.scoring.significance import Cell
 from probe.system.files import plain
+
+# The parts of a table, from above: what a row should be well above, the rows, the same otherwise made (from less text),
+# and what they cannot be expected to reach.
+FLOOR, PLAIN, TREATED, CEILING = range(4)
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ class Row:
     """records: those behind the row, one a seed, by their files. missing: runs asked for without a record, of which
     `failed` have left a reason. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. order: best, tied or
     below; None where one seed, or nothing, gives no order, or a run did not converge. against: differences to the
-    `best` row and to the `next` better one. treatment: what else its runs are; None for plain ones."""
+    `best` row and to the `next` better one. treatment: what else its runs are, as it is shown; None for plain ones. of:
+    the same as they have it. beside: what it comes to beside other rows, see `reporting.treated`."""
 
     name: str
     task: Task
@@ -90,12 +95,19 @@ class Row:
     about: About | None
     cost: Cost | None
     treatment: str | None = None
+    of: Treatment | None = None
     order: str | None = None
     against: Mapping[str, Difference] = field(default_factory=dict)
+    beside: Mapping[str, Cell] = field(default_factory=dict)
 
     @property
     def n(self) -> int:
         return len(self.records)
+
+    @property
+    def place(self) -> int:
+        """FLOOR, PLAIN, TREATED or CEILING: where it stands in its table."""
+        return place_of(self.indices, self.of)
 
     @property
     def unconverged(self) -> list[RunRecord]:
@@ -137,8 +149,21 @@ class Row:
         }
         if self.treatment:
             row["treatment"] = self.treatment
-        row |= plain(self.cells)
+        row |= plain(self.cells) | plain(self.beside)
         return row if self.cost is None else row | {"cost": plain(self.cost)}
+
+
+def names_of(treatment: Treatment | None) -> set[str]:
+    """What a treatment does, each by its name."""
+    return set(treatment.name.split(", ")) if treatment else set()
+
+
+def place_of(indices: Sequence[int], treatment: Treatment | None) -> int:
+    """The part of the table that a row with these layers and this treatment stands in."""
+    names = names_of(treatment)
+    if not indices or names & {*RANDOM.values(), CONTROL}:
+        return FLOOR
+    return PLAIN if not names else CEILING if FINE_TUNED in names else TREATED
 
 
 def _difference_json(difference: Difference) -> dict[str, Any]:

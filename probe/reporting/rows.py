@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import statistics
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +17,21 @@ from probe.config import UserError
 from probe.data.task import TASKS
 from probe.reporting.order import in_order
 from probe.reporting.published import is_conll2003
-from probe.reporting.row import About, Cost, Row, describe_probe, groups_of, setting_of, short_name
+from probe.reporting.row import About, Cost, Row, describe_probe, groups_of, place_of, setting_of, short_name
+from probe.reporting.treated import related
 from probe.runs.expected import SWEEP, ExpectedRun, Setting, read_expected
 from probe.runs.progress import failures
-from probe.runs.records import Records, RunIdentity, RunRecord, bad_records, load_records
+from probe.runs.records import (
+    CONTROL,
+    FINE_TUNED,
+    RANDOM,
+    Records,
+    RunIdentity,
+    RunRecord,
+    Treatment,
+    bad_records,
+    load_records,
+)
 from probe.scoring.metrics import Scores, SpanScore
 from probe.scoring.significance import Cell, summary
 from probe.system.files import canonical, plain, short
@@ -36,6 +48,7 @@ PAPER_ORDER = (
     "sum_all",
     "mix_all",
 )
+TREATMENTS = (*RANDOM.values(), CONTROL, FINE_TUNED)  # in the order of the table
 
 
 def _part(score: SpanScore | None, part: str) -> float | None:
@@ -107,14 +120,34 @@ def build_rows(results_dir: Path) -> list[Row]:
         key=lambda row: (
             settings[row.identity.group],
             row.identity.group,
+            place_of(row.identity.layers.indices, row.identity.treatment),
+            _rank_of_treatment(row.identity.treatment),
             _rank(row.name),
             row.identity.layers.indices,
             row.identity.layers.combine,
-            row.identity.treatment.name if row.identity.treatment else "",
         )
     )
-    rows = [_row(row, failed) for row in gathered]
-    return [row for group in groups_of(rows) for row in in_order(group)]
+    named = Counter(_shown(row, False) for row in gathered)
+    rows = [_row(row, failed, named[_shown(row, False)] > 1) for row in gathered]
+    return [row for group in groups_of(rows) for row in related(in_order(group))]
+
+
+def _rank_of_treatment(treatment: Treatment | None) -> tuple[int, float, str, str]:
+    """A treatment's place in its part of the table: a larger share of train stands further down."""
+    if treatment is None:
+        return 0, 0.0, "", ""
+    names = treatment.name.split(", ")
+    rank = min(TREATMENTS.index(name) if name in TREATMENTS else len(TREATMENTS) for name in names) + len(names) / 10
+    return 1, treatment.settings.get("share", 1.0), f"{rank}", canonical([treatment.name, treatment.settings])
+
+
+def _shown(row: _Gathered, in_full: bool) -> tuple[str, str, str | None]:
+    """A row's group, name and treatment as they are shown. in_full: with what the treatment's name does not say."""
+    treatment = row.identity.treatment
+    if treatment is None:
+        return row.identity.group, row.name, None
+    told = [f"{name} {value}" for name, value in treatment.settings.items() if name != "share"]
+    return row.identity.group, row.name, f"{treatment.name} ({', '.join(told)})" if in_full and told else treatment.name
 
 
 def _gather(records: Records, expected: list[ExpectedRun]) -> list[_Gathered]:
@@ -136,7 +169,7 @@ def _rank(name: str) -> int:
     return PAPER_ORDER.index(name) if name in PAPER_ORDER else len(PAPER_ORDER)
 
 
-def _row(gathered: _Gathered, failed: dict[str, Path]) -> Row:
+def _row(gathered: _Gathered, failed: dict[str, Path], in_full: bool) -> Row:
     by_seed = sorted(gathered.records.items(), key=lambda pair: pair[1].seed)
     records = [record for _, record in by_seed]
     missing = gathered.expected - {record.key for record in records}
@@ -147,7 +180,10 @@ def _row(gathered: _Gathered, failed: dict[str, Path]) -> Row:
             present = [value for value in values if value is not None]
             if len(present) == len(values):
                 cells[f"{split}_{name}"] = summary(present)
-    treatment = gathered.identity.treatment
+        bits = [getattr(record.bits, split) for record in records if record.bits]
+        if bits and len(bits) == len(records):
+            cells[f"{split}_bits"] = summary([one.cross_entropy for one in bits])
+            cells[f"{split}_information"] = summary([one.label - one.cross_entropy for one in bits])
     return Row(
         name=gathered.name,
         task=TASKS[gathered.identity.task],
@@ -165,15 +201,19 @@ def _row(gathered: _Gathered, failed: dict[str, Path]) -> Row:
         cells=cells,
         about=_about(records[0], len(records)) if records else None,
         cost=_cost(records, gathered.width, cells["dev_f1"].mean) if records else None,
-        treatment=treatment.name if treatment else None,
+        treatment=_shown(gathered, in_full)[2],
+        of=gathered.identity.treatment,
     )
 
 
-def _cost(records: list[RunRecord], width: int, dev: float | None) -> Cost:
+def _cost(records: list[RunRecord], width: int, dev: float | None) -> Cost | None:
     assert dev is not None
+    seconds = [epoch.train_s for record in records for epoch in record.curve]
+    if not seconds:  # nothing was trained
+        return None
     return Cost(
         records[0].parameters,
-        statistics.median(epoch.train_s for record in records for epoch in record.curve),
+        statistics.median(seconds),
         records[0].features.bytes_read / 1e6,
         dev / width,
     )

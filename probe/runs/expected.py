@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
-from probe.runs.records import RunIdentity, decoded
+from probe.runs.records import RunIdentity, decoded, label_of
 from probe.system.files import plain, write_atomically
 from probe.system.locks import wait_for_lock
 
@@ -42,7 +42,7 @@ class ExpectedRun:
 
     @property
     def label(self) -> str:
-        return f"{self.row} seed {self.identity.seed}"
+        return label_of(self.row, self.identity)
 
 
 class DamagedExpected(UserError):

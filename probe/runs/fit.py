@@ -5,22 +5,26 @@ A probe of another kind enters here: what comes after, scores and record, is the
 
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
+from probe.data.derived import PORTIONS, Sample
 from probe.data.tags import Tags
 from probe.features.extraction import ensure_features
 from probe.features.store import DamagedShard, FeatureStore
 from probe.probing.batches import TaggedWords
 from probe.probing.combine import Streamed, bytes_needed, read_selection
+from probe.probing.memory import WordMemory
 from probe.probing.schedule import Outcome
-from probe.probing.tagger import train_tagger
+from probe.probing.tagger import Tagger, train_tagger
 from probe.runs.plan import Plan, resolve_device
 from probe.runs.provenance import bfloat16_way, hardware
-from probe.runs.records import Epoch, Hardware, Mix
+from probe.runs.records import Bits, Epoch, Hardware, Mix, Portion, SplitBits, Unseen
 from probe.scoring.metrics import headline
 from probe.system.machine import placement
 
@@ -43,14 +47,18 @@ class Fit:
     hardware: Hardware
     read_s: float
     train_s: float
+    bits: Bits | None = None
+    unseen: Unseen | None = None
 
 
 def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int = 1) -> Fit:
-    """Trains the probe of a planned run, after extracting what is missing of its features.
+    """Trains the probe of a planned run, after extracting what is missing of its features; of a word memory, counts.
 
     `tell` gets a line on where the features lie, then one an epoch. runs: how many share this machine and its GPUs.
     """
-    cfg, splits, task = planned.cfg, planned.corpus.splits, planned.corpus.task
+    cfg, splits, task, sample = planned.cfg, planned.corpus.splits, planned.corpus.task, planned.sample
+    if planned.selection.is_memory:
+        return remember(planned)
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
     features, where = read_features(planned, device, runs, num_gpus)
@@ -62,9 +70,13 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
         torch.use_deterministic_algorithms(True)
         torch.backends.cudnn.allow_tf32 = False  # float32 is to be float32
 
-    labels = sorted({tag for tags in splits["train"].tags for tag in tags})
+    # A part of train is a part of the same task: there are the tags of all of it to choose from.
+    train = splits["train"] if sample is None else sample.train
+    labels = sorted({tag for tags in train.tags for tag in tags})
     label_ids = {label: i for i, label in enumerate(labels)}
-    data = {name: TaggedWords(features.pop(name), split.tags, label_ids, device) for name, split in splits.items()}
+    chosen = None if sample is None else sample.sentences(sample.share)
+    data = {"train": TaggedWords(features["train"], train.tags, label_ids, device, chosen)}
+    data |= {name: TaggedWords(features[name], splits[name].tags, label_ids, device) for name in ("dev", "test")}
     clock = time.perf_counter()
     tagger = train_tagger(
         cfg.probe,
@@ -90,6 +102,57 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
         hardware=hardware(device, torch.get_num_threads(), bfloat16_way(cfg, device)),
         read_s=read_s,
         train_s=train_s,
+        bits=Bits(**{name: _bits(tagger, data[name], train.tags) for name in ("dev", "test")}),
+        unseen=None if sample is None else _unseen(tagger, features["train"], sample, label_ids, device),
+    )
+
+
+def _bits(tagger: Tagger, data: TaggedWords, train: Tags) -> SplitBits:
+    """The cross-entropy of a split's tags under the probe, and under their frequency in train, in bits a word."""
+    losses = tagger.losses(data)
+    known = data.labels >= 0
+    frequent = Counter(tag for tags in train for tag in tags)
+    shares = torch.tensor([frequent[label] / frequent.total() for label in tagger.labels], dtype=torch.float64)
+    by_frequency = -shares[data.labels[known]].log2()
+    return SplitBits(float(losses[known].mean()) / math.log(2), float(by_frequency.mean()))
+
+
+def _unseen(
+    tagger: Tagger, features: torch.Tensor | Streamed, sample: Sample, label_ids: dict[str, int], device: str
+) -> Unseen:
+    """What the probe makes of the training text beyond its sample, up to each of PORTIONS."""
+    own = set(sample.sentences(sample.share))
+    rest = [i for i in range(len(sample.train.tags)) if i not in own]
+    if not rest:
+        return Unseen(len(label_ids), [])
+    data = TaggedWords(features, sample.train.tags, label_ids, device, rest)
+    losses = tagger.losses(data)
+    in_sentence = {i: losses[a : a + n].sum() for i, a, n in zip(rest, data.starts, data.lengths, strict=True)}
+    portions = []
+    for share in (share for share in PORTIONS if share > sample.share):
+        added = [i for i in sample.sentences(share) if i not in own]
+        words = sum(len(sample.train.tags[i]) for i in added)
+        portions.append(Portion(share, words, float(sum(in_sentence[i] for i in added)) / math.log(2)))
+    return Unseen(len(label_ids), portions)
+
+
+def remember(planned: Plan) -> Fit:
+    """The word memory of a planned run: no features, no training."""
+    clock = time.perf_counter()
+    splits, task = planned.corpus.splits, planned.corpus.task
+    memory = WordMemory(splits["train"].words, splits["train"].tags, task)
+    return Fit(
+        predictions={name: memory.predict(splits[name].words) for name in ("dev", "test")},
+        curve=[],
+        passes=0,
+        outcome="converged",
+        best_epoch=0,
+        mix=None,
+        parameters=len(memory),
+        placement="none",
+        hardware=hardware("cpu", 1),
+        read_s=0.0,
+        train_s=time.perf_counter() - clock,
     )
 
 
@@ -99,7 +162,7 @@ def read_features(
     """Each split's features for the run's layers, and where they lie; what is missing is extracted first."""
     selection = planned.selection
     for attempt in range(1, ATTEMPTS_TO_READ + 1):
-        store: FeatureStore = ensure_features(planned.corpus, planned.encoder, planned.cfg.features, device)
+        store: FeatureStore = ensure_features(planned.text, planned.encoder, planned.cfg.features, device)
         where = placement(planned.cfg.features.placement, bytes_needed(store, selection), device, runs, num_gpus)
         try:
             if where == "stream":

@@ -6,18 +6,32 @@ import functools
 import json
 import os
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
+from probe.data.derived import Sample, derived
 from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.indices import stored_layers
 from probe.features.store import FeatureStore
 from probe.probing.schedule import FULL_UPDATES, updates
 from probe.probing.selection import Selection, select
 from probe.runs.expected import ExpectedRun, Setting
-from probe.runs.records import RECIPE, RECIPE_OF_SMALL, Layers, RunIdentity, Settings, record_path
+from probe.runs.records import (
+    CONTROL,
+    RANDOM,
+    RECIPE,
+    RECIPE_OF_SMALL,
+    SHARE,
+    Layers,
+    RunIdentity,
+    Settings,
+    Treatment,
+    label_of,
+    record_path,
+)
 from probe.system.files import canonical
 
 ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about that
@@ -25,10 +39,16 @@ ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about
 
 @dataclass(frozen=True)
 class Plan:
-    """A run that is known but not done: everything that its key depends on, nothing that takes long."""
+    """A run that is known but not done: everything that its key depends on, nothing that takes long.
+
+    text: the corpus as it is, whose features are read. corpus: what is learnt and scored on, with the tags of a control
+    or a sample of the training text where one is asked for. sample: which sentences of the text's train that is.
+    """
 
     cfg: Config
+    text: Corpus
     corpus: Corpus
+    sample: Sample | None
     encoder: Encoder
     selection: Selection
     store: FeatureStore
@@ -51,33 +71,93 @@ class Plan:
 
     @property
     def label(self) -> str:
-        return f"{self.selection.name} seed {self.identity.seed}"
+        return label_of(self.selection.name, self.identity)
 
 
 def plan(cfg: Config) -> Plan:
     """Settles what a run is. Raises UserError for data, encoder or layers that cannot be."""
     if cfg.encoder.num_layers is not None:
         select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before anything is fetched
-    inputs = canonical([asdict(cfg.data), asdict(cfg.encoder), asdict(cfg.features)])
-    corpus, encoder, store, fingerprint = _inputs(inputs)
+    if cfg.layers.combine == "none":
+        cfg = _of_memory(cfg)
+    as_it_is = replace(cfg.data, control=None, train_fraction=None)
+    of_text = canonical(asdict(as_it_is))
+    text, text_fingerprint = _text(of_text)
+    corpus, sample, fingerprint = _derived(of_text, cfg.data.control, cfg.data.train_fraction, cfg.seed)
+    encoder, store, pretrained = _features(of_text, canonical(asdict(cfg.encoder)), canonical(asdict(cfg.features)))
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     refuse_unstored(cfg, selection, encoder)
     layers = Layers(list(selection.indices), selection.combine)
+    recipe, recipe_of_text = (_recipe(one, cfg) for one in (corpus, text))
+    treatment = None
+    if names := _names(cfg):
+        base = {"corpus": text_fingerprint, "features": pretrained or store.vectors_key, "recipe": recipe_of_text}
+        here = {"corpus": fingerprint, "features": store.vectors_key, "recipe": recipe}
+        changed = {name: value for name, value in base.items() if value != here[name]}
+        treatment = Treatment(", ".join(names), _settings(cfg), changed)
+    identity = RunIdentity(
+        fingerprint, text.task.name, store.vectors_key, layers, asdict(cfg.probe), cfg.seed, recipe, treatment
+    )
+    return Plan(cfg, text, corpus, sample, encoder, selection, store, identity)
+
+
+def _of_memory(cfg: Config) -> Config:
+    """The settings of a word memory without what it does not look at: an encoder's weights, and the seed where that
+    draws no sample. So a sweep over these makes it once."""
+    seed = cfg.seed if cfg.data.train_fraction not in (None, 1) else 0
+    return replace(cfg, seed=seed, encoder=replace(cfg.encoder, weights="pretrained", weights_seed=0))
+
+
+def _recipe(corpus: Corpus, cfg: Config) -> int:
     is_small = updates(len(corpus.splits["train"].tags), cfg.probe.batch_size) < FULL_UPDATES
-    recipe = RECIPE_OF_SMALL if is_small else RECIPE
-    vectors, probe = store.vectors_key, asdict(cfg.probe)
-    identity = RunIdentity(fingerprint, corpus.task.name, vectors, layers, probe, cfg.seed, recipe)
-    return Plan(cfg, corpus, encoder, selection, store, identity)
+    return RECIPE_OF_SMALL if is_small else RECIPE
+
+
+def _names(cfg: Config) -> list[str]:
+    """What else a run is, by the names that treatments have."""
+    names = [RANDOM[cfg.encoder.weights]] if cfg.encoder.weights != "pretrained" else []
+    names += [CONTROL] if cfg.data.control is not None else []
+    share = cfg.data.train_fraction
+    return names + ([f"{100 * share:g}{SHARE}"] if share not in (None, 1) else [])
+
+
+def _settings(cfg: Config) -> dict[str, Any]:
+    """What the names of a run's treatment do not say."""
+    settings: dict[str, Any] = {}
+    if cfg.encoder.weights != "pretrained":
+        settings["weights_seed"] = cfg.encoder.weights_seed
+    if cfg.data.control is not None:
+        settings["control"] = cfg.data.control
+    if cfg.data.train_fraction not in (None, 1):
+        settings["share"] = cfg.data.train_fraction
+    return settings
 
 
 @functools.lru_cache(maxsize=2)
-def _inputs(inputs: str) -> tuple[Corpus, Encoder, FeatureStore, str]:
-    """Text, encoder and store, kept between the runs of a sweep that share them."""
-    data, encoder_cfg, features = json.loads(inputs)
-    corpus = load_corpus(DataConfig(**data))
-    encoder = open_encoder(EncoderConfig(**encoder_cfg), Path(features["cache_dir"]))
-    store = FeatureStore.of(corpus, encoder, FeaturesConfig(**features))
-    return corpus, encoder, store, corpus.fingerprint()
+def _text(data: str) -> tuple[Corpus, str]:
+    """The corpus as it is, and its fingerprint; like what follows, kept between the runs of a sweep that share it."""
+    text = load_corpus(DataConfig(**json.loads(data)))
+    return text, text.fingerprint()
+
+
+@functools.lru_cache(maxsize=8)
+def _derived(data: str, control: int | None, share: float | None, seed: int) -> tuple[Corpus, Sample | None, str]:
+    """What is learnt and scored on, which sample of the training text that is, and its fingerprint."""
+    text, fingerprint = _text(data)
+    corpus, sample = derived(text, control, share, seed)
+    return corpus, sample, fingerprint if corpus is text else corpus.fingerprint()
+
+
+@functools.lru_cache(maxsize=8)
+def _features(data: str, encoder_settings: str, feature_settings: str) -> tuple[Encoder, FeatureStore, str | None]:
+    """Encoder, store, and of random weights the key of the store of the pretrained ones, where these are known."""
+    text, _ = _text(data)
+    features = FeaturesConfig(**json.loads(feature_settings))
+    encoder = open_encoder(EncoderConfig(**json.loads(encoder_settings)), Path(features.cache_dir))
+    store, pretrained = FeatureStore.of(text, encoder, features), None
+    if encoder.pretrained is not None:
+        pretrained = FeatureStore.of(text, replace(encoder, fingerprint=encoder.pretrained), features).vectors_key
+    return encoder, store, pretrained
 
 
 def refuse_unstored(cfg: Config, selection: Selection, encoder: Encoder) -> None:

@@ -48,6 +48,13 @@ class Treatment:
     base: dict[str, Any] = field(default_factory=dict)
 
 
+# What treatments are called; one that does several things has several of these names, with a comma between them.
+RANDOM = {"random": "random weights", "random_blocks": "random blocks"}  # by encoder.weights
+CONTROL = "control"
+FINE_TUNED = "fine-tuned"
+SHARE = " % of train"
+
+
 @dataclass(frozen=True)
 class Layers:
     """Absolute indices, in the order chosen, and how they are combined."""
@@ -149,11 +156,13 @@ class RecordedEncoder:
 
 @dataclass(frozen=True)
 class RecordedFeatures:
+    """key: of the store that was read; of the word memory, which reads none, of the one of the rows beside it."""
+
     key: str
     identity: dict[str, Any]
     placement: str
     bytes_read: int
-    words_without_pieces: BySplit
+    words_without_pieces: BySplit | None  # none where nothing was extracted yet
 
 
 @dataclass(frozen=True)
@@ -194,6 +203,39 @@ class Mix:
 
     weights: list[float]
     scale: float
+
+
+@dataclass(frozen=True)
+class SplitBits:
+    """In bits a word, over the words whose tag train shows. cross_entropy: of the probe. label: of one who knows how
+    frequent each tag is in train (all of it, whatever share was learnt from), and nothing of the word."""
+
+    cross_entropy: float
+    label: float
+
+
+@dataclass(frozen=True)
+class Bits:
+    dev: SplitBits
+    test: SplitBits
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What lies between a run's own share of train and a larger one: its words, and the bits that the probe's
+    predictions take to tell their tags."""
+
+    share: float
+    words: int
+    bits: float
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """What a probe makes of the part of train that it was not trained on. labels: how many tags there are to tell."""
+
+    labels: int
+    portions: list[Portion]
 
 
 @dataclass(frozen=True)
@@ -258,6 +300,8 @@ class RunRecord:
     started: str  # UTC
     finished: str
     outcome: Outcome | None = None  # how the training ended, see probing.schedule; older records have none
+    bits: Bits | None = None  # older records have none, nor has what gives no probabilities
+    unseen: Unseen | None = None  # of a run on a part of train
 
     @property
     def ending(self) -> Outcome:
@@ -281,7 +325,13 @@ class RunRecord:
     @property
     def label(self) -> str:
         """What people call the run."""
-        return f"{self.row} seed {self.seed}"
+        return label_of(self.row, self.identity)
+
+
+def label_of(row: str, identity: RunIdentity) -> str:
+    """What people call a run."""
+    treatment = f", {identity.treatment.name}," if identity.treatment else ""
+    return f"{row}{treatment} seed {identity.seed}"
 
 
 Records = dict[Path, RunRecord]  # by their files

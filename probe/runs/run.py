@@ -41,7 +41,7 @@ def extract(cfg: Config, quiet: bool = False) -> FeatureStore:
     from probe.features.extraction import ensure_features
 
     planned = plan(cfg)
-    return ensure_features(planned.corpus, planned.encoder, cfg.features, resolve_device(cfg.device), quiet)
+    return ensure_features(planned.text, planned.encoder, cfg.features, resolve_device(cfg.device), quiet)
 
 
 def run(
@@ -98,7 +98,8 @@ def _record(
     corpus, encoder, store, selection = planned.corpus, planned.encoder, planned.store, planned.selection
     indices = list(selection.indices)
     manifest = store.serving().manifest()
-    assert manifest is not None
+    assert manifest is not None or selection.is_memory
+    without_pieces = manifest and BySplit(**{n: part["words_without_pieces"] for n, part in manifest["splits"].items()})
     trained_words = len(fitted.curve) * fitted.passes * corpus.splits["train"].num_words
     return RunRecord(
         schema=SCHEMA,
@@ -121,7 +122,7 @@ def _record(
             store.identity,
             fitted.placement,
             sum(store.bytes_of(shards, len(indices)) for shards in store.shards.values()),
-            BySplit(**{name: split["words_without_pieces"] for name, split in manifest["splits"].items()}),
+            without_pieces,
         ),
         layers=RecordedLayers(indices, selection.combine, selection.width),
         scores=scores,
@@ -137,6 +138,8 @@ def _record(
         started=started_at.isoformat(timespec="seconds"),
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         outcome=fitted.outcome,
+        bits=fitted.bits,
+        unseen=fitted.unseen,
     )
 
 

@@ -85,7 +85,8 @@ def scores_line(record: RunRecord) -> str:
     """A run's scores in one line."""
     dev, test = (percent(split.headline) for split in (record.scores.dev, record.scores.test))
     name = record.task.score
-    line = f"dev {name} {dev} · test {name} {test} · best epoch {record.best_epoch} of {len(record.curve)}"
+    line = f"dev {name} {dev} · test {name} {test}"
+    line += f" · best epoch {record.best_epoch} of {len(record.curve)}" if record.curve else ""
     return line + (f" · {ENDINGS[record.ending]}" if record.ending in ENDINGS else "")
 
 
@@ -102,7 +103,7 @@ def run_sweep(
         prepare_results(folder)
         if note := write_expected(folder, [planned.expected for planned in plans if planned.results_dir == folder]):
             tell(note)
-    for corpus in {id(planned.corpus): planned.corpus for planned in plans}.values():
+    for corpus in {id(planned.text): planned.text for planned in plans}.values():
         for note in corpus.notes:
             tell(f"data {corpus.name}: {note}.")
     todo = _not_done(plans)
@@ -163,7 +164,7 @@ def run_job(job: Job) -> None:
     try:
         with running(planned.results_dir, planned.identity.key) as tell:
             is_made = planned.record_path.exists()
-            if not is_made and planned.store.serving().missing():
+            if not (is_made or planned.selection.is_memory) and planned.store.serving().missing():
                 tell("extracting features")
             record = run(job.cfg, tell, job.at_once, len(job.gpus), job.command)
         by = "by another process" if is_made else f"{time.perf_counter() - clock:.0f} s"
@@ -219,14 +220,15 @@ def _extract_each(plans: Sequence[Plan], gpus: Sequence[str] = ()) -> None:
 
     gpus: those that fill stores together, each in a process that gives its memory back. None: done here.
     """
-    for key, one in {planned.store.key: planned for planned in plans}.items():
+    readers = [planned for planned in plans if not planned.selection.is_memory]
+    for key, one in {planned.store.key: planned for planned in readers}.items():
         try:
             if gpus and one.store.missing():
                 shared = (one.cfg, tuple(gpus), one.results_dir / "logs", hub.commits())
                 do_apart(run_extraction, [Extraction(*shared, quiet=number > 0) for number in range(len(gpus))])
             extract(one.cfg)  # nothing is left to compute after that: holds the store for as long as this process lives
         except Exception as error:
-            for planned in plans:
+            for planned in readers:
                 if planned.store.key == key:
                     _write_failure(planned, error)
 

@@ -68,7 +68,7 @@ def sample(tags: Tags, size: int, thin: int) -> list[int]:
 
 def words_of(planned: Plan, split: str, size: int, thin: int, label_ids: dict[str, int]) -> TaggedWords:
     """A sample of a split, ready to train on. An empty label_ids is filled."""
-    store = ensure_features(planned.corpus, planned.encoder, planned.cfg.features, "cpu")
+    store = ensure_features(planned.text, planned.encoder, planned.cfg.features, "cpu")
     tags = planned.corpus.splits[split].tags
     places = sample(tags, size, thin)
     starts = [0]

@@ -85,7 +85,7 @@ def main() -> None:
     options = parser.parse_intermixed_args()
     planned = plan(configs_of([*options.overrides, "probe.max_epochs=1"])[0][0])
     cfg, selection = planned.cfg.probe, planned.selection
-    store = ensure_features(planned.corpus, planned.encoder, planned.cfg.features, "cpu")
+    store = ensure_features(planned.text, planned.encoder, planned.cfg.features, "cpu")
     tags = planned.corpus.splits["train"].tags[: options.sentences]
     labels = sorted({tag for sentence in tags for tag in sentence})
     num_words = sum(map(len, tags))

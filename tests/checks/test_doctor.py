@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_a_run_that_would_work(config: Config, tmp_path: Path):
     assert not list((tmp_path / "cache").glob("*/"))
 
     planned = plan(config)
-    ensure_features(planned.corpus, planned.encoder, config.features, "cpu")
+    ensure_features(planned.text, planned.encoder, config.features, "cpu")
     works, text = told(config)
     assert works
     assert "3 of 3 shards there" in text
@@ -227,3 +228,21 @@ def test_a_corpus_that_is_small_for_the_settings_says_so_and_what_to_do(config: 
     assert odd["a small corpus"].endswith("More seeds (probe -m seed=1,2,3,4,5 ...)")
     config.probe.batch_size = 16
     assert "25 updates" in found(config, folder, as_columns("{word}\t{tag}"))["a small corpus"]
+
+
+def test_of_a_sweep_it_tells_runs_stores_and_times_and_refuses_what_cannot_be(config: Config):
+    def sweep(**data: object) -> list[Config]:
+        weights = [replace(config.encoder, weights=kind) for kind in ("pretrained", "random")]
+        layers = [LayersConfig([-1], "concat"), LayersConfig([1, 2], "mix"), LayersConfig([], "none")]
+        chosen = replace(config.data, **data)
+        return [replace(config, encoder=e, layers=one, data=chosen) for e in weights for one in layers]
+
+    lines: list[str] = []
+    assert examine(config, lines.append, sweep())
+    text = "\n".join(lines)
+    assert re.search(r"sweep +ok +5 runs, 5 to be made\n", text), "the word memory is one run"
+    assert re.search(r"to extract: 2 stores, 0.00 GB, about \d+ s\n", text)
+    assert re.search(r"to train: about \d+ s to about \d+ s, 1 at once; runs take 1 to 1 epochs", text)
+    lines.clear()
+    assert not examine(config, lines.append, sweep(train_fraction=0.01))
+    assert "data.train_fraction=0.01: that is 0 of 30 documents" in "\n".join(lines)

@@ -109,7 +109,7 @@ def test_hashes_of_many_files_are_remembered_and_a_changed_one_is_hashed_again(
 
 def test_what_is_no_encoder_is_refused(tiny_bert: Path, tmp_path: Path):
     with pytest.raises(UserError, match="there is no such folder"):
-        open_encoder(EncoderConfig("x", "/nowhere", None, None), tmp_path)
+        open_encoder(EncoderConfig("x", "/nowhere", None, None, "pretrained", 0), tmp_path)
     with pytest.raises(UserError, match="no config.json"):
         open_encoder(encoder_config(tmp_path), tmp_path)
     folder = copied(tiny_bert, tmp_path)
@@ -126,7 +126,7 @@ def test_what_is_no_encoder_is_refused(tiny_bert: Path, tmp_path: Path):
 
 def test_a_presets_number_of_layers_must_be_the_encoders(tiny_bert: Path, tmp_path: Path):
     with pytest.raises(UserError, match="has 5 layers, not encoder.num_layers=12"):
-        open_encoder(EncoderConfig("x", str(tiny_bert), None, 12), tmp_path)
+        open_encoder(EncoderConfig("x", str(tiny_bert), None, 12, "pretrained", 0), tmp_path)
 
 
 def test_no_limit_anywhere_is_refused_and_an_unset_one_is_taken_from_the_config(tiny_encoder: Encoder):
@@ -154,12 +154,12 @@ def test_a_packaged_encoder_with_other_content_is_refused(tmp_path: Path, monkey
         encoder_module, "PACKAGED", {"some/encoder": ("forged_encoder", {}, {"model.safetensors": "0" * 64})}
     )
     with pytest.raises(UserError, match="is not what it was"):
-        open_encoder(EncoderConfig("some/encoder", None, None, None), tmp_path)
+        open_encoder(EncoderConfig("some/encoder", None, None, None, "pretrained", 0), tmp_path)
 
 
 def test_without_the_hub_an_encoder_that_is_not_cached_names_the_ways_out(tmp_path: Path):
     with pytest.raises(UserError, match=r"out of reach.*encoder=minilm_l6.*encoder.path=DIR"):
-        open_encoder(EncoderConfig("google-bert/bert-base-cased", None, None, 12), tmp_path)
+        open_encoder(EncoderConfig("google-bert/bert-base-cased", None, None, 12, "pretrained", 0), tmp_path)
 
 
 @pytest.mark.real
@@ -173,6 +173,6 @@ def test_an_encoder_says_whether_it_drops_case(tiny_bert: Path, tmp_path: Path, 
     folder = shutil.copytree(tiny_bert, tmp_path / "encoder")
     tokenizer = transformers.BertTokenizer(str(folder / "vocab.txt"), do_lower_case=lower, model_max_length=24)
     tokenizer.save_pretrained(folder)
-    encoder = open_encoder(EncoderConfig("x", str(folder), None, None), tmp_path)
+    encoder = open_encoder(EncoderConfig("x", str(folder), None, None, "pretrained", 0), tmp_path)
     assert encoder.lower_cases == lower
     assert (tokenizer.tokenize("Paris") == ["paris"]) == lower, "the tokenizer itself must do so"

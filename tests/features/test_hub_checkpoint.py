@@ -21,7 +21,7 @@ NEEDED = {"config.json", "tokenizer_config.json", "vocab.txt", "model.safetensor
 
 
 def opened(tmp_path: Path, name: str = "some/bert", revision: str | None = None) -> Encoder:
-    return open_encoder(EncoderConfig(name, None, revision, None), tmp_path / "store")
+    return open_encoder(EncoderConfig(name, None, revision, None, "pretrained", 0), tmp_path / "store")
 
 
 def sharded(bert: Path) -> dict[str, bytes]:
@@ -81,7 +81,7 @@ def test_a_checkpoint_in_several_files_is_the_same_encoder(stand_in: Hub, bert: 
     stand_in.put("model", "some/bert", {**sharded(bert), "model.fp16.safetensors": b"not to be fetched"})
     encoder = opened(tmp_path)
     assert not [file for file in stand_in.files_asked() if "fp16" in file]
-    whole = open_encoder(EncoderConfig("", str(bert), None, None), tmp_path / "store")
+    whole = open_encoder(EncoderConfig("", str(bert), None, None, "pretrained", 0), tmp_path / "store")
     assert torch.equal(hidden_states(encoder), hidden_states(whole))
 
 
@@ -104,7 +104,7 @@ def test_a_download_that_breaks_off_is_never_taken_for_whole(
     stand_in.asked.clear()
     encoder = opened(tmp_path)
     assert len([file for file in stand_in.files_asked() if file.endswith(".safetensors")]) == 1, "the others are here"
-    whole = open_encoder(EncoderConfig("", str(bert), None, None), tmp_path / "store")
+    whole = open_encoder(EncoderConfig("", str(bert), None, None, "pretrained", 0), tmp_path / "store")
     assert torch.equal(hidden_states(encoder), hidden_states(whole))
 
 
@@ -136,7 +136,7 @@ def test_nothing_but_names_and_files_is_asked_of_the_hub(stand_in: Hub, bert: Pa
     assert len(asked) == len([path for path in stand_in.asked if not re.search("/resolve/|/cdn/|/agent-", path)])
     assert asked == ["HEAD /", "GET /api/models/some/bert"]
     stand_in.asked.clear()
-    open_encoder(EncoderConfig("", str(bert), None, None), tmp_path / "store")
+    open_encoder(EncoderConfig("", str(bert), None, None, "pretrained", 0), tmp_path / "store")
     assert not stand_in.asked
 
 
@@ -172,7 +172,7 @@ def test_a_folder_whose_index_names_a_file_that_is_not_there_is_refused(bert: Pa
         (folder / name).write_bytes(content)
     (folder / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(UserError, match=r"index\.json names model-00002-of-00002\.safetensors, which is not there"):
-        open_encoder(EncoderConfig("", str(folder), None, None), tmp_path / "store")
+        open_encoder(EncoderConfig("", str(folder), None, None, "pretrained", 0), tmp_path / "store")
     (folder / "model.safetensors.index.json").write_text("[]")
     with pytest.raises(UserError, match="is no index of weights"):
-        open_encoder(EncoderConfig("", str(folder), None, None), tmp_path / "store")
+        open_encoder(EncoderConfig("", str(folder), None, None, "pretrained", 0), tmp_path / "store")

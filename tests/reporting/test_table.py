@@ -408,15 +408,15 @@ def test_a_control_stands_in_the_table_of_what_it_controls(tmp_path: Path):
     rows = build_rows(tmp_path)
     assert len({row.group for row in rows}) == 1
     assert [(row.name, row.treatment, row.n) for row in rows] == [
+        ("last", "random weights (seed 0)", 3),
+        ("last", "random weights (seed 1)", 3),
         ("embeddings", None, 3),
         ("last", None, 3),
-        ("last", "random weights", 3),
-        ("last", "random weights", 3),
     ], "two settings of one treatment are two rows"
     text = render(rows, "text")
-    assert re.search(r"^last +random weights +5 +16 +3 +40\.00", text, flags=re.M)
+    assert re.search(r"^last +random weights \(seed 0\) +5 +16 +3 +40\.00", text, flags=re.M)
     assert "treatment" in next(csv.reader(io.StringIO(render(rows, "csv"))))
-    assert json.loads(render(rows, "json"))[2]["treatment"] == "random weights"
+    assert json.loads(render(rows, "json"))[0]["treatment"] == "random weights (seed 0)"
 
 
 def test_a_run_without_treatment_keeps_the_key_it_had_before_there_were_any():

@@ -61,7 +61,9 @@ def plain_encoder(folder: Path) -> tuple[Any, Any]:
 
 
 def encoder_config(folder: Path) -> EncoderConfig:
-    return EncoderConfig(name="", path=str(folder), revision=None, num_layers=None)
+    return EncoderConfig(
+        name="", path=str(folder), revision=None, num_layers=None, weights="pretrained", weights_seed=0
+    )
 
 
 def data_config(path: Path | str | None, **changes: object) -> DataConfig:

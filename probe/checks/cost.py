@@ -1,0 +1,131 @@
+"""What a sweep will cost: disk and time for the features that are not there, time for the training.
+
+Both are measured for a moment on this machine, on pieces and words of the text itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from probe.config import Config, UserError
+from probe.data.corpus import Corpus
+from probe.features.checkpoint import Encoder
+from probe.features.store import FeatureStore, Shard
+from probe.probing.schedule import passes
+from probe.runs.plan import Plan, plan, resolve_device
+from probe.system.files import why_not_writable
+from probe.system.machine import gpus, num_cores, side_by_side
+from probe.system.show import duration
+
+MEASURE_S = 2.0  # how long an encoder is measured, and a probe of each width
+FEWEST_EPOCHS = 10  # what a run that converges takes at least, in the measured sets
+MEASURED_SENTENCES = 2000
+
+
+def cost_of_sweep(configs: Sequence[Config]) -> list[str]:
+    """A sweep's runs, the stores that it has to fill, and how long its training takes, a line each.
+
+    Raises UserError for a run that cannot be, and where there is no room for what is to be extracted.
+    """
+    plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
+    todo = [planned for planned in plans if not planned.record_path.exists()]
+    lines = [f"{len(plans)} runs, {len(todo)} to be made"]
+    trained = [planned for planned in todo if not planned.selection.is_memory]
+    if not trained:
+        return lines
+    device = resolve_device(trained[0].cfg.device)
+    stores = {planned.store.key: planned for planned in trained if planned.store.serving().missing()}
+    if stores:
+        num_bytes = sum(planned.store.bytes_of(planned.store.missing()) for planned in stores.values())
+        folder = Path(trained[0].cfg.features.cache_dir)
+        if reason := why_not_writable(folder, num_bytes):
+            raise UserError(f"features.cache_dir={folder}: {reason}.")
+        seconds = sum(extraction_s(one.cfg, one.text, one.encoder, one.store, device) for one in stores.values())
+        lines.append(f"to extract: {len(stores)} stores, {num_bytes / 1e9:.2f} GB, {duration(seconds)}")
+    at_once = side_by_side(trained[0].cfg.jobs, len(gpus()) if device == "cuda" else 0)
+    per_word = {planned.selection.width: planned for planned in trained}
+    speeds = {width: training_s_per_word(planned, device) for width, planned in per_word.items()}
+    least = most = 0.0
+    for planned in trained:
+        splits, cfg = planned.corpus.splits, planned.cfg.probe
+        words = splits["train"].num_words * passes(len(splits["train"].words), cfg.batch_size)
+        epoch_s = speeds[planned.selection.width] * (words + splits["dev"].num_words / 3)  # dev goes one way only
+        least += epoch_s * min(FEWEST_EPOCHS, cfg.max_epochs)
+        most += epoch_s * cfg.max_epochs
+    lines.append(
+        f"to train: {duration(least / at_once)} to {duration(most / at_once)}, {at_once} at once; runs take "
+        f"{min(FEWEST_EPOCHS, trained[0].cfg.probe.max_epochs)} to {trained[0].cfg.probe.max_epochs} epochs"
+    )
+    return lines
+
+
+def extraction_s(cfg: Config, corpus: Corpus, encoder: Encoder, store: FeatureStore, device: str) -> float:
+    """How long extracting what is missing will take, from running the encoder for a moment on some of it."""
+    import torch
+
+    from probe.features.depth import stop_at
+    from probe.features.encoder import load_model
+    from probe.features.words import Text, batches, pieces_at_once, states_of
+
+    torch.set_num_threads(num_cores())
+    missing: list[Shard] = store.missing()
+    features = replace(cfg.features, layers=list(store.layers))
+    texts = {name: Text(corpus, name, encoder, features) for name in corpus.splits}
+    model = load_model(encoder, device, features.precision)
+    stop_at(store.layers[-1], model, encoder, device)
+
+    def num_pieces(text: Text, windows: list) -> int:
+        starts = text.pieces.starts
+        return sum(int(starts[window.last] - starts[window.first]) + encoder.special.count for window in windows)
+
+    text = texts[missing[0].split]
+    at_once = pieces_at_once(features.batch_pieces, encoder, device)
+    some = batches(text, missing[0], encoder, at_once, device)
+    some = some[:: max(1, len(some) // 8)]
+    measured, clock = 0, 0.0
+    for i, windows in enumerate([some[len(some) // 2], *some]):
+        if i == 1:  # the first is for warming up
+            clock = time.perf_counter()
+        states, _ = states_of(windows, text.pieces, model, encoder, features, device)
+        states.sum().item()  # waits for a GPU
+        if i:
+            measured += num_pieces(text, windows)
+            if time.perf_counter() - clock > MEASURE_S:
+                break
+    speed = measured / (time.perf_counter() - clock)
+    return sum(num_pieces(texts[shard.split], texts[shard.split].windows_of(shard)) for shard in missing) / speed
+
+
+def training_s_per_word(planned: Plan, device: str) -> float:
+    """How long a run's probe trains on a word, from training one for a moment on vectors of chance."""
+    import torch
+
+    from probe.probing.batches import TaggedWords, TrainingBatches
+    from probe.probing.tagger import Tagger
+
+    torch.set_num_threads(1)
+    tags = planned.corpus.splits["train"].tags[:MEASURED_SENTENCES]
+    labels = sorted({tag for sentence in tags for tag in sentence})
+    shape = (sum(map(len, tags)), planned.selection.width)
+    if planned.selection.combine == "mix":
+        shape = (shape[0], len(planned.selection.indices), shape[1])
+    data = TaggedWords(torch.randn(shape), tags, {label: i for i, label in enumerate(labels)}, device)
+    cfg = planned.cfg.probe
+    tagger = Tagger(cfg, planned.selection, labels, data, data, lambda gold, predicted: 0.0).to(device)
+    optimizer = torch.optim.Adam(tagger.parameters(), lr=cfg.learning_rate, fused=True)
+    words, clock = 0, 0.0
+    for i, batch in enumerate(islice(TrainingBatches(data, cfg.batch_size, 0, passes=2), 10_000)):
+        if i == 1:  # the first is for warming up
+            clock = time.perf_counter()
+        optimizer.zero_grad()
+        tagger.training_step(batch).backward()
+        optimizer.step()
+        if i:
+            words += int(batch.words.sum())
+            if time.perf_counter() - clock > MEASURE_S:
+                break
+    return (time.perf_counter() - clock) / max(words, 1)

@@ -1,0 +1,124 @@
+"""Corpora made of a corpus: a control task in the place of its tags, and a sample of its training text.
+
+The words stay where they are, so whatever is made of a text reads the same features.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from bisect import bisect
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from probe.config import UserError
+from probe.data.corpus import Corpus
+from probe.data.split import Split
+
+# Shares of train at which code lengths are read off: those of Voita & Titov 2020, and those of a learning curve.
+PORTIONS = (0.001, 0.002, 0.004, 0.008, 0.01, 0.016, 0.02, 0.032, 0.05, 0.0625, 0.1, 0.125, 0.2, 0.25, 0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Which sentences of `train` are learnt from: those of the first `share` of its units in `order`."""
+
+    train: Split
+    share: float
+    order: list[list[int]]  # sentences of each unit: a document, or a sentence where documents are not known
+
+    def sentences(self, share: float) -> list[int]:
+        """The sentences of a share, in the order of the text. A larger share holds all of a smaller one."""
+        units = self.order[: round(share * len(self.order))]
+        return sorted(itertools.chain.from_iterable(units))
+
+
+def derived(text: Corpus, control: int | None, share: float | None, seed: int) -> tuple[Corpus, Sample | None]:
+    """What a run learns and is scored on, of a corpus as it is.
+
+    control, share: data.control and data.train_fraction. seed: the run's, which draws the sample. Raises UserError for
+    what cannot be.
+    """
+    corpus = text if control is None else control_task(text, control)
+    return (corpus, None) if share is None or share == 1 else sampled(corpus, share, seed)
+
+
+def control_task(text: Corpus, seed: int) -> Corpus:
+    """The corpus with a control task in the place of its own (Hewitt & Liang 2019): only memory can learn it.
+
+    Each different word gets one tag, drawn from the tags of train as often as they are there, wherever it stands in
+    train, dev and test. Of spans, each different mention gets a type drawn so; where spans are, stays. What a word or
+    mention gets depends on itself, the seed and train's distribution alone.
+    """
+    task = text.task
+    frequent = Counter(kind for tags in text.splits["train"].tags for kind, _, _ in task.items(tags))
+    if len(frequent) < 2:
+        raise UserError(
+            f"data.control={seed}: {text.name} has a single type, {next(iter(frequent))}, so a control would be the "
+            "task itself. Type data.control=null."
+        )
+    kinds = sorted(frequent)
+    up_to = list(itertools.accumulate(frequent[kind] for kind in kinds))
+
+    def drawn(words: Sequence[str]) -> str:
+        digest = hashlib.sha256(json.dumps([seed, *words]).encode()).digest()
+        return kinds[bisect(up_to, int.from_bytes(digest) % up_to[-1])]
+
+    def retagged(words: Sequence[str], tags: Sequence[str]) -> list[str]:
+        if not task.has_spans:
+            return [drawn([word]) for word in words]
+        new = ["O"] * len(words)
+        for _, start, end in task.items(tags):
+            kind = drawn(words[start:end])
+            new[start:end] = [f"B-{kind}"] + [f"I-{kind}"] * (end - start - 1)
+        return new
+
+    splits = {
+        name: replace(split, tags=[retagged(*pair) for pair in zip(split.words, split.tags, strict=True)])
+        for name, split in text.splits.items()
+    }
+    about = {name: value for name, value in text.about.items() if name != "not_in_train"}
+    return replace(text, splits=splits, about=about)
+
+
+def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:
+    """The corpus with a share of its training text: whole documents where they are known, else sentences.
+
+    The order in which they are taken is that of sha256 over the seed and their place. Raises UserError where nothing
+    is taken, or a type (or tag) of train is in none of it.
+    """
+    train = corpus.splits["train"]
+    by = "sentence" if train.documents is None else "document"
+    units: dict[int, list[int]] = {}
+    for sentence, unit in enumerate(train.documents or range(len(train.words))):
+        units.setdefault(unit, []).append(sentence)
+    places = sorted(range(len(units)), key=lambda place: hashlib.sha256(f"train {seed} {place}".encode()).digest())
+    in_place = list(units.values())
+    sample = Sample(train, share, [in_place[place] for place in places])
+    first: dict[str, int] = {}  # the number of units that shows each kind
+    for number, sentences in enumerate(sample.order, 1):
+        for sentence in sentences:
+            for kind, _, _ in corpus.task.items(train.tags[sentence]):
+                first.setdefault(kind, number)
+    taken = round(share * len(units))
+    lacking = sorted(kind for kind, number in first.items() if number > taken)
+    if lacking:
+        least = math.ceil(1000 * max(first.values()) / len(units)) / 1000
+        none = f"and none with {', '.join(lacking[:5])}" + (" and others" if len(lacking) > 5 else "")
+        raise UserError(
+            f"data.train_fraction={share}: that is {taken} of {len(units)} {by}s {none if taken else ''}".rstrip()
+            + f". The least with all {corpus.task.kinds} is {least} (seed={seed})."
+        )
+    chosen = sample.sentences(share)
+    documents = None if train.documents is None else [train.documents[i] for i in chosen]
+    part = replace(
+        train,
+        words=[train.words[i] for i in chosen],
+        tags=[train.tags[i] for i in chosen],
+        lines=[train.lines[i] for i in chosen],
+        documents=documents,
+    )
+    return replace(corpus, splits={**corpus.splits, "train": part}), sample

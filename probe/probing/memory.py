@@ -1,0 +1,77 @@
+"""The word memory: a tagger that knows nothing but how often train has each word and mention with which tag.
+
+What it scores is what a corpus gives away without any encoder, and without looking at a word's neighbours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from probe.data.tags import Tags
+from probe.data.task import Task
+
+
+class WordMemory:
+    """Each word gets the tag that it has most often in train; a word that is not there, train's most frequent one.
+
+    Of spans, the longest run of words that train has as a mention at least as often as it has it otherwise is a mention
+    of its most frequent type; what stands outside of these gets its word's tag. Of equally frequent tags the first in
+    the alphabet wins.
+    """
+
+    def __init__(self, words: Tags, tags: Tags, task: Task) -> None:
+        by_word: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for sentence, its_tags in zip(words, tags, strict=True):
+            for word, tag in zip(sentence, its_tags, strict=True):
+                by_word[word][tag] += 1
+        self.tag = {word: _most_frequent(counter) for word, counter in by_word.items()}
+        self.any_tag = _most_frequent(sum(by_word.values(), Counter()))
+        self.mention: dict[tuple[str, ...], str] = {}
+        if task.has_spans:
+            self.mention = _mentions(words, tags, task)
+        self.longest = max(map(len, self.mention), default=0)
+
+    def __len__(self) -> int:
+        """How many words and mentions it remembers."""
+        return len(self.tag) + len(self.mention)
+
+    def predict(self, words: Tags) -> Tags:
+        return [self._sentence(tuple(sentence)) for sentence in words]
+
+    def _sentence(self, words: Sequence[str]) -> list[str]:
+        tags = [self.tag.get(word, self.any_tag) for word in words]
+        start = 0
+        while start < len(words):
+            ends = range(min(len(words), start + self.longest), start, -1)
+            end = next((end for end in ends if words[start:end] in self.mention), None)
+            if end is not None:
+                kind = self.mention[tuple(words[start:end])]
+                tags[start:end] = [f"B-{kind}"] + [f"I-{kind}"] * (end - start - 1)
+            start = end or start + 1
+        return tags
+
+
+def _mentions(words: Tags, tags: Tags, task: Task) -> dict[tuple[str, ...], str]:
+    """The most frequent type of each run of words that is a mention at least as often as none."""
+    readings: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    for sentence, its_tags in zip(words, tags, strict=True):
+        for kind, start, end in task.items(its_tags):
+            readings[tuple(sentence[start:end])][kind] += 1
+    lengths = sorted(set(map(len, readings)))
+    seen: Counter[tuple[str, ...]] = Counter()  # wherever it stands, mention or not
+    for sentence in words:
+        for length in lengths:
+            for start in range(len(sentence) - length + 1):
+                if (run := tuple(sentence[start : start + length])) in readings:
+                    seen[run] += 1
+    kept = {}
+    for run, kinds in readings.items():
+        kind = _most_frequent(kinds)
+        if kinds[kind] >= seen[run] - kinds.total():
+            kept[run] = kind
+    return kept
+
+
+def _most_frequent(counter: Counter[str]) -> str:
+    return min(counter, key=lambda name: (-counter[name], name))

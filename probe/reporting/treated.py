@@ -1,0 +1,101 @@
+"""What a row comes to beside the other rows of its table: its control, a random encoder, less text, the embeddings."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from probe.reporting.row import Row, names_of
+from probe.runs.records import CONTROL, FINE_TUNED, RANDOM, SHARE, RunRecord
+from probe.scoring.significance import Cell, bootstrap, summary
+
+
+def related(rows: Sequence[Row]) -> list[Row]:
+    """One table's rows with `beside` filled in, as far as the rows that it takes are there.
+
+    selectivity: dev score minus that of the same row on a control task (Hewitt & Liang 2019). beyond: of layer k beside
+    layer 0, the dev bits of layer 0 beside itself minus its own (conditional probing, Hewitt et al. 2021). way: how far
+    its dev mean has come from the same row of a random encoder to the fine-tuned one. compression: see `compression`.
+    """
+    return [replace(row, beside=_beside(row, rows)) if row.n else row for row in rows]
+
+
+def _beside(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
+    names, there = names_of(row.of), [other for other in rows if other.n]
+
+    def like(names: set[str], indices: Sequence[int] = row.indices) -> Row | None:
+        same = (other for other in there if (other.indices, other.combine) == (list(indices), row.combine))
+        return next((other for other in same if names_of(other.of) == names), None)
+
+    found: dict[str, Cell] = {}
+    if CONTROL not in names and (control := like(names | {CONTROL})):
+        found["selectivity"] = difference(row.dev, control.dev)
+    is_beside_embeddings = row.combine == "concat" and len(row.indices) == 2 and row.indices[0] == 0 != row.indices[1]
+    if is_beside_embeddings and (baseline := like(names, [0, 0])):
+        bits = [_dev_bits(one) for one in (baseline, row)]
+        if all(bits):
+            found["beyond"] = difference(*bits)
+    tuned = [other.cells["dev_f1"].mean or 0.0 for other in there if names_of(other.of) == {FINE_TUNED}]
+    if not names and tuned and (untrained := like({RANDOM["random"]})):
+        low, here = untrained.cells["dev_f1"].mean, row.cells["dev_f1"].mean
+        assert low is not None
+        assert here is not None
+        if max(tuned) > low:
+            found["way"] = Cell((here - low) / (max(tuned) - low), None, None, None, None)
+    if not any(name.endswith(SHARE) for name in names):
+        parts = [other for other in there if (other.indices, other.combine) == (row.indices, row.combine)]
+        runs = [r for part in parts if _without_share(part) == names for r in part.records.values() if r.unseen]
+        by_seed: defaultdict[int, list[RunRecord]] = defaultdict(list)
+        for run in runs:
+            by_seed[run.seed].append(run)
+        lengths = [compression(by_seed[seed]) for seed in sorted(by_seed)]
+        if lengths and None not in lengths:
+            found["compression"] = summary([length for length in lengths if length is not None])
+    return found
+
+
+def difference(a: Sequence[float], b: Sequence[float]) -> Cell:
+    """Mean of a minus mean of b, each over its seeds: the deviation of the two together, and the 95 % interval."""
+    one, other = summary(a), summary(b)
+    assert one.mean is not None
+    assert other.mean is not None
+    if one.std is None or other.std is None:
+        return Cell(one.mean - other.mean, None, None, None, None)
+    return Cell(one.mean - other.mean, math.hypot(one.std, other.std), None, None, bootstrap(a, b))
+
+
+def compression(runs: Sequence[RunRecord]) -> float | None:
+    """How much shorter than the uniform code the online code of train is (Voita & Titov 2020), of one seed's runs on
+    nested shares of it.
+
+    The tags of the smallest share are told one by one of all there are; those of each further portion by the probe
+    trained on all before it, the last up to the whole. Finer shares give a shorter code. None where a run does not
+    know the portion that another begins at.
+    """
+    by_share = sorted(runs, key=_share)
+    code = words = 0.0
+    labels = 0
+    for run, after in zip(by_share, [*map(_share, by_share[1:]), 1.0], strict=True):
+        assert run.unseen is not None
+        at = {portion.share: portion for portion in run.unseen.portions}
+        if after not in at:
+            return None
+        if not words:
+            words, labels = float(run.data.splits.train.words), run.unseen.labels
+            code, words = words * math.log2(labels), words + at[1.0].words
+        code += at[after].bits
+    return words * math.log2(labels) / code if code else None
+
+
+def _share(run: RunRecord) -> float:
+    return run.identity.treatment.settings["share"] if run.identity.treatment else 1.0
+
+
+def _without_share(row: Row) -> set[str]:
+    return {name for name in names_of(row.of) if not name.endswith(SHARE)}
+
+
+def _dev_bits(row: Row) -> list[float]:
+    return [record.bits.dev.cross_entropy for record in row.records.values() if record.bits]

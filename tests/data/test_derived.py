@@ -1,0 +1,113 @@
+"""Control tasks and samples of train, against the rules that they are said to follow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from support.inputs import make_split
+
+from probe.config import UserError
+from probe.data.corpus import Corpus
+from probe.data.derived import control_task, derived, sampled
+from probe.data.split import Split
+from probe.data.task import TAGS
+
+SHARES = (0.1, 0.2, 0.5)
+
+
+def of_tags(num_words: int) -> Corpus:
+    """A part-of-speech corpus of as many different words, tagged N, V and X in 6:3:1."""
+    words = [[f"w{10 * i + k}" for k in range(10)] for i in range(num_words // 10)]
+    tags = [list("NNNNNNVVVX") for _ in words]
+    split = Split(words, tags, None, list(range(len(words))), "made")
+    return Corpus("speech", {name: replace(split) for name in ("train", "dev", "test")}, TAGS)
+
+
+def test_a_word_has_one_control_tag_in_all_splits_drawn_as_often_as_the_task_has_it():
+    control = control_task(of_tags(5000), 1)
+    by_word: dict[str, set[str]] = {}
+    for split in control.splits.values():
+        for words, tags in zip(split.words, split.tags, strict=True):
+            for word, tag in zip(words, tags, strict=True):
+                by_word.setdefault(word, set()).add(tag)
+    assert all(len(tags) == 1 for tags in by_word.values())
+    drawn = Counter(tag for tags in by_word.values() for tag in tags)
+    # 5,000 draws: four standard errors of a share are below 0.03.
+    assert {tag: pytest.approx(n / 5000, abs=0.03) for tag, n in drawn.items()} == {"N": 0.6, "V": 0.3, "X": 0.1}
+
+
+def test_a_control_depends_on_its_seed_and_on_nothing_else(tiny_corpus: Corpus):
+    one, again, other = (control_task(tiny_corpus, seed) for seed in (1, 1, 2))
+    assert one.fingerprint() == again.fingerprint() != other.fingerprint()
+    assert one.fingerprint() != tiny_corpus.fingerprint()
+    assert one.text_fingerprint(True) == tiny_corpus.text_fingerprint(True), "the same features"
+
+
+def test_a_control_of_spans_keeps_their_bounds_and_gives_each_mention_one_type(tiny_corpus: Corpus):
+    control = control_task(tiny_corpus, 3)
+    by_mention: dict[tuple[str, ...], set[str]] = {}
+    for name, split in control.splits.items():
+        before = tiny_corpus.splits[name]
+        for words, tags, old in zip(split.words, split.tags, before.tags, strict=True):
+            assert [tag[:2] for tag in tags] == [tag[:2] for tag in old]
+            for kind, start, end in control.task.items(tags):
+                by_mention.setdefault(tuple(words[start:end]), set()).add(kind)
+    assert all(len(kinds) == 1 for kinds in by_mention.values())
+    assert len(set().union(*by_mention.values())) > 1
+
+
+def test_a_control_of_a_single_type_is_refused(tiny_corpus: Corpus):
+    for split in tiny_corpus.splits.values():
+        split.tags = [["O" if tag[2:] != "PER" else tag for tag in tags] for tags in split.tags]
+    with pytest.raises(UserError, match=r"data.control=1: tiny has a single type, PER.*data.control=null"):
+        control_task(tiny_corpus, 1)
+
+
+@pytest.mark.parametrize("with_documents", [True, False])
+def test_samples_of_one_seed_lie_in_each_other_and_take_whole_documents(with_documents: bool):
+    train = make_split(200, 5)
+    train.documents = train.documents if with_documents else None
+    corpus = Corpus("made", {"train": train, "dev": make_split(9, 6), "test": make_split(9, 7)})
+    chosen = []
+    for share in SHARES:
+        part, sample = sampled(corpus, share, 1)
+        chosen.append(sample.sentences(share))
+        assert part.splits["train"].words == [train.words[i] for i in chosen[-1]]
+        assert part.splits["train"].tags == [train.tags[i] for i in chosen[-1]]
+        assert len(chosen[-1]) == share * 200
+        assert part.splits["dev"] is corpus.splits["dev"]
+        assert sample.sentences(1.0) == list(range(200))
+    assert set(chosen[0]) < set(chosen[1]) < set(chosen[2])
+    if with_documents:
+        assert all({2 * (i // 2), 2 * (i // 2) + 1} <= set(chosen[0]) for i in chosen[0])
+    assert sampled(corpus, 0.1, 2)[1].sentences(0.1) != chosen[0], "another seed, another sample"
+
+
+def test_a_share_that_takes_nothing_or_lacks_a_type_is_refused_with_the_least_that_does(tiny_corpus: Corpus):
+    with pytest.raises(UserError, match=r"train_fraction=0.001: that is 0 of 30 documents\. The least with all types"):
+        sampled(tiny_corpus, 0.001, 1)
+    rare = replace(tiny_corpus.splits["train"], tags=[list(tags) for tags in tiny_corpus.splits["train"].tags])
+    rare.tags[40][0] = "B-MISC"
+    corpus = replace(tiny_corpus, splits={**tiny_corpus.splits, "train": rare})
+    refused = {}
+    for share in (0.1, 0.3, 0.5, 0.9):
+        try:
+            sampled(corpus, share, 1)
+        except UserError as error:
+            refused[share] = str(error)
+    assert refused
+    least = float(refused[0.1].split(" is ")[-1].split(" ")[0])
+    assert "none with" in refused[0.1]
+    assert "MISC" in refused[max(refused)]
+    assert max(refused) < least
+    part, _ = sampled(corpus, least, 1)
+    assert "B-MISC" in {tag for tags in part.splits["train"].tags for tag in tags}
+    with pytest.raises(UserError, match="MISC"):
+        sampled(corpus, least - 1 / 30, 1)
+
+
+def test_nothing_asked_for_is_the_corpus_itself(tiny_corpus: Corpus):
+    assert derived(tiny_corpus, None, None, 1) == (tiny_corpus, None)
+    assert derived(tiny_corpus, None, 1.0, 1) == (tiny_corpus, None)

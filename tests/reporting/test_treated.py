@@ -1,0 +1,189 @@
+"""Floors, rows and ceiling in one table, and what a row comes to beside them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.records import COUNTS, expect, make_record
+
+from probe.checks.results import check_files
+from probe.data.split import SplitCounts
+from probe.reporting.figures import draw_all
+from probe.reporting.formats import render, write_tables
+from probe.reporting.page import page
+from probe.reporting.rows import build_rows
+from probe.reporting.treated import compression, difference
+from probe.runs.records import Bits, CorpusCounts, Portion, RecordedData, RunRecord, SplitBits, Treatment, Unseen
+
+SEEDS = (1, 2, 3)
+RANDOM = Treatment("random weights", {"weights_seed": 0}, {"features": "features-sentence-a"})
+CONTROL = Treatment("control", {"control": 1}, {"corpus": "corpus"})
+TUNED = Treatment("fine-tuned")
+
+
+def told(bits: float) -> Bits:
+    return Bits(SplitBits(bits, 2.0), SplitBits(bits + 0.1, 2.0))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    make_record(tmp_path, "word_memory", 0, 0.5, 0.4, indices=(), combine="none", curve=[], best_epoch=0)
+    for seed in SEEDS:
+        for layer, name, dev in ((0, "embeddings", 0.6), (5, "second_to_last", 0.8), (6, "last", 0.7)):
+            f1, bits = dev + seed / 1000, told(1 - dev + seed / 100)
+            make_record(tmp_path, name, seed, f1, f1, indices=(layer,), bits=bits)
+            low = 0.3 + seed / 1000
+            make_record(tmp_path, name, seed, low, low, indices=(layer,), weights="r", treatment=RANDOM, bits=bits)
+            make_record(tmp_path, name, seed, low / 3, 0.1, indices=(layer,), corpus="c", treatment=CONTROL, bits=bits)
+        make_record(tmp_path, "fine_tuned", seed, 0.9 + seed / 1000, 0.9, indices=(6,), combine="mean", treatment=TUNED)
+    return tmp_path
+
+
+def test_floors_stand_above_the_rows_and_the_ceiling_below_with_rules_between(folder: Path):
+    rows = build_rows(folder)
+    assert [(row.name, row.treatment) for row in rows] == [
+        ("word_memory", None),
+        *((name, "random weights") for name in ("embeddings", "second_to_last", "last")),
+        *((name, "control") for name in ("embeddings", "second_to_last", "last")),
+        *((name, None) for name in ("embeddings", "second_to_last", "last")),
+        ("fine_tuned", "fine-tuned"),
+    ]
+    assert [row.order for row in rows] == [None] * 7 + ["tied", "best", "tied"] + [None], "floors are not ranked"
+    text = render(rows, "text").splitlines()
+    rules = [i for i, line in enumerate(text) if line.startswith("---")]
+    assert [after - before - 1 for before, after in itertools.pairwise(rules)] == [7, 3]
+    assert render(rows, "tex").count("\\midrule") == 3
+    assert page(folder, rows, {}).count("border-top") == 2 * 3, "in three tables of the page"
+    assert "n = 1" not in render(rows, "text"), "the word memory has no seeds"
+    assert all("best" in row.against for row in rows if row.treatment in ("random weights", "fine-tuned"))
+    assert not any(row.against for row in rows if row.treatment == "control"), "scores of another task"
+
+
+def test_selectivity_and_the_share_of_the_way(folder: Path):
+    rows = {(row.name, row.treatment): row for row in build_rows(folder)}
+    row = rows["last", None]
+    own, control = [0.7 + s / 1000 for s in SEEDS], [(0.3 + s / 1000) / 3 for s in SEEDS]
+    cell = row.beside["selectivity"]
+    assert cell.mean == pytest.approx(statistics.fmean(own) - statistics.fmean(control))
+    assert cell.std == pytest.approx(math.sqrt(statistics.variance(own) + statistics.variance(control)))
+    assert cell.interval is not None
+    assert cell.interval[0] <= cell.mean <= cell.interval[1]
+    assert row.beside["way"].mean == pytest.approx((0.702 - 0.302) / (0.902 - 0.302))
+    assert "selectivity" not in rows["last", "control"].beside
+    assert "way" not in rows["last", "random weights"].beside
+    text = render(list(rows.values()), "text", "default,floors")
+    assert "60.13 ± 0.11" in text
+    assert "67 %" in text
+    assert json.loads(render(list(rows.values()), "json"))[9]["selectivity"]["mean"] == cell.mean
+    assert "selectivity_mean" in render(list(rows.values()), "csv").splitlines()[0]
+
+
+def test_information_is_what_the_tags_take_less_what_the_probe_takes(folder: Path):
+    row = next(row for row in build_rows(folder) if row.name == "last" and row.treatment is None)
+    assert row.cells["dev_bits"].mean == pytest.approx(0.32)
+    assert row.cells["dev_information"].mean == pytest.approx(2 - 0.32)
+    assert row.cells["test_information"].mean == pytest.approx(2 - 0.42)
+    assert "1.680 ± 0.010" in render([row], "text", "row,information")
+
+
+def test_without_floors_a_table_is_what_it_was_before_there_were_any(tmp_path: Path):
+    for seed in SEEDS:
+        make_record(tmp_path, "last", seed, 0.7, 0.7)
+    rows = build_rows(tmp_path)
+    assert not rows[0].beside
+    assert {"dev_bits", "selectivity"} & json.loads(render(rows, "json"))[0].keys() == set()
+    for form in ("text", "csv", "tex", "md"):
+        assert all(word not in render(rows, form) for word in ("treatment", "bits", "selectivity"))
+
+
+def test_floors_and_ceiling_lie_behind_the_curve_by_layer(folder: Path):
+    pytest.importorskip("matplotlib")
+    from probe.reporting.figures import by_layer
+
+    rows = build_rows(folder)
+    numbers = by_layer(rows)
+    assert numbers["layers"] == [0, 5, 6]
+    assert {name: band["layers"] for name, band in numbers["bands"].items()} == {
+        "word_memory": [],
+        "random weights": [0, 5, 6],
+        "control": [0, 5, 6],
+        "fine-tuned": [],
+    }
+    assert numbers["bands"]["random weights"]["dev"][0]["mean"] == pytest.approx(0.302)
+    assert "f1_by_layer.png" in draw_all(rows)
+
+
+def test_what_a_layer_tells_beyond_the_embeddings_is_a_column_and_a_curve(tmp_path: Path):
+    for seed in SEEDS:
+        for k in (0, 1, 2):
+            make_record(tmp_path, f"concat_0_{k}", seed, 0.5, 0.5, indices=(0, k), bits=told(1 - k / 10 + seed / 100))
+    rows = {row.name: row for row in build_rows(tmp_path)}
+    assert "beyond" not in rows["concat_0_0"].beside
+    assert rows["concat_0_2"].beside["beyond"].mean == pytest.approx(0.2)
+    assert "beyond_embeddings.svg" in draw_all(list(rows.values()))
+
+
+def part(folder: Path, share: float, seed: int, portions: list[tuple[float, int, float]]) -> RunRecord:
+    words = 1000 - portions[-1][1]
+    train = SplitCounts(None, 2, words, spans=3)
+    return make_record(
+        folder,
+        "last",
+        seed,
+        0.5 + share / 10,
+        0.5,
+        corpus=f"part-{share}-{seed}",
+        treatment=Treatment(f"{100 * share:g} % of train", {"share": share}, {"corpus": "corpus"}),
+        data=RecordedData("demo", "spans", CorpusCounts(train, COUNTS, COUNTS)),
+        unseen=Unseen(9, [Portion(*portion) for portion in portions]),
+    )
+
+
+def test_the_online_code_adds_each_portion_under_the_probe_of_all_before_it(tmp_path: Path):
+    runs = []
+    for seed in (1, 2):
+        make_record(tmp_path, "last", seed, 0.7, 0.7)
+        runs += [
+            part(tmp_path, 0.1, seed, [(0.2, 100, 90.0 * seed), (0.5, 400, 500.0), (1.0, 900, 950.0)]),
+            part(tmp_path, 0.5, seed, [(1.0, 500, 120.0)]),
+        ]
+    rows = build_rows(tmp_path)
+    uniform = 1000 * math.log2(9)
+    assert [row.treatment for row in rows] == [None, "10 % of train", "50 % of train"]
+    cell = rows[0].beside["compression"]
+    assert cell.mean == pytest.approx(uniform / (100 * math.log2(9) + 500 + 120))
+    assert (cell.std, rows[1].beside) == (0.0, {})
+    assert compression([runs[1]]) == pytest.approx(uniform / (500 * math.log2(9) + 120))
+    unknown = replace(runs[1], identity=replace(runs[1].identity, treatment=Treatment("x", {"share": 0.3})))
+    assert compression([runs[0], unknown]) is None, "what lies between is not known"
+    assert "f1_by_share.png" in draw_all(rows)
+    assert "compression" in render(rows, "text", "default,compression")
+
+
+def test_two_seeds_of_random_weights_are_two_rows_and_tell_which(tmp_path: Path):
+    for weights_seed in (0, 1):
+        treatment = Treatment("random weights", {"weights_seed": weights_seed}, {"features": "features-sentence-a"})
+        make_record(tmp_path, "last", 1, 0.7, 0.7, weights=f"r{weights_seed}", treatment=treatment)
+    shown = [row.treatment for row in build_rows(tmp_path)]
+    assert shown == ["random weights (weights_seed 0)", "random weights (weights_seed 1)"]
+
+
+def test_a_difference_is_numpys(tmp_path: Path):
+    cell = difference([0.5, 0.7], [0.1, 0.2, 0.3])
+    assert cell.mean == pytest.approx(0.4)
+    assert cell.std == pytest.approx(np.sqrt(np.var([0.5, 0.7], ddof=1) + np.var([0.1, 0.2, 0.3], ddof=1)))
+    assert difference([0.5], [0.1, 0.3]).std is None
+
+
+def test_tables_with_floors_are_verified_as_any(folder: Path):
+    write_tables(folder, build_rows(folder))
+    tables = [check for check in check_files(folder, folder) if check.name.startswith("table")]
+    assert [check.ok for check in tables] == [True] * 4
+    assert expect(next(iter(build_rows(folder)[1].records.values()))).label == "embeddings, random weights, seed 1"

@@ -1,0 +1,183 @@
+"""Runs that are something else too: controls, random weights, the word memory, a share of train; and their bits."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.inputs import data_config, encoder_config, features_config, stored
+
+import probe.runs.fit
+from probe.checks.results import check_files
+from probe.config import Config, LayersConfig, ProbeConfig, UserError, to_config
+from probe.features.extraction import ensure_features
+from probe.probing.tagger import Tagger, train_tagger
+from probe.reporting.formats import write_tables
+from probe.reporting.rows import build_rows
+from probe.runs.plan import Plan, plan, prepare_results
+from probe.runs.run import run
+
+MEMORY = LayersConfig([], "none", "word_memory")
+Make = Callable[..., Config]
+
+
+@pytest.fixture
+def make(tiny_bert: Path, tiny_data: Path, tmp_path: Path) -> Make:
+    """Settings of a linear probe on layer 1 of the tiny encoder and corpus."""
+
+    def config(layers: LayersConfig | None = None, weights: str = "pretrained", seed: int = 1, **data: Any) -> Config:
+        encoder = replace(encoder_config(tiny_bert), weights=weights, weights_seed=3)
+        layers = layers or LayersConfig([1], "concat")
+        fitted = ProbeConfig(0, 0, 0.0, 0.05, 1, 8, 2, 2, 1.0, "float32")
+        cfg = Config(
+            data_config(tiny_data, **data),
+            encoder,
+            features_config(tmp_path / "cache", dtype="float32"),
+            layers,
+            fitted,
+            seed,
+            str(tmp_path / "out"),
+            1,
+            "cpu",
+        )
+        prepare_results(tmp_path / "out")
+        return cfg
+
+    return config
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def test_what_is_asked_for_enters_the_identity_and_the_table_of_what_it_is_compared_with(make: Make):
+    plain = plan(make()).identity
+    kinds = {
+        "control": plan(make(control=1)),
+        "random weights": plan(make(weights="random")),
+        "random blocks": plan(make(weights="random_blocks")),
+        "50 % of train": plan(make(train_fraction=0.5)),
+        "random weights, control": plan(make(weights="random", control=1)),
+    }
+    for name, planned in kinds.items():
+        identity = planned.identity
+        assert identity.treatment is not None
+        assert identity.treatment.name == name
+        assert identity.group == plain.group, name
+        assert identity.cell != plain.cell
+    assert len({planned.identity.key for planned in kinds.values()} | {plain.key}) == 6
+    for name in ("control", "50 % of train"):
+        assert kinds[name].store.key == plain.features, "the same features"
+    assert plan(make(train_fraction=1.0)).identity == plain
+    one, other = (plan(make(train_fraction=0.5, seed=seed)).identity for seed in (1, 2))
+    assert (one.corpus != other.corpus, one.cell == other.cell) == (True, True), "each seed draws a sample of its own"
+
+
+def test_a_word_memory_is_one_run_whatever_weights_and_seed_and_extracts_nothing(make: Make, tmp_path: Path):
+    keys = {plan(make(MEMORY, weights, seed)).identity.key for weights in ("pretrained", "random") for seed in (1, 2)}
+    assert len(keys) == 1
+    assert (
+        plan(make(MEMORY, train_fraction=0.5)).identity.key
+        != plan(make(MEMORY, train_fraction=0.5, seed=2)).identity.key
+    )
+    record = run(make(MEMORY), quiet)
+    assert (record.curve, record.best_epoch, record.seed, record.bits) == ([], 0, 0, None)
+    assert record.scores.dev.headline > 0.5
+    assert not list((tmp_path / "cache").glob("*/train-*")), "no features"
+    assert run(make(MEMORY, control=1), quiet).identity.group == record.identity.group
+
+
+def test_a_folder_with_every_kind_of_run_is_verified_and_a_spoilt_one_is_not(make: Make, tmp_path: Path):
+    for cfg in (make(), make(MEMORY), make(control=1), make(weights="random"), make(train_fraction=0.5, seed=2)):
+        run(cfg, quiet)
+    write_tables(tmp_path / "out", build_rows(tmp_path / "out"))
+    checks = list(check_files(tmp_path / "out", tmp_path / "cache"))
+    assert [check.line() for check in checks if check.ok is False] == []
+    assert sum(check.ok is True and check.name.startswith("corpus") for check in checks) == 1
+    (file,) = (tmp_path / "out/records").glob("layer_1-seed2-*.json")
+    text = file.read_text()
+    bits = text[text.index('"bits"') :].split('"cross_entropy": ')[1].split(",")[0]
+    file.write_text(text.replace(f'"cross_entropy": {bits}', f'"cross_entropy": {float(bits) - 0.1}', 1))
+    told = [check.detail for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False]
+    assert any("dev bits are" in detail for detail in told)
+
+
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[Tagger]:
+    """The taggers that runs train from here on."""
+    kept: list[Tagger] = []
+
+    def keep(*arguments: Any) -> Tagger:
+        kept.append(train_tagger(*arguments))
+        return kept[-1]
+
+    monkeypatch.setattr(probe.runs.fit, "train_tagger", keep)
+    return kept
+
+
+def bits_of(tagger: Tagger, planned: Plan, split: str, sentences: list[int], tags: Any) -> torch.Tensor:
+    """The bits of each word of some sentences, by torch's cross-entropy of a linear layer on the stored vectors."""
+    store = ensure_features(planned.text, planned.encoder, planned.cfg.features, "cpu")
+    vectors = stored(store, split)[1]
+    starts = torch.tensor([0, *map(len, planned.text.splits[split].words)]).cumsum(0).tolist()
+    rows = [row for i in sentences for row in range(starts[i], starts[i + 1])]
+    labels = torch.tensor([tagger.labels.index(tag) for i in sentences for tag in tags[i]])
+    with torch.no_grad():
+        return torch.nn.functional.cross_entropy(tagger.classifier(vectors[rows]), labels, reduction="none") / math.log(
+            2
+        )
+
+
+def test_bits_are_torchs_cross_entropy_and_what_the_tags_own_frequencies_give(make: Make, monkeypatch):
+    kept, cfg = trained(monkeypatch), make()
+    record, planned = run(cfg, quiet), plan(cfg)
+    train = planned.corpus.splits["train"]
+    frequent = Counter(tag for tags in train.tags for tag in tags)
+    assert record.bits is not None
+    for split in ("dev", "test"):
+        tags = planned.corpus.splits[split].tags
+        found = getattr(record.bits, split)
+        expected = bits_of(kept[0], planned, split, list(range(len(tags))), tags).mean()
+        assert found.cross_entropy == pytest.approx(float(expected), rel=1e-5)
+        own = [-math.log2(frequent[tag] / train.num_words) for sentence in tags for tag in sentence]
+        assert found.label == pytest.approx(sum(own) / len(own), rel=1e-9)
+
+
+def test_the_online_code_is_the_sum_over_its_portions(make: Make, monkeypatch, tmp_path: Path):
+    kept, shares = trained(monkeypatch), (0.2, 0.25, 0.5)
+    plans = [plan(make(train_fraction=share)) for share in shares]
+    for planned in plans:
+        run(planned.cfg, quiet)
+    train = plans[0].text.splits["train"]
+    assert plans[0].sample is not None
+    in_order = [plans[0].sample.sentences(share) for share in (*shares, 1.0)]
+    labels = len({tag for tags in train.tags for tag in tags})
+    code = sum(len(train.words[i]) for i in in_order[0]) * math.log2(labels)
+    for tagger, planned, known, more in zip(kept, plans, in_order, in_order[1:], strict=False):
+        assert len(tagger.labels) == labels, "a part of train has all tags to choose from"
+        code += float(bits_of(tagger, planned, "train", sorted(set(more) - set(known)), train.tags).sum())
+    run(make(), quiet)  # the row that it is shown on
+    (row,) = (row for row in build_rows(tmp_path / "out") if row.treatment is None)
+    assert row.beside["compression"].mean == pytest.approx(train.num_words * math.log2(labels) / code, rel=1e-5)
+
+
+def test_random_weights_with_a_revision_are_refused():
+    from test_config import composed
+
+    with pytest.raises(UserError, match=r"encoder.revision=v1: random weights have no revision"):
+        to_config(composed("encoder.weights=random", "encoder.revision=v1"), {})
+    assert to_config(composed("encoder.weights=random_blocks", "encoder.revision=v1"), {}).encoder.revision == "v1"
+    for wrong, told in (
+        ("encoder.weights=rnd", "not one of pretrained, random"),
+        ("encoder.weights_seed=-1", "not a number"),
+        ("data.control=-1", "too small"),
+        ("data.train_fraction=0", "not a share of train"),
+        ("data.train_fraction=1.5", "not a share of train"),
+    ):
+        with pytest.raises(UserError, match=told):
+            to_config(composed(wrong), {})
