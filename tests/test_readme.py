@@ -28,7 +28,19 @@ from probe.features.checkpoint import Encoder
 ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
 MOST_LINES = 230  # of the first: more than that nobody scrolls through
-OTHER_COMMANDS = ("extract", "table", "report", "verify", "sweep-status", "inspect", "cache", "doctor", "score")
+OTHER_COMMANDS = (
+    "extract",
+    "table",
+    "report",
+    "verify",
+    "sweep-status",
+    "bench",
+    "errors",
+    "inspect",
+    "cache",
+    "doctor",
+    "score",
+)
 INSTALLS = ("python3 -m venv", "pip install", "eval ")  # the first is what the build runs; completion has its own test
 ELSEWHERE = "hydra/launcher=slurm"  # needs a cluster; the launcher has its own test
 

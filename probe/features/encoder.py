@@ -84,6 +84,53 @@ def hidden_states(
     return outputs(model, ids, mask, types).hidden_states
 
 
+class _Enough(Exception):
+    """Ends a forward pass whose remaining blocks nobody needs."""
+
+
+def states_up_to(
+    model: torch.nn.Module,
+    num_layers: int,
+    deepest: int,
+    ids: torch.Tensor,
+    mask: torch.Tensor,
+    types: torch.Tensor | None,
+) -> tuple[torch.Tensor, ...]:
+    """Hidden states 0 to `deepest`, each (B, P, H): the very values of `hidden_states`, without computing the rest.
+
+    Hidden state k is what goes into block k + 1, so the pass ends there. Where blocks cannot be told (ALBERT has one,
+    used many times), all are computed.
+    """
+    blocks = blocks_of(model, num_layers)
+    if deepest >= num_layers or blocks is None:
+        return hidden_states(model, ids, mask, types)[: deepest + 1]
+    seen: list[torch.Tensor] = []
+
+    def keep(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        seen.append(args[0] if args else kwargs["hidden_states"])
+        if len(seen) > deepest:
+            raise _Enough
+
+    hooks = [block.register_forward_pre_hook(keep, with_kwargs=True) for block in blocks[: deepest + 1]]
+    try:
+        outputs(model, ids, mask, types)
+    except _Enough:
+        return tuple(seen)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    raise AssertionError("no block was reached")
+
+
+def blocks_of(model: torch.nn.Module, num_layers: int) -> list[torch.nn.Module] | None:
+    """The encoder's blocks in their order; None where there is no one list of so many alike."""
+    import torch
+
+    lists = [part for part in model.modules() if isinstance(part, torch.nn.ModuleList) and len(part) == num_layers]
+    alike = [part for part in lists if len({type(block) for block in part}) == 1]
+    return list(alike[0]) if len(alike) == 1 else None
+
+
 def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None) -> Any:
     """All that the encoder gives for a batch, as transformers names it."""
     inputs = {"input_ids": ids, "attention_mask": mask}

@@ -11,6 +11,7 @@ from probe.config import UserError
 from probe.reporting.order import has_counts
 from probe.reporting.published import PUBLISHED, unlike
 from probe.reporting.row import Row, describe_probe, short_name
+from probe.reporting.verdict import verdict
 from probe.scoring.significance import ALPHA
 from probe.system.show import p_value, percent
 
@@ -47,6 +48,10 @@ def _interval(name: str) -> Callable[[Row], str]:
 
 def _cost(name: str, form: str) -> Callable[[Row], str]:
     return lambda row: "" if row.cost is None else format(getattr(row.cost, name), form)
+
+
+def _measured(row: Row) -> str:
+    return f"{row.cost.words_per_second:,}" if row.cost and row.cost.words_per_second else ""
 
 
 def _against(relation: str) -> Callable[[Row], str]:
@@ -100,9 +105,11 @@ COLUMNS: dict[str, Column] = {
     "recall": Column("test entity word recall", _spread("test_entity_word_recall")),
     "accuracy": Column("test accuracy", _spread("test_accuracy")),
     "macro": Column("test macro F1", _spread("test_macro_f1")),
+    "blocks": Column("blocks", lambda row: str(row.blocks)),
     "parameters": Column("parameters", _cost("parameters", ",d")),
     "epoch_s": Column("s an epoch", _cost("seconds_per_epoch", ".1f")),
     "mb_read": Column("MB read", _cost("mb_read", ".0f")),
+    "words_s": Column("encoder words/s", _measured),
     "f1_per_width": Column("dev F1 a unit of width", lambda row: _cost("f1_per_width", ".2%")(row).removesuffix("%")),
 }
 UNCONVERGED = {
@@ -116,7 +123,7 @@ GROUPS = {  # names for several columns
     "tests": ("order", "best", "next"),
     "spread": ("dev_range", "test_range", "dev_interval", "test_interval"),
     "scores": ("strict", "word", "recall", "accuracy"),
-    "cost": ("width", "parameters", "epoch_s", "mb_read", "f1_per_width"),
+    "cost": ("width", "blocks", "parameters", "epoch_s", "mb_read", "f1_per_width"),
 }
 
 
@@ -196,4 +203,6 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
         if lowest >= ALPHA:
             note += f" Here the seeds are too few or too spread to tell any row apart (lowest p {p_value(lowest)})."
         lines.append(note)
+    if "dev" in columns and any(row.n for row in rows):
+        lines.append(verdict(rows).as_text())
     return lines

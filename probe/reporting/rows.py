@@ -17,6 +17,7 @@ from probe.data.task import TASKS
 from probe.reporting.order import in_order
 from probe.reporting.published import is_conll2003
 from probe.reporting.row import About, Cost, Row, describe_probe, groups_of, setting_of, short_name
+from probe.runs.bench import Bench, read_bench
 from probe.runs.expected import SWEEP, ExpectedRun, Setting, read_expected
 from probe.runs.progress import failures
 from probe.runs.records import Records, RunIdentity, RunRecord, bad_records, load_records
@@ -113,7 +114,8 @@ def build_rows(results_dir: Path) -> list[Row]:
             row.identity.treatment.name if row.identity.treatment else "",
         )
     )
-    rows = [_row(row, failed) for row in gathered]
+    benches = read_bench(results_dir)
+    rows = [_row(row, failed, benches.get(row.identity.features)) for row in gathered]
     return [row for group in groups_of(rows) for row in in_order(group)]
 
 
@@ -136,7 +138,7 @@ def _rank(name: str) -> int:
     return PAPER_ORDER.index(name) if name in PAPER_ORDER else len(PAPER_ORDER)
 
 
-def _row(gathered: _Gathered, failed: dict[str, Path]) -> Row:
+def _row(gathered: _Gathered, failed: dict[str, Path], bench: Bench | None) -> Row:
     by_seed = sorted(gathered.records.items(), key=lambda pair: pair[1].seed)
     records = [record for _, record in by_seed]
     missing = gathered.expected - {record.key for record in records}
@@ -164,18 +166,21 @@ def _row(gathered: _Gathered, failed: dict[str, Path]) -> Row:
         failed=sum(short(key) in failed for key in missing),
         cells=cells,
         about=_about(records[0], len(records)) if records else None,
-        cost=_cost(records, gathered.width, cells["dev_f1"].mean) if records else None,
+        cost=_cost(records, gathered.width, cells["dev_f1"].mean, bench) if records else None,
         treatment=treatment.name if treatment else None,
     )
 
 
-def _cost(records: list[RunRecord], width: int, dev: float | None) -> Cost:
+def _cost(records: list[RunRecord], width: int, dev: float | None, bench: Bench | None) -> Cost:
     assert dev is not None
+    speed = bench.words_per_second.get(str(max(records[0].layers.indices))) if bench else None
     return Cost(
         records[0].parameters,
         statistics.median(epoch.train_s for record in records for epoch in record.curve),
         records[0].features.bytes_read / 1e6,
         dev / width,
+        speed,
+        bench.machine if bench and speed else None,
     )
 
 

@@ -14,8 +14,8 @@ from tokenizers.pre_tokenizers import ByteLevel
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
-from probe.features.checkpoint import open_encoder
-from probe.features.encoder import load_model
+from probe.features.checkpoint import Encoder, open_encoder
+from probe.features.encoder import blocks_of, hidden_states, load_model, states_up_to
 from probe.features.extraction import ensure_features
 
 
@@ -96,3 +96,30 @@ def test_a_checkpoint_of_another_kind_is_refused(tmp_path: Path):
     (tmp_path / "mixed/config.json").write_text(json.dumps({**config, "model_type": "distilbert", "dim": 16}))
     with pytest.raises(UserError, match="weights are missing .* checkpoint of another kind of model"):
         load_model(open_encoder(encoder_config(tmp_path / "mixed"), tmp_path), "cpu")
+
+
+def test_a_pass_that_ends_early_gives_the_very_states_of_a_whole_one(family: Path, tmp_path: Path):
+    encoder = open_encoder(encoder_config(family), tmp_path)
+    model = load_model(encoder, "cpu")
+    ids = torch.tensor([[5, 6, 7, 8], [6, 5, 1, 1]])
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    with torch.inference_mode():
+        whole = hidden_states(model, ids, mask, None)
+        for deepest in range(encoder.num_layers + 1):
+            early = states_up_to(model, encoder.num_layers, deepest, ids, mask, None)
+            assert len(early) == deepest + 1
+            assert all(torch.equal(a, b) for a, b in zip(early, whole, strict=False))
+    assert (blocks_of(model, encoder.num_layers) is None) == (family.name == "albert")
+
+
+def test_a_pass_that_ends_early_computes_no_block_behind_it(tiny_encoder: Encoder):
+    model = load_model(tiny_encoder, "cpu")
+    entered: list[int] = []
+    blocks = blocks_of(model, 5)
+    assert blocks is not None
+    for number, block in enumerate(blocks, 1):
+        block.attention.register_forward_pre_hook(lambda *_, number=number: entered.append(number))
+    states_up_to(model, 5, 2, torch.tensor([[5, 6]]), torch.ones(1, 2, dtype=torch.long), None)
+    assert entered == [1, 2]
+    states_up_to(model, 5, 5, torch.tensor([[5, 6]]), torch.ones(1, 2, dtype=torch.long), None)
+    assert entered == [1, 2, 1, 2, 3, 4, 5], "and leaves the model as it was"
