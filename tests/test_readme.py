@@ -29,7 +29,8 @@ ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
 MOST_LINES = 230  # of the first: more than that nobody scrolls through
 OTHER_COMMANDS = (
-    "extract", "table", "report", "verify", "sweep-status", "inspect", "cache", "export", "doctor", "score",
+    "extract", "table", "report", "verify", "sweep-status", "bench", "errors", "inspect", "cache", "export", "doctor",
+    "score",
 )  # fmt: skip
 INSTALLS = ("python3 -m venv", "pip install", "eval ")  # the first is what the build runs; completion has its own test
 ELSEWHERE = "hydra/launcher=slurm"  # needs a cluster; the launcher has its own test

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import tempfile
@@ -17,6 +16,7 @@ from probe.checks.results import unequal
 from probe.config import Config, UserError
 from probe.reporting.published import PUBLISHED, unlike
 from probe.reporting.rows import build_rows, results_folder
+from probe.runs.again import config_again
 from probe.runs.records import RunRecord, load_records
 from probe.scoring.metrics import Scores
 from probe.system.files import plain, short
@@ -122,8 +122,7 @@ def rerun(
     from probe.runs.run import run
 
     for record in chosen:
-        cfg = make_config([*_overrides(plain(record.config)), *overrides])
-        cfg = _at_commits(cfg, record)
+        cfg = config_again(record, make_config, overrides)
         with tempfile.TemporaryDirectory() as scratch:
             again = run(replace(cfg, results_dir=scratch, jobs=1), tell=lambda _: None)
         if again.key != record.key:
@@ -131,37 +130,3 @@ def rerun(
             yield Check(record.label, False, f"another run was made here: {', '.join(places)} differ")
         else:
             yield compare_runs(record, again, record.label)
-
-
-def _at_commits(cfg: Config, record: RunRecord) -> Config:
-    """The config with what is of the Hub as it was then, wherever its branches stand now."""
-    stated, data, encoder = record.config, cfg.data, cfg.encoder
-    if record.data.commit and data.path is None and (data.hub, data.revision) == _named(stated.data, "hub"):
-        data = replace(data, revision=record.data.commit)
-    if (
-        record.encoder.commit
-        and encoder.path is None
-        and (encoder.name, encoder.revision) == _named(stated.encoder, "name")
-    ):
-        encoder = replace(encoder, revision=record.encoder.commit)
-    return replace(cfg, data=data, encoder=encoder)
-
-
-def _named(stated: dict[str, Any], name: str) -> tuple[Any, Any]:
-    return stated.get(name), stated.get("revision")
-
-
-def _overrides(config: dict[str, Any], prefix: str = "") -> list[str]:
-    """A record's config as it would be typed."""
-    typed: list[str] = []
-    for name, value in config.items():
-        if isinstance(value, dict):
-            typed += _overrides(value, f"{prefix}{name}.")
-        elif f"{prefix}{name}" != "layers.name":
-            quoted = (
-                '"' + value.replace('"', '\\"') + '"'
-                if isinstance(value, str)
-                else json.dumps(value, ensure_ascii=False)
-            )
-            typed.append(f"{prefix}{name}={quoted}")
-    return typed

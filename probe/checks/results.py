@@ -152,7 +152,7 @@ def _prediction_problems(file: Path, record: RunRecord, split: str, columns: dic
             yield f"{predictions.name} is missing"
         return
     try:
-        tags, sha256 = read_predictions(predictions)
+        (_, *tags), sha256 = read_predictions(predictions)
     except (IndexError, UnicodeDecodeError):
         yield f"{predictions.name} is not in columns of word, gold and predicted tag"
         return

@@ -12,7 +12,7 @@ from typing import NoReturn
 from probe.cli.checking import doctor, verify
 from probe.cli.settings import complete
 from probe.cli.stores import cache, export
-from probe.cli.tables import report, sweep_status, table
+from probe.cli.tables import bench, errors, report, sweep_status, table
 from probe.cli.texts import inspect, score
 from probe.cli.training import extract, train
 from probe.config import UserError
@@ -24,6 +24,8 @@ probe: which layers of a frozen BERT should I use as features?
   probe extract [setting=value ...]        fill the feature store and stop
   probe table [DIR ...] [--format FORMAT]  records to a table: text, md, csv, tex, json; --compare A B
   probe report [DIR]                       tables, figures and one page that holds everything
+  probe errors [DIR] --row A --against B   what one row gets right that the other does not, with examples
+  probe bench [DIR] [setting=value ...]    words a second of the encoder, cut where each row needs it
   probe verify [DIR]                       do these records hold? --rerun trains again, --against compares
   probe sweep-status [DIR]                 where a sweep stands, from another terminal
   probe inspect "TEXT" ... [setting=value] one text, layer by layer; `probe inspect --help` tells more
@@ -79,6 +81,8 @@ def dispatch(arguments: list[str]) -> int:
         "extract": extract,
         "table": table,
         "report": report,
+        "errors": errors,
+        "bench": bench,
         "verify": verify,
         "sweep-status": sweep_status,
         "inspect": inspect,

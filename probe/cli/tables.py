@@ -1,10 +1,11 @@
-"""Commands that show results: table, report, sweep-status."""
+"""Commands that show results: table, report, errors, bench, sweep-status."""
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
-from probe.cli.parser import Parser, results_or_last, say_bad_records
+from probe.cli.parser import Parser, at_least, results_or_last, say_bad_records
 from probe.config import UserError
 
 TABLE_HELP = """\
@@ -60,6 +61,78 @@ def report(arguments: list[str]) -> int:
     code = say_bad_records(folder)
     print(*write_report(folder), sep="\n")
     return code
+
+
+ERRORS_HELP = """\
+probe errors [DIR] --row ROW [--against ROW] [--split dev|test] [--seed S] [--examples N] [--format text|json]
+
+What one row gets right that the other does not: by type, by length of span and sentence, by words seen in training,
+with examples where predictions lie beside the records. Without --against: what the row gets wrong. Runs are paired by
+seed.
+
+Examples
+  probe errors results/demo-minilm --row concat_last_four --against last
+  probe errors results/conll2003-minilm-each-layer --row layer_4 --against concat_last_four --split dev
+"""
+
+
+def errors(arguments: list[str]) -> int:
+    from probe.reporting.errors import compare_errors, lines
+    from probe.reporting.formats import as_json
+
+    parser = Parser(prog="probe errors", usage=ERRORS_HELP)
+    parser.add_argument("dir", nargs="?", type=Path)
+    parser.add_argument("--row", required=True)
+    parser.add_argument("--against")
+    parser.add_argument("--split", choices=("dev", "test"), default="test")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--examples", type=at_least(int, 0), default=5)
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    options = parser.parse_intermixed_args(arguments)
+    if options.against == options.row:
+        raise UserError(f"errors: --against {options.against} is the row itself; another, or none.")
+    folder = results_or_last(options.dir, options.format)
+    code = say_bad_records(folder)
+    found = compare_errors(folder, options.row, options.against, options.split, options.seed, options.examples)
+    if options.format == "json":
+        print(as_json(found.as_json()), end="")
+    else:
+        print(*lines(found), sep="\n")
+    return code
+
+
+BENCH_HELP = """\
+probe bench [DIR] [setting=value ...]
+
+How many words a second this machine takes through the encoder of a results folder, cut after the deepest layer that
+each row needs. The figures go into DIR/bench.json, and from there into the table's verdict and its column words_s.
+Settings say what is otherwise here: encoder.path=DIR, device=cpu.
+"""
+
+
+def bench(arguments: list[str]) -> int:
+    from probe.cli.settings import configs_of
+    from probe.reporting.rows import results_folder
+    from probe.runs.again import config_again
+    from probe.runs.bench import BENCH, measure
+
+    parser = Parser(prog="probe bench", usage=BENCH_HELP)
+    parser.add_argument("given", nargs="*")
+    given = parser.parse_intermixed_args(arguments).given
+    folders, overrides = [one for one in given if "=" not in one], [one for one in given if "=" in one]
+    if len(folders) > 1:
+        raise UserError(f"bench: one folder at a time, not {' and '.join(folders)}.")
+    folder = results_folder(results_or_last(Path(folders[0]) if folders else None))
+    made = measure(
+        folder,
+        lambda record: config_again(record, lambda typed: configs_of(typed)[0][0], overrides),
+        functools.partial(print, flush=True),
+    )
+    for one in made:
+        for blocks, speed in one.words_per_second.items():
+            print(f"{blocks:>4} blocks {speed:>9,} words/s")
+    print(f"{folder / BENCH}; tables and figures with it: probe report {folder}")
+    return 0
 
 
 def sweep_status(arguments: list[str]) -> int:

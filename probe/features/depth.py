@@ -17,26 +17,27 @@ from probe.features.encoder import Stopped, hidden_states
 from probe.features.words import padded
 
 
-def stop_at(layer: int, model: torch.nn.Module, encoder: Encoder, device: str) -> bool:
+def stop_at(layer: int, model: torch.nn.Module, encoder: Encoder, device: str) -> list[Any]:
     """Lets the model's forward passes end with the states of layers 0..layer; says so where they cannot.
 
-    Returns whether they do. Tried before on a sample: what comes out must be that of the whole forward, to the bit.
+    Returns the hooks that do it, none where all blocks are computed; their `remove` makes the model whole again. Tried
+    before on a sample: what comes out must be that of the whole forward, to the bit.
     """
     if layer == encoder.num_layers:
-        return False
+        return []
     inputs = [None if part is None else part.to(device) for part in _sample(encoder)]
     whole = _run(model, inputs)
     for blocks in [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]:
         hooks = _end_at(layer, model, blocks)
         if _same(_run(model, inputs), whole[: layer + 1]):
-            return True
+            return hooks
         for hook in hooks:
             hook.remove()
     print(
         f"{encoder.name} cannot be stopped at layer {layer}; all its {encoder.num_layers} blocks are computed.",
         file=sys.stderr,
     )
-    return False
+    return []
 
 
 def _sample(encoder: Encoder) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:

@@ -12,6 +12,7 @@ from probe.config import UserError
 from probe.reporting.order import has_counts
 from probe.reporting.published import PUBLISHED, unlike
 from probe.reporting.row import PLAIN, Row, describe_probe, names_of, short_name
+from probe.reporting.verdict import verdict
 from probe.runs.records import CONTROL, RANDOM
 from probe.scoring.significance import ALPHA
 from probe.system.show import p_value, percent
@@ -76,6 +77,10 @@ def _cost(name: str, form: str) -> Callable[[Row], str]:
     return lambda row: "" if row.cost is None else format(getattr(row.cost, name), form)
 
 
+def _measured(row: Row) -> str:
+    return f"{row.cost.words_per_second:,}" if row.cost and row.cost.words_per_second else ""
+
+
 def _against(relation: str) -> Callable[[Row], str]:
     def show(row: Row) -> str:
         difference = row.against.get(relation)
@@ -135,9 +140,11 @@ COLUMNS: dict[str, Column] = {
     "beyond": Column("beyond layer 0 (95 %)", _beside("beyond", digits=3)),
     "way": Column("of the way", _beside("way", 100, 0, " %")),
     "compression": Column("compression", _beside("compression")),
+    "blocks": Column("blocks", lambda row: str(row.blocks)),
     "parameters": Column("parameters", _cost("parameters", ",d")),
     "epoch_s": Column("s an epoch", _cost("seconds_per_epoch", ".1f")),
     "mb_read": Column("MB read", _cost("mb_read", ".0f")),
+    "words_s": Column("encoder words/s", _measured),
     "f1_per_width": Column("dev F1 a unit of width", lambda row: _cost("f1_per_width", ".2%")(row).removesuffix("%")),
 }
 INTERVALS = ("selectivity", "beyond")  # differences, which one wants to know from nothing
@@ -170,7 +177,7 @@ GROUPS = {  # names for several columns
     "tests": ("order", "best", "next"),
     "spread": ("dev_range", "test_range", "dev_interval", "test_interval"),
     "scores": ("strict", "word", "recall", "accuracy"),
-    "cost": ("width", "parameters", "epoch_s", "mb_read", "f1_per_width"),
+    "cost": ("width", "blocks", "parameters", "epoch_s", "mb_read", "f1_per_width"),
 }
 
 
@@ -256,4 +263,6 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     lines += [told for name, told in TREATED_NOTES.items() if name in there]
     shown = {name for name in columns if name in COLUMN_NOTES and any(COLUMNS[name].show(row) for row in rows)}
     lines += [told for name, told in COLUMN_NOTES.items() if name in shown]
+    if "dev" in columns and any(row.n for row in rows):
+        lines.append(verdict(rows).as_text())
     return lines

@@ -1,5 +1,5 @@
-"""Records to pictures, PNG for pages, SVG for papers: F1 by layer over its floors, F1 by share of the text, bits beyond
-the embeddings, the learned weights of mixes, learning curves.
+"""Records to pictures, PNG for pages, SVG for papers: F1 by layer over its floors, by cost, by share of the text, bits
+beyond the embeddings, the learned weights of mixes, learning curves.
 
 Colours are those of Okabe and Ito, told apart by colour-blind readers; markers and line styles tell the same in print.
 The background is white, so that a dark page shows what a light one does. The same records under the same matplotlib
@@ -52,6 +52,7 @@ def draw_all(rows: Sequence[Row]) -> dict[str, tuple[bytes, str]]:
         suffix = f"-{group[0].group}" if len(groups) > 1 else ""
         makers: list[tuple[str, Numbers, Callable[[Axes, Numbers], None]]] = [
             ("f1_by_layer", by_layer(group), draw_by_layer),
+            ("f1_by_cost", by_cost(group), draw_by_cost),
             ("f1_by_share", by_share(group), draw_by_share),
             ("beyond_embeddings", beyond(group), draw_beyond),
             ("learning_curves", curves(group), draw_curves),
@@ -235,6 +236,47 @@ def draw_beyond(axes: Axes, numbers: Numbers) -> None:
     axes.set_xticks(numbers["layers"])
     axes.set_xlabel("layer k (hidden_states index), beside layer 0")
     axes.set_ylabel("bits a word beyond the embeddings (dev, mean ± sd)")
+
+
+def by_cost(rows: Sequence[Row]) -> Numbers:
+    """Dev score of each row, the blocks of the encoder it needs, its width. Nothing if all need the same."""
+    rows = [row for row in rows if row.place == PLAIN]
+    if len({(row.blocks, row.width) for row in rows}) < 2:
+        return {}
+    return {
+        "rows": {
+            row.name: {"blocks": row.blocks, "width": row.width, "order": row.order} | plain(row.cells["dev_f1"])
+            for row in rows
+        },
+        "of_blocks": next(iter(rows[0].records.values())).encoder.num_layers,
+        "score": header("dev", rows).removeprefix("dev "),
+    }
+
+
+def draw_by_cost(axes: Axes, numbers: Numbers) -> None:
+    rows = sorted(numbers["rows"].items(), key=lambda pair: (pair[1]["blocks"], -pair[1]["mean"]))
+    narrowest = min(row["width"] for _, row in rows)
+    front = [i for i, (_, row) in enumerate(rows) if all(row["mean"] > other["mean"] for _, other in rows[:i])]
+    axes.step(
+        [*(rows[i][1]["blocks"] for i in front), numbers["of_blocks"]],
+        [100 * rows[i][1]["mean"] for i in [*front, front[-1]]],
+        where="post", color="#999999", lw=1.2, zorder=1, label="front: no cheaper row is better",
+    )  # fmt: skip
+    for i, (name, row) in enumerate(rows):
+        better = sum(other["blocks"] == row["blocks"] for _, other in rows[:i])
+        x = row["blocks"] + 0.02 * numbers["of_blocks"] * better  # of as many blocks: beside each other
+        colour = COLOURS[i % len(COLOURS)]
+        axes.errorbar(x, 100 * row["mean"], yerr=100 * (row["std"] or 0.0), color=colour, lw=0.8, capsize=2, zorder=2)
+        axes.scatter(
+            x, 100 * row["mean"], s=32 * row["width"] / narrowest, marker=MARKERS[i // len(COLOURS) % len(MARKERS)],
+            facecolor="white" if row["order"] == "below" else colour, edgecolor=colour, zorder=3,
+        )  # fmt: skip
+        axes.scatter([], [], s=32, marker=MARKERS[i // len(COLOURS) % len(MARKERS)], color=colour, label=name)
+    axes.set_xticks(range(0, numbers["of_blocks"] + 1, 1 if numbers["of_blocks"] <= 12 else 2))
+    below = "; hollow: worse than the best" if any(row["order"] == "below" for _, row in rows) else ""
+    axes.set_xlabel(f"blocks of the encoder (size of a point: width{below})")
+    axes.set_ylabel(f"dev {numbers['score']} in percent, mean ± sd")
+    axes.figure.legend(loc="outside right center", fontsize=7)
 
 
 def curves(rows: Sequence[Row]) -> Numbers:

@@ -17,6 +17,7 @@ from probe.config import UserError
 from probe.reporting.columns import COLUMNS, above, choose_columns, header, notes
 from probe.reporting.row import Row, groups_of
 from probe.reporting.rows import SCORES
+from probe.reporting.verdict import verdict
 from probe.system.files import write_atomically
 
 FORMATS = ("text", "md", "csv", "tex", "json")
@@ -66,7 +67,8 @@ def render(rows: Sequence[Row], form: str, columns: str | None = None) -> str:
     if columns is not None and form in ("csv", "json"):
         raise UserError(f"--columns: {form} has columns of its own; text, md and tex can choose.")
     if form == "json":
-        return as_json([row.as_json() for row in rows])
+        verdicts = {group[0].group: verdict(group).as_json() for group in groups_of(rows)}
+        return as_json([row.as_json() | {"verdict": verdicts[row.group]} for row in rows])
     if form == "csv":
         return rows_csv(rows)
     return "\n".join(table(group, choose_columns(columns, group)).render(form) for group in groups_of(rows))

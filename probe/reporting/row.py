@@ -62,12 +62,17 @@ class About:
 
 @dataclass(frozen=True)
 class Cost:
-    """parameters of the probe; median seconds of an epoch; megabytes of features read; dev score a unit of width."""
+    """parameters of the probe; median seconds of an epoch; megabytes of features read; dev score a unit of width.
+
+    words_per_second: through the encoder, cut after the row's deepest layer, as `probe bench` measured it, and on what.
+    """
 
     parameters: int
     seconds_per_epoch: float
     mb_read: float
     f1_per_width: float
+    words_per_second: int | None = None
+    measured_on: str | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,11 @@ class Row:
     def unconverged(self) -> list[RunRecord]:
         """The runs whose training was cut short, or never scored above zero."""
         return [record for record in self.records.values() if record.ending != "converged"]
+
+    @property
+    def blocks(self) -> int:
+        """How many of the encoder's blocks have to be computed."""
+        return max(self.indices, default=0)
 
     @property
     def is_single(self) -> bool:

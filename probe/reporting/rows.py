@@ -19,6 +19,7 @@ from probe.reporting.order import in_order
 from probe.reporting.published import is_conll2003
 from probe.reporting.row import About, Cost, Row, describe_probe, groups_of, place_of, setting_of, short_name
 from probe.reporting.treated import related
+from probe.runs.bench import Bench, read_bench
 from probe.runs.expected import SWEEP, ExpectedRun, Setting, read_expected
 from probe.runs.progress import failures
 from probe.runs.records import (
@@ -127,8 +128,9 @@ def build_rows(results_dir: Path) -> list[Row]:
             row.identity.layers.combine,
         )
     )
+    benches = read_bench(results_dir)
     named = Counter(_shown(row, False) for row in gathered)
-    rows = [_row(row, failed, named[_shown(row, False)] > 1) for row in gathered]
+    rows = [_row(row, failed, named[_shown(row, False)] > 1, benches.get(row.identity.features)) for row in gathered]
     return [row for group in groups_of(rows) for row in related(in_order(group))]
 
 
@@ -169,7 +171,7 @@ def _rank(name: str) -> int:
     return PAPER_ORDER.index(name) if name in PAPER_ORDER else len(PAPER_ORDER)
 
 
-def _row(gathered: _Gathered, failed: dict[str, Path], in_full: bool) -> Row:
+def _row(gathered: _Gathered, failed: dict[str, Path], in_full: bool, bench: Bench | None) -> Row:
     by_seed = sorted(gathered.records.items(), key=lambda pair: pair[1].seed)
     records = [record for _, record in by_seed]
     missing = gathered.expected - {record.key for record in records}
@@ -200,22 +202,25 @@ def _row(gathered: _Gathered, failed: dict[str, Path], in_full: bool) -> Row:
         failed=sum(short(key) in failed for key in missing),
         cells=cells,
         about=_about(records[0], len(records)) if records else None,
-        cost=_cost(records, gathered.width, cells["dev_f1"].mean) if records else None,
+        cost=_cost(records, gathered.width, cells["dev_f1"].mean, bench) if records else None,
         treatment=_shown(gathered, in_full)[2],
         of=gathered.identity.treatment,
     )
 
 
-def _cost(records: list[RunRecord], width: int, dev: float | None) -> Cost | None:
+def _cost(records: list[RunRecord], width: int, dev: float | None, bench: Bench | None) -> Cost | None:
     assert dev is not None
     seconds = [epoch.train_s for record in records for epoch in record.curve]
     if not seconds:  # nothing was trained
         return None
+    speed = bench.words_per_second.get(str(max(records[0].layers.indices))) if bench else None
     return Cost(
         records[0].parameters,
         statistics.median(seconds),
         records[0].features.bytes_read / 1e6,
         dev / width,
+        speed,
+        bench.machine if bench and speed else None,
     )
 
 

@@ -56,13 +56,15 @@ def write_predictions(record: Path, split: str, words: Tags, gold: Tags, predict
     return sha256_of(content)
 
 
-def read_predictions(path: Path) -> tuple[tuple[Tags, Tags], str]:
-    """Gold and predicted tags that `write_predictions` kept, and the sha256 of the file."""
+def read_predictions(path: Path) -> tuple[tuple[Tags, Tags, Tags], str]:
+    """Words, gold and predicted tags that `write_predictions` kept, and the sha256 of the file."""
     content = path.read_bytes()
+    words: list[list[str]] = []
     gold: list[list[str]] = []
     predicted: list[list[str]] = []
     for block in content.decode("utf-8", "surrogatepass").rstrip("\n").split("\n\n"):
         columns = [line.rsplit("\t" if "\t" in line else " ", 2) for line in block.split("\n")]
+        words.append([line[0] for line in columns])
         gold.append([line[-2] for line in columns])
         predicted.append([line[-1] for line in columns])
-    return (gold, predicted), sha256_of(content)
+    return (words, gold, predicted), sha256_of(content)

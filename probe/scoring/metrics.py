@@ -6,7 +6,7 @@ scores can be checked, and two systems compared sentence by sentence, without th
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -194,22 +194,29 @@ def slices(words: Tags, gold: Tags, predicted: Tags, known: Collection[str], tas
     """
     totals: dict[str, list[int]] = {}
     for sentence, gold_tags, predicted_tags in zip(words, gold, predicted, strict=True):
-        letters = "".join(sentence)
-        of_sentence = [_bucket("sentence of", len(sentence), (10, 25), "words")]
-        of_sentence += ["sentence in capitals"] if letters.upper() == letters != letters.lower() else []
         truth, guess = set(task.items(gold_tags)), set(task.items(predicted_tags))
         for span in truth | guess:
-            _, start, end = span
-            unseen = any(word not in known for word in sentence[start:end])
-            of_span = [
-                "with unseen words" if unseen else "seen words only",
-                _bucket("span of", end - start, (1, 2), ""),
-            ]
-            for name in (*of_span, *of_sentence):
+            for name in slice_names(sentence, span, known):
                 total = totals.setdefault(name, [0, 0, 0])
                 for i, holds in enumerate((span in truth, span in guess, span in truth & guess)):
                     total[i] += holds
     return {name: _kind_score(*total) for name, total in sorted(totals.items())}
+
+
+def slice_names(sentence: Sequence[str], item: Item, known: Collection[str] | None) -> list[str]:
+    """The slices that a span belongs to. known: the words of the training split; None: nobody knows them."""
+    _, start, end = item
+    letters = "".join(sentence)
+    names = [_bucket("span of", end - start, (1, 2), ""), length_name(len(sentence))]
+    if known is not None:
+        unseen = any(word not in known for word in sentence[start:end])
+        names.append("with unseen words" if unseen else "seen words only")
+    return names + (["sentence in capitals"] if letters.upper() == letters != letters.lower() else [])
+
+
+def length_name(num_words: int) -> str:
+    """The slice that a sentence belongs to by its length."""
+    return _bucket("sentence of", num_words, (10, 25), "words")
 
 
 def _bucket(what: str, size: int, limits: tuple[int, int], unit: str) -> str:

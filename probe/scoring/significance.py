@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -73,6 +74,30 @@ def permutation_test(a: Sequence[float], b: Sequence[float]) -> float | None:
     differences = first / len(a) - (values.sum() - first) / len(b)
     observed = differences[0]  # the first division is the one seen
     return float(min(1.0, 2 * min(np.mean(differences >= observed - 1e-12), np.mean(differences <= observed + 1e-12))))
+
+
+def lowest_p(n_a: int, n_b: int) -> float:
+    """The lowest p that `permutation_test` can give for so many values; 1 where either side has a single one."""
+    return min(1.0, 2 / math.comb(n_a + n_b, n_a)) if min(n_a, n_b) > 1 else 1.0
+
+
+def seeds_needed(difference: float, spread: float, alpha: float, power: float, most: int) -> int:
+    """Values on either side with which `permutation_test` finds a difference of means (p < alpha) so often (power).
+
+    spread: standard deviation within a side. Sample size of a t-test by the normal approximation with Guenther's
+    correction (1981), at the level that the exact test really has with so few values. `most` + 1 for more than that.
+    """
+    normal = NormalDist()
+    for n in range(2, most + 1):
+        divisions = math.comb(2 * n, n)
+        level = 2 * (math.ceil(alpha / 2 * divisions) - 1) / divisions  # the largest p below alpha that it can give
+        if level <= 0:
+            continue
+        quantile = normal.inv_cdf(1 - level / 2)
+        distance = (quantile + normal.inv_cdf(power)) * spread
+        if (n - quantile**2 / 4) * difference**2 >= 2 * distance**2 and difference > 0:
+            return n
+    return most + 1
 
 
 @dataclass(frozen=True)

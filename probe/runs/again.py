@@ -1,0 +1,53 @@
+"""A record's run as it would be typed again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from probe.config import Config
+from probe.runs.records import RunRecord
+from probe.system.files import plain
+
+
+def config_again(
+    record: RunRecord, make_config: Callable[[list[str]], Config], overrides: list[str] | None = None
+) -> Config:
+    """The config of a record's run, at the Hub's commits of then. overrides: for what lies elsewhere."""
+    return _at_commits(make_config([*as_overrides(plain(record.config)), *(overrides or [])]), record)
+
+
+def _at_commits(cfg: Config, record: RunRecord) -> Config:
+    """The config with what is of the Hub as it was then, wherever its branches stand now."""
+    stated, data, encoder = record.config, cfg.data, cfg.encoder
+    if record.data.commit and data.path is None and (data.hub, data.revision) == _named(stated.data, "hub"):
+        data = replace(data, revision=record.data.commit)
+    if (
+        record.encoder.commit
+        and encoder.path is None
+        and (encoder.name, encoder.revision) == _named(stated.encoder, "name")
+    ):
+        encoder = replace(encoder, revision=record.encoder.commit)
+    return replace(cfg, data=data, encoder=encoder)
+
+
+def _named(stated: dict[str, Any], name: str) -> tuple[Any, Any]:
+    return stated.get(name), stated.get("revision")
+
+
+def as_overrides(config: dict[str, Any], prefix: str = "") -> list[str]:
+    """A record's config as it would be typed."""
+    typed: list[str] = []
+    for name, value in config.items():
+        if isinstance(value, dict):
+            typed += as_overrides(value, f"{prefix}{name}.")
+        elif f"{prefix}{name}" != "layers.name":
+            quoted = (
+                '"' + value.replace('"', '\\"') + '"'
+                if isinstance(value, str)
+                else json.dumps(value, ensure_ascii=False)
+            )
+            typed.append(f"{prefix}{name}={quoted}")
+    return typed
