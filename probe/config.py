@@ -165,6 +165,25 @@ class ProbeConfig:
 
 
 @dataclass
+class RaceConfig:
+    rows: list[str] | None
+    alpha: float
+    min_seeds: int
+    max_seeds: int
+    max_runs: int | None
+    max_minutes: float | None
+
+    def __post_init__(self) -> None:
+        _at_least("race.max_seeds", self.max_seeds, 2)
+        _at_least("race.min_seeds", self.min_seeds, 2)
+        if not 0 < self.alpha < 1:
+            raise UserError(f"race.alpha={self.alpha} is not a probability: above 0, below 1.")
+        for name in ("max_runs", "max_minutes"):
+            if getattr(self, name) is not None:
+                _at_least(f"race.{name}", getattr(self, name), 1)
+
+
+@dataclass
 class Config:
     data: DataConfig
     encoder: EncoderConfig
@@ -175,6 +194,7 @@ class Config:
     results_dir: str
     jobs: int
     device: str
+    race: RaceConfig
 
     def __post_init__(self) -> None:
         _one_of("device", self.device, DEVICES)
@@ -218,6 +238,20 @@ def _is_preset(stated: Mapping[str, Any], settings: Any) -> bool:
     return bool(stated) and all(getattr(settings, key) == value for key, value in stated.items())
 
 
+def layers_named(row: str) -> LayersConfig:
+    """The layers of a row by its name in tables: a preset, layer_4, concat_3_4, mix_1_2_3. Raises UserError."""
+    presets = {preset.name: preset for preset in layer_presets()}
+    if row in presets:
+        return presets[row]
+    combine, *indices = row.split("_")
+    is_known = combine in COMBINES or (combine == "layer" and len(indices) == 1)
+    if is_known and indices and all(map(str.isdecimal, indices)):
+        return LayersConfig([int(k) for k in indices], combine.replace("layer", "concat"))
+    close = difflib.get_close_matches(row, presets, n=1)
+    hint = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(presets)}."
+    raise UserError(f"race.rows: there is no row {row!r}. {hint} Others are written layer_4, concat_3_4, mix_1_2_3.")
+
+
 def layer_presets() -> list[LayersConfig]:
     """Every preset of `conf/layers/` that names its layers, in the order of their names."""
     from omegaconf import OmegaConf
@@ -237,7 +271,7 @@ def unknown_setting(key: str) -> UserError:
     names = [
         name
         for name in setting_names()
-        if "." in name or name not in ("data", "encoder", "features", "layers", "probe")
+        if "." in name or name not in ("data", "encoder", "features", "layers", "probe", "race")
     ]
     close = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
     by_last_part = {name.rsplit(".", 1)[-1]: name for name in names}

@@ -10,6 +10,7 @@ import sys
 from typing import NoReturn
 
 from probe.cli.checking import doctor, verify
+from probe.cli.racing import race
 from probe.cli.settings import complete
 from probe.cli.stores import cache
 from probe.cli.tables import report, sweep_status, table
@@ -21,6 +22,7 @@ HELP = """\
 probe: which layers of a frozen BERT should I use as features?
 
   probe [train] [-m] [setting=value ...]   one run, or with -m (or +sweep=NAME) a sweep, then its table
+  probe race [setting=value ...]           train rows seed by seed until they are told apart
   probe extract [setting=value ...]        fill the feature store and stop
   probe table [DIR ...] [--format FORMAT]  records to a table: text, md, csv, tex, json; --compare A B
   probe report [DIR]                       tables, figures and one page that holds everything
@@ -76,6 +78,7 @@ def dispatch(arguments: list[str]) -> int:
     commands = {
         "train": train,
         "extract": extract,
+        "race": race,
         "table": table,
         "report": report,
         "verify": verify,
@@ -93,7 +96,7 @@ def dispatch(arguments: list[str]) -> int:
         complete(arguments, list(commands))
         return 0
     if first in commands:
-        if first in ("train", "extract") and any(flag in arguments for flag in ("-h", "--help")):
+        if first in ("train", "extract", "race") and any(flag in arguments for flag in ("-h", "--help")):
             print(HELP, end="")
             return 0
         return commands[first](arguments[1:])

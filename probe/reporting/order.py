@@ -22,15 +22,17 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
 
     Below the best is a row whose difference neither the seeds (p < 0.05, not corrected: over eight comparisons five
     seeds cannot go below 0.06) nor the text (corrected) explain, and which has the same sign on both splits. The others
-    are tied with it. Where no row has counts the seeds decide, corrected. Rows that did not converge are left out.
+    are tied with it. Where no row has counts the seeds decide, corrected. Rows that did not converge, or have left a
+    race, are left out.
     """
+    rows = [replace(row, order="left") if row.left else row for row in rows]
     ranked = sorted(
-        (row for row in rows if row.n > 1 and not row.unconverged),
-        key=lambda row: row.cells["dev_f1"].mean or 0.0,
+        (row for row in rows if row.n > 1 and not row.unconverged and not row.left),
+        key=lambda row: row.dev_mean,
         reverse=True,
     )
     if len(ranked) < 2:
-        return list(rows)
+        return rows
     best, *others = ranked
     load = functools.cache(text_counts)
     to_best = differences([(row, best) for row in others], load)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from probe.config import UserError
 from probe.data.task import TASKS
+from probe.racing.rule import Left
+from probe.racing.terms import rows_left
 from probe.reporting.order import in_order
 from probe.reporting.published import is_conll2003
 from probe.reporting.row import About, Cost, Row, describe_probe, groups_of, setting_of, short_name
@@ -113,7 +115,8 @@ def build_rows(results_dir: Path) -> list[Row]:
             row.identity.treatment.name if row.identity.treatment else "",
         )
     )
-    rows = [_row(row, failed) for row in gathered]
+    left = rows_left(results_dir)
+    rows = [_row(row, failed, left.get(row.identity.cell)) for row in gathered]
     return [row for group in groups_of(rows) for row in in_order(group)]
 
 
@@ -136,7 +139,7 @@ def _rank(name: str) -> int:
     return PAPER_ORDER.index(name) if name in PAPER_ORDER else len(PAPER_ORDER)
 
 
-def _row(gathered: _Gathered, failed: dict[str, Path]) -> Row:
+def _row(gathered: _Gathered, failed: dict[str, Path], left: Left | None) -> Row:
     by_seed = sorted(gathered.records.items(), key=lambda pair: pair[1].seed)
     records = [record for _, record in by_seed]
     missing = gathered.expected - {record.key for record in records}
@@ -166,6 +169,7 @@ def _row(gathered: _Gathered, failed: dict[str, Path]) -> Row:
         about=_about(records[0], len(records)) if records else None,
         cost=_cost(records, gathered.width, cells["dev_f1"].mean) if records else None,
         treatment=treatment.name if treatment else None,
+        left=left,
     )
 
 

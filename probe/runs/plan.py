@@ -116,7 +116,7 @@ def prepare_results(results_dir: Path) -> None:
 def settings_of(cfg: Config) -> Settings:
     """The config without what only says where things lie and how many run at once."""
     config = asdict(cfg)
-    for name in ("results_dir", "jobs"):
+    for name in ("race", "results_dir", "jobs"):
         del config[name]
     for name in ("cache_dir", "placement"):
         del config["features"][name]

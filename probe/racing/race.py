@@ -1,0 +1,115 @@
+"""A race in a results folder: its rules and rows are fixed in race.json before the first run, then round follows round.
+
+Every run is one of a sweep of its own, a round at a time. Nothing else is kept of a race: whoever has race.json and the
+records has all that was decided, so a race that was stopped continues where it was, runs that were there before count,
+and two processes in one folder come to the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from probe.config import Config, RaceConfig, UserError
+from probe.racing.evidence import Evidence
+from probe.racing.rule import Cell, Rules, follow, num_ahead, thresholds
+from probe.racing.telling import ending_line, round_lines
+from probe.racing.terms import DECISIONS, RACE, Decisions, Entry, Terms, read_terms
+from probe.runs.launch import Launcher
+from probe.runs.plan import Plan, plan, prepare_results
+from probe.runs.sweep import run_sweep
+from probe.system.files import plain, write_atomically
+from probe.system.locks import wait_for_lock
+
+
+def run_race(
+    configs: Sequence[Config],
+    seeds: Sequence[int],
+    asked: dict[str, Any],
+    launcher: Launcher,
+    command: str,
+    tell: Callable[[str], None] = print,
+) -> dict[Cell, str]:
+    """Races these configs, one a row, in their results folder; returns why runs have failed.
+
+    asked: see `Terms`. Raises UserError for what cannot be raced, and where the folder holds another race.
+    """
+    plans = list({planned.identity.cell: planned for planned in map(plan, configs)}.values())
+    folder = plans[0].results_dir
+    terms = _agreed(folder, _terms(plans, seeds, asked, configs[0].race))
+    cfg_of = {planned.selection.name: planned.cfg for planned in plans}
+    evidence, told = Evidence(folder, terms.runs), 0
+    while True:
+        state = follow(terms.rules, terms.rows, evidence.run, evidence.text_variance)
+        write_atomically(folder / DECISIONS, Decisions.of(state, evidence.failed).text())
+        for done in state.rounds[told:]:
+            for line in round_lines(done, state.left):
+                tell(line)
+        told = len(state.rounds)
+        if not state.todo:
+            tell(ending_line(state.rounds, state.ended))
+            return evidence.failed
+        tell(f"Round {told + 1} of at most {len(terms.rules.seeds)}: {len(state.standing)} rows stand.")
+        wanted = [replace(cfg_of[row], seed=seed) for row, seed in state.todo]
+        outcome = run_sweep(wanted, launcher, command, tell, dev_only=True)
+        reasons = dict(outcome.failed)
+        for row, seed in state.todo:
+            if reason := reasons.get(f"{row} seed {seed}"):
+                evidence.failed[row, seed] = reason
+
+
+def _terms(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], wanted: RaceConfig) -> Terms:
+    """The terms of a race among these. Raises UserError where they cannot be held against each other."""
+    groups = {planned.identity.group for planned in plans}
+    if len(groups) > 1:
+        raise UserError("A race is among layers: one text, one encoder, one probe. A sweep over others: probe -m ...")
+    names = [planned.selection.name for planned in plans]
+    if doubled := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"Two rows of this race are called {doubled} and are not the same layers.")
+    if len({planned.results_dir for planned in plans}) > 1:
+        raise UserError("A race has one folder: one value of results_dir.")
+    ahead = num_ahead(len(plans))
+    if wanted.max_runs is not None and wanted.max_runs < len(plans):
+        raise UserError(
+            f"race.max_runs={wanted.max_runs}: the first round alone has {len(plans)} runs, one a row. "
+            "Allow more, or name fewer: race.rows=[...]."
+        )
+    limits = thresholds(len(plans), ahead, len(seeds), wanted.alpha)
+    rules = Rules(wanted.alpha, list(seeds), ahead, limits, wanted.min_seeds, wanted.max_runs, wanted.max_minutes)
+    entries = [
+        Entry(planned.selection.name, planned.selection.width, replace(planned.identity, seed=seeds[0]))
+        for planned in plans
+    ]
+    return Terms(asked, entries, rules)
+
+
+def _agreed(folder: Path, terms: Terms) -> Terms:
+    """The terms that the folder's race has, which these are if it has none yet. Raises UserError if they differ."""
+    prepare_results(folder)
+    with wait_for_lock(folder / "logs" / "race.lock"):
+        there = read_terms(folder)
+        if there is None:
+            write_atomically(folder / RACE, json.dumps(plain(terms), indent=1, ensure_ascii=False) + "\n")
+            return terms
+    if difference := _difference(there, terms):
+        raise UserError(
+            f"{folder} holds a race by other rules ({difference}), and a race keeps its rules.\n"
+            "The same settings continue it; another one has a folder of its own: results_dir=NAME."
+        )
+    return there
+
+
+def _difference(there: Terms, wanted: Terms) -> str | None:
+    """In what two races differ; None if in nothing. Thresholds follow from the rest."""
+    old, new = asdict(there.rules), asdict(wanted.rules)
+    for name in old:
+        if name != "thresholds" and old[name] != new[name]:
+            return f"{name} {old[name]}, here {new[name]}"
+    if there.rows != wanted.rows:
+        return f"rows {', '.join(there.rows)}; here {', '.join(wanted.rows)}"
+    if there.entries != wanted.entries:
+        return "another text, encoder or probe"
+    return None
