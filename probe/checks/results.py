@@ -14,6 +14,7 @@ from typing import Any
 
 from probe.checks.check import Check
 from probe.checks.complete import check_complete
+from probe.checks.races import check_race
 from probe.config import EncoderConfig, UserError, recorded_data
 from probe.data.corpus import load_corpus
 from probe.features.checkpoint import file_fingerprints
@@ -52,6 +53,7 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
         yield Check(file.name, not problems, "; ".join(problems) or what)
         sound += [] if problems else [record]
     yield from check_complete(folder, records)
+    yield from check_race(folder)
     yield from _corpora(sound)
     yield from _encoders(sound, cache_dir)
     if len(records) == len(files):

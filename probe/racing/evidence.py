@@ -53,6 +53,11 @@ class Evidence:
             self._loaded[cell] = DevRun(record.scores.dev.headline, record.ending, began, ended)
         return self._loaded[cell]
 
+    @property
+    def still_failed(self) -> dict[Cell, str]:
+        """The runs that have failed and were not made since."""
+        return {cell: why for cell, why in self.failed.items() if not self.path(cell).exists()}
+
     def text_variance(self, first: str, second: str, seeds: Sequence[int]) -> float:
         """Of the difference of two rows over the text of dev, the counts of these seeds summed.
 

@@ -44,14 +44,14 @@ def run_race(
     evidence, told = Evidence(folder, terms.runs), 0
     while True:
         state = follow(terms.rules, terms.rows, evidence.run, evidence.text_variance)
-        write_atomically(folder / DECISIONS, Decisions.of(state, evidence.failed).text())
+        write_atomically(folder / DECISIONS, Decisions.of(state, evidence.still_failed).text())
         for done in state.rounds[told:]:
             for line in round_lines(done, state.left):
                 tell(line)
         told = len(state.rounds)
         if not state.todo:
             tell(ending_line(state.rounds, state.ended))
-            return evidence.failed
+            return evidence.still_failed
         tell(f"Round {told + 1} of at most {len(terms.rules.seeds)}: {len(state.standing)} rows stand.")
         wanted = [replace(cfg_of[row], seed=seed) for row, seed in state.todo]
         outcome = run_sweep(wanted, launcher, command, tell, dev_only=True)
@@ -104,12 +104,12 @@ def _agreed(folder: Path, terms: Terms) -> Terms:
 
 def _difference(there: Terms, wanted: Terms) -> str | None:
     """In what two races differ; None if in nothing. Thresholds follow from the rest."""
+    if there.rows != wanted.rows:
+        return f"rows {', '.join(there.rows)}; here {', '.join(wanted.rows)}"
     old, new = asdict(there.rules), asdict(wanted.rules)
     for name in old:
         if name != "thresholds" and old[name] != new[name]:
             return f"{name} {old[name]}, here {new[name]}"
-    if there.rows != wanted.rows:
-        return f"rows {', '.join(there.rows)}; here {', '.join(wanted.rows)}"
     if there.entries != wanted.entries:
         return "another text, encoder or probe"
     return None

@@ -112,7 +112,7 @@ def decide_again(folder: Path, terms: Terms, failed: dict[str, str]) -> tuple[Ra
     known = {cells[name]: why for name, why in failed.items() if name in cells}
     evidence = Evidence(folder, terms.runs, known)
     state = follow(terms.rules, terms.rows, evidence.run, evidence.text_variance)
-    return state, Decisions.of(state, known)
+    return state, Decisions.of(state, evidence.still_failed)
 
 
 def _rounded(value: Any) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+from probe.reporting.answer import answer, race_lines
 from probe.reporting.columns import choose_columns
 from probe.reporting.figures import draw_all
 from probe.reporting.formats import table, write_tables
@@ -65,6 +66,9 @@ def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, tuple[bytes, 
         own = [record for record in records.values() if record.key in keys]
         if own:
             parts += ["<h2>Settings</h2>", f"<pre>{escape(_settings(own))}</pre>"]
+    if race := race_lines(folder):
+        parts += ["<h2>Race</h2>", *(f"<p>{escape(line)}</p>" for line in answer(folder, rows))]
+        parts += [f"<pre>{escape(chr(10).join(race))}</pre>"]
     parts.append("<h2>Figures</h2>")
     for name, (content, _) in pictures.items():
         if name.endswith(".svg"):
