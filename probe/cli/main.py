@@ -96,7 +96,7 @@ def dispatch(arguments: list[str]) -> int:
         complete(arguments, list(commands))
         return 0
     if first in commands:
-        if first in ("train", "extract", "race") and any(flag in arguments for flag in ("-h", "--help")):
+        if first in ("train", "extract") and any(flag in arguments for flag in ("-h", "--help")):
             print(HELP, end="")
             return 0
         return commands[first](arguments[1:])

@@ -12,8 +12,23 @@ from probe.cli.parser import say_bad_records
 from probe.cli.settings import HYDRA_ONLY, asked_by, hydra_itself
 from probe.config import Config, layer_presets, layers_named
 
+HELP = """\
+probe race [setting=value ...]           rows trained seed by seed; what is told apart from the leader gets no more
+
+Rows: race.rows=[concat_last_four,layer_4,mix_1_2_3] and those of layers=A,B or of a sweep; all presets where none is
+named. Seeds: seed, seed + 1, ... up to race.max_seeds, or those that are named. The same command continues a race.
+
+Examples
+  probe race data=demo encoder=minilm_l6
+  probe race +sweep=conll2003_minilm data.path=DIR 'race.rows=[layer_4,concat_3_4]' results_dir=results/search
+  probe race data=demo encoder=minilm_l6 layers=last,mix_all race.max_minutes=30
+"""
+
 
 def race(arguments: list[str]) -> int:
+    if {"-h", "--help"} & set(arguments):
+        print(HELP, end="")
+        return 0
     if any(argument.split("=")[0] in HYDRA_ONLY for argument in arguments):
         hydra_itself(arguments)
         return 0
