@@ -24,6 +24,7 @@ SEPARATORS = ("auto", "whitespace", "tab", "space")
 ILL_FORMED = ("report", "error")
 PRESET_GROUPS = ("data", "encoder", "layers", "probe")
 DEVICES = ("auto", "cpu", "cuda")
+MOST_SAMPLES = 10  # of a screen
 SENTENCES = ("cls", "pooler", "mean", "max", "mean_second_to_last")
 
 
@@ -166,6 +167,9 @@ class ProbeConfig:
 
 @dataclass
 class RaceConfig:
+    """Of `probe race`; part of no run's key."""
+
+    candidates: int
     rows: list[str] | None
     alpha: float
     min_seeds: int
@@ -174,6 +178,7 @@ class RaceConfig:
     max_minutes: float | None
 
     def __post_init__(self) -> None:
+        _at_least("race.candidates", self.candidates, 0)
         _at_least("race.max_seeds", self.max_seeds, 2)
         _at_least("race.min_seeds", self.min_seeds, 2)
         if not 0 < self.alpha < 1:
@@ -184,12 +189,35 @@ class RaceConfig:
 
 
 @dataclass
+class ScreenConfig:
+    """Of `probe screen`; part of no run's key. first: shown before a sweep's runs."""
+
+    first: bool
+    window: int
+    max_layers: int
+    sentences: int
+    samples: int
+    dev_sentences: int
+    directions: int
+
+    def __post_init__(self) -> None:
+        _at_least("screen.window", self.window, 0)
+        _at_least("screen.max_layers", self.max_layers, 1)
+        _at_least("screen.sentences", self.sentences, 2)
+        _at_least("screen.dev_sentences", self.dev_sentences, 1)
+        _at_least("screen.directions", self.directions, 1)
+        if not 2 <= self.samples <= MOST_SAMPLES:
+            raise UserError(f"screen.samples={self.samples} is not a number from 2 to {MOST_SAMPLES}.")
+
+
+@dataclass
 class Config:
     data: DataConfig
     encoder: EncoderConfig
     features: FeaturesConfig
     layers: LayersConfig
     probe: ProbeConfig
+    screen: ScreenConfig
     seed: int
     results_dir: str
     jobs: int
@@ -271,7 +299,7 @@ def unknown_setting(key: str) -> UserError:
     names = [
         name
         for name in setting_names()
-        if "." in name or name not in ("data", "encoder", "features", "layers", "probe", "race")
+        if "." in name or name not in ("data", "encoder", "features", "layers", "probe", "race", "screen")
     ]
     close = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
     by_last_part = {name.rsplit(".", 1)[-1]: name for name in names}

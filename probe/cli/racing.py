@@ -5,23 +5,25 @@ from __future__ import annotations
 import functools
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from probe.cli.parser import say_bad_records
 from probe.cli.settings import HYDRA_ONLY, asked_by, hydra_itself
-from probe.config import Config, layer_presets, layers_named
+from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
 
 HELP = """\
-probe race [setting=value ...]           rows trained seed by seed; what is told apart from the leader gets no more
+probe race [setting=value ...]     rows trained seed by seed; what is told apart from the leader gets no more
 
-Rows: race.rows=[concat_last_four,layer_4,mix_1_2_3] and those of layers=A,B or of a sweep; all presets where none is
-named. Seeds: seed, seed + 1, ... up to race.max_seeds, or those that are named. The same command continues a race.
+Rows: the best of `probe screen` (race.candidates=6; 0: none, and no screen), race.rows=[concat_last_four,layer_4], and
+those of layers=A,B or of a sweep; all presets where that is none. Seeds: seed, seed + 1, ... up to race.max_seeds, or
+those that are named. The same command continues a race.
 
 Examples
-  probe race data=demo encoder=minilm_l6
-  probe race +sweep=conll2003_minilm data.path=DIR 'race.rows=[layer_4,concat_3_4]' results_dir=results/search
-  probe race data=demo encoder=minilm_l6 layers=last,mix_all race.max_minutes=30
+  probe race data=demo encoder=minilm_l6 results_dir=results/race
+  probe race +sweep=conll2003_minilm data.path=DIR race.candidates=4 results_dir=results/search
+  probe race data=demo encoder=minilm_l6 race.candidates=0 layers=last,mix_all race.max_minutes=30
 """
 
 
@@ -40,14 +42,20 @@ def race(arguments: list[str]) -> int:
     sweep = arguments if {"-m", "--multirun"} & set(arguments) else ["-m", *arguments]
     configs, launcher, settings = asked_by(sweep)
     assert launcher is not None
+    typed = any(name == "layers" or name.startswith("layers.") for name in settings)
+    base, folder = configs[0], Path(configs[0].results_dir)
     seeds = list(dict.fromkeys(cfg.seed for cfg in configs))
-    rules = configs[0].race
     if len(seeds) == 1:
-        seeds = [seeds[0] + number for number in range(rules.max_seeds)]
+        seeds = [seeds[0] + number for number in range(base.race.max_seeds)]
+    if any(replace(cfg, layers=base.layers, seed=base.seed) != base for cfg in configs):
+        raise UserError("A race is among layers: one text, one encoder, one probe, one folder.")
+    named = [replace(base, layers=layers_named(row)) for row in base.race.rows or ()] + (configs if typed else [])
+    if not named and not base.race.candidates:
+        named = [replace(base, layers=preset) for preset in layer_presets()]
     command = shlex.join(["probe", *sys.argv[1:]])
     tell = functools.partial(print, flush=True)
-    failed = run_race(_rows(configs, settings), seeds[: rules.max_seeds], {}, launcher, command, tell)
-    folder = Path(configs[0].results_dir)
+    screened = functools.partial(_best_of_the_screen, base, command, tell)
+    failed = run_race(named, seeds[: base.race.max_seeds], base, screened, launcher, command, tell)
     code = say_bad_records(folder)
     rows = build_rows(folder)
     write_tables(folder, rows)
@@ -58,10 +66,15 @@ def race(arguments: list[str]) -> int:
     return 1 if failed or code else 0
 
 
-def _rows(configs: list[Config], settings: set[str]) -> list[Config]:
-    """One config a row: the rows of race.rows and those that were typed as layers; all presets where neither was."""
-    base, named = configs[0], [layers_named(row) for row in configs[0].race.rows or ()]
-    typed = any(name == "layers" or name.startswith("layers.") for name in settings)
-    if not named and not typed:
-        named = layer_presets()
-    return [replace(base, layers=layers) for layers in named] + (configs if typed else [])
+def _best_of_the_screen(base: Config, command: str, tell: Callable[[str], None]) -> list[LayersConfig]:
+    """The layers that the screen ranks first, as many as are to race; what it found is shown and written."""
+    if not base.race.candidates:
+        return []
+    from probe.reporting.page import write_screen
+    from probe.reporting.screen import render_screen
+    from probe.runs.screen import run_screen
+
+    record = run_screen(base, tell, command)
+    write_screen(Path(base.results_dir), record)
+    tell(f"{render_screen(record, 'text')}\nNow the runs.\n")
+    return [scored.layers for scored in record.ranked[: base.race.candidates]]

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from probe.config import Config, RaceConfig, UserError
+from probe.config import Config, LayersConfig, RaceConfig, UserError
 from probe.racing.evidence import Evidence
 from probe.racing.rule import Cell, Rules, follow, num_ahead, thresholds
 from probe.racing.telling import ending_line, round_lines
@@ -26,20 +26,30 @@ from probe.system.locks import wait_for_lock
 
 
 def run_race(
-    configs: Sequence[Config],
+    named: Sequence[Config],
     seeds: Sequence[int],
-    asked: dict[str, Any],
+    base: Config,
+    candidates: Callable[[], list[LayersConfig]],
     launcher: Launcher,
     command: str,
     tell: Callable[[str], None] = print,
 ) -> dict[Cell, str]:
-    """Races these configs, one a row, in their results folder; returns why runs have failed.
+    """Races these configs, one a row, and more choices of layers in one results folder; returns why runs have failed.
 
-    asked: see `Terms`. Raises UserError for what cannot be raced, and where the folder holds another race.
+    base: the settings of the race, and of the candidates' runs. candidates: is asked once, by a race that begins; one
+    that continues has its rows. Raises UserError for what cannot be raced, and where the folder holds another race.
     """
+    folder = Path(base.results_dir)
+    asked = {"named": sorted({_name(cfg.layers) for cfg in named}), "candidates": base.race.candidates}
+    there = read_terms(folder)
+    if there is None:
+        configs = [*named, *(replace(base, layers=layers) for layers in candidates())]
+    elif there.asked != asked:
+        raise _other_race(folder, f"{_described(there.asked)}; here {_described(asked)}")
+    else:
+        configs = [replace(base, layers=entry.layers) for entry in there.entries]
     plans = list({planned.identity.cell: planned for planned in map(plan, configs)}.values())
-    folder = plans[0].results_dir
-    terms = _agreed(folder, _terms(plans, seeds, asked, configs[0].race))
+    terms = _agreed(folder, _terms(plans, seeds, asked, base.race))
     cfg_of = {planned.selection.name: planned.cfg for planned in plans}
     evidence, told = Evidence(folder, terms.runs), 0
     while True:
@@ -63,14 +73,9 @@ def run_race(
 
 def _terms(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], wanted: RaceConfig) -> Terms:
     """The terms of a race among these. Raises UserError where they cannot be held against each other."""
-    groups = {planned.identity.group for planned in plans}
-    if len(groups) > 1:
-        raise UserError("A race is among layers: one text, one encoder, one probe. A sweep over others: probe -m ...")
     names = [planned.selection.name for planned in plans]
     if doubled := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"Two rows of this race are called {doubled} and are not the same layers.")
-    if len({planned.results_dir for planned in plans}) > 1:
-        raise UserError("A race has one folder: one value of results_dir.")
     ahead = num_ahead(len(plans))
     if wanted.max_runs is not None and wanted.max_runs < len(plans):
         raise UserError(
@@ -95,11 +100,26 @@ def _agreed(folder: Path, terms: Terms) -> Terms:
             write_atomically(folder / RACE, json.dumps(plain(terms), indent=1, ensure_ascii=False) + "\n")
             return terms
     if difference := _difference(there, terms):
-        raise UserError(
-            f"{folder} holds a race by other rules ({difference}), and a race keeps its rules.\n"
-            "The same settings continue it; another one has a folder of its own: results_dir=NAME."
-        )
+        raise _other_race(folder, difference)
     return there
+
+
+def _other_race(folder: Path, difference: str) -> UserError:
+    return UserError(
+        f"{folder} holds a race by other rules ({difference}), and a race keeps its rules.\n"
+        "The same settings continue it; another one has a folder of its own: results_dir=NAME."
+    )
+
+
+def _name(layers: LayersConfig) -> str:
+    """As tables have it, where the layers were named by absolute indices."""
+    indices = layers.indices if isinstance(layers.indices, list) else [layers.indices]
+    return layers.name or "_".join(["layer" if len(indices) == 1 else layers.combine, *map(str, indices)])
+
+
+def _described(asked: dict[str, Any]) -> str:
+    rows = ", ".join(asked.get("named", [])) or "none"
+    return f"{asked.get('candidates')} candidates of the screen and the rows {rows}"
 
 
 def _difference(there: Terms, wanted: Terms) -> str | None:

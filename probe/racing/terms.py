@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from probe.config import UserError
+from probe.config import LayersConfig, UserError
 from probe.racing.evidence import Evidence
 from probe.racing.rule import Cell, Left, Race, Round, Rules, follow
 from probe.runs.records import RunIdentity, decoded
@@ -30,11 +30,15 @@ class Entry:
     width: int
     identity: RunIdentity
 
+    @property
+    def layers(self) -> LayersConfig:
+        return LayersConfig(list(self.identity.layers.indices), self.identity.layers.combine, self.row)
+
 
 @dataclass(frozen=True)
 class Terms:
-    """What race.json holds: all that a race is, but for its runs. asked: what the rows came from, as the command has
-    it; a race is continued by asking for the same."""
+    """What race.json holds: all that a race is, but for its runs. asked: what its rows came from, names and a number of
+    candidates; a race is continued by asking for the same."""
 
     asked: dict[str, Any]
     entries: list[Entry]

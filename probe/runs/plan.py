@@ -8,6 +8,7 @@ import os
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
@@ -57,8 +58,7 @@ def plan(cfg: Config) -> Plan:
     """Settles what a run is. Raises UserError for data, encoder or layers that cannot be."""
     if cfg.encoder.num_layers is not None:
         select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before anything is fetched
-    inputs = canonical([asdict(cfg.data), asdict(cfg.encoder), asdict(cfg.features)])
-    corpus, encoder, store, fingerprint = _inputs(inputs)
+    corpus, encoder, store, fingerprint = inputs_of(cfg)
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     layers = Layers(list(selection.indices), selection.combine)
     is_small = updates(len(corpus.splits["train"].tags), cfg.probe.batch_size) < FULL_UPDATES
@@ -67,14 +67,28 @@ def plan(cfg: Config) -> Plan:
     return Plan(cfg, corpus, encoder, selection, store, identity)
 
 
+class Inputs(NamedTuple):
+    """What runs share: text, encoder and store. fingerprint: the text's."""
+
+    corpus: Corpus
+    encoder: Encoder
+    store: FeatureStore
+    fingerprint: str
+
+
+def inputs_of(cfg: Config) -> Inputs:
+    """What a config's runs read. Raises UserError for data or an encoder that cannot be."""
+    return _inputs(canonical([asdict(cfg.data), asdict(cfg.encoder), asdict(cfg.features)]))
+
+
 @functools.lru_cache(maxsize=2)
-def _inputs(inputs: str) -> tuple[Corpus, Encoder, FeatureStore, str]:
-    """Text, encoder and store, kept between the runs of a sweep that share them."""
+def _inputs(inputs: str) -> Inputs:
+    """Kept between the runs of a sweep that share them."""
     data, encoder_cfg, features = json.loads(inputs)
     corpus = load_corpus(DataConfig(**data))
     encoder = open_encoder(EncoderConfig(**encoder_cfg), Path(features["cache_dir"]))
     store = FeatureStore.of(corpus, encoder, FeaturesConfig(**features))
-    return corpus, encoder, store, corpus.fingerprint()
+    return Inputs(corpus, encoder, store, corpus.fingerprint())
 
 
 def resolve_device(device: str) -> str:
@@ -116,7 +130,7 @@ def prepare_results(results_dir: Path) -> None:
 def settings_of(cfg: Config) -> Settings:
     """The config without what only says where things lie and how many run at once."""
     config = asdict(cfg)
-    for name in ("race", "results_dir", "jobs"):
+    for name in ("race", "results_dir", "jobs", "screen"):
         del config[name]
     for name in ("cache_dir", "placement"):
         del config["features"][name]

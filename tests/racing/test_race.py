@@ -39,7 +39,13 @@ def settings(inputs: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def race(*rows: str) -> list[str]:
-    return ["race", f"race.rows=[{','.join(rows or ROWS)}]", "race.max_seeds=3", "race.min_seeds=3"]
+    return [
+        "race",
+        f"race.rows=[{','.join(rows or ROWS)}]",
+        "race.candidates=0",
+        "race.max_seeds=3",
+        "race.min_seeds=3",
+    ]
 
 
 def a_process(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
@@ -105,7 +111,8 @@ def test_a_race_continues_keeps_its_rules_and_counts_runs_that_were_there(
     for change, said in (
         ("race.alpha=0.2", r"alpha 0.05, here 0.2"),
         ("race.max_seeds=2", r"seeds [1, 2, 3], here [1, 2]"),
-        ("race.rows=[layer_0]", "rows layer_0, concat_0_1, layer_5; here layer_0"),
+        ("race.rows=[layer_0]", "the rows concat_0_1, layer_0, layer_5; here 0 candidates of the screen"),
+        ("race.candidates=2", "here 2 candidates"),
         ("probe.dropout=0.3", "another text, encoder or probe"),
     ):
         refused = typed(*race(), *settings, change)
@@ -203,6 +210,23 @@ def test_one_row_alone_and_seeds_of_ones_own(typed: Typed, settings: list[str], 
     assert terms is not None
     assert terms.rules.seeds == [7, 8, 9]
     assert num_records(tmp_path) == 1
+
+
+def test_the_best_of_the_screen_race_with_the_rows_that_were_named(typed: Typed, settings: list[str], tmp_path: Path):
+    asked = ["race", "race.candidates=2", "race.rows=[layer_0]", "race.max_seeds=2", "screen.sentences=40"]
+    done = typed(*asked, *settings)
+    assert done.returncode == 0, done.stderr
+    terms = read_terms(tmp_path / "out")
+    assert terms is not None
+    screened = json.loads((tmp_path / "out/screen.json").read_text())["ranked"]
+    best = [one["layers"]["name"] for one in screened[:2]]
+    assert terms.rows == list(dict.fromkeys(["layer_0", *best]))
+    assert "A screen: nothing is trained" in done.stdout.split("Round 1")[0]
+    (tmp_path / "out/screen.json").unlink()
+    again = typed(*asked, *settings)
+    assert again.returncode == 0
+    assert not (tmp_path / "out/screen.json").exists(), "a race that continues has its rows"
+    assert read_terms(tmp_path / "out") == terms
 
 
 @pytest.mark.slow
