@@ -26,6 +26,7 @@ ILL_FORMED = ("report", "error")
 PRESET_GROUPS = ("data", "encoder", "layers", "probe")
 DEVICES = ("auto", "cpu", "cuda")
 EXPORT_FORMATS = ("safetensors", "parquet", "npy")
+MOST_SAMPLES = 10  # of a screen
 SENTENCES = ("cls", "pooler", "mean", "max", "mean_second_to_last")
 
 
@@ -193,16 +194,63 @@ class ProbeConfig:
 
 
 @dataclass
+class RaceConfig:
+    """Of `probe race`; part of no run's key."""
+
+    candidates: int
+    rows: list[str] | None
+    alpha: float
+    min_seeds: int
+    max_seeds: int
+    max_runs: int | None
+    max_minutes: float | None
+
+    def __post_init__(self) -> None:
+        _at_least("race.candidates", self.candidates, 0)
+        _at_least("race.max_seeds", self.max_seeds, 2)
+        _at_least("race.min_seeds", self.min_seeds, 2)
+        if not 0 < self.alpha < 1:
+            raise UserError(f"race.alpha={self.alpha} is not a probability: above 0, below 1.")
+        for name in ("max_runs", "max_minutes"):
+            if getattr(self, name) is not None:
+                _at_least(f"race.{name}", getattr(self, name), 1)
+
+
+@dataclass
+class ScreenConfig:
+    """Of `probe screen`; part of no run's key. first: shown before a sweep's runs."""
+
+    first: bool
+    window: int
+    max_layers: int
+    sentences: int
+    samples: int
+    dev_sentences: int
+    directions: int
+
+    def __post_init__(self) -> None:
+        _at_least("screen.window", self.window, 0)
+        _at_least("screen.max_layers", self.max_layers, 1)
+        _at_least("screen.sentences", self.sentences, 2)
+        _at_least("screen.dev_sentences", self.dev_sentences, 1)
+        _at_least("screen.directions", self.directions, 1)
+        if not 2 <= self.samples <= MOST_SAMPLES:
+            raise UserError(f"screen.samples={self.samples} is not a number from 2 to {MOST_SAMPLES}.")
+
+
+@dataclass
 class Config:
     data: DataConfig
     encoder: EncoderConfig
     features: FeaturesConfig
     layers: LayersConfig
     probe: ProbeConfig
+    screen: ScreenConfig
     seed: int
     results_dir: str
     jobs: int
     device: str
+    race: RaceConfig
 
     def __post_init__(self) -> None:
         _one_of("device", self.device, DEVICES)
@@ -246,6 +294,20 @@ def _is_preset(stated: Mapping[str, Any], settings: Any) -> bool:
     return bool(stated) and all(getattr(settings, key) == value for key, value in stated.items())
 
 
+def layers_named(row: str) -> LayersConfig:
+    """The layers of a row by its name in tables: a preset, layer_4, concat_3_4, mix_1_2_3. Raises UserError."""
+    presets = {preset.name: preset for preset in layer_presets()}
+    if row in presets:
+        return presets[row]
+    combine, *indices = row.split("_")
+    is_known = (combine in COMBINES and combine != "none") or (combine == "layer" and len(indices) == 1)
+    if is_known and indices and all(map(str.isdecimal, indices)):
+        return LayersConfig([int(k) for k in indices], combine.replace("layer", "concat"))
+    close = difflib.get_close_matches(row, presets, n=1)
+    hint = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(presets)}."
+    raise UserError(f"race.rows: there is no row {row!r}. {hint} Others are written layer_4, concat_3_4, mix_1_2_3.")
+
+
 def layer_presets() -> list[LayersConfig]:
     """Every preset of `conf/layers/` that names layers, in the order of their names."""
     from omegaconf import OmegaConf
@@ -265,7 +327,7 @@ def unknown_setting(key: str) -> UserError:
     names = [
         name
         for name in setting_names()
-        if "." in name or name not in ("data", "encoder", "features", "layers", "probe")
+        if "." in name or name not in ("data", "encoder", "features", "layers", "probe", "race", "screen")
     ]
     close = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
     by_last_part = {name.rsplit(".", 1)[-1]: name for name in names}

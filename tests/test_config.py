@@ -80,7 +80,7 @@ def test_every_setting_has_its_value_in_yaml_and_every_value_its_setting():
             found |= leaves(value, f"{prefix}{key}.") if isinstance(value, DictConfig) else {prefix + key}
         return found
 
-    groups = {"data", "encoder", "features", "layers", "probe"}
+    groups = {"data", "encoder", "features", "layers", "probe", "race", "screen"}
     assert leaves(composed()) | groups | {"layers.name"} == set(setting_names())
 
 

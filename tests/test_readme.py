@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pyarrow
@@ -29,8 +30,8 @@ ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
 MOST_LINES = 230  # of the first: more than that nobody scrolls through
 OTHER_COMMANDS = (
-    "extract", "table", "report", "verify", "sweep-status", "bench", "errors", "inspect", "cache", "export", "doctor",
-    "score",
+    "race", "extract", "table", "report", "verify", "sweep-status", "bench", "errors", "inspect", "cache", "export",
+    "doctor", "score",
 )  # fmt: skip
 INSTALLS = ("python3 -m venv", "pip install", "eval ")  # the first is what the build runs; completion has its own test
 ELSEWHERE = "hydra/launcher=slurm"  # needs a cluster; the launcher has its own test
@@ -92,10 +93,11 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
     data = home / ("indexed" if "word_column" in command else "data")
     places = {"DIR": data, "FILE": predictions, "A": "results/demo-minilm", "B": "results/quickstart"}
     words = [re.sub(r"^(.*=)?(DIR|FILE|A|B)$", lambda m: f"{m[1] or ''}{places[m[2]]}", word) for word in words]
-    if kind in ("train", "extract", "inspect", "doctor", "cache", "export"):
+    if kind in ("train", "race", "extract", "inspect", "doctor", "cache", "export"):
         words = [word for word in words if not word.startswith("encoder.path=")] + [f"encoder.path={home / 'encoder'}"]
-    if kind == "train":
-        words += ["probe.max_epochs=1", "jobs=1", "results_dir=results/small"]  # not among the real records
+    if kind in ("train", "race"):
+        out = "results/small" if kind == "train" else tempfile.mkdtemp(dir=home / "results")  # a race, a folder
+        words += ["probe.max_epochs=1", "jobs=1", f"results_dir={out}"]  # not among the real records
         if "probe=linear" not in words:
             words.append("probe.hidden_size=4")
         if not any(word.startswith(("data=demo", "data.path=")) for word in words):

@@ -16,15 +16,20 @@ from typing import Any
 
 from probe.checks.check import Check
 from probe.checks.complete import check_complete
+from probe.checks.races import check_race
+from probe.checks.screened import check_screen
+from probe.checks.tables import check_tables
 from probe.config import UserError, recorded_data, recorded_encoder
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.derived import derived
 from probe.features.checkpoint import file_fingerprints
 from probe.reporting.formats import FILES, table_files
 from probe.reporting.row import Row
-from probe.reporting.rows import build_rows, results_folder
+from probe.reporting.rows import results_folder
+from probe.reporting.screen import rows_or_screen
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions
 from probe.runs.records import RunRecord, load_record
+from probe.runs.screened import SCREEN
 from probe.scoring.metrics import count, scores_of
 from probe.system.files import canonical, key_of, plain, sha256_of
 
@@ -37,7 +42,7 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
     """Every check that reads files alone. Raises UserError where there are no results."""
     folder = results_folder(folder)
     files = sorted((folder / "records").glob("*.json"))
-    if not files:
+    if not files and not (folder / SCREEN).exists():
         raise UserError(f"{folder} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
     records: dict[Path, RunRecord] = {}
     sound, stated = [], _stated_sha256(folder)
@@ -56,15 +61,19 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
         what = "key, counts, scores" + (", predictions" if predictions_path(file, "test").exists() else "")
         yield Check(file.name, not problems, "; ".join(problems) or what)
         sound += [] if problems else [record]
-    yield from check_complete(folder, records)
+    if files:
+        yield from check_complete(folder, records)
+    yield from check_race(folder)
     yield from _corpora(sound)
     yield from _encoders(sound, cache_dir)
+    yield from check_screen(folder, sound, cache_dir)
     if len(records) == len(files):
         try:
-            rows = build_rows(folder)
+            rows = rows_or_screen(folder)
         except UserError:  # sweep.json is damaged, which was said
             return
-        yield from _tables(folder, rows)
+        if rows:
+            yield from check_tables(folder, table_files(rows))
         yield from _figures(folder, rows)
 
 
@@ -233,30 +242,14 @@ def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
         yield Check(name, odd is None, detail)
 
 
-def _tables(folder: Path, rows: Sequence[Row]) -> Iterator[Check]:
-    for name, text in table_files(rows).items():
-        if not (folder / name).exists():
-            lost = ", and with it the sha256 of each record" if name == FILES["json"] else ""
-            yield Check(name, None, f"not there{lost}; the end of a sweep and `probe report` write it")
-            continue
-        stored, made = (folder / name).read_text(encoding="utf-8").splitlines(), text.splitlines()
-        lines = max(len(stored), len(made))
-        odd = next((i for i in range(lines) if stored[i : i + 1] != made[i : i + 1]), None)
-        detail = "what the records give"
-        if odd is not None:
-            detail = f"line {odd + 1} is {(stored[odd : odd + 1] or ['missing'])[0][:100]!r}, "
-            detail += f"the records give {(made[odd : odd + 1] or ['nothing'])[0][:100]!r}"
-        yield Check(name, odd is None, detail)
-
-
 def _figures(folder: Path, rows: Sequence[Row]) -> Iterator[Check]:
     if not (folder / "figures").is_dir():
         yield Check("figures, report.html", None, "not there; `probe report` writes them")
         return
-    from probe.reporting.figures import draw_all, figure_differs
-    from probe.reporting.page import page_differs
+    from probe.reporting.figures import figure_differs
+    from probe.reporting.page import page_differs, pictures_of
 
-    pictures = draw_all(rows)
+    pictures = pictures_of(folder, rows)
     for name, (content, numbers) in pictures.items():
         file = folder / "figures" / name
         if not file.exists():

@@ -10,6 +10,8 @@ import sys
 from typing import NoReturn
 
 from probe.cli.checking import doctor, verify
+from probe.cli.racing import race
+from probe.cli.screening import screen
 from probe.cli.settings import complete
 from probe.cli.stores import cache, export
 from probe.cli.tables import bench, errors, report, sweep_status, table
@@ -21,7 +23,9 @@ HELP = """\
 probe: which layers of a frozen BERT should I use as features?
 
   probe [train] [-m] [setting=value ...]   one run, or with -m (or +sweep=NAME) a sweep, then its table
+  probe race [setting=value ...]           train rows seed by seed until they are told apart
   probe extract [setting=value ...]        fill the feature store and stop
+  probe screen [setting=value ...]         every layer and combination ranked without training, in a minute
   probe table [DIR ...] [--format FORMAT]  records to a table: text, md, csv, tex, json; --compare A B
   probe report [DIR]                       tables, figures and one page that holds everything
   probe errors [DIR] --row A --against B   what one row gets right that the other does not, with examples
@@ -79,6 +83,8 @@ def dispatch(arguments: list[str]) -> int:
     commands = {
         "train": train,
         "extract": extract,
+        "race": race,
+        "screen": screen,
         "table": table,
         "report": report,
         "errors": errors,

@@ -6,12 +6,12 @@ import difflib
 import os
 import re
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, to_config, unknown_setting
 from probe.runs.launch import Launcher
 
-TAKE_SETTINGS = ("train", "extract", "inspect", "cache", "export")
+TAKE_SETTINGS = ("train", "extract", "race", "screen", "inspect", "cache", "export")
 # Hydra's own flags that do not run anything: they go straight to Hydra.
 HYDRA_ONLY = ("--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--shell-completion", "-sc")
 # What is taken for a setting; a text that looks like one can come by standard input.
@@ -41,8 +41,22 @@ def complete(arguments: list[str], commands: list[str]) -> None:
     hydra_itself(arguments)
 
 
+class Asked(NamedTuple):
+    """The config of every run that was asked for, checked; the launcher where they are a sweep; and which settings were
+    typed, or stand in a sweep's file."""
+
+    configs: list[Config]
+    launcher: Launcher | None
+    settings: set[str]
+
+
 def configs_of(arguments: list[str]) -> tuple[list[Config], Launcher | None]:
     """The config of every run that these arguments ask for, checked, and the launcher if they are a sweep."""
+    return asked_by(arguments)[:2]
+
+
+def asked_by(arguments: list[str]) -> Asked:
+    """What these arguments ask for."""
     from hydra import compose, initialize_config_dir
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
     from hydra.core.global_hydra import GlobalHydra
@@ -95,7 +109,8 @@ def configs_of(arguments: list[str]) -> tuple[list[Config], Launcher | None]:
                 configs.append(to_config(composed, choices))
             if is_sweep and "encoder.num_layers" in OmegaConf.to_yaml(base.hydra.sweeper):
                 _check_depths(configs, {o.key_or_group for o in parsed})
-            return configs, _launcher(base) if is_sweep else None
+            typed = {str(o.key_or_group) for o in parser.parse_overrides(jobs[0])}
+            return Asked(configs, _launcher(base) if is_sweep else None, typed)
     except UserError:
         raise
     except (HydraException, OmegaConfBaseException, AttributeError, TypeError, ValueError) as error:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import shlex
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from probe.cli.parser import say_bad_records
 from probe.cli.settings import HYDRA_ONLY, configs_of, hydra_itself
+from probe.config import Config, UserError
 
 
 def extract(arguments: list[str]) -> int:
@@ -22,6 +25,25 @@ def extract(arguments: list[str]) -> int:
     return 0
 
 
+def _screen_first(configs: Sequence[Config], command: str) -> None:
+    """Shows the screen of a sweep that asks for it; what hinders it does not hinder the sweep."""
+    asked = {cfg.results_dir: cfg for cfg in configs if cfg.screen.first}
+    if not asked:
+        return
+    from probe.reporting.page import write_screen
+    from probe.reporting.screen import render_screen
+    from probe.runs.screen import run_screen
+
+    for folder, cfg in asked.items():
+        try:
+            record = run_screen(cfg, functools.partial(print, file=sys.stderr, flush=True), command)
+            write_screen(Path(folder), record)
+        except UserError as error:
+            print(f"not screened: {error}", file=sys.stderr)
+            continue
+        print(f"{render_screen(record, 'text')}\nThe screen trains nothing; now the runs.\n", flush=True)
+
+
 def train(arguments: list[str]) -> int:
     if any(argument.split("=")[0] in HYDRA_ONLY for argument in arguments):
         hydra_itself(arguments)
@@ -34,6 +56,8 @@ def train(arguments: list[str]) -> int:
         from probe.reporting.rows import build_rows
         from probe.runs.sweep import run_sweep
 
+        if launcher.is_here:
+            _screen_first(configs, command)
         outcome = run_sweep(configs, launcher, command, tell)
         bad = 0
         for folder in outcome.folders:

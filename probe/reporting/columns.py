@@ -27,7 +27,7 @@ class Column(NamedTuple):
 def _spread(name: str) -> Callable[[Row], str]:
     def show(row: Row) -> str:
         cell = row.cells.get(name)
-        if cell is None:
+        if cell is None or (row.left and name.startswith("test")):
             return ""
         if cell.mean is None:
             return "failed" if row.failed else "missing"
@@ -93,6 +93,12 @@ def _against(relation: str) -> Callable[[Row], str]:
     return show
 
 
+def _order(row: Row) -> str:
+    if row.unconverged:
+        return "not converged"
+    return f"left in round {row.left.round}" if row.left else row.order or ""
+
+
 def _n(row: Row) -> str:
     if not row.missing:
         return str(row.n)
@@ -118,7 +124,7 @@ COLUMNS: dict[str, Column] = {
     "n": Column("n", _n),
     "dev": Column("dev F1", _spread("dev_f1")),
     "test": Column("test F1", _spread("test_f1")),
-    "order": Column("order", lambda row: "not converged" if row.unconverged else row.order or "", left=True),
+    "order": Column("order", _order, left=True),
     "paper": Column("paper", _published("paper")),
     "bert_ner": Column("bert_ner", _published("bert_ner")),
     "dev_range": Column("dev min .. max", _range("dev_f1")),
@@ -232,7 +238,7 @@ def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
 def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     """What a reader must know of the numbers, below the table."""
     lines = []
-    if any(row.n == 1 and row.indices for row in rows):
+    if any(row.n == 1 and row.indices and not row.left for row in rows):
         lines.append(
             "n = 1 has no spread, no rank and no bold: the seed alone moves F1 by about a point, so the order of such "
             "rows may be the seed's."
@@ -243,6 +249,11 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             labels = ", ".join(record.label for record in runs[:SHOWN])
             more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
             lines.append(f"not converged: {labels}{more}: {told} Such rows are not ranked.")
+    if any(row.left for row in rows) and "order" in columns:
+        lines.append(
+            "left: a race gave the row no more seeds after that round, most often because it was told apart from the "
+            "leader, on dev alone; its test score is not shown. decisions.json has the reasons."
+        )
     to_best = [row.against["best"] for row in rows if row.against and row.order]
     if to_best and {"order", "best", "next"} & set(columns):
         unit = next((difference.unit for difference in to_best if difference.unit), None)

@@ -58,19 +58,20 @@ def draw_all(rows: Sequence[Row]) -> dict[str, tuple[bytes, str]]:
             ("learning_curves", curves(group), draw_curves),
             ("mix_weights", mix_weights(group), draw_mix_weights),
         ]
-        for name, numbers, draw in makers:
+        for name, numbers, make in makers:
             if numbers:
                 for form in FORMS:
-                    drawn[f"{name}{suffix}.{form}"] = _draw(numbers, draw, caption(group), form)
+                    drawn[f"{name}{suffix}.{form}"] = draw(numbers, make, caption(group), form)
     return drawn
 
 
-def _draw(numbers: Numbers, draw: Callable[[Axes, Numbers], None], about: str, form: str) -> tuple[bytes, str]:
+def draw(numbers: Numbers, make: Callable[[Axes, Numbers], None], about: str, form: str) -> tuple[bytes, str]:
+    """A picture in one form, and the sha256 of its numbers."""
     sha256 = key_of(numbers)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 4.0), dpi=150, facecolor="white", layout="constrained")
         axes = figure.add_subplot()
-        draw(axes, numbers)
+        make(axes, numbers)
         figure.suptitle(about.split(". ")[0], fontsize=8, x=0.01, ha="left", color="#444444")
         out = io.BytesIO()
         metadata = {"Description": f"numbers sha256 {sha256}"} | ({"Date": None} if form == "svg" else {})

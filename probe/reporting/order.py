@@ -22,18 +22,19 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
 
     Below the best is a row whose difference neither the seeds (p < 0.05, not corrected: over eight comparisons five
     seeds cannot go below 0.06) nor the text (corrected) explain, and which has the same sign on both splits. The others
-    are tied with it. Where no row has counts the seeds decide, corrected. Rows that did not converge are left out.
-    Floors, ceilings and rows from less text have no place in the order; but for controls, which are another task, they
-    are compared with the best row too, corrected among themselves.
+    are tied with it. Where no row has counts the seeds decide, corrected. Rows that did not converge, or have left a
+    race, are left out. Floors, ceilings and rows from less text have no place in the order; but for controls, which are
+    another task, they are compared with the best row too, corrected among themselves.
     """
-    compared = [row for row in rows if row.n > 1 and not row.unconverged]
+    rows = [replace(row, order="left") if row.left else row for row in rows]
+    compared = [row for row in rows if row.n > 1 and not row.unconverged and not row.left]
     ranked = sorted(
         (row for row in compared if row.place == PLAIN),
-        key=lambda row: row.cells["dev_f1"].mean or 0.0,
+        key=lambda row: row.dev_mean,
         reverse=True,
     )
     if len(ranked) < 2:
-        return list(rows)
+        return rows
     best, *others = ranked
     load = functools.cache(text_counts)
     to_best = differences([(row, best) for row in others], load)

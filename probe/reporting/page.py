@@ -13,12 +13,16 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+from probe.reporting.answer import answer, race_lines
 from probe.reporting.columns import choose_columns
 from probe.reporting.figures import draw_all
-from probe.reporting.formats import table, write_tables
+from probe.reporting.formats import Grid, table, write_tables
 from probe.reporting.row import Row, groups_of
-from probe.reporting.rows import build_rows, results_folder
+from probe.reporting.rows import results_folder
+from probe.reporting.screen import grid, rows_or_screen, sound_screen, write_screen_tables
+from probe.reporting.screen_figures import draw_screen
 from probe.runs.records import Records, RunRecord, bad_records, load_records
+from probe.runs.screened import ScreenRecord
 from probe.system.files import plain, write_atomically
 from probe.system.show import percent
 
@@ -43,9 +47,12 @@ RULE = ' style="border-top: 2px solid #888"'  # above a row
 def write_report(folder: Path) -> list[Path]:
     """Writes tables, figures and report.html into a results folder; returns the files. UserError without records."""
     folder = results_folder(folder)
-    rows = build_rows(folder)
-    pictures = draw_all(rows)
-    write_tables(folder, rows)
+    rows = rows_or_screen(folder)
+    pictures = pictures_of(folder, rows)
+    if rows:
+        write_tables(folder, rows)
+    if screen := sound_screen(folder):
+        write_screen_tables(folder, screen)
     for stale in (folder / "figures").glob("*.*"):
         if stale.suffix in (".png", ".svg") and stale.name not in pictures:
             stale.unlink()
@@ -53,6 +60,21 @@ def write_report(folder: Path) -> list[Path]:
         write_atomically(folder / "figures" / name, content)
     write_atomically(folder / "report.html", page(folder, rows, pictures))
     return [folder / "report.html", *(folder / "figures" / name for name in pictures)]
+
+
+def write_screen(folder: Path, screen: ScreenRecord) -> list[Path]:
+    """Writes a screen's tables and figures into its results folder; returns the files."""
+    files = write_screen_tables(folder, screen)
+    for name, (content, _) in draw_screen(screen).items():
+        write_atomically(folder / "figures" / name, content)
+        files.append(folder / "figures" / name)
+    return files
+
+
+def pictures_of(folder: Path, rows: Sequence[Row]) -> dict[str, tuple[bytes, str]]:
+    """Every picture that a results folder gives: file name to content and the sha256 of its numbers."""
+    screen = sound_screen(folder)
+    return draw_all(rows) | (draw_screen(screen) if screen else {})
 
 
 def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, tuple[bytes, str]]) -> str:
@@ -69,6 +91,12 @@ def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, tuple[bytes, 
         own = [record for record in records.values() if record.key in keys]
         if own:
             parts += ["<h2>Settings</h2>", f"<pre>{escape(_settings(own))}</pre>"]
+    if race := race_lines(folder):
+        parts += ["<h2>Race</h2>", *(f"<p>{escape(line)}</p>" for line in answer(folder, rows))]
+        parts += [f"<pre>{escape(chr(10).join(race))}</pre>"]
+    if screen := sound_screen(folder):
+        parts += ["<h2>Screen</h2>", *_html(grid(screen))]
+        parts.append(f"<pre>{escape(_provenance(screen))}</pre>")
     parts.append("<h2>Figures</h2>")
     for name, (content, _) in pictures.items():
         if name.endswith(".svg"):
@@ -112,7 +140,22 @@ def _lines(html: str) -> list[str]:
 
 
 def _table(rows: Sequence[Row], names: list[str]) -> list[str]:
-    grid = table(rows, names)
+    return _html(table(rows, names))
+
+
+def _provenance(screen: ScreenRecord) -> str:
+    """What a screen was made with."""
+    parts = {"screen": screen.identity.screen, "seed": screen.identity.seed, "data": screen.data}
+    parts |= {"encoder": screen.encoder, "features": screen.setting.features, "software": screen.software.versions}
+    parts |= {"hardware": plain(screen.hardware), "git": plain(screen.software.git), "command": screen.software.command}
+    return "\n".join(
+        f"{name}: {'  '.join(f'{k}={v}' for k, v in value.items()) if isinstance(value, dict) else value}"
+        for name, value in parts.items()
+    )
+
+
+def _html(grid: Grid) -> list[str]:
+    """A table with what stands above and below it."""
 
     def line(tag: str, texts: list[str], row_class: str = "", style: str = "") -> str:
         inside = "".join(

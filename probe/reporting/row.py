@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.data.task import Task
+from probe.racing.rule import Left
 from probe.runs.expected import Setting
 from probe.runs.records import CONTROL, FINE_TUNED, RANDOM, Records, RunRecord, Treatment
 from probe.scoring.significance import Cell
@@ -81,7 +82,8 @@ class Row:
     `failed` have left a reason. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. order: best, tied or
     below; None where one seed, or nothing, gives no order, or a run did not converge. against: differences to the
     `best` row and to the `next` better one. treatment: what else its runs are, as it is shown; None for plain ones. of:
-    the same as they have it. beside: what it comes to beside other rows, see `reporting.treated`."""
+    the same as they have it. beside: what it comes to beside other rows, see `reporting.treated`. left: when and why a
+    race gave it no more seeds (its order is `left`, and it is compared with no other)."""
 
     name: str
     task: Task
@@ -101,6 +103,7 @@ class Row:
     cost: Cost | None
     treatment: str | None = None
     of: Treatment | None = None
+    left: Left | None = None
     order: str | None = None
     against: Mapping[str, Difference] = field(default_factory=dict)
     beside: Mapping[str, Cell] = field(default_factory=dict)
@@ -128,6 +131,11 @@ class Row:
     def is_single(self) -> bool:
         """Whether it is one layer as it is."""
         return len(self.indices) == 1 and self.combine != "mix"
+
+    @property
+    def dev_mean(self) -> float:
+        """A row without records is behind all others."""
+        return self.cells["dev_f1"].mean or 0.0
 
     @property
     def dev(self) -> list[float]:
@@ -159,6 +167,8 @@ class Row:
         }
         if self.treatment:
             row["treatment"] = self.treatment
+        if self.left:
+            row["left"] = plain(self.left)
         row |= plain(self.cells) | plain(self.beside)
         return row if self.cost is None else row | {"cost": plain(self.cost)}
 

@@ -10,11 +10,12 @@ import hashlib
 import statistics
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from probe.config import UserError
 from probe.data.task import TASKS
+from probe.racing.terms import rows_left
 from probe.reporting.order import in_order
 from probe.reporting.published import is_conll2003
 from probe.reporting.row import About, Cost, Row, describe_probe, groups_of, place_of, setting_of, short_name
@@ -128,9 +129,15 @@ def build_rows(results_dir: Path) -> list[Row]:
             row.identity.layers.combine,
         )
     )
-    benches = read_bench(results_dir)
+    benches, left = read_bench(results_dir), rows_left(results_dir)
     named = Counter(_shown(row, False) for row in gathered)
-    rows = [_row(row, failed, named[_shown(row, False)] > 1, benches.get(row.identity.features)) for row in gathered]
+    rows = [
+        replace(
+            _row(row, failed, named[_shown(row, False)] > 1, benches.get(row.identity.features)),
+            left=left.get(row.identity.cell),
+        )
+        for row in gathered
+    ]
     return [row for group in groups_of(rows) for row in related(in_order(group))]
 
 
@@ -150,6 +157,25 @@ def _shown(row: _Gathered, in_full: bool) -> tuple[str, str, str | None]:
         return row.identity.group, row.name, None
     told = [f"{name} {value}" for name, value in treatment.settings.items() if name != "share"]
     return row.identity.group, row.name, f"{treatment.name} ({', '.join(told)})" if in_full and told else treatment.name
+
+
+def _gather(records: Records, expected: list[ExpectedRun]) -> list[_Gathered]:
+    """Records and what was asked for, by row; what was run outranks what was asked for."""
+    gathered: dict[str, _Gathered] = {}
+    for file, record in records.items():
+        new = _Gathered(record.row, record.identity, record.layers.width, setting_of(record))
+        row = gathered.setdefault(record.identity.cell, new)
+        row.records[file] = record
+        row.name = min(row.name, record.row, key=_rank)
+    for run in expected:
+        new = _Gathered(run.row, run.identity, run.width, run.setting)
+        gathered.setdefault(run.identity.cell, new).expected.add(run.key)
+    return list(gathered.values())
+
+
+def _rank(name: str) -> int:
+    """A row's place in the table. Of two names of one row that of the paper is shown."""
+    return PAPER_ORDER.index(name) if name in PAPER_ORDER else len(PAPER_ORDER)
 
 
 def _gather(records: Records, expected: list[ExpectedRun]) -> list[_Gathered]:

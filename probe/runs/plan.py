@@ -8,7 +8,7 @@ import os
 import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
@@ -80,11 +80,10 @@ def plan(cfg: Config) -> Plan:
         select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before anything is fetched
     if cfg.layers.combine == "none":
         cfg = _of_memory(cfg)
-    as_it_is = replace(cfg.data, control=None, train_fraction=None)
-    of_text = canonical(asdict(as_it_is))
+    of_text, encoder_settings, feature_settings = _parts(cfg)
     text, text_fingerprint = _text(of_text)
     corpus, sample, fingerprint = _derived(of_text, cfg.data.control, cfg.data.train_fraction, cfg.seed)
-    encoder, store, pretrained = _features(of_text, canonical(asdict(cfg.encoder)), canonical(asdict(cfg.features)))
+    encoder, store, pretrained = _features(of_text, encoder_settings, feature_settings)
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     refuse_unstored(cfg, selection, encoder)
     layers = Layers(list(selection.indices), selection.combine)
@@ -131,6 +130,28 @@ def _settings(cfg: Config) -> dict[str, Any]:
     if cfg.data.train_fraction not in (None, 1):
         settings["share"] = cfg.data.train_fraction
     return settings
+
+
+class Inputs(NamedTuple):
+    """What runs share: text, encoder and store. fingerprint: the text's."""
+
+    corpus: Corpus
+    encoder: Encoder
+    store: FeatureStore
+    fingerprint: str
+
+
+def inputs_of(cfg: Config) -> Inputs:
+    """What a config's runs read, the text as it is. Raises UserError for data or an encoder that cannot be."""
+    of_text, encoder_settings, feature_settings = _parts(cfg)
+    encoder, store, _ = _features(of_text, encoder_settings, feature_settings)
+    return Inputs(_text(of_text)[0], encoder, store, _text(of_text)[1])
+
+
+def _parts(cfg: Config) -> tuple[str, str, str]:
+    """The settings of text, encoder and features, to be kept under."""
+    as_it_is = replace(cfg.data, control=None, train_fraction=None)
+    return canonical(asdict(as_it_is)), canonical(asdict(cfg.encoder)), canonical(asdict(cfg.features))
 
 
 @functools.lru_cache(maxsize=2)
@@ -199,7 +220,7 @@ def prepare_results(results_dir: Path) -> None:
 def settings_of(cfg: Config) -> Settings:
     """The config without what only says where things lie, what else is stored there, and how many run at once."""
     config = asdict(cfg)
-    for name in ("results_dir", "jobs"):
+    for name in ("race", "results_dir", "jobs", "screen"):
         del config[name]
     for name in ("cache_dir", "placement", "layers"):
         del config["features"][name]

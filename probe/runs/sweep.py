@@ -45,7 +45,7 @@ class Job:
 
     expected: the run that is to come out, so that it can be told why not where it cannot even be planned. keys: of all
     runs of the sweep. at_once: how many share this machine and its gpus. command: what was typed.
-    commits: what names on the Hub meant when the sweep was planned.
+    commits: what names on the Hub meant when the sweep was planned. dev_only: no test score is told.
     """
 
     cfg: Config
@@ -55,6 +55,7 @@ class Job:
     gpus: tuple[str, ...]
     command: str
     commits: hub.Commits
+    dev_only: bool = False
 
     @property
     def key(self) -> str:
@@ -81,21 +82,26 @@ class Outcome:
     failed: list[tuple[str, str]]
 
 
-def scores_line(record: RunRecord) -> str:
+def scores_line(record: RunRecord, dev_only: bool = False) -> str:
     """A run's scores in one line."""
-    dev, test = (percent(split.headline) for split in (record.scores.dev, record.scores.test))
-    name = record.task.score
-    line = f"dev {name} {dev} · test {name} {test}"
-    line += f" · best epoch {record.best_epoch} of {len(record.curve)}" if record.curve else ""
+    scores = {"dev": record.scores.dev} | ({} if dev_only else {"test": record.scores.test})
+    parts = [f"{split} {record.task.score} {percent(its.headline)}" for split, its in scores.items()]
+    parts += [f"best epoch {record.best_epoch} of {len(record.curve)}"] if record.curve else []
+    line = " · ".join(parts)
     return line + (f" · {ENDINGS[record.ending]}" if record.ending in ENDINGS else "")
 
 
 def run_sweep(
-    configs: Sequence[Config], launcher: Launcher, command: str, tell: Callable[[str], None] = print
+    configs: Sequence[Config],
+    launcher: Launcher,
+    command: str,
+    tell: Callable[[str], None] = print,
+    dev_only: bool = False,
 ) -> Outcome:
     """Extracts what is missing, launches the runs that are not done, and waits for them.
 
-    On another machine than this each job extracts what it finds missing. Raises UserError for what cannot be planned.
+    dev_only: of the runs no test score is told; their records have it all the same. On another machine than this each
+    job extracts what it finds missing. Raises UserError for what cannot be planned.
     """
     plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
     folders = sorted({planned.results_dir for planned in plans})
@@ -121,7 +127,7 @@ def run_sweep(
         tell(f"Runs are sent elsewhere; `probe sweep-status {folders[0]}` shows where they stand.")
     keys = tuple(planned.identity.key for planned in plans)
     while waiting := _neither_done_nor_failed(plans):
-        shared = (keys, min(at_once, len(todo)), tuple(names), command, hub.commits())
+        shared = (keys, min(at_once, len(todo)), tuple(names), command, hub.commits(), dev_only)
         jobs = [Job(planned.cfg, planned.expected, *shared) for planned in waiting]
         died: dict[str, str] = {}
         with _errors_to(waiting[0].results_dir / "logs" / "launcher.log"):
@@ -168,7 +174,7 @@ def run_job(job: Job) -> None:
                 tell("extracting features")
             record = run(job.cfg, tell, job.at_once, len(job.gpus), job.command)
         by = "by another process" if is_made else f"{time.perf_counter() - clock:.0f} s"
-        outcome = f"{scores_line(record)} · {by}"
+        outcome = f"{scores_line(record, job.dev_only)} · {by}"
     except (Exception, CutOff) as error:
         outcome = f"failed: {_write_failure(planned, error)}"
     print(f"{_standing(planned.results_dir, job)} · {planned.label} · {outcome}", flush=True)

@@ -159,6 +159,27 @@ def randomisation_tests(
     ]
 
 
+def paired_variance(a: np.ndarray, b: np.ndarray, units: Sequence[int] | np.ndarray | None = None) -> float:
+    """Variance of the difference of two systems' micro F1 over texts of this kind and length (delta method).
+
+    a, b: (sentences, 3), the spans of gold, predicted and correct over the same sentences. units: which sentences
+    belong together (their documents); None: each for itself. Raises ValueError if the two are not of one text.
+    """
+    if a.shape != b.shape:
+        raise ValueError(f"counts of {len(a)} and of {len(b)} sentences cannot be paired")
+    pull = _pull(a) - _pull(b)
+    if units is not None:
+        _, place = np.unique(np.asarray(units), return_inverse=True)
+        pull = np.bincount(place, pull)
+    return float(np.sum(pull**2) * len(pull) / max(1, len(pull) - 1))
+
+
+def _pull(counts: np.ndarray) -> np.ndarray:
+    """How far each sentence pulls micro F1 from where it is; the sum is 0."""
+    gold, predicted, correct = np.asarray(counts, dtype=float).T
+    return (2 * correct - float(_f1(counts.sum(0))) * (gold + predicted)) / max(1.0, float(np.sum(gold + predicted)))
+
+
 def _sums_by(place: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Sums of rows that have one place."""
     sums = np.zeros((int(place.max()) + 1, *values.shape[1:]), dtype=values.dtype)

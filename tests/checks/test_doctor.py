@@ -11,6 +11,7 @@ from support.inputs import data_config, encoder_config, features_config, make_sp
 
 from probe.checks.doctor import examine
 from probe.checks.oddities import first_sentence, oddities
+from probe.cli.settings import configs_of
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import load_corpus
 from probe.features.extraction import ensure_features
@@ -22,10 +23,17 @@ from probe.system import bfloat16
 @pytest.fixture
 def config(tiny_bert: Path, tiny_data: Path, tmp_path: Path) -> Config:
     probe = ProbeConfig(1, 4, 0.0, 0.01, 1, 8, 1, 1, 1.0, "float32")
-    return Config(
-        data_config(tiny_data, name="tiny"), encoder_config(tiny_bert), features_config(tmp_path / "cache"),
-        LayersConfig([-1], "concat"), probe, 1, str(tmp_path / "out"), 1, "cpu",
-    )  # fmt: skip
+    return replace(
+        configs_of([])[0][0],
+        data=data_config(tiny_data, name="tiny"),
+        encoder=encoder_config(tiny_bert),
+        features=features_config(tmp_path / "cache"),
+        layers=LayersConfig([-1], "concat"),
+        probe=probe,
+        results_dir=str(tmp_path / "out"),
+        jobs=1,
+        device="cpu",
+    )
 
 
 def told(config: Config) -> tuple[bool, str]:

@@ -1,0 +1,61 @@
+"""Does a race hold? Its thresholds are simulated again, and its decisions made again from the records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from probe.checks.check import Check
+from probe.config import UserError
+from probe.racing.rule import num_ahead, thresholds
+from probe.racing.terms import DECISIONS, RACE, Terms, decide_again, read_decisions, read_terms
+
+NEAR = 0.02  # share by which a threshold may be another: another version of numpy may draw other numbers
+
+
+def check_race(folder: Path) -> Iterator[Check]:
+    """The race of a results folder, where there is one."""
+    try:
+        terms, decisions = read_terms(folder), read_decisions(folder)
+    except UserError as error:
+        yield Check(RACE, False, str(error))
+        return
+    if terms is None:
+        if decisions is not None:
+            yield Check(RACE, False, f"there is none, but its {DECISIONS} is")
+        return
+    problem = _rule_problem(terms)
+    told = f"{len(terms.entries)} rows, up to {len(terms.rules.seeds)} seeds, alpha {terms.rules.alpha}"
+    yield Check(f"{RACE}: rules", problem is None, problem or told)
+    if decisions is None:
+        yield Check(DECISIONS, None, "not there; the same race writes it")
+        return
+    try:
+        state, again = decide_again(folder, terms, decisions.failed)
+    except UserError as error:
+        yield Check(DECISIONS, False, str(error))
+        return
+    pairs = zip(decisions.text().splitlines(), again.text().splitlines(), strict=False)
+    odd = next(((there.strip(), made.strip()) for there, made in pairs if there != made), None)
+    if odd or decisions.text() != again.text():
+        there, made = odd or ("shorter or longer", "another end")
+        yield Check(DECISIONS, False, f"it has {there[:100]!r}, the records give {made[:100]!r}")
+    elif state.ended is None:
+        yield Check(DECISIONS, None, f"what the records give so far; {len(state.todo)} runs are to come: the same race")
+    else:
+        yield Check(
+            DECISIONS, True, f"what rules and records give: {len(state.standing)} of {len(terms.rows)} rows stand"
+        )
+
+
+def _rule_problem(terms: Terms) -> str | None:
+    """What is wrong with a race's rules: a threshold below what alpha asks for lets the best row leave too often."""
+    rules, num_rows = terms.rules, len(terms.entries)
+    again = thresholds(num_rows, num_ahead(num_rows), len(rules.seeds), rules.alpha)
+    if rules.ahead != num_ahead(num_rows) or len(again) != len(rules.thresholds):
+        return f"{rules.ahead} rows ahead and {len(rules.thresholds)} thresholds are not those of {num_rows} rows"
+    for stated, simulated in zip(rules.thresholds, again, strict=True):
+        if not math.isclose(stated, simulated, rel_tol=NEAR):
+            return f"threshold {stated:.3f}, simulated again {simulated:.3f}"
+    return None

@@ -1,0 +1,80 @@
+"""The command that races rows until they are told apart."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from probe.cli.parser import say_bad_records
+from probe.cli.settings import HYDRA_ONLY, asked_by, hydra_itself
+from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
+
+HELP = """\
+probe race [setting=value ...]     rows trained seed by seed; what is told apart from the leader gets no more
+
+Rows: the best of `probe screen` (race.candidates=6; 0: none, and no screen), race.rows=[concat_last_four,layer_4], and
+those of layers=A,B or of a sweep; all presets where that is none. Seeds: seed, seed + 1, ... up to race.max_seeds, or
+those that are named. The same command continues a race.
+
+Examples
+  probe race data=demo encoder=minilm_l6 results_dir=results/race
+  probe race +sweep=conll2003_minilm data.path=DIR race.candidates=4 results_dir=results/search
+  probe race data=demo encoder=minilm_l6 race.candidates=0 layers=last,mix_all race.max_minutes=30
+"""
+
+
+def race(arguments: list[str]) -> int:
+    if {"-h", "--help"} & set(arguments):
+        print(HELP, end="")
+        return 0
+    if any(argument.split("=")[0] in HYDRA_ONLY for argument in arguments):
+        hydra_itself(arguments)
+        return 0
+    from probe.racing.race import run_race
+    from probe.reporting.answer import answer
+    from probe.reporting.formats import render, write_tables
+    from probe.reporting.rows import build_rows
+
+    sweep = arguments if {"-m", "--multirun"} & set(arguments) else ["-m", *arguments]
+    configs, launcher, settings = asked_by(sweep)
+    assert launcher is not None
+    typed = any(name == "layers" or name.startswith("layers.") for name in settings)
+    base, folder = configs[0], Path(configs[0].results_dir)
+    seeds = list(dict.fromkeys(cfg.seed for cfg in configs))
+    if len(seeds) == 1:
+        seeds = [seeds[0] + number for number in range(base.race.max_seeds)]
+    if any(replace(cfg, layers=base.layers, seed=base.seed) != base for cfg in configs):
+        raise UserError("A race is among layers: one text, one encoder, one probe, one folder.")
+    named = [replace(base, layers=layers_named(row)) for row in base.race.rows or ()] + (configs if typed else [])
+    if not named and not base.race.candidates:
+        named = [replace(base, layers=preset) for preset in layer_presets()]
+    command = shlex.join(["probe", *sys.argv[1:]])
+    tell = functools.partial(print, flush=True)
+    screened = functools.partial(_best_of_the_screen, base, command, tell)
+    failed = run_race(named, seeds[: base.race.max_seeds], base, screened, launcher, command, tell)
+    code = say_bad_records(folder)
+    rows = build_rows(folder)
+    write_tables(folder, rows)
+    print(f"\n{render(rows, 'text')}")
+    print(*answer(folder, rows), f"Records, tables and decisions: {folder}", sep="\n")
+    for (row, seed), reason in failed.items():
+        print(f"failed: {row} seed {seed}: {reason}", file=sys.stderr)
+    return 1 if failed or code else 0
+
+
+def _best_of_the_screen(base: Config, command: str, tell: Callable[[str], None]) -> list[LayersConfig]:
+    """The layers that the screen ranks first, as many as are to race; what it found is shown and written."""
+    if not base.race.candidates:
+        return []
+    from probe.reporting.page import write_screen
+    from probe.reporting.screen import render_screen
+    from probe.runs.screen import run_screen
+
+    record = run_screen(base, tell, command)
+    write_screen(Path(base.results_dir), record)
+    tell(f"{render_screen(record, 'text')}\nNow the runs.\n")
+    return [scored.layers for scored in record.ranked[: base.race.candidates]]

@@ -1,0 +1,135 @@
+"""A race in a results folder: its rules and rows are fixed in race.json before the first run, then round follows round.
+
+Every run is one of a sweep of its own, a round at a time. Nothing else is kept of a race: whoever has race.json and the
+records has all that was decided, so a race that was stopped continues where it was, runs that were there before count,
+and two processes in one folder come to the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from probe.config import Config, LayersConfig, RaceConfig, UserError
+from probe.racing.evidence import Evidence
+from probe.racing.rule import Cell, Rules, follow, num_ahead, thresholds
+from probe.racing.telling import ending_line, round_lines
+from probe.racing.terms import DECISIONS, RACE, Decisions, Entry, Terms, read_terms
+from probe.runs.launch import Launcher
+from probe.runs.plan import Plan, plan, prepare_results
+from probe.runs.sweep import run_sweep
+from probe.system.files import plain, write_atomically
+from probe.system.locks import wait_for_lock
+
+
+def run_race(
+    named: Sequence[Config],
+    seeds: Sequence[int],
+    base: Config,
+    candidates: Callable[[], list[LayersConfig]],
+    launcher: Launcher,
+    command: str,
+    tell: Callable[[str], None] = print,
+) -> dict[Cell, str]:
+    """Races these configs, one a row, and more choices of layers in one results folder; returns why runs have failed.
+
+    base: the settings of the race, and of the candidates' runs. candidates: is asked once, by a race that begins; one
+    that continues has its rows. Raises UserError for what cannot be raced, and where the folder holds another race.
+    """
+    folder = Path(base.results_dir)
+    asked = {"named": sorted({_name(cfg.layers) for cfg in named}), "candidates": base.race.candidates}
+    there = read_terms(folder)
+    if there is None:
+        configs = [*named, *(replace(base, layers=layers) for layers in candidates())]
+    elif there.asked != asked:
+        raise _other_race(folder, f"{_described(there.asked)}; here {_described(asked)}")
+    else:
+        configs = [replace(base, layers=entry.layers) for entry in there.entries]
+    plans = list({planned.identity.cell: planned for planned in map(plan, configs)}.values())
+    terms = _agreed(folder, _terms(plans, seeds, asked, base.race))
+    cfg_of = {planned.selection.name: planned.cfg for planned in plans}
+    evidence, told = Evidence(folder, terms.runs), 0
+    while True:
+        state = follow(terms.rules, terms.rows, evidence.run, evidence.text_variance)
+        write_atomically(folder / DECISIONS, Decisions.of(state, evidence.still_failed).text())
+        for done in state.rounds[told:]:
+            for line in round_lines(done, state.left):
+                tell(line)
+        told = len(state.rounds)
+        if not state.todo:
+            tell(ending_line(state.rounds, state.ended))
+            return evidence.still_failed
+        tell(f"Round {told + 1} of at most {len(terms.rules.seeds)}: {len(state.standing)} rows stand.")
+        wanted = [replace(cfg_of[row], seed=seed) for row, seed in state.todo]
+        outcome = run_sweep(wanted, launcher, command, tell, dev_only=True)
+        reasons = dict(outcome.failed)
+        for row, seed in state.todo:
+            if reason := reasons.get(f"{row} seed {seed}"):
+                evidence.failed[row, seed] = reason
+
+
+def _terms(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], wanted: RaceConfig) -> Terms:
+    """The terms of a race among these. Raises UserError where they cannot be held against each other."""
+    names = [planned.selection.name for planned in plans]
+    if doubled := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"Two rows of this race are called {doubled} and are not the same layers.")
+    ahead = num_ahead(len(plans))
+    if wanted.max_runs is not None and wanted.max_runs < len(plans):
+        raise UserError(
+            f"race.max_runs={wanted.max_runs}: the first round alone has {len(plans)} runs, one a row. "
+            "Allow more, or name fewer: race.rows=[...]."
+        )
+    limits = thresholds(len(plans), ahead, len(seeds), wanted.alpha)
+    rules = Rules(wanted.alpha, list(seeds), ahead, limits, wanted.min_seeds, wanted.max_runs, wanted.max_minutes)
+    entries = [
+        Entry(planned.selection.name, planned.selection.width, replace(planned.identity, seed=seeds[0]))
+        for planned in plans
+    ]
+    return Terms(asked, entries, rules)
+
+
+def _agreed(folder: Path, terms: Terms) -> Terms:
+    """The terms that the folder's race has, which these are if it has none yet. Raises UserError if they differ."""
+    prepare_results(folder)
+    with wait_for_lock(folder / "logs" / "race.lock"):
+        there = read_terms(folder)
+        if there is None:
+            write_atomically(folder / RACE, json.dumps(plain(terms), indent=1, ensure_ascii=False) + "\n")
+            return terms
+    if difference := _difference(there, terms):
+        raise _other_race(folder, difference)
+    return there
+
+
+def _other_race(folder: Path, difference: str) -> UserError:
+    return UserError(
+        f"{folder} holds a race by other rules ({difference}), and a race keeps its rules.\n"
+        "The same settings continue it; another one has a folder of its own: results_dir=NAME."
+    )
+
+
+def _name(layers: LayersConfig) -> str:
+    """As tables have it, where the layers were named by absolute indices."""
+    indices = layers.indices if isinstance(layers.indices, list) else [layers.indices]
+    return layers.name or "_".join(["layer" if len(indices) == 1 else layers.combine, *map(str, indices)])
+
+
+def _described(asked: dict[str, Any]) -> str:
+    rows = ", ".join(asked.get("named", [])) or "none"
+    return f"{asked.get('candidates')} candidates of the screen and the rows {rows}"
+
+
+def _difference(there: Terms, wanted: Terms) -> str | None:
+    """In what two races differ; None if in nothing. Thresholds follow from the rest."""
+    if there.rows != wanted.rows:
+        return f"rows {', '.join(there.rows)}; here {', '.join(wanted.rows)}"
+    old, new = asdict(there.rules), asdict(wanted.rules)
+    for name in old:
+        if name != "thresholds" and old[name] != new[name]:
+            return f"{name} {old[name]}, here {new[name]}"
+    if there.entries != wanted.entries:
+        return "another text, encoder or probe"
+    return None

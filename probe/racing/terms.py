@@ -1,0 +1,127 @@
+"""What is kept of a race: its terms (race.json), fixed before the first run, and what was decided (decisions.json).
+
+The decisions follow from terms and records alone. They are kept for tables and readers; `probe verify` decides again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from probe.config import LayersConfig, UserError
+from probe.racing.evidence import Evidence
+from probe.racing.rule import Cell, Left, Race, Round, Rules, follow
+from probe.runs.records import RunIdentity, decoded
+
+RACE = "race.json"
+DECISIONS = "decisions.json"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row that takes part. identity: of its run with the first seed. width: values a word."""
+
+    row: str
+    width: int
+    identity: RunIdentity
+
+    @property
+    def layers(self) -> LayersConfig:
+        return LayersConfig(list(self.identity.layers.indices), self.identity.layers.combine, self.row)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What race.json holds: all that a race is, but for its runs. asked: what its rows came from, names and a number of
+    candidates; a race is continued by asking for the same."""
+
+    asked: dict[str, Any]
+    entries: list[Entry]
+    rules: Rules
+
+    @property
+    def rows(self) -> list[str]:
+        return [entry.row for entry in self.entries]
+
+    @property
+    def runs(self) -> dict[Cell, RunIdentity]:
+        """Every run that the race could ask for."""
+        return {
+            (entry.row, seed): replace(entry.identity, seed=seed) for entry in self.entries for seed in self.rules.seeds
+        }
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What decisions.json holds. failed: why runs have no record, by row and seed; of them no record tells."""
+
+    rounds: list[Round]
+    left: dict[str, Left]
+    standing: list[str]
+    ended: str | None
+    needed: dict[str, int | None]
+    failed: dict[str, str]
+
+    @classmethod
+    def of(cls, race: Race, failed: dict[Cell, str]) -> Decisions:
+        names = {f"{row} seed {seed}": why for (row, seed), why in failed.items()}
+        return cls(race.rounds, race.left, race.standing, race.ended, race.needed, names)
+
+    def text(self) -> str:
+        """As the file has it; what stands in it beyond the sixth digit differs from machine to machine."""
+        return json.dumps(_rounded(asdict(self)), indent=1, ensure_ascii=False) + "\n"
+
+
+def read_terms(folder: Path) -> Terms | None:
+    """What a folder's race.json says; None where there is none. Raises UserError for what cannot be understood."""
+    return _read(folder / RACE, Terms)
+
+
+def read_decisions(folder: Path) -> Decisions | None:
+    """What a folder's decisions.json says; None where there is none. Raises UserError for what cannot be understood."""
+    return _read(folder / DECISIONS, Decisions)
+
+
+def rows_left(folder: Path) -> dict[str, Left]:
+    """When and why rows left the folder's race, by their cells; nothing where there is none. Raises UserError."""
+    terms, decisions = read_terms(folder), read_decisions(folder)
+    if terms is None or decisions is None:
+        return {}
+    return {entry.identity.cell: decisions.left[entry.row] for entry in terms.entries if entry.row in decisions.left}
+
+
+def _read(file: Path, kind: type[T]) -> T | None:
+    def damaged(problem: str) -> UserError:
+        return UserError(f"{file} is damaged ({problem}). Take it from where it was kept, or begin a race anew.")
+
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise damaged(str(error)) from None
+    return decoded(content, kind, damaged)
+
+
+def decide_again(folder: Path, terms: Terms, failed: dict[str, str]) -> tuple[Race, Decisions]:
+    """The race as the folder's records have it. failed: as decisions.json names them. Raises UserError."""
+    cells = {f"{row} seed {seed}": (row, seed) for row, seed in terms.runs}
+    known = {cells[name]: why for name, why in failed.items() if name in cells}
+    evidence = Evidence(folder, terms.runs, known)
+    state = follow(terms.rules, terms.rows, evidence.run, evidence.text_variance)
+    return state, Decisions.of(state, evidence.still_failed)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    return [_rounded(part) for part in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,133 @@
+"""How well a screen foretold the rows that were trained: rank and linear correlation, and what its picks would have cost.
+
+Told apart is a pair of rows whose difference the records' own tests show: over the text (paired randomisation of the
+test split, Holm-corrected over all pairs), with one sign on dev and test, and over seeds too where there are enough of
+them for a p below 0.05.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from probe.config import UserError
+from probe.reporting.formats import Grid
+from probe.reporting.order import differences
+from probe.reporting.row import Difference, Row
+from probe.reporting.rows import build_rows
+from probe.runs.screened import ScreenRecord
+from probe.scoring.significance import ALPHA
+from probe.screening.candidates import readout_of
+from probe.screening.ranking import Scored
+from probe.system.show import percent
+
+PICKS = (1, 3)
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """How a screen's scores of some trained rows stand to their dev F1. rows: name, dev F1, the screen's dev F1, best
+    first. tau: Kendall's tau-b over all pairs; tau_told_apart: over those told apart. regret: points of F1 that the best
+    of the screen's first, its first three lie below the best row. None where it is not defined."""
+
+    rows: list[tuple[str, float, float]]
+    tau: float | None
+    tau_told_apart: float | None
+    pairs: int
+    pairs_told_apart: int
+    pearson: float | None
+    regret: dict[str, float]
+
+
+def foretell(record: ScreenRecord, folder: Path) -> Foretold:
+    """The screen against the trained rows of a folder. Raises UserError where these are of another text or features."""
+    rows = [row for row in build_rows(folder) if row.n and not row.treatment]
+    features = {one.identity.features for row in rows for one in row.records.values()}
+    texts = {one.identity.corpus for row in rows for one in row.records.values()}
+    if record.identity.features not in features or record.identity.corpus not in texts:
+        raise UserError(
+            f"--against {folder}: its runs are of another text or other features than the screen "
+            f"({record.setting.data}, {record.setting.encoder}, {record.setting.features['context']} context)."
+        )
+    rows = [row for row in rows if _is_of(row, record)]
+    by_readout = {readout_of(one.layers.combine, one.layers.indices): one for one in record.ranked}
+    pairs = [(row, by_readout.get(readout_of(row.combine, row.indices))) for row in rows]
+    return compare([(row, one) for row, one in pairs if one is not None])
+
+
+def _is_of(row: Row, record: ScreenRecord) -> bool:
+    identity = next(iter(row.records.values())).identity
+    return (identity.features, identity.corpus) == (record.identity.features, record.identity.corpus)
+
+
+def compare(pairs: Sequence[tuple[Row, Scored]]) -> Foretold:
+    """Rows with what a screen says of them. Raises UserError for fewer than two."""
+    if len(pairs) < 2:
+        raise UserError("--against needs two trained rows or more of what was screened.")
+    dev = [float(np.mean(row.dev)) for row, _ in pairs]
+    foretold = [one.dev_f1 for _, one in pairs]
+    told = list(itertools.combinations(range(len(pairs)), 2))
+    tests = differences([(pairs[i][0], pairs[j][0]) for i, j in told])
+    apart = [pair for pair, test in zip(told, tests, strict=True) if is_told_apart(test)]
+    ranked = sorted(range(len(pairs)), key=lambda i: (-foretold[i], pairs[i][1].dev_error))
+    order = sorted(range(len(pairs)), key=lambda i: -dev[i])
+    return Foretold(
+        [(pairs[i][0].name, dev[i], foretold[i]) for i in order],
+        tau_b(told, dev, foretold),
+        tau_b(apart, dev, foretold),
+        len(told),
+        len(apart),
+        pearson(dev, foretold),
+        {str(picks): 100 * (max(dev) - max(dev[i] for i in ranked[:picks])) for picks in PICKS},
+    )
+
+
+def is_told_apart(test: Difference) -> bool:
+    if test.p_text_holm is None or test.p_text_holm >= ALPHA or test.dev.difference * test.test.difference <= 0:
+        return False
+    lowest = 2 / math.comb(sum(test.n), test.n[0])
+    return lowest >= ALPHA or (test.dev.p_seeds is not None and test.dev.p_seeds < ALPHA)
+
+
+def tau_b(pairs: Sequence[tuple[int, int]], a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Kendall's tau-b over some pairs of places; None where one side has no order in any of them."""
+    signs = [(np.sign(a[i] - a[j]), np.sign(b[i] - b[j])) for i, j in pairs]
+    with_order = [sum(sign[side] != 0 for sign in signs) for side in (0, 1)]
+    if not all(with_order):
+        return None
+    return float(sum(x * y for x, y in signs) / math.sqrt(with_order[0] * with_order[1]))
+
+
+def pearson(a: Sequence[float], b: Sequence[float]) -> float | None:
+    if np.std(a) == 0 or np.std(b) == 0:
+        return None
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def foretold_grid(foretold: Foretold, folder: Path) -> Grid:
+    """The trained rows with what the screen said, and the figures below."""
+    place = {name: i for i, (name, _, _) in enumerate(sorted(foretold.rows, key=lambda row: -row[2]), 1)}
+    lines = [[name, percent(dev), percent(screened), str(place[name])] for name, dev, screened in foretold.rows]
+    below = (
+        f"Kendall's tau-b {_number(foretold.tau)} over {foretold.pairs} pairs, {_number(foretold.tau_told_apart)} over the "
+        f"{foretold.pairs_told_apart} that the records' tests tell apart; Pearson {_number(foretold.pearson)}. Training "
+        f"only the screen's first of these rows loses {foretold.regret['1']:.2f} points of dev F1 to the best, its first "
+        f"three {foretold.regret['3']:.2f}."
+    )
+    return Grid(
+        ["row", "dev F1 trained", "dev F1 screened", "place"],
+        lines,
+        [True, False, False, False],
+        [f"The screen against the trained rows of {folder}."],
+        [below],
+        [0],
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -1,0 +1,198 @@
+"""Second moments of all layers over a window of neighbours, from which every readout is solved.
+
+Each layer is reduced to the directions along which it varies most, its mean set to zero and its variance to one. What a
+window of neighbours adds to the matrix is the product of the words with those a few places on, for each distance once;
+so nothing is ever as wide in memory as the windows of all layers, but the matrix itself.
+
+W words, L + 1 layers, H hidden size, R directions kept of each layer, D = (L + 1) * R, K = 2 * window + 1 places,
+C labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from probe.data.tags import Tags
+from probe.features.store import FeatureStore
+
+WORDS_AT_ONCE = 8192
+CONSTANT = 1e-6  # a layer whose values vary by so little a share of their size is taken for constant
+WIDEST = 8192  # of the matrix on a CPU, K * D: 270 MB in float32
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """mean: (L + 1, H). directions: (L + 1, H, R), orthonormal. scale: (L + 1,), what a reduced layer is divided by.
+    kept: the share of each layer's variance along its directions."""
+
+    mean: Tensor
+    directions: Tensor
+    scale: Tensor
+    kept: list[float]
+
+
+@dataclass(frozen=True)
+class Text:
+    """Sentences of a split, side by side. rows: (W,) their words' places in the split. lengths: of the sentences.
+    labels: (W,), -1 for one that train never shows. part: (sentences,), the part that each is left out with."""
+
+    split: str
+    rows: np.ndarray
+    lengths: np.ndarray
+    labels: np.ndarray
+    part: np.ndarray
+    tags: Tags
+
+    @property
+    def position(self) -> np.ndarray:
+        """(W,) of each word in its sentence."""
+        starts = np.cumsum(self.lengths) - self.lengths
+        return np.arange(len(self.rows)) - np.repeat(starts, self.lengths)
+
+    def of_part(self, part: int) -> np.ndarray:
+        """(W,) whether a word is of a part."""
+        return np.repeat(self.part == part, self.lengths)
+
+
+def directions_kept(wanted: int, store: FeatureStore, window: int, device: str) -> int:
+    """How many directions of each layer a matrix of bounded size has room for; on a GPU all."""
+    if device == "cuda":
+        return store.hidden_size
+    room = WIDEST // ((2 * window + 1) * (store.num_layers + 1))
+    return max(1, min(wanted, store.hidden_size, room))
+
+
+def _read(store: FeatureStore, text: Text) -> Iterator[tuple[int, slice, Tensor]]:
+    """Layer, which words of the text, and their vectors (n, H) in float32, a shard at a time. Raises DamagedShard."""
+    for shard, layers in store.read(text.split, range(store.num_layers + 1)):
+        first, last = np.searchsorted(text.rows, [shard.first, shard.last]).tolist()
+        if first == last:
+            continue
+        inside = torch.from_numpy(text.rows[first:last] - shard.first)
+        for number, layer in enumerate(layers):
+            yield number, slice(first, last), layer[inside].float()
+
+
+def reduction(store: FeatureStore, text: Text, num_directions: int, device: str = "cpu") -> Reduction:
+    """Each layer's leading directions over the words of a text, from its own covariance."""
+    size, layers = store.hidden_size, store.num_layers + 1
+    total = torch.zeros(layers, size, dtype=torch.float64, device=device)
+    products = torch.zeros(layers, size, size, dtype=torch.float64, device=device)
+    offset = torch.zeros(layers, size, device=device)  # near the mean: products of large values would lose digits
+    for number, words, vectors in _read(store, text):
+        vectors = vectors.to(device)
+        if words.start == 0:
+            offset[number] = vectors.mean(0)
+        vectors = vectors - offset[number]
+        total[number] += vectors.sum(0, dtype=torch.float64)
+        products[number] += (vectors.T @ vectors).double()
+    shift = total / len(text.rows)
+    covariance = products / len(text.rows) - shift[:, :, None] * shift[:, None, :]
+    values, vectors = torch.linalg.eigh(covariance)
+    values = values.clamp(min=0).flip(1)
+    vectors = vectors.flip(2)
+    variance = values.sum(1)
+    scale = (variance / size).sqrt().float()
+    scale[scale <= CONSTANT * (offset + shift).abs().amax(1).float()] = (
+        1  # what varies by rounding alone stays near zero
+    )
+    kept = values[:, :num_directions].sum(1) / variance.clamp(min=1e-30)
+    return Reduction(
+        (offset + shift).float(),
+        vectors[:, :, :num_directions].float(),
+        scale,
+        [float(share) if total > 0 else 1.0 for share, total in zip(kept, variance, strict=True)],
+    )
+
+
+def reduced(store: FeatureStore, text: Text, to: Reduction) -> Tensor:
+    """A text's layers along the directions kept: (L + 1, W, R)."""
+    layers = torch.empty(store.num_layers + 1, len(text.rows), to.directions.shape[2], device=to.mean.device)
+    for number, words, vectors in _read(store, text):
+        centred = vectors.to(to.mean.device) - to.mean[number]
+        layers[number, words] = centred @ to.directions[number] / to.scale[number]
+    return layers
+
+
+@dataclass
+class Moments:
+    """Sums over words t of the window x, the vectors of the words around t side by side, zero beyond the sentence.
+
+    xx: (K * D, K * D), place by place, layer by layer within. xy: (K * D, C), with one-hot labels. x: (K * D,).
+    y: (C,). words: how many.
+    """
+
+    xx: Tensor
+    xy: Tensor
+    x: Tensor
+    y: Tensor
+    words: int
+
+    def take_out(self, part: Moments) -> None:
+        """Without the words of a part."""
+        self._add(part, -1)
+
+    def put_back(self, part: Moments) -> None:
+        self._add(part, 1)
+
+    def _add(self, part: Moments, sign: int) -> None:
+        for name in ("xx", "xy", "x", "y"):
+            getattr(self, name).add_(getattr(part, name), alpha=sign)
+        self.words += sign * part.words
+
+
+def moments(layers: Tensor, labels: Tensor, position: np.ndarray, lengths: np.ndarray, window: int) -> Moments:
+    """The moments of a text. layers: (L + 1, W, R). labels: (W, C), one-hot. position: (W,) in the sentence.
+
+    lengths: (W,) of the sentence that each word is in.
+    """
+    width = layers.shape[0] * layers.shape[2]
+    places = 2 * window + 1
+    device = layers.device
+    xx = torch.zeros(places * width, places * width, device=device)
+    xy = torch.zeros(places * width, labels.shape[1], device=device)
+    x = torch.zeros(places * width, device=device)
+
+    def at(words: np.ndarray) -> Tensor:
+        return layers[:, torch.from_numpy(words).to(device)].permute(1, 0, 2).reshape(len(words), width)
+
+    def products(first: np.ndarray, distance: int) -> Tensor:
+        """Sum over some words of each with the word `distance` on: (D, D)."""
+        total = torch.zeros(width, width, device=device)
+        for start in range(0, len(first), WORDS_AT_ONCE):
+            some = first[start : start + WORDS_AT_ONCE]
+            left = at(some)
+            total += left.T @ (at(some + distance) if distance else left)
+        return total
+
+    every = np.arange(len(position))
+    for distance in range(places):
+        first = every[position + distance < lengths]
+        whole = products(first, distance)
+        for left in range(-window, window - distance + 1):
+            right = left + distance
+            # Both may be in the sentence, and the word that they are neighbours of beyond it.
+            beyond = np.zeros(len(first), bool)
+            if left > 0:
+                beyond = position[first] < left
+            elif right < 0:
+                beyond = position[first] - left >= lengths[first]
+            block = whole - products(first[beyond], distance) if beyond.any() else whole
+            rows, columns = (slice((k + window) * width, (k + window + 1) * width) for k in (left, right))
+            xx[rows, columns] = block
+            if distance:
+                xx[columns, rows] = block.T
+    for place in range(-window, window + 1):
+        there = every[(position + place >= 0) & (position + place < lengths)]
+        rows = slice((place + window) * width, (place + window + 1) * width)
+        for start in range(0, len(there), WORDS_AT_ONCE):
+            some = there[start : start + WORDS_AT_ONCE]
+            vectors = at(some + place)
+            xy[rows] += vectors.T @ labels[torch.from_numpy(some).to(device)]
+            x[rows] += vectors.sum(0)
+    return Moments(xx, xy, x, labels.sum(0), len(position))

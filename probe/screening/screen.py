@@ -1,0 +1,205 @@
+"""Ranks every choice of layers without training: draws sentences, gathers moments, solves a readout for each, scores it.
+
+The sentences are cut into parts; each sample leaves one out, of train and of dev alike. Test is never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from probe.config import ScreenConfig, UserError
+from probe.data.corpus import Corpus
+from probe.features.store import FeatureStore
+from probe.screening.candidates import Candidate, concatenations, fixed, last_layers
+from probe.screening.gold import Gold, f1
+from probe.screening.moments import Moments, Reduction, Text, directions_kept, moments, reduced, reduction
+from probe.screening.ranking import Scored, rank
+from probe.screening.readout import STRENGTHS, solve
+from probe.system.machine import num_cores
+
+SMALL = 1024  # of a matrix so wide a second thread costs more than it gives
+
+
+@dataclass(frozen=True)
+class Screened:
+    """ranked: best first. words: of train and dev that were used. directions: kept of each layer, and the least share of
+    a layer's variance along them. strengths: of the ridge, by the number of layers side by side. grown: the numbers of
+    layers of which not every concatenation was tried."""
+
+    ranked: list[Scored]
+    words: dict[str, int]
+    directions: int
+    variance_kept: float
+    strengths: dict[int, float]
+    grown: list[int]
+
+
+def screen(
+    store: FeatureStore,
+    corpus: Corpus,
+    cfg: ScreenConfig,
+    seed: int,
+    device: str = "cpu",
+    tell: Callable[[str], None] = lambda _: None,
+) -> Screened:
+    """Every single layer, preset, concatenation of up to cfg.max_layers and mean of neighbouring layers, ranked.
+
+    The store must be whole. Raises UserError for too few sentences, DamagedShard.
+    """
+    is_small = (2 * cfg.window + 1) * (store.num_layers + 1) * store.hidden_size < SMALL
+    torch.set_num_threads(1 if is_small else num_cores())
+    known = sorted({tag for tags in corpus.splits["train"].tags for tag in tags})
+    train = _draw(corpus, "train", cfg.sentences, cfg.samples, seed, known)
+    dev = _draw(corpus, "dev", cfg.dev_sentences, cfg.samples, seed, known)
+    if len(train.lengths) < cfg.samples:
+        raise UserError(f"screen.samples={cfg.samples}: train has only {len(train.lengths)} sentences to divide.")
+    directions = directions_kept(cfg.directions, store, cfg.window, device)
+    to = reduction(store, train, directions, device)
+    tell(
+        f"screen: {len(train.lengths)} sentences of train, {len(dev.lengths)} of dev; of each layer {directions} of "
+        f"{store.hidden_size} directions, {100 * min(to.kept):.1f} % of its variance or more"
+    )
+    bench = _Bench(store, corpus, cfg, train, dev, known, to)
+    ranked = rank(bench.scored(tell))
+    words = {text.split: len(text.rows) for text in (train, dev)}
+    return Screened(ranked, words, directions, min(to.kept), bench.strengths, bench.grown)
+
+
+def _draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int, known: Sequence[str]) -> Text:
+    """So many sentences of a split, at random but in their order, and the part of each."""
+    tags = corpus.splits[split].tags
+    draw = np.random.default_rng([seed, len(split)])
+    shuffled = draw.permutation(len(tags))[:sentences]
+    part_of = dict(zip(shuffled.tolist(), (np.arange(len(shuffled)) % parts).tolist(), strict=True))
+    chosen = sorted(part_of)
+    starts = np.cumsum([0] + [len(sentence) for sentence in tags])
+    ids = {label: i for i, label in enumerate(known)}
+    return Text(
+        split,
+        np.concatenate([np.arange(starts[i], starts[i + 1]) for i in chosen]),
+        np.array([len(tags[i]) for i in chosen]),
+        np.array([ids.get(tag, -1) for i in chosen for tag in tags[i]]),
+        np.array([part_of[i] for i in chosen]),
+        [tags[i] for i in chosen],
+    )
+
+
+class _Bench:
+    """Train and dev as they are screened. strengths: of the ridge, once chosen. grown: see Screened."""
+
+    def __init__(
+        self,
+        store: FeatureStore,
+        corpus: Corpus,
+        cfg: ScreenConfig,
+        train: Text,
+        dev: Text,
+        known: Sequence[str],
+        to: Reduction,
+    ) -> None:
+        self.cfg, self.to, self.train, self.dev = cfg, to, train, dev
+        self.depth, self.hidden_size = store.num_layers, store.hidden_size
+        self.train_layers = reduced(store, train, to)
+        self.dev_layers = reduced(store, dev, to)
+        device = to.mean.device
+        self.labels = torch.nn.functional.one_hot(torch.from_numpy(train.labels), len(known)).float().to(device)
+        self.beyond = {text.split: beyond(text, cfg.window).to(device) for text in (train, dev)}
+        self.gold = Gold(dev.tags, known, dev.part, cfg.samples, corpus.task)
+        self.strengths: dict[int, float] = {}
+        self.grown: list[int] = []
+
+    def scored(self, tell: Callable[[str], None]) -> list[Scored]:
+        """Every candidate with its scores."""
+        tell("screen: gathering second moments")
+        total = self._moments(np.ones(len(self.train.rows), bool))
+        candidates: list[Candidate] = []
+        results: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]] = {}
+        with tqdm(desc="screening", unit=" readouts", dynamic_ncols=True, mininterval=1, disable=None) as bar:
+            for part in range(self.cfg.samples):
+                left_out = self._moments(self.train.of_part(part))
+                total.take_out(left_out)
+
+                def add(some: Sequence[Candidate], part: int = part) -> None:
+                    for candidate in some:
+                        results.setdefault(candidate.readout, []).append(self._score(total, candidate, part))
+                        bar.update()
+
+                if part == 0:
+                    self._choose_strengths(total)
+                    candidates = self._candidates(add, results)
+                    bar.total = len(candidates) * self.cfg.samples
+                else:
+                    add(candidates)
+                total.put_back(left_out)
+        return [
+            Scored(one.layers, one.width, one.blocks, *map(list, zip(*results[one.readout], strict=True)), one.alike)
+            for one in candidates
+        ]
+
+    def _candidates(
+        self,
+        add: Callable[[Sequence[Candidate]], None],
+        results: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]],
+    ) -> list[Candidate]:
+        """All that are to be scored, each scored on the first sample, by which concatenations are grown."""
+        candidates = {one.readout: one for one in fixed(self.depth, self.hidden_size)}
+        add(list(candidates.values()))
+
+        def best(some: list[Candidate]) -> list[Candidate]:
+            return sorted(some, key=lambda one: results[one.readout][0][0], reverse=True)
+
+        for size, found, is_all in concatenations(self.depth, self.hidden_size, self.cfg.max_layers, best):
+            new = [one for one in found if one.readout not in candidates]
+            add(new)
+            candidates |= {one.readout: one for one in new}
+            self.grown += [] if is_all else [size]
+        return list(candidates.values())
+
+    def _moments(self, words: np.ndarray) -> Moments:
+        """Of the words of some whole sentences of train."""
+        there = torch.from_numpy(words)
+        layers = self.train_layers if words.all() else self.train_layers[:, there]
+        lengths = np.repeat(self.train.lengths, self.train.lengths)
+        return moments(layers, self.labels[there], self.train.position[words], lengths[words], self.cfg.window)
+
+    def _choose_strengths(self, sums: Moments) -> None:
+        """For each number of layers the ridge's strength with the least squared error on the part of train left out."""
+        words = torch.from_numpy(self.train.of_part(0))
+        layers, gold = self.train_layers[:, words], self.train.labels[words.numpy()]
+        outside = self.beyond["train"][:, words]
+        for candidate in last_layers(self.depth, self.hidden_size, self.cfg.max_layers):
+            errors = {
+                strength: squared_error(solve(sums, candidate, self.to, strength).scores(layers, outside), gold).mean()
+                for strength in STRENGTHS
+            }
+            self.strengths[len(candidate.layers.indices)] = min(errors, key=lambda strength: errors[strength])
+
+    def _score(self, sums: Moments, candidate: Candidate, part: int) -> tuple[float, float]:
+        """Dev F1 and squared error a word of a candidate's readout, without one part of dev."""
+        combine, indices = candidate.readout
+        size = min(len(indices), max(self.strengths)) if combine == "concat" else 1
+        strength = self.strengths[size]
+        scores = solve(sums, candidate, self.to, strength).scores(self.dev_layers, self.beyond["dev"])
+        kept = ~self.dev.of_part(part)
+        counts = np.delete(self.gold.counts(scores.argmax(1).cpu().numpy()), part, axis=0).sum(0)
+        return float(f1(counts)), float(squared_error(scores, self.dev.labels)[kept].mean())
+
+
+def beyond(text: Text, window: int) -> Tensor:
+    """(K, W) whether a place of a word's window is beyond its sentence."""
+    position, lengths = text.position, np.repeat(text.lengths, text.lengths)
+    places = [(position + place < 0) | (position + place >= lengths) for place in range(-window, window + 1)]
+    return torch.from_numpy(np.stack(places))
+
+
+def squared_error(scores: Tensor, labels: np.ndarray) -> np.ndarray:
+    """(W,) of each word's scores to its one-hot label; a label that train never shows is 1 beside all scores."""
+    gold = torch.from_numpy(labels).to(scores.device)
+    own = scores.gather(1, gold.clamp(min=0)[:, None])[:, 0]
+    return (scores.square().sum(1) + 1 - 2 * torch.where(gold >= 0, own, torch.zeros_like(own))).cpu().numpy()

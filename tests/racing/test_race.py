@@ -1,0 +1,254 @@
+"""A race in a folder: its runs are ordinary ones, and it comes to the same however it was made."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.commands import finish, wait_for
+from support.records import results
+
+from probe.probing import schedule
+from probe.racing.terms import read_decisions, read_terms
+from probe.runs.run import run
+
+Typed = Callable[..., subprocess.CompletedProcess[str]]
+
+QUICK = {
+    "EPOCH_UPDATES": 1,
+    "WARM_UP_UPDATES": 40,
+    "FULL_UPDATES": 8,
+}  # trainings that end by themselves, within seconds
+PROBE = ["probe=linear", "probe.batch_size=8", "probe.learning_rate=0.05", "probe.patience=2", "probe.max_epochs=60"]
+HERE = ["hydra/launcher=basic", "results_dir=out"]
+ROWS = ["layer_0", "concat_0_1", "layer_5"]
+
+
+@pytest.fixture
+def settings(inputs: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Of runs that converge soon; processes of their own need `a_process`."""
+    for name, value in QUICK.items():
+        monkeypatch.setattr(schedule, name, value)
+    return [*(text for text in inputs if not text.startswith("probe.")), *PROBE, *HERE]
+
+
+def race(*rows: str) -> list[str]:
+    return [
+        "race",
+        f"race.rows=[{','.join(rows or ROWS)}]",
+        "race.candidates=0",
+        "race.max_seeds=3",
+        "race.min_seeds=3",
+    ]
+
+
+def a_process(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    """`probe` in a process of its own, with the quick schedule."""
+    patch = "; ".join(f"schedule.{name} = {value}" for name, value in QUICK.items())
+    code = f"from probe.probing import schedule; {patch}; from probe.cli.main import main; main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        cwd=cwd,
+        env={**os.environ, "LAYER_PROBE_CACHE": str(cwd / "cache")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def num_records(folder: Path) -> int:
+    return len([*(folder / "out/records").glob("*.json")])
+
+
+def made_at(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in (folder / "records").glob("*.json")}
+
+
+def test_runs_of_a_race_have_the_bits_of_a_sweeps_and_their_test_scores_are_told_at_the_end(
+    typed: Typed, settings: list[str], tmp_path: Path
+):
+    done = typed(*race(), *settings)
+    assert done.returncode == 0, done.stderr
+    decisions = read_decisions(tmp_path / "out")
+    assert decisions is not None
+    assert decisions.ended is not None
+    assert not decisions.failed
+    rounds, told = done.stdout.split("The race has ended")
+    assert "dev F1" in rounds
+    assert "test F1" not in rounds
+    assert "test F1" in told
+    raced = results(tmp_path / "out")
+    assert num_records(tmp_path) == sum(len(done.runs) for done in decisions.rounds)
+    layers = ["layers=single", "layers.indices=[0],[5]", "seed=1"]
+    assert typed("-m", *layers, *settings, "results_dir=swept").returncode == 0
+    swept = results(tmp_path / "swept")
+    assert len(swept) == 8, "of two runs a record, counts, and predictions of two splits"
+    assert {name: raced[name] for name in swept} == swept
+
+
+def test_a_race_continues_keeps_its_rules_and_counts_runs_that_were_there(
+    typed: Typed, settings: list[str], tmp_path: Path
+):
+    before = ["-m", "layers=single", "layers.indices=[0],[5]", "seed=2,1"]
+    assert typed(*before, *settings).returncode == 0
+    first = made_at(tmp_path / "out")
+    assert typed(*race(), *settings).returncode == 0
+    whole, decisions = made_at(tmp_path / "out"), (tmp_path / "out/decisions.json").read_text()
+    assert whole.items() >= first.items()
+    terms = (tmp_path / "out/race.json").read_text()
+    again = typed(*race(), *settings)
+    assert again.returncode == 0
+    assert "done already" not in again.stdout, "no round is run"
+    assert made_at(tmp_path / "out") == whole
+    assert (tmp_path / "out/decisions.json").read_text() == decisions
+    for change, said in (
+        ("race.alpha=0.2", r"alpha 0.05, here 0.2"),
+        ("race.max_seeds=2", r"seeds [1, 2, 3], here [1, 2]"),
+        ("race.rows=[layer_0]", "the rows concat_0_1, layer_0, layer_5; here 0 candidates of the screen"),
+        ("race.candidates=2", "here 2 candidates"),
+        ("probe.dropout=0.3", "another text, encoder or probe"),
+    ):
+        refused = typed(*race(), *settings, change)
+        assert refused.returncode == 2
+        assert said in refused.stderr
+        assert "results_dir=NAME" in refused.stderr
+        assert len(refused.stderr.splitlines()) == 2
+    assert (tmp_path / "out/race.json").read_text() == terms
+    assert made_at(tmp_path / "out") == whole
+
+
+def test_a_run_that_fails_stops_no_other_and_is_tried_again(
+    typed: Typed, settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fails(cfg: object, *arguments: object) -> object:
+        if cfg.seed == 1 and cfg.layers.indices == [0, 1]:  # type: ignore[attr-defined]
+            raise MemoryError("not enough")
+        return run(cfg, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("probe.runs.sweep.run", fails)
+    done = typed(*race(), *settings)
+    assert done.returncode == 1
+    assert "concat_0_1 leaves: failed: MemoryError: not enough" in done.stdout
+    assert "failed: concat_0_1 seed 1: MemoryError" in done.stderr
+    decisions = read_decisions(tmp_path / "out")
+    assert decisions is not None
+    assert decisions.left["concat_0_1"].round == 1
+    assert decisions.rounds[-1].number > 1
+    assert typed("verify", "out").stdout.count("FAILED") == 1, "the run that is missing"
+    monkeypatch.setattr("probe.runs.sweep.run", run)
+    assert typed(*race(), *settings).returncode == 0
+    decisions = read_decisions(tmp_path / "out")
+    assert decisions is not None
+    assert not decisions.failed
+    assert ("concat_0_1", 1) in decisions.rounds[0].runs
+    assert typed("verify", "out").returncode == 0
+
+
+def test_table_page_and_verify_know_of_the_race(typed: Typed, settings: list[str], tmp_path: Path):
+    assert typed(*race("layer_0", "layer_5"), "race.alpha=0.9", *settings).returncode == 0
+    decisions = read_decisions(tmp_path / "out")
+    assert decisions is not None
+    assert list(decisions.left) == ["layer_5"], "a random layer far from the words"
+    line = next(line for line in typed("table", "out").stdout.splitlines() if line.startswith("layer_5"))
+    assert line.split("  ")[-1].strip() == f"left in round {decisions.left['layer_5'].round}"
+    assert (
+        "layer_5 leaves: told apart from layer_0"
+        in typed("report", "out").stdout + (tmp_path / "out/report.html").read_text()
+    )
+    sound = typed("verify", "out")
+    assert sound.returncode == 0, sound.stdout
+    assert "race.json: rules: 2 rows" in sound.stdout
+    assert "decisions.json: what rules and records give: 1 of 2 rows stand" in sound.stdout
+    file = tmp_path / "out/decisions.json"
+    content = json.loads(file.read_text())
+    content["left"]["layer_5"]["round"] = 1
+    file.write_text(json.dumps(content, indent=1))
+    assert 'FAILED       decisions.json: it has \'"round": 1' in typed("verify", "out").stdout
+    file = tmp_path / "out/race.json"
+    content = json.loads(file.read_text())
+    content["rules"]["thresholds"][0] /= 2
+    file.write_text(json.dumps(content))
+    assert "FAILED       race.json: rules: threshold" in typed("verify", "out").stdout
+    file.write_text("{")
+    for command in ("table", "report"):
+        refused = typed(command, "out")
+        assert refused.returncode == 2
+        assert "race.json is damaged" in refused.stderr
+    assert "FAILED       race.json" in typed("verify", "out").stdout
+
+
+def test_what_cannot_be_raced_is_refused_before_anything_is_computed(typed: Typed, settings: list[str], tmp_path: Path):
+    for change, said in (
+        ("race.rows=[last,layer_77]", "layers are 0 (embeddings) to 5"),
+        ("race.rows=[concat_last_for]", "Did you mean concat_last_four?"),
+        ("race.rows=[mid]", "layer_4, concat_3_4, mix_1_2_3"),
+        ("race.max_runs=2", "the first round alone has 3 runs"),
+        ("race.max_seeds=1", "too small: 2 or more"),
+        ("race.alpha=1", "not a probability"),
+        ("probe.dropout=0.1,0.2", "A race is among layers"),
+        ("race.max_run=2", "Did you mean race.max_runs?"),
+    ):
+        refused = typed(*race(), *settings, change)
+        assert refused.returncode == 2, change
+        assert said in refused.stderr
+        assert not (tmp_path / "out/race.json").exists()
+
+
+def test_one_row_alone_and_seeds_of_ones_own(typed: Typed, settings: list[str], tmp_path: Path):
+    done = typed(*race("layer_0"), *settings, "seed=7")
+    assert done.returncode == 0
+    assert "there is one row alone" in done.stdout
+    assert "layer_0 (layers 0, width 16) ran alone" in done.stdout
+    terms = read_terms(tmp_path / "out")
+    assert terms is not None
+    assert terms.rules.seeds == [7, 8, 9]
+    assert num_records(tmp_path) == 1
+
+
+def test_the_best_of_the_screen_race_with_the_rows_that_were_named(typed: Typed, settings: list[str], tmp_path: Path):
+    asked = ["race", "race.candidates=2", "race.rows=[layer_0]", "race.max_seeds=2", "screen.sentences=40"]
+    done = typed(*asked, *settings)
+    assert done.returncode == 0, done.stderr
+    terms = read_terms(tmp_path / "out")
+    assert terms is not None
+    screened = json.loads((tmp_path / "out/screen.json").read_text())["ranked"]
+    best = [one["layers"]["name"] for one in screened[:2]]
+    assert terms.rows == list(dict.fromkeys(["layer_0", *best]))
+    assert "A screen: nothing is trained" in done.stdout.split("Round 1")[0]
+    (tmp_path / "out/screen.json").unlink()
+    again = typed(*asked, *settings)
+    assert again.returncode == 0
+    assert not (tmp_path / "out/screen.json").exists(), "a race that continues has its rows"
+    assert read_terms(tmp_path / "out") == terms
+
+
+@pytest.mark.slow
+def test_killed_or_run_twice_at_once_a_race_comes_to_the_same(settings: list[str], tmp_path: Path):
+    alone, killed, twice = (tmp_path / name for name in ("alone", "killed", "twice"))
+    for folder in (alone, killed, twice):
+        folder.mkdir()
+    out, errors = finish(a_process(*race(), *settings, cwd=alone))
+    assert "The race has ended" in out, errors
+    for seen in (1, 4):
+        process = a_process(*race(), *settings, cwd=killed)
+        wait_for(lambda seen=seen: num_records(killed) >= seen, 300, f"{seen} records", process)  # type: ignore[misc]
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    assert num_records(killed) < num_records(alone)
+    both = [a_process(*race(), *settings, cwd=twice) for _ in range(2)]
+    for process in (a_process(*race(), *settings, cwd=killed), *both):
+        out, errors = finish(process)
+        assert process.returncode == 0, errors
+        assert "The race has ended" in out
+    for folder in (killed, twice):
+        assert results(folder / "out") == results(alone / "out")
+        for name in ("race.json", "decisions.json"):
+            assert (folder / "out" / name).read_text() == (alone / "out" / name).read_text()
