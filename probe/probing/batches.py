@@ -73,6 +73,16 @@ class TaggedWords:
         return Batch(sent(self.features[rows], self.device), *there)
 
 
+def pooled_batches(lengths: Tensor, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Every number once, in random batches of near-equal length. lengths: of each, in any unit."""
+    order = torch.randperm(len(lengths), generator=generator)
+    chunks: list[Tensor] = []
+    for pool in order.split(batch_size * POOL):
+        chunks += pool[lengths[pool].argsort(stable=True)].split(batch_size)
+    for position in torch.randperm(len(chunks), generator=generator):
+        yield chunks[position]
+
+
 class TrainingBatches:
     """An epoch's batches: every sentence `passes` times, each pass in batches of its own.
 
@@ -88,15 +98,7 @@ class TrainingBatches:
 
     def __iter__(self) -> Iterator[Batch]:
         for _ in range(self.passes):
-            yield from self._one_pass()
-
-    def _one_pass(self) -> Iterator[Batch]:
-        order = torch.randperm(len(self.data.lengths), generator=self.generator)
-        chunks: list[Tensor] = []
-        for pool in order.split(self.batch_size * POOL):
-            chunks += pool[self.data.lengths[pool].argsort(stable=True)].split(self.batch_size)
-        for position in torch.randperm(len(chunks), generator=self.generator):
-            yield self.data.batch(chunks[position])
+            yield from map(self.data.batch, pooled_batches(self.data.lengths, self.batch_size, self.generator))
 
 
 class EvaluationBatches:
