@@ -245,11 +245,11 @@ class Config:
     features: FeaturesConfig
     layers: LayersConfig
     probe: ProbeConfig
-    screen: ScreenConfig
     seed: int
     results_dir: str
     jobs: int
     device: str
+    screen: ScreenConfig
     race: RaceConfig
 
     def __post_init__(self) -> None:

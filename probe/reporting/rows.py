@@ -178,25 +178,6 @@ def _rank(name: str) -> int:
     return PAPER_ORDER.index(name) if name in PAPER_ORDER else len(PAPER_ORDER)
 
 
-def _gather(records: Records, expected: list[ExpectedRun]) -> list[_Gathered]:
-    """Records and what was asked for, by row; what was run outranks what was asked for."""
-    gathered: dict[str, _Gathered] = {}
-    for file, record in records.items():
-        new = _Gathered(record.row, record.identity, record.layers.width, setting_of(record))
-        row = gathered.setdefault(record.identity.cell, new)
-        row.records[file] = record
-        row.name = min(row.name, record.row, key=_rank)
-    for run in expected:
-        new = _Gathered(run.row, run.identity, run.width, run.setting)
-        gathered.setdefault(run.identity.cell, new).expected.add(run.key)
-    return list(gathered.values())
-
-
-def _rank(name: str) -> int:
-    """A row's place in the table. Of two names of one row that of the paper is shown."""
-    return PAPER_ORDER.index(name) if name in PAPER_ORDER else len(PAPER_ORDER)
-
-
 def _row(gathered: _Gathered, failed: dict[str, Path], in_full: bool, bench: Bench | None) -> Row:
     by_seed = sorted(gathered.records.items(), key=lambda pair: pair[1].seed)
     records = [record for _, record in by_seed]

@@ -13,7 +13,6 @@ from probe.config import ProbeConfig
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
 from probe.features.words import Text
-from probe.probing import finetune
 from probe.probing.finetune import FineTuned, TaggedText, fine_tune
 from probe.scoring.metrics import span_f1
 

@@ -10,7 +10,7 @@ from support.records import make_record
 
 from probe.cli.settings import configs_of
 from probe.config import Config, UserError
-from probe.features import encoder
+from probe.features import depth
 from probe.features.checkpoint import Encoder
 from probe.reporting.formats import render
 from probe.reporting.rows import build_rows
@@ -36,13 +36,13 @@ def test_each_depth_is_measured_once_and_stands_in_the_verdict(
 ):
     monkeypatch.setattr("probe.runs.bench.WORDS", 200)
     entered: list[int] = []
-    whole = encoder.states_up_to
+    whole = depth.stop_at
 
-    def counted(model, num_layers, deepest, *given):
+    def counted(deepest: int, *given):
         entered.append(deepest)
-        return whole(model, num_layers, deepest, *given)
+        return whole(deepest, *given)
 
-    monkeypatch.setattr(encoder, "states_up_to", counted)
+    monkeypatch.setattr(depth, "stop_at", counted)
     cfg = configs_of([*inputs, f"features.cache_dir={tmp_path / 'cache'}"])[0][0]
 
     def config_of(_: RunRecord) -> Config:

@@ -10,10 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.inputs import data_config, encoder_config, features_config
+from support.inputs import data_config, encoder_config, features_config, run_config
 
-from probe.config import Config, LayersConfig, ProbeConfig
+from probe.config import LayersConfig, ProbeConfig
 from probe.runs import cluster, sweep
+from probe.runs import plan as runs_plan
 from probe.runs.cluster import Again, CutOff, run_array
 from probe.runs.plan import plan
 from probe.runs.progress import lines
@@ -182,7 +183,7 @@ def job(tiny_data: Path, tiny_bert: Path, tmp_path: Path) -> Job:
     probe = ProbeConfig(0, 0, 0.0, 0.05, 1, 8, 1, 1, 1.0, "float32")
     features, layers = features_config(tmp_path / "cache"), LayersConfig([0], "concat", "embeddings")
     corpus, out = data_config(tiny_data), str(tmp_path / "out")
-    cfg = Config(corpus, encoder_config(tiny_bert), features, layers, probe, 1, out, 1, "cpu")
+    cfg = run_config(corpus, encoder_config(tiny_bert), features, layers, probe, 1, out, 1, "cpu")
     return Job(cfg, plan(cfg).expected, (plan(cfg).identity.key,), 1, (), "probe", {})
 
 
@@ -191,18 +192,22 @@ def failure(job: Job) -> str:
     return file.read_text().splitlines()[0]
 
 
+def forget_texts() -> None:
+    """What another machine has not read."""
+    for kept in (runs_plan._text, runs_plan._derived, runs_plan._features):
+        kept.cache_clear()
+
+
 def test_data_that_a_node_lacks_or_has_otherwise_is_the_failure_of_the_run(job: Job, tiny_data: Path):
     changed = tiny_data / "dev.conll"
     changed.write_text(changed.read_text() + "more O\n")
-    from probe.runs.plan import _inputs
-
-    _inputs.cache_clear()
+    forget_texts()
     run_job(job)
     assert "data or encoder are others than where the sweep was started" in failure(job)
     assert job.is_over()
     next((job.results_dir / "logs").glob("*.failed.txt")).unlink()
     changed.unlink()
-    _inputs.cache_clear()
+    forget_texts()
     run_job(job)
     assert failure(job).startswith(f"on {os.uname().nodename}: ")
     assert "dev.conll" in failure(job)

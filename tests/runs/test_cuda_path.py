@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.cuda import StandIn, gpu
-from support.inputs import data_config, encoder_config, features_config, make_bert, stored
+from support.inputs import data_config, encoder_config, features_config, make_bert, run_config, stored
 
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import Corpus
@@ -51,7 +51,7 @@ def config(tiny_data: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(schedule, "EPOCH_UPDATES", 12)
 
     def made(device: str, combine: str = "concat", precision: str = "float32", **features: object) -> Config:
-        return Config(
+        return run_config(
             data_config(tiny_data, name="tiny"),
             encoder_config(tiny_bert),
             features_config(tmp_path / device, **features),

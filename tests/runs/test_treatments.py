@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.inputs import data_config, encoder_config, features_config, stored
+from support.inputs import data_config, encoder_config, features_config, run_config, stored
 
 import probe.runs.fit
 from probe.checks.results import check_files
@@ -35,7 +35,7 @@ def make(tiny_bert: Path, tiny_data: Path, tmp_path: Path) -> Make:
         encoder = replace(encoder_config(tiny_bert), weights=weights, weights_seed=3)
         layers = layers or LayersConfig([1], "concat")
         fitted = ProbeConfig(0, 0, 0.0, 0.05, 1, 8, 2, 2, 1.0, "float32")
-        cfg = Config(
+        cfg = run_config(
             data_config(tiny_data, **data),
             encoder,
             features_config(tmp_path / "cache", dtype="float32"),

@@ -9,8 +9,18 @@ from typing import Any
 
 import torch
 import transformers
+from omegaconf import OmegaConf
 
-from probe.config import DataConfig, EncoderConfig, FeaturesConfig, recorded_data
+from probe.config import (
+    Config,
+    DataConfig,
+    EncoderConfig,
+    FeaturesConfig,
+    RaceConfig,
+    ScreenConfig,
+    conf_dir,
+    recorded_data,
+)
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.data.tags import to_iob2
@@ -70,6 +80,14 @@ def data_config(path: Path | str | None, **changes: object) -> DataConfig:
     """Files train.conll, dev.conll and test.conll, and for the rest what conf/data/columns.yaml says."""
     files = {"train": "train.conll", "dev": "dev.conll", "test": "test.conll"}
     return recorded_data({**files, "path": None if path is None else str(path), **changes})
+
+
+def run_config(*settings: Any) -> Config:
+    """A config of these data, encoder, features, layers, probe, seed, results_dir, jobs and device; screen and race are
+    what conf/config.yaml says."""
+    stated = OmegaConf.to_container(OmegaConf.load(conf_dir() / "config.yaml"))
+    assert isinstance(stated, dict)
+    return Config(*settings, ScreenConfig(**stated["screen"]), RaceConfig(**stated["race"]))
 
 
 def features_config(cache_dir: Path, **changes: object) -> FeaturesConfig:
