@@ -64,9 +64,11 @@ def states_of(
     """
     layers = stored_layers(cfg, encoder.num_layers)
     ids, mask, types = to_tensors(windows, pieces, encoder)
-    kept = kept_pieces(windows, pieces, encoder, cfg.subword, ids.shape[1])
-    positions, lengths, rows = (None if tensor is None else sent(tensor, device) for tensor in kept)
-    states = hidden_states(model, *(None if tensor is None else sent(tensor, device) for tensor in (ids, mask, types)))
+    positions, lengths, rows = kept_pieces(windows, pieces, encoder, cfg.subword, ids.shape[1])
+    positions, rows = sent(positions, device), sent(rows, device)
+    lengths = None if lengths is None else sent(lengths, device)
+    types = None if types is None else sent(types, device)
+    states = hidden_states(model, sent(ids, device), sent(mask, device), types)
     check_states(states, ids.shape, encoder, deepest=layers[-1])
     return word_states(tuple(states[k] for k in layers), positions, lengths, cfg.subword), rows
 

@@ -202,8 +202,8 @@ class Reader:
         kept = [kept_pieces([window], text.pieces, self.encoder, subword, width) for window, _ in given.runs]
         positions = torch.cat([at + shift for (at, _, _), (_, shift) in zip(kept, given.runs, strict=True)])
         lengths = None if kept[0][1] is None else torch.cat([n for _, n, _ in kept if n is not None])
-        positions, lengths = (None if given is None else given.to(self.device) for given in (positions, lengths))
-        return word_states(states, positions, lengths, subword).float().cpu()
+        lengths = None if lengths is None else lengths.to(self.device)
+        return word_states(states, positions.to(self.device), lengths, subword).float().cpu()
 
     def _pieces_kept(self, given: _Input, text: Text, is_first: bool, is_last: bool) -> torch.Tensor:
         """Positions in a window of the pieces kept from it."""

@@ -164,7 +164,12 @@ def test_shards_computed_together_are_each_as_alone_and_the_same_bits_when_one_i
     here = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cpu", dtype="float32"), "cpu")
     seen: list[int] = []
     honest = extraction.states_of
-    monkeypatch.setattr(extraction, "states_of", lambda *a: (seen.append(len(a[0])), honest(*a))[1])
+
+    def counted(*arguments):
+        seen.append(len(arguments[0]))
+        return honest(*arguments)
+
+    monkeypatch.setattr(extraction, "states_of", counted)
     with gpu(monkeypatch):
         there = ensure_features(tiny_corpus, tiny_encoder, cfg, "cuda")
         made, num_batches = {path: path.read_bytes() for path in map(there.path, there.shards["train"])}, len(seen)
