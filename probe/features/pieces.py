@@ -162,5 +162,7 @@ def cut_split(tokenizer: Any, split: Split) -> Pieces:
         distinct = [pieces or [tokenizer.unk_token_id] for pieces in distinct]
     lengths = np.array([len(pieces) for pieces in distinct], dtype=np.int32)
     starts = np.zeros(len(word) + 1, dtype=np.int32)
+    if lengths[word].sum(dtype=np.int64) > np.iinfo(starts.dtype).max:
+        raise UserError(f"{split.origin}: more than {np.iinfo(starts.dtype).max:,} pieces. Cut the text in two.")
     np.cumsum(lengths[word], out=starts[1:])
     return Pieces(distinct, word, starts, np.flatnonzero(without[word]))
