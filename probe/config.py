@@ -175,6 +175,7 @@ class Config:
     results_dir: str
     jobs: int
     device: str
+    save_probe: bool
 
     def __post_init__(self) -> None:
         _one_of("device", self.device, DEVICES)

@@ -36,6 +36,7 @@ OTHER_COMMANDS = (
     "sweep-status",
     "bench",
     "errors",
+    "tag",
     "inspect",
     "cache",
     "doctor",
@@ -73,7 +74,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, original in (("train", "eng.train"), ("dev", "eng.testa"), ("test", "eng.testb")):
         text = (data / f"{name}.conll").read_text()
         (data / f"{name}.txt").write_text(text)
-        four_columns = re.sub(r"^(\S+) (\S+)$", r"\1 POS-\2 X \2", text, flags=re.M)
+        four_columns = re.sub(r"^(\S+) (\S+)$", r"\1 POS-\2 \2 \2", text, flags=re.M)
         (data / original).write_text(four_columns)
         rows = [{"tokens": w, "ner_tags": t} for w, t in zip(splits[name].words, splits[name].tags, strict=True)]
         (data / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -102,13 +103,17 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
     if kind in ("train", "extract", "inspect", "doctor", "cache"):
         words = [word for word in words if not word.startswith("encoder.path=")] + [f"encoder.path={home / 'encoder'}"]
     if kind == "train":
-        words += ["probe.max_epochs=1", "jobs=1", "results_dir=results/small"]  # not among the real records
+        words += [
+            "probe.max_epochs=1",
+            "jobs=1",
+            *["results_dir=results/small"] * ("save_probe=true" not in words),
+        ]  # not among the real records
         if "probe=linear" not in words:
             words.append("probe.hidden_size=4")
         if not any(word.startswith(("data=demo", "data.path=")) for word in words):
             words.append(f"data.path={data}")
         if words[0].startswith("+sweep"):
-            words += ["seed=1"] + ["encoder.num_layers=12"] * (words[0] == "+sweep=each_layer")
+            words += ["seed=1"] + ["encoder.num_layers=12"] * (words[0] in ("+sweep=each_layer", "+sweep=tasks"))
     environment = {**os.environ, "LAYER_PROBE_CACHE": str(home / "cache")}
     return subprocess.run(
         [sys.executable, "-m", "probe", *words], cwd=home, env=environment, capture_output=True, text=True, timeout=600

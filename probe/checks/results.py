@@ -20,7 +20,7 @@ from probe.features.checkpoint import file_fingerprints
 from probe.reporting.formats import FILES, table_files
 from probe.reporting.row import Row
 from probe.reporting.rows import build_rows, results_folder
-from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions
+from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.records import RunRecord, load_record
 from probe.scoring.metrics import count, scores_of
 from probe.system.files import canonical, key_of, plain, sha256_of
@@ -43,12 +43,17 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
             yield Check(file.name, False, str(error))
     for file, record in records.items():
         try:
-            problems = [*_record_problems(file, record), *_score_problems(file, record)]
+            problems = [
+                *_record_problems(file, record),
+                *_score_problems(file, record),
+                *_weight_problems(file, record),
+            ]
         except ODD as error:
             problems = [f"a part of it is missing or of another kind ({type(error).__name__}: {error})"]
         if record.key in stated and stated[record.key] != sha256_of(file.read_bytes()):
             problems.append("it is not the record that table.json was made from (its sha256 is another)")
         what = "key, counts, scores" + (", predictions" if predictions_path(file, "test").exists() else "")
+        what += ", weights" if weights_path(file).exists() else ""
         yield Check(file.name, not problems, "; ".join(problems) or what)
         sound += [] if problems else [record]
     yield from check_complete(folder, records)
@@ -128,6 +133,16 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
         yield f"best_epoch is {best}, the curve is highest in epoch {curve.index(max(curve)) + 1}"
     elif abs(curve[best - 1] - dev) > 1e-9:
         yield f"the curve has {curve[best - 1]} in its best epoch, the dev score is {dev}"
+
+
+def _weight_problems(file: Path, record: RunRecord) -> Iterator[str]:
+    """What of the kept weights is not as the record says. Whether they predict the same: `verify --weights`."""
+    path = weights_path(file)
+    if not path.exists():
+        if record.sha256.weights is not None:
+            yield f"{path.name} is missing"
+    elif sha256_of(path.read_bytes()) != record.sha256.weights:
+        yield f"{path.name} is not what the run wrote (its sha256 is another)"
 
 
 def _prediction_problems(file: Path, record: RunRecord, split: str, columns: dict[str, list[int]]) -> Iterator[str]:

@@ -51,7 +51,9 @@ def train(arguments: list[str]) -> int:
     planned = plan(configs[0])
     training_device(planned.cfg)
     prepare_results(planned.results_dir)
-    was_done = planned.record_path.exists()
+    was_done = planned.is_done
+    if planned.record_path.exists() and not was_done:
+        print("its weights were not kept: it is made again, and its record with it", flush=True)
     print(
         f"{planned.selection.as_text()} (of {planned.encoder.num_layers}), {planned.corpus.title}, "
         f"seed {planned.cfg.seed}",

@@ -22,6 +22,7 @@ from matplotlib.image import imread
 
 from probe.reporting.columns import caption, header
 from probe.reporting.row import Row, groups_of
+from probe.reporting.tasks import names_of, tasks_on_one_text
 from probe.system.files import key_of, plain
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -57,6 +58,11 @@ def draw_all(rows: Sequence[Row]) -> dict[str, tuple[bytes, str]]:
             if numbers:
                 for form in FORMS:
                     drawn[f"{name}{suffix}.{form}"] = _draw(numbers, draw, caption(group), form)
+    for number, tasks in enumerate(tasks_on_one_text(rows)):
+        if task_numbers := by_task(tasks):
+            for form in FORMS:
+                name = f"score_by_task{f'-{number + 1}' if number else ''}.{form}"
+                drawn[name] = _draw(task_numbers, draw_by_task, caption(tasks[0]).partition(", ")[2], form)
     return drawn
 
 
@@ -141,6 +147,35 @@ def draw_by_layer(axes: Axes, numbers: Numbers) -> None:
         f"mean ± sd of {' or '.join(map(str, numbers['n']))} seeds" if numbers["n"] != [1] else "one seed: no spread"
     )
     axes.set_ylabel(f"{numbers['score']} in percent ({spread})")
+    axes.figure.legend(loc="outside right center", fontsize=7)
+
+
+def by_task(groups: Sequence[Sequence[Row]]) -> Numbers:
+    """Each task's dev score by single layer. Nothing where a task has not two, or all its layers are alike."""
+    tasks = {}
+    for name, group in zip(names_of(groups), groups, strict=True):
+        single = sorted((row for row in group if row.is_single), key=lambda row: row.indices[0])
+        means = [row.cells["dev_f1"].mean or 0.0 for row in single]
+        if len(set(means)) > 1:
+            spreads = [row.cells["dev_f1"].std or 0.0 for row in single]
+            layers = [row.indices[0] for row in single]
+            tasks[name] = {"layers": layers, "dev": means, "std": spreads, "score": single[0].task.score}
+    return tasks if len(tasks) > 1 else {}
+
+
+def draw_by_task(axes: Axes, numbers: Numbers) -> None:
+    styles = zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
+    for (name, task), (colour, marker, dash) in zip(numbers.items(), styles, strict=False):
+        low, high = min(task["dev"]), max(task["dev"])
+        axes.errorbar(
+            task["layers"], [100 * (mean - low) / (high - low) for mean in task["dev"]],
+            yerr=[100 * std / (high - low) for std in task["std"]], color=colour, marker=marker, ls=dash, capsize=3,
+            label=f"{name}\n{task['score']} {100 * low:.2f} to {100 * high:.2f}",
+        )  # fmt: skip
+    layers = sorted({layer for task in numbers.values() for layer in task["layers"]})
+    axes.set_xticks(layers, ["0\nembeddings" if k == 0 else str(k) for k in layers])
+    axes.set_xlabel("layer (hidden_states index)")
+    axes.set_ylabel("dev score in percent of its task's range, mean ± sd")
     axes.figure.legend(loc="outside right center", fontsize=7)
 
 

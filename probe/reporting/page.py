@@ -15,7 +15,7 @@ from pathlib import Path
 
 from probe.reporting.columns import choose_columns
 from probe.reporting.figures import draw_all
-from probe.reporting.formats import table, write_tables
+from probe.reporting.formats import Grid, table, task_tables, write_tables
 from probe.reporting.row import Row, groups_of
 from probe.reporting.rows import build_rows, results_folder
 from probe.runs.records import Records, RunRecord, bad_records, load_records
@@ -65,6 +65,8 @@ def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, tuple[bytes, 
         own = [record for record in records.values() if record.key in keys]
         if own:
             parts += ["<h2>Settings</h2>", f"<pre>{escape(_settings(own))}</pre>"]
+    for grid in task_tables(rows):
+        parts += ["<h2>Tasks</h2>", *_grid(grid)]
     parts.append("<h2>Figures</h2>")
     for name, (content, _) in pictures.items():
         if name.endswith(".svg"):
@@ -108,8 +110,10 @@ def _lines(html: str) -> list[str]:
 
 
 def _table(rows: Sequence[Row], names: list[str]) -> list[str]:
-    grid = table(rows, names)
+    return _grid(table(rows, names))
 
+
+def _grid(grid: Grid) -> list[str]:
     def line(tag: str, texts: list[str], row_class: str = "") -> str:
         inside = "".join(
             f"<{tag}{' class=left' if left else ''}>{escape(text)}</{tag}>"

@@ -110,7 +110,7 @@ class Row:
     @property
     def blocks(self) -> int:
         """How many of the encoder's blocks have to be computed."""
-        return max(self.indices)
+        return max(self.indices, default=0)
 
     @property
     def is_single(self) -> bool:

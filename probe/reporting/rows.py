@@ -173,7 +173,7 @@ def _row(gathered: _Gathered, failed: dict[str, Path], bench: Bench | None) -> R
 
 def _cost(records: list[RunRecord], width: int, dev: float | None, bench: Bench | None) -> Cost:
     assert dev is not None
-    speed = bench.words_per_second.get(str(max(records[0].layers.indices))) if bench else None
+    speed = bench.words_per_second.get(str(max(records[0].layers.indices, default=0))) if bench else None
     return Cost(
         records[0].parameters,
         statistics.median(epoch.train_s for record in records for epoch in record.curve),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -43,6 +43,8 @@ class Fit:
     hardware: Hardware
     read_s: float
     train_s: float
+    labels: list[str] = field(default_factory=list)  # in the order of the classifier's outputs
+    weights: dict[str, torch.Tensor] | None = None  # of the best epoch; None where there is nothing to keep
 
 
 def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int = 1) -> Fit:
@@ -90,6 +92,8 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
         hardware=hardware(device, torch.get_num_threads(), bfloat16_way(cfg, device)),
         read_s=read_s,
         train_s=train_s,
+        labels=labels,
+        weights=tagger.best_weights,
     )
 
 

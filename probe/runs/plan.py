@@ -16,6 +16,7 @@ from probe.features.store import FeatureStore
 from probe.probing.schedule import FULL_UPDATES, updates
 from probe.probing.selection import Selection, select
 from probe.runs.expected import ExpectedRun, Setting
+from probe.runs.outputs import is_done
 from probe.runs.records import RECIPE, RECIPE_OF_SMALL, Layers, RunIdentity, Settings, record_path
 from probe.system.files import canonical
 
@@ -36,6 +37,11 @@ class Plan:
     @property
     def record_path(self) -> Path:
         return record_path(self.results_dir, self.selection.name, self.identity)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its record is there, with the probe's weights where they are to be kept."""
+        return is_done(self.record_path, self.cfg.save_probe)
 
     @property
     def results_dir(self) -> Path:
@@ -116,7 +122,7 @@ def prepare_results(results_dir: Path) -> None:
 def settings_of(cfg: Config) -> Settings:
     """The config without what only says where things lie and how many run at once."""
     config = asdict(cfg)
-    for name in ("results_dir", "jobs"):
+    for name in ("results_dir", "jobs", "save_probe"):
         del config[name]
     for name in ("cache_dir", "placement"):
         del config["features"][name]

@@ -23,7 +23,7 @@ def config(tiny_bert: Path, tiny_data: Path, tmp_path: Path) -> Config:
     probe = ProbeConfig(1, 4, 0.0, 0.01, 1, 8, 1, 1, 1.0, "float32")
     return Config(
         data_config(tiny_data, name="tiny"), encoder_config(tiny_bert), features_config(tmp_path / "cache"),
-        LayersConfig([-1], "concat"), probe, 1, str(tmp_path / "out"), 1, "cpu",
+        LayersConfig([-1], "concat"), probe, 1, str(tmp_path / "out"), 1, "cpu", False,
     )  # fmt: skip
 
 

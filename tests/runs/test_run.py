@@ -35,7 +35,9 @@ def test_tags_that_are_no_spans_are_probed_on_the_same_features(three_columns: P
         probe = ProbeConfig(0, 0, 0.0, 0.05, 1, 8, 8, 8, 1.0, "float32")
         features, layers = features_config(tmp_path / "cache"), LayersConfig([0], "concat")
         corpus = data_config(three_columns, comment="%", **data)
-        return Config(corpus, encoder_config(tiny_bert), features, layers, probe, 1, str(tmp_path / "out"), 1, "cpu")
+        return Config(
+            corpus, encoder_config(tiny_bert), features, layers, probe, 1, str(tmp_path / "out"), 1, "cpu", False
+        )
 
     entities, speech = config(), config(task="tags", tag_column=1)
     assert plan(entities).store.key == plan(speech).store.key
@@ -63,7 +65,7 @@ def test_the_record_keeps_how_bfloat16_was_done(
     probe = ProbeConfig(0, 0, 0.0, 0.05, 1, 8, 1, 1, 1.0, probe_precision)
     features = features_config(tmp_path / "cache", precision=features_precision)
     corpus, layers = data_config(tiny_data), LayersConfig([0], "concat")
-    cfg = Config(corpus, encoder_config(tiny_bert), features, layers, probe, 1, str(tmp_path / "out"), 1, "cpu")
+    cfg = Config(corpus, encoder_config(tiny_bert), features, layers, probe, 1, str(tmp_path / "out"), 1, "cpu", False)
     record = run(cfg, tell=lambda _: None)
     assert record.hardware.bfloat16 == kept
     (file,) = (tmp_path / "out/records").iterdir()
