@@ -98,9 +98,8 @@ def predict_again(
     """Predicts dev and test with the kept weights of runs, without training, and compares. overrides: see `rerun`."""
     import torch
 
-    from probe.features.extraction import ensure_features
     from probe.probing.batches import TaggedWords
-    from probe.probing.combine import Streamed
+    from probe.runs.fit import read_features
     from probe.runs.plan import plan, resolve_device
     from probe.runs.provenance import bfloat16_way, hardware, versions
     from probe.runs.weights import load_probe
@@ -119,13 +118,14 @@ def predict_again(
             places = [place for place, *_ in unequal(plain(record.identity), plain(planned.identity))]
             yield Check(record.label, False, f"another run is asked for here: {', '.join(places)} differ")
             continue
-        store = ensure_features(planned.corpus, planned.encoder, cfg.features, device)
+        streamed = replace(cfg, features=replace(cfg.features, placement="stream"))  # one text is read once
+        features, _ = read_features(replace(planned, cfg=streamed), device, runs=1, num_gpus=1)
         if device == "cpu":
             torch.set_num_threads(1)
         apart, same = 0.0, True
         for name in ("dev", "test"):
             split, stated = planned.corpus.splits[name], getattr(record.scores, name)
-            data = TaggedWords(Streamed(store, name, planned.selection), split.tags, {}, device)
+            data = TaggedWords(features[name], split.tags, {}, device)
             predicted = tagger.predict(data)
             same &= sha256_of(as_columns(split.words, split.tags, predicted)) == record.sha256.predictions[name]
             scores = scores_of(count(split.tags, predicted, record.task))

@@ -56,6 +56,8 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
         what += ", weights" if weights_path(file).exists() else ""
         yield Check(file.name, not problems, "; ".join(problems) or what)
         sound += [] if problems else [record]
+    if gone := sum(bool(one.sha256.weights) and not weights_path(file).exists() for file, one in records.items()):
+        yield Check("weights", None, f"those of {gone} records, which kept them, are not here")
     yield from check_complete(folder, records)
     yield from _corpora(sound)
     yield from _encoders(sound, cache_dir)
@@ -138,10 +140,7 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
 def _weight_problems(file: Path, record: RunRecord) -> Iterator[str]:
     """What of the kept weights is not as the record says. Whether they predict the same: `verify --weights`."""
     path = weights_path(file)
-    if not path.exists():
-        if record.sha256.weights is not None:
-            yield f"{path.name} is missing"
-    elif sha256_of(path.read_bytes()) != record.sha256.weights:
+    if path.exists() and sha256_of(path.read_bytes()) != record.sha256.weights:
         yield f"{path.name} is not what the run wrote (its sha256 is another)"
 
 

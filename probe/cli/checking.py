@@ -84,7 +84,7 @@ def verify(arguments: list[str]) -> int:
         if options.weights is None:
             again = reruns.rerun(chosen, _config_of_one, overrides)
         else:
-            kept = [record for record in chosen if record.sha256.weights is not None]
+            kept = [record for record in chosen if record.sha256.weights]
             if not kept:
                 raise UserError(f"{folder}: none of these {len(chosen)} runs has kept its weights (save_probe=true).")
             again = reruns.predict_again(kept, folder, _config_of_one, overrides)

@@ -175,7 +175,7 @@ def draw_by_task(axes: Axes, numbers: Numbers) -> None:
     layers = sorted({layer for task in numbers.values() for layer in task["layers"]})
     axes.set_xticks(layers, ["0\nembeddings" if k == 0 else str(k) for k in layers])
     axes.set_xlabel("layer (hidden_states index)")
-    axes.set_ylabel("dev score in percent of its task's range, mean ± sd")
+    axes.set_ylabel("dev score in percent of its range, mean ± sd")
     axes.figure.legend(loc="outside right center", fontsize=7)
 
 

@@ -30,7 +30,7 @@ def choose_kept(folder: Path, row: str, seed: int | None) -> tuple[Path, RunReco
         raise UserError(f"{folder} has no record of row {row}{of_seed}. Rows: {known}.")
     if len({record.identity.group for record in mine.values()}) > 1:
         raise UserError(f"{folder} has row {row} in several settings; keep each in a folder of its own.")
-    return max(mine.items(), key=lambda pair: (pair[1].sha256.weights is not None, pair[1].scores.dev.headline))
+    return max(mine.items(), key=lambda pair: (bool(pair[1].sha256.weights), pair[1].scores.dev.headline))
 
 
 def read_untagged(given: str, record: RunRecord, how: str) -> Untagged:

@@ -31,14 +31,14 @@ def weights_path(record: Path) -> Path:
 
 
 def is_done(record: Path, with_weights: bool) -> bool:
-    """Whether a run's record is there; with_weights: and names weights that are there."""
+    """Whether a run's record is there; with_weights: and names weights that are there, or says that there are none."""
     if not record.exists() or not with_weights:
         return record.exists()
     try:
         named = load_record(record).sha256.weights
     except UserError:
         return True  # what is wrong with it is said where it is read
-    return named is not None and weights_path(record).exists()
+    return named == "" or (named is not None and weights_path(record).exists())
 
 
 def write_counts(record: Path, counts: dict[str, Counts]) -> str:

@@ -172,7 +172,10 @@ class SplitScores:
 
 @dataclass(frozen=True)
 class Checksums:
-    """sha256 of the counts' content, of each split's file of predictions, and of the probe's weights where kept."""
+    """sha256 of the counts' content, of each split's file of predictions, and of the probe's weights where kept.
+
+    weights: empty where a run has none that could be, as what only counts.
+    """
 
     counts: str
     predictions: dict[str, str]

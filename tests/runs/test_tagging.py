@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from probe.checks.results import check_files
 from probe.cli.settings import configs_of
 from probe.config import UserError
 from probe.data.corpus import Corpus
-from probe.runs import tagging
+from probe.runs import fit, tagging
 from probe.runs.plan import plan
 from probe.runs.records import load_record, load_records
 from probe.runs.run import run
@@ -114,8 +115,23 @@ def test_weights_are_safetensors_named_by_the_record_and_part_of_no_key(here: Ca
     with pytest.raises(UserError, match="is not what the run wrote"):
         load_probe(file, record)
     weights.unlink()
-    (check,) = [check for check in check_files(folder, Path()) if check.name == file.name]
-    assert (check.ok, check.detail) == (False, f"{weights.name} is missing")
+    checks = {check.name: check for check in check_files(folder, Path())}
+    assert (checks[file.name].ok, checks["weights"].ok) == (True, None)
+    assert "those of 1 records, which kept them, are not here" in checks["weights"].detail
+    with pytest.raises(UserError, match="are not there"):
+        load_probe(file, record)
+
+
+def test_what_has_no_weights_is_done_all_the_same(here: Callable, inputs: list[str], monkeypatch: pytest.MonkeyPatch):
+    whole = fit.fit
+    monkeypatch.setattr(fit, "fit", lambda *given: replace(whole(*given), weights=None))
+    folder, row = make(inputs, "layers=last")
+    ((file, record),) = load_records(folder).items()
+    assert record.sha256.weights == ""
+    assert plan(configs_of([*inputs, "layers=last", "save_probe=true", "results_dir=results"])[0][0]).is_done
+    done = here("tag", str(folder), "--row", row, "x")
+    assert (done.returncode, "last seed 1 has no weights" in done.stderr) == (2, True)
+    assert all(check.ok for check in check_files(folder, Path()) if check.name == file.name)
 
 
 def test_a_run_without_weights_says_the_command_that_keeps_them_and_that_command_does(
@@ -176,26 +192,22 @@ def test_text_comes_as_words_columns_or_running_lines_and_goes_as_columns_or_jso
     assert "columns, 3 a line: 1 sentences, 2 words" in forced.stderr
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        (["nowhere/x.txt"], "there is no such file"),
-        ([""], "text holds no word"),
-        (["uneven.txt", "--input", "columns"], "uneven.txt:2: 1 columns; the lines before have 2"),
-        (["x", "--seed", "7"], "no record of row last and seed 7. Rows: last"),
-        (["x", "encoder.path=other"], "there is no such folder"),
-        ([], "a folder of results and a text are needed"),
-        (["x", "+typo=1"], "no setting 'typo'"),
-    ],
-)
-def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, inputs: list[str], given: list[str], told: str):
+def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, inputs: list[str]):
     folder, row = make(inputs, "layers=last")
     Path("uneven.txt").write_text("ana x\nwon\n")
-    done = here("tag", str(folder), "--row", row, *given)
-    assert done.returncode == 2
-    assert told in done.stderr
-    assert done.stderr.count("\n") <= 2
-    assert done.stdout == ""
+    for told, *given in [
+        ("there is no such file", "nowhere/x.txt"),
+        ("text holds no word", ""),
+        ("uneven.txt:2: 1 columns; the lines before have 2", "uneven.txt", "--input", "columns"),
+        ("no record of row last and seed 7. Rows: last", "x", "--seed", "7"),
+        ("there is no such folder", "x", "encoder.path=other"),
+        ("a folder of results and a text are needed",),
+        ("no setting 'typo'", "x", "+typo=1"),
+    ]:
+        done = here("tag", str(folder), "--row", row, *given)
+        assert (done.returncode, done.stdout) == (2, ""), told
+        assert told in done.stderr
+        assert done.stderr.count("\n") <= 2
 
 
 def test_another_encoder_than_the_trained_on_is_refused(
