@@ -249,6 +249,7 @@ class Config:
     results_dir: str
     jobs: int
     device: str
+    save_probe: bool
     screen: ScreenConfig
     race: RaceConfig
 

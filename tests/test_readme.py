@@ -30,8 +30,8 @@ ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
 MOST_LINES = 230  # of the first: more than that nobody scrolls through
 OTHER_COMMANDS = (
-    "race", "extract", "table", "report", "verify", "sweep-status", "bench", "errors", "inspect", "cache", "export",
-    "doctor", "score",
+    "race", "extract", "table", "report", "verify", "sweep-status", "bench", "errors", "tag", "inspect", "cache",
+    "export", "doctor", "score",
 )  # fmt: skip
 INSTALLS = ("python3 -m venv", "pip install", "eval ")  # the first is what the build runs; completion has its own test
 ELSEWHERE = "hydra/launcher=slurm"  # needs a cluster; the launcher has its own test
@@ -67,7 +67,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, original in (("train", "eng.train"), ("dev", "eng.testa"), ("test", "eng.testb")):
         text = (data / f"{name}.conll").read_text()
         (data / f"{name}.txt").write_text(text)
-        four_columns = re.sub(r"^(\S+) (\S+)$", r"\1 POS-\2 X \2", text, flags=re.M)
+        four_columns = re.sub(r"^(\S+) (\S+)$", r"\1 POS-\2 \2 \2", text, flags=re.M)
         (data / original).write_text(four_columns)
         rows = [{"tokens": w, "ner_tags": t} for w, t in zip(splits[name].words, splits[name].tags, strict=True)]
         (data / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -97,13 +97,15 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
         words = [word for word in words if not word.startswith("encoder.path=")] + [f"encoder.path={home / 'encoder'}"]
     if kind in ("train", "race"):
         out = "results/small" if kind == "train" else tempfile.mkdtemp(dir=home / "results")  # a race, a folder
-        words += ["probe.max_epochs=1", "jobs=1", f"results_dir={out}"]  # not among the real records
+        words += ["probe.max_epochs=1", "jobs=1"]
+        words += [f"results_dir={out}"] * ("save_probe=true" not in words)  # not among the real records
         if "probe=linear" not in words:
             words.append("probe.hidden_size=4")
         if not any(word.startswith(("data=demo", "data.path=")) for word in words):
             words.append(f"data.path={data}")
         if words[0].startswith("+sweep"):
-            words += ["seed=1"] + ["encoder.num_layers=12"] * (words[0].endswith(("each_layer", "beyond_embeddings")))
+            counts = ("each_layer", "beyond_embeddings", "tasks")  # sweeps that count an encoder's layers
+            words += ["seed=1"] + ["encoder.num_layers=12"] * words[0].endswith(counts)
     return forked(*words, cwd=home, LAYER_PROBE_CACHE=str(home / "cache"))
 
 

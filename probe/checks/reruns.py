@@ -17,18 +17,20 @@ from probe.config import Config, UserError
 from probe.reporting.published import PUBLISHED, unlike
 from probe.reporting.rows import build_rows, results_folder
 from probe.runs.again import config_again
-from probe.runs.records import RunRecord, load_records
-from probe.scoring.metrics import Scores
-from probe.system.files import plain, short
+from probe.runs.outputs import as_columns
+from probe.runs.records import Checksums, RunRecord, load_records
+from probe.scoring.metrics import Scores, count, scores_of
+from probe.system.files import plain, sha256_of, short
 
 NATIVE = {"bfloat16": "native"}  # what a record that says nothing of it was made with, if it was made with bfloat16
+ROUNDING_POINTS = 0.2  # that predictions with the same weights may be off elsewhere
 OUTCOME = ("scores", "curve", "best_epoch", "mix", "parameters")
 
 
 def compare_runs(reference: RunRecord, again: RunRecord, name: str) -> Check:
     """A run against the same run made again or elsewhere: the same bits, or the reason why not."""
     places = [place for place, *_ in unequal(_outcome(reference), _outcome(again))]
-    if not places and reference.sha256 == again.sha256:
+    if not places and _files(reference, again) == _files(again, reference):
         return Check(name, True, "the same bits")
     reasons = [f"{place} {a} / {b}" for place, a, b in unequal(_environment(reference), _environment(again))]
     if not reasons:
@@ -42,6 +44,12 @@ def compare_runs(reference: RunRecord, again: RunRecord, name: str) -> Check:
     detail = f"dev {dev:.2f} and test {test:.2f} points apart (allowed: {most_dev:.1f} and {most_test:.1f})"
     within = dev <= most_dev and test <= most_test
     return Check(name, within, f"{detail}; otherwise here: {', '.join(reasons)}")
+
+
+def _files(record: RunRecord, other: RunRecord) -> Checksums:
+    """What lies beside a record; weights only where both have kept theirs."""
+    both = record.sha256.weights is not None and other.sha256.weights is not None
+    return record.sha256 if both else replace(record.sha256, weights=None)
 
 
 def _outcome(record: RunRecord) -> dict[str, Any]:
@@ -82,6 +90,54 @@ def check_against(folder: Path, reference: Path) -> Iterator[Check]:
         yield compare_runs(theirs[key], ours[key], ours[key].label)
     for key in theirs.keys() - shared:
         yield Check(theirs[key].label, None, f"not in {folder}")
+
+
+def predict_again(
+    chosen: Sequence[RunRecord], folder: Path, make_config: Callable[[list[str]], Config], overrides: list[str]
+) -> Iterator[Check]:
+    """Predicts dev and test with the kept weights of runs, without training, and compares. overrides: see `rerun`."""
+    import torch
+
+    from probe.probing.batches import TaggedWords
+    from probe.runs.fit import read_features
+    from probe.runs.plan import plan, resolve_device
+    from probe.runs.provenance import bfloat16_way, hardware, versions
+    from probe.runs.weights import load_probe
+
+    files = {record.key: file for file, record in load_records(results_folder(folder)).items()}
+    for record in chosen:
+        cfg = config_again(record, make_config, overrides)
+        device = resolve_device(cfg.device)
+        try:
+            tagger = load_probe(files[record.key], record, device)
+            planned = plan(cfg)
+        except UserError as error:
+            yield Check(record.label, False, str(error))
+            continue
+        if planned.identity.key != record.key:
+            places = [place for place, *_ in unequal(plain(record.identity), plain(planned.identity))]
+            yield Check(record.label, False, f"another run is asked for here: {', '.join(places)} differ")
+            continue
+        streamed = replace(cfg, features=replace(cfg.features, placement="stream"))  # one text is read once
+        features, _ = read_features(replace(planned, cfg=streamed), device, runs=1, num_gpus=1)
+        if device == "cpu":
+            torch.set_num_threads(1)
+        apart, same = 0.0, True
+        for name in ("dev", "test"):
+            split, stated = planned.corpus.splits[name], getattr(record.scores, name)
+            data = TaggedWords(features[name], split.tags, {}, device)
+            predicted = tagger.predict(data)
+            same &= sha256_of(as_columns(split.words, split.tags, predicted)) == record.sha256.predictions[name]
+            scores = scores_of(count(split.tags, predicted, record.task))
+            apart = max(apart, abs(100 * (scores.headline - stated.headline)))
+        here = {**versions(), **NATIVE, **plain(hardware(device, 1, bfloat16_way(cfg, device)))}
+        reasons = [f"{place} {a} / {b}" for place, a, b in unequal(_environment(record), here)]
+        if same:
+            yield Check(record.label, True, "its kept weights give the very predictions of the record")
+        else:
+            ok = bool(reasons) and apart <= ROUNDING_POINTS
+            why = f"otherwise here: {', '.join(reasons)}" if reasons else "on the same machine"
+            yield Check(record.label, ok, f"other predictions, {apart:.2f} points apart; {why}")
 
 
 def check_against_published(folder: Path, source: str) -> Iterator[Check]:

@@ -27,7 +27,7 @@ from probe.reporting.formats import FILES, table_files
 from probe.reporting.row import Row
 from probe.reporting.rows import results_folder
 from probe.reporting.screen import rows_or_screen
-from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions
+from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.records import RunRecord, load_record
 from probe.runs.screened import SCREEN
 from probe.scoring.metrics import count, scores_of
@@ -53,14 +53,21 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
             yield Check(file.name, False, str(error))
     for file, record in records.items():
         try:
-            problems = [*_record_problems(file, record), *_score_problems(file, record)]
+            problems = [
+                *_record_problems(file, record),
+                *_score_problems(file, record),
+                *_weight_problems(file, record),
+            ]
         except ODD as error:
             problems = [f"a part of it is missing or of another kind ({type(error).__name__}: {error})"]
         if record.key in stated and stated[record.key] != sha256_of(file.read_bytes()):
             problems.append("it is not the record that table.json was made from (its sha256 is another)")
         what = "key, counts, scores" + (", predictions" if predictions_path(file, "test").exists() else "")
+        what += ", weights" if weights_path(file).exists() else ""
         yield Check(file.name, not problems, "; ".join(problems) or what)
         sound += [] if problems else [record]
+    if gone := sum(bool(one.sha256.weights) and not weights_path(file).exists() for file, one in records.items()):
+        yield Check("weights", None, f"those of {gone} records, which kept them, are not here")
     if files:
         yield from check_complete(folder, records)
     yield from check_race(folder)
@@ -151,6 +158,13 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
         bits, by_curve = record.bits.dev.cross_entropy, loss / math.log(2)
         if abs(bits - by_curve) > ROUNDINGS * max(1.0, by_curve):
             yield f"dev bits are {bits:.4f}, the dev loss of the best epoch gives {by_curve:.4f}"
+
+
+def _weight_problems(file: Path, record: RunRecord) -> Iterator[str]:
+    """What of the kept weights is not as the record says. Whether they predict the same: `verify --weights`."""
+    path = weights_path(file)
+    if path.exists() and sha256_of(path.read_bytes()) != record.sha256.weights:
+        yield f"{path.name} is not what the run wrote (its sha256 is another)"
 
 
 def _prediction_problems(file: Path, record: RunRecord, split: str, columns: dict[str, list[int]]) -> Iterator[str]:

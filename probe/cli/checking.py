@@ -11,12 +11,13 @@ from pathlib import Path
 
 from probe.cli.parser import Parser, at_least, results_or_last
 from probe.cli.settings import config_of, configs_of
-from probe.config import UserError
+from probe.config import Config, UserError
 
 VERIFY_HELP = """\
 probe verify [DIR] [--format text|json]              records, counts, tables and figures against each other
 probe verify [DIR] --rerun [ROW] [--seed S] [...]    train again and compare; settings may say where data lies
   --sample N [--sample-seed K]                       only N of these runs, drawn at random; says how to draw them again
+probe verify [DIR] --weights [ROW] [--seed S] [...]  predict again with kept weights (save_probe=true), no training
 probe verify [DIR] --against DIR                     the same runs, made elsewhere
 probe verify [DIR] --against paper|bert_ner          means beside published numbers, with what differs
 
@@ -44,6 +45,7 @@ def verify(arguments: list[str]) -> int:
     parser = Parser(prog="probe verify", usage=VERIFY_HELP)
     parser.add_argument("dir", nargs="?", default="")
     parser.add_argument("--rerun", nargs="?", const="")
+    parser.add_argument("--weights", nargs="?", const="")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--sample", type=at_least(int, 1))
     parser.add_argument("--sample-seed", type=int)
@@ -51,19 +53,20 @@ def verify(arguments: list[str]) -> int:
     parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_intermixed_args(arguments)
-    words = [options.dir, options.rerun or "", *options.overrides]
+    asked = options.rerun if options.weights is None else options.weights
+    words = [options.dir, asked or "", *options.overrides]
     overrides = [word for word in words if "=" in word]
-    row = None if options.rerun is None or "=" in options.rerun else options.rerun
+    row = None if asked is None or "=" in asked else asked
     named = None if not options.dir or "=" in options.dir else Path(options.dir)
-    if options.rerun is None and (overrides or (options.seed, options.sample) != (None, None)):
+    if asked is None and (overrides or (options.seed, options.sample) != (None, None)):
         raise UserError(
-            "verify: settings, --seed and --sample are for --rerun: "
+            "verify: settings, --seed and --sample are for --rerun and --weights: "
             "probe verify DIR --rerun [ROW] [--seed S] [--sample N] [...]."
         )
     if options.sample is None and options.sample_seed is not None:
         raise UserError("verify: --sample-seed is for --sample: probe verify DIR --rerun --sample N --sample-seed K.")
-    if options.rerun is not None and options.against is not None:
-        raise UserError("verify: --rerun or --against, not both.")
+    if sum(option is not None for option in (options.rerun, options.weights, options.against)) > 1:
+        raise UserError("verify: --rerun, --weights or --against, one of them.")
     if extra := [word for word in options.overrides if "=" not in word]:
         raise UserError(f"verify: one folder at a time, not {extra[0]} too. Another to compare with: --against DIR.")
     folder = results_or_last(named, options.format)
@@ -71,14 +74,21 @@ def verify(arguments: list[str]) -> int:
         checks = reruns.check_against_published(folder, options.against)
     elif options.against is not None:
         checks = reruns.check_against(folder, Path(options.against))
-    elif options.rerun is not None:
+    elif asked is not None:
         draw = random.SystemRandom().randrange(10**6) if options.sample_seed is None else options.sample_seed
         chosen = reruns.choose_runs(folder, row or None, options.seed, options.sample, draw)
         if options.sample is not None:
             drawn = f"Drawn: {', '.join(record.label for record in chosen)}"
             say = sys.stdout if options.format == "text" else sys.stderr
             print(f"{drawn}. The same again: --sample {options.sample} --sample-seed {draw}", file=say, flush=True)
-        checks = itertools.chain(unreadable(folder), reruns.rerun(chosen, lambda o: configs_of(o)[0][0], overrides))
+        if options.weights is None:
+            again = reruns.rerun(chosen, _config_of_one, overrides)
+        else:
+            kept = [record for record in chosen if record.sha256.weights]
+            if not kept:
+                raise UserError(f"{folder}: none of these {len(chosen)} runs has kept its weights (save_probe=true).")
+            again = reruns.predict_again(kept, folder, _config_of_one, overrides)
+        checks = itertools.chain(unreadable(folder), again)
     else:
         checks = check_files(folder, Path(config_of([]).features.cache_dir))
     results = []
@@ -92,9 +102,13 @@ def verify(arguments: list[str]) -> int:
     if options.format == "text":
         held = sum(check.ok is True for check in results)
         print(f"{held} checks hold, {len(bad)} do not, {len(results) - held - len(bad)} could not be made.")
-        if options.rerun is None and options.against is None and not bad:
+        if asked is None and options.against is None and not bad:
             print(CONSISTENT.format(folder=folder))
     return 1 if bad else 0
+
+
+def _config_of_one(typed: list[str]) -> Config:
+    return configs_of(typed)[0][0]
 
 
 def doctor(arguments: list[str]) -> int:

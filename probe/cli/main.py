@@ -15,7 +15,7 @@ from probe.cli.screening import screen
 from probe.cli.settings import complete
 from probe.cli.stores import cache, export
 from probe.cli.tables import bench, errors, report, sweep_status, table
-from probe.cli.texts import inspect, score
+from probe.cli.texts import inspect, score, tag
 from probe.cli.training import extract, train
 from probe.config import UserError
 
@@ -34,6 +34,7 @@ probe: which layers of a frozen BERT should I use as features?
   probe sweep-status [DIR]                 where a sweep stands, from another terminal
   probe inspect "TEXT" ... [setting=value] one text, layer by layer; `probe inspect --help` tells more
   probe doctor [setting=value ...]         is everything here for this run: data, encoder, store, device?
+  probe tag DIR --row ROW FILE|TEXT|-      tags text with a probe whose weights were kept (save_probe=true)
   probe score FILE [FILE]                  anybody's predictions in CoNLL columns, scored every way; two: a paired test
   probe cache list|explain|verify|prune    what the feature store holds; `probe cache --help` tells more
   probe export [setting=value ...] --to DIR    words, tags and vectors to take away: safetensors, Parquet, NumPy
@@ -96,6 +97,7 @@ def dispatch(arguments: list[str]) -> int:
         "export": export,
         "doctor": doctor,
         "score": score,
+        "tag": tag,
     }
     first = arguments[0] if arguments else ""
     if first in ("-h", "--help", "help"):

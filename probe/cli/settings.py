@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, to_config, unknown_setting
 from probe.runs.launch import Launcher
 
-TAKE_SETTINGS = ("train", "extract", "race", "screen", "inspect", "cache", "export")
+TAKE_SETTINGS = ("train", "extract", "race", "screen", "inspect", "cache", "export", "bench", "tag")
 # Hydra's own flags that do not run anything: they go straight to Hydra.
 HYDRA_ONLY = ("--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--shell-completion", "-sc")
 # What is taken for a setting; a text that looks like one can come by standard input.

@@ -1,4 +1,4 @@
-"""Commands on texts of one's own: score predictions, inspect an encoder."""
+"""Commands on texts of one's own: score predictions, inspect an encoder, tag with a kept probe."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from probe.cli.parser import Parser
 from probe.cli.settings import SETTING, config_of
 from probe.config import SENTENCES, UserError
+from probe.system.show import percent
 
 SCORE_HELP = """\
 probe score FILE [FILE] [--task spans|tags] [--ignore-docstart] [--format text|json]
@@ -122,3 +123,48 @@ def _texts_from_stdin() -> list[str]:
     if not texts:
         raise UserError("Standard input holds no text. One a line is needed.")
     return texts
+
+
+TAG_HELP = """\
+probe tag RESULTS --row ROW [--seed S] FILE|TEXT|- ... [--format conll|json] [--input auto|columns|text] [setting=value]
+
+Tags text with a probe whose weights were kept (save_probe=true), through the windows and pooling it was trained with. A
+FILE or standard input (-) holds a word a line, columns as in training, or running text, a sentence a line; how it was
+read is said on stderr, and --input settles it. Out come the given columns and the predicted tag, or a JSON line a
+sentence. In document context an empty line of running text, or a document marker, stands between documents. Without
+--seed: the one with the best dev score. Settings say what lies elsewhere: encoder.path=DIR, device=cpu.
+
+Examples
+  probe +sweep=quickstart layers=last seed=1 save_probe=true
+  probe tag results/quickstart --row last "Angela Merkel came to Paris."
+  probe tag results/quickstart --row last test.txt > tagged.txt
+"""
+
+
+def tag(arguments: list[str]) -> int:
+    parser = Parser(prog="probe tag", usage=TAG_HELP)
+    parser.add_argument("given", nargs="*")
+    parser.add_argument("--row", required=True)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--format", choices=("conll", "json"), default="conll")
+    parser.add_argument("--input", choices=("auto", "columns", "text"), default="auto")
+    options = parser.parse_intermixed_args(arguments)
+    overrides = [word for word in options.given if SETTING.match(word)]
+    words = [word for word in options.given if not SETTING.match(word)]
+    if len(words) < 2:
+        raise UserError('tag: a folder of results and a text are needed: probe tag RESULTS --row ROW FILE|"TEXT"|-')
+
+    from probe.cli.settings import configs_of
+    from probe.runs.again import config_again
+    from probe.runs.kept import choose_kept, read_untagged, written
+    from probe.runs.tagging import Applier
+
+    file, record = choose_kept(Path(words[0]), options.row, options.seed)
+    untagged = [read_untagged(given, record, options.input) for given in words[1:]]
+    applier = Applier(file, record, config_again(record, lambda typed: configs_of(typed)[0][0], overrides))
+    print(f"{record.label} (dev {percent(record.scores.dev.headline)})", file=sys.stderr)
+    for text in untagged:
+        print(text.told, file=sys.stderr, flush=True)
+        for block in written(text, applier.tag(text.split), options.format):
+            print(block, end="")
+    return 0

@@ -75,7 +75,9 @@ def train(arguments: list[str]) -> int:
     planned = plan(configs[0])
     resolve_device(planned.cfg.device)
     prepare_results(planned.results_dir)
-    was_done = planned.record_path.exists()
+    was_done = planned.is_done
+    if planned.record_path.exists() and not was_done:
+        print("its weights were not kept: it is made again, and its record with it", flush=True)
     of_how_many = "" if planned.selection.is_memory else f" (of {planned.encoder.num_layers})"
     print(
         f"{planned.selection.as_text()}{of_how_many}, {planned.corpus.title}, "

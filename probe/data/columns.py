@@ -89,7 +89,7 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
             continue
         if separator == "auto":
             separator = "tab" if "\t" in bare else "whitespace"  # with tabs, a blank is part of a word
-        columns = _cut(line, bare, separator)
+        columns = cut_line(line, bare, separator)
         if marker and marker in columns:
             words = tags = []
             document, marked = document + 1, True
@@ -146,7 +146,7 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
         if len(words) > MAX_SENTENCE:
             raise UserError(f"{file}:{split.lines[-1]}: {too_long(len(words))}")
     for number, line in comments:
-        columns = _cut(line, line.strip(" \t"), separator)
+        columns = cut_line(line, line.strip(" \t"), separator)
         if len(columns) == num_columns and columns[at_tag] in known_tags:
             raise UserError(
                 f"{file}:{number}: {line.strip()!r} begins like a comment (data.comment={comment}) but has a word's "
@@ -171,7 +171,7 @@ def table_of(split: Split) -> list[list[str]]:
             while number in skipped:
                 number += 1
             line = _without_mark(lines[number - 1].removesuffix("\r"))
-            rows.append(_cut(line, line.strip(" \t"), split.separator)[: split.num_columns])
+            rows.append(cut_line(line, line.strip(" \t"), split.separator)[: split.num_columns])
             number += 1
     return rows
 
@@ -194,7 +194,7 @@ def _without_mark(line: str) -> str:
     return line if rest[:1] in (" ", "\t") else rest
 
 
-def _cut(line: str, bare: str, separator: str) -> list[str]:
+def cut_line(line: str, bare: str, separator: str) -> list[str]:
     if separator == "tab":
         return line.split("\t")
     if separator == "space":
@@ -232,10 +232,10 @@ def _hint(line: str, first: str, separator: str) -> str:
             marker = f"; if it begins a document: data.document_marker={quoted(document[0])}" if document else ""
             return f" If {which} is a comment: data.comment={quoted(mark[0])}{marker}."
     for name in ("tab", "whitespace") if first else ():
-        widths = {len(_cut(one, one.strip(" \t"), name)) for one in (line, first)}
+        widths = {len(cut_line(one, one.strip(" \t"), name)) for one in (line, first)}
         if name != separator and len(widths) == 1 and widths != {1}:
             return f" With data.separator={name} both have {widths.pop()}."
-    if len(_cut(line, line.strip(" \t"), "whitespace")) == 1:
+    if len(cut_line(line, line.strip(" \t"), "whitespace")) == 1:
         if not first and (other := re.search("[,;|]", line)):
             return f" Columns are separated by tabs or blanks: tr '{other[0]}' '\\t' < FILE > NEW."
         return (

@@ -51,6 +51,14 @@ def combine(states: torch.Tensor, selection: Selection) -> torch.Tensor:
     return features.flatten(1) if selection.combine == "concat" else features
 
 
+def combine_stored(layers: Sequence[torch.Tensor], selection: Selection) -> torch.Tensor:
+    """What `read_selection` gives, from the selection's layers in memory, each (W, H) in the dtype of a store."""
+    shape, dtype = _shape(selection, layers[0].shape[1], layers[0].dtype)
+    features = torch.empty((len(layers[0]), *shape), dtype=dtype)
+    _combine(layers, selection.combine, features)
+    return features.flatten(1) if selection.combine == "concat" else features
+
+
 class Streamed:
     """What `read_selection` gives, without holding it: rows are combined from the mapped shards when asked for.
 

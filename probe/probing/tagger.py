@@ -231,6 +231,16 @@ def train_tagger(
     return tagger.to(device)
 
 
+def restored_tagger(
+    cfg: ProbeConfig, selection: Selection, labels: list[str], weights: dict[str, Tensor], device: str
+) -> Tagger:
+    """A tagger that was trained before, to predict with. Raises RuntimeError for weights of another shape."""
+    nothing = TaggedWords(torch.zeros(1, 1), [labels[:1]], {})  # there is nothing to train on
+    tagger = Tagger(cfg, selection, labels, nothing, nothing, lambda gold, predicted: 0.0)
+    tagger.load_state_dict(weights)
+    return tagger.to(device).eval()
+
+
 def quieten_libraries() -> None:
     """Keeps adverts, and advice that is not for our user, off the terminal."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)

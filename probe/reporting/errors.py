@@ -272,15 +272,15 @@ def _examples(runs: Sequence[Sequence[_Run]], names: Sequence[str], task: Task, 
                             f"{kind} {_words(sides[0].words[number], s, e)}" for kind, s, e in _touching(item, wrong)
                         ]
                         found[side, number, item].append(", ".join(told) or "nothing")
-    examples = []
-    for side in range(len(runs)):
+    examples: list[Example] = []
+    for side in reversed(range(len(runs))):  # what B has wrong is what A alone has right, and comes first
         mine = sorted((key for key in found if key[0] == side), key=lambda key: (-len(found[key]), key[1:]))
         for key in mine[:num]:
             _, number, (kind, start, end) = key
             right = names[1 - side] if len(runs) > 1 else None
             words = list(runs[0][0].words[number])
             examples.append(Example(right, words, start, end, kind, found[key][0], len(found[key])))
-    return examples[::-1] if len(runs) == 1 else [*examples[num:], *examples[:num]]
+    return examples
 
 
 def _words(words: Sequence[str], start: int, end: int) -> str:

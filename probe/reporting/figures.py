@@ -23,6 +23,7 @@ from matplotlib.image import imread
 
 from probe.reporting.columns import caption, header
 from probe.reporting.row import CEILING, FLOOR, PLAIN, Row, groups_of, names_of
+from probe.reporting.tasks import task_names, tasks_on_one_text
 from probe.runs.records import SHARE
 from probe.system.files import key_of, plain
 
@@ -62,6 +63,11 @@ def draw_all(rows: Sequence[Row]) -> dict[str, tuple[bytes, str]]:
             if numbers:
                 for form in FORMS:
                     drawn[f"{name}{suffix}.{form}"] = draw(numbers, make, caption(group), form)
+    for number, tasks in enumerate(tasks_on_one_text(rows)):
+        if task_numbers := by_task(tasks):
+            for form in FORMS:
+                name = f"score_by_task{f'-{number + 1}' if number else ''}.{form}"
+                drawn[name] = draw(task_numbers, draw_by_task, caption(tasks[0]).partition(", ")[2], form)
     return drawn
 
 
@@ -237,6 +243,35 @@ def draw_beyond(axes: Axes, numbers: Numbers) -> None:
     axes.set_xticks(numbers["layers"])
     axes.set_xlabel("layer k (hidden_states index), beside layer 0")
     axes.set_ylabel("bits a word beyond the embeddings (dev, mean ± sd)")
+
+
+def by_task(groups: Sequence[Sequence[Row]]) -> Numbers:
+    """Each task's dev score by single layer. Nothing where a task has not two, or all its layers are alike."""
+    tasks = {}
+    for name, group in zip(task_names(groups), groups, strict=True):
+        single = sorted((row for row in group if row.is_single), key=lambda row: row.indices[0])
+        means = [row.cells["dev_f1"].mean or 0.0 for row in single]
+        if len(set(means)) > 1:
+            spreads = [row.cells["dev_f1"].std or 0.0 for row in single]
+            layers = [row.indices[0] for row in single]
+            tasks[name] = {"layers": layers, "dev": means, "std": spreads, "score": single[0].task.score}
+    return tasks if len(tasks) > 1 else {}
+
+
+def draw_by_task(axes: Axes, numbers: Numbers) -> None:
+    styles = zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
+    for (name, task), (colour, marker, dash) in zip(numbers.items(), styles, strict=False):
+        low, high = min(task["dev"]), max(task["dev"])
+        axes.errorbar(
+            task["layers"], [100 * (mean - low) / (high - low) for mean in task["dev"]],
+            yerr=[100 * std / (high - low) for std in task["std"]], color=colour, marker=marker, ls=dash, capsize=3,
+            label=f"{name}\n{task['score']} {100 * low:.2f} to {100 * high:.2f}",
+        )  # fmt: skip
+    layers = sorted({layer for task in numbers.values() for layer in task["layers"]})
+    axes.set_xticks(layers, ["0\nembeddings" if k == 0 else str(k) for k in layers])
+    axes.set_xlabel("layer (hidden_states index)")
+    axes.set_ylabel("dev score in percent of its range, mean ± sd")
+    axes.figure.legend(loc="outside right center", fontsize=7)
 
 
 def by_cost(rows: Sequence[Row]) -> Numbers:

@@ -17,6 +17,7 @@ from probe.config import UserError
 from probe.reporting.columns import COLUMNS, above, choose_columns, header, notes
 from probe.reporting.row import Row, groups_of
 from probe.reporting.rows import SCORES
+from probe.reporting.tasks import grid_of_tasks, tasks_on_one_text
 from probe.reporting.verdict import verdict
 from probe.system.files import write_atomically
 
@@ -71,7 +72,18 @@ def render(rows: Sequence[Row], form: str, columns: str | None = None) -> str:
         return as_json([row.as_json() | {"verdict": verdicts[row.group]} for row in rows])
     if form == "csv":
         return rows_csv(rows)
-    return "\n".join(table(group, choose_columns(columns, group)).render(form) for group in groups_of(rows))
+    grids = [table(group, choose_columns(columns, group)) for group in groups_of(rows)]
+    return "\n".join(grid.render(form) for grid in [*grids, *task_tables(rows)])
+
+
+def task_tables(rows: Sequence[Row]) -> list[Grid]:
+    """Several tasks on one text in one table, where there are any."""
+    grids = []
+    for groups in tasks_on_one_text(rows):
+        headers, lines, told = grid_of_tasks(groups)
+        left = [True] + [False] * (len(headers) - 1)
+        grids.append(Grid(headers, lines, left, [told], label=f"tab:tasks-{groups[0][0].group}"))
+    return grids
 
 
 def table(rows: Sequence[Row], names: Sequence[str]) -> Grid:

@@ -16,7 +16,7 @@ from pathlib import Path
 from probe.reporting.answer import answer, race_lines
 from probe.reporting.columns import choose_columns
 from probe.reporting.figures import draw_all
-from probe.reporting.formats import Grid, table, write_tables
+from probe.reporting.formats import Grid, table, task_tables, write_tables
 from probe.reporting.row import Row, groups_of
 from probe.reporting.rows import results_folder
 from probe.reporting.screen import grid, rows_or_screen, sound_screen, write_screen_tables
@@ -91,6 +91,8 @@ def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, tuple[bytes, 
         own = [record for record in records.values() if record.key in keys]
         if own:
             parts += ["<h2>Settings</h2>", f"<pre>{escape(_settings(own))}</pre>"]
+    for shown in task_tables(rows):
+        parts += ["<h2>Tasks</h2>", *_html(shown)]
     if race := race_lines(folder):
         parts += ["<h2>Race</h2>", *(f"<p>{escape(line)}</p>" for line in answer(folder, rows))]
         parts += [f"<pre>{escape(chr(10).join(race))}</pre>"]

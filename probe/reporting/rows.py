@@ -220,7 +220,7 @@ def _cost(records: list[RunRecord], width: int, dev: float | None, bench: Bench 
     seconds = [epoch.train_s for record in records for epoch in record.curve]
     if not seconds:  # nothing was trained
         return None
-    speed = bench.words_per_second.get(str(max(records[0].layers.indices))) if bench else None
+    speed = bench.words_per_second.get(str(max(records[0].layers.indices, default=0))) if bench else None
     return Cost(
         records[0].parameters,
         statistics.median(seconds),

@@ -79,7 +79,7 @@ def measure(
         if not record.identity.treatment:
             by_features.setdefault(record.identity.features, []).append(record)
     for key, alike in by_features.items():
-        depths = sorted({max(record.layers.indices) for record in alike})
+        depths = sorted({max(record.layers.indices, default=0) for record in alike})
         benches[key] = _measure(alike[0], make_config(alike[0]), depths, tell)
     write_atomically(results_dir / BENCH, json.dumps(plain([*benches.values()]), indent=1, ensure_ascii=False) + "\n")
     return [benches[key] for key in by_features]

@@ -9,7 +9,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -49,6 +49,8 @@ class Fit:
     train_s: float
     bits: Bits | None = None
     unseen: Unseen | None = None
+    labels: list[str] = field(default_factory=list)  # in the order of the classifier's outputs
+    weights: dict[str, torch.Tensor] | None = None  # of the best epoch; None where there is nothing to keep
 
 
 def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int = 1) -> Fit:
@@ -104,6 +106,8 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
         train_s=train_s,
         bits=Bits(**{name: _bits(tagger, data[name], train.tags) for name in ("dev", "test")}),
         unseen=None if sample is None else _unseen(tagger, features["train"], sample, label_ids, device),
+        labels=labels,
+        weights=tagger.best_weights,
     )
 
 

@@ -1,4 +1,5 @@
-"""The files beside a record: counts for each sentence, and predictions. The record's path tells where they lie."""
+"""The files beside a record: counts for each sentence, predictions, and the probe's weights where they are kept. The
+record's path tells where they lie."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import msgspec
 
 from probe.config import UserError
 from probe.data.tags import Tags
+from probe.runs.records import load_record
 from probe.scoring.metrics import Counts
 from probe.system.files import canonical, sha256_of, write_atomically
 
@@ -21,6 +23,22 @@ def counts_path(record: Path) -> Path:
 def predictions_path(record: Path, split: str) -> Path:
     """Where the predictions lie that belong to the record at this path."""
     return record.parent.parent / "predictions" / f"{record.stem}.{split}.conll"
+
+
+def weights_path(record: Path) -> Path:
+    """Where the probe's weights lie that belong to the record at this path."""
+    return record.parent.parent / "weights" / f"{record.stem}.safetensors"
+
+
+def is_done(record: Path, with_weights: bool) -> bool:
+    """Whether a run's record is there; with_weights: and names weights that are there, or says that there are none."""
+    if not record.exists() or not with_weights:
+        return record.exists()
+    try:
+        named = load_record(record).sha256.weights
+    except UserError:
+        return True  # what is wrong with it is said where it is read
+    return named == "" or (named is not None and weights_path(record).exists())
 
 
 def write_counts(record: Path, counts: dict[str, Counts]) -> str:
@@ -41,19 +59,25 @@ def load_counts(record: Path) -> tuple[dict[str, Counts], str]:
 
 
 def write_predictions(record: Path, split: str, words: Tags, gold: Tags, predicted: Tags) -> str:
-    """Keeps predictions in CoNLL columns; returns their sha256.
+    """Keeps predictions in CoNLL columns; returns their sha256."""
+    content = as_columns(words, gold, predicted)
+    write_atomically(predictions_path(record, split), content)
+    return sha256_of(content)
 
-    Columns are separated by a blank, or by a tab where a word itself holds white space or is empty.
+
+def as_columns(*columns: Tags) -> bytes:
+    """Columns in CoNLL's form, words first.
+
+    They are separated by a blank, or by a tab where a word itself holds white space or is empty.
     """
+    words = columns[0]
     blank = all(word and not any(c in word for c in " \t") for sentence in words for word in sentence)
     separator = " " if blank else "\t"
     blocks = (
         "".join(f"{separator.join(line)}\n" for line in zip(*sentence, strict=True))
-        for sentence in zip(words, gold, predicted, strict=True)
+        for sentence in zip(*columns, strict=True)
     )
-    content = "\n".join(blocks).encode("utf-8", "surrogatepass")
-    write_atomically(predictions_path(record, split), content)
-    return sha256_of(content)
+    return "\n".join(blocks).encode("utf-8", "surrogatepass")
 
 
 def read_predictions(path: Path) -> tuple[tuple[Tags, Tags, Tags], str]:

@@ -19,6 +19,7 @@ from probe.features.store import FeatureStore
 from probe.probing.schedule import FULL_UPDATES, updates
 from probe.probing.selection import Selection, select
 from probe.runs.expected import ExpectedRun, Setting
+from probe.runs.outputs import is_done
 from probe.runs.records import (
     CONTROL,
     RANDOM,
@@ -57,6 +58,11 @@ class Plan:
     @property
     def record_path(self) -> Path:
         return record_path(self.results_dir, self.selection.name, self.identity)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its record is there, with the probe's weights where they are to be kept."""
+        return is_done(self.record_path, self.cfg.save_probe)
 
     @property
     def results_dir(self) -> Path:
@@ -220,7 +226,7 @@ def prepare_results(results_dir: Path) -> None:
 def settings_of(cfg: Config) -> Settings:
     """The config without what only says where things lie, what else is stored there, and how many run at once."""
     config = asdict(cfg)
-    for name in ("race", "results_dir", "jobs", "screen"):
+    for name in ("race", "results_dir", "jobs", "screen", "save_probe"):
         del config[name]
     for name in ("cache_dir", "placement", "layers"):
         del config["features"][name]

@@ -3,6 +3,7 @@
     records/<row>-seed<seed>-<key>.json         the record
     counts/<...>.json.xz                        counts for each sentence of dev and test: the scores, without the text
     predictions/<...>.dev.conll, .test.conll    word, gold tag, predicted tag
+    weights/<...>.safetensors                   the probe's weights, where save_probe=true
 
 The record names the sha256 of the other files and is written last. The dataclasses of this module are the schema: what
 does not fit them is refused with the field's name.
@@ -180,10 +181,14 @@ class SplitScores:
 
 @dataclass(frozen=True)
 class Checksums:
-    """sha256 of the counts' content and of each split's file of predictions."""
+    """sha256 of the counts' content, of each split's file of predictions, and of the probe's weights where kept.
+
+    weights: empty where a run has none that could be, as what only counts.
+    """
 
     counts: str
     predictions: dict[str, str]
+    weights: str | None = None
 
 
 @dataclass(frozen=True)

@@ -49,10 +49,12 @@ def run(
 ) -> RunRecord:
     """Makes one run and writes its record; returns the record at once if there is one.
 
+    One whose weights are to be kept and were not is made again, and its record with it.
+
     tell: gets a line as the run goes on. runs: how many share this machine and its GPUs. command: what was typed.
     """
     planned = plan(cfg)
-    if planned.record_path.exists():
+    if planned.is_done:
         return load_record(planned.record_path)
     started_at = datetime.now(UTC)
     software = provenance(command)  # of the code as it was loaded: a run takes long enough for a commit
@@ -62,7 +64,9 @@ def run(
 
 
 def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at: datetime) -> RunRecord:
-    """Scores a fitted probe's predictions, and writes them, their counts and, last, the record."""
+    """Scores a fitted probe's predictions, and writes them, their counts, its weights and, last, the record."""
+    from probe.runs.weights import write_weights
+
     clock = time.perf_counter()
     splits, task = planned.corpus.splits, planned.corpus.task
     known = {word for sentence in splits["train"].words for word in sentence}
@@ -79,7 +83,10 @@ def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at:
         if split.documents is not None:
             counts[name]["documents"] = split.documents
         checksums[name] = write_predictions(path, name, split.words, split.tags, predicted)
-    sha256 = Checksums(write_counts(path, counts), checksums)
+    weights = "" if planned.cfg.save_probe else None
+    if planned.cfg.save_probe and fitted.weights is not None:
+        weights = write_weights(path, planned.identity.key, fitted.labels, fitted.weights)
+    sha256 = Checksums(write_counts(path, counts), checksums, weights)
     seconds = Seconds(round(fitted.read_s, 3), round(fitted.train_s, 3), round(time.perf_counter() - clock, 3))
     record = _record(planned, fitted, SplitScores(**scores), sha256, seconds, software, started_at)
     write_record(path, record)

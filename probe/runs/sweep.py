@@ -21,6 +21,7 @@ from probe.config import Config, UserError
 from probe.runs.cluster import CutOff
 from probe.runs.expected import ExpectedRun, write_expected
 from probe.runs.launch import Launcher, do_apart
+from probe.runs.outputs import is_done
 from probe.runs.plan import Plan, plan, prepare_results, resolve_device
 from probe.runs.progress import Standing, first_line, running
 from probe.runs.provenance import bfloat16_way
@@ -71,7 +72,7 @@ class Job:
 
     def is_over(self) -> bool:
         """Whether its record or its failure is there."""
-        return self.record_path.exists() or _failure_file(self).exists()
+        return is_done(self.record_path, self.cfg.save_probe) or _failure_file(self).exists()
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,8 @@ def run_sweep(
             tell(f"data {corpus.name}: {note}.")
     todo = _not_done(plans)
     tell(f"{len(plans)} runs, {len(plans) - len(todo) if todo else 'all'} done already.")
+    if anew := sum(planned.record_path.exists() for planned in todo):
+        tell(f"{anew} of the others have a record but not their weights: made again, and their records with them.")
     for planned in todo:
         _failure_file(planned).unlink(missing_ok=True)
     at_once, names = 1, []
@@ -169,7 +172,7 @@ def run_job(job: Job) -> None:
     take_gpu(job.gpus, planned.results_dir / "logs")
     try:
         with running(planned.results_dir, planned.identity.key) as tell:
-            is_made = planned.record_path.exists()
+            is_made = planned.is_done
             if not (is_made or planned.selection.is_memory) and planned.store.serving().missing():
                 tell("extracting features")
             record = run(job.cfg, tell, job.at_once, len(job.gpus), job.command)
@@ -240,7 +243,7 @@ def _extract_each(plans: Sequence[Plan], gpus: Sequence[str] = ()) -> None:
 
 
 def _not_done(plans: Sequence[Plan]) -> list[Plan]:
-    return [planned for planned in plans if not planned.record_path.exists()]
+    return [planned for planned in plans if not planned.is_done]
 
 
 def _neither_done_nor_failed(plans: Sequence[Plan]) -> list[Plan]:

@@ -83,11 +83,11 @@ def data_config(path: Path | str | None, **changes: object) -> DataConfig:
 
 
 def run_config(*settings: Any) -> Config:
-    """A config of these data, encoder, features, layers, probe, seed, results_dir, jobs and device; screen and race are
-    what conf/config.yaml says."""
+    """A config of these data, encoder, features, layers, probe, seed, results_dir, jobs and device; the rest is what
+    conf/config.yaml says."""
     stated = OmegaConf.to_container(OmegaConf.load(conf_dir() / "config.yaml"))
     assert isinstance(stated, dict)
-    return Config(*settings, ScreenConfig(**stated["screen"]), RaceConfig(**stated["race"]))
+    return Config(*settings, False, ScreenConfig(**stated["screen"]), RaceConfig(**stated["race"]))
 
 
 def features_config(cache_dir: Path, **changes: object) -> FeaturesConfig:

@@ -1,0 +1,75 @@
+"""Which layer for which task: several tasks on the features of one text, row by row in one table.
+
+Scores of two tasks cannot be compared, so each also stands as a share of its own range: 0 for the task's lowest row
+here, 100 for its highest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from probe.reporting.row import Row, groups_of
+from probe.scoring.significance import Cell
+from probe.system.show import percent
+
+
+def tasks_on_one_text(rows: Sequence[Row]) -> list[list[list[Row]]]:
+    """Tables of several tasks on one text and encoder, those of one kind together; nothing where each stands alone.
+
+    Rows without a run, and controls, are left out.
+    """
+    by_features: dict[str, list[list[Row]]] = {}
+    for group in groups_of([row for row in rows if row.n and not row.treatment]):
+        features = next(iter(group[0].records.values())).identity.features
+        probe = str(sorted(group[0].setting.probe.items()))
+        by_features.setdefault(features + probe, []).append(group)
+    return [groups for groups in by_features.values() if len(groups) > 1]
+
+
+def task_names(groups: Sequence[Sequence[Row]]) -> list[str]:
+    """What each task is called: its corpus, and its score where that tells them apart."""
+    names = [group[0].setting.data for group in groups]
+    return [
+        name if names.count(name) == 1 else f"{name} ({group[0].task.score})"
+        for name, group in zip(names, groups, strict=True)
+    ]
+
+
+def scaled(group: Sequence[Row]) -> list[float | None]:
+    """Each row's dev mean as a share of the range of all; None where all are one."""
+    means = [row.cells["dev_f1"].mean or 0.0 for row in group]
+    low, high = min(means), max(means)
+    return [None if high <= low else (mean - low) / (high - low) for mean in means]
+
+
+def grid_of_tasks(groups: Sequence[Sequence[Row]]) -> tuple[list[str], list[list[str]], str]:
+    """Headers, lines and caption of the table: a line a row, for each task its dev score and that score's place."""
+    names = list(
+        dict.fromkeys(row.name for row in sorted(_all(groups), key=lambda row: (len(row.indices), row.indices)))
+    )
+    headers, columns = ["row"], [names]
+    for title, group in zip(task_names(groups), groups, strict=True):
+        by_name = {row.name: (row, place) for row, place in zip(group, scaled(group), strict=True)}
+        headers += [f"{title}: dev {group[0].task.score}", "of its range"]
+        columns.append([_shown(by_name[name][0].cells["dev_f1"]) if name in by_name else "" for name in names])
+        places = [by_name[name][1] if name in by_name else None for name in names]
+        columns.append(["" if place is None else f"{100 * place:.0f}" for place in places])
+    lines = [list(line) for line in zip(*columns, strict=True)]
+    best = ", ".join(
+        f"{title} {max(group, key=lambda row: row.cells['dev_f1'].mean or 0.0).name}"
+        for title, group in zip(task_names(groups), groups, strict=True)
+    )
+    return (
+        headers,
+        lines,
+        f"Tasks on one text, in percent; of its range: 0 a task's lowest row, 100 its highest ({best}).",
+    )
+
+
+def _all(groups: Sequence[Sequence[Row]]) -> list[Row]:
+    return [row for group in groups for row in group]
+
+
+def _shown(cell: Cell) -> str:
+    assert cell.mean is not None
+    return percent(cell.mean) if cell.std is None else f"{percent(cell.mean)} ± {percent(cell.std)}"

@@ -1,0 +1,78 @@
+"""What `probe tag` is given and what it gives: a kept probe chosen, a text read, tagged sentences written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from probe.config import UserError, recorded_data
+from probe.data.columns import Layout
+from probe.data.split import read_text
+from probe.data.untagged import Untagged, looks_like_columns, read_columns_of_words, read_running
+from probe.runs.records import RunRecord, load_records
+
+STDIN = "standard input"
+
+
+def choose_kept(folder: Path, row: str, seed: int | None) -> tuple[Path, RunRecord]:
+    """The record of a row, by its seed or else the one of the best dev score, first of all those whose weights were
+    kept. Raises UserError where there is none."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: there is no such folder of results.")
+    records = load_records(folder)
+    mine = {file: record for file, record in records.items() if record.row == row and seed in (None, record.seed)}
+    mine = {file: record for file, record in mine.items() if not record.identity.treatment}
+    if not mine:
+        known = ", ".join(sorted({record.row for record in records.values()})) or "none"
+        of_seed = "" if seed is None else f" and seed {seed}"
+        raise UserError(f"{folder} has no record of row {row}{of_seed}. Rows: {known}.")
+    if len({record.identity.group for record in mine.values()}) > 1:
+        raise UserError(f"{folder} has row {row} in several settings; keep each in a folder of its own.")
+    return max(mine.items(), key=lambda pair: (bool(pair[1].sha256.weights), pair[1].scores.dev.headline))
+
+
+def read_untagged(given: str, record: RunRecord, how: str) -> Untagged:
+    """A file, standard input ("-"), or the text itself. how: one of untagged.INPUTS. Raises UserError."""
+    from probe.features.pieces import split_text
+
+    data = recorded_data(record.config.data)
+    layout = Layout(
+        data.word_column, data.tag_column, data.separator, data.comment, data.document_marker, data.word_prefix
+    )
+    is_text = False
+    if given == "-":
+        try:
+            text, origin = sys.stdin.buffer.read().decode("utf-8-sig"), STDIN
+        except UnicodeDecodeError as error:
+            raise UserError(f"{STDIN} is not UTF-8 ({error.reason}).") from None
+    elif Path(given).is_file():
+        text, origin = read_text(Path(given), ""), given
+    elif "/" in given and " " not in given:
+        raise UserError(f"{given}: there is no such file.")
+    else:
+        text, origin, is_text = given, "text", True
+    kinds = set(record.scores.dev.per_type) | set(record.scores.test.per_type)
+    is_columns = how == "columns" or (how == "auto" and not is_text and looks_like_columns(text, layout, kinds))
+    if is_columns:
+        return read_columns_of_words(text, layout, origin)
+    try:
+        return read_running([split_text(line) for line in text.split("\n")], origin)
+    except UnicodeEncodeError:  # what the command line makes of other bytes
+        raise UserError(f"{origin} is not UTF-8, or holds half a character.") from None
+
+
+def written(text: Untagged, tagged: Iterable[list[str]], form: str) -> Iterator[str]:
+    """Sentence by sentence, with what stands between them. form: conll, or json (a line a sentence)."""
+    documents = text.split.documents
+    for number, tags in enumerate(tagged):
+        words = text.split.words[number]
+        if form == "json":
+            line = {"tokens": words, "tags": tags} | ({"document": documents[number]} if documents else {})
+            yield json.dumps(line, ensure_ascii=False) + "\n"
+            continue
+        rows = text.columns[number] if text.columns else [[word] for word in words]
+        separator = "\t" if any(" " in part for row in rows for part in row) else " "
+        block = "".join(f"{separator.join([*row, tag])}\n" for row, tag in zip(rows, tags, strict=True))
+        yield ("\n" if number else "") + block

@@ -1,0 +1,259 @@
+"""A kept probe gives the very predictions of its record, by `probe tag` and by `verify --weights`."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+from support.commands import flip_a_bit, python
+from support.inputs import write_columns
+
+from probe.checks.results import check_files
+from probe.cli.settings import configs_of
+from probe.config import UserError
+from probe.data.corpus import Corpus
+from probe.runs import fit, tagging
+from probe.runs.plan import plan
+from probe.runs.records import load_record, load_records
+from probe.runs.run import run
+from probe.runs.weights import how_to_keep, load_probe
+
+
+def make(inputs: list[str], *more: str) -> tuple[Path, str]:
+    """A run with its weights kept; its results folder and its row."""
+    cfg = configs_of([*inputs, "save_probe=true", "results_dir=results", *more])[0][0]
+    record = run(cfg, tell=lambda _: None)
+    return Path("results").absolute(), record.row
+
+
+def predictions_of(folder: Path, split: str = "test") -> bytes:
+    (file,) = (folder / "predictions").glob(f"*.{split}.conll")
+    return file.read_bytes()
+
+
+@pytest.fixture
+def here(typed: Callable, inputs: list[str], tmp_path: Path) -> Callable:
+    """The command in a folder of its own, with its cache."""
+    return typed
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["layers=last"],
+        ["layers=mix_all", "features.subword=mean"],
+        ["layers=concat_last_four", "features.context=document", "features.dtype=float32"],
+        ["layers=embeddings", "probe=linear"],
+        ["layers=single", "layers.indices=[2]", "probe.precision=bfloat16"],
+        ["layers=sum_all", "data.task=tags"],
+    ],
+    ids=" ".join,
+)
+def test_tagging_the_test_file_gives_the_very_predictions_of_the_record(
+    here: Callable, inputs: list[str], tiny_data: Path, settings: list[str]
+):
+    folder, row = make(inputs, *settings)
+    done = here("tag", str(folder), "--row", row, str(tiny_data / "test.conll"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.encode() == predictions_of(folder)
+    done = here("verify", str(folder), "--weights")
+    assert done.returncode == 0, done.stdout
+    assert "its kept weights give the very predictions of the record" in done.stdout
+
+
+def test_many_small_chunks_give_what_one_gives(
+    here: Callable, inputs: list[str], tiny_data: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder, row = make(inputs, "layers=last")
+    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 20)
+    monkeypatch.setattr("probe.runs.tagging.CHUNK_WORDS", 30)
+    done = here("tag", str(folder), "--row", row, str(tiny_data / "test.conll"))
+    assert done.stdout.encode() == predictions_of(folder)
+
+
+def test_the_encoder_stops_after_the_deepest_layer_that_the_probe_reads(
+    here: Callable, inputs: list[str], tiny_data: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder, row = make(inputs, "layers.indices=[1,3]", "layers.combine=sum")
+    seen: list[int] = []
+    whole = tagging.states_up_to
+
+    def counted(model, num_layers, deepest, *given):
+        seen.append(deepest)
+        return whole(model, num_layers, deepest, *given)
+
+    monkeypatch.setattr(tagging, "states_up_to", counted)
+    done = here("tag", str(folder), "--row", row, str(tiny_data / "test.conll"))
+    assert set(seen) == {3}
+    assert done.stdout.encode() == predictions_of(folder)
+
+
+def test_weights_are_safetensors_named_by_the_record_and_part_of_no_key(here: Callable, inputs: list[str]):
+    folder, _ = make(inputs, "layers=last")
+    ((file, record),) = load_records(folder).items()
+    (weights,) = (folder / "weights").iterdir()
+    assert weights.suffix == ".safetensors"
+    with safe_open(weights, framework="pt") as opened:
+        header = json.loads(opened.metadata()["probe"])
+        num = sum(opened.get_tensor(name).numel() for name in opened.keys())  # noqa: SIM118
+    assert header["key"] == record.key
+    assert num == record.parameters
+    assert "save_probe" not in json.dumps(json.loads(file.read_text()))
+    again = configs_of([*inputs, "layers=last", "results_dir=results"])[0][0]
+    assert run(again, tell=lambda _: None).finished == record.finished, "one run, with or without its weights"
+    assert all(check.ok for check in check_files(folder, Path()) if check.name == file.name)
+    flip_a_bit(weights)
+    (check,) = [check for check in check_files(folder, Path()) if check.name == file.name]
+    assert f"{weights.name} is not what the run wrote" in check.detail
+    with pytest.raises(UserError, match="is not what the run wrote"):
+        load_probe(file, record)
+    weights.unlink()
+    checks = {check.name: check for check in check_files(folder, Path())}
+    assert (checks[file.name].ok, checks["weights"].ok) == (True, None)
+    assert "those of 1 records, which kept them, are not here" in checks["weights"].detail
+    with pytest.raises(UserError, match="are not there"):
+        load_probe(file, record)
+
+
+def test_what_has_no_weights_is_done_all_the_same(here: Callable, inputs: list[str], monkeypatch: pytest.MonkeyPatch):
+    whole = fit.fit
+    monkeypatch.setattr(fit, "fit", lambda *given: replace(whole(*given), weights=None))
+    folder, row = make(inputs, "layers=last")
+    ((file, record),) = load_records(folder).items()
+    assert record.sha256.weights == ""
+    assert plan(configs_of([*inputs, "layers=last", "save_probe=true", "results_dir=results"])[0][0]).is_done
+    done = here("tag", str(folder), "--row", row, "x")
+    assert (done.returncode, "last seed 1 has no weights" in done.stderr) == (2, True)
+    assert all(check.ok for check in check_files(folder, Path()) if check.name == file.name)
+
+
+def test_a_run_without_weights_says_the_command_that_keeps_them_and_that_command_does(
+    here: Callable, inputs: list[str], tiny_data: Path
+):
+    sweep = ["-m", *inputs, "layers=last,embeddings", "seed=1,2", "jobs=1", "results_dir=results"]
+    assert here(*sweep).returncode == 0
+    for file in Path("results/records").iterdir():
+        content = json.loads(file.read_text())
+        content["software"]["command"] = shlex.join(["probe", *sweep])  # workers of a test were typed by pytest
+        file.write_text(json.dumps(content))
+    done = here("tag", "results", "--row", "last", "--seed", "2", "x")
+    assert done.returncode == 2
+    command = re.search(r"To keep them: (.*)$", done.stderr, flags=re.M)
+    assert command is not None
+    before = {record.label: record for record in load_records(Path("results")).values()}
+    assert here(*shlex.split(command[1])[1:]).returncode == 0
+    after = {record.label: record for record in load_records(Path("results")).values()}
+    kept = {label for label, record in after.items() if record.sha256.weights}
+    assert kept == {"last seed 2"}
+    assert after["last seed 2"].scores == before["last seed 2"].scores
+    assert after["last seed 2"].key == before["last seed 2"].key
+    done = here("tag", "results", "--row", "last", str(tiny_data / "test.conll"))
+    assert "last seed 2" in done.stderr, "the one that was kept, whatever its dev score"
+
+
+def test_a_command_that_was_no_training_of_ours_is_not_made_up(here: Callable, inputs: list[str]):
+    folder, _ = make(inputs, "layers=last")
+    ((file, record),) = load_records(folder).items()
+    assert how_to_keep(record, file) == f"Train it again with save_probe=true results_dir={folder}."
+
+
+def test_text_comes_as_words_columns_or_running_lines_and_goes_as_columns_or_json(
+    here: Callable, inputs: list[str], tmp_path: Path
+):
+    folder, row = make(inputs, "layers=last")
+    told = here("tag", str(folder), "--row", row, "ana met smith in paris.", "--format", "json")
+    (line,) = told.stdout.splitlines()
+    running = json.loads(line)
+    assert running["tokens"] == ["ana", "met", "smith", "in", "paris", "."]
+    assert len(running["tags"]) == 6
+    one = tmp_path / "one.txt"
+    one.write_text("ana\nmet\nsmith\nin\nparis\n.\n\nacme\nwon\n")
+    words = here("tag", str(folder), "--row", row, str(one))
+    assert "columns, 1 a line: 2 sentences, 8 words" in words.stderr
+    first = words.stdout.split("\n\n")[0].splitlines()
+    assert [line.split(" ") for line in first] == [list(pair) for pair in zip(*list(running.values())[:2], strict=True)]
+    four = tmp_path / "four.txt"
+    four.write_text("-DOCSTART- -X- O O\n\nana NNP x B-PER\nwon VBD y O\n\nacme NNP z B-ORG\n")
+    columns = here("tag", str(folder), "--row", row, str(four))
+    assert "2 sentences, 3 words, 1 documents" in columns.stderr
+    assert columns.stdout.splitlines()[0].split(" ")[:4] == ["ana", "NNP", "x", "B-PER"]
+    assert all(len(line.split(" ")) == 5 for line in columns.stdout.splitlines() if line)
+    lines = tmp_path / "lines.txt"
+    lines.write_text("Ana met Smith\nAcme won Leeds\n")
+    assert "running text: 2 sentences, 6 words" in here("tag", str(folder), "--row", row, str(lines)).stderr
+    forced = here("tag", str(folder), "--row", row, str(lines), "--input", "columns")
+    assert "columns, 3 a line: 1 sentences, 2 words" in forced.stderr
+
+
+def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, inputs: list[str]):
+    folder, row = make(inputs, "layers=last")
+    Path("uneven.txt").write_text("ana x\nwon\n")
+    for told, *given in [
+        ("there is no such file", "nowhere/x.txt"),
+        ("text holds no word", ""),
+        ("uneven.txt:2: 1 columns; the lines before have 2", "uneven.txt", "--input", "columns"),
+        ("no record of row last and seed 7. Rows: last", "x", "--seed", "7"),
+        ("there is no such folder", "x", "encoder.path=other"),
+        ("a folder of results and a text are needed",),
+        ("no setting 'typo'", "x", "+typo=1"),
+    ]:
+        done = here("tag", str(folder), "--row", row, *given)
+        assert (done.returncode, done.stdout) == (2, ""), told
+        assert told in done.stderr
+        assert done.stderr.count("\n") <= 2
+
+
+def test_another_encoder_than_the_trained_on_is_refused(
+    here: Callable, inputs: list[str], tiny_bert: Path, tmp_path: Path
+):
+    folder, row = make(inputs, "layers=last")
+    shutil.copytree(tiny_bert, tmp_path / "other")
+    config = json.loads((tmp_path / "other/config.json").read_text())
+    (tmp_path / "other/config.json").write_text(json.dumps({**config, "layer_norm_eps": 1e-3}))
+    done = here("tag", str(folder), "--row", row, "ana won", f"encoder.path={tmp_path / 'other'}")
+    assert done.returncode == 2
+    assert "is another encoder than the one the probe was trained on" in done.stderr
+
+
+def test_a_text_without_marks_is_one_document(here: Callable, inputs: list[str], tiny_corpus: Corpus, tmp_path: Path):
+    folder, row = make(inputs, "layers=last", "features.context=document")
+    corpus = Corpus("one", {"test": tiny_corpus.splits["test"]})
+    file = write_columns(tmp_path / "one", corpus) / "test.conll"
+    text = file.read_text()
+    file.write_text("-DOCSTART- O\n\n" + text.replace("-DOCSTART- O\n\n", ""))
+    marked = here("tag", str(folder), "--row", row, str(file))
+    file.write_text(text.replace("-DOCSTART- O\n\n", ""))
+    assert here("tag", str(folder), "--row", row, str(file)).stdout == marked.stdout
+
+
+def test_verify_of_a_folder_without_asking_for_weights_needs_no_torch(here: Callable, inputs: list[str]):
+    folder, _ = make(inputs, "layers=last")
+    code = (
+        "import sys; from probe.cli.main import dispatch\n"
+        "dispatch(['verify', sys.argv[1]]); assert 'torch' not in sys.modules"
+    )
+    done = python(code, str(folder))
+    assert done.returncode == 0, done.stderr
+    assert ", weights" in done.stdout
+
+
+def test_other_predictions_of_the_kept_weights_are_told(here: Callable, inputs: list[str]):
+    folder, _ = make(inputs, "layers=last")
+    ((file, record),) = load_records(folder).items()
+    content = json.loads(file.read_text())
+    content["sha256"]["predictions"]["dev"] = "0" * 64
+    file.write_text(json.dumps(content))
+    done = here("verify", str(folder), "--weights")
+    assert done.returncode == 1
+    assert "other predictions, 0.00 points apart; on the same machine" in done.stdout
+    assert load_record(file).key == record.key
+    assert plan(configs_of([*inputs, "layers=last"])[0][0]).identity.key == record.key
+    done = here("verify", str(folder), "--weights", "--rerun")
+    assert done.returncode == 2
