@@ -1,4 +1,4 @@
-"""How well a screen foretold the rows that were trained: rank and linear correlation, and what its picks would have cost.
+"""How well a screen foretold the rows that were trained: rank and linear correlation, and what its picks would cost.
 
 Told apart is a pair of rows whose difference the records' own tests show: over the text (paired randomisation of the
 test split, Holm-corrected over all pairs), with one sign on dev and test, and over seeds too where there are enough of
@@ -31,9 +31,9 @@ PICKS = (1, 3)
 
 @dataclass(frozen=True)
 class Foretold:
-    """How a screen's scores of some trained rows stand to their dev F1. rows: name, dev F1, the screen's dev F1, best
-    first. tau: Kendall's tau-b over all pairs; tau_told_apart: over those told apart. regret: points of F1 that the best
-    of the screen's first, its first three lie below the best row. None where it is not defined."""
+    """How a screen's scores of some trained rows stand to their dev F1. rows: name, dev F1, the screen's, best first.
+    tau: Kendall's tau-b over all pairs; tau_told_apart: over those told apart. regret: points of F1 that the best of
+    the screen's first, its first three lie below the best row. None where it is not defined."""
 
     rows: list[tuple[str, float, float]]
     tau: float | None
@@ -114,10 +114,10 @@ def foretold_grid(foretold: Foretold, folder: Path) -> Grid:
     place = {name: i for i, (name, _, _) in enumerate(sorted(foretold.rows, key=lambda row: -row[2]), 1)}
     lines = [[name, percent(dev), percent(screened), str(place[name])] for name, dev, screened in foretold.rows]
     below = (
-        f"Kendall's tau-b {_number(foretold.tau)} over {foretold.pairs} pairs, {_number(foretold.tau_told_apart)} over the "
-        f"{foretold.pairs_told_apart} that the records' tests tell apart; Pearson {_number(foretold.pearson)}. Training "
-        f"only the screen's first of these rows loses {foretold.regret['1']:.2f} points of dev F1 to the best, its first "
-        f"three {foretold.regret['3']:.2f}."
+        f"Kendall's tau-b {_number(foretold.tau)} over {foretold.pairs} pairs, {_number(foretold.tau_told_apart)} over "
+        f"the {foretold.pairs_told_apart} that the records' tests tell apart; Pearson {_number(foretold.pearson)}. "
+        f"Training only the screen's first of these rows loses {foretold.regret['1']:.2f} points of dev F1 to the "
+        f"best, its first three {foretold.regret['3']:.2f}."
     )
     return Grid(
         ["row", "dev F1 trained", "dev F1 screened", "place"],

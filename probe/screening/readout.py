@@ -46,11 +46,12 @@ def solve(sums: Moments, candidate: Candidate, to: Reduction, strength: float) -
     num_layers, _, kept = to.directions.shape
     width = num_layers * kept
     places = len(sums.x) // width
-    columns = torch.cat([torch.arange(kept) + place * width + k * kept for place in range(places) for k in indices]).to(
-        sums.x.device
-    )
-    xx = sums.xx.index_select(0, columns).index_select(1, columns)
-    xy, x = sums.xy[columns], sums.x[columns]
+    some, size = torch.tensor(indices, device=sums.x.device), places * len(indices) * kept
+    by_layer = (places, num_layers, kept)
+    blocks = sums.xx.view(*by_layer, *by_layer).index_select(1, some).index_select(4, some)  # whole blocks: no gather
+    xx = blocks.reshape(size, size)
+    xy = sums.xy.view(*by_layer, -1).index_select(1, some).reshape(size, -1)
+    x = sums.x.view(by_layer).index_select(1, some).reshape(size)
     basis = None
     if combine == "mean":
         # (k * R, H): what the reduced layers side by side come to as a mean of whole layers
@@ -60,14 +61,15 @@ def solve(sums: Moments, candidate: Candidate, to: Reduction, strength: float) -
     xx -= torch.outer(x, x) / sums.words
     xy -= torch.outer(x, sums.y) / sums.words
     diagonal = xx.diagonal()
-    mean = diagonal.mean()
-    diagonal += strength * mean if mean > 1e-6 * sums.words else sums.words
+    # Of whole layers, not of the directions kept: a strength means the same whatever was reduced.
+    mean = diagonal.sum() / (places * to.directions.shape[1] * (1 if combine == "mean" else len(indices)))
+    diagonal += strength * mean if mean > 0 else sums.words
     weights = _solved(xx, xy)
     bias = (sums.y - x @ weights) / sums.words
     if basis is not None:
         weights = basis @ weights
-    by_layer = weights.unflatten(0, (places, len(indices), kept)).permute(1, 2, 0, 3).contiguous()
-    return Readout(indices, by_layer, bias)
+    weights = weights.unflatten(0, (places, len(indices), kept)).permute(1, 2, 0, 3).contiguous()
+    return Readout(indices, weights, bias)
 
 
 def _solved(matrix: Tensor, right: Tensor) -> Tensor:
