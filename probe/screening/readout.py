@@ -54,10 +54,13 @@ def solve(sums: Moments, candidate: Candidate, to: Reduction, strength: float) -
     x = sums.x.view(by_layer).index_select(1, some).reshape(size)
     basis = None
     if combine == "mean":
-        # (k * R, H): what the reduced layers side by side come to as a mean of whole layers
-        parts = [to.directions[k].T * to.scale[k] / len(indices) for k in indices]
-        basis = torch.block_diag(*[torch.cat(parts)] * places)
-        xx, xy, x = basis.T @ xx @ basis, basis.T @ xy, basis.T @ x
+        # (k * R, H): what the reduced layers side by side come to as a mean of whole layers; the same at each place
+        basis = torch.cat([to.directions[k].T * to.scale[k] / len(indices) for k in indices])
+        inner, whole = basis.shape
+        half = (basis.T @ xx.view(places, inner, size)).reshape(places * whole, places, inner)
+        xx = (half @ basis).reshape(places * whole, places * whole)
+        xy = (basis.T @ xy.view(places, inner, -1)).reshape(places * whole, -1)
+        x = (x.view(places, inner) @ basis).flatten()
     xx -= torch.outer(x, x) / sums.words
     xy -= torch.outer(x, sums.y) / sums.words
     diagonal = xx.diagonal()
@@ -67,7 +70,7 @@ def solve(sums: Moments, candidate: Candidate, to: Reduction, strength: float) -
     weights = _solved(xx, xy)
     bias = (sums.y - x @ weights) / sums.words
     if basis is not None:
-        weights = basis @ weights
+        weights = (basis @ weights.unflatten(0, (places, -1))).flatten(0, 1)
     weights = weights.unflatten(0, (places, len(indices), kept)).permute(1, 2, 0, 3).contiguous()
     return Readout(indices, weights, bias)
 

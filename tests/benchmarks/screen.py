@@ -26,6 +26,7 @@ from probe.reporting.foretold import foretell
 from probe.runs.plan import inputs_of
 from probe.runs.run import extract
 from probe.runs.screened import load_screen
+from probe.system.files import plain
 
 
 def screened(overrides: list[str], against: Path) -> dict[str, Any]:
@@ -51,6 +52,11 @@ def screened(overrides: list[str], against: Path) -> dict[str, Any]:
         "tau": foretold.tau,
         "tau_told_apart": foretold.tau_told_apart,
         "regret": foretold.regret["1"],
+        "without_sums": None
+        if foretold.without_sums is None
+        else {
+            name: value for name, value in plain(foretold.without_sums).items() if name not in ("rows", "without_sums")
+        },
     }
 
 
