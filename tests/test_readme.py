@@ -29,7 +29,19 @@ from probe.features.checkpoint import Encoder
 ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
 MOST_LINES = 230  # of the first: more than that nobody scrolls through
-OTHER_COMMANDS = ("race", "extract", "table", "report", "verify", "sweep-status", "inspect", "cache", "doctor", "score")
+OTHER_COMMANDS = (
+    "extract",
+    "race",
+    "screen",
+    "table",
+    "report",
+    "verify",
+    "sweep-status",
+    "inspect",
+    "cache",
+    "doctor",
+    "score",
+)
 INSTALLS = ("python3 -m venv", "pip install", "eval ")  # the first is what the build runs; completion has its own test
 ELSEWHERE = "hydra/launcher=slurm"  # needs a cluster; the launcher has its own test
 
@@ -88,7 +100,7 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
     data = home / ("indexed" if "word_column" in command else "data")
     places = {"DIR": data, "FILE": predictions, "A": "results/demo-minilm", "B": "results/quickstart"}
     words = [re.sub(r"^(.*=)?(DIR|FILE|A|B)$", lambda m: f"{m[1] or ''}{places[m[2]]}", word) for word in words]
-    if kind in ("train", "race", "extract", "inspect", "doctor", "cache"):
+    if kind in ("train", "extract", "screen", "race", "inspect", "doctor", "cache"):
         words = [word for word in words if not word.startswith("encoder.path=")] + [f"encoder.path={home / 'encoder'}"]
     if kind in ("train", "race"):
         out = "results/small" if kind == "train" else tempfile.mkdtemp(dir=home / "results")  # a race, a folder
@@ -99,6 +111,12 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
             words.append(f"data.path={data}")
         if words[0].startswith("+sweep"):
             words += ["seed=1"] + ["encoder.num_layers=12"] * (words[0] == "+sweep=each_layer")
+    if kind == "screen":
+        against = [words[words.index("--against") + 1]] if "--against" in words else []
+        words = [word for word in words if word not in ("--against", *against) and "results_dir" not in word]
+        words += ["results_dir=results/small-screen", "screen.max_layers=2"]
+        if not any(word.startswith(("data=demo", "data.path=")) for word in words):
+            words.append(f"data.path={data}")
     environment = {**os.environ, "LAYER_PROBE_CACHE": str(home / "cache")}
     return subprocess.run(
         [sys.executable, "-m", "probe", *words], cwd=home, env=environment, capture_output=True, text=True, timeout=600
