@@ -30,8 +30,8 @@ ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
 MOST_LINES = 230  # of the first: more than that nobody scrolls through
 OTHER_COMMANDS = (
-    "race", "extract", "table", "report", "verify", "sweep-status", "bench", "errors", "tag", "inspect", "cache",
-    "export", "doctor", "score",
+    "race", "screen", "extract", "table", "report", "verify", "sweep-status", "bench", "errors", "tag", "inspect",
+    "cache", "export", "doctor", "score",
 )  # fmt: skip
 INSTALLS = ("python3 -m venv", "pip install", "eval ")  # the first is what the build runs; completion has its own test
 ELSEWHERE = "hydra/launcher=slurm"  # needs a cluster; the launcher has its own test
@@ -93,7 +93,7 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
     data = home / ("indexed" if "word_column" in command else "data")
     places = {"DIR": data, "FILE": predictions, "A": "results/demo-minilm", "B": "results/quickstart"}
     words = [re.sub(r"^(.*=)?(DIR|FILE|A|B)$", lambda m: f"{m[1] or ''}{places[m[2]]}", word) for word in words]
-    if kind in ("train", "race", "extract", "inspect", "doctor", "cache", "export"):
+    if kind in ("train", "screen", "race", "extract", "inspect", "doctor", "cache", "export"):
         words = [word for word in words if not word.startswith("encoder.path=")] + [f"encoder.path={home / 'encoder'}"]
     if kind in ("train", "race"):
         out = "results/small" if kind == "train" else tempfile.mkdtemp(dir=home / "results")  # a race, a folder
@@ -106,6 +106,12 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
         if words[0].startswith("+sweep"):
             counts = ("each_layer", "beyond_embeddings", "tasks")  # sweeps that count an encoder's layers
             words += ["seed=1"] + ["encoder.num_layers=12"] * words[0].endswith(counts)
+    if kind == "screen":
+        against = [words[words.index("--against") + 1]] if "--against" in words else []
+        words = [word for word in words if word not in ("--against", *against) and "results_dir" not in word]
+        words += ["results_dir=results/small-screen", "screen.max_layers=2"]
+        if not any(word.startswith(("data=demo", "data.path=")) for word in words):
+            words.append(f"data.path={data}")
     return forked(*words, cwd=home, LAYER_PROBE_CACHE=str(home / "cache"))
 
 

@@ -48,9 +48,11 @@ def run_race(
         raise _other_race(folder, f"{_described(there.asked)}; here {_described(asked)}")
     else:
         configs = [replace(base, layers=entry.layers) for entry in there.entries]
-    plans = list({planned.identity.cell: planned for planned in map(plan, configs)}.values())
-    terms = _agreed(folder, _terms(plans, seeds, asked, base.race))
-    cfg_of = {planned.selection.name: planned.cfg for planned in plans}
+    plans: dict[str, Plan] = {}  # by cell: of two names of one row the first
+    for planned in map(plan, configs):
+        plans.setdefault(planned.identity.cell, planned)
+    terms = _agreed(folder, _terms([*plans.values()], seeds, asked, base.race))
+    cfg_of = {planned.selection.name: planned.cfg for planned in plans.values()}
     evidence, told = Evidence(folder, terms.runs), 0
     while True:
         state = follow(terms.rules, terms.rows, evidence.run, evidence.text_variance)

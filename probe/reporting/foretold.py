@@ -1,8 +1,11 @@
-"""How well a screen foretold the rows that were trained: rank and linear correlation, and what its picks would have cost.
+"""How well a screen foretold the rows that were trained: rank and linear correlation, and what its picks would cost.
 
 Told apart is a pair of rows whose difference the records' own tests show: over the text (paired randomisation of the
 test split, Holm-corrected over all pairs), with one sign on dev and test, and over seeds too where there are enough of
 them for a p below 0.05.
+
+A plain sum is the mean at a larger scale, which no linear readout sees and training does: where sums are among the
+rows, the figures stand without them too.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +34,11 @@ PICKS = (1, 3)
 
 @dataclass(frozen=True)
 class Foretold:
-    """How a screen's scores of some trained rows stand to their dev F1. rows: name, dev F1, the screen's dev F1, best
-    first. tau: Kendall's tau-b over all pairs; tau_told_apart: over those told apart. regret: points of F1 that the best
-    of the screen's first, its first three lie below the best row. None where it is not defined."""
+    """How a screen's scores of some trained rows stand to their dev F1. rows: name, dev F1, the screen's, best first.
+    tau: Kendall's tau-b over all pairs; tau_told_apart: over those told apart. regret: points of F1 that the best of
+    the screen's first, its first three lie below the best row. None where it is not defined. without_sums: the same
+    of the rows that are no plain sums; None where there are none, or too few rows without.
+    """
 
     rows: list[tuple[str, float, float]]
     tau: float | None
@@ -42,6 +47,7 @@ class Foretold:
     pairs_told_apart: int
     pearson: float | None
     regret: dict[str, float]
+    without_sums: Foretold | None = None
 
 
 def foretell(record: ScreenRecord, folder: Path) -> Foretold:
@@ -57,7 +63,10 @@ def foretell(record: ScreenRecord, folder: Path) -> Foretold:
     rows = [row for row in rows if _is_of(row, record)]
     by_readout = {readout_of(one.layers.combine, one.layers.indices): one for one in record.ranked}
     pairs = [(row, by_readout.get(readout_of(row.combine, row.indices))) for row in rows]
-    return compare([(row, one) for row, one in pairs if one is not None])
+    ranked = [(row, one) for row, one in pairs if one is not None]
+    others = [(row, one) for row, one in ranked if row.combine != "sum"]
+    without = compare(others) if 2 <= len(others) < len(ranked) else None
+    return replace(compare(ranked), without_sums=without)
 
 
 def _is_of(row: Row, record: ScreenRecord) -> bool:
@@ -113,19 +122,25 @@ def foretold_grid(foretold: Foretold, folder: Path) -> Grid:
     """The trained rows with what the screen said, and the figures below."""
     place = {name: i for i, (name, _, _) in enumerate(sorted(foretold.rows, key=lambda row: -row[2]), 1)}
     lines = [[name, percent(dev), percent(screened), str(place[name])] for name, dev, screened in foretold.rows]
-    below = (
-        f"Kendall's tau-b {_number(foretold.tau)} over {foretold.pairs} pairs, {_number(foretold.tau_told_apart)} over the "
-        f"{foretold.pairs_told_apart} that the records' tests tell apart; Pearson {_number(foretold.pearson)}. Training "
-        f"only the screen's first of these rows loses {foretold.regret['1']:.2f} points of dev F1 to the best, its first "
-        f"three {foretold.regret['3']:.2f}."
-    )
+    below = [_figures(foretold)]
+    if foretold.without_sums:
+        below.append(f"Without plain sums, whose scale no linear readout sees: {_figures(foretold.without_sums)}")
     return Grid(
         ["row", "dev F1 trained", "dev F1 screened", "place"],
         lines,
         [True, False, False, False],
         [f"The screen against the trained rows of {folder}."],
-        [below],
+        below,
         [0],
+    )
+
+
+def _figures(foretold: Foretold) -> str:
+    return (
+        f"Kendall's tau-b {_number(foretold.tau)} over {foretold.pairs} pairs, {_number(foretold.tau_told_apart)} over "
+        f"the {foretold.pairs_told_apart} that the records' tests tell apart; Pearson {_number(foretold.pearson)}. "
+        f"Training only the screen's first of these rows loses {foretold.regret['1']:.2f} points of dev F1 to the "
+        f"best, its first three {foretold.regret['3']:.2f}."
     )
 
 

@@ -82,9 +82,9 @@ def caption(record: ScreenRecord) -> str:
     neighbours = f"a word and {screen['window']} to each side" if screen["window"] else "a word alone"
     return (
         f"{setting.data}, {short_name(setting.encoder)}, {setting.features['context']} context, "
-        f"{setting.features['subword']} piece. A screen: nothing is trained. A linear readout of {neighbours}, fitted to "
-        f"{words['train']} words of train; {TASKS[record.identity.task].title} on {words['dev']} words of dev in percent, "
-        f"mean ± standard error over {screen['samples']} samples."
+        f"{setting.features['subword']} piece. A screen: nothing is trained. A linear readout of {neighbours}, fitted "
+        f"to {words['train']} words of train; {TASKS[record.identity.task].title} on {words['dev']} words of dev in "
+        f"percent, mean ± standard error over {screen['samples']} samples."
     )
 
 
@@ -105,8 +105,8 @@ def notes(record: ScreenRecord) -> list[str]:
         )
     if record.directions < record.hidden_size:
         lines.append(
-            f"Each layer was reduced to the {record.directions} of {record.hidden_size} directions along which it varies "
-            f"most ({100 * record.variance_kept:.1f} % of its variance or more): screen.directions."
+            f"Each layer was reduced to the {record.directions} of {record.hidden_size} directions along which it "
+            f"varies most ({100 * record.variance_kept:.1f} % of its variance or more): screen.directions."
         )
     return lines
 
@@ -118,8 +118,10 @@ def _csv(record: ScreenRecord) -> str:
     for place, one in enumerate(record.ranked, 1):
         layers = one.layers
         writer.writerow(
-            [place, layers.name, " ".join(one.alike), " ".join(map(str, layers.indices)), layers.combine, one.width]
-            + [one.blocks, one.dev_f1, one.spread, one.dev_error, one.error_spread, one.tied]
+            [
+                *(place, layers.name, " ".join(one.alike), " ".join(map(str, layers.indices)), layers.combine),
+                *(one.width, one.blocks, one.dev_f1, one.spread, one.dev_error, one.error_spread, one.tied),
+            ]
         )
     return out.getvalue()
 
@@ -137,7 +139,7 @@ def write_screen_tables(folder: Path, record: ScreenRecord) -> list[Path]:
 
 
 def rows_or_screen(folder: Path) -> list[Row]:
-    """A results folder's rows; none where it holds a screen and nothing else. Raises UserError where there is nothing."""
+    """A results folder's rows; none where it holds a screen alone. Raises UserError where it holds nothing."""
     try:
         return build_rows(folder)
     except UserError:

@@ -1,8 +1,8 @@
-"""What a screen gives: candidates with their scores, ranked, and which of them the spread does not tell from the first
-(no torch).
+"""What a screen gives: candidates with their scores, ranked, and which of them are tied with the first (no torch).
 
-The scores of a candidate are computed several times, each time without another part of the sentences, so their spread is
-a jackknife's (Tukey 1958): of g means of all but one part, the standard error is sqrt((g - 1) / g * sum of squares).
+The scores of a candidate are computed several times, each time without another part of the sentences, so their spread
+is a jackknife's (Tukey 1958): of g scores, each without one part, the standard error is the square root of (g - 1) / g
+times the sum of squared deviations.
 """
 
 from __future__ import annotations

@@ -46,28 +46,33 @@ def solve(sums: Moments, candidate: Candidate, to: Reduction, strength: float) -
     num_layers, _, kept = to.directions.shape
     width = num_layers * kept
     places = len(sums.x) // width
-    columns = torch.cat([torch.arange(kept) + place * width + k * kept for place in range(places) for k in indices]).to(
-        sums.x.device
-    )
-    xx = sums.xx.index_select(0, columns).index_select(1, columns)
-    xy, x = sums.xy[columns], sums.x[columns]
+    some, size = torch.tensor(indices, device=sums.x.device), places * len(indices) * kept
+    by_layer = (places, num_layers, kept)
+    blocks = sums.xx.view(*by_layer, *by_layer).index_select(1, some).index_select(4, some)  # whole blocks: no gather
+    xx = blocks.reshape(size, size)
+    xy = sums.xy.view(*by_layer, -1).index_select(1, some).reshape(size, -1)
+    x = sums.x.view(by_layer).index_select(1, some).reshape(size)
     basis = None
     if combine == "mean":
-        # (k * R, H): what the reduced layers side by side come to as a mean of whole layers
-        parts = [to.directions[k].T * to.scale[k] / len(indices) for k in indices]
-        basis = torch.block_diag(*[torch.cat(parts)] * places)
-        xx, xy, x = basis.T @ xx @ basis, basis.T @ xy, basis.T @ x
+        # (k * R, H): what the reduced layers side by side come to as a mean of whole layers; the same at each place
+        basis = torch.cat([to.directions[k].T * to.scale[k] / len(indices) for k in indices])
+        inner, whole = basis.shape
+        half = (basis.T @ xx.view(places, inner, size)).reshape(places * whole, places, inner)
+        xx = (half @ basis).reshape(places * whole, places * whole)
+        xy = (basis.T @ xy.view(places, inner, -1)).reshape(places * whole, -1)
+        x = (x.view(places, inner) @ basis).flatten()
     xx -= torch.outer(x, x) / sums.words
     xy -= torch.outer(x, sums.y) / sums.words
     diagonal = xx.diagonal()
-    mean = diagonal.mean()
-    diagonal += strength * mean if mean > 1e-6 * sums.words else sums.words
+    # Of whole layers, not of the directions kept: a strength means the same whatever was reduced.
+    mean = diagonal.sum() / (places * to.directions.shape[1] * (1 if combine == "mean" else len(indices)))
+    diagonal += strength * mean if mean > 0 else sums.words
     weights = _solved(xx, xy)
     bias = (sums.y - x @ weights) / sums.words
     if basis is not None:
-        weights = basis @ weights
-    by_layer = weights.unflatten(0, (places, len(indices), kept)).permute(1, 2, 0, 3).contiguous()
-    return Readout(indices, by_layer, bias)
+        weights = (basis @ weights.unflatten(0, (places, -1))).flatten(0, 1)
+    weights = weights.unflatten(0, (places, len(indices), kept)).permute(1, 2, 0, 3).contiguous()
+    return Readout(indices, weights, bias)
 
 
 def _solved(matrix: Tensor, right: Tensor) -> Tensor:

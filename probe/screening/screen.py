@@ -1,4 +1,4 @@
-"""Ranks every choice of layers without training: draws sentences, gathers moments, solves a readout for each, scores it.
+"""Ranks every choice of layers without training: draws sentences, gathers moments, solves and scores readouts.
 
 The sentences are cut into parts; each sample leaves one out, of train and of dev alike. Test is never read.
 """
@@ -28,9 +28,9 @@ SMALL = 1024  # of a matrix so wide a second thread costs more than it gives
 
 @dataclass(frozen=True)
 class Screened:
-    """ranked: best first. words: of train and dev that were used. directions: kept of each layer, and the least share of
-    a layer's variance along them. strengths: of the ridge, by the number of layers side by side. grown: the numbers of
-    layers of which not every concatenation was tried."""
+    """ranked: best first. words: of train and dev that were used. directions: kept of each layer; variance_kept: the
+    least share of a layer's variance along them. strengths: of the ridge, by the number of layers side by side. grown:
+    the numbers of layers of which not every concatenation was tried."""
 
     ranked: list[Scored]
     words: dict[str, int]

@@ -1,6 +1,6 @@
 """Races replayed on committed records, and simulated ones: epochs saved, and how often the best row is dropped wrongly.
 
-    python tests/benchmarks/race.py [DIR ...] [--races 2000]
+    python tests/benchmarks/race.py [DIR ...] [--races 300]
 
 A folder's rows race as `probe race` would have raced them, with the runs that are there: which of them it had asked
 for, what stands at its end, and how many of the folder's epochs that is. Then races of rows that are all equally good,
@@ -64,14 +64,16 @@ def simulate(rules: Rules, spreads: list[float], over_text: float, races: int) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dirs", nargs="*", type=Path, default=[ROOT / "results" / name for name in FOLDERS])
-    parser.add_argument("--races", type=int, default=2000)
+    parser.add_argument("--races", type=int, default=300)
     options = parser.parse_args()
-    replayed, simulated, told = [], [], {}
+    replayed, simulated = [], []
+    told: dict[str, list[float]] = {}
     for folder in options.dirs:
         records = {(record.row, record.seed): record for record in load_records(folder).values()}
         scores = by_row(records)
         seeds = sorted(set.intersection(*({seed for row, seed in records if row == r} for r in scores)))
         rules = rules_of(len(scores), seeds)
+        records = {cell: record for cell, record in records.items() if cell[1] in seeds}
         evidence = Evidence(folder, {cell: record.identity for cell, record in records.items()})
         race = follow(rules, list(scores), evidence.run, evidence.text_variance)
         epochs = [sum(len(records[cell].curve) for cell in cells) for cells in (race.runs, records)]

@@ -1,0 +1,99 @@
+"""The screen: seconds, memory, and how well it foretold the rows that were trained.
+
+    python tests/benchmarks/screen.py results/conll2003-minilm-each-layer data=conll2003 data.path=DIR encoder=minilm_l6
+
+The store is filled first; then `probe screen` runs in a process of its own, into a folder of its own, so that its
+seconds (with Python's start) and its peak of memory are a user's. --transformer-ranker does the same sentences and the
+same encoder with TransformerRanker (pip install transformer-ranker), one number a model. The last line is one JSON
+object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from probe.cli.settings import config_of
+from probe.reporting.foretold import foretell
+from probe.runs.plan import inputs_of
+from probe.runs.run import extract
+from probe.runs.screened import load_screen
+from probe.system.files import plain
+
+
+def screened(overrides: list[str], against: Path) -> dict[str, Any]:
+    """Seconds and memory of the command, and its correlations with the trained rows."""
+    extract(config_of(overrides))
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "probe", "screen", *overrides, f"results_dir={folder}", f"--against={against}"]
+        clock = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True)
+        seconds = time.perf_counter() - clock
+        if done.returncode:
+            sys.exit(done.stderr)
+        print(done.stdout)
+        record = load_screen(Path(folder))
+    assert record is not None
+    foretold = foretell(record, against)
+    return {
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(os.times().children_user + os.times().children_system, 1),
+        "peak_rss_mb": record.peak_rss_mb,
+        "candidates": len(record.ranked),
+        "pearson": foretold.pearson,
+        "tau": foretold.tau,
+        "tau_told_apart": foretold.tau_told_apart,
+        "regret": foretold.regret["1"],
+        "without_sums": None
+        if foretold.without_sums is None
+        else {
+            name: value for name, value in plain(foretold.without_sums).items() if name not in ("rows", "without_sums")
+        },
+    }
+
+
+def transformer_ranker(overrides: list[str]) -> dict[str, Any]:
+    """The nearest other tool on as many sentences of train; nothing where it is not installed."""
+    if importlib.util.find_spec("transformer_ranker") is None:
+        print("TransformerRanker is not installed: pip install transformer-ranker", file=sys.stderr)
+        return {}
+    from datasets import Dataset, DatasetDict
+    from transformer_ranker import TransformerRanker
+
+    cfg = config_of(overrides)
+    inputs = inputs_of(cfg)
+    split = inputs.corpus.splits["train"]
+    names = sorted({tag for tags in split.tags for tag in tags})
+    rows = {
+        "tokens": split.words[: cfg.screen.sentences],
+        "tags": [[names.index(tag) for tag in tags] for tags in split.tags[: cfg.screen.sentences]],
+    }
+    clock = time.perf_counter()
+    ranker = TransformerRanker(DatasetDict(train=Dataset.from_dict(rows)), dataset_downsample=1.0)
+    result = ranker.run([cfg.encoder.path or cfg.encoder.name], batch_size=32)
+    print(result)
+    return {"transformer_ranker_seconds": round(time.perf_counter() - clock, 1)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("against", type=Path, help="a results folder with trained rows of the same text and encoder")
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("--transformer-ranker", action="store_true")
+    options = parser.parse_intermixed_args()
+    measured = screened(options.overrides, options.against)
+    if options.transformer_ranker:
+        measured |= transformer_ranker(options.overrides)
+    print(json.dumps(measured))
+
+
+if __name__ == "__main__":
+    main()

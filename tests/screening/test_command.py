@@ -1,0 +1,174 @@
+"""`probe screen` as it is typed: its file, what checks and shows it, and what it says of trained rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau, pearsonr
+from support.commands import probe, start, stop, wait_for
+from support.records import make_record
+
+from probe.checks.results import check_files
+from probe.config import LayersConfig, UserError
+from probe.reporting.foretold import compare, pearson, tau_b
+from probe.reporting.page import write_report, write_screen
+from probe.reporting.rows import build_rows
+from probe.runs.screened import SCREEN, load_screen
+from probe.screening.ranking import Scored
+
+QUICK = ["screen.max_layers=2", "screen.sentences=40", "screen.samples=2", "screen.dev_sentences=20"]
+
+
+@pytest.fixture
+def screened(typed, inputs: list[str], tmp_path: Path) -> Path:
+    done = typed("screen", *inputs, *QUICK, "results_dir=out")
+    assert done.returncode == 0, done.stderr
+    assert "A screen: nothing is trained" in done.stdout
+    assert "concat_last_four" in done.stdout
+    return tmp_path / "out"
+
+
+def bad(folder: Path) -> list[str]:
+    return [
+        f"{check.name}: {check.detail}" for check in check_files(folder, folder.parent / "cache") if check.ok is False
+    ]
+
+
+def test_a_screen_is_one_file_that_verify_checks_and_report_shows(screened: Path, typed, inputs: list[str]):
+    record = load_screen(screened)
+    assert record is not None
+    assert {"screen.md", "screen.csv", "figures"} <= {path.name for path in screened.iterdir()}
+    assert bad(screened) == []
+    write_report(screened)
+    assert "Screen" in (screened / "report.html").read_text()
+    assert bad(screened) == []
+    before = (screened / SCREEN).read_bytes()
+    again = typed("screen", *inputs, *QUICK, "results_dir=out", "--format", "json")
+    assert "screened already" in again.stderr
+    assert json.loads(again.stdout)["key"] == record.key
+    assert (screened / SCREEN).read_bytes() == before
+    for form in ("md", "csv", "tex"):
+        assert record.ranked[0].name.replace("_", "") in typed(
+            "screen", *inputs, *QUICK, "results_dir=out", "--format", form
+        ).stdout.replace("\\_", "").replace("_", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda s: s["ranked"].reverse(), "does not stand where its scores put it"),
+        (lambda s: s["ranked"][0]["f1"].__setitem__(0, 0.0), "does not stand where its scores put it"),
+        (lambda s: s["ranked"][-1].update(width=1), "its width is 1"),
+        (lambda s: s["ranked"][-1].update(blocks=77), "77 blocks are not what"),
+        (lambda s: s["identity"].update(seed=9), "its key is not the hash"),
+        (lambda s: s["features"].update(context="document"), "the feature key is not the hash"),
+        (lambda s: s["fingerprint"].update(weights="0"), "the encoder is not the one"),
+        (lambda s: s.pop("words"), "words is missing"),
+        (lambda s: s.update(ranked=[]), "it ranks nothing"),
+        (lambda s: s["ranked"].append(s["ranked"][-1]), "is ranked twice"),
+    ],
+)
+def test_whatever_is_changed_in_a_screen_is_named(screened: Path, change, named: str):
+    content = json.loads((screened / SCREEN).read_text())
+    if named.startswith("does not") and content["ranked"][0]["f1"][0] == 0:
+        pytest.skip("nothing to change")
+    change(content)
+    (screened / SCREEN).write_text(json.dumps(content))
+    assert any(named in line for line in bad(screened)), bad(screened)
+
+
+def test_an_edited_table_and_a_stale_figure_are_named(screened: Path):
+    table = screened / "screen.md"
+    table.write_text(table.read_text().replace("embeddings", "embedings"))
+    assert any(line.startswith("screen.md: line") for line in bad(screened))
+    record = load_screen(screened)
+    assert record is not None
+    write_screen(screened, record)
+    assert bad(screened) == []
+    (screened / "figures" / "screen_by_layer.svg").write_text("<svg></svg>")
+    assert any("screen_by_layer.svg" in line for line in bad(screened))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["screen.windo=1"], "Did you mean screen.window?"),
+        (["screen.samples=1"], "screen.samples=1 is not a number from 2 to 10"),
+        (["screen.max_layers=0"], "screen.max_layers=0 is too small"),
+        (["screen.window=x"], "screen.window"),
+        (["--against", "/nowhere"], "/nowhere: there is no such folder"),
+        (["--nope"], "unrecognized arguments"),
+        (["--format", "xml"], "invalid choice"),
+    ],
+)
+def test_what_is_mistyped_is_named(typed, inputs: list[str], arguments: list[str], message: str):
+    done = typed("screen", *inputs, *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_screen_is_replaced_and_a_kill_leaves_nothing_half_made(screened: Path, inputs: list[str]):
+    whole = json.loads((screened / SCREEN).read_text())
+    (screened / SCREEN).write_text("{")
+    command = ["screen", *inputs, *QUICK, "results_dir=out"]
+    process = start(*command, cwd=screened.parent)
+    wait_for(lambda: process.poll() is not None or (screened.parent / "cache").exists(), 60, "it to begin")
+    stop(process)
+    if (screened / SCREEN).read_text() != "{":
+        assert load_screen(screened) is not None, "whole or not there"
+    done = probe(*command, cwd=screened.parent)
+    assert done.returncode == 0, done.stderr
+    again = json.loads((screened / SCREEN).read_text())
+    assert (again["key"], again["ranked"]) == (whole["key"], whole["ranked"])
+
+
+def test_a_sweep_that_asks_for_it_shows_the_screen_first_and_its_runs_keep_their_keys(
+    typed, inputs: list[str], tmp_path
+):
+    sweep = ["-m", "layers=embeddings,last", "jobs=1", *inputs]
+    shown = typed(*sweep, *QUICK, "screen.first=true", "results_dir=shown")
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.index("A screen: nothing is trained") < shown.stdout.index("2 runs")
+    plain = typed(*sweep, "results_dir=plain")
+    assert plain.returncode == 0
+    names = [{path.name for path in (tmp_path / folder / "records").iterdir()} for folder in ("shown", "plain")]
+    assert names[0] == names[1]
+    against = typed("screen", *inputs, *QUICK, "results_dir=shown", "--against", "plain")
+    assert "Kendall's tau-b" in against.stdout
+    other = typed("screen", *inputs, *QUICK, "results_dir=shown", "features.dtype=float32", "--against", "plain")
+    assert other.returncode == 2
+    assert "of another text or other features" in other.stderr
+
+
+def test_tau_and_pearson_are_those_of_scipy():
+    draw = np.random.default_rng(0)
+    for _ in range(20):
+        a, b = draw.integers(0, 5, 8).astype(float).tolist(), draw.normal(size=8).round(1).tolist()
+        pairs = [(i, j) for i in range(8) for j in range(i)]
+        assert tau_b(pairs, a, b) == pytest.approx(kendalltau(a, b).statistic)
+        assert pearson(a, b) == pytest.approx(pearsonr(a, b).statistic)
+    assert tau_b([(0, 1)], [1, 1], [1, 2]) is None
+    assert pearson([1, 1], [1, 2]) is None
+
+
+def test_regret_is_what_the_best_of_the_first_picks_lies_below_the_best_row(tmp_path: Path):
+    trained = {"a": (0.80, 0.70), "b": (0.90, 0.60), "c": (0.85, 0.50), "d": (0.95, 0.40)}
+    for k, (name, (dev, _)) in enumerate(trained.items()):
+        for seed in (1, 2):
+            make_record(tmp_path, name, seed, dev, dev, indices=(k,))
+    rows = {row.name: row for row in build_rows(tmp_path)}
+    pairs = [
+        (rows[name], Scored(LayersConfig([k], "concat", name), 16, k, [f1, f1], [0.1, 0.1]))
+        for k, (name, (_, f1)) in enumerate(trained.items())
+    ]
+    found = compare(pairs)
+    assert found.regret["1"] == pytest.approx(15)
+    assert found.regret["3"] == pytest.approx(5)
+    assert [name for name, _, _ in found.rows] == ["d", "b", "c", "a"]
+    assert (found.pairs, found.pairs_told_apart) == (6, 0), "without counts no text can be asked"
+    with pytest.raises(UserError, match="two trained rows"):
+        compare(pairs[:1])
