@@ -55,8 +55,8 @@ def screen(
     is_small = (2 * cfg.window + 1) * (store.num_layers + 1) * store.hidden_size < SMALL
     torch.set_num_threads(1 if is_small else num_cores())
     known = sorted({tag for tags in corpus.splits["train"].tags for tag in tags})
-    train = _draw(corpus, "train", cfg.sentences, cfg.samples, seed, known)
-    dev = _draw(corpus, "dev", cfg.dev_sentences, cfg.samples, seed, known)
+    train = draw(corpus, "train", cfg.sentences, cfg.samples, seed, known)
+    dev = draw(corpus, "dev", cfg.dev_sentences, cfg.samples, seed, known)
     if len(train.lengths) < cfg.samples:
         raise UserError(f"screen.samples={cfg.samples}: train has only {len(train.lengths)} sentences to divide.")
     directions = directions_kept(cfg.directions, store, cfg.window, device)
@@ -71,11 +71,10 @@ def screen(
     return Screened(ranked, words, directions, min(to.kept), bench.strengths, bench.grown)
 
 
-def _draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int, known: Sequence[str]) -> Text:
+def draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int, known: Sequence[str]) -> Text:
     """So many sentences of a split, at random but in their order, and the part of each."""
     tags = corpus.splits[split].tags
-    draw = np.random.default_rng([seed, len(split)])
-    shuffled = draw.permutation(len(tags))[:sentences]
+    shuffled = np.random.default_rng([seed, len(split)]).permutation(len(tags))[:sentences]
     part_of = dict(zip(shuffled.tolist(), (np.arange(len(shuffled)) % parts).tolist(), strict=True))
     chosen = sorted(part_of)
     starts = np.cumsum([0] + [len(sentence) for sentence in tags])
