@@ -5,6 +5,7 @@ The sentences are cut into parts; each sample leaves one out, of train and of de
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -119,7 +120,8 @@ class _Bench:
         total = self._moments(np.ones(len(self.train.rows), bool))
         candidates: list[Candidate] = []
         results: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]] = {}
-        with tqdm(desc="screening", unit=" readouts", dynamic_ncols=True, mininterval=1, disable=None) as bar:
+        interval = 0.5 if sys.stderr.isatty() else 30
+        with tqdm(desc="screening", unit=" readouts", dynamic_ncols=True, mininterval=interval) as bar:
             for part in range(self.cfg.samples):
                 left_out = self._moments(self.train.of_part(part))
                 total.take_out(left_out)
