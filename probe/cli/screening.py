@@ -55,9 +55,7 @@ def screen(arguments: list[str]) -> int:
     else:
         print(render_screen(record, options.format), end="")
         if foretold is not None:
-            print(
-                "\n" + foretold_grid(foretold, options.against).render("md" if options.format == "md" else "text"),
-                end="",
-            )
+            told = foretold_grid(foretold, options.against).render("md" if options.format == "md" else "text")
+            print("\n" + told, end="", file=sys.stdout if options.format in ("text", "md") else sys.stderr)
     tell(f"screen: {record.seconds:.0f} s; {', '.join(str(file) for file in files)}")
     return 0

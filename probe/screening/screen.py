@@ -5,6 +5,7 @@ The sentences are cut into parts; each sample leaves one out, of train and of de
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -55,8 +56,8 @@ def screen(
     is_small = (2 * cfg.window + 1) * (store.num_layers + 1) * store.hidden_size < SMALL
     torch.set_num_threads(1 if is_small else num_cores())
     known = sorted({tag for tags in corpus.splits["train"].tags for tag in tags})
-    train = _draw(corpus, "train", cfg.sentences, cfg.samples, seed, known)
-    dev = _draw(corpus, "dev", cfg.dev_sentences, cfg.samples, seed, known)
+    train = draw(corpus, "train", cfg.sentences, cfg.samples, seed, known)
+    dev = draw(corpus, "dev", cfg.dev_sentences, cfg.samples, seed, known)
     if len(train.lengths) < cfg.samples:
         raise UserError(f"screen.samples={cfg.samples}: train has only {len(train.lengths)} sentences to divide.")
     directions = directions_kept(cfg.directions, store, cfg.window, device)
@@ -71,11 +72,10 @@ def screen(
     return Screened(ranked, words, directions, min(to.kept), bench.strengths, bench.grown)
 
 
-def _draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int, known: Sequence[str]) -> Text:
+def draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int, known: Sequence[str]) -> Text:
     """So many sentences of a split, at random but in their order, and the part of each."""
     tags = corpus.splits[split].tags
-    draw = np.random.default_rng([seed, len(split)])
-    shuffled = draw.permutation(len(tags))[:sentences]
+    shuffled = np.random.default_rng([seed, len(split)]).permutation(len(tags))[:sentences]
     part_of = dict(zip(shuffled.tolist(), (np.arange(len(shuffled)) % parts).tolist(), strict=True))
     chosen = sorted(part_of)
     starts = np.cumsum([0] + [len(sentence) for sentence in tags])
@@ -120,7 +120,8 @@ class _Bench:
         total = self._moments(np.ones(len(self.train.rows), bool))
         candidates: list[Candidate] = []
         results: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]] = {}
-        with tqdm(desc="screening", unit=" readouts", dynamic_ncols=True, mininterval=1, disable=None) as bar:
+        interval = 0.5 if sys.stderr.isatty() else 30
+        with tqdm(desc="screening", unit=" readouts", dynamic_ncols=True, mininterval=interval) as bar:
             for part in range(self.cfg.samples):
                 left_out = self._moments(self.train.of_part(part))
                 total.take_out(left_out)
