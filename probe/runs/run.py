@@ -106,7 +106,8 @@ def _record(
     indices = list(selection.indices)
     manifest = store.serving().manifest()
     assert manifest is not None or selection.is_memory
-    without_pieces = manifest and BySplit(**{n: part["words_without_pieces"] for n, part in manifest["splits"].items()})
+    parts = manifest["splits"].items() if manifest else ()
+    without_pieces = BySplit(**{name: part["words_without_pieces"] for name, part in parts}) if manifest else None
     trained_words = len(fitted.curve) * fitted.passes * corpus.splits["train"].num_words
     return RunRecord(
         schema=SCHEMA,

@@ -20,11 +20,12 @@ from probe.config import Config, UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.features.checkpoint import Encoder, open_encoder
-from probe.features.encoder import load_model, states_up_to
+from probe.features.depth import stop_at
+from probe.features.encoder import load_model
 from probe.features.extraction import report_causal, report_empty_words, report_emulation
 from probe.features.store import Shard, cut_shards
 from probe.features.windows import bounds
-from probe.features.words import Text, batches, kept_pieces, to_tensors, word_states
+from probe.features.words import Text, batches, pieces_at_once, states_of
 from probe.probing.batches import TaggedWords
 from probe.probing.combine import combine_stored
 from probe.probing.selection import Selection
@@ -43,7 +44,10 @@ class Applier:
 
     def __init__(self, file: Path, record: RunRecord, cfg: Config) -> None:
         self.device = resolve_device(cfg.device)
-        self.cfg, self.record = cfg.features, record
+        self.record = record
+        stored = sorted(set(record.layers.indices))
+        self.cfg = replace(cfg.features, layers=stored)
+        self.places = [stored.index(k) for k in record.layers.indices]
         self.tagger: Tagger = load_probe(file, record, self.device)
         self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
         if self.encoder.fingerprint != record.encoder.fingerprint:
@@ -56,6 +60,7 @@ class Applier:
         report_causal(self.encoder)
         report_emulation(self.cfg, self.device)
         self.model = load_model(self.encoder, self.device, self.cfg.precision)
+        stop_at(stored[-1], self.model, self.encoder, self.device)
 
     def tag(self, split: Split) -> Iterator[list[str]]:
         """The tags of each sentence, in order."""
@@ -89,16 +94,10 @@ class Applier:
         indices = self.selection.indices
         dtype = getattr(torch, self.cfg.dtype)
         layers = torch.empty((len(indices), shard.last - shard.first, self.encoder.hidden_size), dtype=dtype)
-        for windows in batches(text, shard, self.encoder, self.cfg.batch_pieces):
-            given = to_tensors(windows, text.pieces, self.encoder)
-            ids, mask, types = (None if part is None else part.to(self.device) for part in given)
-            assert ids is not None
-            assert mask is not None
-            at, lengths, rows = kept_pieces(windows, text.pieces, self.encoder, self.cfg.subword, ids.shape[1])
-            states = states_up_to(self.model, self.encoder.num_layers, max(indices), ids, mask, types)
-            chosen = tuple(states[k] for k in indices)
-            vectors = word_states(chosen, at.to(self.device), lengths, self.cfg.subword)
-            layers.index_copy_(1, rows - shard.first, vectors.to(dtype).cpu())
+        at_once = pieces_at_once(self.cfg.batch_pieces, self.encoder, self.device)
+        for windows in batches(text, shard, self.encoder, at_once, self.device):
+            states, rows = states_of(windows, text.pieces, self.model, self.encoder, self.cfg, self.device)
+            layers.index_copy_(1, rows.cpu() - shard.first, states[self.places].to(dtype).cpu())
             bar.update(len(rows))
         if not layers.isfinite().all():
             raise UserError(
