@@ -216,8 +216,8 @@ def settle_scheme(corpus: Corpus, wanted: str, on_ill_formed: str) -> None:
         if on_ill_formed == "error":
             raise UserError(f"{told}. To read them as conlleval does: data.ill_formed=report.")
         corpus.notes.append(f"{told}. They are read as conlleval reads them")
-    for split in splits.values():
-        split.tags = [to_iob2(tags) for tags in split.tags]
+    for split in splits.values():  # lists that need no change stay, or a large text would be there twice for a moment
+        split.tags = [tags if (changed := to_iob2(tags)) == tags else changed for tags in split.tags]
 
 
 def _another_column(splits: dict[str, Split]) -> str:
