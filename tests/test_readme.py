@@ -111,6 +111,8 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
             words.append(f"data.path={data}")
         if words[0].startswith("+sweep"):
             words += ["seed=1"] + ["encoder.num_layers=12"] * (words[0] == "+sweep=each_layer")
+    if kind == "race":
+        words.append("screen.max_layers=1")
     if kind == "screen":
         against = [words[words.index("--against") + 1]] if "--against" in words else []
         words = [word for word in words if word not in ("--against", *against) and "results_dir" not in word]
