@@ -106,6 +106,8 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
         if words[0].startswith("+sweep"):
             counts = ("each_layer", "beyond_embeddings", "tasks")  # sweeps that count an encoder's layers
             words += ["seed=1"] + ["encoder.num_layers=12"] * words[0].endswith(counts)
+    if kind == "race":
+        words.append("screen.max_layers=1")
     if kind == "screen":
         against = [words[words.index("--against") + 1]] if "--against" in words else []
         words = [word for word in words if word not in ("--against", *against) and "results_dir" not in word]
