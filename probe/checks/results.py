@@ -152,13 +152,13 @@ def _prediction_problems(file: Path, record: RunRecord, split: str, columns: dic
             yield f"{predictions.name} is missing"
         return
     try:
-        (_, *tags), sha256 = read_predictions(predictions)
+        (_, gold, predicted), sha256 = read_predictions(predictions)
     except (IndexError, UnicodeDecodeError):
         yield f"{predictions.name} is not in columns of word, gold and predicted tag"
         return
     if sha256 != record.sha256.predictions[split]:
         yield f"{predictions.name} is not what the run wrote (its sha256 is another)"
-    recounted = count(*tags, record.task)
+    recounted = count(gold, predicted, record.task)
     odd = next((name for name in recounted if recounted[name] != columns.get(name)), None)
     if odd:
         yield f"{predictions.name} gives other counts ({odd})"

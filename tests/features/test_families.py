@@ -118,7 +118,8 @@ def test_a_pass_that_ends_early_computes_no_block_behind_it(tiny_encoder: Encode
     blocks = blocks_of(model, 5)
     assert blocks is not None
     for number, block in enumerate(blocks, 1):
-        block.attention.register_forward_pre_hook(lambda *_, number=number: entered.append(number))
+        attention = block.get_submodule("attention")
+        attention.register_forward_pre_hook(lambda *_, number=number: entered.append(number))
     states_up_to(model, 5, 2, torch.tensor([[5, 6]]), torch.ones(1, 2, dtype=torch.long), None)
     assert entered == [1, 2]
     states_up_to(model, 5, 5, torch.tensor([[5, 6]]), torch.ones(1, 2, dtype=torch.long), None)
