@@ -98,8 +98,8 @@ def compare_errors(
     rows = build_rows(folder)
     chosen = [_find(rows, folder, name) for name in (a, b) if name is not None]
     by_seed = [{record.seed: (file, record) for file, record in row.records.items()} for row in chosen]
-    shared = [number for number in by_seed[0] if all(number in side for side in by_seed)]
-    seeds = sorted(number for number in shared if seed in (None, number))
+    shared = by_seed[0].keys() & by_seed[-1].keys()
+    seeds = sorted(one for one in shared if seed in (None, one))
     if not seeds:
         have = " and ".join(f"{row.name} {sorted(row.seeds)}" for row in chosen)
         raise UserError(f"{folder}: no seed{'' if seed is None else f' {seed}'} in common; there are: {have}.")
@@ -276,9 +276,9 @@ def _examples(runs: Sequence[Sequence[_Run]], names: Sequence[str], task: Task, 
         mine = sorted((key for key in found if key[0] == side), key=lambda key: (-len(found[key]), key[1:]))
         for key in mine[:num]:
             _, number, (kind, start, end) = key
-            better = names[1 - side] if len(runs) > 1 else None
+            whose = names[1 - side] if len(runs) > 1 else None
             words = list(runs[0][0].words[number])
-            examples.append(Example(better, words, start, end, kind, found[key][0], len(found[key])))
+            examples.append(Example(whose, words, start, end, kind, found[key][0], len(found[key])))
     return examples
 
 
