@@ -10,9 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.inputs import data_config, encoder_config, features_config
+from support.inputs import data_config, encoder_config, features_config, run_config
 
-from probe.config import Config, LayersConfig, ProbeConfig
+from probe.config import LayersConfig, ProbeConfig
 from probe.runs import cluster, sweep
 from probe.runs.cluster import Again, CutOff, run_array
 from probe.runs.plan import plan
@@ -182,7 +182,8 @@ def job(tiny_data: Path, tiny_bert: Path, tmp_path: Path) -> Job:
     probe = ProbeConfig(0, 0, 0.0, 0.05, 1, 8, 1, 1, 1.0, "float32")
     features, layers = features_config(tmp_path / "cache"), LayersConfig([0], "concat", "embeddings")
     corpus, out = data_config(tiny_data), str(tmp_path / "out")
-    cfg = Config(corpus, encoder_config(tiny_bert), features, layers, probe, 1, out, 1, "cpu")
+    encoder = encoder_config(tiny_bert)
+    cfg = run_config(data=corpus, encoder=encoder, features=features, layers=layers, probe=probe, results_dir=out)
     return Job(cfg, plan(cfg).expected, (plan(cfg).identity.key,), 1, (), "probe", {})
 
 
