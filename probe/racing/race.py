@@ -87,7 +87,12 @@ def _terms(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], w
     limits = thresholds(len(plans), ahead, len(seeds), wanted.alpha)
     rules = Rules(wanted.alpha, list(seeds), ahead, limits, wanted.min_seeds, wanted.max_runs, wanted.max_minutes)
     entries = [
-        Entry(planned.selection.name, planned.selection.width, replace(planned.identity, seed=seeds[0]))
+        Entry(
+            planned.selection.name,
+            planned.selection.width,
+            planned.cfg.layers,
+            replace(planned.identity, seed=seeds[0]),
+        )
         for planned in plans
     ]
     return Terms(asked, entries, rules)

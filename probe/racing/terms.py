@@ -24,15 +24,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Entry:
-    """A row that takes part. identity: of its run with the first seed. width: values a word."""
+    """A row that takes part. layers: as they were asked for, so that records of a race that continues are those of one
+    left alone. identity: of its run with the first seed. width: values a word."""
 
     row: str
     width: int
+    layers: LayersConfig
     identity: RunIdentity
-
-    @property
-    def layers(self) -> LayersConfig:
-        return LayersConfig(list(self.identity.layers.indices), self.identity.layers.combine, self.row)
 
 
 @dataclass(frozen=True)

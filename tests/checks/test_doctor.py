@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.inputs import data_config, encoder_config, features_config, make_split
+from support.inputs import data_config, encoder_config, features_config, make_split, run_config
 
 from probe.checks.doctor import examine
 from probe.checks.oddities import first_sentence, oddities
-from probe.cli.settings import configs_of
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import load_corpus
 from probe.features.extraction import ensure_features
@@ -23,16 +21,13 @@ from probe.system import bfloat16
 @pytest.fixture
 def config(tiny_bert: Path, tiny_data: Path, tmp_path: Path) -> Config:
     probe = ProbeConfig(1, 4, 0.0, 0.01, 1, 8, 1, 1, 1.0, "float32")
-    return replace(
-        configs_of([])[0][0],
+    return run_config(
         data=data_config(tiny_data, name="tiny"),
         encoder=encoder_config(tiny_bert),
         features=features_config(tmp_path / "cache"),
         layers=LayersConfig([-1], "concat"),
         probe=probe,
         results_dir=str(tmp_path / "out"),
-        jobs=1,
-        device="cpu",
     )
 
 

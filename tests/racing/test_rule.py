@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +50,9 @@ def rules(num_rows: int, num_seeds: int = 5, **changes: object) -> Rules:
     return Rules(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def race_of(scores: dict[str, Sequence[float]], num_seeds: int = 5, variance: float = 0.0, **changes: object) -> Race:
+def race_of(
+    scores: Mapping[str, Sequence[float]], num_seeds: int = 5, variance: float = 0.0, **changes: object
+) -> Race:
     """A race whose runs have these dev scores, in percent, by row and seed."""
     return follow(
         rules(len(scores), num_seeds, **changes),
@@ -58,6 +60,14 @@ def race_of(scores: dict[str, Sequence[float]], num_seeds: int = 5, variance: fl
         lambda cell: DevRun(scores[cell[0]][cell[1] - 1] / 100),
         lambda *_: variance,
     )
+
+
+def with_scores(rows: Sequence[str], scores: np.ndarray) -> Callable[[Cell], DevRun]:
+    """scores: (rows, seeds)."""
+    known = {
+        (row, seed): DevRun(float(x)) for row, at in zip(rows, scores, strict=True) for seed, x in enumerate(at, 1)
+    }
+    return known.__getitem__
 
 
 def simulated(means: Sequence[float], spreads: Sequence[float], races: int, num_seeds: int = 5) -> list[Race]:
@@ -73,10 +83,7 @@ def simulated(means: Sequence[float], spreads: Sequence[float], races: int, num_
     def one() -> Race:
         own = draw.permutation(spreads)[: len(rows)]
         scores = np.asarray(means)[:, None] + own[:, None] * draw.standard_normal((len(rows), num_seeds))
-        known = {
-            (row, seed): DevRun(float(x)) for row, at in zip(rows, scores, strict=True) for seed, x in enumerate(at, 1)
-        }
-        return follow(law, rows, known.__getitem__, lambda a, b, seeds: over_text / len(seeds))
+        return follow(law, rows, with_scores(rows, scores), lambda a, b, seeds: over_text / len(seeds))
 
     return [one() for _ in range(races)]
 
@@ -109,9 +116,7 @@ def test_thresholds_spend_alpha_look_by_look_without_text():
     gone = np.zeros(5)
     for _ in range(races):
         scores = draw.standard_normal((6, 4))
-        race = follow(
-            law, list("abcdef"), lambda cell, at=scores: DevRun(float(at["abcdef".index(cell[0]), cell[1] - 1]))
-        )
+        race = follow(law, list("abcdef"), with_scores(list("abcdef"), scores))
         for left in race.left.values():
             gone[left.round :] += 1 / 6 / races
     for look, share in ((2, 0.025), (3, 0.0375), (4, 0.05)):
@@ -124,9 +129,7 @@ def test_without_text_unlike_spreads_cost_more_than_alpha():
     left = 0.0
     for _ in range(300):
         scores = draw.permutation(SPREADS)[:, None] * draw.standard_normal((9, 5))
-        left += (
-            len(follow(law, rows, lambda c, at=scores: DevRun(float(at[rows.index(c[0]), c[1] - 1]))).left) / 9 / 300
-        )
+        left += len(follow(law, rows, with_scores(rows, scores)).left) / 9 / 300
     assert left > 0.06
 
 
@@ -230,7 +233,12 @@ def test_minutes_are_those_in_which_runs_go_on():
 def test_a_race_asks_for_what_is_not_there_and_for_no_more():
     made: dict[Cell, DevRun] = {}
     asked: list[Cell] = []
-    scores = {"a": [90, 90.1, 90], "b": [89.9, 90, 89.9], "c": [89, 89.9, 90], "d": [70, 70, 70]}
+    scores: dict[str, list[float]] = {
+        "a": [90, 90.1, 90],
+        "b": [89.9, 90, 89.9],
+        "c": [89, 89.9, 90],
+        "d": [70, 70, 70],
+    }
     while todo := follow(rules(4, 3), list(scores), made.get).todo:
         asked += todo
         made |= {cell: DevRun(scores[cell[0]][cell[1] - 1] / 100) for cell in todo}
@@ -255,7 +263,7 @@ def test_seeds_needed_are_the_fewest_that_reach_the_threshold():
 
 
 def test_the_pooled_spread_is_that_of_an_analysis_of_variance():
-    groups = [[90.0, 91, 92], [85, 84], [70]]
+    groups: list[list[float]] = [[90.0, 91, 92], [85, 84], [70]]
     deviation, df = pooled(groups)
     residuals = np.concatenate([np.asarray(group) - np.mean(group) for group in groups])
     assert deviation == pytest.approx(math.sqrt(np.sum(residuals**2) / (len(residuals) - len(groups))))

@@ -183,7 +183,8 @@ def job(tiny_data: Path, tiny_bert: Path, tmp_path: Path) -> Job:
     probe = ProbeConfig(0, 0, 0.0, 0.05, 1, 8, 1, 1, 1.0, "float32")
     features, layers = features_config(tmp_path / "cache"), LayersConfig([0], "concat", "embeddings")
     corpus, out = data_config(tiny_data), str(tmp_path / "out")
-    cfg = run_config(corpus, encoder_config(tiny_bert), features, layers, probe, 1, out, 1, "cpu")
+    encoder = encoder_config(tiny_bert)
+    cfg = run_config(data=corpus, encoder=encoder, features=features, layers=layers, probe=probe, results_dir=out)
     return Job(cfg, plan(cfg).expected, (plan(cfg).identity.key,), 1, (), "probe", {})
 
 

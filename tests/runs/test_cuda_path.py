@@ -52,15 +52,13 @@ def config(tiny_data: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest
 
     def made(device: str, combine: str = "concat", precision: str = "float32", **features: object) -> Config:
         return run_config(
-            data_config(tiny_data, name="tiny"),
-            encoder_config(tiny_bert),
-            features_config(tmp_path / device, **features),
-            LayersConfig([0, 2, 5], combine),
-            ProbeConfig(1, 16, 0.2, 0.05, 1, 8, 2, 8, 1.0, precision),
-            1,
-            str(tmp_path / device / "results"),
-            1,
-            device,
+            data=data_config(tiny_data, name="tiny"),
+            encoder=encoder_config(tiny_bert),
+            features=features_config(tmp_path / device, **features),
+            layers=LayersConfig([0, 2, 5], combine),
+            probe=ProbeConfig(1, 16, 0.2, 0.05, 1, 8, 2, 8, 1.0, precision),
+            results_dir=str(tmp_path / device / "results"),
+            device=device,
         )
 
     return made

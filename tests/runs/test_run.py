@@ -36,7 +36,12 @@ def test_tags_that_are_no_spans_are_probed_on_the_same_features(three_columns: P
         features, layers = features_config(tmp_path / "cache"), LayersConfig([0], "concat")
         corpus = data_config(three_columns, comment="%", **data)
         return run_config(
-            corpus, encoder_config(tiny_bert), features, layers, probe, 1, str(tmp_path / "out"), 1, "cpu"
+            data=corpus,
+            encoder=encoder_config(tiny_bert),
+            features=features,
+            layers=layers,
+            probe=probe,
+            results_dir=str(tmp_path / "out"),
         )
 
     entities, speech = config(), config(task="tags", tag_column=1)
@@ -65,7 +70,8 @@ def test_the_record_keeps_how_bfloat16_was_done(
     probe = ProbeConfig(0, 0, 0.0, 0.05, 1, 8, 1, 1, 1.0, probe_precision)
     features = features_config(tmp_path / "cache", precision=features_precision)
     corpus, layers = data_config(tiny_data), LayersConfig([0], "concat")
-    cfg = run_config(corpus, encoder_config(tiny_bert), features, layers, probe, 1, str(tmp_path / "out"), 1, "cpu")
+    encoder, out = encoder_config(tiny_bert), str(tmp_path / "out")
+    cfg = run_config(data=corpus, encoder=encoder, features=features, layers=layers, probe=probe, results_dir=out)
     record = run(cfg, tell=lambda _: None)
     assert record.hardware.bfloat16 == kept
     (file,) = (tmp_path / "out/records").iterdir()

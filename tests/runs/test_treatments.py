@@ -36,15 +36,13 @@ def make(tiny_bert: Path, tiny_data: Path, tmp_path: Path) -> Make:
         layers = layers or LayersConfig([1], "concat")
         fitted = ProbeConfig(0, 0, 0.0, 0.05, 1, 8, 2, 2, 1.0, "float32")
         cfg = run_config(
-            data_config(tiny_data, **data),
-            encoder,
-            features_config(tmp_path / "cache", dtype="float32"),
-            layers,
-            fitted,
-            seed,
-            str(tmp_path / "out"),
-            1,
-            "cpu",
+            data=data_config(tiny_data, **data),
+            encoder=encoder,
+            features=features_config(tmp_path / "cache", dtype="float32"),
+            layers=layers,
+            probe=fitted,
+            seed=seed,
+            results_dir=str(tmp_path / "out"),
         )
         prepare_results(tmp_path / "out")
         return cfg

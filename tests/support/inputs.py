@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import functools
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from omegaconf import OmegaConf
 
-from probe.config import (
-    Config,
-    DataConfig,
-    EncoderConfig,
-    FeaturesConfig,
-    RaceConfig,
-    ScreenConfig,
-    conf_dir,
-    recorded_data,
-)
+from probe.cli.settings import configs_of
+from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, recorded_data
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.data.tags import to_iob2
@@ -82,14 +74,6 @@ def data_config(path: Path | str | None, **changes: object) -> DataConfig:
     return recorded_data({**files, "path": None if path is None else str(path), **changes})
 
 
-def run_config(*settings: Any) -> Config:
-    """A config of these data, encoder, features, layers, probe, seed, results_dir, jobs and device; the rest is what
-    conf/config.yaml says."""
-    stated = OmegaConf.to_container(OmegaConf.load(conf_dir() / "config.yaml"))
-    assert isinstance(stated, dict)
-    return Config(*settings, False, ScreenConfig(**stated["screen"]), RaceConfig(**stated["race"]))
-
-
 def features_config(cache_dir: Path, **changes: object) -> FeaturesConfig:
     values: dict = {
         "context": "sentence",
@@ -103,6 +87,11 @@ def features_config(cache_dir: Path, **changes: object) -> FeaturesConfig:
         "placement": "auto",
     }
     return FeaturesConfig(**{**values, **changes})
+
+
+def run_config(**parts: Any) -> Config:
+    """A run's config: these parts, on the CPU in this process, and for the rest what `conf/` says."""
+    return replace(configs_of([])[0][0], **{"jobs": 1, "device": "cpu", **parts})
 
 
 def make_split(num_sentences: int, seed: int, origin: str = "made", longest: int = 12) -> Split:
