@@ -194,15 +194,18 @@ def failure(job: Job) -> str:
 def test_data_that_a_node_lacks_or_has_otherwise_is_the_failure_of_the_run(job: Job, tiny_data: Path):
     changed = tiny_data / "dev.conll"
     changed.write_text(changed.read_text() + "more O\n")
-    from probe.runs.plan import _inputs
+    from probe.runs.plan import _derived, _features, _text
 
-    _inputs.cache_clear()
+    kept = (_text, _derived, _features)
+    for one in kept:
+        one.cache_clear()
     run_job(job)
     assert "data or encoder are others than where the sweep was started" in failure(job)
     assert job.is_over()
     next((job.results_dir / "logs").glob("*.failed.txt")).unlink()
     changed.unlink()
-    _inputs.cache_clear()
+    for one in kept:
+        one.cache_clear()
     run_job(job)
     assert failure(job).startswith(f"on {os.uname().nodename}: ")
     assert "dev.conll" in failure(job)
