@@ -243,7 +243,7 @@ def draw_beyond(axes: Axes, numbers: Numbers) -> None:
     axes.errorbar(numbers["layers"], means, yerr=spreads, color=COLOURS[0], marker=MARKERS[0], capsize=3)
     axes.set_xticks(numbers["layers"])
     axes.set_xlabel("layer k (hidden_states index), beside layer 0")
-    axes.set_ylabel("bits a word beyond the embeddings (dev, mean ± sd)")
+    axes.set_ylabel("bits a word beyond layer 0 (dev, mean ± sd)")
 
 
 def curves(rows: Sequence[Row]) -> Numbers:
