@@ -110,10 +110,9 @@ def training_s_per_word(planned: Plan, device: str) -> float:
     torch.set_num_threads(1)
     tags = planned.corpus.splits["train"].tags[:MEASURED_SENTENCES]
     labels = sorted({tag for sentence in tags for tag in sentence})
-    shape = (sum(map(len, tags)), planned.selection.width)
-    if planned.selection.combine == "mix":
-        shape = (shape[0], len(planned.selection.indices), shape[1])
-    data = TaggedWords(torch.randn(shape), tags, {label: i for i, label in enumerate(labels)}, device)
+    layers = [len(planned.selection.indices)] if planned.selection.combine == "mix" else []
+    features = torch.randn(sum(map(len, tags)), *layers, planned.selection.width)
+    data = TaggedWords(features, tags, {label: i for i, label in enumerate(labels)}, device)
     cfg = planned.cfg.probe
     tagger = Tagger(cfg, planned.selection, labels, data, data, lambda gold, predicted: 0.0).to(device)
     optimizer = torch.optim.Adam(tagger.parameters(), lr=cfg.learning_rate, fused=True)

@@ -252,7 +252,7 @@ def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
             continue
         pairs = ((part, record.encoder.fingerprint.get(part)) for part in fingerprints for record in mine)
         odd = next((part for part, recorded in pairs if recorded != fingerprints[part]), None)
-        detail = f"other {odd} than those of the records" if odd else "weights and config of the records"
+        detail = f"other {odd} than those of the records" if odd else f"{' and '.join(fingerprints)} of the records"
         yield Check(name, odd is None, detail)
 
 

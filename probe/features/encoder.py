@@ -27,6 +27,7 @@ def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_p
     """
     import torch
 
+    model: Any
     if encoder.weights == "pretrained":
         model, missing = _from_files(encoder, getattr(torch, precision))
         random_pooler = any("pooler" in key for key in missing)
@@ -41,7 +42,7 @@ def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_p
     return model.to(device).eval().requires_grad_(False)
 
 
-def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[torch.nn.Module, list[str]]:
+def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
     """The encoder as its checkpoint has it, and the weights that it lacks: none that a hidden state depends on."""
     import transformers
 

@@ -143,15 +143,24 @@ def bands(rows: Sequence[Row]) -> Numbers:
     return found
 
 
+def _in_a_row(layers: Sequence[int]) -> bool:
+    """Whether these are all layers up to the last; what lies between others is not known, so no line goes there."""
+    return list(layers) == list(range(len(layers)))
+
+
 def draw_bands(axes: Axes, numbers: Numbers) -> None:
-    """Behind what is drawn next: mean ± deviation, along the layers or right across."""
+    """Behind what is drawn next: mean ± deviation, along the layers (or at each, where some are missing), or across."""
     styles = zip(itertools.cycle(BAND_COLOURS), itertools.cycle(DASHES[1:]), strict=False)
     for (name, band), (colour, dash) in zip(numbers.items(), styles, strict=False):
         means = [100 * part["mean"] for part in band["dev"]]
         spreads = [100 * (part["std"] or 0.0) for part in band["dev"]]
         low, high = ([m + sign * s for m, s in zip(means, spreads, strict=True)] for sign in (-1, 1))
         style: dict[str, Any] = {"color": colour, "zorder": 1}
-        if band["layers"]:
+        if band["layers"] and not _in_a_row(band["layers"]):
+            axes.errorbar(
+                band["layers"], means, yerr=spreads, ls="", marker="_", ms=14, capsize=5, label=f"dev, {name}", **style
+            )
+        elif band["layers"]:
             axes.fill_between(band["layers"], low, high, alpha=0.35, lw=0, **style)
             axes.plot(band["layers"], means, ls=dash, lw=1, label=f"dev, {name}", **style)
         else:
@@ -161,7 +170,7 @@ def draw_bands(axes: Axes, numbers: Numbers) -> None:
 
 def draw_by_layer(axes: Axes, numbers: Numbers) -> None:
     draw_bands(axes, numbers.get("bands", {}))
-    line = "-" if numbers["layers"] == list(range(len(numbers["layers"]))) else ""  # what lies between is not known
+    line = "-" if _in_a_row(numbers["layers"]) else ""
     for (split, colour), marker in zip((("dev", COLOURS[0]), ("test", COLOURS[1])), MARKERS, strict=False):
         means = [100 * part["mean"] for part in numbers[split]]
         spreads = [100 * (part["std"] or 0.0) for part in numbers[split]]
@@ -242,7 +251,7 @@ def draw_beyond(axes: Axes, numbers: Numbers) -> None:
     axes.errorbar(numbers["layers"], means, yerr=spreads, color=COLOURS[0], marker=MARKERS[0], capsize=3)
     axes.set_xticks(numbers["layers"])
     axes.set_xlabel("layer k (hidden_states index), beside layer 0")
-    axes.set_ylabel("bits a word beyond the embeddings (dev, mean ± sd)")
+    axes.set_ylabel("bits a word beyond layer 0 (dev, mean ± sd)")
 
 
 def by_task(groups: Sequence[Sequence[Row]]) -> Numbers:

@@ -106,8 +106,8 @@ def _record(
     indices = list(selection.indices)
     manifest = store.serving().manifest()
     assert manifest is not None or selection.is_memory
-    parts = manifest["splits"].items() if manifest else ()
-    without_pieces = BySplit(**{name: part["words_without_pieces"] for name, part in parts}) if manifest else None
+    parts = {} if manifest is None else manifest["splits"]
+    without_pieces = {name: part["words_without_pieces"] for name, part in parts.items()}
     trained_words = len(fitted.curve) * fitted.passes * corpus.splits["train"].num_words
     return RunRecord(
         schema=SCHEMA,
@@ -130,7 +130,7 @@ def _record(
             store.identity,
             fitted.placement,
             sum(store.bytes_of(shards, len(indices)) for shards in store.shards.values()),
-            without_pieces,
+            BySplit(**without_pieces) if without_pieces else None,
         ),
         layers=RecordedLayers(indices, selection.combine, selection.width),
         scores=scores,

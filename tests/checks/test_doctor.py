@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.inputs import data_config, encoder_config, features_config, make_split, run_config
@@ -234,7 +236,7 @@ def test_a_corpus_that_is_small_for_the_settings_says_so_and_what_to_do(config: 
 
 
 def test_of_a_sweep_it_tells_runs_stores_and_times_and_refuses_what_cannot_be(config: Config):
-    def sweep(**data: object) -> list[Config]:
+    def sweep(**data: Any) -> list[Config]:
         weights = [replace(config.encoder, weights=kind) for kind in ("pretrained", "random")]
         layers = [LayersConfig([-1], "concat"), LayersConfig([1, 2], "mix"), LayersConfig([], "none")]
         chosen = replace(config.data, **data)

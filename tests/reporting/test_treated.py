@@ -71,6 +71,7 @@ def test_selectivity_and_the_share_of_the_way(folder: Path):
     row = rows["last", None]
     own, control = [0.7 + s / 1000 for s in SEEDS], [(0.3 + s / 1000) / 3 for s in SEEDS]
     cell = row.beside["selectivity"]
+    assert cell.mean is not None
     assert cell.mean == pytest.approx(statistics.fmean(own) - statistics.fmean(control))
     assert cell.std == pytest.approx(math.sqrt(statistics.variance(own) + statistics.variance(control)))
     assert cell.interval is not None
