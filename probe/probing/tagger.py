@@ -130,15 +130,17 @@ class Tagger(pl.LightningModule):
 
     @torch.inference_mode()
     def losses(self, data: TaggedWords) -> Tensor:
-        """The cross-entropy of each word's tag, (W,), in nats, float64, on the CPU. Not a number where training never
+        """The cross-entropy of each word's tag, (W,), in nats, on the CPU. Not a number where training never
         showed the tag, and for words of sentences that are not gone through. Puts the module into evaluation mode."""
         self.eval()
-        losses = torch.full((len(data.labels),), math.nan, dtype=torch.float64)
+        losses = torch.full((len(data.labels) + 1,), math.nan, device=data.device)  # one more: padding's
         for batch in EvaluationBatches(data):
-            labels = batch.labels[batch.words]
-            loss = nn.functional.cross_entropy(self(batch)[batch.words], labels, reduction="none")
-            losses[batch.rows[batch.words].cpu()] = loss.double().masked_fill(labels < 0, math.nan).cpu()
-        return losses
+            loss = nn.functional.cross_entropy(
+                self(batch).flatten(0, 1), batch.labels.flatten(), reduction="none"
+            ).view_as(batch.labels)
+            places = torch.where(batch.labels < 0, len(losses) - 1, batch.rows)
+            losses[places] = loss
+        return losses[:-1].double().cpu()
 
     def learned_mix(self) -> dict[str, Any] | None:
         """The share of each layer (in the order asked for) and the scale; None where nothing is mixed."""

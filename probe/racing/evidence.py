@@ -14,8 +14,9 @@ import numpy as np
 
 from probe.config import UserError
 from probe.racing.rule import Cell, DevRun
+from probe.runs.identity import RunIdentity
 from probe.runs.outputs import load_counts
-from probe.runs.records import RunIdentity, load_record, record_path
+from probe.runs.records import load_record, record_path
 from probe.scoring.metrics import by_sentence
 from probe.scoring.significance import paired_variance
 

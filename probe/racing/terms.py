@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from probe.config import LayersConfig, UserError
 from probe.racing.evidence import Evidence
 from probe.racing.rule import Cell, Left, Race, Round, Rules, follow
-from probe.runs.records import RunIdentity, decoded
+from probe.runs.identity import RunIdentity
+from probe.runs.records import decoded
 
 RACE = "race.json"
 DECISIONS = "decisions.json"

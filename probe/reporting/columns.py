@@ -13,7 +13,7 @@ from probe.reporting.order import has_counts
 from probe.reporting.published import PUBLISHED, unlike
 from probe.reporting.row import PLAIN, Row, describe_probe, names_of, short_name
 from probe.reporting.verdict import verdict
-from probe.runs.records import CONTROL, RANDOM
+from probe.runs.identity import CONTROL, RANDOM
 from probe.scoring.significance import ALPHA
 from probe.system.show import p_value, percent
 

@@ -24,7 +24,7 @@ from matplotlib.image import imread
 from probe.reporting.columns import caption, header
 from probe.reporting.row import CEILING, FLOOR, PLAIN, Row, groups_of, names_of
 from probe.reporting.tasks import task_names, tasks_on_one_text
-from probe.runs.records import SHARE
+from probe.runs.identity import SHARE
 from probe.system.files import key_of, plain
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -11,8 +11,9 @@ import numpy as np
 
 from probe.config import UserError
 from probe.reporting.row import PLAIN, Difference, Row, SplitDifference, names_of
+from probe.runs.identity import CONTROL
 from probe.runs.outputs import load_counts
-from probe.runs.records import CONTROL, Records
+from probe.runs.records import Records
 from probe.scoring.metrics import by_sentence
 from probe.scoring.significance import ALPHA, bootstrap, holm, permutation_test, randomisation_tests
 

@@ -10,7 +10,8 @@ from typing import Any
 from probe.data.task import Task
 from probe.racing.rule import Left
 from probe.runs.expected import Setting
-from probe.runs.records import CONTROL, FINE_TUNED, RANDOM, Records, RunRecord, Treatment
+from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, Treatment
+from probe.runs.records import Records, RunRecord
 from probe.scoring.significance import Cell
 from probe.system.files import plain
 

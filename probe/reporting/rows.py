@@ -22,18 +22,9 @@ from probe.reporting.row import About, Cost, Row, describe_probe, groups_of, pla
 from probe.reporting.treated import related
 from probe.runs.bench import Bench, read_bench
 from probe.runs.expected import SWEEP, ExpectedRun, Setting, read_expected
+from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, RunIdentity, Treatment
 from probe.runs.progress import failures
-from probe.runs.records import (
-    CONTROL,
-    FINE_TUNED,
-    RANDOM,
-    Records,
-    RunIdentity,
-    RunRecord,
-    Treatment,
-    bad_records,
-    load_records,
-)
+from probe.runs.records import Records, RunRecord, bad_records, load_records
 from probe.scoring.metrics import Scores, SpanScore
 from probe.scoring.significance import Cell, summary
 from probe.system.files import canonical, plain, short

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from probe.reporting.row import Row, names_of
-from probe.runs.records import CONTROL, FINE_TUNED, RANDOM, SHARE, RunRecord
+from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, SHARE
+from probe.runs.records import RunRecord
 from probe.scoring.significance import Cell, bootstrap, summary
 
 

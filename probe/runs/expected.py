@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
-from probe.runs.records import RunIdentity, decoded, label_of
+from probe.runs.identity import RunIdentity, label_of
+from probe.runs.records import decoded
 from probe.system.files import plain, write_atomically
 from probe.system.locks import wait_for_lock
 

@@ -19,8 +19,7 @@ from probe.features.store import FeatureStore
 from probe.probing.schedule import FULL_UPDATES, updates
 from probe.probing.selection import Selection, select
 from probe.runs.expected import ExpectedRun, Setting
-from probe.runs.outputs import is_done
-from probe.runs.records import (
+from probe.runs.identity import (
     CONTROL,
     RANDOM,
     RECIPE,
@@ -28,11 +27,11 @@ from probe.runs.records import (
     SHARE,
     Layers,
     RunIdentity,
-    Settings,
     Treatment,
     label_of,
-    record_path,
 )
+from probe.runs.outputs import is_done
+from probe.runs.records import Settings, record_path
 from probe.system.files import canonical
 
 ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about that

@@ -138,8 +138,9 @@ class _Bench:
                 else:
                     add(candidates)
                 total.put_back(left_out)
+        scores = {one.readout: tuple(map(list, zip(*results[one.readout], strict=True))) for one in candidates}
         return [
-            Scored(one.layers, one.width, one.blocks, *map(list, zip(*results[one.readout], strict=True)), one.alike)
+            Scored(one.layers, one.width, one.blocks, scores[one.readout][0], scores[one.readout][1], one.alike)
             for one in candidates
         ]
 

@@ -121,7 +121,7 @@ class Bench:
     def ridge(self, row: Row) -> dict[str, float]:
         combine, indices = readout_of(row.combine, row.indices)
         one = Candidate(LayersConfig(list(indices), combine if len(indices) > 1 else "concat", row.name), 0, 0)
-        found = {}
+        found: dict[str, float] = {}
         for strength in STRENGTHS:
             readout = solve(self.sums, one, self.to, strength)
             scores = {name: readout.scores(self.layers[name], self.beyond[name]) for name in self.texts}

@@ -52,7 +52,7 @@ def hash_of(word: str) -> int:
     return sum(map(ord, word))
 
 
-def write_encoder(folder: Path, size: dict[str, int]) -> None:
+def write_encoder(folder: Path, size: dict[str, Any]) -> None:
     """A random BERT. The more frequent half of the words are one piece each, the others a few, as real ones are."""
     import torch
     import transformers

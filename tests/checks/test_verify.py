@@ -279,7 +279,7 @@ def test_the_page_tells_how_many_runs_were_made_in_which_way(results: Path):
 
 def test_figures_open_and_are_not_blank(results: Path):
     pictures = sorted((results / "figures").glob("*.png"))
-    assert [p.stem for p in pictures] == ["f1_by_layer", "learning_curves", "mix_weights"]
+    assert [p.stem for p in pictures] == ["f1_by_cost", "f1_by_layer", "learning_curves", "mix_weights"]
     for picture in pictures:
         pixels = matplotlib.image.imread(picture)
         assert pixels.shape[0] > 300
@@ -308,7 +308,7 @@ def test_the_page_holds_everything_and_fetches_nothing(results: Path):
     page = Page()
     page.feed((results / "report.html").read_text())
     assert page.fetched == []
-    assert page.open.count("svg") == 3
+    assert page.open.count("svg") == 4
     assert "script" not in page.open
     assert "results --rerun mix_all --seed 2" in page.text
     for record in (results / "records").iterdir():

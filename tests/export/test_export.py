@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import datasets
 import numpy as np
@@ -235,7 +236,12 @@ def test_what_was_stopped_goes_on_with_the_same_command(
     total = len(read)
     with monkeypatch.context() as patch:
         between = Streamed.between
-        patch.setattr(Streamed, "between", lambda self, *rows: (read.append(rows[0]), between(self, *rows))[1])
+
+        def noted(self: Streamed, *rows: int) -> Any:
+            read.append(rows[0])
+            return between(self, *rows)
+
+        patch.setattr(Streamed, "between", noted)
         done = typed(*command, "out")
     assert done.returncode == 0, done.stderr
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")

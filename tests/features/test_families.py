@@ -111,7 +111,9 @@ def test_some_layers_are_those_of_the_whole_forward_and_no_block_behind_them_is_
     ((_, ours),) = some.read("dev", chosen)
     ((_, theirs),) = whole.read("dev", chosen)
     assert all(map(torch.equal, ours, theirs))
-    passes = len(batches(Text(corpus, "dev", encoder, features_config(tmp_path)), some.shards["dev"][0], encoder, 64))
+    passes = len(
+        batches(Text(corpus, "dev", encoder, features_config(tmp_path)), some.shards["dev"][0], encoder, 64, "cpu")
+    )
     assert len(entered[0]) == passes * chosen[-1]
 
 

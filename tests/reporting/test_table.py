@@ -26,17 +26,9 @@ from probe.reporting.published import CONLL2003
 from probe.reporting.row import Row
 from probe.reporting.rows import build_rows
 from probe.runs.expected import Setting, write_expected
+from probe.runs.identity import Layers, RunIdentity, Treatment
 from probe.runs.outputs import write_counts
-from probe.runs.records import (
-    CorpusCounts,
-    Layers,
-    RecordedData,
-    RunIdentity,
-    Settings,
-    SplitScores,
-    Treatment,
-    load_record,
-)
+from probe.runs.records import CorpusCounts, RecordedData, Settings, SplitScores, load_record
 from probe.scoring.metrics import Scores, Totals
 from probe.scoring.significance import approximate_randomisation
 from probe.system.files import plain

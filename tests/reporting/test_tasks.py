@@ -15,7 +15,8 @@ from probe.reporting.formats import render, table_files
 from probe.reporting.page import write_report
 from probe.reporting.rows import build_rows
 from probe.reporting.tasks import tasks_on_one_text
-from probe.runs.records import CorpusCounts, RecordedData, Treatment
+from probe.runs.identity import Treatment
+from probe.runs.records import CorpusCounts, RecordedData
 
 DEV = {"pos": [0.90, 0.96, 0.94], "names": [0.60, 0.70, 0.90]}
 

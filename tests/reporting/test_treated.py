@@ -20,7 +20,8 @@ from probe.reporting.formats import render, write_tables
 from probe.reporting.page import page
 from probe.reporting.rows import build_rows
 from probe.reporting.treated import compression, difference
-from probe.runs.records import Bits, CorpusCounts, Portion, RecordedData, RunRecord, SplitBits, Treatment, Unseen
+from probe.runs.identity import Treatment
+from probe.runs.records import Bits, CorpusCounts, Portion, RecordedData, RunRecord, SplitBits, Unseen
 
 SEEDS = (1, 2, 3)
 RANDOM = Treatment("random weights", {"weights_seed": 0}, {"features": "features-sentence-a"})

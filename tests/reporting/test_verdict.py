@@ -20,7 +20,7 @@ from probe.reporting.row import groups_of
 from probe.reporting.rows import build_rows
 from probe.reporting.verdict import MOST_SEEDS, POWER, verdict
 from probe.runs.expected import write_expected
-from probe.runs.records import Treatment
+from probe.runs.identity import Treatment
 from probe.scoring.significance import ALPHA, lowest_p, permutation_test, seeds_needed
 
 ALL = [(3, 3, 3), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 10

@@ -16,7 +16,8 @@ from probe.reporting.formats import render
 from probe.reporting.rows import build_rows
 from probe.reporting.verdict import verdict
 from probe.runs.bench import Bench, bundled_text, measure, read_bench
-from probe.runs.records import RecordedEncoder, RunRecord, Treatment
+from probe.runs.identity import Treatment
+from probe.runs.records import RecordedEncoder, RunRecord
 from probe.system.files import plain
 
 SENTENCES = [(2, 2, 2), (1, 1, 1)] * 5

@@ -28,6 +28,7 @@ GB = 2**30
 # What must be waited for: what Python goes on with, once an epoch, a run or a prediction; and transformers, which looks
 # at every mask whether it masks anything.
 ONCE = {
+    "losses",
     "on_validation_epoch_end",
     "_tags",
     "learned_mix",

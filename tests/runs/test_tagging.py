@@ -19,7 +19,8 @@ from probe.checks.results import check_files
 from probe.cli.settings import configs_of
 from probe.config import UserError
 from probe.data.corpus import Corpus
-from probe.runs import fit, tagging
+from probe.features import words
+from probe.runs import fit
 from probe.runs.plan import plan
 from probe.runs.records import load_record, load_records
 from probe.runs.run import run
@@ -83,13 +84,14 @@ def test_the_encoder_stops_after_the_deepest_layer_that_the_probe_reads(
 ):
     folder, row = make(inputs, "layers.indices=[1,3]", "layers.combine=sum")
     seen: list[int] = []
-    whole = tagging.states_up_to
+    whole = words.hidden_states
 
-    def counted(model, num_layers, deepest, *given):
-        seen.append(deepest)
-        return whole(model, num_layers, deepest, *given)
+    def counted(*given):
+        states = whole(*given)
+        seen.append(len(states) - 1)
+        return states
 
-    monkeypatch.setattr(tagging, "states_up_to", counted)
+    monkeypatch.setattr(words, "hidden_states", counted)
     done = here("tag", str(folder), "--row", row, str(tiny_data / "test.conll"))
     assert set(seen) == {3}
     assert done.stdout.encode() == predictions_of(folder)

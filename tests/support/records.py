@@ -9,6 +9,7 @@ from typing import Any
 
 from probe.data.split import SplitCounts
 from probe.runs.expected import ExpectedRun
+from probe.runs.identity import Layers, RunIdentity, Treatment
 from probe.runs.outputs import write_counts
 from probe.runs.records import (
     SCHEMA,
@@ -17,18 +18,15 @@ from probe.runs.records import (
     CorpusCounts,
     Epoch,
     Hardware,
-    Layers,
     RecordedData,
     RecordedEncoder,
     RecordedFeatures,
     RecordedLayers,
-    RunIdentity,
     RunRecord,
     Seconds,
     Settings,
     Software,
     SplitScores,
-    Treatment,
     record_path,
     write_record,
 )

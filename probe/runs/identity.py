@@ -1,0 +1,79 @@
+"""What makes a run that run: content, never names or paths; its hash is the run's key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from probe.system.files import canonical, key_of, plain
+
+RECIPE = 1  # rises when the code that trains changes what comes out for the same settings
+RECIPE_OF_SMALL = 2  # where one pass has fewer updates than schedule.FULL_UPDATES
+
+# What treatments are called; one that does several things has several of these names, with a comma between them.
+RANDOM = {"random": "random weights", "random_blocks": "random blocks"}  # by encoder.weights
+CONTROL = "control"
+FINE_TUNED = "fine-tuned"
+SHARE = " % of train"
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What else a run is: a control, or another way of making what it is compared with.
+
+    name: what the table calls it. settings: what the name does not say (a seed, a share). base: those parts of the
+    run's identity that the treatment changes, as they are in the runs it stands beside, by their names there.
+    """
+
+    name: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    base: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Absolute indices, in the order chosen, and how they are combined."""
+
+    indices: list[int]
+    combine: str
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """What makes a run that run: content, never names or paths. Its hash is the run's key."""
+
+    corpus: str  # fingerprint of words, tags and documents
+    task: str  # how tags are read and scored
+    features: str  # key of the feature store
+    layers: Layers
+    probe: dict[str, Any]
+    seed: int
+    recipe: int = RECIPE
+    treatment: Treatment | None = None  # left out of the hash where there is none
+
+    @property
+    def key(self) -> str:
+        return key_of(plain(self))
+
+    @property
+    def group(self) -> str:
+        """The table that the run belongs to: its identity without layers, seed and treatment. A control stands in the
+        table of what it controls."""
+        base = plain(self)
+        for name in ("layers", "seed", "treatment"):
+            base.pop(name, None)
+        return key_of(base | (self.treatment.base if self.treatment else {}))
+
+    @property
+    def cell(self) -> str:
+        """The row that the run belongs to: runs of one cell differ in their seed alone."""
+        parts = [self.group, plain(self.layers)]
+        if self.treatment:
+            parts += [self.treatment.name, self.treatment.settings]
+        return canonical(parts)
+
+
+def label_of(row: str, identity: RunIdentity) -> str:
+    """What people call a run."""
+    treatment = f", {identity.treatment.name}," if identity.treatment else ""
+    return f"{row}{treatment} seed {identity.seed}"
