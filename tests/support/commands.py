@@ -48,6 +48,8 @@ def forked(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProces
                 os.dup2(errors.fileno(), 2)
                 os.chdir(cwd)
                 os.environ.update(env)
+                cores = sorted(os.sched_getaffinity(0))
+                os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})  # threads do not outlive a fork
                 warnings.resetwarnings()
                 sys.argv = ["probe", *arguments]
                 main()
