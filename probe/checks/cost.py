@@ -32,19 +32,20 @@ def cost_of_sweep(configs: Sequence[Config]) -> list[str]:
     Raises UserError for a run that cannot be, and where there is no room for what is to be extracted.
     """
     plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
-    todo = [planned for planned in plans if not planned.record_path.exists()]
+    todo = [planned for planned in plans if not planned.is_done]
     lines = [f"{len(plans)} runs, {len(todo)} to be made"]
     trained = [planned for planned in todo if not planned.selection.is_memory]
     if not trained:
         return lines
     device = resolve_device(trained[0].cfg.device)
-    stores = {planned.store.key: planned for planned in trained if planned.store.serving().missing()}
+    by_store = {planned.store.key: planned for planned in trained}.values()
+    stores = [(one, store) for one in by_store if (store := one.store.serving()).missing()]
     if stores:
-        num_bytes = sum(planned.store.bytes_of(planned.store.missing()) for planned in stores.values())
+        num_bytes = sum(store.bytes_of(store.missing()) for _, store in stores)
         folder = Path(trained[0].cfg.features.cache_dir)
         if reason := why_not_writable(folder, num_bytes):
             raise UserError(f"features.cache_dir={folder}: {reason}.")
-        seconds = sum(extraction_s(one.cfg, one.text, one.encoder, one.store, device) for one in stores.values())
+        seconds = sum(extraction_s(one.cfg, one.text, one.encoder, store, device) for one, store in stores)
         lines.append(f"to extract: {len(stores)} stores, {num_bytes / 1e9:.2f} GB, {duration(seconds)}")
     at_once = side_by_side(trained[0].cfg.jobs, len(gpus()) if device == "cuda" else 0)
     per_word = {planned.selection.width: planned for planned in trained}

@@ -15,7 +15,7 @@ from probe.config import LayersConfig, UserError
 from probe.racing.evidence import Evidence
 from probe.racing.rule import Cell, Left, Race, Round, Rules, follow
 from probe.runs.identity import RunIdentity
-from probe.runs.records import decoded
+from probe.runs.records import decoded, json_of
 
 RACE = "race.json"
 DECISIONS = "decisions.json"
@@ -98,15 +98,8 @@ def _read(file: Path, kind: type[T]) -> T | None:
     def damaged(problem: str) -> UserError:
         return UserError(f"{file} is damaged ({problem}). Take it from where it was kept, or begin a race anew.")
 
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise damaged(str(error)) from None
-    return decoded(content, kind, damaged)
+    content = json_of(file, damaged)
+    return None if content is None else decoded(content, kind, damaged)
 
 
 def decide_again(folder: Path, terms: Terms, failed: dict[str, str]) -> tuple[Race, Decisions]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from probe.config import UserError
 from probe.runs.identity import RunIdentity, label_of
-from probe.runs.records import decoded
+from probe.runs.records import decoded, json_of
 from probe.system.files import plain, write_atomically
 from probe.system.locks import wait_for_lock
 
@@ -85,14 +85,9 @@ def read_expected(results_dir: Path) -> list[ExpectedRun]:
     def damaged(problem: str) -> DamagedExpected:
         return DamagedExpected(f"{file} is damaged ({problem}).")
 
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    content = json_of(file, damaged)
+    if content is None:
         return []
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise damaged(str(error)) from None
     if not isinstance(content, dict) or "runs" not in content:
         raise damaged("it has no runs")
     runs = decoded(content["runs"], list[ExpectedRun], damaged)

@@ -304,6 +304,24 @@ def load_record(path: Path) -> RunRecord:
     return record
 
 
+def json_of(file: Path, refuse: Callable[[str], Exception]) -> Any:
+    """What a JSON file holds, which is something; None where there is no file.
+
+    Raises UserError where it cannot be read, and what `refuse` makes of the problem where it is no JSON.
+    """
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise refuse(str(error)) from None
+    if content is None:
+        raise refuse("it holds nothing")
+    return content
+
+
 def decoded(content: object, kind: type[T], refuse: Callable[[str], Exception]) -> T:
     """Plain JSON values as a dataclass. Raises what `refuse` makes of the field's name and what is wrong with it."""
     try:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.commands import start
+from support.commands import start, workers_of
 
 from probe.system.locks import Hold
 
@@ -46,9 +46,8 @@ def test_a_process_ends_with_its_parent_that_was_killed():
         assert wait_until(lambda: not is_alive(child))
 
 
-def workers_of(session: int) -> list[int]:
-    found = subprocess.run(["pgrep", "-s", str(session), "-f", "LokyProcess"], capture_output=True, text=True)
-    return [process for process in map(int, found.stdout.split()) if is_alive(process)]
+def living_workers_of(process: subprocess.Popen[str]) -> list[int]:
+    return [worker for worker in workers_of(process) if is_alive(worker)]
 
 
 @pytest.mark.slow
@@ -69,12 +68,12 @@ def test_the_workers_of_a_sweep_end_with_it_and_hold_its_store_no_longer(inputs:
     assert wait_until(is_training, 240)
     (lock,) = (tmp_path / "cache").glob("*/.in-use")
     assert Hold(lock, exclusive=True).busy
-    assert len(workers_of(process.pid)) == 2
+    assert len(living_workers_of(process)) == 2
     os.kill(process.pid, how)  # it alone, not its children
     _, errors = process.communicate(timeout=120)
     assert process.returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
     assert ("the same command continues" in errors) == (how == signal.SIGHUP)
-    assert wait_until(lambda: not workers_of(process.pid))
+    assert wait_until(lambda: not living_workers_of(process))
     with Hold(lock, exclusive=True) as hold:
         assert hold.held
 
