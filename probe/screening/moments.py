@@ -11,7 +11,7 @@ C labels.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -123,7 +123,7 @@ def reduced(store: FeatureStore, text: Text, to: Reduction) -> Tensor:
 class Moments:
     """Sums over words t of the window x, the vectors of the words around t side by side, zero beyond the sentence.
 
-    xx: (K * D, K * D), place by place, layer by layer within. xy: (K * D, C), with one-hot labels. x: (K * D,).
+    xx: (K * D, K * D), layer by layer, place by place within. xy: (K * D, C), with one-hot labels. x: (K * D,).
     y: (C,). words: how many.
     """
 
@@ -132,6 +132,13 @@ class Moments:
     x: Tensor
     y: Tensor
     words: int
+
+    @property
+    def bytes(self) -> int:
+        return self.xx.nbytes
+
+    def copy(self) -> Moments:
+        return replace(self, **{name: getattr(self, name).clone() for name in ("xx", "xy", "x", "y")})
 
     def take_out(self, part: Moments) -> None:
         """Without the words of a part."""
@@ -154,9 +161,10 @@ def moments(layers: Tensor, labels: Tensor, position: np.ndarray, lengths: np.nd
     width = layers.shape[0] * layers.shape[2]
     places = 2 * window + 1
     device = layers.device
-    xx = torch.zeros(places * width, places * width, device=device)
-    xy = torch.zeros(places * width, labels.shape[1], device=device)
-    x = torch.zeros(places * width, device=device)
+    by_layer = (layers.shape[0], places, layers.shape[2])
+    xx = torch.zeros(*by_layer, *by_layer, device=device)
+    xy = torch.zeros(*by_layer, labels.shape[1], device=device)
+    x = torch.zeros(by_layer, device=device)
 
     def at(words: np.ndarray) -> Tensor:
         return layers[:, torch.from_numpy(words).to(device)].permute(1, 0, 2).reshape(len(words), width)
@@ -183,16 +191,17 @@ def moments(layers: Tensor, labels: Tensor, position: np.ndarray, lengths: np.nd
             elif right < 0:
                 beyond = position[first] - left >= lengths[first]
             block = whole - products(first[beyond], distance) if beyond.any() else whole
-            rows, columns = (slice((k + window) * width, (k + window + 1) * width) for k in (left, right))
-            xx[rows, columns] = block
+            row, column = left + window, right + window
+            xx[:, row, :, :, column] = block.view(*layers.shape[::2], *layers.shape[::2])
             if distance:
-                xx[columns, rows] = block.T
+                xx[:, column, :, :, row] = block.T.reshape(*layers.shape[::2], *layers.shape[::2])
     for place in range(-window, window + 1):
         there = every[(position + place >= 0) & (position + place < lengths)]
-        rows = slice((place + window) * width, (place + window + 1) * width)
         for start in range(0, len(there), WORDS_AT_ONCE):
             some = there[start : start + WORDS_AT_ONCE]
             vectors = at(some + place)
-            xy[rows] += vectors.T @ labels[torch.from_numpy(some).to(device)]
-            x[rows] += vectors.sum(0)
-    return Moments(xx, xy, x, labels.sum(0), len(position))
+            with_labels = vectors.T @ labels[torch.from_numpy(some).to(device)]
+            xy[:, place + window] += with_labels.view(*layers.shape[::2], -1)
+            x[:, place + window] += vectors.sum(0).view(layers.shape[::2])
+    size = places * width
+    return Moments(xx.view(size, size), xy.view(size, -1), x.flatten(), labels.sum(0), len(position))

@@ -1,19 +1,26 @@
 """A linear readout of every candidate, solved from second moments: what it predicts of a word from its window.
 
-L + 1 layers, R directions kept of each, H hidden size, D = (L + 1) * R, K places of the window, C labels, W words.
+Concatenations are solved together. To eliminate a layer from the normal equations is the work of a Cholesky
+factorisation, and all that begin with the same layers share it: most concatenations pay for their last layer alone.
+
+L + 1 layers, R directions kept of each, H hidden size, K places of the window, B = K * R, C labels, W words,
+N readouts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from probe.screening.candidates import Candidate
 from probe.screening.moments import Moments, Reduction
 
 STRENGTHS = (1e-3, 1e-2, 1e-1)  # of the ridge, as shares of the mean variance of what is read
+AT_ONCE = 16  # readouts whose scores are computed together
+
+Key = tuple[str, tuple[int, ...]]  # "concat" or "mean", and of which layers, ascending: Candidate.readout
 
 
 @dataclass(frozen=True)
@@ -24,55 +31,102 @@ class Readout:
     weights: Tensor
     bias: Tensor
 
-    def scores(self, layers: Tensor, beyond: Tensor) -> Tensor:
-        """(W, C) of a text. layers: (L + 1, W, R). beyond: (K, W), whether a place is beyond the word's sentence."""
-        places, labels = self.weights.shape[2:]
-        read = layers.new_zeros(layers.shape[1], places * labels)
-        for k, weights in zip(self.indices, self.weights, strict=True):
-            read += layers[k] @ weights.flatten(1)
-        scores = self.bias.repeat(len(read), 1)
-        for place, part in enumerate(read.unflatten(1, (places, labels)).unbind(1)):
-            moved = part.roll(places // 2 - place, 0)  # row t has word t + place - window
-            scores += moved.masked_fill(beyond[place][:, None], 0)
-        return scores
+
+def scores(readouts: Sequence[Readout], layers: Tensor, beyond: Tensor) -> Iterator[Tensor]:
+    """(W, C) of each readout on a text. layers: (L + 1, W, R). beyond: (K, W), whether a place is beyond the word's
+    sentence."""
+    for start in range(0, len(readouts), AT_ONCE):
+        yield from _scores(readouts[start : start + AT_ONCE], layers, beyond).unbind(1)
 
 
-def solve(sums: Moments, candidate: Candidate, to: Reduction, strength: float) -> Readout:
-    """The ridge readout of a candidate's layers that the moments give, least squares to one-hot labels.
+def _scores(readouts: Sequence[Readout], layers: Tensor, beyond: Tensor) -> Tensor:
+    """(W, N, C)."""
+    places, labels = readouts[0].weights.shape[2:]
+    num_words = layers.shape[1]
+    read = layers.new_zeros(num_words, len(readouts), places * labels)
+    for k, layer in enumerate(layers):
+        using = [n for n, readout in enumerate(readouts) if k in readout.indices]
+        if using:
+            weights = [readouts[n].weights[readouts[n].indices.index(k)].flatten(1) for n in using]
+            for n, part in zip(using, (layer @ torch.cat(weights, 1)).split(places * labels, 1), strict=True):
+                read[:, n] += part
+    total = torch.stack([readout.bias for readout in readouts]).repeat(num_words, 1, 1)
+    for place, part in enumerate(read.unflatten(2, (places, labels)).unbind(2)):
+        moved = part.roll(places // 2 - place, 0)  # row t has word t + place - window
+        total += moved.masked_fill_(beyond[place][:, None, None], 0)
+    return total
 
-    A sum, a mean and a mix are solved as the mean. What does not vary is not penalised away but left out.
+
+def solve(
+    sums: Moments, wanted: Sequence[Key], to: Reduction, strengths: Mapping[int, float]
+) -> Iterator[tuple[Key, Readout]]:
+    """The ridge readouts that the moments give, least squares to one-hot labels, in an order of their own.
+
+    A sum, a mean and a mix are solved as the mean. strengths: of the ridge, by the number of layers side by side; of
+    more layers than it knows, that of the most. What does not vary is not penalised away but left out.
     """
-    combine, indices = candidate.readout
-    num_layers, _, kept = to.directions.shape
-    width = num_layers * kept
-    places = len(sums.x) // width
-    some, size = torch.tensor(indices, device=sums.x.device), places * len(indices) * kept
-    by_layer = (places, num_layers, kept)
-    blocks = sums.xx.view(*by_layer, *by_layer).index_select(1, some).index_select(4, some)  # whole blocks: no gather
-    xx = blocks.reshape(size, size)
-    xy = sums.xy.view(*by_layer, -1).index_select(1, some).reshape(size, -1)
-    x = sums.x.view(by_layer).index_select(1, some).reshape(size)
-    basis = None
-    if combine == "mean":
-        # (k * R, H): what the reduced layers side by side come to as a mean of whole layers; the same at each place
-        basis = torch.cat([to.directions[k].T * to.scale[k] / len(indices) for k in indices])
-        inner, whole = basis.shape
-        half = (basis.T @ xx.view(places, inner, size)).reshape(places * whole, places, inner)
-        xx = (half @ basis).reshape(places * whole, places * whole)
-        xy = (basis.T @ xy.view(places, inner, -1)).reshape(places * whole, -1)
-        x = (x.view(places, inner) @ basis).flatten()
-    xx -= torch.outer(x, x) / sums.words
-    xy -= torch.outer(x, sums.y) / sums.words
-    diagonal = xx.diagonal()
-    # Of whole layers, not of the directions kept: a strength means the same whatever was reduced.
-    mean = diagonal.sum() / (places * to.directions.shape[1] * (1 if combine == "mean" else len(indices)))
-    diagonal += strength * mean if mean > 0 else sums.words
-    weights = _solved(xx, xy)
-    bias = (sums.y - x @ weights) / sums.words
-    if basis is not None:
-        weights = (basis @ weights.unflatten(0, (places, -1))).flatten(0, 1)
-    weights = weights.unflatten(0, (places, len(indices), kept)).permute(1, 2, 0, 3).contiguous()
-    return Readout(indices, weights, bias)
+    means = [indices for combine, indices in wanted if combine == "mean"]
+    for indices, readout in _averaged(sums, means, to, strengths[1]):
+        yield ("mean", indices), readout
+    by_strength: dict[float, list[tuple[int, ...]]] = {}
+    for combine, indices in wanted:
+        if combine == "concat":
+            by_strength.setdefault(strengths[min(len(indices), max(strengths))], []).append(indices)
+    for strength, some in by_strength.items():
+        for readout in _concatenated(sums, some, to, strength):
+            yield ("concat", readout.indices), readout
+
+
+def _ridge(diagonal: Tensor, size: int, strength: float, words: int) -> Tensor | int:
+    """What is added to each variance. size: of whole layers, not of the directions kept, so that a strength means the
+    same whatever was reduced."""
+    mean = diagonal.sum() / size
+    return strength * mean if mean > 0 else words
+
+
+def _averaged(
+    sums: Moments, wanted: list[tuple[int, ...]], to: Reduction, strength: float
+) -> Iterator[tuple[tuple[int, ...], Readout]]:
+    """Of means of layers, as whole vectors. Their moments grow layer by layer: those of 2, 3, 4 from those of 2, 3."""
+    num_layers, whole, kept = to.directions.shape
+    size = len(sums.x) // num_layers
+    places = size // kept
+    xx = sums.xx.view(num_layers, size, num_layers, size)
+    # (L + 1, R, H): what a reduced layer comes to in whole vectors; the same at each place
+    basis = to.directions.transpose(1, 2) * to.scale[:, None, None]
+
+    def left(matrix: Tensor, k: int) -> Tensor:
+        """(K * R, columns) of layer k to (K * H, columns)."""
+        return (basis[k].T @ matrix.view(places, kept, -1)).view(places * whole, -1)
+
+    indices: tuple[int, ...] = ()
+    total = sums.xx.new_zeros(places * whole, places * whole)
+    for chosen in sorted(wanted):
+        if chosen[: len(indices)] != indices:
+            indices = ()
+            total.zero_()
+        for k in chosen[len(indices) :]:
+            across = sums.xx.new_zeros(places * whole, size)  # of the layers before with this one
+            for j in indices:
+                across += left(xx[j, :, k], j)
+            both = left(across.T.contiguous(), k)
+            total += both
+            total += both.T
+            total += left(left(xx[k, :, k], k).T.contiguous(), k)
+            indices = (*indices, k)
+        some = list(chosen)
+        xx_of_mean = total / len(some) ** 2
+        xy = torch.einsum("lrh,lkrc->khc", basis[some], sums.xy.view(num_layers, places, kept, -1)[some]).flatten(0, 1)
+        x = torch.einsum("lrh,lkr->kh", basis[some], sums.x.view(num_layers, places, kept)[some]).flatten()
+        x, xy = x / len(some), xy / len(some)
+        xx_of_mean -= torch.outer(x, x) / sums.words
+        xy -= torch.outer(x, sums.y) / sums.words
+        diagonal = xx_of_mean.diagonal()
+        diagonal += _ridge(diagonal, len(diagonal), strength, sums.words)
+        weights = _solved(xx_of_mean, xy)
+        bias = (sums.y - x @ weights) / sums.words
+        weights = torch.einsum("lrh,khc->lrkc", basis[some] / len(some), weights.unflatten(0, (places, whole)))
+        yield chosen, Readout(chosen, weights.contiguous(), bias)
 
 
 def _solved(matrix: Tensor, right: Tensor) -> Tensor:
@@ -81,3 +135,90 @@ def _solved(matrix: Tensor, right: Tensor) -> Tensor:
     if not int(failed):
         return torch.cholesky_solve(right, factor)
     return torch.cholesky_solve(right.double(), torch.linalg.cholesky(matrix.double())).to(right.dtype)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A layer eliminated. factor: (B, B), of its block that was left (Cholesky). across: to each later layer, (B, B).
+    right: (B, C)."""
+
+    layer: int
+    factor: Tensor
+    across: dict[int, Tensor]
+    right: Tensor
+
+
+def _concatenated(sums: Moments, wanted: list[tuple[int, ...]], to: Reduction, strength: float) -> list[Readout]:
+    """Of layers side by side."""
+    num_layers, whole, kept = to.directions.shape
+    size = len(sums.x) // num_layers
+    places = size // kept
+    xx = sums.xx.view(num_layers, size, num_layers, size)
+    xy, x = sums.xy.view(num_layers, size, -1), sums.x.view(num_layers, size)
+    variances = sums.xx.diagonal() - sums.x.square() / sums.words
+    ridge = _ridge(variances, num_layers * places * whole, strength, sums.words)
+
+    def paths(dtype: torch.dtype) -> Iterator[list[_Step]]:
+        blocks = {}
+        for i, j in _pairs(wanted):
+            blocks[i, j] = torch.addr(xx[i, :, j].to(dtype), x[i].to(dtype), x[j].to(dtype), alpha=-1 / sums.words)
+            if i == j:
+                blocks[i, j].diagonal().add_(ridge)
+        right = {k: (xy[k] - torch.outer(x[k], sums.y) / sums.words).to(dtype) for k in _layers(wanted)}
+        return _eliminate(blocks, right, wanted, [])
+
+    try:
+        solved = [_back(path) for path in paths(x.dtype)]
+    except torch.linalg.LinAlgError:  # float32 has too few digits for it
+        solved = [_back(path) for path in paths(torch.float64)]
+    readouts = []
+    for by_layer in solved:
+        weights = {k: own.to(x.dtype) for k, own in sorted(by_layer.items())}
+        bias = (sums.y - sum(x[k] @ own for k, own in weights.items())) / sums.words
+        apart = [own.unflatten(0, (places, kept)).transpose(0, 1) for own in weights.values()]
+        readouts.append(Readout(tuple(weights), torch.stack(apart), bias))
+    return readouts
+
+
+def _layers(wanted: Sequence[tuple[int, ...]]) -> list[int]:
+    return sorted({k for indices in wanted for k in indices})
+
+
+def _pairs(wanted: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
+    """The layers that stand together in one of these, and each with itself."""
+    return sorted({(i, j) for indices in wanted for i in indices for j in indices if i <= j})
+
+
+def _eliminate(
+    blocks: dict[tuple[int, int], Tensor], right: dict[int, Tensor], wanted: list[tuple[int, ...]], path: list[_Step]
+) -> Iterator[list[_Step]]:
+    """The steps that lead to each of these, after those of `path`. blocks, right: what of the normal equations is left.
+
+    Raises LinAlgError where a block is not positive definite.
+    """
+    for k in sorted({indices[0] for indices in wanted}):
+        rest = [indices[1:] for indices in wanted if indices[0] == k and len(indices) > 1]
+        factor = torch.linalg.cholesky(blocks[k, k])
+        own = torch.linalg.solve_triangular(factor, right[k], upper=False)
+        if (k,) in wanted:
+            yield [*path, _Step(k, factor, {}, own)]
+        later = _layers(rest)
+        if not later:
+            continue
+        side_by_side = torch.cat([blocks[k, j] for j in later], 1)
+        eliminated = torch.linalg.solve_triangular(factor, side_by_side, upper=False).split(len(factor), 1)
+        across = dict(zip(later, eliminated, strict=True))
+        left = {(i, j): torch.addmm(blocks[i, j], across[i].T, across[j], alpha=-1) for i, j in _pairs(rest)}
+        left_right = {j: torch.addmm(right[j], across[j].T, own, alpha=-1) for j in later}
+        yield from _eliminate(left, left_right, rest, [*path, _Step(k, factor, across, own)])
+
+
+def _back(path: list[_Step]) -> dict[int, Tensor]:
+    """Each layer's weights, (B, C): the last that was eliminated first."""
+    weights: dict[int, Tensor] = {}
+    for step in reversed(path):
+        right = step.right
+        for j, own in weights.items():
+            right = torch.addmm(right, step.across[j], own, alpha=-1)
+        weights[step.layer] = torch.linalg.solve_triangular(step.factor.T, right, upper=True)
+    return weights

@@ -6,7 +6,7 @@ The sentences are cut into parts; each sample leaves one out, of train and of de
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,10 +21,11 @@ from probe.screening.candidates import Candidate, concatenations, fixed, last_la
 from probe.screening.gold import Gold, f1
 from probe.screening.moments import Moments, Reduction, Text, directions_kept, moments, reduced, reduction
 from probe.screening.ranking import Scored, rank
-from probe.screening.readout import STRENGTHS, solve
+from probe.screening.readout import STRENGTHS, Key, scores, solve
 from probe.system.machine import num_cores
 
 SMALL = 1024  # of a matrix so wide a second thread costs more than it gives
+PARTS_BYTES = 300e6  # the moments of all parts are kept where they take no more; else each is gathered again
 
 
 @dataclass(frozen=True)
@@ -117,27 +118,24 @@ class _Bench:
     def scored(self, tell: Callable[[str], None]) -> list[Scored]:
         """Every candidate with its scores."""
         tell("screen: gathering second moments")
-        total = self._moments(np.ones(len(self.train.rows), bool))
+        sums = self._without_each_part()
         candidates: list[Candidate] = []
         results: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]] = {}
         interval = 0.5 if sys.stderr.isatty() else 30
         with tqdm(desc="screening", unit=" readouts", dynamic_ncols=True, mininterval=interval) as bar:
-            for part in range(self.cfg.samples):
-                left_out = self._moments(self.train.of_part(part))
-                total.take_out(left_out)
+            for part, others in enumerate(sums):
 
-                def add(some: Sequence[Candidate], part: int = part) -> None:
-                    for candidate in some:
-                        results.setdefault(candidate.readout, []).append(self._score(total, candidate, part))
+                def add(some: Sequence[Candidate], part: int = part, others: Moments = others) -> None:
+                    for key, score in self._scores(others, [one.readout for one in some], part):
+                        results.setdefault(key, []).append(score)
                         bar.update()
 
                 if part == 0:
-                    self._choose_strengths(total)
+                    self._choose_strengths(others)
                     candidates = self._candidates(add, results)
                     bar.total = len(candidates) * self.cfg.samples
                 else:
                     add(candidates)
-                total.put_back(left_out)
         scores = {one.readout: tuple(map(list, zip(*results[one.readout], strict=True))) for one in candidates}
         return [
             Scored(one.layers, one.width, one.blocks, scores[one.readout][0], scores[one.readout][1], one.alike)
@@ -151,17 +149,37 @@ class _Bench:
     ) -> list[Candidate]:
         """All that are to be scored, each scored on the first sample, by which concatenations are grown."""
         candidates = {one.readout: one for one in fixed(self.depth, self.hidden_size)}
-        add(list(candidates.values()))
+
+        def score() -> None:
+            add([one for key, one in candidates.items() if key not in results])  # together: they share work
 
         def best(some: list[Candidate]) -> list[Candidate]:
+            score()
             return sorted(some, key=lambda one: results[one.readout][0][0], reverse=True)
 
         for size, found, is_all in concatenations(self.depth, self.hidden_size, self.cfg.max_layers, best):
-            new = [one for one in found if one.readout not in candidates]
-            add(new)
-            candidates |= {one.readout: one for one in new}
+            candidates = {one.readout: one for one in found} | candidates
             self.grown += [] if is_all else [size]
+        score()
         return list(candidates.values())
+
+    def _without_each_part(self) -> Iterator[Moments]:
+        """The moments of train without its first part, without its second, ..."""
+        words_of = [self.train.of_part(part) for part in range(self.cfg.samples)]
+        first = self._moments(words_of[0])
+        if first.bytes * self.cfg.samples <= PARTS_BYTES:  # each is gathered once
+            parts = [first, *map(self._moments, words_of[1:])]
+            total = parts[0].copy()
+            for part in parts[1:]:
+                total.put_back(part)
+        else:
+            parts = [first]
+            total = self._moments(np.ones(len(self.train.rows), bool))
+        for number, words in enumerate(words_of):
+            left_out = parts[number] if number < len(parts) else self._moments(words)
+            total.take_out(left_out)
+            yield total
+            total.put_back(left_out)
 
     def _moments(self, words: np.ndarray) -> Moments:
         """Of the words of some whole sentences of train."""
@@ -175,22 +193,21 @@ class _Bench:
         words = torch.from_numpy(self.train.of_part(0))
         layers, gold = self.train_layers[:, words], self.train.labels[words.numpy()]
         outside = self.beyond["train"][:, words]
-        for candidate in last_layers(self.depth, self.hidden_size, self.cfg.max_layers):
-            errors = {
-                strength: squared_error(solve(sums, candidate, self.to, strength).scores(layers, outside), gold).mean()
-                for strength in STRENGTHS
-            }
-            self.strengths[len(candidate.layers.indices)] = min(errors, key=lambda strength: errors[strength])
+        keys = [one.readout for one in last_layers(self.depth, self.hidden_size, self.cfg.max_layers)]
+        errors: dict[int, dict[float, float]] = {}
+        for strength in STRENGTHS:
+            solved = dict(solve(sums, keys, self.to, {1: strength}))
+            for (_, indices), found in zip(solved, scores([*solved.values()], layers, outside), strict=True):
+                errors.setdefault(len(indices), {})[strength] = float(squared_error(found, gold).mean())
+        self.strengths |= {size: min(by_strength, key=by_strength.__getitem__) for size, by_strength in errors.items()}
 
-    def _score(self, sums: Moments, candidate: Candidate, part: int) -> tuple[float, float]:
-        """Dev F1 and squared error a word of a candidate's readout, without one part of dev."""
-        combine, indices = candidate.readout
-        size = min(len(indices), max(self.strengths)) if combine == "concat" else 1
-        strength = self.strengths[size]
-        scores = solve(sums, candidate, self.to, strength).scores(self.dev_layers, self.beyond["dev"])
+    def _scores(self, sums: Moments, keys: Sequence[Key], part: int) -> Iterator[tuple[Key, tuple[float, float]]]:
+        """Dev F1 and squared error a word of some readouts, without one part of dev."""
         kept = ~self.dev.of_part(part)
-        counts = np.delete(self.gold.counts(scores.argmax(1).cpu().numpy()), part, axis=0).sum(0)
-        return float(f1(counts)), float(squared_error(scores, self.dev.labels)[kept].mean())
+        solved = dict(solve(sums, keys, self.to, self.strengths))
+        for key, found in zip(solved, scores([*solved.values()], self.dev_layers, self.beyond["dev"]), strict=True):
+            counts = np.delete(self.gold.counts(found.argmax(1).cpu().numpy()), part, axis=0).sum(0)
+            yield key, (float(f1(counts)), float(squared_error(found, self.dev.labels)[kept].mean()))
 
 
 def beyond(text: Text, window: int) -> Tensor:

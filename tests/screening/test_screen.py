@@ -23,7 +23,7 @@ from probe.screening.candidates import EVERY, Candidate, concatenations, fixed, 
 from probe.screening.gold import Gold, f1
 from probe.screening.moments import Text, moments, reduced, reduction
 from probe.screening.ranking import T95, Scored, front, jackknife, rank
-from probe.screening.readout import solve
+from probe.screening.readout import scores, solve
 from probe.screening.screen import beyond, screen, squared_error
 
 
@@ -86,11 +86,17 @@ def vectors_of(states: np.ndarray, candidate: Candidate) -> np.ndarray:
     return np.concatenate(chosen, 1) if candidate.layers.combine == "concat" else chosen.mean(0)
 
 
-@pytest.mark.parametrize("window", [0, 1, 2])
-@pytest.mark.parametrize(("indices", "combine"), [([2], "concat"), ([1, 4], "concat"), ([5, 0, 3], "mean")])
-def test_a_readout_is_the_least_squares_one_on_windows_that_stay_in_their_sentence(
-    corpus: Corpus, store: FeatureStore, window: int, indices: list[int], combine: str
+CHOICES = [
+    *(("concat", indices) for n in (1, 2, 3) for indices in itertools.combinations(range(6), n)),
+    *(("mean", indices) for indices in [(0, 1), (0, 1, 2), (0, 3, 5), (2, 3, 4, 5), (2, 3)]),
+]
+
+
+@pytest.mark.parametrize(("window", "strength"), [(0, 1e-7), (1, 1e-7), (2, 1e-7), (1, 0.1)])
+def test_readouts_are_the_least_squares_ones_on_windows_that_stay_in_their_sentence(
+    corpus: Corpus, store: FeatureStore, window: int, strength: float
 ):
+    """Solved together, as they share work, and each by itself in plain numpy."""
     split = corpus.splits["train"]
     known = sorted({tag for tags in split.tags for tag in tags})
     text = text_of(split, "train", known)
@@ -99,17 +105,28 @@ def test_a_readout_is_the_least_squares_one_on_windows_that_stay_in_their_senten
     one_hot = torch.nn.functional.one_hot(torch.from_numpy(text.labels), len(known)).float()
     lengths = np.repeat(text.lengths, text.lengths)
     sums = moments(layers, one_hot, text.position, lengths, window)
-    chosen = select(LayersConfig(indices, combine), store.num_layers, store.hidden_size)
-    candidate = Candidate(LayersConfig(indices, combine, chosen.name), chosen.width, max(indices))
-    found = solve(sums, candidate, to, 1e-7).scores(layers, beyond(text, window)).numpy()
-
+    solved = dict(solve(sums, CHOICES, to, {1: strength}))
+    assert solved.keys() == set(CHOICES)
+    gold = one_hot.double().numpy()
     states = stored(store, "train").double().numpy()
-    dense = windows(vectors_of(states, candidate), text.lengths, window)
-    dense = np.concatenate([dense, np.ones((len(dense), 1))], 1)
-    weights, *_ = np.linalg.lstsq(dense, one_hot.double().numpy(), rcond=None)
-    np.testing.assert_allclose(found, dense @ weights, atol=2e-3)
-    own = ((dense @ weights - one_hot.numpy()) ** 2).sum(1)
-    np.testing.assert_allclose(squared_error(torch.from_numpy(found), text.labels), own, atol=5e-3)
+    states = (states - states.mean(1, keepdims=True)) / states.std(1).mean(1)[:, None, None]
+    states /= np.sqrt((states**2).mean((1, 2), keepdims=True))  # as the reduced layers are: together of variance one
+    for (combine, indices), found in zip(solved, scores([*solved.values()], layers, beyond(text, window)), strict=True):
+        chosen = states[list(indices)]
+        if combine == "mean":  # of the layers as they are stored
+            chosen = [(chosen * to.scale[list(indices), None, None].double().numpy()).mean(0)]
+        dense = windows(np.concatenate([*chosen], 1), text.lengths, window)
+        centred = dense - dense.mean(0)
+        variances = (centred**2).sum(0)
+        if combine == "concat":  # the mean over all layers, which nearly are of one size
+            every = windows(np.concatenate([*states], 1), text.lengths, window)
+            variances = ((every - every.mean(0)) ** 2).sum(0)
+        normal = centred.T @ centred + strength * variances.mean() * np.eye(centred.shape[1])
+        weights = np.linalg.solve(normal, centred.T @ (gold - gold.mean(0)))
+        expected = centred @ weights + gold.mean(0)
+        np.testing.assert_allclose(found.numpy(), expected, atol=2e-3)
+        own = ((expected - gold) ** 2).sum(1)
+        np.testing.assert_allclose(squared_error(found, text.labels), own, atol=5e-3)
 
 
 def test_moments_without_a_part_are_those_of_the_other_sentences(corpus: Corpus, store: FeatureStore):
