@@ -5,9 +5,10 @@
 
 For each choice of layers that was trained there: a ridge readout fitted without one part of the sampled sentences, its
 dev F1, accuracy and squared error; with its scores put through a logistic regression fitted on the part left out
-(calibrated), also of a word and two neighbours to each side (stacked): F1 and log loss; and the same of the states of a
-random BiLSTM (--lstm), which sees the scale of its input. Prints a Markdown table: tau-b over the pairs told apart,
-Pearson and regret, over all rows and without plain sums.
+(calibrated), also of a word and two neighbours to each side (stacked): F1 and log loss; two measures of transferability
+that look at training words alone, H-score (Bao et al. 2019) and LogME (You et al. 2021), of the same windows; and the
+same readouts of the states of a random BiLSTM (--lstm), which sees the scale of its input. Prints a Markdown table:
+tau-b over the pairs told apart, Pearson and regret, over all rows and without plain sums.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from probe.reporting.foretold import compare
 from probe.reporting.row import Row
 from probe.reporting.rows import build_rows
 from probe.runs.plan import inputs_of
-from probe.screening.candidates import Candidate, readout_of
+from probe.screening.candidates import readout_of
 from probe.screening.gold import Gold, f1
 from probe.screening.moments import Text, moments, reduced, reduction
 from probe.screening.ranking import Scored
-from probe.screening.readout import STRENGTHS, solve
+from probe.screening.readout import STRENGTHS, scores, solve
 from probe.screening.screen import beyond, draw, squared_error
 
 STACKED = 2  # neighbours to each side whose scores the second readout sees
@@ -64,6 +65,40 @@ def beside(scores: Tensor, text: Text) -> Tensor:
     places = range(-STACKED, STACKED + 1)
     moved = [scores.roll(-k, 0).masked_fill(outside[i][:, None], 0) for i, k in enumerate(places)]
     return torch.cat(moved, 1)
+
+
+def h_score(xx: Tensor, xy: Tensor, counts: Tensor) -> float:
+    """The share of the features' covariance that lies between the labels: tr(cov(x)^-1 cov(E[x|y])).
+
+    xx: (D, D) and xy: (D, C), sums over words of the centred features and their products with one-hot labels. counts:
+    (C,) of each label.
+    """
+    between = (xy / counts) @ xy.T  # sum over labels of n_c * mean_c * mean_c^T
+    return float(torch.linalg.lstsq(xx, between, driver="gelsd").solution.trace())
+
+
+def log_evidence(xx: Tensor, xy: Tensor, yy: Tensor, words: int, rounds: int = 11) -> float:
+    """LogME: the log evidence a word of a Bayesian linear regression to each one-hot label, the mean over labels.
+
+    xx: (D, D). xy: (D, C). yy: (C,), sums of the centred labels' squares.
+    """
+    values, vectors = torch.linalg.eigh(xx)
+    values, along = values.clamp(min=0), (vectors.T @ xy).square()  # (D,), (D, C)
+    evidences = []
+    for own, square in zip(along.T, yy, strict=True):
+        alpha, beta = torch.ones((), dtype=xx.dtype), torch.ones((), dtype=xx.dtype)
+        for _ in range(rounds):
+            precision = alpha + beta * values
+            weights = beta**2 * (own / precision**2).sum()  # squared length of the posterior mean
+            error = square - 2 * beta * (own / precision).sum() + beta**2 * (values * own / precision**2).sum()
+            free = (beta * values / precision).sum()
+            alpha, beta = free / weights, (words - free) / error
+        precision = alpha + beta * values
+        weights = beta**2 * (own / precision**2).sum()
+        error = square - 2 * beta * (own / precision).sum() + beta**2 * (values * own / precision**2).sum()
+        log = len(values) * alpha.log() + words * (beta / (2 * torch.pi)).log() - precision.log().sum()
+        evidences.append(float(log - beta * error - alpha * weights) / 2 / words)
+    return sum(evidences) / len(evidences)
 
 
 class Bench:
@@ -96,17 +131,17 @@ class Bench:
         )
         self.labels = labels
 
-    def measure(self, name: str, scores: dict[str, Tensor]) -> dict[str, float]:
+    def measure(self, name: str, given: dict[str, Tensor]) -> dict[str, float]:
         """Every score of a readout's scores of train and dev; the higher the better."""
         gold = torch.from_numpy(self.texts["dev"].labels)
         out = torch.from_numpy(self.left_out)
         found = {
-            f"{name}, F1": self.f1(scores["dev"]),
-            f"{name}, accuracy": float((scores["dev"].argmax(1) == gold).float().mean()),
-            f"{name}, squared error": -float(squared_error(scores["dev"], gold.numpy()).mean()),
+            f"{name}, F1": self.f1(given["dev"]),
+            f"{name}, accuracy": float((given["dev"].argmax(1) == gold).float().mean()),
+            f"{name}, squared error": -float(squared_error(given["dev"], gold.numpy()).mean()),
         }
-        stacked = {split: beside(part, self.texts[split]) for split, part in scores.items()}
-        for how, part in (("calibrated", scores), ("stacked", stacked)):
+        stacked = {split: beside(part, self.texts[split]) for split, part in given.items()}
+        for how, part in (("calibrated", given), ("stacked", stacked)):
             labels = torch.from_numpy(self.texts["train"].labels)[out]
             weights = logistic(5 * part["train"][out], labels, len(self.known))
             predicted = torch.cat([5 * part["dev"], torch.ones(len(part["dev"]), 1)], 1) @ weights
@@ -119,14 +154,29 @@ class Bench:
         return float(f1(self.gold.counts(scores.argmax(1).numpy()).sum(0)))
 
     def ridge(self, row: Row) -> dict[str, float]:
-        combine, indices = readout_of(row.combine, row.indices)
-        one = Candidate(LayersConfig(list(indices), combine if len(indices) > 1 else "concat", row.name), 0, 0)
         found: dict[str, float] = {}
         for strength in STRENGTHS:
-            readout = solve(self.sums, one, self.to, strength)
-            scores = {name: readout.scores(self.layers[name], self.beyond[name]) for name in self.texts}
-            found |= self.measure(f"ridge {strength:g}", scores)
+            [(_, readout)] = solve(self.sums, [readout_of(row.combine, row.indices)], self.to, {1: strength})
+            given = {name: next(scores([readout], self.layers[name], self.beyond[name])) for name in self.texts}
+            found |= self.measure(f"ridge {strength:g}", given)
         return found
+
+    def transferability(self, row: Row) -> dict[str, float]:
+        """H-score and LogME of the windows of a row's layers, from second moments."""
+        combine, indices = readout_of(row.combine, row.indices)
+        by_layer, some = (*self.layers["train"].shape[::2],), list(indices)
+        by_layer = (by_layer[0], len(self.sums.x) // (by_layer[0] * by_layer[1]), by_layer[1])
+        xx = self.sums.xx.view(*by_layer, *by_layer)[some][:, :, :, some].double()
+        xy = self.sums.xy.view(*by_layer, -1)[some].double()
+        x = self.sums.x.view(by_layer)[some].double()
+        if combine == "mean":
+            basis = self.to.directions[some].double() * self.to.scale[some, None, None].double() / len(some)
+            xx = torch.einsum("ihr,ikrjls,jgs->khlg", basis, xx, basis)
+            xy, x = torch.einsum("ihr,ikrc->khc", basis, xy), torch.einsum("ihr,ikr->kh", basis, x)
+        size, words, y = x.numel(), self.sums.words, self.sums.y.double()
+        xx = xx.reshape(size, size) - torch.outer(x.flatten(), x.flatten()) / words
+        xy = xy.reshape(size, -1) - torch.outer(x.flatten(), y) / words
+        return {"H-score": h_score(xx, xy, y), "LogME": log_evidence(xx, xy, y - y**2 / words, words)}
 
     @torch.inference_mode()
     def states(self, row: Row) -> dict[str, Tensor]:
@@ -152,8 +202,8 @@ class Bench:
         matrix = x.T @ x
         matrix.diagonal().add_(1e-4 * matrix.diagonal().mean())
         weights = torch.linalg.solve(matrix, x.T @ (y - bias))
-        scores = {name: ((part.double() - mean) @ weights + bias).float() for name, part in states.items()}
-        return self.measure("random BiLSTM", scores)
+        given = {name: ((part.double() - mean) @ weights + bias).float() for name, part in states.items()}
+        return self.measure("random BiLSTM", given)
 
 
 def main() -> None:
@@ -169,7 +219,7 @@ def main() -> None:
     for row in rows:
         readout = readout_of(row.combine, row.indices)
         if readout not in known:
-            known[readout] = bench.ridge(row)
+            known[readout] = bench.ridge(row) | bench.transferability(row)
         found.append(known[readout] | (bench.random_lstm(row) if options.lstm else {}))
         print(f"{row.name}: {found[-1]}", flush=True)
     print("| estimator | tau told apart | Pearson | regret | without sums: tau | Pearson | regret |")

@@ -18,7 +18,6 @@ from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.data.task import SPANS, TAGS
 from probe.features.store import FeatureStore
-from probe.probing.selection import select
 from probe.screening.candidates import EVERY, Candidate, concatenations, fixed, readout_of
 from probe.screening.gold import Gold, f1
 from probe.screening.moments import Text, moments, reduced, reduction
