@@ -1,0 +1,226 @@
+"""The encoder itself trained, with a linear layer on its last hidden states: what frozen features are measured against.
+
+The recipe of Devlin et al. 2019 (appendix A.3): AdamW with weight decay 0.01, a learning rate that rises over the first
+tenth of the updates and then falls to zero, dropout, a linear layer on the piece that stands for a word, no CRF. The
+epoch that is best on dev is kept.
+
+After each epoch all that training needs to go on is written to a file, and each epoch draws its random numbers from a
+seed of its own: a training that was stopped comes to the same bits as one left alone.
+
+B windows in a batch, P pieces, W words, H hidden size, C labels.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from probe.config import ProbeConfig, UserError
+from probe.data.tags import Tags
+from probe.features.checkpoint import Encoder
+from probe.features.encoder import load_model, outputs
+from probe.features.windows import Window
+from probe.features.words import Text, kept_pieces, pool, to_tensors
+from probe.probing.arithmetic import arithmetic
+from probe.probing.batches import pooled_batches
+from probe.system.files import written_whole
+
+WEIGHT_DECAY = 0.01
+WARM_UP = 0.1  # of all updates
+INITIAL_STD = 0.02  # of the linear layer, as BERT's own layers begin
+AT_ONCE = 2048  # pieces, padding included, that go through the encoder at once: bounds the memory
+TELL_EVERY_S = 15
+KEPT = ("curve", "best_epoch", "best_dev_tags", "best_weights")  # what training has come to, beside weights and rates
+
+
+class TaggedText:
+    """A split as windows, with the label of each word."""
+
+    def __init__(self, text: Text, tags: Tags, label_ids: dict[str, int], special: int) -> None:
+        self.text, self.tags = text, tags
+        # A tag that training never showed gets no id; no prediction can be right there.
+        self.labels = torch.tensor([label_ids.get(tag, -100) for sentence in tags for tag in sentence])  # (W,)
+        starts = text.pieces.starts
+        self.widths = [int(starts[window.last] - starts[window.first]) + special for window in text.windows]
+
+    def parts(self, numbers: Sequence[int]) -> Iterator[list[Window]]:
+        """The windows of these numbers, the short ones first, AT_ONCE pieces at a time."""
+        part: list[Window] = []
+        for number in sorted(numbers, key=self.widths.__getitem__):
+            if part and (len(part) + 1) * self.widths[number] > AT_ONCE:
+                yield part
+                part = []
+            part.append(self.text.windows[number])
+        yield part
+
+
+class FineTuned(nn.Module):
+    """An encoder and a linear layer, trained together.
+
+    curve: of each epoch, its mean training loss, dev score, mean dev loss (nats a word) and seconds of training.
+    """
+
+    def __init__(
+        self, cfg: ProbeConfig, subword: str, encoder: Encoder, model: nn.Module, labels: list[str], device: str
+    ) -> None:
+        super().__init__()
+        self.cfg, self.subword, self.encoder, self.labels, self.device = cfg, subword, encoder, labels, device
+        self.model = model
+        self.dropout = nn.Dropout(cfg.dropout)
+        self.classifier = nn.Linear(encoder.hidden_size, len(labels))
+        nn.init.normal_(self.classifier.weight, std=INITIAL_STD)
+        nn.init.zeros_(self.classifier.bias)
+        self.curve: list[dict[str, float]] = []
+        self.best_epoch = 0
+        self.best_dev_tags: Tags = []
+        self.best_weights: dict[str, Tensor] = {}
+
+    def forward(self, text: Text, windows: list[Window]) -> tuple[Tensor, Tensor]:
+        """Scores of all labels for the words that these windows keep, (W, C), and the words' places in the split."""
+        ids, mask, types = to_tensors(windows, text.pieces, self.encoder)
+        positions, lengths, rows = kept_pieces(windows, text.pieces, self.encoder, self.subword, ids.shape[1])
+        ids, mask, positions = (tensor.to(self.device) for tensor in (ids, mask, positions))
+        with arithmetic(self.cfg.precision, self.device, lstm=False):
+            given = outputs(self.model, ids, mask, None if types is None else types.to(self.device))
+            last = given.hidden_states[-1]  # (B, P, H)
+            words = pool(last.reshape(-1, last.shape[-1])[positions], lengths, self.subword)
+            scores = self.classifier(self.dropout(words))
+        return scores.float(), rows
+
+    @torch.no_grad()
+    def predict(self, split: TaggedText) -> tuple[Tags, float]:
+        """The tags of every sentence, and their mean loss in nats a word (of those whose tag training showed)."""
+        self.eval()
+        ids = torch.zeros_like(split.labels)
+        loss = 0.0
+        for windows in split.parts(range(len(split.widths))):
+            scores, rows = self(split.text, windows)
+            ids[rows] = scores.argmax(-1).cpu()
+            loss += nn.functional.cross_entropy(scores.cpu(), split.labels[rows], reduction="sum").item()
+        names = iter([self.labels[i] for i in ids.tolist()])
+        tags = [[next(names) for _ in sentence] for sentence in split.tags]
+        return tags, loss / max(1, int((split.labels >= 0).sum()))
+
+
+def fine_tune(
+    cfg: ProbeConfig,
+    subword: str,
+    encoder: Encoder,
+    train: TaggedText,
+    dev: TaggedText,
+    labels: list[str],
+    headline: Callable[[Tags, Tags], float],
+    seed: int,
+    device: str,
+    kept: Path,
+    tell: Callable[[str], None],
+) -> FineTuned:
+    """Trains for cfg.max_epochs, or goes on where `kept` says; the best epoch's weights come back.
+
+    `headline` scores gold and predicted tags. kept: the file that each epoch's state is written to. `tell` gets a line
+    an epoch, and now and then one between. Same seed and number of threads: the same bits. Raises UserError where the
+    loss is no number any more.
+    """
+    torch.manual_seed(seed)
+    tuned = FineTuned(cfg, subword, encoder, load_model(encoder, device), labels, device).requires_grad_().to(device)
+    optimizer, rates = _optimizer(tuned, len(train.widths))
+    _continue(tuned, optimizer, rates, kept)
+    for epoch in range(len(tuned.curve), cfg.max_epochs):
+        torch.manual_seed(_seed_of(seed, epoch))
+        clock = time.perf_counter()
+        loss = _one_epoch(tuned, train, optimizer, rates, torch.Generator().manual_seed(_seed_of(seed, epoch)), tell)
+        train_s = round(time.perf_counter() - clock, 3)
+        tags, dev_loss = tuned.predict(dev)
+        score = headline(dev.tags, tags)
+        if score > max((point["dev"] for point in tuned.curve), default=-1.0):
+            tuned.best_epoch, tuned.best_dev_tags = epoch + 1, tags
+            tuned.best_weights = {name: value.detach().clone() for name, value in tuned.state_dict().items()}
+        tuned.curve.append({"loss": loss, "dev": score, "dev_loss": dev_loss, "train_s": train_s})
+        state = {name: getattr(tuned, name) for name in KEPT}
+        state |= {"weights": tuned.state_dict(), "optimizer": optimizer.state_dict(), "rates": rates.state_dict()}
+        with written_whole(kept) as temporary:
+            torch.save(state, temporary)
+        tell(f"epoch {epoch + 1} of {cfg.max_epochs} · loss {loss:.4f} · dev {100 * score:.2f} · {train_s:.0f} s")
+    tuned.load_state_dict(tuned.best_weights)
+    return tuned
+
+
+def _seed_of(seed: int, epoch: int) -> int:
+    return seed * 1_000_003 + epoch
+
+
+def _one_epoch(
+    tuned: FineTuned,
+    train: TaggedText,
+    optimizer: torch.optim.Optimizer,
+    rates: Any,
+    generator: torch.Generator,
+    tell: Callable[[str], None],
+) -> float:
+    """Every window once; returns the mean loss of its batches."""
+    tuned.train()
+    cfg, epochs_left = tuned.cfg, tuned.cfg.max_epochs - len(tuned.curve)
+    total = -(-len(train.widths) // cfg.batch_size)
+    started = told = time.perf_counter()
+    losses: list[float] = []
+    for batch in pooled_batches(torch.tensor(train.widths), cfg.batch_size, generator):
+        loss = 0.0
+        numbers = batch.tolist()
+        num_words = sum(train.text.windows[n].keep_last - train.text.windows[n].keep_first for n in numbers)
+        for windows in train.parts(numbers):
+            scores, rows = tuned(train.text, windows)
+            labels = train.labels[rows].to(tuned.device)
+            part = nn.functional.cross_entropy(scores, labels, reduction="sum") / num_words
+            part.backward()
+            loss += part.item()
+        if not math.isfinite(loss):
+            raise UserError(f"the loss is {loss} in epoch {len(tuned.curve) + 1}. Lower probe.learning_rate.")
+        nn.utils.clip_grad_norm_(tuned.parameters(), cfg.gradient_clip)
+        optimizer.step()
+        rates.step()
+        optimizer.zero_grad()
+        losses.append(loss)
+        now = time.perf_counter()
+        if now - told > TELL_EVERY_S:
+            told = now
+            left_s = (epochs_left * total - len(losses)) * (now - started) / len(losses)
+            tell(
+                f"epoch {len(tuned.curve) + 1} of {cfg.max_epochs} · {100 * len(losses) // total} % · "
+                f"loss {loss:.4f} · {left_s / 60:.1f} min left"
+            )
+    return sum(losses) / len(losses)
+
+
+def _optimizer(tuned: FineTuned, num_windows: int) -> tuple[torch.optim.Optimizer, Any]:
+    """AdamW without decay for biases and norms, and its learning rates: up over WARM_UP, then down to zero."""
+    import transformers
+
+    matrices = [parameter for parameter in tuned.parameters() if parameter.ndim > 1]
+    vectors = [parameter for parameter in tuned.parameters() if parameter.ndim <= 1]
+    groups = [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=tuned.cfg.learning_rate)
+    updates = tuned.cfg.max_epochs * -(-num_windows // tuned.cfg.batch_size)
+    return optimizer, transformers.get_linear_schedule_with_warmup(optimizer, round(WARM_UP * updates), updates)
+
+
+def _continue(tuned: FineTuned, optimizer: torch.optim.Optimizer, rates: Any, kept: Path) -> None:
+    """Takes up the state that was kept, if there is a whole one."""
+    try:
+        state = torch.load(kept, map_location=tuned.device, weights_only=True)
+    except FileNotFoundError:
+        return
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):
+        kept.unlink()  # damaged: the epochs in it are trained again
+        return
+    tuned.load_state_dict(state["weights"])
+    optimizer.load_state_dict(state["optimizer"])
+    rates.load_state_dict(state["rates"])
+    for name in KEPT:
+        setattr(tuned, name, state[name])
