@@ -83,16 +83,6 @@ def pooled_batches(lengths: Tensor, batch_size: int, generator: torch.Generator)
         yield chunks[position]
 
 
-def pooled_batches(lengths: Tensor, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Every number once, in random batches of near-equal length. lengths: of each, in any unit."""
-    order = torch.randperm(len(lengths), generator=generator)
-    chunks: list[Tensor] = []
-    for pool in order.split(batch_size * POOL):
-        chunks += pool[lengths[pool].argsort(stable=True)].split(batch_size)
-    for position in torch.randperm(len(chunks), generator=generator):
-        yield chunks[position]
-
-
 class TrainingBatches:
     """An epoch's batches: every sentence `passes` times, each pass in batches of its own.
 

@@ -30,6 +30,7 @@ from probe.features.windows import Window
 from probe.features.words import Text, kept_pieces, pool, to_tensors
 from probe.probing.arithmetic import arithmetic
 from probe.probing.batches import pooled_batches
+from probe.system.bfloat16 import settled
 from probe.system.files import written_whole
 
 WEIGHT_DECAY = 0.01
@@ -47,8 +48,12 @@ class TaggedText:
         self.text, self.tags = text, tags
         # A tag that training never showed gets no id; no prediction can be right there.
         self.labels = torch.tensor([label_ids.get(tag, -100) for sentence in tags for tag in sentence])  # (W,)
-        starts = text.pieces.starts
-        self.widths = [int(starts[window.last] - starts[window.first]) + special for window in text.windows]
+        starts, self.windows = text.pieces.starts, text.windows
+        self.widths = [int(starts[window.last] - starts[window.first]) + special for window in self.windows]
+
+    def at_once(self, num_sentences: int) -> int:
+        """How many windows hold about so many sentences: as many, but for text that is cut into longer windows."""
+        return max(1, round(num_sentences * len(self.windows) / len(self.tags)))
 
     def parts(self, numbers: Sequence[int]) -> Iterator[list[Window]]:
         """The windows of these numbers, the short ones first, AT_ONCE pieces at a time."""
@@ -57,7 +62,7 @@ class TaggedText:
             if part and (len(part) + 1) * self.widths[number] > AT_ONCE:
                 yield part
                 part = []
-            part.append(self.text.windows[number])
+            part.append(self.windows[number])
         yield part
 
 
@@ -72,7 +77,7 @@ class FineTuned(nn.Module):
     ) -> None:
         super().__init__()
         self.cfg, self.subword, self.encoder, self.labels, self.device = cfg, subword, encoder, labels, device
-        self.model = model
+        self.model, self.precision = model, settled(cfg.precision, device)
         self.dropout = nn.Dropout(cfg.dropout)
         self.classifier = nn.Linear(encoder.hidden_size, len(labels))
         nn.init.normal_(self.classifier.weight, std=INITIAL_STD)
@@ -87,7 +92,7 @@ class FineTuned(nn.Module):
         ids, mask, types = to_tensors(windows, text.pieces, self.encoder)
         positions, lengths, rows = kept_pieces(windows, text.pieces, self.encoder, self.subword, ids.shape[1])
         ids, mask, positions = (tensor.to(self.device) for tensor in (ids, mask, positions))
-        with arithmetic(self.cfg.precision, self.device, lstm=False):
+        with arithmetic(self.precision, self.device, lstm=False):
             given = outputs(self.model, ids, mask, None if types is None else types.to(self.device))
             last = given.hidden_states[-1]  # (B, P, H)
             words = pool(last.reshape(-1, last.shape[-1])[positions], lengths, self.subword)
@@ -120,18 +125,20 @@ def fine_tune(
     seed: int,
     device: str,
     kept: Path,
+    made_by: str,
     tell: Callable[[str], None],
 ) -> FineTuned:
     """Trains for cfg.max_epochs, or goes on where `kept` says; the best epoch's weights come back.
 
-    `headline` scores gold and predicted tags. kept: the file that each epoch's state is written to. `tell` gets a line
-    an epoch, and now and then one between. Same seed and number of threads: the same bits. Raises UserError where the
-    loss is no number any more.
+    `headline` scores gold and predicted tags. kept: the file that each epoch's state is written to; one that says it
+    was `made_by` something else is not gone on from. `tell` gets a line an epoch, and now and then one between. Same
+    seed and number of threads: the same bits. Raises UserError where the loss is no number any more.
     """
     torch.manual_seed(seed)
     tuned = FineTuned(cfg, subword, encoder, load_model(encoder, device), labels, device).requires_grad_().to(device)
-    optimizer, rates = _optimizer(tuned, len(train.widths))
-    _continue(tuned, optimizer, rates, kept)
+    optimizer, rates = _optimizer(tuned, train)
+    if _continue(tuned, optimizer, rates, kept, made_by):
+        tell(f"goes on after epoch {len(tuned.curve)} of {cfg.max_epochs}")
     for epoch in range(len(tuned.curve), cfg.max_epochs):
         torch.manual_seed(_seed_of(seed, epoch))
         clock = time.perf_counter()
@@ -143,17 +150,20 @@ def fine_tune(
             tuned.best_epoch, tuned.best_dev_tags = epoch + 1, tags
             tuned.best_weights = {name: value.detach().clone() for name, value in tuned.state_dict().items()}
         tuned.curve.append({"loss": loss, "dev": score, "dev_loss": dev_loss, "train_s": train_s})
-        state = {name: getattr(tuned, name) for name in KEPT}
-        state |= {"weights": tuned.state_dict(), "optimizer": optimizer.state_dict(), "rates": rates.state_dict()}
-        with written_whole(kept) as temporary:
-            torch.save(state, temporary)
         tell(f"epoch {epoch + 1} of {cfg.max_epochs} · loss {loss:.4f} · dev {100 * score:.2f} · {train_s:.0f} s")
+        state = {name: getattr(tuned, name) for name in KEPT} | {"made_by": made_by}
+        state |= {"weights": tuned.state_dict(), "optimizer": optimizer.state_dict(), "rates": rates.state_dict()}
+        try:
+            with written_whole(kept) as temporary:
+                torch.save(state, temporary)
+        except (OSError, RuntimeError) as error:  # a full disk need not end the training, and is torch's own error
+            tell(f"what it could go on from is not kept: {str(error).splitlines()[0]}")
     tuned.load_state_dict(tuned.best_weights)
     return tuned
 
 
 def _seed_of(seed: int, epoch: int) -> int:
-    return seed * 1_000_003 + epoch
+    return (seed * 1_000_003 + epoch) % 2**63
 
 
 def _one_epoch(
@@ -167,13 +177,14 @@ def _one_epoch(
     """Every window once; returns the mean loss of its batches."""
     tuned.train()
     cfg, epochs_left = tuned.cfg, tuned.cfg.max_epochs - len(tuned.curve)
-    total = -(-len(train.widths) // cfg.batch_size)
+    at_once = train.at_once(cfg.batch_size)
+    total = -(-len(train.windows) // at_once)
     started = told = time.perf_counter()
     losses: list[float] = []
-    for batch in pooled_batches(torch.tensor(train.widths), cfg.batch_size, generator):
+    for batch in pooled_batches(torch.tensor(train.widths), at_once, generator):
         loss = 0.0
         numbers = batch.tolist()
-        num_words = sum(train.text.windows[n].keep_last - train.text.windows[n].keep_first for n in numbers)
+        num_words = sum(train.windows[n].keep_last - train.windows[n].keep_first for n in numbers)
         for windows in train.parts(numbers):
             scores, rows = tuned(train.text, windows)
             labels = train.labels[rows].to(tuned.device)
@@ -198,29 +209,33 @@ def _one_epoch(
     return sum(losses) / len(losses)
 
 
-def _optimizer(tuned: FineTuned, num_windows: int) -> tuple[torch.optim.Optimizer, Any]:
+def _optimizer(tuned: FineTuned, train: TaggedText) -> tuple[torch.optim.Optimizer, Any]:
     """AdamW without decay for biases and norms, and its learning rates: up over WARM_UP, then down to zero."""
     import transformers
 
     matrices = [parameter for parameter in tuned.parameters() if parameter.ndim > 1]
     vectors = [parameter for parameter in tuned.parameters() if parameter.ndim <= 1]
     groups = [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=tuned.cfg.learning_rate)
-    updates = tuned.cfg.max_epochs * -(-num_windows // tuned.cfg.batch_size)
+    optimizer = torch.optim.AdamW(groups, lr=tuned.cfg.learning_rate, fused=True)
+    updates = tuned.cfg.max_epochs * -(-len(train.windows) // train.at_once(tuned.cfg.batch_size))
     return optimizer, transformers.get_linear_schedule_with_warmup(optimizer, round(WARM_UP * updates), updates)
 
 
-def _continue(tuned: FineTuned, optimizer: torch.optim.Optimizer, rates: Any, kept: Path) -> None:
-    """Takes up the state that was kept, if there is a whole one."""
+def _continue(tuned: FineTuned, optimizer: torch.optim.Optimizer, rates: Any, kept: Path, made_by: str) -> bool:
+    """Takes up the state that was kept, if there is a whole one, made by the same; returns whether there was."""
+    for half_written in kept.parent.glob(f".{kept.name}.*"):  # by a process that was killed
+        half_written.unlink(missing_ok=True)
     try:
         state = torch.load(kept, map_location=tuned.device, weights_only=True)
     except FileNotFoundError:
-        return
+        return False
     except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):
-        kept.unlink()  # damaged: the epochs in it are trained again
-        return
+        return False  # damaged: the epochs in it are trained again
+    if state["made_by"] != made_by:
+        return False
     tuned.load_state_dict(state["weights"])
     optimizer.load_state_dict(state["optimizer"])
     rates.load_state_dict(state["rates"])
     for name in KEPT:
         setattr(tuned, name, state[name])
+    return True

@@ -13,7 +13,6 @@ from probe.config import ProbeConfig
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
 from probe.features.words import Text
-from probe.probing import finetune
 from probe.probing.finetune import FineTuned, TaggedText, fine_tune
 from probe.scoring.metrics import span_f1
 
@@ -39,7 +38,7 @@ def tuned(corpus: Corpus, encoder: Encoder, tmp_path: Path, tell=lambda _: None,
     data, labels = texts(corpus, encoder, tmp_path)
     kept = tmp_path / "kept.pt"
     return fine_tune(
-        settings(**changes), "first", encoder, data["train"], data["dev"], labels, span_f1, 1, "cpu", kept, tell
+        settings(**changes), "first", encoder, data["train"], data["dev"], labels, span_f1, 1, "cpu", kept, "here", tell
     )
 
 
