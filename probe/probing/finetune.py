@@ -32,12 +32,14 @@ from probe.probing.arithmetic import arithmetic
 from probe.probing.batches import pooled_batches
 from probe.system.bfloat16 import settled
 from probe.system.files import written_whole
+from probe.system.show import duration
 
 WEIGHT_DECAY = 0.01
 WARM_UP = 0.1  # of all updates
 INITIAL_STD = 0.02  # of the linear layer, as BERT's own layers begin
 AT_ONCE = 2048  # pieces, padding included, that go through the encoder at once: bounds the memory
 TELL_EVERY_S = 15
+BACKWARD = 3  # what training on a piece takes, in pieces that are only looked at
 KEPT = ("curve", "best_epoch", "best_dev_tags", "best_weights")  # what training has come to, beside weights and rates
 
 
@@ -54,6 +56,11 @@ class TaggedText:
     def at_once(self, num_sentences: int) -> int:
         """How many windows hold about so many sentences: as many, but for text that is cut into longer windows."""
         return max(1, round(num_sentences * len(self.windows) / len(self.tags)))
+
+    def batches(self, num_sentences: int, generator: torch.Generator) -> list[list[int]]:
+        """Every window's number once, in random batches of about so many sentences."""
+        batches = pooled_batches(torch.tensor(self.widths), self.at_once(num_sentences), generator)
+        return [batch.tolist() for batch in batches]
 
     def parts(self, numbers: Sequence[int]) -> Iterator[list[Window]]:
         """The windows of these numbers, the short ones first, AT_ONCE pieces at a time."""
@@ -99,6 +106,15 @@ class FineTuned(nn.Module):
             scores = self.classifier(self.dropout(words))
         return scores.float(), rows
 
+    def bytes_needed(self, widest: int) -> int:
+        """What training takes at most beside the weights that are there: about 5 times the weights, and what a forward
+        pass keeps of AT_ONCE pieces for the way back. widest: pieces of the longest window."""
+        config = self.encoder.config
+        heads = getattr(config, "num_attention_heads", None) or max(1, self.encoder.hidden_size // 64)
+        kept = 17 * self.encoder.hidden_size + 3 * heads * widest  # values a piece and block
+        weights = sum(parameter.numel() for parameter in self.parameters())
+        return 4 * (5 * weights + max(AT_ONCE, widest) * self.encoder.num_layers * kept)
+
     @torch.no_grad()
     def predict(self, split: TaggedText) -> tuple[Tags, float]:
         """The tags of every sentence, and their mean loss in nats a word (of those whose tag training showed)."""
@@ -126,24 +142,35 @@ def fine_tune(
     device: str,
     kept: Path,
     made_by: str,
+    room: float,
     tell: Callable[[str], None],
 ) -> FineTuned:
     """Trains for cfg.max_epochs, or goes on where `kept` says; the best epoch's weights come back.
 
     `headline` scores gold and predicted tags. kept: the file that each epoch's state is written to; one that says it
-    was `made_by` something else is not gone on from. `tell` gets a line an epoch, and now and then one between. Same
-    seed and number of threads: the same bits. Raises UserError where the loss is no number any more.
+    was `made_by` something else is not gone on from. room: bytes of memory that it may take. `tell` gets a line an
+    epoch, and now and then one between. Same seed and number of threads: the same bits. Raises UserError where memory
+    does not do, before anything is trained, and where the loss is no number any more.
     """
     torch.manual_seed(seed)
     tuned = FineTuned(cfg, subword, encoder, load_model(encoder, device), labels, device).requires_grad_().to(device)
-    optimizer, rates = _optimizer(tuned, train)
+    needed = tuned.bytes_needed(max(train.widths))
+    if needed > room:
+        raise UserError(
+            f"fine-tuning {encoder.name} takes about {needed / 1e9:.1f} GB of memory; {room / 1e9:.1f} GB are free for "
+            "each run. Fewer side by side: jobs=1. Or a smaller encoder."
+        )
+    optimizer, rates = optimizer_of(tuned, train)
     if _continue(tuned, optimizer, rates, kept, made_by):
         tell(f"goes on after epoch {len(tuned.curve)} of {cfg.max_epochs}")
     for epoch in range(len(tuned.curve), cfg.max_epochs):
         torch.manual_seed(_seed_of(seed, epoch))
         clock = time.perf_counter()
-        loss = _one_epoch(tuned, train, optimizer, rates, torch.Generator().manual_seed(_seed_of(seed, epoch)), tell)
+        scored = sum(dev.widths) / sum(train.widths) / BACKWARD  # in epochs
+        batches = train.batches(cfg.batch_size, torch.Generator().manual_seed(_seed_of(seed, epoch)))
+        loss = _one_epoch(tuned, train, batches, optimizer, rates, 1 + scored, tell)
         train_s = round(time.perf_counter() - clock, 3)
+        tell(f"epoch {epoch + 1} of {cfg.max_epochs} · loss {loss:.4f} · scoring dev")
         tags, dev_loss = tuned.predict(dev)
         score = headline(dev.tags, tags)
         if score > max((point["dev"] for point in tuned.curve), default=-1.0):
@@ -166,50 +193,55 @@ def _seed_of(seed: int, epoch: int) -> int:
     return (seed * 1_000_003 + epoch) % 2**63
 
 
+def update(
+    tuned: FineTuned, train: TaggedText, numbers: list[int], optimizer: torch.optim.Optimizer, rates: Any
+) -> float:
+    """One update on the windows of these numbers; returns the mean loss of their words."""
+    loss = 0.0
+    num_words = sum(train.windows[number].keep_last - train.windows[number].keep_first for number in numbers)
+    for windows in train.parts(numbers):
+        scores, rows = tuned(train.text, windows)
+        labels = train.labels[rows].to(tuned.device)
+        part = nn.functional.cross_entropy(scores, labels, reduction="sum") / num_words
+        part.backward()
+        loss += part.item()
+    if not math.isfinite(loss):
+        raise UserError(
+            f"the loss is {loss} in epoch {len(tuned.curve) + 1}: training diverged. Lower probe.learning_rate."
+        )
+    nn.utils.clip_grad_norm_(tuned.parameters(), tuned.cfg.gradient_clip)
+    optimizer.step()
+    rates.step()
+    optimizer.zero_grad()
+    return loss
+
+
 def _one_epoch(
     tuned: FineTuned,
     train: TaggedText,
+    batches: list[list[int]],
     optimizer: torch.optim.Optimizer,
     rates: Any,
-    generator: torch.Generator,
+    whole: float,
     tell: Callable[[str], None],
 ) -> float:
-    """Every window once; returns the mean loss of its batches."""
+    """Every window once; returns the mean loss of its batches. whole: an epoch with dev, in epochs of training."""
     tuned.train()
-    cfg, epochs_left = tuned.cfg, tuned.cfg.max_epochs - len(tuned.curve)
-    at_once = train.at_once(cfg.batch_size)
-    total = -(-len(train.windows) // at_once)
+    epochs, epoch = tuned.cfg.max_epochs, len(tuned.curve) + 1
     started = told = time.perf_counter()
     losses: list[float] = []
-    for batch in pooled_batches(torch.tensor(train.widths), at_once, generator):
-        loss = 0.0
-        numbers = batch.tolist()
-        num_words = sum(train.windows[n].keep_last - train.windows[n].keep_first for n in numbers)
-        for windows in train.parts(numbers):
-            scores, rows = tuned(train.text, windows)
-            labels = train.labels[rows].to(tuned.device)
-            part = nn.functional.cross_entropy(scores, labels, reduction="sum") / num_words
-            part.backward()
-            loss += part.item()
-        if not math.isfinite(loss):
-            raise UserError(f"the loss is {loss} in epoch {len(tuned.curve) + 1}. Lower probe.learning_rate.")
-        nn.utils.clip_grad_norm_(tuned.parameters(), cfg.gradient_clip)
-        optimizer.step()
-        rates.step()
-        optimizer.zero_grad()
-        losses.append(loss)
+    for numbers in batches:
+        losses.append(update(tuned, train, numbers, optimizer, rates))
         now = time.perf_counter()
         if now - told > TELL_EVERY_S:
             told = now
-            left_s = (epochs_left * total - len(losses)) * (now - started) / len(losses)
-            tell(
-                f"epoch {len(tuned.curve) + 1} of {cfg.max_epochs} · {100 * len(losses) // total} % · "
-                f"loss {loss:.4f} · {left_s / 60:.1f} min left"
-            )
+            done = len(losses) / len(batches)
+            left_s = ((epochs - epoch + 1) * whole - done) * (now - started) / done
+            tell(f"epoch {epoch} of {epochs} · {100 * done:.0f} % · loss {losses[-1]:.4f} · {duration(left_s)} left")
     return sum(losses) / len(losses)
 
 
-def _optimizer(tuned: FineTuned, train: TaggedText) -> tuple[torch.optim.Optimizer, Any]:
+def optimizer_of(tuned: FineTuned, train: TaggedText) -> tuple[torch.optim.Optimizer, Any]:
     """AdamW without decay for biases and norms, and its learning rates: up over WARM_UP, then down to zero."""
     import transformers
 

@@ -29,8 +29,9 @@ from probe.runs.plan import Plan, resolve_device
 from probe.runs.provenance import bfloat16_way, hardware, versions
 from probe.runs.records import Bits, Epoch, Hardware, Mix, Portion, SplitBits, Unseen
 from probe.scoring.metrics import headline
+from probe.system.bfloat16 import EMULATED
 from probe.system.files import canonical, plain
-from probe.system.machine import placement
+from probe.system.machine import placement, room
 
 PLACES = {"device": "in the GPU's memory", "memory": "in memory", "stream": "streamed from the store"}
 ATTEMPTS_TO_READ = 3  # a store damaged again right after it was repaired has a problem no retry solves
@@ -66,7 +67,7 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
     if planned.selection.is_memory:
         return remember(planned)
     if cfg.probe.train_encoder:
-        return tune(planned, tell, runs)
+        return tune(planned, tell, runs, num_gpus)
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
     features, where = read_features(planned, device, runs, num_gpus)
@@ -154,28 +155,24 @@ def _unseen(
     return Unseen(len(label_ids), portions)
 
 
-def tune(planned: Plan, tell: Callable[[str], None], runs: int) -> Fit:
+def tune(planned: Plan, tell: Callable[[str], None], runs: int, num_gpus: int) -> Fit:
     """The encoder of a planned run trained itself, with a linear layer: no features are read or written.
 
     Raises UserError where the memory that is free does not do.
     """
-    cfg, encoder, splits = planned.cfg, planned.encoder, planned.corpus.splits
+    cfg, train = planned.cfg, planned.corpus.splits["train"].tags
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
     _settle(device)
-    train = splits["train"].tags
-    labels = sorted({tag for tags in train for tag in tags})
-    label_ids = {label: i for i, label in enumerate(labels)}
-    data = {
-        name: TaggedText(Text(planned.text, name, encoder, cfg.features), split.tags, label_ids, encoder.special.count)
-        for name, split in splits.items()
-    }
+    data, labels = texts_of(planned)
     here = hardware(device, torch.get_num_threads(), bfloat16_way(cfg, device))
+    if here.bfloat16 == "emulated":
+        tell(f"probe.precision=bfloat16: {EMULATED[device]}")
     read_s = time.perf_counter() - clock
     tuned = fine_tune(
         cfg.probe,
         cfg.features.subword,
-        encoder,
+        planned.encoder,
         data["train"],
         data["dev"],
         labels,
@@ -184,6 +181,7 @@ def tune(planned: Plan, tell: Callable[[str], None], runs: int) -> Fit:
         device,
         unfinished_path(planned.record_path),
         canonical([versions(), plain(here)]),
+        room(device, runs, num_gpus),
         tell,
     )
     test, test_loss = tuned.predict(data["test"])
@@ -206,6 +204,20 @@ def tune(planned: Plan, tell: Callable[[str], None], runs: int) -> Fit:
         bits=Bits(**{name: SplitBits(nats[name] / math.log(2), by_frequency[name]) for name in nats}),
         labels=labels,
     )
+
+
+def texts_of(planned: Plan) -> tuple[dict[str, TaggedText], list[str]]:
+    """Each split of a planned run as windows with labels, and what the labels stand for."""
+    encoder, splits = planned.encoder, planned.corpus.splits
+    labels = sorted({tag for tags in splits["train"].tags for tag in tags})
+    label_ids = {label: i for i, label in enumerate(labels)}
+    data = {
+        name: TaggedText(
+            Text(planned.text, name, encoder, planned.cfg.features), split.tags, label_ids, encoder.special.count
+        )
+        for name, split in splits.items()
+    }
+    return data, labels
 
 
 def remember(planned: Plan) -> Fit:

@@ -89,10 +89,10 @@ def plan(cfg: Config) -> Plan:
     """Settles what a run is. Raises UserError for data, encoder or layers that cannot be."""
     if cfg.encoder.num_layers is not None:
         select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before anything is fetched
-    if cfg.layers.combine == "none":
-        cfg = _of_memory(cfg)
-    elif cfg.probe.train_encoder:
+    if cfg.probe.train_encoder:
         cfg = _of_fine_tuning(cfg)
+    elif cfg.layers.combine == "none":
+        cfg = _of_memory(cfg)
     of_text, encoder_settings, feature_settings = _parts(cfg)
     text, text_fingerprint = _text(of_text)
     corpus, sample, fingerprint = _derived(of_text, cfg.data.control, cfg.data.train_fraction, cfg.seed)

@@ -38,7 +38,19 @@ def tuned(corpus: Corpus, encoder: Encoder, tmp_path: Path, tell=lambda _: None,
     data, labels = texts(corpus, encoder, tmp_path)
     kept = tmp_path / "kept.pt"
     return fine_tune(
-        settings(**changes), "first", encoder, data["train"], data["dev"], labels, span_f1, 1, "cpu", kept, "here", tell
+        settings(**changes),
+        "first",
+        encoder,
+        data["train"],
+        data["dev"],
+        labels,
+        span_f1,
+        1,
+        "cpu",
+        kept,
+        "here",
+        1e9,
+        tell,
     )
 
 
