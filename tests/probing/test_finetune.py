@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,9 +19,9 @@ from probe.scoring.metrics import span_f1
 
 
 def settings(**changes: object) -> ProbeConfig:
-    values = {"num_layers": 0, "hidden_size": 0, "dropout": 0.0, "learning_rate": 1e-2, "max_epochs": 3}
+    values: dict[str, Any] = {"num_layers": 0, "hidden_size": 0, "dropout": 0.0, "learning_rate": 1e-2, "max_epochs": 3}
     values |= {"batch_size": 1000, "anneal": 1.0, "patience": 3, "gradient_clip": 1.0, "precision": "float32"}
-    return ProbeConfig(**{**values, **changes})  # type: ignore[arg-type]
+    return ProbeConfig(**{**values, **changes})
 
 
 def texts(corpus: Corpus, encoder: Encoder, tmp_path: Path) -> tuple[dict[str, TaggedText], list[str]]:
@@ -58,10 +59,12 @@ def tuned(corpus: Corpus, encoder: Encoder, tmp_path: Path, tell=lambda _: None,
 def still(tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> Encoder:
     """The tiny encoder without dropout."""
     from_pretrained = transformers.AutoModel.from_pretrained
-    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    monkeypatch.setattr(
-        transformers.AutoModel, "from_pretrained", lambda *args, **kwargs: from_pretrained(*args, **kwargs, **still)
-    )
+    calm: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+    def without_dropout(folder: str, **settings: Any) -> Any:
+        return from_pretrained(folder, **settings, **calm)
+
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", without_dropout)
     return tiny_encoder
 
 

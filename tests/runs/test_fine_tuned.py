@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import signal
@@ -32,7 +33,7 @@ from probe.runs.records import RunRecord, load_records
 from probe.runs.run import run
 
 TUNED = "probe=finetune probe.dropout=0 probe.learning_rate=0.01 probe.batch_size=4 probe.max_epochs=8".split()
-LINEAR = "probe=linear probe.learning_rate=0.05 probe.max_epochs=1 layers=embeddings".split()
+LINEAR = "probe=linear probe.learning_rate=0.001 probe.max_epochs=1 layers=embeddings".split()
 Make = Callable[..., Config]
 Typed = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -152,6 +153,15 @@ def outcome(folder: Path) -> dict[str, Any]:
     return {"scores": record.scores, "curve": curve, "bits": record.bits, "sha256": record.sha256}
 
 
+def times(logs: Path) -> dict[Path, int]:
+    """When the states that trainings can go on from were written."""
+    return {path: path.stat().st_mtime_ns for path in logs.glob("*.unfinished.pt")}
+
+
+def changed(logs: Path, before: dict[Path, int]) -> bool:
+    return times(logs) != before
+
+
 def test_killed_in_the_middle_it_goes_on_to_the_same_record(inputs: list[str], tmp_path: Path):
     settings = [*inputs, *TUNED, "probe.dropout=0.2", "probe.max_epochs=12"]
     alone = start(*settings, f"results_dir={tmp_path / 'alone'}", cwd=tmp_path)
@@ -160,11 +170,9 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_record(inputs: list[str], t
     logs = tmp_path / "out/logs"
     for number in range(2):
         killed = start(*settings, cwd=tmp_path)
-        before = {path: path.stat().st_mtime_ns for path in logs.glob("*.unfinished.pt")}
+        before = times(logs)
         wait_for(
-            lambda before=before: [
-                path for path in logs.glob("*.unfinished.pt") if before.get(path) != path.stat().st_mtime_ns
-            ],
+            functools.partial(changed, logs, before),
             300,
             f"epochs that it can go on from, time {number}",
             killed,
