@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -17,6 +17,7 @@ CONTEXTS = ("sentence", "document")
 SUBWORDS = ("first", "last", "mean", "sum", "max")
 DTYPES = ("float16", "bfloat16", "float32")
 PRECISIONS = ("float32", "bfloat16")
+NOT_OF_FINE_TUNING = {"num_layers": 0, "hidden_size": 0, "anneal": 1.0, "patience": 1}  # what these must be then
 PLACEMENTS = ("auto", "memory", "device", "stream")
 TASKS = ("spans", "tags")
 WEIGHTS = ("pretrained", "random", "random_blocks")
@@ -176,9 +177,16 @@ class ProbeConfig:
     patience: int
     gradient_clip: float
     precision: str
+    train_encoder: bool = False  # left out of keys and records where it is False
 
     def __post_init__(self) -> None:
-        _one_of("probe.precision", self.precision, PRECISIONS)
+        _one_of("probe.precision", self.precision, (*PRECISIONS, "auto") if self.train_encoder else PRECISIONS)
+        for name, only in NOT_OF_FINE_TUNING.items():
+            if self.train_encoder and getattr(self, name) != only:
+                raise UserError(
+                    f"probe.{name}={getattr(self, name)} means nothing where the encoder itself is trained. Leave it "
+                    "out and type probe=finetune, which has all settings of that."
+                )
         _at_least("probe.num_layers", self.num_layers, 0)
         _at_least("probe.hidden_size", self.hidden_size, 1 if self.num_layers else 0)
         _at_least("probe.batch_size", self.batch_size, 1)
@@ -191,6 +199,11 @@ class ProbeConfig:
         for name in ("learning_rate", "gradient_clip"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise UserError(f"probe.{name}={getattr(self, name)} is not a number above 0.")
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """As keys and records have it."""
+        return {name: value for name, value in asdict(self).items() if name != "train_encoder" or value}
 
 
 @dataclass

@@ -99,7 +99,7 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
         out = "results/small" if kind == "train" else tempfile.mkdtemp(dir=home / "results")  # a race, a folder
         words += ["probe.max_epochs=1", "jobs=1"]
         words += [f"results_dir={out}"] * ("save_probe=true" not in words)  # not among the real records
-        if "probe=linear" not in words:
+        if not {"probe=linear", "probe=finetune"} & set(words):
             words.append("probe.hidden_size=4")
         if not any(word.startswith(("data=demo", "data.path=")) for word in words):
             words.append(f"data.path={data}")

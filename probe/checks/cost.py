@@ -34,10 +34,25 @@ def cost_of_sweep(configs: Sequence[Config]) -> list[str]:
     plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
     todo = [planned for planned in plans if not planned.is_done]
     lines = [f"{len(plans)} runs, {len(todo)} to be made"]
-    trained = [planned for planned in todo if not planned.selection.is_memory]
-    if not trained:
+    trained = [planned for planned in todo if planned.reads_features]
+    tuned = [planned for planned in todo if planned.cfg.probe.train_encoder]
+    if not trained + tuned:
         return lines
-    device = resolve_device(trained[0].cfg.device)
+    first = (trained + tuned)[0].cfg
+    device = resolve_device(first.device)
+    at_once = side_by_side(first.jobs, len(gpus()) if device == "cuda" else 0)
+    lines += _of_frozen(trained, device, at_once) if trained else []
+    if tuned:
+        of_one = {planned.identity.cell: planned for planned in tuned}  # whatever the seed
+        seconds = {same: tuning_s(planned, device) for same, planned in of_one.items()}
+        total = sum(seconds[planned.identity.cell] for planned in tuned)
+        lines.append(f"to fine-tune: {len(tuned)} runs, {duration(total / min(at_once, len(tuned)))}")
+    return lines
+
+
+def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> list[str]:
+    """Of runs on stored features: what is to be extracted for them, and how long their probes train."""
+    lines = []
     by_store = {planned.store.key: planned for planned in trained}.values()
     stores = [(one, store) for one in by_store if (store := one.store.serving()).missing()]
     if stores:
@@ -47,7 +62,6 @@ def cost_of_sweep(configs: Sequence[Config]) -> list[str]:
             raise UserError(f"features.cache_dir={folder}: {reason}.")
         seconds = sum(extraction_s(one.cfg, one.text, one.encoder, store, device) for one, store in stores)
         lines.append(f"to extract: {len(stores)} stores, {num_bytes / 1e9:.2f} GB, {duration(seconds)}")
-    at_once = side_by_side(trained[0].cfg.jobs, len(gpus()) if device == "cuda" else 0)
     per_word = {planned.selection.width: planned for planned in trained}
     speeds = {width: training_s_per_word(planned, device) for width, planned in per_word.items()}
     least = most = 0.0
@@ -99,6 +113,35 @@ def extraction_s(cfg: Config, corpus: Corpus, encoder: Encoder, store: FeatureSt
                 break
     speed = measured / (time.perf_counter() - clock)
     return sum(num_pieces(texts[shard.split], texts[shard.split].windows_of(shard)) for shard in missing) / speed
+
+
+def tuning_s(planned: Plan, device: str) -> float:
+    """How long a run trains its encoder, from doing so for a moment on some of the text."""
+    import torch
+
+    from probe.features.encoder import load_model
+    from probe.probing.finetune import BACKWARD, FineTuned, optimizer_of, update
+    from probe.runs.fit import texts_of
+
+    torch.set_num_threads(1)
+    cfg, (data, labels) = planned.cfg, texts_of(planned)
+    train = data["train"]
+    tuned = FineTuned(
+        cfg.probe, cfg.features.subword, planned.encoder, load_model(planned.encoder, device), labels, device
+    )
+    tuned.requires_grad_().to(device).train()
+    optimizer, rates = optimizer_of(tuned, train)
+    some = train.batches(cfg.probe.batch_size, torch.Generator().manual_seed(0))
+    update(tuned, train, some[0], optimizer, rates)  # for warming up
+    pieces, clock = 0, time.perf_counter()
+    for numbers in some:
+        update(tuned, train, numbers, optimizer, rates)
+        pieces += sum(train.widths[number] for number in numbers)
+        if time.perf_counter() - clock > MEASURE_S:
+            break
+    seen = {name: sum(split.widths) / BACKWARD for name, split in data.items()}
+    whole = cfg.probe.max_epochs * (sum(train.widths) + seen["dev"]) + seen["test"]
+    return whole * (time.perf_counter() - clock) / pieces
 
 
 def training_s_per_word(planned: Plan, device: str) -> float:

@@ -67,7 +67,7 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
     device = check("device", lambda: _device(cfg))
     if encoder is not None:
         check("layers", lambda: _layers(cfg, encoder))
-    if corpus is not None and encoder is not None and device is not None and cfg.layers.combine != "none":
+    if corpus is not None and encoder is not None and device is not None and _reads_store(cfg):
         check("store", lambda: _store(cfg, corpus, encoder, device))
     check("results", lambda: _results(cfg, runs=not failed))
     if len(sweep) > 1 and not failed:
@@ -151,9 +151,15 @@ def _device(cfg: Config) -> tuple[str, list[str]]:
     return device, lines
 
 
+def _reads_store(cfg: Config) -> bool:
+    return cfg.layers.combine != "none" and not cfg.probe.train_encoder
+
+
 def _layers(cfg: Config, encoder: Encoder) -> tuple[None, list[str]]:
     from probe.runs.plan import refuse_unstored
 
+    if cfg.probe.train_encoder:
+        return None, [f"all are trained, with a linear layer on layer {encoder.num_layers}"]
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     refuse_unstored(cfg, selection, encoder)
     return None, [f"{selection.as_text()} (of {encoder.num_layers}), {selection.width} values a word"]

@@ -63,7 +63,8 @@ def _outcome(record: RunRecord) -> dict[str, Any]:
 
 
 def _environment(record: RunRecord) -> dict[str, Any]:
-    return {**record.software.versions, **NATIVE, **plain(record.hardware)}
+    bfloat16 = {"bfloat16": "not used"} if record.config.probe.get("precision") == "auto" else NATIVE
+    return {**record.software.versions, **bfloat16, **plain(record.hardware)}
 
 
 def tolerance(scores: Scores) -> float:

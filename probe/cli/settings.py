@@ -16,6 +16,8 @@ TAKE_SETTINGS = ("train", "extract", "race", "screen", "inspect", "cache", "expo
 HYDRA_ONLY = ("--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--shell-completion", "-sc")
 # What is taken for a setting; a text that looks like one can come by standard input.
 SETTING = re.compile(r"[+~]{0,2}[\w./@:-]+=")
+# What a fine-tuned run has not.
+OF_FROZEN = re.compile(r"[+~]{0,2}(probe[=.]|features\.(placement|layers|batch_pieces)=|save_probe=)")
 
 
 def hydra_itself(arguments: list[str]) -> None:
@@ -97,7 +99,7 @@ def asked_by(arguments: list[str]) -> Asked:
                 if not jobs:
                     raise UserError("this sweep has no run: one of its settings names no value (a range, a glob?).")
             configs = []
-            for job_overrides in jobs:
+            for job_overrides in _for_the_frozen(jobs):
                 composed = compose("config", job_overrides, return_hydra_config=True)
                 choices = dict(composed.hydra.runtime.choices)
                 without = next((group for group in PRESET_GROUPS if group not in choices), None)
@@ -107,6 +109,8 @@ def asked_by(arguments: list[str]) -> Asked:
                     )
                 del composed.hydra
                 configs.append(to_config(composed, choices))
+                if choices.get("treatment") == "fine_tuned" and not configs[-1].probe.train_encoder:
+                    raise UserError(f"treatment=fine_tuned is probe=finetune. Leave out probe={choices['probe']}.")
             if is_sweep and "encoder.num_layers" in OmegaConf.to_yaml(base.hydra.sweeper):
                 _check_depths(configs, {o.key_or_group for o in parsed})
             typed = {str(o.key_or_group) for o in parser.parse_overrides(jobs[0])}
@@ -117,6 +121,14 @@ def asked_by(arguments: list[str]) -> Asked:
         raise _explain(error, overrides) from None
     finally:
         GlobalHydra.instance().clear()
+
+
+def _for_the_frozen(jobs: list[list[str]]) -> list[list[str]]:
+    """A sweep's jobs, where treatment=fine_tuned is one of several treatments: that without the settings of a probe, of
+    stored features and of kept weights, which are for the others."""
+    if len({override for job in jobs for override in job if override.startswith("treatment=")}) < 2:
+        return jobs
+    return [[one for one in job if "treatment=fine_tuned" not in job or not OF_FROZEN.match(one)] for job in jobs]
 
 
 def _teach_omegaconf() -> None:

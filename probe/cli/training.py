@@ -17,7 +17,10 @@ def extract(arguments: list[str]) -> int:
     from probe.runs.plan import plan
     from probe.runs.run import extract as extract_features
 
-    plans = {planned.store.key: planned for planned in map(plan, configs_of(arguments)[0])}
+    asked = [planned for planned in map(plan, configs_of(arguments)[0]) if not planned.cfg.probe.train_encoder]
+    if not asked:
+        raise UserError("probe=finetune reads no features: there is nothing to extract.")
+    plans = {planned.store.key: planned for planned in asked}
     for planned in plans.values():
         store = extract_features(planned.cfg)
         words = sum(shards[-1].last for shards in store.shards.values())
@@ -69,6 +72,7 @@ def train(arguments: list[str]) -> int:
             print(f"failed: {label}: {reason}", file=sys.stderr)
         return 1 if outcome.failed or bad else 0
     from probe.runs.plan import plan, prepare_results, resolve_device
+    from probe.runs.progress import running
     from probe.runs.run import run
     from probe.runs.sweep import scores_line
 
@@ -79,13 +83,20 @@ def train(arguments: list[str]) -> int:
     if planned.record_path.exists() and not was_done:
         print("its weights were not kept: it is made again, and its record with it", flush=True)
     of_how_many = "" if planned.selection.is_memory else f" (of {planned.encoder.num_layers})"
+    trained = ", with all below it trained, whatever layers= says" if planned.cfg.probe.train_encoder else ""
     print(
-        f"{planned.selection.as_text()}{of_how_many}, {planned.corpus.title}, "
+        f"{planned.selection.as_text()}{of_how_many}{trained}, {planned.corpus.title}, "
         f"{planned.label.removeprefix(planned.selection.name).lstrip(', ')}",
         flush=True,
     )
     for note in planned.text.notes:
         print(f"data: {note}.", flush=True)
-    record = run(planned.cfg, tell, command=command)
+    with running(planned.results_dir, planned.identity.key) as show:
+
+        def tell_both(line: str) -> None:
+            tell(line)
+            show(line)
+
+        record = run(planned.cfg, tell_both, command=command)
     print(scores_line(record) + (" · was done already" if was_done else "") + f"\nrecord: {planned.record_path}")
     return 0

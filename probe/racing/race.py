@@ -39,6 +39,8 @@ def run_race(
     base: the settings of the race, and of the candidates' runs. candidates: is asked once, by a race that begins; one
     that continues has its rows. Raises UserError for what cannot be raced, and where the folder holds another race.
     """
+    if base.probe.train_encoder:
+        raise UserError("A race is among layers of a frozen encoder: leave out probe=finetune.")
     folder = Path(base.results_dir)
     asked = {"named": sorted({_name(cfg.layers) for cfg in named}), "candidates": base.race.candidates}
     there = read_terms(folder)

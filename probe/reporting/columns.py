@@ -13,7 +13,7 @@ from probe.reporting.order import has_counts
 from probe.reporting.published import PUBLISHED, unlike
 from probe.reporting.row import PLAIN, Row, describe_probe, names_of, short_name
 from probe.reporting.verdict import verdict
-from probe.runs.identity import CONTROL, RANDOM
+from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM
 from probe.scoring.significance import ALPHA
 from probe.system.show import p_value, percent
 
@@ -112,7 +112,12 @@ def _layers(row: Row) -> str:
 
 
 def _published(source: str) -> Callable[[Row], str]:
-    return lambda row: "" if row.treatment else str(PUBLISHED[source].rows.get(row.name, ""))
+    def show(row: Row) -> str:
+        names = names_of(row.of)
+        name = FINE_TUNED if names == {FINE_TUNED} else row.name
+        return "" if names - {FINE_TUNED} else str(PUBLISHED[source].rows.get(name, ""))
+
+    return show
 
 
 COLUMNS: dict[str, Column] = {
@@ -173,6 +178,7 @@ TREATED_NOTES = {
     RANDOM["random_blocks"]: "random blocks: trained embeddings, all else initialised anew.",
     CONTROL: "control: another task on the same words, in which each word (of spans: each mention) has a tag drawn at "
     "random; what is right there is remembered.",
+    FINE_TUNED: "fine-tuned: the encoder itself trained, with a linear layer on its last layer; its best epoch on dev.",
 }
 SHOWN = 6  # runs named in a note
 DEFAULT = ("row", "treatment", "layers", "width", "n", "dev", "test", "order")

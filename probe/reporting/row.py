@@ -203,13 +203,14 @@ def _difference_json(difference: Difference) -> dict[str, Any]:
 
 def describe_probe(probe: Mapping[str, Any]) -> str:
     """A probe's settings in a few words."""
-    model = (
-        f"BiLSTM {probe['num_layers']} x {probe['hidden_size']} per direction"
-        if probe["num_layers"]
-        else "linear probe"
-    )
+    if probe.get("train_encoder"):
+        model = "fine-tuned with a linear layer"
+    elif probe["num_layers"]:
+        model = f"BiLSTM {probe['num_layers']} x {probe['hidden_size']} per direction"
+    else:
+        model = "linear probe"
     precision = probe.get("precision", "float32")
-    return model + (f" in {precision}" if precision != "float32" else "")
+    return model + (f" in {precision}" if precision not in ("float32", "auto") else "")
 
 
 def short_name(encoder: str) -> str:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import statistics
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from probe.config import UserError
 from probe.data.task import TASKS
 from probe.racing.terms import rows_left
 from probe.reporting.order import in_order
 from probe.reporting.published import is_conll2003
-from probe.reporting.row import About, Cost, Row, describe_probe, groups_of, place_of, setting_of, short_name
+from probe.reporting.row import About, Cost, Row, describe_probe, groups_of, names_of, place_of, setting_of, short_name
 from probe.reporting.treated import related
 from probe.runs.bench import Bench, read_bench
 from probe.runs.expected import SWEEP, ExpectedRun, Setting, read_expected
@@ -66,6 +67,7 @@ class _Gathered:
     """What is known of a row while records are gathered: runs of one row differ in their seed alone."""
 
     name: str
+    group: str  # the table that it stands in
     identity: RunIdentity  # of one of its runs
     width: int
     setting: Setting
@@ -105,26 +107,29 @@ def build_rows(results_dir: Path) -> list[Row]:
         for error in bad_records(results_dir).values():
             raise error
         raise UserError(f"{results_dir} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
-    gathered = _gather(records, expected)
+    gathered = _beside_frozen(_gather(records, expected))
     settings: dict[str, str] = {}  # of each table, by its group: that of the row gathered last
-    for row in gathered:
-        settings[row.identity.group] = canonical(plain(row.setting))
+    for row in sorted(gathered, key=_is_fine_tuned, reverse=True):  # which has a probe of its own
+        settings[row.group] = canonical(plain(row.setting))
     gathered.sort(
         key=lambda row: (
-            settings[row.identity.group],
-            row.identity.group,
+            settings[row.group],
+            row.group,
             place_of(row.identity.layers.indices, row.identity.treatment),
             _rank_of_treatment(row.identity.treatment),
             _rank(row.name),
             row.identity.layers.indices,
             row.identity.layers.combine,
+            canonical(row.identity.probe),
         )
     )
     benches, left = read_bench(results_dir), rows_left(results_dir)
-    named = Counter(_shown(row, False) for row in gathered)
+    alike: defaultdict[tuple[str, str, str | None], list[_Gathered]] = defaultdict(list)  # by what is shown of them
+    for row in gathered:
+        alike[_shown(row)].append(row)
     rows = [
         replace(
-            _row(row, failed, named[_shown(row, False)] > 1, benches.get(row.identity.features)),
+            _row(row, failed, _treatment(row, alike[_shown(row)]), benches.get(row.identity.features)),
             left=left.get(row.identity.cell),
         )
         for row in gathered
@@ -141,27 +146,60 @@ def _rank_of_treatment(treatment: Treatment | None) -> tuple[int, float, str, st
     return 1, treatment.settings.get("share", 1.0), f"{rank}", canonical([treatment.name, treatment.settings])
 
 
-def _shown(row: _Gathered, in_full: bool) -> tuple[str, str, str | None]:
-    """A row's group, name and treatment as they are shown. in_full: with what the treatment's name does not say."""
-    treatment = row.identity.treatment
-    if treatment is None:
-        return row.identity.group, row.name, None
-    told = [f"{name} {value}" for name, value in treatment.settings.items() if name != "share"]
-    return row.identity.group, row.name, f"{treatment.name} ({', '.join(told)})" if in_full and told else treatment.name
+def _shown(row: _Gathered) -> tuple[str, str, str | None]:
+    """A row's group, name and treatment."""
+    return row.group, row.name, row.identity.treatment.name if row.identity.treatment else None
+
+
+def _treatment(row: _Gathered, alike: list[_Gathered]) -> str | None:
+    """A row's treatment as it is shown: with what its name does not say and tells rows with that name apart."""
+    if row.identity.treatment is None:
+        return None
+    settings, *others = map(_settings, [row, *alike])
+    told = [
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in settings.items()
+        if any(other.get(name) != value for other in others)
+    ]
+    return f"{row.identity.treatment.name} ({', '.join(told)})" if told else row.identity.treatment.name
+
+
+def _settings(row: _Gathered) -> dict[str, Any]:
+    """What the name of a row's treatment does not say."""
+    assert row.identity.treatment is not None
+    settings = {name: value for name, value in row.identity.treatment.settings.items() if name != "share"}
+    return settings | (row.identity.probe if _is_fine_tuned(row) else {})
 
 
 def _gather(records: Records, expected: list[ExpectedRun]) -> list[_Gathered]:
     """Records and what was asked for, by row; what was run outranks what was asked for."""
     gathered: dict[str, _Gathered] = {}
     for file, record in records.items():
-        new = _Gathered(record.row, record.identity, record.layers.width, setting_of(record))
+        new = _Gathered(record.row, record.identity.group, record.identity, record.layers.width, setting_of(record))
         row = gathered.setdefault(record.identity.cell, new)
         row.records[file] = record
         row.name = min(row.name, record.row, key=_rank)
     for run in expected:
-        new = _Gathered(run.row, run.identity, run.width, run.setting)
+        new = _Gathered(run.row, run.identity.group, run.identity, run.width, run.setting)
         gathered.setdefault(run.identity.cell, new).expected.add(run.key)
     return list(gathered.values())
+
+
+def _beside_frozen(gathered: list[_Gathered]) -> list[_Gathered]:
+    """Fine-tuned rows into each table of frozen rows on what they read; where there is none, into one of their own."""
+    tables: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for row in gathered:
+        if not _is_fine_tuned(row):
+            tables[row.identity.beside][row.group] = None
+    placed: list[_Gathered] = []
+    for row in gathered:
+        own = [row.group] if not _is_fine_tuned(row) else tables.get(row.identity.beside, [row.group])
+        placed += [replace(row, group=group) for group in own]
+    return placed
+
+
+def _is_fine_tuned(row: _Gathered) -> bool:
+    return FINE_TUNED in names_of(row.identity.treatment)
 
 
 def _rank(name: str) -> int:
@@ -169,7 +207,7 @@ def _rank(name: str) -> int:
     return PAPER_ORDER.index(name) if name in PAPER_ORDER else len(PAPER_ORDER)
 
 
-def _row(gathered: _Gathered, failed: dict[str, Path], in_full: bool, bench: Bench | None) -> Row:
+def _row(gathered: _Gathered, failed: dict[str, Path], treatment: str | None, bench: Bench | None) -> Row:
     by_seed = sorted(gathered.records.items(), key=lambda pair: pair[1].seed)
     records = [record for _, record in by_seed]
     missing = gathered.expected - {record.key for record in records}
@@ -190,7 +228,7 @@ def _row(gathered: _Gathered, failed: dict[str, Path], in_full: bool, bench: Ben
         indices=gathered.identity.layers.indices,
         combine=gathered.identity.layers.combine,
         width=gathered.width,
-        group=short(gathered.identity.group),
+        group=short(gathered.group),
         setting=gathered.setting,
         records=gathered.records,
         seeds=[record.seed for record in records],
@@ -201,7 +239,7 @@ def _row(gathered: _Gathered, failed: dict[str, Path], in_full: bool, bench: Ben
         cells=cells,
         about=_about(records[0], len(records)) if records else None,
         cost=_cost(records, gathered.width, cells["dev_f1"].mean, bench) if records else None,
-        treatment=_shown(gathered, in_full)[2],
+        treatment=treatment,
         of=gathered.identity.treatment,
     )
 

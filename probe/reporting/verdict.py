@@ -83,7 +83,9 @@ def verdict(rows: Sequence[Row]) -> Verdict:
     if best is None:
         many = [row for row in rows if row.n > 1]
         reason = "no two rows converged" if len(many) > 1 else "one row alone is the best of nothing"
-        if not many:
+        if not rows:
+            reason = "there is no row to compare with another"
+        elif not many:
             reason = (
                 "one seed a row allows no test (five: seed=1,2,3,4,5)"
                 if any(row.n for row in rows)

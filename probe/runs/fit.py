@@ -17,16 +17,21 @@ from probe.data.derived import PORTIONS, Sample
 from probe.data.tags import Tags
 from probe.features.extraction import ensure_features
 from probe.features.store import DamagedShard, FeatureStore
+from probe.features.words import Text
 from probe.probing.batches import TaggedWords
 from probe.probing.combine import Streamed, bytes_needed, read_selection
+from probe.probing.finetune import TaggedText, fine_tune
 from probe.probing.memory import WordMemory
 from probe.probing.schedule import Outcome
 from probe.probing.tagger import Tagger, train_tagger
+from probe.runs.outputs import unfinished_path
 from probe.runs.plan import Plan, resolve_device
-from probe.runs.provenance import bfloat16_way, hardware
+from probe.runs.provenance import bfloat16_way, hardware, versions
 from probe.runs.records import Bits, Epoch, Hardware, Mix, Portion, SplitBits, Unseen
 from probe.scoring.metrics import headline
-from probe.system.machine import placement
+from probe.system.bfloat16 import EMULATED
+from probe.system.files import canonical, plain
+from probe.system.machine import placement, room
 
 PLACES = {"device": "in the GPU's memory", "memory": "in memory", "stream": "streamed from the store"}
 ATTEMPTS_TO_READ = 3  # a store damaged again right after it was repaired has a problem no retry solves
@@ -61,17 +66,14 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
     cfg, splits, task, sample = planned.cfg, planned.corpus.splits, planned.corpus.task, planned.sample
     if planned.selection.is_memory:
         return remember(planned)
+    if cfg.probe.train_encoder:
+        return tune(planned, tell, runs, num_gpus)
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
     features, where = read_features(planned, device, runs, num_gpus)
     tell(f"features: {bytes_needed(planned.store, planned.selection) / 1e9:.2f} GB {PLACES[where]}")
     read_s = time.perf_counter() - clock
-    if device == "cpu":
-        torch.set_num_threads(1)  # many small steps: a second thread costs more than it gives
-    else:
-        torch.use_deterministic_algorithms(True)
-        torch.backends.cudnn.allow_tf32 = False  # float32 is to be float32
-
+    _settle(device)
     # A part of train is a part of the same task: there are the tags of all of it to choose from.
     train = splits["train"] if sample is None else sample.train
     labels = sorted({tag for tags in train.tags for tag in tags})
@@ -111,14 +113,27 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
     )
 
 
+def _settle(device: str) -> None:
+    """Makes what is trained on the device from here on the same every time."""
+    if device == "cpu":
+        torch.set_num_threads(1)  # many small steps: a second thread costs more than it gives
+    else:
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.allow_tf32 = False  # float32 is to be float32
+
+
 def _bits(tagger: Tagger, data: TaggedWords, train: Tags) -> SplitBits:
     """The cross-entropy of a split's tags under the probe, and under their frequency in train, in bits a word."""
-    losses = tagger.losses(data)
     known = data.labels >= 0
+    nats = float(tagger.losses(data)[known].mean())
+    return SplitBits(nats / math.log(2), _bits_by_frequency(data.labels[known], tagger.labels, train))
+
+
+def _bits_by_frequency(labels: torch.Tensor, names: list[str], train: Tags) -> float:
+    """The cross-entropy of labels under their frequency in train, in bits a word."""
     frequent = Counter(tag for tags in train for tag in tags)
-    shares = torch.tensor([frequent[label] / frequent.total() for label in tagger.labels], dtype=torch.float64)
-    by_frequency = -shares[data.labels[known]].log2()
-    return SplitBits(float(losses[known].mean()) / math.log(2), float(by_frequency.mean()))
+    shares = torch.tensor([frequent[name] / frequent.total() for name in names], dtype=torch.float64)
+    return float(-shares[labels].log2().mean())
 
 
 def _unseen(
@@ -138,6 +153,71 @@ def _unseen(
         words = sum(len(sample.train.tags[i]) for i in added)
         portions.append(Portion(share, words, float(sum(in_sentence[i] for i in added)) / math.log(2)))
     return Unseen(len(label_ids), portions)
+
+
+def tune(planned: Plan, tell: Callable[[str], None], runs: int, num_gpus: int) -> Fit:
+    """The encoder of a planned run trained itself, with a linear layer: no features are read or written.
+
+    Raises UserError where the memory that is free does not do.
+    """
+    cfg, train = planned.cfg, planned.corpus.splits["train"].tags
+    clock = time.perf_counter()
+    device = resolve_device(cfg.device)
+    _settle(device)
+    data, labels = texts_of(planned)
+    here = hardware(device, torch.get_num_threads(), bfloat16_way(cfg, device))
+    if here.bfloat16 == "emulated":
+        tell(f"probe.precision=bfloat16: {EMULATED[device]}")
+    read_s = time.perf_counter() - clock
+    tuned = fine_tune(
+        cfg.probe,
+        cfg.features.subword,
+        planned.encoder,
+        data["train"],
+        data["dev"],
+        labels,
+        lambda gold, predicted: headline(planned.corpus.task, gold, predicted),
+        cfg.seed,
+        device,
+        unfinished_path(planned.record_path),
+        canonical([versions(), plain(here)]),
+        room(device, runs, num_gpus),
+        tell,
+    )
+    test, test_loss = tuned.predict(data["test"])
+    best = tuned.curve[tuned.best_epoch - 1]
+    nats = {"dev": best["dev_loss"], "test": test_loss}
+    known = {name: data[name].labels[data[name].labels >= 0] for name in nats}
+    by_frequency = {name: _bits_by_frequency(known[name], labels, train) for name in nats}
+    return Fit(
+        predictions={"dev": tuned.best_dev_tags, "test": test},
+        curve=[Epoch(**point) for point in tuned.curve],
+        passes=1,
+        outcome="converged" if best["dev"] > 0 else "silent",  # as many epochs as were asked for, no more or less
+        best_epoch=tuned.best_epoch,
+        mix=None,
+        parameters=sum(parameter.numel() for parameter in tuned.parameters()),
+        placement="none",
+        hardware=here,
+        read_s=read_s,
+        train_s=sum(point["train_s"] for point in tuned.curve),  # also of what another process had done of it
+        bits=Bits(**{name: SplitBits(nats[name] / math.log(2), by_frequency[name]) for name in nats}),
+        labels=labels,
+    )
+
+
+def texts_of(planned: Plan) -> tuple[dict[str, TaggedText], list[str]]:
+    """Each split of a planned run as windows with labels, and what the labels stand for."""
+    encoder, splits = planned.encoder, planned.corpus.splits
+    labels = sorted({tag for tags in splits["train"].tags for tag in tags})
+    label_ids = {label: i for i, label in enumerate(labels)}
+    data = {
+        name: TaggedText(
+            Text(planned.text, name, encoder, planned.cfg.features), split.tags, label_ids, encoder.special.count
+        )
+        for name, split in splits.items()
+    }
+    return data, labels
 
 
 def remember(planned: Plan) -> Fit:

@@ -59,10 +59,17 @@ class RunIdentity:
     def group(self) -> str:
         """The table that the run belongs to: its identity without layers, seed and treatment. A control stands in the
         table of what it controls."""
-        base = plain(self)
-        for name in ("layers", "seed", "treatment"):
-            base.pop(name, None)
-        return key_of(base | (self.treatment.base if self.treatment else {}))
+        return self._without("layers", "seed", "treatment")
+
+    @property
+    def beside(self) -> str:
+        """What the tables that a fine-tuned run stands in have in common: of what is read, not of what learns on it."""
+        return self._without("layers", "seed", "treatment", "probe", "recipe")
+
+    def _without(self, *names: str) -> str:
+        """The key of the identity without some parts, as it is in the runs that a treatment is compared with."""
+        base = plain(self) | (self.treatment.base if self.treatment else {})
+        return key_of({name: part for name, part in base.items() if name not in names})
 
     @property
     def cell(self) -> str:

@@ -30,6 +30,11 @@ def weights_path(record: Path) -> Path:
     return record.parent.parent / "weights" / f"{record.stem}.safetensors"
 
 
+def unfinished_path(record: Path) -> Path:
+    """Where a training of more than minutes keeps what it goes on from, until the record at this path is there."""
+    return record.parent.parent / "logs" / f"{record.stem}.unfinished.pt"
+
+
 def is_done(record: Path, with_weights: bool) -> bool:
     """Whether a run's record is there; with_weights: and names weights that are there, or says that there are none."""
     if not record.exists() or not with_weights:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
+from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, LayersConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.derived import Sample, derived
 from probe.features.checkpoint import Encoder, open_encoder
@@ -21,6 +21,7 @@ from probe.probing.selection import Selection, select
 from probe.runs.expected import ExpectedRun, Setting
 from probe.runs.identity import (
     CONTROL,
+    FINE_TUNED,
     RANDOM,
     RECIPE,
     RECIPE_OF_SMALL,
@@ -64,6 +65,11 @@ class Plan:
         return is_done(self.record_path, self.cfg.save_probe)
 
     @property
+    def reads_features(self) -> bool:
+        """Whether it learns on what the store holds; a word memory and a fine-tuned encoder do not."""
+        return not (self.selection.is_memory or self.cfg.probe.train_encoder)
+
+    @property
     def results_dir(self) -> Path:
         return Path(self.cfg.results_dir)
 
@@ -83,7 +89,9 @@ def plan(cfg: Config) -> Plan:
     """Settles what a run is. Raises UserError for data, encoder or layers that cannot be."""
     if cfg.encoder.num_layers is not None:
         select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before anything is fetched
-    if cfg.layers.combine == "none":
+    if cfg.probe.train_encoder:
+        cfg = _of_fine_tuning(cfg)
+    elif cfg.layers.combine == "none":
         cfg = _of_memory(cfg)
     of_text, encoder_settings, feature_settings = _parts(cfg)
     text, text_fingerprint = _text(of_text)
@@ -100,7 +108,7 @@ def plan(cfg: Config) -> Plan:
         changed = {name: value for name, value in base.items() if value != here[name]}
         treatment = Treatment(", ".join(names), _settings(cfg), changed)
     identity = RunIdentity(
-        fingerprint, text.task.name, store.vectors_key, layers, asdict(cfg.probe), cfg.seed, recipe, treatment
+        fingerprint, text.task.name, store.vectors_key, layers, cfg.probe.stated, cfg.seed, recipe, treatment
     )
     return Plan(cfg, text, corpus, sample, encoder, selection, store, identity)
 
@@ -112,7 +120,27 @@ def _of_memory(cfg: Config) -> Config:
     return replace(cfg, seed=seed, encoder=replace(cfg.encoder, weights="pretrained", weights_seed=0))
 
 
+def _of_fine_tuning(cfg: Config) -> Config:
+    """The settings of a fine-tuned encoder, which is read at its last layer: a sweep over layers makes it once.
+
+    Raises UserError for settings of what it has not: a store, a treatment, a probe's weights.
+    """
+    places = {"placement": "auto", "layers": None, "batch_pieces": "auto"}
+    odd = [f"features.{name}" for name, as_it_is in places.items() if getattr(cfg.features, name) != as_it_is]
+    odd += ["encoder.weights"] * (cfg.encoder.weights != "pretrained")
+    odd += [f"data.{name}" for name in ("control", "train_fraction") if getattr(cfg.data, name) not in (None, 1)]
+    odd += ["save_probe"] * cfg.save_probe
+    if odd:
+        raise UserError(
+            f"probe=finetune has no use for {', '.join(odd)}: it reads no stored features, trains the encoder as it is "
+            "on the whole text, and keeps no weights. Leave that out."
+        )
+    return replace(cfg, layers=LayersConfig([-1], "concat", "last"))
+
+
 def _recipe(corpus: Corpus, cfg: Config) -> int:
+    if cfg.probe.train_encoder:
+        return RECIPE
     is_small = updates(len(corpus.splits["train"].tags), cfg.probe.batch_size) < FULL_UPDATES
     return RECIPE_OF_SMALL if is_small else RECIPE
 
@@ -121,6 +149,7 @@ def _names(cfg: Config) -> list[str]:
     """What else a run is, by the names that treatments have."""
     names = [RANDOM[cfg.encoder.weights]] if cfg.encoder.weights != "pretrained" else []
     names += [CONTROL] if cfg.data.control is not None else []
+    names += [FINE_TUNED] if cfg.probe.train_encoder else []
     share = cfg.data.train_fraction
     return names + ([f"{100 * share:g}{SHARE}"] if share not in (None, 1) else [])
 
@@ -224,7 +253,7 @@ def prepare_results(results_dir: Path) -> None:
 
 def settings_of(cfg: Config) -> Settings:
     """The config without what only says where things lie, what else is stored there, and how many run at once."""
-    config = asdict(cfg)
+    config = asdict(cfg) | {"probe": cfg.probe.stated}
     for name in ("race", "results_dir", "jobs", "screen", "save_probe"):
         del config[name]
     for name in ("cache_dir", "placement", "layers"):

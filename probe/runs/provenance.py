@@ -14,7 +14,7 @@ from pathlib import Path
 
 from probe.config import Config, conf_dir
 from probe.runs.records import Git, Hardware, Software
-from probe.system.bfloat16 import Way, way
+from probe.system.bfloat16 import Way, settled, way
 
 PACKAGES = (
     "layer-probe",
@@ -76,6 +76,8 @@ def bfloat16_way(cfg: Config, device: str) -> Way | None:
 
     For probe.precision that is how the probe was trained. Features that were extracted elsewhere may be otherwise.
     """
+    if cfg.probe.train_encoder:
+        return way(device, lstm=False) if settled(cfg.probe.precision, device) == "bfloat16" else None
     if "bfloat16" not in (cfg.probe.precision, cfg.features.precision):
         return None
     return way(device, lstm=cfg.probe.precision == "bfloat16" and cfg.probe.num_layers > 0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from probe.config import Config
 from probe.features.store import FeatureStore
-from probe.runs.outputs import write_counts, write_predictions
+from probe.runs.outputs import unfinished_path, write_counts, write_predictions
 from probe.runs.plan import Plan, plan, resolve_device, settings_of
 from probe.runs.provenance import provenance
 from probe.runs.records import (
@@ -60,7 +60,9 @@ def run(
     software = provenance(command)  # of the code as it was loaded: a run takes long enough for a commit
     from probe.runs.fit import fit
 
-    return score_and_record(planned, fit(planned, tell, runs, num_gpus), software, started_at)
+    record = score_and_record(planned, fit(planned, tell, runs, num_gpus), software, started_at)
+    unfinished_path(planned.record_path).unlink(missing_ok=True)
+    return record
 
 
 def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at: datetime) -> RunRecord:
@@ -105,7 +107,7 @@ def _record(
     corpus, encoder, store, selection = planned.corpus, planned.encoder, planned.store, planned.selection
     indices = list(selection.indices)
     manifest = store.serving().manifest()
-    assert manifest is not None or selection.is_memory
+    assert manifest is not None or not planned.reads_features
     parts = {} if manifest is None else manifest["splits"]
     without_pieces = {name: part["words_without_pieces"] for name, part in parts.items()}
     trained_words = len(fitted.curve) * fitted.passes * corpus.splits["train"].num_words
@@ -129,7 +131,7 @@ def _record(
             store.vectors_key,
             store.identity,
             fitted.placement,
-            sum(store.bytes_of(shards, len(indices)) for shards in store.shards.values()),
+            sum(store.bytes_of(shards, len(indices)) for shards in store.shards.values() if planned.reads_features),
             BySplit(**without_pieces) if without_pieces else None,
         ),
         layers=RecordedLayers(indices, selection.combine, selection.width),

@@ -38,6 +38,8 @@ def run_screen(cfg: Config, tell: Callable[[str], None], command: str | None = N
 
     What is there of another text, encoder or setting is replaced at the end, and so is what is damaged.
     """
+    if cfg.probe.train_encoder:
+        raise UserError("A screen ranks the layers of a frozen encoder: leave out probe=finetune.")
     if cfg.data.control is not None or cfg.data.train_fraction is not None or cfg.features.layers is not None:
         raise UserError(
             "A screen reads every layer of the whole text as it is: leave out data.control, data.train_fraction and "

@@ -36,7 +36,7 @@ def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> Tagger:
     from safetensors.torch import load
 
     path = weights_path(file)
-    if record.sha256.weights == "":
+    if record.sha256.weights == "" or record.config.probe.get("train_encoder"):
         raise UserError(f"{record.label} has no weights: what it is does not learn any, or they are not a probe's.")
     if record.sha256.weights is None or not path.exists():
         lost = "were not kept" if record.sha256.weights is None else f"are not there ({path})"

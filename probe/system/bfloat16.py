@@ -32,6 +32,13 @@ def way(device: str, lstm: bool) -> Way:
     return "native" if native else "emulated"
 
 
+def settled(precision: str, device: str) -> str:
+    """float32 or bfloat16; of auto bfloat16 where the device has products of its own in it."""
+    if precision != "auto":
+        return precision
+    return "bfloat16" if way(device, lstm=False) == "native" else "float32"
+
+
 @functools.cache
 def _product_works() -> bool:
     import torch

@@ -80,14 +80,20 @@ def placement(setting: str, needed: int, device: str, runs: int, num_gpus: int) 
     """
     if setting != "auto":
         return "memory" if (setting, device) == ("device", "cpu") else setting
-    if device == "cuda":
-        import torch
+    if device == "cuda" and needed <= room(device, runs, num_gpus) / 2:
+        return "device"
+    return "memory" if needed <= room("cpu", runs, num_gpus) / 2 else "stream"
 
-        gc.collect()
-        torch.cuda.empty_cache()  # what the run before left
-        if needed <= torch.cuda.mem_get_info()[0] / 2 / math.ceil(runs / max(1, num_gpus)):
-            return "device"
-    return "memory" if needed <= free_memory() / 2 / runs else "stream"
+
+def room(device: str, runs: int, num_gpus: int) -> float:
+    """Bytes of a device's memory that are free for each of so many runs side by side."""
+    if device != "cuda":
+        return free_memory() / runs
+    import torch
+
+    gc.collect()
+    torch.cuda.empty_cache()  # what the run before left
+    return torch.cuda.mem_get_info()[0] / math.ceil(runs / max(1, num_gpus))
 
 
 def free_memory(proc: Path = Path("/proc"), control: Path = Path("/sys/fs/cgroup")) -> int:

@@ -1,0 +1,272 @@
+"""Runs that train the encoder itself: a record like any other, no store, the ceiling of the tables it belongs to."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.commands import finish, start, wait_for
+from support.inputs import make_bert
+
+import probe.runs.fit
+from probe.checks.cost import cost_of_sweep
+from probe.checks.reruns import rerun
+from probe.checks.results import check_files
+from probe.cli.settings import config_of, configs_of
+from probe.config import Config, UserError
+from probe.probing.finetune import FineTuned, fine_tune
+from probe.reporting.formats import render, write_tables
+from probe.reporting.row import CEILING, PLAIN, Row
+from probe.reporting.rows import build_rows
+from probe.runs.outputs import read_predictions
+from probe.runs.plan import plan, prepare_results
+from probe.runs.records import RunRecord, load_records
+from probe.runs.run import run
+
+TUNED = "probe=finetune probe.dropout=0 probe.learning_rate=0.01 probe.batch_size=4 probe.max_epochs=8".split()
+LINEAR = "probe=linear probe.learning_rate=0.001 probe.max_epochs=1 layers=embeddings".split()
+Make = Callable[..., Config]
+Typed = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def shallow_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random BERT of one layer, which learns a tiny corpus in a second."""
+    return make_bert(tmp_path_factory.mktemp("shallow-bert"), num_layers=1, limit=24)
+
+
+@pytest.fixture
+def inputs(shallow_bert: Path, tiny_data: Path, tmp_path: Path) -> list[str]:
+    files = [f"data.{name}={name}.conll" for name in ("train", "dev", "test")]
+    own = [f"encoder.path={shallow_bert}", "data=columns", f"data.path={tiny_data}", "data.name=tiny", *files]
+    return [*own, "jobs=1", "device=cpu", f"results_dir={tmp_path / 'out'}"]
+
+
+@pytest.fixture
+def make(inputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    monkeypatch.setenv("LAYER_PROBE_CACHE", str(tmp_path / "cache"))
+    prepare_results(tmp_path / "out")
+    return lambda *settings: config_of([*inputs, *settings])
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def stored(tmp_path: Path) -> list[Path]:
+    return list((tmp_path / "cache").glob("*/*.safetensors"))
+
+
+def test_a_fine_tuned_run_is_a_record_that_is_verified_and_made_again_and_touches_no_store(make: Make, tmp_path: Path):
+    lines: list[str] = []
+    record = run(make(*TUNED), lines.append)
+    assert not stored(tmp_path)
+    assert (record.row, record.layers.indices, record.layers.width) == ("last", [1], 16)
+    assert (record.features.placement, record.features.bytes_read, record.hardware.threads) == ("none", 0, 1)
+    assert (record.outcome, len(record.curve)) == ("converged", 8)
+    assert record.scores.dev.headline == pytest.approx(max(epoch.dev for epoch in record.curve))
+    assert record.scores.dev.headline > 0.2
+    assert sum("scoring dev" in line for line in lines) == 8
+    assert not list((tmp_path / "out/logs").iterdir()), "what training would have gone on from"
+    write_tables(tmp_path / "out", build_rows(tmp_path / "out"))
+    assert [check.line() for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False] == []
+    assert run(make(*TUNED), quiet) == record, "done already"
+    (check,) = rerun([record], config_of, [])
+    assert (check.ok, check.detail) == (True, "the same bits")
+    assert not stored(tmp_path)
+
+
+def test_predictions_and_bits_are_those_of_transformers_with_the_tuned_weights(make: Make, monkeypatch, tmp_path: Path):
+    kept: list[FineTuned] = []
+
+    def keep(*arguments: Any) -> FineTuned:
+        kept.append(fine_tune(*arguments))
+        return kept[-1]
+
+    monkeypatch.setattr(probe.runs.fit, "fine_tune", keep)
+    record, planned = run(make(*TUNED), quiet), plan(make(*TUNED))
+    (tuned,) = kept
+    tokenizer, model = planned.encoder.tokenizer, tuned.model.eval()
+    for name in ("dev", "test"):
+        split = planned.corpus.splits[name]
+        (_, _, predicted), _ = read_predictions(tmp_path / f"out/predictions/{planned.record_path.stem}.{name}.conll")
+        nats = []
+        for words, tags, ours in zip(split.words, split.tags, predicted, strict=True):
+            tokens = tokenizer(words, is_split_into_words=True, return_tensors="pt")
+            first = [tokens.word_ids().index(word) for word in range(len(words))]
+            with torch.no_grad():
+                scores = tuned.classifier(model(**tokens).last_hidden_state[0, first])
+            assert [tuned.labels[i] for i in scores.argmax(-1)] == ours
+            nats += torch.nn.functional.cross_entropy(
+                scores, torch.tensor([tuned.labels.index(tag) for tag in tags]), reduction="none"
+            ).tolist()
+        assert record.bits is not None
+        assert getattr(record.bits, name).cross_entropy == pytest.approx(sum(nats) / len(nats) / math.log(2), rel=1e-4)
+
+
+def test_its_row_is_the_ceiling_of_every_table_of_frozen_rows_on_the_same_text(make: Make, tmp_path: Path):
+    for settings in (LINEAR, [*LINEAR, "probe.dropout=0.1"], TUNED, [*TUNED, "probe.max_epochs=1"]):
+        run(make(*settings), quiet)
+    run(make(*LINEAR, "treatment=random"), quiet)
+    rows = build_rows(tmp_path / "out")
+    tables: dict[str, list[Row]] = {}
+    for row in rows:
+        tables.setdefault(row.group, []).append(row)
+    assert len(tables) == 2
+    for table in tables.values():
+        frozen = [row for row in table if row.place == PLAIN]
+        assert [row.name for row in frozen] == ["embeddings"]
+        assert [row.place for row in table[-2:]] == [CEILING] * 2
+        assert [row.treatment for row in table[-2:]] == ["fine-tuned (max_epochs 1)", "fine-tuned (max_epochs 8)"]
+        assert table[-1].keys == tables[rows[0].group][-1].keys, "one run stands in both"
+        if len(table) > 3:  # the one with a random encoder
+            (way,) = (row.beside["way"].mean for row in frozen)
+            floor, ceiling = (table[i].dev_mean for i in (0, -1))
+            assert ceiling > floor
+            assert way == pytest.approx((frozen[0].dev_mean - floor) / (ceiling - floor))
+    text = render(rows, "text")
+    assert text.count("linear probe. Span F1") == 2
+    assert "fine-tuned with" not in text, "the caption is of the frozen rows"
+
+
+def test_without_frozen_rows_it_has_a_table_of_its_own(make: Make, tmp_path: Path):
+    run(make(*TUNED, "probe.max_epochs=1"), quiet)
+    text = render(build_rows(tmp_path / "out"), "text")
+    assert "fine-tuned with a linear layer. Span F1" in text
+    assert "verdict: none, for there is no row to compare with another." in text
+
+
+def outcome(folder: Path) -> dict[str, Any]:
+    """What came out of the one run of a folder."""
+    (record,) = load_records(folder).values()
+    assert isinstance(record, RunRecord)
+    curve = [replace(epoch, train_s=0.0) for epoch in record.curve]
+    return {"scores": record.scores, "curve": curve, "bits": record.bits, "sha256": record.sha256}
+
+
+def times(logs: Path) -> dict[Path, int]:
+    """When the states that trainings can go on from were written."""
+    return {path: path.stat().st_mtime_ns for path in logs.glob("*.unfinished.pt")}
+
+
+def changed(logs: Path, before: dict[Path, int]) -> bool:
+    return times(logs) != before
+
+
+def test_killed_in_the_middle_it_goes_on_to_the_same_record(inputs: list[str], tmp_path: Path):
+    settings = [*inputs, *TUNED, "probe.dropout=0.2", "probe.max_epochs=12"]
+    alone = start(*settings, f"results_dir={tmp_path / 'alone'}", cwd=tmp_path)
+    finish(alone)
+    assert alone.returncode == 0
+    logs = tmp_path / "out/logs"
+    for number in range(2):
+        killed = start(*settings, cwd=tmp_path)
+        before = times(logs)
+        wait_for(
+            functools.partial(changed, logs, before),
+            300,
+            f"epochs that it can go on from, time {number}",
+            killed,
+        )
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.communicate()
+    assert not list((tmp_path / "out/records").iterdir())
+    (unfinished,) = logs.glob("*.unfinished.pt")
+    (logs / f".{unfinished.name}.host.1.abc").write_bytes(b"a half-written one, of a process that was killed")
+    told, _ = finish(last := start(*settings, cwd=tmp_path))
+    assert last.returncode == 0
+    assert "goes on after epoch" in told
+    assert "epoch 1 of" not in told
+    assert outcome(tmp_path / "out") == outcome(tmp_path / "alone")
+    assert not list(logs.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["probe=finetune", "features.placement=memory"], "has no use for features.placement"),
+        (["probe=finetune", "features.layers=[1]"], "has no use for features.layers"),
+        (["probe=finetune", "features.batch_pieces=64"], "has no use for features.batch_pieces"),
+        (["probe=finetune", "save_probe=true"], "keeps no weights. Leave that out."),
+        (["probe=finetune", "treatment=random"], "has no use for encoder.weights"),
+        (["probe=finetune", "data.control=1", "data.train_fraction=0.5"], "for data.control, data.train_fraction:"),
+        (["probe=finetune", "probe.hidden_size=8"], "probe.hidden_size=8 means nothing where the encoder itself is"),
+        (["probe=bilstm", "probe.train_encoder=true"], "type probe=finetune, which has all settings of that"),
+        (["probe=linear", "probe.precision=auto"], "probe.precision='auto' is not one of float32, bfloat16."),
+        (["treatment=fine_tuned", "probe=linear"], "treatment=fine_tuned is probe=finetune. Leave out probe=linear."),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(typed: Typed, inputs: list[str], settings, told: str, tmp_path: Path):
+    ended = typed(*inputs, *settings)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert told in ended.stderr
+    assert len(ended.stderr.splitlines()) <= 2
+    assert not (tmp_path / "out").exists(), "nothing was begun"
+
+
+@pytest.mark.parametrize("command", ["screen", "race", "extract"])
+def test_commands_about_frozen_layers_refuse_it(typed: Typed, inputs: list[str], command: str, tmp_path: Path):
+    ended = typed(command, *inputs, "probe=finetune")
+    assert ended.returncode == 2
+    assert "probe=finetune" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+    assert not stored(tmp_path)
+
+
+def test_too_little_memory_is_told_before_anything_is_trained(typed: Typed, inputs: list[str], monkeypatch, tmp_path):
+    monkeypatch.setattr("probe.system.machine.free_memory", lambda: 200_000)
+    ended = typed(*inputs, "probe=finetune")
+    assert ended.returncode == 2
+    assert "GB of memory" in ended.stderr
+    assert "jobs=1" in ended.stderr
+    assert "epoch" not in ended.stdout
+    assert not list((tmp_path / "out/records").iterdir())
+
+
+def test_in_a_sweep_over_treatments_it_is_one_run_a_seed_and_the_probe_is_the_others(inputs: list[str]):
+    of_others = ["probe=linear", "probe.dropout=0.3", "features.batch_pieces=64", "save_probe=true"]
+    configs, _ = configs_of(["+sweep=floors_and_ceilings", *inputs, *of_others])
+    tuned, others = ([cfg for cfg in configs if cfg.probe.train_encoder is trained] for trained in (True, False))
+    assert {repr(cfg.probe) for cfg in tuned} == {repr(config_of(["probe=finetune"]).probe)}
+    assert all((cfg.probe.dropout, cfg.features.batch_pieces) == (0.3, 64) for cfg in others)
+    assert len({plan(cfg).identity.key for cfg in tuned}) == 3
+    both, _ = configs_of(["-m", *inputs, "treatment=fine_tuned", "probe.learning_rate=1e-4,2e-4"])
+    assert [cfg.probe.learning_rate for cfg in both] == [1e-4, 2e-4], "alone, its settings are its own"
+
+
+def test_doctor_says_what_a_sweep_with_it_will_take(make: Make, inputs: list[str], tmp_path: Path):
+    configs, _ = configs_of(["-m", *inputs, *TUNED, "seed=1,2"])
+    assert cost_of_sweep(configs)[0] == "2 runs, 2 to be made"
+    assert cost_of_sweep(configs)[1].startswith("to fine-tune: 2 runs, ")
+    assert not stored(tmp_path)
+
+
+def test_a_batch_has_as_many_sentences_in_windows_of_documents(make: Make):
+    for context in ("sentence", "document"):
+        planned = plan(make(*TUNED, f"features.context={context}", "data.document_marker=-DOCSTART-"))
+        train = probe.runs.fit.texts_of(planned)[0]["train"]
+        batches = train.batches(8, torch.Generator().manual_seed(1))
+        assert sorted(number for batch in batches for number in batch) == list(range(len(train.windows)))
+        assert len(batches) == pytest.approx(len(train.tags) / 8, rel=0.3), context
+
+
+def test_seeds_as_large_as_they_may_be_and_labels_that_train_lacks(make: Make, tiny_data: Path):
+    text = (tiny_data / "dev.conll").read_text()
+    (tiny_data / "dev.conll").write_text(text + "\nana B-ODD\n")
+    record = run(make(*TUNED, "probe.max_epochs=1", f"seed={2**63 - 1}"), quiet)
+    assert record.bits is not None
+    assert math.isfinite(record.bits.dev.cross_entropy)
+
+
+def test_a_loss_that_is_no_number_is_told_with_what_to_do(make: Make):
+    with pytest.raises(UserError, match="Lower probe.learning_rate"):
+        run(make(*TUNED, "probe.learning_rate=1e30"), quiet)
