@@ -21,7 +21,7 @@ from probe.reporting.rows import build_rows
 from probe.reporting.verdict import MOST_SEEDS, POWER, verdict
 from probe.runs.expected import write_expected
 from probe.runs.identity import Treatment
-from probe.scoring.significance import ALPHA, lowest_p, permutation_test, seeds_needed
+from probe.scoring.significance import ALPHA, lowest_p, permutation_test, sample_size
 
 ALL = [(3, 3, 3), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 10
 MOST = [(3, 3, 2), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 3 + ALL[12:]
@@ -175,7 +175,7 @@ def test_the_lowest_p_is_what_the_test_gives_for_values_that_lie_apart(a: int, b
 @pytest.mark.parametrize("distance", [4.0, 2.5, 2.0])
 def test_the_seeds_asked_for_find_the_difference_about_as_often_as_promised(distance: float):
     """Simulated with the very test that the table makes."""
-    needed = seeds_needed(distance, 1.0, ALPHA, POWER, MOST_SEEDS)
+    needed = sample_size(distance, 1.0, ALPHA, POWER, MOST_SEEDS)
     draw = np.random.default_rng(1)
 
     def share(n: int) -> float:
@@ -192,15 +192,15 @@ def test_the_seeds_asked_for_find_the_difference_about_as_often_as_promised(dist
 
 @pytest.mark.parametrize("distance", [1.5, 1.0, 0.8, 0.5])
 def test_many_seeds_are_those_of_a_t_test(distance: float):
-    needed = seeds_needed(distance, 1.0, ALPHA, POWER, MOST_SEEDS)
+    needed = sample_size(distance, 1.0, ALPHA, POWER, MOST_SEEDS)
 
     def power(n: int) -> float:
         critical = scipy.stats.t.ppf(1 - ALPHA / 2, 2 * n - 2)
         return float(1 - scipy.stats.nct.cdf(critical, 2 * n - 2, distance * math.sqrt(n / 2)))
 
     assert power(needed + 1) >= POWER > power(needed - 1)
-    assert seeds_needed(0.0, 1.0, ALPHA, POWER, MOST_SEEDS) == MOST_SEEDS + 1
-    assert seeds_needed(0.1, 0.0, ALPHA, POWER, MOST_SEEDS) == 4
+    assert sample_size(0.0, 1.0, ALPHA, POWER, MOST_SEEDS) == MOST_SEEDS + 1
+    assert sample_size(0.1, 0.0, ALPHA, POWER, MOST_SEEDS) == 4
 
 
 def test_the_text_asked_for_makes_the_difference_significant(tmp_path: Path):
