@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
+import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -61,7 +62,6 @@ SERVER.set_forkserver_preload(
         "probe.cli.main",
         "probe.runs.fit",
         "probe.inspection.reading",
-        "support.inputs",
         "transformers.models.bert.modeling_bert",
         "transformers.models.bert.tokenization_bert",
         "joblib",
@@ -88,6 +88,8 @@ class Started:
         self.process.start()
         assert self.process.pid is not None
         self.pid = self.process.pid
+        while self.poll() is None and os.getsid(self.pid) != self.pid:
+            time.sleep(0.002)
 
     @property
     def returncode(self) -> int | None:
@@ -121,6 +123,9 @@ class Started:
 
 def _run(code: str, argv: list[str], cwd: str, env: dict[str, str], files: list[str]) -> None:
     os.setsid()
+    signal.alarm(3 * DEADLINE_S)  # whoever waits for it no longer: it ends by itself
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # even if the tests were started behind a terminal's back
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     for number, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND), number)
     os.chdir(cwd)
@@ -128,7 +133,8 @@ def _run(code: str, argv: list[str], cwd: str, env: dict[str, str], files: list[
     os.environ.update(env)
     sys.argv = argv
     try:
-        exec(compile(code, "<test>", "exec"), {"__name__": "__main__"})
+        sys.modules["__main__"] = main = types.ModuleType("__main__")
+        exec(compile(code, "<test>", "exec"), main.__dict__)
     finally:
         atexit._run_exitfuncs()  # which a fork leaves out, and an interpreter does
 
