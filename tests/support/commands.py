@@ -88,8 +88,9 @@ class Started:
         self.process.start()
         assert self.process.pid is not None
         self.pid = self.process.pid
-        while self.poll() is None and os.getsid(self.pid) != self.pid:
-            time.sleep(0.002)
+        with contextlib.suppress(ProcessLookupError):
+            while os.getsid(self.pid) != self.pid:
+                time.sleep(0.002)
 
     @property
     def returncode(self) -> int | None:
