@@ -13,18 +13,41 @@ from pathlib import Path
 import pytest
 from support.commands import TINY, as_nobody
 from support.hub import Hub, Server, forget
-from support.inputs import encoder_config, make_bert, make_split, write_columns
+from support.inputs import encoder_config, make_bert, overrides, small_corpus, write_columns
 
 from probe.cli.main import main
 from probe.config import EncoderConfig
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder, open_encoder
+from probe.reporting import figures, screen_figures
+from probe.reporting.figures import Numbers, draw
+from probe.system.files import canonical
 
 
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Extraction would take every core, and the other tests are there too."""
     monkeypatch.setattr("probe.features.extraction.num_cores", lambda: 1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def drawn() -> Iterator[dict]:
+    """Pictures by what they were drawn from: half a second each, and many tests look at the same results.
+
+    A test of drawing itself empties it.
+    """
+    kept: dict = {}
+
+    def once(numbers: Numbers, make: Callable, about: str, form: str) -> tuple[bytes, str]:
+        key = (canonical(numbers), make, about, form)
+        if key not in kept:
+            kept[key] = draw(numbers, make, about, form)
+        return kept[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (figures, screen_figures):
+            patch.setattr(module, "draw", once)
+        yield kept
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +72,7 @@ def minilm(tmp_path: Path) -> Encoder:
 
 @pytest.fixture
 def tiny_corpus() -> Corpus:
-    return Corpus("tiny", {"train": make_split(60, 1), "dev": make_split(20, 2), "test": make_split(20, 3)})
+    return small_corpus()
 
 
 @pytest.fixture
@@ -60,8 +83,7 @@ def tiny_data(tiny_corpus: Corpus, tmp_path: Path) -> Path:
 @pytest.fixture
 def inputs(tiny_bert: Path, tiny_data: Path) -> list[str]:
     """Overrides for the tiny encoder and corpus."""
-    files = [f"data.{name}={name}.conll" for name in ("train", "dev", "test")]
-    return [f"encoder.path={tiny_bert}", "data=columns", f"data.path={tiny_data}", "data.name=tiny", *files, *TINY]
+    return [*overrides(tiny_bert, tiny_data), *TINY]
 
 
 @pytest.fixture

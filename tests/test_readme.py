@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from support.commands import forked, python
+from support.commands import probe, python
 from support.inputs import make_bert, make_split, write_columns
 
 from probe.config import PRESET_GROUPS
@@ -55,8 +55,6 @@ def block(readme: str, mark: str) -> str:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an encoder, corpora in the forms that the README speaks of, and results."""
-    import probe.runs.fit  # noqa: F401  what the children need is imported once
-
     home = tmp_path_factory.mktemp("readme")
     encoder = home / "encoder"
     encoder.mkdir()
@@ -114,7 +112,7 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
         words += ["results_dir=results/small-screen", "screen.max_layers=2"]
         if not any(word.startswith(("data=demo", "data.path=")) for word in words):
             words.append(f"data.path={data}")
-    return forked(*words, cwd=home, LAYER_PROBE_CACHE=str(home / "cache"))
+    return probe(*words, cwd=home)
 
 
 @pytest.mark.slow

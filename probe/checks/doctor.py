@@ -28,7 +28,7 @@ from probe.reporting.published import CONLL2003
 from probe.runs.provenance import bfloat16_way, hardware, versions
 from probe.system import hub
 from probe.system.bfloat16 import EMULATED
-from probe.system.files import why_not_writable
+from probe.system.files import short, why_not_writable
 from probe.system.machine import num_cores
 from probe.system.show import duration
 
@@ -135,7 +135,7 @@ def _encoder(cfg: Config) -> tuple[Encoder, list[str]]:
 
 def _weights(encoder: Encoder) -> str:
     drawn = encoder.fingerprint.get("random")
-    return f"random weights ({drawn})" if drawn else f"weights {encoder.fingerprint['weights'][:12]}"
+    return f"random weights ({drawn})" if drawn else f"weights {short(encoder.fingerprint['weights'])}"
 
 
 def _device(cfg: Config) -> tuple[str, list[str]]:
@@ -168,7 +168,9 @@ def _layers(cfg: Config, encoder: Encoder) -> tuple[None, list[str]]:
 def _store(cfg: Config, corpus: Corpus, encoder: Encoder, device: str) -> tuple[None, list[str]]:
     store = FeatureStore.of(corpus, encoder, cfg.features).serving()
     missing, shards = store.missing(), [shard for shards in store.shards.values() for shard in shards]
-    head = f"{store.directory.parent}, key {store.key[:12]}: {len(shards) - len(missing)} of {len(shards)} shards there"
+    head = (
+        f"{store.directory.parent}, key {short(store.key)}: {len(shards) - len(missing)} of {len(shards)} shards there"
+    )
     head = head if store.holds_all else f"{head} ({store.layers_as_text()})"
     if not missing:
         return None, [f"{head}, {store.bytes_of(shards) / 1e9:.2f} GB"]

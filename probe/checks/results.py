@@ -31,7 +31,7 @@ from probe.runs.outputs import counts_path, load_counts, predictions_path, read_
 from probe.runs.records import RunRecord, load_record
 from probe.runs.screened import SCREEN
 from probe.scoring.metrics import count, scores_of
-from probe.system.files import canonical, key_of, plain, sha256_of
+from probe.system.files import canonical, key_of, plain, sha256_of, short
 
 DERIVED = ("control", "train_fraction")  # settings of data that make a corpus of the one that is read
 ROUNDINGS = 1e-3  # how far bits may be from those of the training's own evaluation: batches are the same, kernels not
@@ -113,7 +113,7 @@ def _record_problems(file: Path, record: RunRecord) -> Iterator[str]:
             yield f"features.{name} is {config.features[name]}, but the feature key was made with {value}"
     if features.identity["encoder"] != record.encoder.fingerprint:
         yield "the encoder is not the one that the feature key was made with"
-    if not file.stem.endswith(f"-seed{identity.seed}-{record.key[:10]}"):
+    if not file.stem.endswith(f"-seed{identity.seed}-{short(record.key)}"):
         yield "the file is not named after its seed and key"
 
 

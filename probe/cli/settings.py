@@ -88,7 +88,7 @@ def asked_by(arguments: list[str]) -> Asked:
                     raise UserError(
                         f"{swept} names several values: that is a sweep. Type: probe -m {' '.join(arguments)}"
                     )
-                jobs = [overrides]
+                jobs, composed_jobs = [overrides], iter([base])
             else:
                 params = (
                     [f"{key}={value}" for key, value in base.hydra.sweeper.params.items()]
@@ -98,9 +98,9 @@ def asked_by(arguments: list[str]) -> Asked:
                 jobs = BasicSweeper.split_arguments(parser.parse_overrides([*params, *overrides]), None)[0]
                 if not jobs:
                     raise UserError("this sweep has no run: one of its settings names no value (a range, a glob?).")
+                composed_jobs = (compose("config", job, return_hydra_config=True) for job in _for_the_frozen(jobs))
             configs = []
-            for job_overrides in _for_the_frozen(jobs):
-                composed = compose("config", job_overrides, return_hydra_config=True)
+            for composed in composed_jobs:
                 choices = dict(composed.hydra.runtime.choices)
                 without = next((group for group in PRESET_GROUPS if group not in choices), None)
                 if without:

@@ -9,6 +9,7 @@ from pathlib import Path
 from probe.cli.parser import Parser, at_least
 from probe.cli.settings import config_of, configs_of
 from probe.config import EXPORT_FORMATS, UserError
+from probe.system.files import short
 
 CACHE_HELP = """\
 probe cache list                            every store: key, size, when used, what it holds
@@ -78,7 +79,7 @@ def _prune(cache_dir: Path, older_than: float | None, keep: int | None, yes: boo
     for entry in doomed:
         try:
             if store_cache.is_used(entry):
-                raise UserError(f"{entry.key[:12]} is in use by a running job; it stays.")
+                raise UserError(f"{short(entry.key)} is in use by a running job; it stays.")
             if yes:
                 store_cache.remove(entry)
         except UserError as error:
@@ -90,7 +91,7 @@ def _prune(cache_dir: Path, older_than: float | None, keep: int | None, yes: boo
     for entry in store_cache.entries(cache_dir):
         number, num_bytes = (0, 0) if entry.key in keys else store_cache.remove_leftovers(entry, yes)
         if number:
-            print(f"{what} {number} damaged or half-made files in {entry.key[:12]}, {num_bytes / 1e9:.3f} GB")
+            print(f"{what} {number} damaged or half-made files in {short(entry.key)}, {num_bytes / 1e9:.3f} GB")
         total += num_bytes
     print(
         f"{num_stores} stores, {total / 1e9:.2f} GB"

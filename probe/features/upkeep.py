@@ -15,7 +15,7 @@ from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
 from probe.features.indices import stored_layers
 from probe.features.store import IN_USE, LEFT_FOR_S, FeatureStore, leftovers, read_manifest, with_layers
-from probe.system.files import canonical
+from probe.system.files import canonical, short
 from probe.system.locks import Hold, is_locked
 
 PRUNED = ".pruned-"  # what a store is called while it is deleted
@@ -39,7 +39,7 @@ class Entry:
 
     def line(self) -> str:
         age = (time.time() - self.used) / 86400
-        size = f"{self.key[:12]}  {_gb(self.num_bytes):>10}  used {age:5.1f} days ago  "
+        size = f"{short(self.key)}  {_gb(self.num_bytes):>10}  used {age:5.1f} days ago  "
         if self.leftovers:
             size += f"{len(self.leftovers)} damaged or half-made files of {_gb(sum(self.leftovers))}  "
         if self.manifest is None:
@@ -74,7 +74,7 @@ def _gb(num_bytes: int) -> str:
 
 def explain(needed: FeatureStore) -> Iterator[str]:
     """For each store on disk, whether it is the one that a config needs, and field by field why not."""
-    yield f"This config needs key {needed.key[:12]} in {needed.directory.parent}:"
+    yield f"This config needs key {short(needed.key)} in {needed.directory.parent}:"
     ours = _flat(with_layers(needed.identity, needed.layers, needed.num_layers))
     for field, value in ours.items():
         yield f"  {field} = {_short(value)}"
@@ -87,15 +87,16 @@ def explain(needed: FeatureStore) -> Iterator[str]:
             missing = len(serving.missing())
             state = "complete" if entry.manifest and not missing else f"{missing} shards missing"
             more = "" if serving.key == needed.key else f", with more layers ({serving.layers_as_text()})"
-            yield f"{entry.key[:12]} serves this config: {state}{more}."
+            yield f"{short(entry.key)} serves this config: {state}{more}."
         elif entry.manifest is None:
-            yield f"{entry.key[:12]} does not: its key is another, and without a whole manifest it cannot be said why."
+            why = "its key is another, and without a whole manifest it cannot be said why"
+            yield f"{short(entry.key)} does not: {why}."
         else:
             theirs = _flat(entry.manifest["identity"])
             fields = [field for field in ours | theirs if ours.get(field) != theirs.get(field)]
             pairs = ((f, _short(theirs.get(f, "all")), _short(ours.get(f, "all"))) for f in fields)
             told = "; ".join(f"{field} is {there}, here {here}" for field, there, here in pairs)
-            yield f"{entry.key[:12]} does not: {told}."
+            yield f"{short(entry.key)} does not: {told}."
 
 
 def _flat(identity: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -106,7 +107,7 @@ def _flat(identity: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _short(value: Any) -> str:
-    return value[:12] if isinstance(value, str) and len(value) == 64 else canonical(value).strip('"')
+    return short(value) if isinstance(value, str) and len(value) == 64 else canonical(value).strip('"')
 
 
 def verify_checksums(store: FeatureStore) -> Iterator[tuple[str, str]]:
@@ -185,7 +186,7 @@ def remove(entry: Entry) -> None:
     with Hold(entry.directory / IN_USE, exclusive=True) as hold:
         if not hold.held:
             why = "is in use by a running job" if hold.busy else "cannot be locked (no permission, or no locks here)"
-            raise UserError(f"{entry.key[:12]} {why}; it stays.")
+            raise UserError(f"{short(entry.key)} {why}; it stays.")
         doomed = entry.directory.with_name(f"{PRUNED}{entry.key}-{uuid.uuid4().hex[:8]}")
         entry.directory.rename(doomed)  # from here on nobody finds it half deleted
     shutil.rmtree(doomed)

@@ -217,7 +217,7 @@ def _look(
     stand = [row for row in others if row not in state.left]
     last = number == len(rules.seeds)
     if deviation is not None:
-        needed = {row: seeds_needed(behind[row], deviation, over_text[row], rules.thresholds[-1]) for row in stand}
+        needed = {row: seeds_to_cross(behind[row], deviation, over_text[row], rules.thresholds[-1]) for row in stand}
     else:
         needed = dict.fromkeys(stand)
     if not stand:
@@ -251,8 +251,8 @@ def pooled(groups: Sequence[Sequence[float]]) -> tuple[float | None, int]:
     return math.sqrt(sum(_squares(group) for group in groups if group) / df), df
 
 
-def seeds_needed(behind: float, deviation: float, over_text: float, threshold: float) -> int | None:
-    """How many seeds of both rows would tell them apart, should the difference stay; None where none would."""
+def seeds_to_cross(behind: float, deviation: float, over_text: float, threshold: float) -> int | None:
+    """How many seeds of both rows bring t above the threshold, should the difference stay; None where none would."""
     room = (behind / threshold) ** 2 - over_text
     if behind <= 0 or room <= 0:
         return None

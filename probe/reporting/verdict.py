@@ -14,7 +14,7 @@ from typing import Any
 
 from probe.reporting.order import has_counts
 from probe.reporting.row import PLAIN, Difference, Row
-from probe.scoring.significance import ALPHA, lowest_p, seeds_needed
+from probe.scoring.significance import ALPHA, lowest_p, sample_size
 from probe.system.files import plain
 from probe.system.show import p_value, percent
 
@@ -145,7 +145,7 @@ def _open(row: Row, best: Row, alpha: float, with_counts: bool) -> Open:
     p_seeds = dev.p_seeds if with_counts else dev.p_seeds_holm
     if p_seeds is None or p_seeds >= ALPHA:
         spread = math.sqrt(sum((one.cells["dev_f1"].std or 0.0) ** 2 for one in (row, best)) / 2)
-        found = seeds_needed(abs(dev.difference), spread, alpha, POWER, MOST_SEEDS)
+        found = sample_size(abs(dev.difference), spread, alpha, POWER, MOST_SEEDS)
         seeds = max(found, min(difference.n) + 1)  # with those that are there it did not come out
     if difference.p_text is not None and difference.p_text_holm is not None and difference.p_text_holm >= ALPHA:
         correction = difference.p_text_holm / difference.p_text

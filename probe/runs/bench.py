@@ -17,7 +17,7 @@ from typing import Any
 
 from probe.config import Config, UserError, recorded_data
 from probe.data.corpus import BUNDLED, Corpus, load_corpus
-from probe.runs.records import Records, RunRecord, decoded, load_records
+from probe.runs.records import Records, RunRecord, decoded, json_of, load_records
 from probe.system.files import plain, write_atomically
 
 BENCH = "bench.json"
@@ -54,13 +54,9 @@ def read_bench(results_dir: Path) -> dict[str, Bench]:
     def damaged(problem: str) -> UserError:
         return UserError(f"{file} is damaged ({problem}). Remove it, and measure again: probe bench {results_dir}")
 
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise damaged(str(error)) from None
-    return {bench.features: bench for bench in decoded(content, list[Bench], damaged)}
+    content = json_of(file, damaged)
+    benches = [] if content is None else decoded(content, list[Bench], damaged)
+    return {bench.features: bench for bench in benches}
 
 
 def measure(

@@ -6,14 +6,13 @@ takes long.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
 from probe.runs.expected import Setting
-from probe.runs.records import Hardware, Software, decoded
+from probe.runs.records import Hardware, Software, decoded, json_of
 from probe.screening.ranking import Scored
 from probe.system.files import key_of, plain
 
@@ -73,18 +72,16 @@ class BadScreen(UserError):
 
 
 def load_screen(folder: Path) -> ScreenRecord | None:
-    """A results folder's screen; None where there is none. Raises BadScreen naming the field and what is wrong."""
+    """A results folder's screen; None where there is none. Raises BadScreen naming the field and what is wrong,
+    UserError where it cannot be read."""
     path = folder / SCREEN
 
     def bad(problem: str) -> BadScreen:
         return BadScreen(f"{path}: {problem}. Move it away and screen again.")
 
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    content = json_of(path, bad)
+    if content is None:
         return None
-    except (OSError, ValueError) as error:
-        raise bad(str(error)) from None
     record = decoded(content, ScreenRecord, bad)
     if record.schema != SCHEMA:
         raise bad(f"schema {record.schema}, this version reads {SCHEMA}")

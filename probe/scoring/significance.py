@@ -81,7 +81,7 @@ def lowest_p(n_a: int, n_b: int) -> float:
     return min(1.0, 2 / math.comb(n_a + n_b, n_a)) if min(n_a, n_b) > 1 else 1.0
 
 
-def seeds_needed(difference: float, spread: float, alpha: float, power: float, most: int) -> int:
+def sample_size(difference: float, spread: float, alpha: float, power: float, most: int) -> int:
     """Values on either side with which `permutation_test` finds a difference of means (p < alpha) so often (power).
 
     spread: standard deviation within a side. Sample size of a t-test by the normal approximation with Guenther's

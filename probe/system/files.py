@@ -33,7 +33,7 @@ def key_of(identity: dict[str, Any]) -> str:
 
 
 def short(key: str) -> str:
-    """A key as file names have it."""
+    """A key as file names and messages have it."""
     return key[:SHORT_KEY]
 
 

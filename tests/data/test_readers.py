@@ -14,7 +14,7 @@ from pathlib import Path
 import datasets
 import huggingface_hub.constants
 import pytest
-from support.commands import num_calls, probe
+from support.commands import interpreted, num_calls
 
 from probe.config import UserError
 from probe.data.columns import Layout, read_columns
@@ -283,7 +283,7 @@ def test_without_the_hub_the_error_names_the_ways_out_and_nobody_asks_twice(tmp_
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes every call and answers none
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         settings = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path), "no_proxy": "127.0.0.1"}
-        done = probe("data=wnut17", cwd=tmp_path, **settings)
+        done = interpreted("data=wnut17", cwd=tmp_path, **settings)
         silent.setblocking(False)
         calls = 0
         with contextlib.suppress(BlockingIOError):

@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.commands import DEADLINE_S, finish, flip_a_bit, wait_for
+from support.commands import DEADLINE_S, Started, finish, flip_a_bit, wait_for
 
 from probe.config import EXPORT_FORMATS, UserError
 from probe.export import export as exporting
@@ -265,11 +264,8 @@ dispatch(sys.argv[2:])
 """
 
 
-def exporting_in_a_process(delay_s: float, arguments: list[str], home: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", EXPORT, str(delay_s), "export", *arguments]
-    environment = {**os.environ, "LAYER_PROBE_CACHE": str(home / "cache")}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=home, env=environment, stdout=pipe, stderr=pipe, text=True)
+def exporting_in_a_process(delay_s: float, arguments: list[str], home: Path) -> Started:
+    return Started([str(delay_s), "export", *arguments], home, {}, EXPORT)
 
 
 @pytest.mark.slow

@@ -11,8 +11,6 @@ import random
 import re
 import resource
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +18,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.commands import DEADLINE_S, as_nobody, finish, flip_a_bit, wait_for
+from support.commands import DEADLINE_S, Started, as_nobody, finish, flip_a_bit, wait_for
 from support.inputs import encoder_config, features_config
 
 from probe.config import UserError
@@ -245,8 +243,7 @@ def test_a_disk_that_fills_up_leaves_nothing_under_a_final_name(
 EXTRACT = """
 import sys
 from pathlib import Path
-tests, cache, bert, no_locks, together = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), *map(int, sys.argv[4:])
-sys.path.insert(0, tests)
+cache, bert, no_locks, together = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])
 import os
 import probe.features.store
 probe.features.store.WORDS_IN_SHARD = 20
@@ -272,12 +269,10 @@ print(len(made), sum(map(len, store.shards.values())))
 """
 
 
-def extracting(tiny_bert: Path, cache: Path, no_locks: int = 0, together: int = 1) -> subprocess.Popen[str]:
+def extracting(tiny_bert: Path, cache: Path, no_locks: int = 0, together: int = 1) -> Started:
     """A process that fills the store in many small shards, once so many processes are ready to."""
     cache.mkdir(exist_ok=True)
-    tests = Path(__file__).parent.parent
-    command = [sys.executable, "-c", EXTRACT, *map(str, (tests, cache, tiny_bert, no_locks, together))]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return Started([*map(str, (cache, tiny_bert, no_locks, together))], cache, {}, EXTRACT)
 
 
 def shard_bytes(cache: Path) -> dict[str, bytes]:

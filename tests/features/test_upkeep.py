@@ -19,6 +19,7 @@ from probe.features.checkpoint import Encoder
 from probe.features.extraction import ensure_features
 from probe.features.store import _HELD, IN_USE, DamagedShard, FeatureStore
 from probe.features.upkeep import entries, is_used, prunable, remove
+from probe.system.files import short
 from probe.system.locks import Hold
 
 
@@ -184,11 +185,11 @@ def test_leftovers_are_counted_and_pruning_takes_them_from_what_stays(
     assert "3 damaged or half-made files of 0.000 GB  tiny" in capsys.readouterr().out
     assert dispatch(["cache", "prune", "--keep", "5", cache]) == 0
     out = capsys.readouterr().out
-    assert f"would delete 3 damaged or half-made files in {store.key[:12]}, 0.000 GB" in out
+    assert f"would delete 3 damaged or half-made files in {short(store.key)}, 0.000 GB" in out
     assert "0 stores, 0.00 GB. Nothing was deleted; add --yes to do it." in out
     assert (store.directory / OURS).exists()
     assert dispatch(["cache", "prune", "--keep", "5", "--yes", cache]) == 0
-    assert f"deleted 3 damaged or half-made files in {store.key[:12]}" in capsys.readouterr().out
+    assert f"deleted 3 damaged or half-made files in {short(store.key)}" in capsys.readouterr().out
     assert not {OURS, *DAMAGED} & {path.name for path in store.directory.iterdir()}
     assert not store.missing()
 
@@ -205,9 +206,9 @@ def test_pruning_neither_says_that_it_deletes_what_is_in_use_nor_counts_it(
         for yes, verb in (([], "would delete"), (["--yes"], "deleted")):
             assert dispatch(["cache", "prune", "--keep", "0", f"features.cache_dir={tmp_path}", *yes]) == 0
             out = capsys.readouterr().out
-            assert f"{used.key[:12]} is in use by a running job; it stays." in out
+            assert f"{short(used.key)} is in use by a running job; it stays." in out
             assert [line.split("  ")[0] for line in out.splitlines() if line.startswith(verb)] == [
-                f"{verb} {free.key[:12]}"
+                f"{verb} {short(free.key)}"
             ]
             assert out.splitlines()[-1].startswith("1 stores, ")
     assert [entry.key for entry in entries(tmp_path)] == [used.key]

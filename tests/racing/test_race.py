@@ -6,12 +6,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.commands import finish, wait_for
+from support.commands import RUN_PROBE, Started, finish, wait_for
 from support.records import results
 
 from probe.probing import schedule
@@ -48,19 +47,10 @@ def race(*rows: str) -> list[str]:
     ]
 
 
-def a_process(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+def a_process(*arguments: str, cwd: Path) -> Started:
     """`probe` in a process of its own, with the quick schedule."""
     patch = "; ".join(f"schedule.{name} = {value}" for name, value in QUICK.items())
-    code = f"from probe.probing import schedule; {patch}; from probe.cli.main import main; main()"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        cwd=cwd,
-        env={**os.environ, "LAYER_PROBE_CACHE": str(cwd / "cache")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    return Started(arguments, cwd, {}, f"from probe.probing import schedule; {patch}; {RUN_PROBE}")
 
 
 def num_records(folder: Path) -> int:

@@ -23,7 +23,7 @@ from probe.racing.rule import (
     minutes_busy,
     num_ahead,
     pooled,
-    seeds_needed,
+    seeds_to_cross,
     thresholds,
 )
 from probe.reporting.rows import build_rows
@@ -248,9 +248,9 @@ def test_a_race_asks_for_what_is_not_there_and_for_no_more():
     assert sorted(asked) == sorted(whole.runs)
 
 
-def test_seeds_needed_are_the_fewest_that_reach_the_threshold():
+def test_seeds_to_cross_are_the_fewest_that_reach_the_threshold():
     for behind, over_text in itertools.product((0.002, 0.004, 0.01), (0.0, 0.0005**2)):
-        needed = seeds_needed(behind, 0.003, over_text, 3.0)
+        needed = seeds_to_cross(behind, 0.003, over_text, 3.0)
         assert needed is not None
 
         def t(seeds: int, behind: float = behind, over_text: float = over_text) -> float:
@@ -258,8 +258,8 @@ def test_seeds_needed_are_the_fewest_that_reach_the_threshold():
 
         assert t(needed) > 3
         assert needed == 2 or t(needed - 1) <= 3
-    assert seeds_needed(0.002, 0.003, 0.001**2, 3.0) is None
-    assert seeds_needed(-0.001, 0.003, 0.0, 3.0) is None
+    assert seeds_to_cross(0.002, 0.003, 0.001**2, 3.0) is None
+    assert seeds_to_cross(-0.001, 0.003, 0.0, 3.0) is None
 
 
 def test_the_pooled_spread_is_that_of_an_analysis_of_variance():

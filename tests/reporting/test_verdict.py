@@ -21,7 +21,7 @@ from probe.reporting.rows import build_rows
 from probe.reporting.verdict import MOST_SEEDS, POWER, verdict
 from probe.runs.expected import write_expected
 from probe.runs.identity import Treatment
-from probe.scoring.significance import ALPHA, lowest_p, permutation_test, seeds_needed
+from probe.scoring.significance import ALPHA, lowest_p, permutation_test, sample_size
 
 ALL = [(3, 3, 3), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 10
 MOST = [(3, 3, 2), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 3 + ALL[12:]
@@ -175,7 +175,7 @@ def test_the_lowest_p_is_what_the_test_gives_for_values_that_lie_apart(a: int, b
 @pytest.mark.parametrize("distance", [4.0, 2.5, 2.0])
 def test_the_seeds_asked_for_find_the_difference_about_as_often_as_promised(distance: float):
     """Simulated with the very test that the table makes."""
-    needed = seeds_needed(distance, 1.0, ALPHA, POWER, MOST_SEEDS)
+    needed = sample_size(distance, 1.0, ALPHA, POWER, MOST_SEEDS)
     draw = np.random.default_rng(1)
 
     def share(n: int) -> float:
@@ -192,15 +192,15 @@ def test_the_seeds_asked_for_find_the_difference_about_as_often_as_promised(dist
 
 @pytest.mark.parametrize("distance", [1.5, 1.0, 0.8, 0.5])
 def test_many_seeds_are_those_of_a_t_test(distance: float):
-    needed = seeds_needed(distance, 1.0, ALPHA, POWER, MOST_SEEDS)
+    needed = sample_size(distance, 1.0, ALPHA, POWER, MOST_SEEDS)
 
     def power(n: int) -> float:
         critical = scipy.stats.t.ppf(1 - ALPHA / 2, 2 * n - 2)
         return float(1 - scipy.stats.nct.cdf(critical, 2 * n - 2, distance * math.sqrt(n / 2)))
 
     assert power(needed + 1) >= POWER > power(needed - 1)
-    assert seeds_needed(0.0, 1.0, ALPHA, POWER, MOST_SEEDS) == MOST_SEEDS + 1
-    assert seeds_needed(0.1, 0.0, ALPHA, POWER, MOST_SEEDS) == 4
+    assert sample_size(0.0, 1.0, ALPHA, POWER, MOST_SEEDS) == MOST_SEEDS + 1
+    assert sample_size(0.1, 0.0, ALPHA, POWER, MOST_SEEDS) == 4
 
 
 def test_the_text_asked_for_makes_the_difference_significant(tmp_path: Path):
@@ -218,16 +218,17 @@ def test_the_text_asked_for_makes_the_difference_significant(tmp_path: Path):
     )
 
 
-def test_the_figure_of_cost_has_every_row_once_and_none_where_all_cost_the_same(tmp_path: Path):
+def test_the_figure_of_cost_has_every_row_once_and_none_where_all_cost_the_same(tmp_path: Path, drawn: dict):
     rows = build_rows(made(tmp_path))
     numbers = by_cost(rows)
     assert {name: row["blocks"] for name, row in numbers["rows"].items()} == {
         "embeddings": 0, "layer_3": 3, "last": 6, "sum_all": 6, "concat_last_four": 6,
     }  # fmt: skip
     assert numbers["rows"]["concat_last_four"]["width"] == 64
-    drawn = draw_all(rows)
-    assert {"f1_by_cost.png", "f1_by_cost.svg"} <= drawn.keys()
-    assert draw_all(rows)["f1_by_cost.png"] == drawn["f1_by_cost.png"]
+    pictures = draw_all(rows)
+    assert {"f1_by_cost.png", "f1_by_cost.svg"} <= pictures.keys()
+    drawn.clear()
+    assert draw_all(rows) == pictures, "the same bytes when they are drawn again"
     assert by_cost([row for row in rows if row.name == "last"]) == {}
     assert len(groups_of(rows)) == 1
     assert rows[0].task is not TAGS

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.commands import SERVER
 from support.records import expect, make_record
 
 from probe.config import UserError
@@ -25,8 +25,7 @@ def test_sweeps_that_start_together_lose_none_of_what_the_others_ask_for(tmp_pat
     for seed in range(60):
         identity = replace(run.identity, seed=seed)
         runs.append(replace(run, key=identity.key, identity=identity))
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_ask_one_by_one, args=(tmp_path, runs[i::4])) for i in range(4)]
+    processes = [SERVER.Process(target=_ask_one_by_one, args=(tmp_path, runs[i::4])) for i in range(4)]
     for process in processes:
         process.start()
     for process in processes:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from safetensors import safe_open
-from support.commands import flip_a_bit, python
-from support.inputs import write_columns
+from support.commands import TINY, flip_a_bit, python
+from support.inputs import overrides, small_corpus, write_columns
 
 from probe.checks.results import check_files
 from probe.cli.settings import configs_of
@@ -37,6 +37,22 @@ def make(inputs: list[str], *more: str) -> tuple[Path, str]:
 def predictions_of(folder: Path, split: str = "test") -> bytes:
     (file,) = (folder / "predictions").glob(f"*.{split}.conll")
     return file.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def kept_once(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("kept")
+    data = write_columns(home / "data", small_corpus())
+    sure = [f"results_dir={home / 'results'}", f"features.cache_dir={home / 'cache'}", "save_probe=true"]
+    run(configs_of([*overrides(tiny_bert, data), *TINY, "layers=last", *sure])[0][0], tell=lambda _: None)
+    return home
+
+
+@pytest.fixture
+def kept(here: Callable, kept_once: Path, tmp_path: Path) -> tuple[Path, str]:
+    """The results folder of a run of the last layer with its weights, to spoil, and its row."""
+    shutil.copytree(kept_once, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "results", "last"
 
 
 @pytest.fixture
@@ -70,9 +86,9 @@ def test_tagging_the_test_file_gives_the_very_predictions_of_the_record(
 
 
 def test_many_small_chunks_give_what_one_gives(
-    here: Callable, inputs: list[str], tiny_data: Path, monkeypatch: pytest.MonkeyPatch
+    here: Callable, kept: tuple[Path, str], tiny_data: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    folder, row = make(inputs, "layers=last")
+    folder, row = kept
     monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 20)
     monkeypatch.setattr("probe.runs.tagging.CHUNK_WORDS", 30)
     done = here("tag", str(folder), "--row", row, str(tiny_data / "test.conll"))
@@ -97,8 +113,8 @@ def test_the_encoder_stops_after_the_deepest_layer_that_the_probe_reads(
     assert done.stdout.encode() == predictions_of(folder)
 
 
-def test_weights_are_safetensors_named_by_the_record_and_part_of_no_key(here: Callable, inputs: list[str]):
-    folder, _ = make(inputs, "layers=last")
+def test_weights_are_safetensors_named_by_the_record_and_part_of_no_key(kept: tuple[Path, str], inputs: list[str]):
+    folder, _ = kept
     ((file, record),) = load_records(folder).items()
     (weights,) = (folder / "weights").iterdir()
     assert weights.suffix == ".safetensors"
@@ -160,16 +176,16 @@ def test_a_run_without_weights_says_the_command_that_keeps_them_and_that_command
     assert "last seed 2" in done.stderr, "the one that was kept, whatever its dev score"
 
 
-def test_a_command_that_was_no_training_of_ours_is_not_made_up(here: Callable, inputs: list[str]):
-    folder, _ = make(inputs, "layers=last")
+def test_a_command_that_was_no_training_of_ours_is_not_made_up(kept: tuple[Path, str]):
+    folder, _ = kept
     ((file, record),) = load_records(folder).items()
     assert how_to_keep(record, file) == f"Train it again with save_probe=true results_dir={folder}."
 
 
 def test_text_comes_as_words_columns_or_running_lines_and_goes_as_columns_or_json(
-    here: Callable, inputs: list[str], tmp_path: Path
+    here: Callable, kept: tuple[Path, str], tmp_path: Path
 ):
-    folder, row = make(inputs, "layers=last")
+    folder, row = kept
     told = here("tag", str(folder), "--row", row, "ana met smith in paris.", "--format", "json")
     (line,) = told.stdout.splitlines()
     running = json.loads(line)
@@ -194,8 +210,8 @@ def test_text_comes_as_words_columns_or_running_lines_and_goes_as_columns_or_jso
     assert "columns, 3 a line: 1 sentences, 2 words" in forced.stderr
 
 
-def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, inputs: list[str]):
-    folder, row = make(inputs, "layers=last")
+def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, kept: tuple[Path, str]):
+    folder, row = kept
     Path("uneven.txt").write_text("ana x\nwon\n")
     for told, *given in [
         ("there is no such file", "nowhere/x.txt"),
@@ -213,9 +229,9 @@ def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, inputs: list
 
 
 def test_another_encoder_than_the_trained_on_is_refused(
-    here: Callable, inputs: list[str], tiny_bert: Path, tmp_path: Path
+    here: Callable, kept: tuple[Path, str], tiny_bert: Path, tmp_path: Path
 ):
-    folder, row = make(inputs, "layers=last")
+    folder, row = kept
     shutil.copytree(tiny_bert, tmp_path / "other")
     config = json.loads((tmp_path / "other/config.json").read_text())
     (tmp_path / "other/config.json").write_text(json.dumps({**config, "layer_norm_eps": 1e-3}))
@@ -235,8 +251,8 @@ def test_a_text_without_marks_is_one_document(here: Callable, inputs: list[str],
     assert here("tag", str(folder), "--row", row, str(file)).stdout == marked.stdout
 
 
-def test_verify_of_a_folder_without_asking_for_weights_needs_no_torch(here: Callable, inputs: list[str]):
-    folder, _ = make(inputs, "layers=last")
+def test_verify_of_a_folder_without_asking_for_weights_needs_no_torch(kept: tuple[Path, str]):
+    folder, _ = kept
     code = (
         "import sys; from probe.cli.main import dispatch\n"
         "dispatch(['verify', sys.argv[1]]); assert 'torch' not in sys.modules"
@@ -246,8 +262,8 @@ def test_verify_of_a_folder_without_asking_for_weights_needs_no_torch(here: Call
     assert ", weights" in done.stdout
 
 
-def test_other_predictions_of_the_kept_weights_are_told(here: Callable, inputs: list[str]):
-    folder, _ = make(inputs, "layers=last")
+def test_other_predictions_of_the_kept_weights_are_told(here: Callable, kept: tuple[Path, str], inputs: list[str]):
+    folder, _ = kept
     ((file, record),) = load_records(folder).items()
     content = json.loads(file.read_text())
     content["sha256"]["predictions"]["dev"] = "0" * 64

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import kendalltau, pearsonr
-from support.commands import probe, start, stop, wait_for
+from support.commands import TINY, probe, start, stop, wait_for
+from support.inputs import overrides, small_corpus, write_columns
 from support.records import make_record
 
 from probe.checks.results import check_files
@@ -22,12 +24,21 @@ from probe.screening.ranking import Scored
 QUICK = ["screen.max_layers=2", "screen.sentences=40", "screen.samples=2", "screen.dev_sentences=20"]
 
 
-@pytest.fixture
-def screened(typed, inputs: list[str], tmp_path: Path) -> Path:
-    done = typed("screen", *inputs, *QUICK, "results_dir=out")
+@pytest.fixture(scope="module")
+def screened_once(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("screened")
+    data = write_columns(home / "data", small_corpus())
+    done = probe("screen", *overrides(tiny_bert, data), *TINY, *QUICK, "results_dir=out", cwd=home)
     assert done.returncode == 0, done.stderr
     assert "A screen: nothing is trained" in done.stdout
     assert "concat_last_four" in done.stdout
+    return home
+
+
+@pytest.fixture
+def screened(screened_once: Path, tmp_path: Path) -> Path:
+    """A screen's folder to spoil, beside its data and its store."""
+    shutil.copytree(screened_once, tmp_path, dirs_exist_ok=True)
     return tmp_path / "out"
 
 

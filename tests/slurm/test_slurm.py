@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.commands import probe, start
+from support.commands import interpreter, probe, start
 from support.records import results
 from support.slurm import Slurm, running_slurm, wait_until
 
@@ -113,7 +113,7 @@ def test_what_a_node_does_not_find_is_told_everywhere_and_the_same_command_goes_
 ):
     sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", *inputs, *HERE, LIMIT]
     hold(slurm)
-    process = start(*sweep, cwd=tmp_path, **slurm.env)
+    process = interpreter(*sweep, cwd=tmp_path, **slurm.env)
     assert process.stdout is not None
     told = ""
     for line in process.stdout:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -10,76 +12,28 @@ import sys
 import tempfile
 import time
 import traceback
+import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from probe.cli.main import main
-
 TINY = ["probe.hidden_size=4", "probe.max_epochs=2", "probe.batch_size=8", "probe.learning_rate=0.01"]
+RUN_PROBE = "from probe.cli.main import main; main()"
 DEADLINE_S = 300  # ends what hangs, and nothing else: on a busy machine a sweep of seconds takes minutes
 
 
-def probe(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "probe", *arguments],
-        cwd=cwd,
-        env={**os.environ, "LAYER_PROBE_CACHE": str(cwd / "cache"), **env},
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
+def _environment(cwd: Path, more: Mapping[str, str]) -> dict[str, str]:
+    return {**os.environ, "LAYER_PROBE_CACHE": str(cwd / "cache"), **more}
 
 
-def forked(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """`probe` in a child of this process, which has its libraries imported already: seconds less a command."""
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # other threads are not in the child, nor needed there
-            child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                signal.alarm(DEADLINE_S)
-                sys.stdout, sys.stderr = (os.fdopen(os.dup(stream.fileno()), "w") for stream in (out, errors))
-                os.dup2(out.fileno(), 1)
-                os.dup2(errors.fileno(), 2)
-                os.chdir(cwd)
-                os.environ.update(env)
-                cores = sorted(os.sched_getaffinity(0))
-                os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})  # threads do not outlive a fork
-                warnings.resetwarnings()
-                sys.argv = ["probe", *arguments]
-                main()
-            except SystemExit as end:
-                code = end.code if isinstance(end.code, int) else 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
-        _, status = os.waitpid(child, 0)
-        out.seek(0)
-        errors.seek(0)
-        code = os.waitstatus_to_exitcode(status)
-        return subprocess.CompletedProcess(["probe", *arguments], code, out.read(), errors.read())
-
-
-def python(code: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """What a piece of Python prints in a process of its own."""
-    command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=DEADLINE_S)
-
-
-def start(*arguments: str, cwd: Path, **env: str) -> subprocess.Popen[str]:
-    """A command in a session of its own. Follow it with `wait_for` and `finish`, which leave nothing running."""
+def interpreter(*arguments: str, cwd: Path, **env: str) -> subprocess.Popen[str]:
+    """`probe` in an interpreter and a session of its own, as a shell starts it: seconds for what it imports."""
     return subprocess.Popen(
         [sys.executable, "-m", "probe", *arguments],
         cwd=cwd,
-        env={**os.environ, "LAYER_PROBE_CACHE": str(cwd / "cache"), **env},
+        env=_environment(cwd, env),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -87,9 +41,122 @@ def start(*arguments: str, cwd: Path, **env: str) -> subprocess.Popen[str]:
     )
 
 
-def wait_for(
-    condition: Callable[[], object], seconds: float, what: str, process: subprocess.Popen[str] | None = None
-) -> None:
+def interpreted(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """What `probe` printed in an interpreter of its own, and how it ended."""
+    process = interpreter(*arguments, cwd=cwd, **env)
+    told = finish(process)
+    return subprocess.CompletedProcess(process.args, process.returncode, *told)
+
+
+def python(code: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """What a piece of Python prints in an interpreter of its own."""
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=DEADLINE_S)
+
+
+# Forks what has its libraries imported and has computed nothing yet: no threads that a child would wait for in vain.
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(
+    [
+        "pytest",
+        "probe.cli.main",
+        "probe.runs.fit",
+        "probe.inspection.reading",
+        "transformers.models.bert.modeling_bert",
+        "transformers.models.bert.tokenization_bert",
+        "joblib",
+        "hydra",
+    ]
+)
+
+
+class Started:
+    """A process in a session of its own that runs `probe`, or a piece of Python, with the interface of Popen.
+
+    It is forked from one that has imported what it needs, which is the same to what it does, and seconds less. What is
+    read from the environment as a library is imported (HF_ENDPOINT, HF_HUB_OFFLINE) needs `interpreted`.
+    """
+
+    def __init__(self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], code: str = RUN_PROBE) -> None:
+        self.args = ["probe", *arguments]
+        self.told: tuple[str, str] | None = None
+        self.files = [tempfile.mkstemp(prefix="told-", text=True) for _ in range(2)]
+        for file, _ in self.files:
+            os.close(file)
+        files = [path for _, path in self.files]
+        self.process = SERVER.Process(target=_run, args=(code, self.args, str(cwd), _environment(cwd, env), files))
+        self.process.start()
+        assert self.process.pid is not None
+        self.pid = self.process.pid
+        with contextlib.suppress(ProcessLookupError):
+            while os.getsid(self.pid) != self.pid:
+                time.sleep(0.002)
+
+    @property
+    def returncode(self) -> int | None:
+        return self.process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float = DEADLINE_S) -> tuple[str, str]:
+        """What it has printed, to stdout and to stderr, when it has ended. Raises TimeoutExpired if it does not."""
+        self.process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        if self.told is None:
+            out, errors = (Path(path).read_text() for _, path in self.files)
+            for _, path in self.files:
+                Path(path).unlink()
+            self.told = out, errors
+        return self.told
+
+
+def _run(code: str, argv: list[str], cwd: str, env: dict[str, str], files: list[str]) -> None:
+    os.setsid()
+    signal.alarm(3 * DEADLINE_S)  # whoever waits for it no longer: it ends by itself
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # even if the tests were started behind a terminal's back
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for number, file in enumerate(files, start=1):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND), number)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv = argv
+    try:
+        sys.modules["__main__"] = main = types.ModuleType("__main__")
+        exec(compile(code, "<test>", "exec"), main.__dict__)
+    finally:
+        atexit._run_exitfuncs()  # which a fork leaves out, and an interpreter does
+
+
+def start(*arguments: str, cwd: Path, **env: str) -> Started:
+    """A command in a process of its own. Follow it with `wait_for` and `finish`, which leave nothing running."""
+    return Started(arguments, cwd, env)
+
+
+def probe(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own: what it printed, and how it ended."""
+    process = start(*arguments, cwd=cwd, **env)
+    told = finish(process)
+    assert process.returncode is not None
+    return subprocess.CompletedProcess(process.args, process.returncode, *told)
+
+
+Process = Started | subprocess.Popen[str]
+
+
+def wait_for(condition: Callable[[], object], seconds: float, what: str, process: Process | None = None) -> None:
     """Returns once the condition holds. Fails if it does not in time, or if the process that should see to it ends."""
     end = time.monotonic() + seconds
     while not condition():
@@ -102,7 +169,7 @@ def wait_for(
         time.sleep(0.01)
 
 
-def finish(process: subprocess.Popen[str], seconds: float = DEADLINE_S) -> tuple[str, str]:
+def finish(process: Process, seconds: float = DEADLINE_S) -> tuple[str, str]:
     """What a process has printed when it has ended. Fails if it does not in time."""
     try:
         return process.communicate(timeout=seconds)
@@ -110,7 +177,7 @@ def finish(process: subprocess.Popen[str], seconds: float = DEADLINE_S) -> tuple
         pytest.fail(f"{process.args!r} did not end within {seconds} s\n" + "\n".join(stop(process)))
 
 
-def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
+def stop(process: Process) -> tuple[str, str]:
     """Kills a process, and its session where it leads one; gives what it had printed."""
     with contextlib.suppress(ProcessLookupError):
         if os.getpgid(process.pid) == process.pid:
@@ -120,7 +187,7 @@ def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
     return process.communicate()
 
 
-def workers_of(process: subprocess.Popen[str]) -> list[int]:
+def workers_of(process: Process) -> list[int]:
     """The processes in which a sweep's runs are made side by side."""
     found = subprocess.run(["pgrep", "-s", str(process.pid), "-f", "LokyProcess"], capture_output=True, text=True)
     return list(map(int, found.stdout.split()))

@@ -144,6 +144,17 @@ def write_columns(folder: Path, corpus: Corpus) -> Path:
     return folder
 
 
+def small_corpus() -> Corpus:
+    """Splits of 60, 20 and 20 sentences."""
+    return Corpus("tiny", {"train": make_split(60, 1), "dev": make_split(20, 2), "test": make_split(20, 3)})
+
+
+def overrides(encoder: Path, data: Path) -> list[str]:
+    """What is typed for an encoder's folder and for a corpus that `write_columns` wrote."""
+    files = [f"data.{name}={name}.conll" for name in ("train", "dev", "test")]
+    return [f"encoder.path={encoder}", "data=columns", f"data.path={data}", "data.name=tiny", *files]
+
+
 def write_splits(folder: Path, **texts: str | bytes) -> Path:
     """Files train.conll, dev.conll and test.conll with these contents, each with a name where none is given."""
     for name in ("train", "dev", "test"):

@@ -59,10 +59,9 @@ def test_each_part_is_asked_for_what_is_needed(monkeypatch: pytest.MonkeyPatch):
     assert (way("cpu", lstm=False), way("cpu", lstm=True)) == ("emulated", "emulated")
 
 
-@pytest.mark.parametrize("instructions", ["AVX2", "SSE41"])
-def test_a_cpu_that_is_told_to_do_less_is_believed(instructions: str):
+def test_a_cpu_that_is_told_to_do_less_is_believed():
     code = "from probe.system.bfloat16 import way; print(way('cpu', lstm=False), way('cpu', lstm=True))"
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": instructions}
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["emulated", "emulated"]
 

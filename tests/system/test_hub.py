@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.commands import TINY, probe, start
+from support.commands import TINY, interpreted, interpreter
 from support.hub import Hub, forget, old_layout, parquet
 from support.inputs import make_bert
 
@@ -104,7 +104,7 @@ def test_ctrl_c_ends_a_download_at_once(stand_in: Hub, tmp_path: Path):
     stand_in.put("model", "some/bert", bert)
     stand_in.silent = "/cdn/"
     env = stand_in.env(tmp_path / "home", HF_HUB_DOWNLOAD_TIMEOUT="600")
-    process = start("extract", "data=demo", "encoder.name=some/bert", cwd=tmp_path, **env)
+    process = interpreter("extract", "data=demo", "encoder.name=some/bert", cwd=tmp_path, **env)
     try:
         deadline = time.monotonic() + 240
         while not any("/cdn/" in path for path in stand_in.asked):
@@ -133,7 +133,7 @@ def test_the_papers_table_comes_from_the_hub_in_one_command_and_every_record_nam
     }
     corpus = stand_in.put("dataset", "lhoestq/conll2003", data)
     arguments = ["+sweep=paper_table", "seed=1,2", "jobs=2", "results_dir=out", *TINY]
-    done = probe(*arguments, cwd=tmp_path, **stand_in.env(tmp_path / "home"))
+    done = interpreted(*arguments, cwd=tmp_path, **stand_in.env(tmp_path / "home"))
     assert done.returncode == 0, done.stderr
     records = [json.loads(path.read_text()) for path in (tmp_path / "out" / "records").glob("*.json")]
     assert len(records) == 16
@@ -144,7 +144,9 @@ def test_the_papers_table_comes_from_the_hub_in_one_command_and_every_record_nam
 
     new = stand_in.put("dataset", "lhoestq/conll2003", {**data, "README.md": "# another"})
     assert new != corpus
-    again = probe("verify", "out", "--rerun", "last", "--seed", "1", cwd=tmp_path, **stand_in.env(tmp_path / "home"))
+    again = interpreted(
+        "verify", "out", "--rerun", "last", "--seed", "1", cwd=tmp_path, **stand_in.env(tmp_path / "home")
+    )
     assert again.returncode == 0, again.stdout
     assert "the same bits" in again.stdout
     assert not [path for path in stand_in.asked if is_api(path)][2:], "a commit that is here needs no Hub"

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.commands import start, workers_of
+from support.commands import Process, start, workers_of
 
 from probe.system.locks import Hold
 
@@ -46,7 +46,7 @@ def test_a_process_ends_with_its_parent_that_was_killed():
         assert wait_until(lambda: not is_alive(child))
 
 
-def living_workers_of(process: subprocess.Popen[str]) -> list[int]:
+def living_workers_of(process: Process) -> list[int]:
     return [worker for worker in workers_of(process) if is_alive(worker)]
 
 
