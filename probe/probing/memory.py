@@ -16,8 +16,8 @@ class WordMemory:
     """Each word gets the tag that it has most often in train; a word that is not there, train's most frequent one.
 
     Of spans, the longest run of words that train has as a mention of one type at least as often as it has it otherwise
-    (as no mention, or as part of one) is a mention of that type; what stands outside of these gets its word's tag. Of equally frequent tags the first in
-    the alphabet wins.
+    (as no mention, or as part of one) is a mention of that type; what stands outside of these gets its word's tag. Of
+    equally frequent tags the first in the alphabet wins.
     """
 
     def __init__(self, words: Tags, tags: Tags, task: Task) -> None:

@@ -56,7 +56,8 @@ def _sentences(decisions: Decisions, rows: Mapping[str, Row], num_rows: int) -> 
     if not tied:
         yield "No other row is tied with it."
         return
-    yield f"Tied with it: {', '.join(f'{row.name} ({100 * (row.dev_mean - best.dev_mean):+.2f})' for row in tied.values())}."
+    behind = [f"{row.name} ({100 * (row.dev_mean - best.dev_mean):+.2f})" for row in tied.values()]
+    yield f"Tied with it: {', '.join(behind)}."
     if decisions.rounds[-1].spread is None:
         return
     told = [(row.name, decisions.needed.get(name)) for name, row in tied.items()]
