@@ -33,7 +33,7 @@ def check_race(folder: Path) -> Iterator[Check]:
         return
     try:
         state, again = decide_again(folder, terms, decisions.failed)
-    except UserError as error:
+    except (ValueError, IndexError) as error:  # a UserError too; counts of another text, rules that are none
         yield Check(DECISIONS, False, str(error))
         return
     pairs = zip(decisions.text().splitlines(), again.text().splitlines(), strict=False)
@@ -52,6 +52,8 @@ def check_race(folder: Path) -> Iterator[Check]:
 def _rule_problem(terms: Terms) -> str | None:
     """What is wrong with a race's rules: a threshold below what alpha asks for lets the best row leave too often."""
     rules, num_rows = terms.rules, len(terms.entries)
+    if not 0 < rules.alpha < 1:
+        return f"alpha {rules.alpha} is no probability"
     again = thresholds(num_rows, num_ahead(num_rows), len(rules.seeds), rules.alpha)
     if rules.ahead != num_ahead(num_rows) or len(again) != len(rules.thresholds):
         return f"{rules.ahead} rows ahead and {len(rules.thresholds)} thresholds are not those of {num_rows} rows"

@@ -52,7 +52,9 @@ def _problems(screen: ScreenRecord, records: Sequence[RunRecord]) -> Iterator[st
     samples = identity.screen.get("samples")
     for one in screen.ranked:
         layers = one.layers
-        if any(not 0 <= k <= screen.num_layers for k in layers.indices) or one.blocks != max(layers.indices):
+        if any(not 0 <= k <= screen.num_layers for k in layers.indices) or one.blocks != max(
+            layers.indices, default=-1
+        ):
             yield f"{one.name}: {one.blocks} blocks are not what layers {layers.indices} need"
         width = screen.hidden_size * (len(layers.indices) if layers.combine == "concat" else 1)
         if one.width != width:

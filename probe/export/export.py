@@ -18,9 +18,9 @@ from tqdm import tqdm
 
 from probe.config import Config, UserError
 from probe.export.formats import FORMATS
-from probe.export.splits import Vectors, chosen, read_vectors
+from probe.export.splits import Vectors, chosen, plan_to_read, read_vectors
 from probe.probing.combine import bytes_needed
-from probe.runs.plan import Plan, plan, settings_of
+from probe.runs.plan import Plan, settings_of
 from probe.runs.provenance import provenance
 from probe.system.files import key_of, plain, why_not_writable, write_atomically
 from probe.system.locks import Hold
@@ -38,7 +38,7 @@ def export(cfg: Config, target: Path, form: str, each: bool, tell: Callable[[str
     is there or cannot be made; what is there is never changed.
     """
     _refuse(target)
-    planned = plan(cfg)
+    planned = plan_to_read(cfg)
     what = identity(planned, form, each)
     part = target.with_name(f"{target.name}.part")
     _refuse_other(part, key_of(what))

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from probe.config import Config
+from probe.config import Config, UserError
 from probe.data.split import Split
 from probe.features.store import DamagedShard, FeatureStore
 from probe.features.windows import bounds
 from probe.probing.combine import Streamed
 from probe.probing.selection import Selection
-from probe.runs.plan import plan
+from probe.runs.plan import Plan, plan
 from probe.runs.run import extract
 
 ATTEMPTS_TO_READ = 3  # a store damaged again right after it was repaired has a problem no retry solves
@@ -116,7 +116,7 @@ class SplitFeatures:
     """One split, a word a row.
 
     words, tags: one a row of vectors; spans are tagged in IOB2. sentences: the rows of each sentence, as slices of all
-    three. documents: of each sentence, rising from 0; None where the corpus knows none.
+    three. documents: the number of each sentence's, rising, perhaps with gaps; None where the corpus knows none.
     """
 
     words: list[str]
@@ -151,15 +151,28 @@ def read_splits(cfg: Config, each: bool = False) -> Splits:
     each: the chosen layers side by side, (words, layers, H), and not combined; so they are too where their combination
     is learned. Raises UserError.
     """
-    splits, vectors = plan(cfg).corpus.splits, read_vectors(cfg, each)
+    splits, vectors = plan_to_read(cfg).corpus.splits, read_vectors(cfg, each)
     return Splits(**{name: SplitFeatures.of(split, vectors[name]) for name, split in splits.items()})
 
 
 def read_vectors(cfg: Config, each: bool = False) -> dict[str, Vectors]:
     """Each split's vectors alone; see `read_splits`."""
-    planned = plan(cfg)
+    planned = plan_to_read(cfg)
     selection = chosen(planned.selection, each)
     return {name: Vectors(lambda: extract(cfg), name, selection) for name in planned.corpus.splits}
+
+
+def plan_to_read(cfg: Config) -> Plan:
+    """The plan whose vectors are read, a row for each of its words. Raises UserError where there are none such."""
+    planned = plan(cfg)
+    if planned.sample is not None:
+        raise UserError(
+            f"data.train_fraction={cfg.data.train_fraction} is a run's, whose seed draws the sample; features are of "
+            "the whole text. Type data.train_fraction=null."
+        )
+    if planned.selection.is_memory:
+        raise UserError(f"layers={planned.selection.name} names no layer, so there are no vectors. Type layers=last.")
+    return planned
 
 
 def chosen(selection: Selection, each: bool) -> Selection:

@@ -15,9 +15,9 @@ from probe.data.task import Task
 class WordMemory:
     """Each word gets the tag that it has most often in train; a word that is not there, train's most frequent one.
 
-    Of spans, the longest run of words that train has as a mention at least as often as it has it otherwise is a mention
-    of its most frequent type; what stands outside of these gets its word's tag. Of equally frequent tags the first in
-    the alphabet wins.
+    Of spans, the longest run of words that train has as a mention of one type at least as often as it has it otherwise
+    (as no mention, or as part of one) is a mention of that type; what stands outside of these gets its word's tag. Of
+    equally frequent tags the first in the alphabet wins.
     """
 
     def __init__(self, words: Tags, tags: Tags, task: Task) -> None:
@@ -53,7 +53,7 @@ class WordMemory:
 
 
 def _mentions(words: Tags, tags: Tags, task: Task) -> dict[tuple[str, ...], str]:
-    """The most frequent type of each run of words that is a mention at least as often as none."""
+    """The most frequent type of each run of words that is a mention of it at least as often as it is none."""
     readings: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for sentence, its_tags in zip(words, tags, strict=True):
         for kind, start, end in task.items(its_tags):

@@ -18,6 +18,7 @@ from probe.racing.evidence import Evidence
 from probe.racing.rule import Cell, Rules, follow, num_ahead, thresholds
 from probe.racing.telling import ending_line, round_lines
 from probe.racing.terms import DECISIONS, RACE, Decisions, Entry, Terms, read_terms
+from probe.runs.identity import label_of
 from probe.runs.launch import Launcher
 from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.sweep import run_sweep
@@ -42,6 +43,7 @@ def run_race(
     if base.probe.train_encoder:
         raise UserError("A race is among layers of a frozen encoder: leave out probe=finetune.")
     folder = Path(base.results_dir)
+    _refuse(named, base)
     asked = {"named": sorted({_name(cfg.layers) for cfg in named}), "candidates": base.race.candidates}
     there = read_terms(folder)
     if there is None:
@@ -70,9 +72,21 @@ def run_race(
         wanted = [replace(cfg_of[row], seed=seed) for row, seed in state.todo]
         outcome = run_sweep(wanted, launcher, command, tell, dev_only=True)
         reasons = dict(outcome.failed)
-        for row, seed in state.todo:
-            if reason := reasons.get(f"{row} seed {seed}"):
-                evidence.failed[row, seed] = reason
+        for cell in state.todo:
+            if not evidence.path(cell).exists():  # whatever the reason, or the same round would come again without end
+                label = label_of(cell[0], terms.runs[cell])
+                evidence.failed[cell] = reasons.get(label, "no record came of it; the same command tries again")
+
+
+def _refuse(named: Sequence[Config], base: Config) -> None:
+    """Raises UserError for rows whose runs do not differ in their seed alone, which is what a race compares."""
+    if base.data.train_fraction not in (None, 1):
+        raise UserError(
+            f"data.train_fraction={base.data.train_fraction}: each seed would draw a text of its own, and a race "
+            "compares seeds on one text. Type data.train_fraction=null."
+        )
+    if any(cfg.layers.combine == "none" for cfg in named):
+        raise UserError("layers=word_memory: it has no seeds to race with. Its run is made in seconds without a race.")
 
 
 def _terms(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], wanted: RaceConfig) -> Terms:

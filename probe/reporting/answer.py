@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from probe.racing.telling import ending_line, round_lines
@@ -16,8 +16,8 @@ def answer(folder: Path, rows: Sequence[Row]) -> list[str]:
     terms, decisions = read_terms(folder), read_decisions(folder)
     if terms is None or decisions is None or decisions.ended is None:
         return []
-    cells = {entry.identity.cell for entry in terms.entries}
-    own = [row for row in rows if any(record.identity.cell in cells for record in row.records.values())]
+    names = {entry.identity.cell: entry.row for entry in terms.entries}  # in the race; records may call a row otherwise
+    own = {names[cell]: row for row in rows for cell in _cells(row) if cell in names}
     return list(_sentences(decisions, own, len(terms.entries)))
 
 
@@ -30,12 +30,19 @@ def race_lines(folder: Path) -> list[str]:
     return [*lines, ending_line(decisions.rounds, decisions.ended)]
 
 
-def _sentences(decisions: Decisions, rows: Sequence[Row], num_rows: int) -> Iterator[str]:
-    standing = sorted((row for row in rows if not row.left and row.n), key=lambda row: row.dev_mean, reverse=True)
+def _cells(row: Row) -> set[str]:
+    return {record.identity.cell for record in row.records.values()}
+
+
+def _sentences(decisions: Decisions, rows: Mapping[str, Row], num_rows: int) -> Iterator[str]:
+    """rows: by their names in the race. The best is its leader: who waited with one seed cannot pass it by that."""
+    standing = {name: row for name, row in rows.items() if not row.left}
     if not standing:
         yield "No row can be ranked."
         return
-    best, *others = standing
+    leader = decisions.rounds[-1].leader
+    first, *others = sorted(standing, key=lambda name: (name == leader, standing[name].dev_mean), reverse=True)
+    best = standing[first]
     among = f"has the highest dev {best.task.score} of {num_rows} rows" if num_rows > 1 else "ran alone"
     yield (
         f"{best.name} (layers {COLUMNS['layers'].show(best)}, width {best.width}) {among}: "
@@ -43,16 +50,17 @@ def _sentences(decisions: Decisions, rows: Sequence[Row], num_rows: int) -> Iter
     )
     if num_rows == 1:
         return
-    tied = [row for row in others if row.order != "below"]
-    if below := [row.name for row in others if row.order == "below"]:
+    tied = {name: standing[name] for name in others if standing[name].order != "below"}
+    if below := [standing[name].name for name in others if name not in tied]:
         yield f"Below it, by the tests of the table: {', '.join(below)}."
     if not tied:
         yield "No other row is tied with it."
         return
-    yield f"Tied with it: {', '.join(f'{row.name} ({100 * (row.dev_mean - best.dev_mean):+.2f})' for row in tied)}."
+    behind = [f"{row.name} ({100 * (row.dev_mean - best.dev_mean):+.2f})" for row in tied.values()]
+    yield f"Tied with it: {', '.join(behind)}."
     if decisions.rounds[-1].spread is None:
         return
-    told = [(row.name, decisions.needed.get(row.name)) for row in tied]
+    told = [(row.name, decisions.needed.get(name)) for name, row in tied.items()]
     parts = [f"{name} about {seeds} seeds of each" for name, seeds in told if seeds is not None]
     if parts:
         yield f"To tell them apart from it, should the differences stay: {', '.join(parts)}."

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from probe.reporting.row import Row, names_of
 from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, SHARE
@@ -28,7 +29,10 @@ def _beside(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
 
     def like(names: set[str], indices: Sequence[int] = row.indices) -> Row | None:
         same = (other for other in there if (other.indices, other.combine) == (list(indices), row.combine))
-        return next((other for other in same if names_of(other.of) == names), None)
+        alike = (
+            other for other in same if _settings(row).items() <= _settings(other).items()
+        )  # the same random weights
+        return next((other for other in alike if names_of(other.of) == names), None)
 
     found: dict[str, Cell] = {}
     if CONTROL not in names and (control := like(names | {CONTROL})):
@@ -47,12 +51,14 @@ def _beside(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
             found["way"] = Cell((here - low) / (max(tuned) - low), None, None, None, None)
     if not any(name.endswith(SHARE) for name in names):
         parts = [other for other in there if (other.indices, other.combine) == (row.indices, row.combine)]
-        runs = [r for part in parts if _without_share(part) == names for r in part.records.values() if r.unseen]
+        parts = [part for part in parts if _without_share(part) == names and _settings(part) == _settings(row)]
+        runs = [run for part in parts for run in part.records.values() if run.unseen]
         by_seed: defaultdict[int, list[RunRecord]] = defaultdict(list)
         for run in runs:
             by_seed[run.seed].append(run)
         lengths = [compression(by_seed[seed]) for seed in sorted(by_seed)]
-        if lengths and None not in lengths:
+        portions = {tuple(sorted(map(_share, mine))) for mine in by_seed.values()}
+        if lengths and None not in lengths and len(portions) == 1:  # codes in other portions have no mean
             found["compression"] = summary([length for length in lengths if length is not None])
     return found
 
@@ -92,6 +98,12 @@ def compression(runs: Sequence[RunRecord]) -> float | None:
 
 def _share(run: RunRecord) -> float:
     return run.identity.treatment.settings["share"] if run.identity.treatment else 1.0
+
+
+def _settings(row: Row) -> dict[str, Any]:
+    """What its treatment's name does not say, but for the share of train."""
+    settings = row.of.settings if row.of else {}
+    return {name: value for name, value in settings.items() if name != "share"}
 
 
 def _without_share(row: Row) -> set[str]:

@@ -81,8 +81,10 @@ def verdict(rows: Sequence[Row]) -> Verdict:
     rows = [row for row in rows if row.place == PLAIN]
     best = next((row for row in rows if row.order == "best"), None)
     if best is None:
-        many = [row for row in rows if row.n > 1]
+        many = [row for row in rows if row.n > 1 and not row.left]
         reason = "no two rows converged" if len(many) > 1 else "one row alone is the best of nothing"
+        if many and any(row.left for row in rows):
+            reason = "the race has left no two rows to compare"
         if not rows:
             reason = "there is no row to compare with another"
         elif not many:

@@ -22,8 +22,8 @@ def choose_kept(folder: Path, row: str, seed: int | None) -> tuple[Path, RunReco
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder of results.")
     records = load_records(folder)
+    records = {file: record for file, record in records.items() if not record.identity.treatment}
     mine = {file: record for file, record in records.items() if record.row == row and seed in (None, record.seed)}
-    mine = {file: record for file, record in mine.items() if not record.identity.treatment}
     if not mine:
         known = ", ".join(sorted({record.row for record in records.values()})) or "none"
         of_seed = "" if seed is None else f" and seed {seed}"

@@ -187,6 +187,8 @@ def test_a_target_that_is_there_is_refused_at_once_and_left_as_it_is(
         (["--to", "x", "--format", "hdf5"], "--format: invalid choice: 'hdf5'"),
         (["--to", "x", "layers=last,sum_all"], "names several values"),
         (["--to", "x", "features.layers=[1]"], "features.layers=[1] leaves out layers that are needed"),
+        (["--to", "x", "layers=last", "data.train_fraction=0.5"], "features are of the whole text"),
+        (["--to", "x", "layers=word_memory"], "no layer, so there are no vectors"),
         (["--to", "/proc/x"], "GB are needed and /proc has 0.00 GB free"),
     ],
 )

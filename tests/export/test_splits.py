@@ -130,6 +130,10 @@ def test_settings_that_cannot_be_are_refused(settings: list[str]):
         probe.features("layers=nope")
     with pytest.raises(UserError, match="One encoder and one choice"):
         probe.features("-m", *settings, "layers=last,sum_all")
+    with pytest.raises(UserError, match="features are of the whole text"):  # its words would not be those of the rows
+        probe.features(*settings, "layers=last", "data.train_fraction=0.5")
+    with pytest.raises(UserError, match="no layer, so there are no vectors"):  # nor is nothing a vector of zeros
+        probe.features(*settings, "layers=word_memory")
 
 
 def test_the_name_is_the_function_and_the_folder_whatever_is_imported_first():

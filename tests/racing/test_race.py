@@ -13,9 +13,12 @@ import pytest
 from support.commands import RUN_PROBE, Started, finish, wait_for
 from support.records import results
 
+from probe.config import Config
 from probe.probing import schedule
 from probe.racing.terms import read_decisions, read_terms
+from probe.runs.plan import plan
 from probe.runs.run import run
+from probe.runs.sweep import Outcome
 
 Typed = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -141,6 +144,27 @@ def test_a_run_that_fails_stops_no_other_and_is_tried_again(
     assert typed("verify", "out").returncode == 0
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_round_of_which_nothing_comes_is_not_run_without_end(
+    told: bool, typed: Typed, settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Also of a control, whose runs have longer names; and where nobody says why."""
+    rounds: list[int] = []
+
+    def fails(configs: list[Config], *_arguments: object, **_settings: object) -> Outcome:
+        assert not rounds, "the same round again"
+        rounds.append(len(configs))
+        return Outcome([], [(plan(cfg).label, "no memory") for cfg in configs] if told else [])
+
+    monkeypatch.setattr("probe.racing.race.run_sweep", fails)
+    typed(*race("layer_0", "concat_0_5"), *settings, "treatment=control")
+    decisions = read_decisions(tmp_path / "out")
+    assert decisions is not None
+    assert [*decisions.failed] == ["layer_0 seed 1", "concat_0_5 seed 1"]
+    assert all(why.startswith("no memory" if told else "no record came of it") for why in decisions.failed.values())
+    assert decisions.ended == "no row is left that can be ranked"
+
+
 def test_table_page_and_verify_know_of_the_race(typed: Typed, settings: list[str], tmp_path: Path):
     assert typed(*race("layer_0", "layer_1"), *settings).returncode == 0
     decisions = read_decisions(tmp_path / "out")
@@ -166,6 +190,9 @@ def test_table_page_and_verify_know_of_the_race(typed: Typed, settings: list[str
     content["rules"]["thresholds"][0] /= 2
     file.write_text(json.dumps(content))
     assert "FAILED       race.json: rules: threshold" in typed("verify", "out").stdout
+    for change in ({"thresholds": []}, {"alpha": 2.0}):
+        file.write_text(json.dumps({**content, "rules": content["rules"] | change}))
+        assert "FAILED       race.json: rules: " in typed("verify", "out").stdout
     file.write_text("{")
     for command in ("table", "report"):
         refused = typed(command, "out")
@@ -184,6 +211,8 @@ def test_what_cannot_be_raced_is_refused_before_anything_is_computed(typed: Type
         ("race.alpha=1", "not a probability"),
         ("probe.dropout=0.1,0.2", "A race is among layers"),
         ("race.max_run=2", "Did you mean race.max_runs?"),
+        ("data.train_fraction=0.5", "each seed would draw a text of its own"),
+        ("layers=last,word_memory", "no seeds to race with"),
     ):
         refused = typed(*race(), *settings, change)
         assert refused.returncode == 2, change

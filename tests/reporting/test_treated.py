@@ -167,6 +167,21 @@ def test_the_online_code_adds_each_portion_under_the_probe_of_all_before_it(tmp_
     assert compression([runs[0], unknown]) is None, "what lies between is not known"
     assert "f1_by_share.png" in draw_all(rows)
     assert "compression" in render(rows, "text", "default,compression")
+    part(tmp_path, 0.1, 3, [(1.0, 900, 950.0)])
+    make_record(tmp_path, "last", 3, 0.7, 0.7)
+    assert "compression" not in build_rows(tmp_path)[0].beside, "a seed told in other portions than the others"
+
+
+def test_a_control_is_that_of_the_same_random_weights(tmp_path: Path):
+    base = {"corpus": "corpus", "features": "features-sentence-a"}
+    for weights_seed, dev in ((1, 0.4), (0, 0.3)):
+        settings = {"weights_seed": weights_seed}
+        made = Treatment("random weights", settings, {"features": base["features"]})
+        make_record(tmp_path, "last", 1, dev, 0.1, weights=f"r{weights_seed}", treatment=made)
+        made = Treatment("random weights, control", {**settings, "control": 1}, base)
+        make_record(tmp_path, "last", 1, dev / 2, 0.1, corpus="c", weights=f"r{weights_seed}", treatment=made)
+    found = [row.beside["selectivity"].mean for row in build_rows(tmp_path) if "control" not in row.treatment]
+    assert found == [pytest.approx(0.15), pytest.approx(0.2)]
 
 
 def test_two_seeds_of_random_weights_are_two_rows_and_tell_which(tmp_path: Path):

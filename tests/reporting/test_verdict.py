@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
 
@@ -14,8 +15,10 @@ from support.records import expect, make_record
 
 from probe.config import UserError
 from probe.data.task import TAGS
+from probe.racing.rule import Left
 from probe.reporting.figures import by_cost, draw_all
 from probe.reporting.formats import render
+from probe.reporting.order import in_order
 from probe.reporting.row import groups_of
 from probe.reporting.rows import build_rows
 from probe.reporting.verdict import MOST_SEEDS, POWER, verdict
@@ -145,6 +148,15 @@ def test_nothing_done_or_one_row_alone_has_no_verdict(tmp_path: Path):
     for seed in (1, 2, 3, 4):
         make_record(tmp_path / "b", "last", seed, 0.8, 0.7)
     assert verdict(build_rows(tmp_path / "b")).none == "one row alone is the best of nothing"
+
+
+def test_where_a_race_left_one_row_the_verdict_does_not_say_that_none_converged(tmp_path: Path):
+    for row, layer in (("last", 6), ("embeddings", 0)):
+        for seed in (1, 2, 3):
+            make_record(tmp_path, row, seed, 0.5 + layer / 10, 0.7, indices=(layer,))
+    left = {"embeddings": Left(3, "told apart from last")}
+    rows = [replace(row, order=None, left=left.get(row.name)) for row in build_rows(tmp_path)]
+    assert verdict(in_order(rows)).none == "the race has left no two rows to compare"
 
 
 def test_equal_rows_need_more_seeds_than_anybody_has(tmp_path: Path):
