@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from probe.config import UserError
+from probe.data.sentences import Packing
 from probe.data.split import (
     BYTE_ORDER_MARK,
     MAX_SENTENCE,
@@ -65,23 +65,34 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
     assert documents is not None
     at_word, at_tag, separator, first = layout.word_column, layout.tag_column, layout.separator, ""
     comment, marker, prefix = layout.comment, layout.document_marker, layout.word_prefix
-    words: list[str] = []
+    all_words, all_tags = Packing(), Packing()
+    words: list[str] = []  # of the sentence at hand
     tags: list[str] = []
     known_tags: set[str] = set()
     comments: list[tuple[int, str]] = []
     num_columns, several = 0, ""
 
-    for number, line in enumerate(lines_of(read_text(file, remedy)), start=1):
-        line = line.removesuffix("\r")
-        if line.startswith(BYTE_ORDER_MARK):
+    def end_sentence() -> None:
+        if words:
+            all_words.add(words)
+            all_tags.add(tags)
+            words.clear()
+            tags.clear()
+
+    text = read_text(file, remedy)
+    has_returns, has_marks = "\r" in text, BYTE_ORDER_MARK in text  # looked for once: most have none
+    for number, line in enumerate(lines_of(text), start=1):
+        if has_returns:
+            line = line.removesuffix("\r")
+        if has_marks and line.startswith(BYTE_ORDER_MARK):
             split.order_marks += _without_mark(line) != line
             line = _without_mark(line)
         bare = line.strip(" \t")
         if not bare:
-            words = tags = []
+            end_sentence()
             continue
         if marker and bare.startswith(marker) and bare[len(marker) : len(marker) + 1] in ("", " ", "\t"):
-            words = tags = []
+            end_sentence()
             document, marked = document + 1, True
             continue
         if comment and line.startswith(comment):
@@ -91,7 +102,7 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
             separator = "tab" if "\t" in bare else "whitespace"  # with tabs, a blank is part of a word
         columns = cut_line(line, bare, separator)
         if marker and marker in columns:
-            words = tags = []
+            end_sentence()
             document, marked = document + 1, True
             continue
         if len(columns) != num_columns:
@@ -105,7 +116,7 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
             if not num_columns:
                 num_columns, first = len(columns), line
                 at_word, at_tag = _settle(layout, columns, f"{file}:{number}: {_shown(columns, line)}", line)
-        if "\r" in line:
+        if has_returns and "\r" in line:
             change = "-d '\\r'" if line.endswith("\r") else "'\\r' '\\n'"
             found = f"{file}:{number}: a carriage return stands inside the line ({_shown(columns, line)})."
             raise UserError(f"{found} To mend that: tr {change} < FILE > NEW.")
@@ -136,15 +147,14 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
             hint = " If another column has the words: data.word_column=N."
             raise ColumnsError(f"{file}:{number}: the word is empty ({_shown(columns, line)}).", hint, columns)
         if not words:
-            words, tags = [], []
-            split.words.append(words)
-            split.tags.append(tags)
             split.lines.append(number)
             documents.append(document)
-        words.append(sys.intern(word))
-        tags.append(sys.intern(tag))
+        words.append(word)
+        tags.append(tag)
         if len(words) > MAX_SENTENCE:
             raise UserError(f"{file}:{split.lines[-1]}: {too_long(len(words))}")
+    end_sentence()
+    split.words, split.tags = all_words.done(), all_tags.done()
     for number, line in comments:
         columns = cut_line(line, line.strip(" \t"), separator)
         if len(columns) == num_columns and columns[at_tag] in known_tags:

@@ -11,11 +11,13 @@ import codecs
 import gzip
 import zlib
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from probe.config import UserError
+from probe.data.sentences import Sentences
 from probe.data.task import Task
 
 WITHOUT_RANGES = "grep -vE '^[0-9]+[-.][0-9]+[[:blank:]]' FILE > NEW."
@@ -37,10 +39,13 @@ class SplitCounts:
 
 @dataclass
 class Split:
-    """One split: sentence i has words[i] and tags[i], and begins at line lines[i] of `origin`."""
+    """One split: sentence i has words[i] and tags[i], and begins at line lines[i] of `origin`.
 
-    words: list[list[str]]
-    tags: list[list[str]]
+    What is read of a source are `Sentences`, since all that is done with a text keeps it in memory.
+    """
+
+    words: Sequence[list[str]]
+    tags: Sequence[list[str]]
     documents: list[int] | None  # the document of each sentence, rising; None where the source knows none
     lines: list[int]
     origin: str
@@ -53,14 +58,19 @@ class Split:
     num_columns: int = 0  # of column files
 
     @property
+    def lengths(self) -> list[int]:
+        """How many words each sentence has."""
+        return Sentences.of(self.words).lengths
+
+    @property
     def num_words(self) -> int:
-        return sum(map(len, self.words))
+        return sum(self.lengths)
 
     def counts(self, task: Task) -> SplitCounts:
         documents = None if self.documents is None else len(set(self.documents))
-        longest = max(map(len, self.words), default=0)
+        longest = max(self.lengths, default=0)
         if not task.has_spans:
-            tags = len(set().union(*self.tags))
+            tags = len(set(chain.from_iterable(self.tags)))
             return SplitCounts(documents, len(self.words), self.num_words, tags=tags, longest=longest)
         items = [item for tags in self.tags for item in task.items(tags)]
         span_words = sum(end - start for _, start, end in items)

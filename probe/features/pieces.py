@@ -2,17 +2,20 @@
 
 Fast tokenizers cut a given word alike wherever it stands (checked by `check_words`), so each distinct word is cut once.
 
-W words, P pieces.
+W words, D distinct words, P pieces.
 """
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from probe.config import UserError
+from probe.data.sentences import Sentences
 from probe.data.split import Split
 
 WORDS_AT_ONCE = 4096  # the tokenizer's answer for a word takes a kilobyte
@@ -51,19 +54,22 @@ class SpecialPair(NamedTuple):
 class Pieces:
     """A split cut into pieces.
 
-    distinct: the piece ids of each distinct word. word: (W,) index into distinct. starts: (W + 1,) the number of
-    pieces before each word; both in 32 bits, since they grow with the text. empty: positions of words the tokenizer
-    gives no piece (zero-width space, U+FE0F, ...); the unknown piece stands for them.
+    distinct: the piece ids of each distinct word, one word after another; (D + 1,) ends says where each begins. word:
+    (W,) which of them each word is. starts: (W + 1,) the number of pieces before each word. All in few bits, since they
+    grow with the text. empty: positions of words the tokenizer gives no piece (zero-width space, U+FE0F, ...); the
+    unknown piece stands for them.
     """
 
-    distinct: list[list[int]]
-    word: np.ndarray
+    distinct: array[int]
+    ends: array[int]
+    word: array[int]
     starts: np.ndarray
     empty: np.ndarray
 
     def ids(self, first: int, last: int) -> list[int]:
         """The pieces of words first..last, in order."""
-        return [piece for word in self.word[first:last] for piece in self.distinct[word]]
+        distinct, ends = self.distinct, self.ends
+        return [piece for word in self.word[first:last] for piece in distinct[ends[word] : ends[word + 1]]]
 
 
 def special_pieces(tokenizer: Any) -> Special:
@@ -147,17 +153,15 @@ def check_words(tokenizer: Any, name: str) -> None:
 
 def cut_split(tokenizer: Any, split: Split) -> Pieces:
     """Cuts every word of a split."""
-    index: dict[str, int] = {}
-    word = np.fromiter(
-        (index.setdefault(w, len(index)) for words in split.words for w in words), np.int32, split.num_words
-    )
-    distinct = cut(tokenizer, list(index))
+    words = Sentences.of(split.words)
+    word = np.asarray(words.numbers)
+    distinct = cut(tokenizer, words.distinct)
     without = np.array([not pieces for pieces in distinct], dtype=bool)
     if without.any():
         if tokenizer.unk_token_id is None:
             raise UserError(
                 f"{split.origin}: the tokenizer gives some words no piece and knows no unknown piece to stand for "
-                f"them; the first is {next(w for w, i in index.items() if without[i])!r}."
+                f"them; the first is {words.distinct[int(without.argmax())]!r}."
             )
         distinct = [pieces or [tokenizer.unk_token_id] for pieces in distinct]
     lengths = np.array([len(pieces) for pieces in distinct], dtype=np.int32)
@@ -165,4 +169,5 @@ def cut_split(tokenizer: Any, split: Split) -> Pieces:
     if lengths[word].sum(dtype=np.int64) > np.iinfo(starts.dtype).max:
         raise UserError(f"{split.origin}: more than {np.iinfo(starts.dtype).max:,} pieces. Cut the text in two.")
     np.cumsum(lengths[word], out=starts[1:])
-    return Pieces(distinct, word, starts, np.flatnonzero(without[word]))
+    flat, ends = array("I", chain.from_iterable(distinct)), array("I", accumulate(map(len, distinct), initial=0))
+    return Pieces(flat, ends, words.numbers, starts, np.flatnonzero(without[word]))

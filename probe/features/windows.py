@@ -34,16 +34,15 @@ def bounds(lengths: Sequence[int]) -> np.ndarray:
 
 def context_bounds(split: Split, context: str) -> np.ndarray:
     """(n + 1,) word offsets of the texts that the encoder sees whole: the sentences, or the documents."""
-    lengths = [len(words) for words in split.words]
     if context == "sentence":
-        return bounds(lengths)
+        return bounds(split.lengths)
     if split.documents is None:
         raise UserError(
             f"features.context=document: {split.origin} knows no documents. "
             "Use features.context=sentence, or a source with document marks."
         )
     last_of_document = np.flatnonzero(np.diff([*split.documents, -1]))
-    return np.concatenate([[0], bounds(lengths)[last_of_document + 1]])
+    return np.concatenate([[0], bounds(split.lengths)[last_of_document + 1]])
 
 
 def plan_windows(split: Split, pieces: Pieces, context: str, room: int, stride: float) -> Iterator[Window]:
