@@ -19,7 +19,6 @@ from probe.data.split import (
     Split,
     check_tag,
     lines_of,
-    read_text,
     too_long,
 )
 from probe.data.tags import PREFIXED
@@ -79,12 +78,9 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
             words.clear()
             tags.clear()
 
-    text = read_text(file, remedy)
-    has_returns, has_marks = "\r" in text, BYTE_ORDER_MARK in text  # looked for once: most have none
-    for number, line in enumerate(lines_of(text), start=1):
-        if has_returns:
-            line = line.removesuffix("\r")
-        if has_marks and line.startswith(BYTE_ORDER_MARK):
+    for number, line in enumerate(lines_of(file, remedy), start=1):
+        line = line.removesuffix("\r")
+        if line.startswith(BYTE_ORDER_MARK):
             split.order_marks += _without_mark(line) != line
             line = _without_mark(line)
         bare = line.strip(" \t")
@@ -116,7 +112,7 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
             if not num_columns:
                 num_columns, first = len(columns), line
                 at_word, at_tag = _settle(layout, columns, f"{file}:{number}: {_shown(columns, line)}", line)
-        if has_returns and "\r" in line:
+        if "\r" in line:
             change = "-d '\\r'" if line.endswith("\r") else "'\\r' '\\n'"
             found = f"{file}:{number}: a carriage return stands inside the line ({_shown(columns, line)})."
             raise UserError(f"{found} To mend that: tr {change} < FILE > NEW.")
@@ -173,7 +169,7 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
 
 def table_of(split: Split) -> list[list[str]]:
     """The columns of every line of a column file that holds a word of the split, in their order."""
-    lines, skipped = read_text(Path(split.origin), "").split("\n"), set(split.comments)
+    lines, skipped = list(lines_of(Path(split.origin), "")), set(split.comments)
     rows = []
     for first, words in zip(split.lines, split.words, strict=True):
         number = first

@@ -10,7 +10,7 @@ from typing import Any
 
 from probe.config import UserError
 from probe.data.sentences import Packing
-from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, check_tag, lines_of, read_text, too_long
+from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, check_tag, lines_of, too_long
 
 ONE_A_LINE = " Of a list over many lines: jq -c '.[]' FILE > NEW."
 
@@ -28,16 +28,18 @@ class Fields:
 
 def read_json(file: Path, fields: Fields, remedy: str) -> Split:
     """A file of JSON lines; byte order marks before a line are taken off, and counted."""
-    text = read_text(file, remedy)
-    split = read_rows(_json_rows(file, lines_of(text)), None, fields, str(file))
-    split.order_marks = sum(line.startswith(BYTE_ORDER_MARK) for line in lines_of(text))
+    marked: list[int] = []
+    split = read_rows(_json_rows(file, lines_of(file, remedy), marked), None, fields, str(file))
+    split.order_marks = len(marked)
     return split
 
 
-def _json_rows(file: Path, lines: Iterable[str]) -> Iterator[tuple[int, Any]]:
-    """(line number, row); empty lines are none."""
+def _json_rows(file: Path, lines: Iterable[str], marked: list[int]) -> Iterator[tuple[int, Any]]:
+    """(line number, row); empty lines are none. The numbers of those with a byte order mark are put into `marked`."""
     for number, line in enumerate(lines, start=1):
-        line = line.lstrip(BYTE_ORDER_MARK)
+        if line.startswith(BYTE_ORDER_MARK):
+            marked.append(number)
+            line = line.lstrip(BYTE_ORDER_MARK)
         if not line.strip():
             continue
         try:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import overload
 
-TYPES = ((1 << 8, "B"), (1 << 16, "H"), (1 << 32, "I"))  # of `array`, and how many different numbers each holds
+ROOM = {"B": 1 << 8, "H": 1 << 16, "I": 1 << 32}  # types of `array`, and how many different numbers each holds
 
 
 class Sentences(Sequence[list[str]]):
@@ -72,19 +72,18 @@ class Packing:
 
     def __init__(self) -> None:
         self._number_of = _Numbered()
-        self._numbers, self._ends = array("I"), array("I", [0])
+        self._numbers, self._ends = array("B"), array("I", [0])
 
     def add(self, row: Iterable[str]) -> None:
-        self._numbers.extend(map(self._number_of.__getitem__, row))
+        numbers = list(map(self._number_of.__getitem__, row))
+        if len(self._number_of) > ROOM[self._numbers.typecode]:
+            wider = next(code for code, room in ROOM.items() if room >= len(self._number_of))
+            self._numbers = array(wider, self._numbers)
+        self._numbers.fromlist(numbers)
         self._ends.append(len(self._numbers))
 
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
     def done(self) -> Sentences:
-        distinct = list(self._number_of)
-        smallest = next(code for room, code in TYPES if len(distinct) <= room)
-        return Sentences(distinct, array(smallest, self._numbers), self._ends)
+        return Sentences(list(self._number_of), self._numbers, self._ends)
 
 
 class _Numbered(dict[str, int]):

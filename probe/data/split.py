@@ -99,35 +99,30 @@ class Split:
 BYTE_ORDER_MARK = "\ufeff"  # a file begins with it, and so does each part of files that were joined
 
 
-def read_text(file: Path, remedy: str) -> str:
-    """The text of a UTF-8 file, gzipped if its name ends in .gz, without a byte order mark."""
+def lines_of(file: Path, remedy: str) -> Iterator[str]:
+    """The lines of a UTF-8 file, gzipped if its name ends in .gz, without a byte order mark before the first.
+
+    One at a time, as `split("\\n")` would give them: the whole file at once takes many times its own room.
+    """
+    number, line = 0, b"\n"
     try:
-        content = file.read_bytes()
-        if file.suffix == ".gz":
-            content = gzip.decompress(content)
-        return content.decode("utf-8-sig")
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+            for number, line in enumerate(stream, 1):
+                yield line.removesuffix(b"\n").decode("utf-8-sig" if number == 1 else "utf-8")
+        if line.endswith(b"\n"):
+            yield ""
     except FileNotFoundError:
         raise UserError(f"{file} does not exist. {remedy}") from None
     except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
         coding = "UTF-16" if error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "LATIN1"
         raise UserError(
-            f"{file}:{line}: byte 0x{error.object[error.start]:02x} is not UTF-8. "
+            f"{file}:{number}: byte 0x{error.object[error.start]:02x} is not UTF-8. "
             f"If it is {coding}: iconv -f {coding} -t UTF-8 FILE > NEW."
         ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{file} is not a whole gzip file: {error}.") from None
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}.") from None
-
-
-def lines_of(text: str) -> Iterator[str]:
-    """`text.split("\\n")` a line at a time: all at once take many times the text's own room."""
-    at = 0
-    while (end := text.find("\n", at)) >= 0:
-        yield text[at:end]
-        at = end + 1
-    yield text[at:]
 
 
 def too_long(num_words: int) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from probe.config import UserError, recorded_data
 from probe.data.columns import Layout
-from probe.data.split import read_text
+from probe.data.split import lines_of
 from probe.data.untagged import Untagged, looks_like_columns, read_columns_of_words, read_running
 from probe.runs.records import RunRecord, load_records
 
@@ -48,7 +48,7 @@ def read_untagged(given: str, record: RunRecord, how: str) -> Untagged:
         except UnicodeDecodeError as error:
             raise UserError(f"{STDIN} is not UTF-8 ({error.reason}).") from None
     elif Path(given).is_file():
-        text, origin = read_text(Path(given), ""), given
+        text, origin = "\n".join(lines_of(Path(given), "")), given
     elif "/" in given and " " not in given:
         raise UserError(f"{given}: there is no such file.")
     else:
