@@ -48,7 +48,7 @@ class Corpus:
         return hash_rows(
             row
             for name, split in self.splits.items()
-            for row in ([name, split.documents], *zip(split.words, split.tags, strict=True))
+            for row in chain([[name, split.documents]], zip(split.words, split.tags, strict=True))
         )
 
     def text_fingerprint(self, with_documents: bool) -> str:
@@ -56,7 +56,7 @@ class Corpus:
         return hash_rows(
             row
             for name, split in self.splits.items()
-            for row in ([name, split.documents if with_documents else None], *split.words)
+            for row in chain([[name, split.documents if with_documents else None]], split.words)
         )
 
     def counts(self) -> dict[str, SplitCounts]:

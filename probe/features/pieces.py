@@ -52,24 +52,39 @@ class SpecialPair(NamedTuple):
 
 @dataclass
 class Pieces:
-    """A split cut into pieces.
+    """A split cut into pieces. What grows with the text is `word` alone.
 
     distinct: the piece ids of each distinct word, one word after another; (D + 1,) ends says where each begins. word:
-    (W,) which of them each word is. starts: (W + 1,) the number of pieces before each word. All in few bits, since they
-    grow with the text. empty: positions of words the tokenizer gives no piece (zero-width space, U+FE0F, ...); the
-    unknown piece stands for them.
+    (W,) which of them each word is. empty: positions of words the tokenizer gives no piece (zero-width space, U+FE0F,
+    ...); the unknown piece stands for them.
     """
 
     distinct: array[int]
     ends: array[int]
-    word: array[int]
-    starts: np.ndarray
+    word: np.ndarray
     empty: np.ndarray
+
+    def __post_init__(self) -> None:
+        self._lengths = np.diff(np.asarray(self.ends, dtype=np.int64))
+
+    def lengths(self, first: int, last: int) -> np.ndarray:
+        """(last - first,) how many pieces words first..last have."""
+        return self._lengths[self.word[first:last]]
+
+    def count(self, first: int, last: int) -> int:
+        """How many pieces words first..last have together."""
+        return int(self.lengths(first, last).sum())
+
+    def starts(self, first: int, last: int) -> np.ndarray:
+        """(last - first + 1,) how many pieces stand before each of words first..last, from `first` on, and in all."""
+        starts = np.zeros(last - first + 1, dtype=np.int64)
+        np.cumsum(self.lengths(first, last), out=starts[1:])
+        return starts
 
     def ids(self, first: int, last: int) -> list[int]:
         """The pieces of words first..last, in order."""
         distinct, ends = self.distinct, self.ends
-        return [piece for word in self.word[first:last] for piece in distinct[ends[word] : ends[word + 1]]]
+        return [piece for word in self.word[first:last].tolist() for piece in distinct[ends[word] : ends[word + 1]]]
 
 
 def special_pieces(tokenizer: Any) -> Special:
@@ -164,10 +179,5 @@ def cut_split(tokenizer: Any, split: Split) -> Pieces:
                 f"them; the first is {words.distinct[int(without.argmax())]!r}."
             )
         distinct = [pieces or [tokenizer.unk_token_id] for pieces in distinct]
-    lengths = np.array([len(pieces) for pieces in distinct], dtype=np.int32)
-    starts = np.zeros(len(word) + 1, dtype=np.int32)
-    if lengths[word].sum(dtype=np.int64) > np.iinfo(starts.dtype).max:
-        raise UserError(f"{split.origin}: more than {np.iinfo(starts.dtype).max:,} pieces. Cut the text in two.")
-    np.cumsum(lengths[word], out=starts[1:])
     flat, ends = array("I", chain.from_iterable(distinct)), array("I", accumulate(map(len, distinct), initial=0))
-    return Pieces(flat, ends, words.numbers, starts, np.flatnonzero(without[word]))
+    return Pieces(flat, ends, word, np.flatnonzero(without[word]))

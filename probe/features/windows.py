@@ -27,7 +27,7 @@ class Window(NamedTuple):
     keep_last: int
 
 
-def bounds(lengths: Sequence[int]) -> np.ndarray:
+def bounds(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     """(n + 1,) offsets of n runs that stand one after another."""
     return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
 
@@ -52,19 +52,20 @@ def plan_windows(split: Split, pieces: Pieces, context: str, room: int, stride: 
     after the one before and the last ending with the text; a word is kept where its smaller distance to the window's
     two ends is largest. Raises UserError for a word that alone is longer than a window.
     """
-    lengths = np.diff(pieces.starts)
+    lengths = pieces.lengths(0, len(pieces.word))
     if len(lengths) and lengths.max() > room:
         position = int(np.argmax(lengths > room))
         raise UserError(
             f"{split.place(position)}: {lengths[position]} pieces, more than the {room} that the encoder takes at "
             "once. Split the word or use an encoder with a longer window."
         )
+    starts = bounds(lengths)
     texts = context_bounds(split, context)
     for first, last in zip(map(int, texts[:-1]), map(int, texts[1:]), strict=True):
-        if pieces.starts[last] - pieces.starts[first] <= room:
+        if starts[last] - starts[first] <= room:
             yield Window(first, last, first, last)
         else:
-            yield from _overlapping(pieces.starts, first, last, room, stride)
+            yield from _overlapping(starts, first, last, room, stride)
 
 
 def _overlapping(starts: np.ndarray, first: int, last: int, room: int, stride: float) -> list[Window]:
