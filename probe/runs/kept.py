@@ -22,10 +22,12 @@ def choose_kept(folder: Path, row: str, seed: int | None) -> tuple[Path, RunReco
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder of results.")
     records = load_records(folder)
+    if not records:
+        raise UserError(f"{folder} has no finished run. Where a sweep stands: probe sweep-status {folder}")
     mine = {file: record for file, record in records.items() if record.row == row and seed in (None, record.seed)}
     mine = {file: record for file, record in mine.items() if not record.identity.treatment}
     if not mine:
-        known = ", ".join(sorted({record.row for record in records.values()})) or "none"
+        known = ", ".join(sorted({record.row for record in records.values()}))
         of_seed = "" if seed is None else f" and seed {seed}"
         raise UserError(f"{folder} has no record of row {row}{of_seed}. Rows: {known}.")
     if len({record.identity.group for record in mine.values()}) > 1:
