@@ -72,9 +72,8 @@ class Split:
         if not task.has_spans:
             tags = len(set(chain.from_iterable(self.tags)))
             return SplitCounts(documents, len(self.words), self.num_words, tags=tags, longest=longest)
-        items = [item for tags in self.tags for item in task.items(tags)]
-        span_words = sum(end - start for _, start, end in items)
-        return SplitCounts(documents, len(self.words), self.num_words, len(items), None, span_words, longest)
+        of_spans = [end - start for tags in self.tags for _, start, end in task.items(tags)]
+        return SplitCounts(documents, len(self.words), self.num_words, len(of_spans), None, sum(of_spans), longest)
 
     def place(self, position: int) -> str:
         """Where the split's word number `position` (from 0) stands, for messages."""
