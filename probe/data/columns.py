@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
     Every line has as many columns as the first; those that are not asked for are ignored. What follows the last column
     and is empty is no column where that one is the tag's, or where the first line has none there.
     """
-    split = Split([], [], [], [], str(file), word_a_line=True)
+    split = Split([], [], [], array("I"), str(file), word_a_line=True)
     documents, document, marked = split.documents, 0, False
     assert documents is not None
     at_word, at_tag, separator, first = layout.word_column, layout.tag_column, layout.separator, ""

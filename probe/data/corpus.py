@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -187,7 +188,7 @@ def _part(split: Split, keep: list[bool]) -> Split:
         words=Sentences.of(compress(split.words, keep)),
         tags=Sentences.of(compress(split.tags, keep)),
         documents=None if split.documents is None else list(compress(split.documents, keep)),
-        lines=list(compress(split.lines, keep)),
+        lines=array("I", compress(split.lines, keep)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +95,7 @@ def _no_field(origin: str, wanted: str, fields: Fields, available: Iterable[str]
 def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, fields: Fields, origin: str) -> Split:
     """Rows with a list of words and a list of tags each. names: of tags that are numbers, from the source's schema."""
     names = names or fields.labels
-    split = Split([], [], [], [], origin)
+    split = Split([], [], [], array("I"), origin)
     documents, document = split.documents, 0
     last_id: object = split  # no row's
     assert documents is not None

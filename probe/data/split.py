@@ -11,7 +11,7 @@ import codecs
 import gzip
 import zlib
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -47,7 +47,7 @@ class Split:
     words: Sequence[list[str]]
     tags: Sequence[list[str]]
     documents: list[int] | None  # the document of each sentence, rising; None where the source knows none
-    lines: list[int]
+    lines: MutableSequence[int]
     origin: str
     word_a_line: bool = False  # column files; elsewhere a line is a sentence
     comments: list[int] = field(default_factory=list)  # lines that were skipped because they are comments

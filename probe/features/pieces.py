@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +64,8 @@ class Pieces:
     empty: np.ndarray
 
     def __post_init__(self) -> None:
-        self._lengths = np.diff(np.asarray(self.ends, dtype=np.int64))
+        lengths = np.diff(np.asarray(self.ends, dtype=np.int64))
+        self._lengths = lengths.astype(np.min_scalar_type(lengths.max(initial=0)))
 
     def lengths(self, first: int, last: int) -> np.ndarray:
         """(last - first,) how many pieces words first..last have."""
@@ -73,12 +73,12 @@ class Pieces:
 
     def count(self, first: int, last: int) -> int:
         """How many pieces words first..last have together."""
-        return int(self.lengths(first, last).sum())
+        return int(self.lengths(first, last).sum(dtype=np.int64))
 
     def starts(self, first: int, last: int) -> np.ndarray:
         """(last - first + 1,) how many pieces stand before each of words first..last, from `first` on, and in all."""
         starts = np.zeros(last - first + 1, dtype=np.int64)
-        np.cumsum(self.lengths(first, last), out=starts[1:])
+        np.cumsum(self.lengths(first, last), out=starts[1:], dtype=np.int64)
         return starts
 
     def ids(self, first: int, last: int) -> list[int]:
@@ -170,14 +170,17 @@ def cut_split(tokenizer: Any, split: Split) -> Pieces:
     """Cuts every word of a split."""
     words = Sentences.of(split.words)
     word = np.asarray(words.numbers)
-    distinct = cut(tokenizer, words.distinct)
-    without = np.array([not pieces for pieces in distinct], dtype=bool)
-    if without.any():
-        if tokenizer.unk_token_id is None:
-            raise UserError(
-                f"{split.origin}: the tokenizer gives some words no piece and knows no unknown piece to stand for "
-                f"them; the first is {words.distinct[int(without.argmax())]!r}."
-            )
-        distinct = [pieces or [tokenizer.unk_token_id] for pieces in distinct]
-    flat, ends = array("I", chain.from_iterable(distinct)), array("I", accumulate(map(len, distinct), initial=0))
-    return Pieces(flat, ends, word, np.flatnonzero(without[word]))
+    unknown = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
+    pieces, ends = array("I"), array("I", [0])
+    without = np.zeros(len(words.distinct), dtype=bool)
+    for first in range(0, len(words.distinct), WORDS_AT_ONCE):
+        for number, ids in enumerate(cut(tokenizer, words.distinct[first : first + WORDS_AT_ONCE]), first):
+            without[number] = not ids
+            pieces.extend(ids or unknown)
+            ends.append(len(pieces))
+    if without.any() and not unknown:
+        raise UserError(
+            f"{split.origin}: the tokenizer gives some words no piece and knows no unknown piece to stand for "
+            f"them; the first is {words.distinct[int(without.argmax())]!r}."
+        )
+    return Pieces(pieces, ends, word, np.flatnonzero(without[word]))

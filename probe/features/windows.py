@@ -27,7 +27,7 @@ class Window(NamedTuple):
     keep_last: int
 
 
-def bounds(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+def bounds(lengths: Sequence[int]) -> np.ndarray:
     """(n + 1,) offsets of n runs that stand one after another."""
     return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
 
@@ -59,20 +59,21 @@ def plan_windows(split: Split, pieces: Pieces, context: str, room: int, stride: 
             f"{split.place(position)}: {lengths[position]} pieces, more than the {room} that the encoder takes at "
             "once. Split the word or use an encoder with a longer window."
         )
-    starts = bounds(lengths)
     texts = context_bounds(split, context)
     for first, last in zip(map(int, texts[:-1]), map(int, texts[1:]), strict=True):
-        if starts[last] - starts[first] <= room:
+        if pieces.count(first, last) <= room:
             yield Window(first, last, first, last)
         else:
-            yield from _overlapping(starts, first, last, room, stride)
+            windows = _overlapping(pieces.starts(first, last), room, stride)
+            yield from (Window(*(first + word for word in window)) for window in windows)
 
 
-def _overlapping(starts: np.ndarray, first: int, last: int, room: int, stride: float) -> list[Window]:
-    """Windows over words first..last, whose pieces are more than `room`."""
+def _overlapping(starts: np.ndarray, room: int, stride: float) -> list[Window]:
+    """Windows over a text, its words counted from 0, whose pieces are more than `room`."""
+    last = len(starts) - 1
     step = max(1, int(room * stride))
     spans: list[tuple[int, int]] = []
-    begin = first
+    begin = 0
     while True:
         end = int(np.searchsorted(starts, starts[begin] + room, side="right")) - 1
         if end >= last:
@@ -82,11 +83,11 @@ def _overlapping(starts: np.ndarray, first: int, last: int, room: int, stride: f
     widest_at_end = int(np.searchsorted(starts, starts[last] - room, side="left"))
     spans.append((widest_at_end, last))
 
-    centre = (starts[first:last] + starts[first + 1 : last + 1]) / 2
-    best = np.full(last - first, -1.0)
-    chosen = np.zeros(last - first, dtype=np.int64)
+    centre = (starts[:-1] + starts[1:]) / 2
+    best = np.full(last, -1.0)
+    chosen = np.zeros(last, dtype=np.int64)
     for number, (begin, end) in enumerate(spans):
-        inside = slice(begin - first, end - first)
+        inside = slice(begin, end)
         margin = np.minimum(centre[inside] - starts[begin], starts[end] - centre[inside])
         better = margin > best[inside]
         best[inside] = np.where(better, margin, best[inside])
@@ -95,5 +96,5 @@ def _overlapping(starts: np.ndarray, first: int, last: int, room: int, stride: f
     for number, (begin, end) in enumerate(spans):
         kept = np.flatnonzero(chosen == number)
         if len(kept):
-            windows.append(Window(begin, end, first + int(kept[0]), first + int(kept[-1]) + 1))
+            windows.append(Window(begin, end, int(kept[0]), int(kept[-1]) + 1))
     return windows
