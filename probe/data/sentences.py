@@ -1,7 +1,7 @@
 """The words, or the tags, of many sentences in a byte or two each: a text is held as long as anything is done with it.
 
-As a list of lists of `str` a word takes 8 bytes and its tag 8 more, and each sentence 56 for either list; 2.2 million
-words are 100 MB then, and 10 MB here.
+In a list of lists of `str` a word takes 8 bytes and its tag 8 more, and a sentence 56 for either list: some 23 bytes a
+word with 20 in a sentence, before anything is made of it. Here it is 3 or 4, and each different string once.
 """
 
 from __future__ import annotations
