@@ -94,8 +94,7 @@ def extraction_s(cfg: Config, corpus: Corpus, encoder: Encoder, store: FeatureSt
     stop_at(store.layers[-1], model, encoder, device)
 
     def num_pieces(text: Text, windows: list) -> int:
-        starts = text.pieces.starts
-        return sum(int(starts[window.last] - starts[window.first]) + encoder.special.count for window in windows)
+        return sum(text.pieces.count(window.first, window.last) + encoder.special.count for window in windows)
 
     text = texts[missing[0].split]
     at_once = pieces_at_once(features.batch_pieces, encoder, device)

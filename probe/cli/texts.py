@@ -157,9 +157,10 @@ def tag(arguments: list[str]) -> int:
     from probe.cli.settings import configs_of
     from probe.runs.again import config_again
     from probe.runs.kept import choose_kept, read_untagged, written
-    from probe.runs.tagging import Applier
 
     file, record = choose_kept(Path(words[0]), options.row, options.seed)
+    from probe.runs.tagging import Applier  # torch comes with it: what can be refused is refused before
+
     untagged = [read_untagged(given, record, options.input) for given in words[1:]]
     applier = Applier(file, record, config_again(record, lambda typed: configs_of(typed)[0][0], overrides))
     print(f"{record.label} (dev {percent(record.scores.dev.headline)})", file=sys.stderr)

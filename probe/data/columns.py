@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
+from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from probe.config import UserError
+from probe.data.sentences import Packing
 from probe.data.split import (
     BYTE_ORDER_MARK,
     MAX_SENTENCE,
@@ -19,7 +20,6 @@ from probe.data.split import (
     Split,
     check_tag,
     lines_of,
-    read_text,
     too_long,
 )
 from probe.data.tags import PREFIXED
@@ -60,28 +60,36 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
     Every line has as many columns as the first; those that are not asked for are ignored. What follows the last column
     and is empty is no column where that one is the tag's, or where the first line has none there.
     """
-    split = Split([], [], [], [], str(file), word_a_line=True)
+    split = Split([], [], [], array("I"), str(file), word_a_line=True)
     documents, document, marked = split.documents, 0, False
     assert documents is not None
     at_word, at_tag, separator, first = layout.word_column, layout.tag_column, layout.separator, ""
     comment, marker, prefix = layout.comment, layout.document_marker, layout.word_prefix
-    words: list[str] = []
+    all_words, all_tags = Packing(), Packing()
+    words: list[str] = []  # of the sentence at hand
     tags: list[str] = []
     known_tags: set[str] = set()
     comments: list[tuple[int, str]] = []
     num_columns, several = 0, ""
 
-    for number, line in enumerate(lines_of(read_text(file, remedy)), start=1):
+    def end_sentence() -> None:
+        if words:
+            all_words.add(words)
+            all_tags.add(tags)
+            words.clear()
+            tags.clear()
+
+    for number, line in enumerate(lines_of(file, remedy), start=1):
         line = line.removesuffix("\r")
         if line.startswith(BYTE_ORDER_MARK):
             split.order_marks += _without_mark(line) != line
             line = _without_mark(line)
         bare = line.strip(" \t")
         if not bare:
-            words = tags = []
+            end_sentence()
             continue
         if marker and bare.startswith(marker) and bare[len(marker) : len(marker) + 1] in ("", " ", "\t"):
-            words = tags = []
+            end_sentence()
             document, marked = document + 1, True
             continue
         if comment and line.startswith(comment):
@@ -91,7 +99,7 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
             separator = "tab" if "\t" in bare else "whitespace"  # with tabs, a blank is part of a word
         columns = cut_line(line, bare, separator)
         if marker and marker in columns:
-            words = tags = []
+            end_sentence()
             document, marked = document + 1, True
             continue
         if len(columns) != num_columns:
@@ -136,15 +144,14 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
             hint = " If another column has the words: data.word_column=N."
             raise ColumnsError(f"{file}:{number}: the word is empty ({_shown(columns, line)}).", hint, columns)
         if not words:
-            words, tags = [], []
-            split.words.append(words)
-            split.tags.append(tags)
             split.lines.append(number)
             documents.append(document)
-        words.append(sys.intern(word))
-        tags.append(sys.intern(tag))
+        words.append(word)
+        tags.append(tag)
         if len(words) > MAX_SENTENCE:
             raise UserError(f"{file}:{split.lines[-1]}: {too_long(len(words))}")
+    end_sentence()
+    split.words, split.tags = all_words.done(), all_tags.done()
     for number, line in comments:
         columns = cut_line(line, line.strip(" \t"), separator)
         if len(columns) == num_columns and columns[at_tag] in known_tags:
@@ -163,7 +170,7 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
 
 def table_of(split: Split) -> list[list[str]]:
     """The columns of every line of a column file that holds a word of the split, in their order."""
-    lines, skipped = read_text(Path(split.origin), "").split("\n"), set(split.comments)
+    lines, skipped = list(lines_of(Path(split.origin), "")), set(split.comments)
     rows = []
     for first, words in zip(split.lines, split.words, strict=True):
         number = first

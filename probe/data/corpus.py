@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from probe.config import DataConfig, UserError
 from probe.data.columns import COMMENT, Layout, quoted, read_columns, span_columns, table_of
 from probe.data.repository import read_hub
 from probe.data.rows import Fields, read_json, read_parquet
+from probe.data.sentences import Sentences
 from probe.data.split import Split, SplitCounts
 from probe.data.tags import OddTag, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
 from probe.data.task import SPANS, TASKS, Task
@@ -46,7 +49,7 @@ class Corpus:
         return hash_rows(
             row
             for name, split in self.splits.items()
-            for row in ([name, split.documents], *zip(split.words, split.tags, strict=True))
+            for row in chain([[name, split.documents]], zip(split.words, split.tags, strict=True))
         )
 
     def text_fingerprint(self, with_documents: bool) -> str:
@@ -54,7 +57,7 @@ class Corpus:
         return hash_rows(
             row
             for name, split in self.splits.items()
-            for row in ([name, split.documents if with_documents else None], *split.words)
+            for row in chain([[name, split.documents if with_documents else None]], split.words)
         )
 
     def counts(self) -> dict[str, SplitCounts]:
@@ -180,27 +183,30 @@ def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]
 
 
 def _part(split: Split, keep: list[bool]) -> Split:
-    def kept(column: list) -> list:
-        return [value for value, stays in zip(column, keep, strict=True) if stays]
-
-    documents = None if split.documents is None else kept(split.documents)
-    return replace(split, words=kept(split.words), tags=kept(split.tags), documents=documents, lines=kept(split.lines))
+    return replace(
+        split,
+        words=Sentences.of(compress(split.words, keep)),
+        tags=Sentences.of(compress(split.tags, keep)),
+        documents=None if split.documents is None else list(compress(split.documents, keep)),
+        lines=array("I", compress(split.lines, keep)),
+    )
 
 
 def settle_scheme(corpus: Corpus, wanted: str, on_ill_formed: str) -> None:
     """Finds the scheme over all splits, notes what is ill-formed, and turns the tags into IOB2, in place."""
     splits = corpus.splits
+    together = Sentences.of(tags for split in splits.values() for tags in split.tags)
     try:
-        scheme = find_scheme([tags for split in splits.values() for tags in split.tags], wanted)
+        scheme = find_scheme(together, wanted)
     except OddTag as odd:
         place = next(place for split in splits.values() for place in places_of(split, odd.tag))
         raise UserError(
             f"{place}: tag {odd.tag!r} {odd}. Another scheme: data.scheme=NAME; tags that are no spans: data.task=tags."
             f"{_another_column(splits)}"
         ) from None
-    if scheme == "IO" and is_bare([tags for split in splits.values() for tags in split.tags]):
+    if scheme == "IO" and is_bare(together):
         for split in splits.values():
-            split.tags = [with_prefixes(tags) for tags in split.tags]
+            split.tags = Sentences.of(map(with_prefixes, split.tags))
     counts: dict[str, int] = {}
     shown: list[str] = []
     for name, split in splits.items():
@@ -216,8 +222,8 @@ def settle_scheme(corpus: Corpus, wanted: str, on_ill_formed: str) -> None:
         if on_ill_formed == "error":
             raise UserError(f"{told}. To read them as conlleval does: data.ill_formed=report.")
         corpus.notes.append(f"{told}. They are read as conlleval reads them")
-    for split in splits.values():  # lists that need no change stay, or a large text would be there twice for a moment
-        split.tags = [tags if (changed := to_iob2(tags)) == tags else changed for tags in split.tags]
+    for split in splits.values():
+        split.tags = Sentences.of(map(to_iob2, split.tags))
 
 
 def _another_column(splits: dict[str, Split]) -> str:
@@ -254,7 +260,7 @@ def _refuse_doubles(splits: dict[str, Split]) -> None:
 
 def _refuse_other_labels(splits: dict[str, Split], labels: list[str]) -> None:
     for split in splits.values():
-        for tag in sorted(set().union(*split.tags) - set(labels)):
+        for tag in sorted(set(chain.from_iterable(split.tags)) - set(labels)):
             raise UserError(
                 f"{next(places_of(split, tag))}: tag {tag!r} is not in data.labels=[{','.join(labels)}]. "
                 "To take the tags that are there: data.labels=null."

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from probe.config import UserError
 from probe.data.corpus import Corpus
+from probe.data.sentences import Sentences
 from probe.data.split import Split
 
 # Shares of train at which code lengths are read off: those of Voita & Titov 2020, and those of a learning curve.
@@ -77,7 +78,7 @@ def control_task(text: Corpus, seed: int) -> Corpus:
         return new
 
     splits = {
-        name: replace(split, tags=[retagged(*pair) for pair in zip(split.words, split.tags, strict=True)])
+        name: replace(split, tags=Sentences.of(itertools.starmap(retagged, zip(split.words, split.tags, strict=True))))
         for name, split in text.splits.items()
     }
     about = {name: value for name, value in text.about.items() if name != "not_in_train"}
@@ -116,8 +117,8 @@ def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:
     documents = None if train.documents is None else [train.documents[i] for i in chosen]
     part = replace(
         train,
-        words=[train.words[i] for i in chosen],
-        tags=[train.tags[i] for i in chosen],
+        words=Sentences.of(train.words[i] for i in chosen),
+        tags=Sentences.of(train.tags[i] for i in chosen),
         lines=[train.lines[i] for i in chosen],
         documents=documents,
     )

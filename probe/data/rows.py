@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
-from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, check_tag, read_text, too_long
+from probe.data.sentences import Packing
+from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, check_tag, lines_of, too_long
 
 ONE_A_LINE = " Of a list over many lines: jq -c '.[]' FILE > NEW."
 
@@ -28,16 +29,18 @@ class Fields:
 
 def read_json(file: Path, fields: Fields, remedy: str) -> Split:
     """A file of JSON lines; byte order marks before a line are taken off, and counted."""
-    lines = read_text(file, remedy).split("\n")
-    split = read_rows(_json_rows(file, lines), None, fields, str(file))
-    split.order_marks = sum(line.startswith(BYTE_ORDER_MARK) for line in lines)
+    marked: list[int] = []
+    split = read_rows(_json_rows(file, lines_of(file, remedy), marked), None, fields, str(file))
+    split.order_marks = len(marked)
     return split
 
 
-def _json_rows(file: Path, lines: Sequence[str]) -> Iterator[tuple[int, Any]]:
-    """(line number, row); empty lines are none."""
+def _json_rows(file: Path, lines: Iterable[str], marked: list[int]) -> Iterator[tuple[int, Any]]:
+    """(line number, row); empty lines are none. The numbers of those with a byte order mark are put into `marked`."""
     for number, line in enumerate(lines, start=1):
-        line = line.lstrip(BYTE_ORDER_MARK)
+        if line.startswith(BYTE_ORDER_MARK):
+            marked.append(number)
+            line = line.lstrip(BYTE_ORDER_MARK)
         if not line.strip():
             continue
         try:
@@ -92,11 +95,12 @@ def _no_field(origin: str, wanted: str, fields: Fields, available: Iterable[str]
 def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, fields: Fields, origin: str) -> Split:
     """Rows with a list of words and a list of tags each. names: of tags that are numbers, from the source's schema."""
     names = names or fields.labels
-    split = Split([], [], [], [], origin)
+    split = Split([], [], [], array("I"), origin)
     documents, document = split.documents, 0
     last_id: object = split  # no row's
     assert documents is not None
     seen_ids: set[str | int] = set()
+    all_words, all_tags = Packing(), Packing()
     marked = fields.document is not None
     for number, row in rows:
         place = f"{origin}:{number}"
@@ -139,10 +143,11 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, fiel
             text.encode()
         except UnicodeEncodeError:
             raise UserError(f"{place}: a word holds half a character (a lone surrogate).") from None
-        split.words.append([sys.intern(word) for word in words])
-        split.tags.append([_tag_of(tag, names, place) for tag in tags])
+        all_words.add(words)
+        all_tags.add([_tag_of(tag, names, place) for tag in tags])
         split.lines.append(number)
         documents.append(document)
+    split.words, split.tags = all_words.done(), all_tags.done()
     if not split.words:
         raise UserError(f"{origin} holds no sentence.")
     if not marked:
@@ -153,7 +158,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, fiel
 def _tag_of(tag: object, names: list[str] | None, place: str) -> str:
     if isinstance(tag, str):
         check_tag(tag, place)
-        return sys.intern(tag)
+        return tag
     if not isinstance(tag, int) or isinstance(tag, bool):
         raise UserError(f"{place}: tag {tag!r} is neither a string nor a number.")
     if names is None:

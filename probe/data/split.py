@@ -11,11 +11,13 @@ import codecs
 import gzip
 import zlib
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from probe.config import UserError
+from probe.data.sentences import Sentences
 from probe.data.task import Task
 
 WITHOUT_RANGES = "grep -vE '^[0-9]+[-.][0-9]+[[:blank:]]' FILE > NEW."
@@ -37,12 +39,15 @@ class SplitCounts:
 
 @dataclass
 class Split:
-    """One split: sentence i has words[i] and tags[i], and begins at line lines[i] of `origin`."""
+    """One split: sentence i has words[i] and tags[i], and begins at line lines[i] of `origin`.
 
-    words: list[list[str]]
-    tags: list[list[str]]
+    What is read of a source are `Sentences`, since all that is done with a text keeps it in memory.
+    """
+
+    words: Sequence[list[str]]
+    tags: Sequence[list[str]]
     documents: list[int] | None  # the document of each sentence, rising; None where the source knows none
-    lines: list[int]
+    lines: MutableSequence[int]
     origin: str
     word_a_line: bool = False  # column files; elsewhere a line is a sentence
     comments: list[int] = field(default_factory=list)  # lines that were skipped because they are comments
@@ -53,18 +58,22 @@ class Split:
     num_columns: int = 0  # of column files
 
     @property
+    def lengths(self) -> list[int]:
+        """How many words each sentence has."""
+        return Sentences.of(self.words).lengths
+
+    @property
     def num_words(self) -> int:
-        return sum(map(len, self.words))
+        return sum(self.lengths)
 
     def counts(self, task: Task) -> SplitCounts:
         documents = None if self.documents is None else len(set(self.documents))
-        longest = max(map(len, self.words), default=0)
+        longest = max(self.lengths, default=0)
         if not task.has_spans:
-            tags = len(set().union(*self.tags))
+            tags = len(set(chain.from_iterable(self.tags)))
             return SplitCounts(documents, len(self.words), self.num_words, tags=tags, longest=longest)
-        items = [item for tags in self.tags for item in task.items(tags)]
-        span_words = sum(end - start for _, start, end in items)
-        return SplitCounts(documents, len(self.words), self.num_words, len(items), None, span_words, longest)
+        of_spans = [end - start for tags in self.tags for _, start, end in task.items(tags)]
+        return SplitCounts(documents, len(self.words), self.num_words, len(of_spans), None, sum(of_spans), longest)
 
     def place(self, position: int) -> str:
         """Where the split's word number `position` (from 0) stands, for messages."""
@@ -89,35 +98,30 @@ class Split:
 BYTE_ORDER_MARK = "\ufeff"  # a file begins with it, and so does each part of files that were joined
 
 
-def read_text(file: Path, remedy: str) -> str:
-    """The text of a UTF-8 file, gzipped if its name ends in .gz, without a byte order mark."""
+def lines_of(file: Path, remedy: str) -> Iterator[str]:
+    """The lines of a UTF-8 file, gzipped if its name ends in .gz, without a byte order mark before the first.
+
+    One at a time, as `split("\\n")` would give them: the whole file at once takes many times its own room.
+    """
+    number, line = 0, b"\n"
     try:
-        content = file.read_bytes()
-        if file.suffix == ".gz":
-            content = gzip.decompress(content)
-        return content.decode("utf-8-sig")
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+            for number, line in enumerate(stream, 1):
+                yield line.removesuffix(b"\n").decode("utf-8-sig" if number == 1 else "utf-8")
+        if line.endswith(b"\n"):
+            yield ""
     except FileNotFoundError:
         raise UserError(f"{file} does not exist. {remedy}") from None
     except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
         coding = "UTF-16" if error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "LATIN1"
         raise UserError(
-            f"{file}:{line}: byte 0x{error.object[error.start]:02x} is not UTF-8. "
+            f"{file}:{number}: byte 0x{error.object[error.start]:02x} is not UTF-8. "
             f"If it is {coding}: iconv -f {coding} -t UTF-8 FILE > NEW."
         ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{file} is not a whole gzip file: {error}.") from None
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}.") from None
-
-
-def lines_of(text: str) -> Iterator[str]:
-    """`text.split("\\n")` a line at a time: all at once take many times the text's own room."""
-    at = 0
-    while (end := text.find("\n", at)) >= 0:
-        yield text[at:end]
-        at = end + 1
-    yield text[at:]
 
 
 def too_long(num_words: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 Tags = Sequence[Sequence[str]]
 PREFIXES = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BILOU": "BILU", "IO": "I"}
@@ -78,7 +79,7 @@ def find_scheme(sentences: Tags, wanted: str) -> str:
 
     Raises OddTag for a tag that fits no scheme, or not the one asked for, or not the one of the others.
     """
-    used = set().union(*sentences)
+    used = set(chain.from_iterable(sentences))
     kinds = sorted(used - {"O"})
     prefixed = [tag for tag in kinds if PREFIXED.fullmatch(tag)]
     if wanted == "IO" or (wanted == "auto" and not prefixed and kinds):
@@ -132,7 +133,7 @@ def with_prefixes(tags: Sequence[str]) -> list[str]:
 
 def is_bare(sentences: Tags) -> bool:
     """Whether tags in IO come without I-."""
-    return not all(tag.startswith("I-") for tag in set().union(*sentences) - {"O"})
+    return not all(tag.startswith("I-") for tag in set(chain.from_iterable(sentences)) - {"O"})
 
 
 def _few(tags: Sequence[str]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from probe.config import UserError
 from probe.data.columns import Layout, cut_line
+from probe.data.sentences import Sentences
 from probe.data.split import MAX_SENTENCE, Split, too_long
 
 INPUTS = ("auto", "columns", "text")
@@ -48,6 +49,7 @@ def looks_like_columns(text: str, layout: Layout, kinds: Collection[str]) -> boo
 def read_columns_of_words(text: str, layout: Layout, origin: str) -> Untagged:
     """A column file's words, by sentence; lines with a document marker separate documents. Raises UserError."""
     split = Split([], [], [], [], origin, word_a_line=True)
+    sentences: list[list[str]] = []
     kept: list[list[list[str]]] = []
     document, width, is_open, marked = 0, 0, False, False
     assert split.documents is not None
@@ -75,17 +77,17 @@ def read_columns_of_words(text: str, layout: Layout, origin: str) -> Untagged:
             raise UserError(f"{origin}:{number}: the word is empty ({line[:60]!r}).")
         if not is_open:
             is_open = True
-            split.words.append([])
+            sentences.append([])
             split.lines.append(number)
             split.documents.append(document)
             kept.append([])
-        split.words[-1].append(word)
+        sentences[-1].append(word)
         kept[-1].append(row)
-        if len(split.words[-1]) > MAX_SENTENCE:
-            raise UserError(f"{origin}:{split.lines[-1]}: {too_long(len(split.words[-1]))}")
+        if len(sentences[-1]) > MAX_SENTENCE:
+            raise UserError(f"{origin}:{split.lines[-1]}: {too_long(len(sentences[-1]))}")
     if not marked:
         split.documents = None
-    return Untagged(_settled(split), kept)
+    return Untagged(_settled(split, sentences), kept)
 
 
 def read_running(lines: list[list[str]], origin: str) -> Untagged:
@@ -96,16 +98,16 @@ def read_running(lines: list[list[str]], origin: str) -> Untagged:
     for number, words in enumerate(lines, 1):
         document += not words
         if words:
-            split.words.append(words)
             split.lines.append(number)
             split.documents.append(document)
-    return Untagged(_settled(split))
+    return Untagged(_settled(split, filter(None, lines)))
 
 
-def _settled(split: Split) -> Split:
+def _settled(split: Split, sentences: Iterable[list[str]]) -> Split:
+    split.words = Sentences.of(sentences)
     if not split.words:
         raise UserError(f"{split.origin} holds no word.")
-    split.tags = [["O"] * len(words) for words in split.words]
+    split.tags = Sentences.of(["O"] * length for length in split.lengths)
     return split
 
 

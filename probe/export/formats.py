@@ -110,7 +110,7 @@ Words, tags, and the vector of each word under a frozen encoder, a sentence a ro
 
 def _sentences(split: Split) -> np.ndarray:
     """(S + 1,) where each sentence begins, and the last ends."""
-    return bounds([len(words) for words in split.words])
+    return bounds(split.lengths)
 
 
 def _documents(split: Split) -> np.ndarray | None:

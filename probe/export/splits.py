@@ -127,7 +127,7 @@ class SplitFeatures:
 
     @classmethod
     def of(cls, split: Split, vectors: Vectors) -> SplitFeatures:
-        ends = bounds([len(words) for words in split.words]).tolist()
+        ends = bounds(split.lengths).tolist()
         return cls(
             [word for words in split.words for word in words],
             [tag for tags in split.tags for tag in tags],

@@ -2,17 +2,19 @@
 
 Fast tokenizers cut a given word alike wherever it stands (checked by `check_words`), so each distinct word is cut once.
 
-W words, P pieces.
+W words, D distinct words, P pieces.
 """
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from probe.config import UserError
+from probe.data.sentences import Sentences
 from probe.data.split import Split
 
 WORDS_AT_ONCE = 4096  # the tokenizer's answer for a word takes a kilobyte
@@ -49,21 +51,40 @@ class SpecialPair(NamedTuple):
 
 @dataclass
 class Pieces:
-    """A split cut into pieces.
+    """A split cut into pieces. What grows with the text is `word` alone.
 
-    distinct: the piece ids of each distinct word. word: (W,) index into distinct. starts: (W + 1,) the number of
-    pieces before each word; both in 32 bits, since they grow with the text. empty: positions of words the tokenizer
-    gives no piece (zero-width space, U+FE0F, ...); the unknown piece stands for them.
+    distinct: the piece ids of each distinct word, one word after another; (D + 1,) ends says where each begins. word:
+    (W,) which of them each word is. empty: positions of words the tokenizer gives no piece (zero-width space, U+FE0F,
+    ...); the unknown piece stands for them.
     """
 
-    distinct: list[list[int]]
+    distinct: array[int]
+    ends: array[int]
     word: np.ndarray
-    starts: np.ndarray
     empty: np.ndarray
+
+    def __post_init__(self) -> None:
+        lengths = np.diff(np.asarray(self.ends, dtype=np.int64))
+        self._lengths = lengths.astype(np.min_scalar_type(lengths.max(initial=0)))
+
+    def lengths(self, first: int, last: int) -> np.ndarray:
+        """(last - first,) how many pieces words first..last have."""
+        return self._lengths[self.word[first:last]]
+
+    def count(self, first: int, last: int) -> int:
+        """How many pieces words first..last have together."""
+        return int(self.lengths(first, last).sum(dtype=np.int64))
+
+    def starts(self, first: int, last: int) -> np.ndarray:
+        """(last - first + 1,) how many pieces stand before each of words first..last, from `first` on, and in all."""
+        starts = np.zeros(last - first + 1, dtype=np.int64)
+        np.cumsum(self.lengths(first, last), out=starts[1:], dtype=np.int64)
+        return starts
 
     def ids(self, first: int, last: int) -> list[int]:
         """The pieces of words first..last, in order."""
-        return [piece for word in self.word[first:last] for piece in self.distinct[word]]
+        distinct, ends = self.distinct, self.ends
+        return [piece for word in self.word[first:last].tolist() for piece in distinct[ends[word] : ends[word + 1]]]
 
 
 def special_pieces(tokenizer: Any) -> Special:
@@ -147,22 +168,19 @@ def check_words(tokenizer: Any, name: str) -> None:
 
 def cut_split(tokenizer: Any, split: Split) -> Pieces:
     """Cuts every word of a split."""
-    index: dict[str, int] = {}
-    word = np.fromiter(
-        (index.setdefault(w, len(index)) for words in split.words for w in words), np.int32, split.num_words
-    )
-    distinct = cut(tokenizer, list(index))
-    without = np.array([not pieces for pieces in distinct], dtype=bool)
-    if without.any():
-        if tokenizer.unk_token_id is None:
-            raise UserError(
-                f"{split.origin}: the tokenizer gives some words no piece and knows no unknown piece to stand for "
-                f"them; the first is {next(w for w, i in index.items() if without[i])!r}."
-            )
-        distinct = [pieces or [tokenizer.unk_token_id] for pieces in distinct]
-    lengths = np.array([len(pieces) for pieces in distinct], dtype=np.int32)
-    starts = np.zeros(len(word) + 1, dtype=np.int32)
-    if lengths[word].sum(dtype=np.int64) > np.iinfo(starts.dtype).max:
-        raise UserError(f"{split.origin}: more than {np.iinfo(starts.dtype).max:,} pieces. Cut the text in two.")
-    np.cumsum(lengths[word], out=starts[1:])
-    return Pieces(distinct, word, starts, np.flatnonzero(without[word]))
+    words = Sentences.of(split.words)
+    word = np.asarray(words.numbers)
+    unknown = [] if tokenizer.unk_token_id is None else [tokenizer.unk_token_id]
+    pieces, ends = array("I"), array("I", [0])
+    without = np.zeros(len(words.distinct), dtype=bool)
+    for first in range(0, len(words.distinct), WORDS_AT_ONCE):
+        for number, ids in enumerate(cut(tokenizer, words.distinct[first : first + WORDS_AT_ONCE]), first):
+            without[number] = not ids
+            pieces.extend(ids or unknown)
+            ends.append(len(pieces))
+    if without.any() and not unknown:
+        raise UserError(
+            f"{split.origin}: the tokenizer gives some words no piece and knows no unknown piece to stand for "
+            f"them; the first is {words.distinct[int(without.argmax())]!r}."
+        )
+    return Pieces(pieces, ends, word, np.flatnonzero(without[word]))

@@ -130,7 +130,7 @@ class FeatureStore:
         identity = feature_identity(corpus, encoder, cfg)
         layers = stored_layers(cfg, encoder.num_layers)
         key = key_of(with_layers(identity, layers, encoder.num_layers))
-        shards = {name: cut_shards(name, [len(w) for w in split.words]) for name, split in corpus.splits.items()}
+        shards = {name: cut_shards(name, split.lengths) for name, split in corpus.splits.items()}
         return cls(
             Path(cfg.cache_dir) / key,
             key,

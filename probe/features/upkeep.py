@@ -142,7 +142,7 @@ def verify_sample(
     num_words, worst = 0, 0.0
     for name, split in corpus.splits.items():
         text = Text(corpus, name, encoder, cfg)
-        offsets = bounds([len(words) for words in split.words])
+        offsets = bounds(split.lengths)
         mine = sorted(i for n, i in (sentences[c] for c in chosen) if n == name)
         for shard, layers in store.read(name, stored_layers(cfg, encoder.num_layers)):
             stacked = torch.stack(layers).float()

@@ -34,16 +34,15 @@ def bounds(lengths: Sequence[int]) -> np.ndarray:
 
 def context_bounds(split: Split, context: str) -> np.ndarray:
     """(n + 1,) word offsets of the texts that the encoder sees whole: the sentences, or the documents."""
-    lengths = [len(words) for words in split.words]
     if context == "sentence":
-        return bounds(lengths)
+        return bounds(split.lengths)
     if split.documents is None:
         raise UserError(
             f"features.context=document: {split.origin} knows no documents. "
             "Use features.context=sentence, or a source with document marks."
         )
     last_of_document = np.flatnonzero(np.diff([*split.documents, -1]))
-    return np.concatenate([[0], bounds(lengths)[last_of_document + 1]])
+    return np.concatenate([[0], bounds(split.lengths)[last_of_document + 1]])
 
 
 def plan_windows(split: Split, pieces: Pieces, context: str, room: int, stride: float) -> Iterator[Window]:
@@ -53,7 +52,7 @@ def plan_windows(split: Split, pieces: Pieces, context: str, room: int, stride: 
     after the one before and the last ending with the text; a word is kept where its smaller distance to the window's
     two ends is largest. Raises UserError for a word that alone is longer than a window.
     """
-    lengths = np.diff(pieces.starts)
+    lengths = pieces.lengths(0, len(pieces.word))
     if len(lengths) and lengths.max() > room:
         position = int(np.argmax(lengths > room))
         raise UserError(
@@ -62,17 +61,19 @@ def plan_windows(split: Split, pieces: Pieces, context: str, room: int, stride: 
         )
     texts = context_bounds(split, context)
     for first, last in zip(map(int, texts[:-1]), map(int, texts[1:]), strict=True):
-        if pieces.starts[last] - pieces.starts[first] <= room:
+        if pieces.count(first, last) <= room:
             yield Window(first, last, first, last)
         else:
-            yield from _overlapping(pieces.starts, first, last, room, stride)
+            windows = _overlapping(pieces.starts(first, last), room, stride)
+            yield from (Window(*(first + word for word in window)) for window in windows)
 
 
-def _overlapping(starts: np.ndarray, first: int, last: int, room: int, stride: float) -> list[Window]:
-    """Windows over words first..last, whose pieces are more than `room`."""
+def _overlapping(starts: np.ndarray, room: int, stride: float) -> list[Window]:
+    """Windows over a text, its words counted from 0, whose pieces are more than `room`."""
+    last = len(starts) - 1
     step = max(1, int(room * stride))
     spans: list[tuple[int, int]] = []
-    begin = first
+    begin = 0
     while True:
         end = int(np.searchsorted(starts, starts[begin] + room, side="right")) - 1
         if end >= last:
@@ -82,11 +83,11 @@ def _overlapping(starts: np.ndarray, first: int, last: int, room: int, stride: f
     widest_at_end = int(np.searchsorted(starts, starts[last] - room, side="left"))
     spans.append((widest_at_end, last))
 
-    centre = (starts[first:last] + starts[first + 1 : last + 1]) / 2
-    best = np.full(last - first, -1.0)
-    chosen = np.zeros(last - first, dtype=np.int64)
+    centre = (starts[:-1] + starts[1:]) / 2
+    best = np.full(last, -1.0)
+    chosen = np.zeros(last, dtype=np.int64)
     for number, (begin, end) in enumerate(spans):
-        inside = slice(begin - first, end - first)
+        inside = slice(begin, end)
         margin = np.minimum(centre[inside] - starts[begin], starts[end] - centre[inside])
         better = margin > best[inside]
         best[inside] = np.where(better, margin, best[inside])
@@ -95,5 +96,5 @@ def _overlapping(starts: np.ndarray, first: int, last: int, room: int, stride: f
     for number, (begin, end) in enumerate(spans):
         kept = np.flatnonzero(chosen == number)
         if len(kept):
-            windows.append(Window(begin, end, first + int(kept[0]), first + int(kept[-1]) + 1))
+            windows.append(Window(begin, end, int(kept[0]), int(kept[-1]) + 1))
     return windows

@@ -118,9 +118,10 @@ def batches(text: Text, shard: Shard, encoder: Encoder, batch_pieces: int, devic
     Where to cut is chosen for the least work: pieces computed, padding included, plus the device's BATCH_COST for each
     batch.
     """
-    starts, special = text.pieces.starts, encoder.special.count
-    windows = sorted(text.windows_of(shard), key=lambda window: starts[window.last] - starts[window.first])
-    widths = [int(starts[window.last] - starts[window.first]) + special for window in windows]
+    counted = [(text.pieces.count(window.first, window.last), window) for window in text.windows_of(shard)]
+    counted.sort(key=lambda pair: pair[0])
+    windows = [window for _, window in counted]
+    widths = [count + encoder.special.count for count, _ in counted]
     least = np.zeros(len(windows) + 1, dtype=np.int64)  # work for the first n windows ...
     begin_of = [0] * (len(windows) + 1)  # ... and where the last of their batches begins
     for end, width in enumerate(widths, 1):
@@ -176,11 +177,11 @@ def kept_pieces(
     Returns positions of pieces in the flattened (B * P), how many belong to each word (None for one a word), and the
     words' places in the split.
     """
-    starts = pieces.starts
     positions, lengths, rows = [], [], []
     for i, window in enumerate(windows):
-        offset = i * width + len(encoder.special.prefix) - int(starts[window.first])
-        kept = starts[window.keep_first : window.keep_last + 1].astype(np.int64)
+        offset = i * width + len(encoder.special.prefix)
+        starts = pieces.starts(window.first, window.last)
+        kept = starts[window.keep_first - window.first : window.keep_last - window.first + 1]
         if subword == "first":
             positions.append(kept[:-1] + offset)
         elif subword == "last":

@@ -151,8 +151,7 @@ class Reader:
 
     def _windows(self, text: Text, pad: int, name: str) -> list[_Input]:
         """A text's windows, all of one width."""
-        starts = text.pieces.starts
-        widest = max(int(starts[w.last] - starts[w.first]) for w in text.windows) + self.encoder.special.count
+        widest = max(text.pieces.count(w.first, w.last) for w in text.windows) + self.encoder.special.count
         if not widest:
             raise UserError(f"{name} is empty, and {self.encoder.name} puts no piece of its own around a text.")
         self._check_pad(pad, widest, name)

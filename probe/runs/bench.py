@@ -104,7 +104,7 @@ def _measure(record: RunRecord, cfg: Config, depths: list[int], tell: Callable[[
     at_once = pieces_at_once(cfg.features.batch_pieces, encoder, device)
     made = [
         [None if part is None else part.to(device) for part in to_tensors(windows, text.pieces, encoder)]
-        for shard in cut_shards("dev", [len(words) for words in corpus.splits["dev"].words])
+        for shard in cut_shards("dev", corpus.splits["dev"].lengths)
         for windows in batches(text, shard, encoder, at_once, device)
     ]
     model = load_model(encoder, device, cfg.features.precision)

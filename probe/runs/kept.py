@@ -9,7 +9,7 @@ from pathlib import Path
 
 from probe.config import UserError, recorded_data
 from probe.data.columns import Layout
-from probe.data.split import read_text
+from probe.data.split import lines_of
 from probe.data.untagged import Untagged, looks_like_columns, read_columns_of_words, read_running
 from probe.runs.records import RunRecord, load_records
 
@@ -22,6 +22,8 @@ def choose_kept(folder: Path, row: str, seed: int | None) -> tuple[Path, RunReco
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder of results.")
     records = load_records(folder)
+    if not records:
+        raise UserError(f"{folder} has no finished run. Where a sweep stands: probe sweep-status {folder}")
     records = {file: record for file, record in records.items() if not record.identity.treatment}
     mine = {file: record for file, record in records.items() if record.row == row and seed in (None, record.seed)}
     if not mine:
@@ -48,7 +50,7 @@ def read_untagged(given: str, record: RunRecord, how: str) -> Untagged:
         except UnicodeDecodeError as error:
             raise UserError(f"{STDIN} is not UTF-8 ({error.reason}).") from None
     elif Path(given).is_file():
-        text, origin = read_text(Path(given), ""), given
+        text, origin = "\n".join(lines_of(Path(given), "")), given
     elif "/" in given and " " not in given:
         raise UserError(f"{given}: there is no such file.")
     else:

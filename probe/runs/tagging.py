@@ -70,14 +70,14 @@ class Applier:
         corpus = Corpus(name, {name: split})
         text = Text(corpus, name, self.encoder, self.cfg)
         report_empty_words(corpus, {name: text})
-        ends = bounds([len(words) for words in split.words])
+        ends = bounds(split.lengths)
         bar = tqdm(
             total=split.num_words, desc="tagging", unit=" words", unit_scale=True, dynamic_ncols=True,
             disable=split.num_words < SHOW_FROM, mininterval=0.5 if sys.stderr.isatty() else 30,
         )  # fmt: skip
         done = 0
         with bar:
-            for chunk in _chunks(cut_shards(name, [len(words) for words in split.words]), set(ends.tolist())):
+            for chunk in _chunks(cut_shards(name, split.lengths), set(ends.tolist())):
                 torch.set_num_threads(num_cores())
                 features = torch.cat([self._features(text, shard, bar) for shard in chunk])
                 if self.device == "cpu":

@@ -15,6 +15,7 @@ import resource
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def bare_forward(model: torch.nn.Module, made: list, device: str) -> float:
 
 
 @torch.no_grad()
-def tutorial_loop(encoder: Encoder, sentences: list[list[str]], device: str) -> float:
+def tutorial_loop(encoder: Encoder, sentences: Sequence[list[str]], device: str) -> float:
     """Seconds for one sentence a forward, as the tutorials show it, first piece a word."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(encoder.folder)
     model = transformers.AutoModel.from_pretrained(encoder.folder, dtype=torch.float32).eval().to(device)

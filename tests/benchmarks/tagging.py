@@ -34,7 +34,7 @@ def repeated(split: Split, times: int) -> Split:
     if documents is not None:
         documents = [one + k * (documents[-1] + 1) for k in range(times) for one in documents]
     lines = list(range(1, len(split.words) * times + 1))
-    return Split(split.words * times, split.tags * times, documents, lines, "test")
+    return Split(list(split.words) * times, list(split.tags) * times, documents, lines, "test")
 
 
 def main() -> None:

@@ -196,9 +196,9 @@ def test_dev_and_test_can_be_taken_from_train_by_document_and_always_the_same(ti
     )
     whole = tiny_corpus.splits["train"]
     assert [(words, tags) for _, words, tags in together] == list(zip(whole.words, whole.tags, strict=True))
-    assert all(split.lines == sorted(split.lines) for split in parts.values()), "in the order of the text"
+    assert all(list(split.lines) == sorted(split.lines) for split in parts.values()), "in the order of the text"
     assert load_corpus(cfg).fingerprint() == corpus.fingerprint()
-    assert parts["dev"].lines[:4] == [83, 85, 110, 114], "in every release: which ones is part of what a run is"
+    assert list(parts["dev"].lines[:4]) == [83, 85, 110, 114], "in every release: which ones is part of what a run is"
 
 
 def test_a_few_sentences_can_be_taken_but_never_all(tmp_path: Path):

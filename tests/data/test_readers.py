@@ -39,7 +39,7 @@ def test_words_tags_documents_and_lines_are_read_and_document_marks_are_no_words
     assert split.words == [["EU", "Bonn", "Paris", "said"], ["Peter", "Hill"]]
     assert split.tags == [["I-ORG", "I-LOC", "B-LOC", "O"], ["I-PER", "I-PER"]]
     assert split.documents == [1, 2]
-    assert split.lines == [3, 10]
+    assert list(split.lines) == [3, 10]
     assert split.place(2) == f"{file}:5 ('Paris')"
     assert split.place(5) == f"{file}:11 ('Hill')"
 
@@ -176,7 +176,7 @@ def test_hub_rows_take_their_label_names_from_the_schema_whatever_id_zero_is():
     split = read_dataset(dataset(["B-LOC", "B-PER", "O"]), FIELDS, "made")
     assert split.words == [["Ana", "won"], ["Leeds"]]
     assert split.tags == [["B-PER", "O"], ["B-LOC"]]
-    assert split.lines == [1, 3]
+    assert list(split.lines) == [1, 3]
     assert split.empty == 1
     assert split.documents is None
     assert split.place(2) == "made:3, word 1 of the sentence ('Leeds')"
@@ -238,7 +238,7 @@ def test_json_lines_hold_names_or_numbers(tmp_path: Path, name: str):
     split = read_file(file, PLAIN, replace(FIELDS, labels=["B-LOC", "O"]), "")
     assert split.words == [["Ana", "\u00a0"], ["x"]]
     assert split.tags == [["B-PER", "O"], ["O"]]
-    assert split.lines == [1, 3]
+    assert list(split.lines) == [1, 3]
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,14 @@ def one_split(words: list[list[str]], documents: list[int] | None = None) -> Spl
 def test_pieces_equal_those_of_the_whole_sentence(tiny_encoder: Encoder):
     split = make_split(40, 5)
     pieces = cut_split(tiny_encoder.tokenizer, split)
-    first = 0
+    starts, first = pieces.starts(0, split.num_words), 0
     for words in split.words:
         together = tiny_encoder.tokenizer(words, is_split_into_words=True, add_special_tokens=False)
         assert pieces.ids(first, first + len(words)) == together["input_ids"]
         of_word = [together.word_ids().index(i) for i in range(len(words))]
-        assert (pieces.starts[first : first + len(words)] - pieces.starts[first]).tolist() == of_word
+        assert (starts[first : first + len(words)] - starts[first]).tolist() == of_word
+        assert pieces.starts(first, first + len(words)).tolist() == [*of_word, len(together["input_ids"])]
+        assert pieces.count(first, first + len(words)) == len(together["input_ids"])
         first += len(words)
 
 
@@ -36,7 +38,7 @@ def test_word_without_pieces_gets_the_unknown_piece_and_is_counted(tiny_encoder:
     pieces = cut_split(tiny_encoder.tokenizer, one_split([["the", word, "bank"]]))
     assert pieces.empty.tolist() == [1]
     assert pieces.ids(1, 2) == [tiny_encoder.tokenizer.unk_token_id]
-    assert len(pieces.starts) == 4
+    assert len(pieces.starts(0, 3)) == 4
 
 
 def brute_force(starts: np.ndarray, first: int, last: int, windows: list[tuple[int, int]]) -> list[float]:
@@ -56,16 +58,16 @@ def test_every_word_is_kept_once_from_its_most_central_window(tiny_encoder: Enco
     windows = list(plan_windows(split, pieces, "sentence", tiny_encoder.room, stride))
     kept = [word for window in windows for word in range(window.keep_first, window.keep_last)]
     assert kept == list(range(split.num_words))
-    first = 0
+    starts, first = pieces.starts(0, split.num_words), 0
     for words in split.words:
         here = [w for w in windows if first <= w.first < first + len(words)]
         assert all(w.last <= first + len(words) for w in here)
-        assert all(pieces.starts[w.last] - pieces.starts[w.first] <= tiny_encoder.room for w in here)
-        best = brute_force(pieces.starts, first, first + len(words), [(w.first, w.last) for w in here])
+        assert all(starts[w.last] - starts[w.first] <= tiny_encoder.room for w in here)
+        best = brute_force(starts, first, first + len(words), [(w.first, w.last) for w in here])
         for window in here:
             for word in range(window.keep_first, window.keep_last):
-                middle = (pieces.starts[word] + pieces.starts[word + 1]) / 2
-                margin = min(middle - pieces.starts[window.first], pieces.starts[window.last] - middle)
+                middle = (starts[word] + starts[word + 1]) / 2
+                margin = min(middle - starts[window.first], starts[window.last] - middle)
                 assert margin == best[word - first]
         first += len(words)
 

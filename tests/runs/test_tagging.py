@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from safetensors import safe_open
-from support.commands import TINY, flip_a_bit, python
+from support.commands import TINY, flip_a_bit, interpreted, python
 from support.inputs import overrides, small_corpus, write_columns
 
 from probe.checks.results import check_files
@@ -226,6 +226,14 @@ def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, kept: tuple[
         assert (done.returncode, done.stdout) == (2, ""), told
         assert told in done.stderr
         assert done.stderr.count("\n") <= 2
+
+
+def test_a_folder_without_a_finished_run_is_named_before_torch_is_loaded(tmp_path: Path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was loaded')")
+    done = interpreted("tag", "kept", "--row", "last", "ana won", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "probe: kept has no finished run. Where a sweep stands: probe sweep-status kept\n"
 
 
 def test_another_encoder_than_the_trained_on_is_refused(

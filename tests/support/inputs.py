@@ -97,18 +97,16 @@ def run_config(**parts: Any) -> Config:
 def make_split(num_sentences: int, seed: int, origin: str = "made", longest: int = 12) -> Split:
     """Random sentences in which a few words are always names; two sentences a document."""
     choose = random.Random(seed)
-    split = Split([], [], [], [], origin)
-    for number in range(num_sentences):
+    sentences, tags = [], []
+    for _ in range(num_sentences):
         words = [
             choose.choice(list(NAMES)) if choose.random() < 0.3 else choose.choice(COMMON)
             for _ in range(choose.randint(1, longest))
         ]
-        split.words.append(words)
-        split.tags.append(to_iob2([f"I-{NAMES[word]}" if word in NAMES else "O" for word in words]))
-        assert split.documents is not None
-        split.documents.append(number // 2)
-        split.lines.append(number + 1)
-    return split
+        sentences.append(words)
+        tags.append(to_iob2([f"I-{NAMES[word]}" if word in NAMES else "O" for word in words]))
+    numbers = range(num_sentences)
+    return Split(sentences, tags, [number // 2 for number in numbers], [number + 1 for number in numbers], origin)
 
 
 def random_store(folder: Path, num_words: dict[str, int], words_in_shard: int = 50) -> FeatureStore:

@@ -1,0 +1,94 @@
+"""The words, or the tags, of many sentences in a byte or two each: a text is held as long as anything is done with it.
+
+In a list of lists of `str` a word takes 8 bytes and its tag 8 more, and a sentence 56 for either list: some 23 bytes a
+word with 20 in a sentence, before anything is made of it. Here it is 3 or 4, and each different string once.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import overload
+
+ROOM = {"B": 1 << 8, "H": 1 << 16, "I": 1 << 32}  # types of `array`, and how many different numbers each holds
+
+
+class Sentences(Sequence[list[str]]):
+    """Read like a list of lists of strings; each list is made when it is asked for, and never changed by what is here.
+
+    distinct: each different string once, in the order in which they first stand. numbers: (W,) which of them each word
+    is, in as few bytes as hold them all. ends: (S + 1,) where each of the S sentences begins, and the last ends.
+    """
+
+    def __init__(self, distinct: list[str], numbers: array[int], ends: array[int]) -> None:
+        self.distinct, self.numbers, self.ends = distinct, numbers, ends
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[str]]) -> Sentences:
+        if isinstance(rows, cls):
+            return rows
+        packing = Packing()
+        for row in rows:
+            packing.add(row)
+        return packing.done()
+
+    @property
+    def lengths(self) -> list[int]:
+        """How many words each sentence has."""
+        return [last - first for first, last in pairwise(self.ends)]
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def __iter__(self) -> Iterator[list[str]]:
+        numbers, string_of = self.numbers, self.distinct.__getitem__
+        return (list(map(string_of, numbers[first:last])) for first, last in pairwise(self.ends))
+
+    @overload
+    def __getitem__(self, at: int) -> list[str]: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[list[str]]: ...
+    def __getitem__(self, at: int | slice) -> list[str] | list[list[str]]:
+        if isinstance(at, slice):
+            return [self[number] for number in range(len(self))[at]]
+        number = range(len(self))[at]  # from the front; raises IndexError
+        return list(map(self.distinct.__getitem__, self.numbers[self.ends[number] : self.ends[number + 1]]))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(map(list.__eq__, self, map(list, other)))
+
+    __hash__ = None  # type: ignore[assignment]  # it stands for a list
+
+    def __repr__(self) -> str:
+        return f"Sentences of {len(self.numbers)} words, {len(self.distinct)} of them different: {len(self)}"
+
+
+class Packing:
+    """Makes `Sentences`, one after another."""
+
+    def __init__(self) -> None:
+        self._number_of = _Numbered()
+        self._numbers, self._ends = array("B"), array("I", [0])
+
+    def add(self, row: Iterable[str]) -> None:
+        numbers = list(map(self._number_of.__getitem__, row))
+        if len(self._number_of) > ROOM[self._numbers.typecode]:
+            wider = next(code for code, room in ROOM.items() if room >= len(self._number_of))
+            self._numbers = array(wider, self._numbers)
+        self._numbers.fromlist(numbers)
+        self._ends.append(len(self._numbers))
+
+    def done(self) -> Sentences:
+        return Sentences(list(self._number_of), self._numbers, self._ends)
+
+
+class _Numbered(dict[str, int]):
+    """Each string with the number of others that came before it. Splits share the strings themselves."""
+
+    def __missing__(self, text: str) -> int:
+        number = self[sys.intern(text)] = len(self)
+        return number
