@@ -180,7 +180,7 @@ def test_a_control_is_that_of_the_same_random_weights(tmp_path: Path):
         make_record(tmp_path, "last", 1, dev, 0.1, weights=f"r{weights_seed}", treatment=made)
         made = Treatment("random weights, control", {**settings, "control": 1}, base)
         make_record(tmp_path, "last", 1, dev / 2, 0.1, corpus="c", weights=f"r{weights_seed}", treatment=made)
-    found = [row.beside["selectivity"].mean for row in build_rows(tmp_path) if "control" not in row.treatment]
+    found = [row.beside["selectivity"].mean for row in build_rows(tmp_path) if "control" not in (row.treatment or "")]
     assert found == [pytest.approx(0.15), pytest.approx(0.2)]
 
 
