@@ -50,8 +50,8 @@ class TaggedText:
         self.text, self.tags = text, tags
         # A tag that training never showed gets no id; no prediction can be right there.
         self.labels = torch.tensor([label_ids.get(tag, -100) for sentence in tags for tag in sentence])  # (W,)
-        starts, self.windows = text.pieces.starts, text.windows
-        self.widths = [int(starts[window.last] - starts[window.first]) + special for window in self.windows]
+        self.windows = text.windows
+        self.widths = [text.pieces.count(window.first, window.last) + special for window in self.windows]
 
     def at_once(self, num_sentences: int) -> int:
         """How many windows hold about so many sentences: as many, but for text that is cut into longer windows."""

@@ -190,7 +190,8 @@ def test_table_page_and_verify_know_of_the_race(typed: Typed, settings: list[str
     content["rules"]["thresholds"][0] /= 2
     file.write_text(json.dumps(content))
     assert "FAILED       race.json: rules: threshold" in typed("verify", "out").stdout
-    for change in ({"thresholds": []}, {"alpha": 2.0}):
+    changes: list[dict[str, object]] = [{"thresholds": []}, {"alpha": 2.0}]
+    for change in changes:
         file.write_text(json.dumps({**content, "rules": content["rules"] | change}))
         assert "FAILED       race.json: rules: " in typed("verify", "out").stdout
     file.write_text("{")
