@@ -128,7 +128,8 @@ def _of_fine_tuning(cfg: Config) -> Config:
     places = {"placement": "auto", "layers": None, "batch_pieces": "auto"}
     odd = [f"features.{name}" for name, as_it_is in places.items() if getattr(cfg.features, name) != as_it_is]
     odd += ["encoder.weights"] * (cfg.encoder.weights != "pretrained")
-    odd += [f"data.{name}" for name in ("control", "train_fraction") if getattr(cfg.data, name) not in (None, 1)]
+    odd += ["data.control"] * (cfg.data.control is not None)
+    odd += ["data.train_fraction"] * (cfg.data.train_fraction not in (None, 1))
     odd += ["save_probe"] * cfg.save_probe
     if odd:
         raise UserError(

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import types
@@ -137,7 +138,9 @@ def _run(code: str, argv: list[str], cwd: str, env: dict[str, str], files: list[
         sys.modules["__main__"] = main = types.ModuleType("__main__")
         exec(compile(code, "<test>", "exec"), main.__dict__)
     finally:
-        atexit._run_exitfuncs()  # which a fork leaves out, and an interpreter does
+        # As an interpreter ends, in its order: first what waits for threads (pools of workers end there), then the rest.
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
 
 
 def start(*arguments: str, cwd: Path, **env: str) -> Started:
