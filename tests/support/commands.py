@@ -138,7 +138,7 @@ def _run(code: str, argv: list[str], cwd: str, env: dict[str, str], files: list[
         sys.modules["__main__"] = main = types.ModuleType("__main__")
         exec(compile(code, "<test>", "exec"), main.__dict__)
     finally:
-        # As an interpreter ends, in its order: first what waits for threads (pools of workers end there), then the rest.
+        # As an interpreter ends: first what waits for threads (pools of workers end there), then the rest.
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
 
