@@ -69,7 +69,8 @@ def main() -> None:
     replayed, simulated = [], []
     told: dict[str, list[float]] = {}
     for folder in options.dirs:
-        records = {(record.row, record.seed): record for record in load_records(folder).values()}
+        every = load_records(folder).values()
+        records = {(one.row, one.seed): one for one in every if one.curve and not one.identity.treatment}
         scores = by_row(records)
         seeds = sorted(set.intersection(*({seed for row, seed in records if row == r} for r in scores)))
         rules = rules_of(len(scores), seeds)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.commands import DEADLINE_S, SERVER, as_nobody, finish, probe, start, stop, wait_for
+from support.commands import DEADLINE_S, SERVER, as_nobody, finish, interpreter, probe, start, stop, wait_for
 from support.records import results
 
 from probe.config import UserError
@@ -82,7 +82,7 @@ def test_a_disk_that_fills_up_stops_a_sweep_in_one_line_and_the_same_command_con
     inputs: list[str], tmp_path: Path, jobs: int
 ):
     sweep = ["-m", "layers=last", "seed=range(1,7)", "results_dir=out", *inputs, "probe.max_epochs=3"]
-    process = start(*sweep, f"jobs={jobs}", cwd=tmp_path)
+    process = interpreter(*sweep, f"jobs={jobs}", cwd=tmp_path)  # what it prints goes to no file
     wait_for(lambda: times(tmp_path / "out"), DEADLINE_S, "the first record", process)
     for member in processes_of(process.pid):
         resource.prlimit(member, resource.RLIMIT_FSIZE, (0, 0))  # from now on no file takes another byte

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.commands import Process, start, workers_of
+from support.commands import Process, interpreter, workers_of
 
 from probe.system.locks import Hold
 
@@ -55,7 +55,7 @@ def living_workers_of(process: Process) -> list[int]:
 def test_the_workers_of_a_sweep_end_with_it_and_hold_its_store_no_longer(inputs: list[str], tmp_path: Path, how: int):
     sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", "jobs=2", *inputs]
     sweep += ["probe.max_epochs=5000", "probe.patience=5000"]
-    process = start(*sweep, cwd=tmp_path)
+    process = interpreter(*sweep, cwd=tmp_path)
     logs = tmp_path / "out/logs"
 
     def is_training() -> bool:
