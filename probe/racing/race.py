@@ -40,8 +40,6 @@ def run_race(
     base: the settings of the race, and of the candidates' runs. candidates: is asked once, by a race that begins; one
     that continues has its rows. Raises UserError for what cannot be raced, and where the folder holds another race.
     """
-    if base.probe.train_encoder:
-        raise UserError("A race is among layers of a frozen encoder: leave out probe=finetune.")
     folder = Path(base.results_dir)
     _refuse(named, base)
     asked = {"named": sorted({_name(cfg.layers) for cfg in named}), "candidates": base.race.candidates}
@@ -79,7 +77,9 @@ def run_race(
 
 
 def _refuse(named: Sequence[Config], base: Config) -> None:
-    """Raises UserError for rows whose runs do not differ in their seed alone, which is what a race compares."""
+    """Raises UserError for what is no choice of frozen layers, and for runs that differ in more than their seed."""
+    if base.probe.train_encoder:
+        raise UserError("A race is among layers of a frozen encoder: leave out probe=finetune.")
     if base.data.train_fraction not in (None, 1):
         raise UserError(
             f"data.train_fraction={base.data.train_fraction}: each seed would draw a text of its own, and a race "

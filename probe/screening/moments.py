@@ -158,10 +158,11 @@ def moments(layers: Tensor, labels: Tensor, position: np.ndarray, lengths: np.nd
 
     lengths: (W,) of the sentence that each word is in.
     """
-    width = layers.shape[0] * layers.shape[2]
+    num_layers, _, kept = layers.shape
+    width = num_layers * kept
     places = 2 * window + 1
     device = layers.device
-    by_layer = (layers.shape[0], places, layers.shape[2])
+    by_layer = (num_layers, places, kept)
     xx = torch.zeros(*by_layer, *by_layer, device=device)
     xy = torch.zeros(*by_layer, labels.shape[1], device=device)
     x = torch.zeros(by_layer, device=device)
@@ -192,16 +193,16 @@ def moments(layers: Tensor, labels: Tensor, position: np.ndarray, lengths: np.nd
                 beyond = position[first] - left >= lengths[first]
             block = whole - products(first[beyond], distance) if beyond.any() else whole
             row, column = left + window, right + window
-            xx[:, row, :, :, column] = block.view(*layers.shape[::2], *layers.shape[::2])
+            xx[:, row, :, :, column] = block.view(num_layers, kept, num_layers, kept)
             if distance:
-                xx[:, column, :, :, row] = block.T.reshape(*layers.shape[::2], *layers.shape[::2])
+                xx[:, column, :, :, row] = block.T.reshape(num_layers, kept, num_layers, kept)
     for place in range(-window, window + 1):
         there = every[(position + place >= 0) & (position + place < lengths)]
         for start in range(0, len(there), WORDS_AT_ONCE):
             some = there[start : start + WORDS_AT_ONCE]
             vectors = at(some + place)
             with_labels = vectors.T @ labels[torch.from_numpy(some).to(device)]
-            xy[:, place + window] += with_labels.view(*layers.shape[::2], -1)
-            x[:, place + window] += vectors.sum(0).view(layers.shape[::2])
+            xy[:, place + window] += with_labels.view(num_layers, kept, -1)
+            x[:, place + window] += vectors.sum(0).view(num_layers, kept)
     size = places * width
     return Moments(xx.view(size, size), xy.view(size, -1), x.flatten(), labels.sum(0), len(position))
