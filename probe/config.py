@@ -274,6 +274,11 @@ class Config:
         if self.jobs != -1 and self.jobs < 1:
             raise UserError(f"jobs={self.jobs} is neither a number of runs side by side nor -1 (one a core).")
 
+    @property
+    def reads_features(self) -> bool:
+        """Whether its run learns on what the store holds; a word memory and a fine-tuned encoder do not."""
+        return self.layers.combine != "none" and not self.probe.train_encoder
+
 
 def conf_dir() -> Path:
     """The folder of the YAML files: inside an installed package, beside it in a checkout."""

@@ -34,7 +34,7 @@ def cost_of_sweep(configs: Sequence[Config]) -> list[str]:
     plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
     todo = [planned for planned in plans if not planned.is_done]
     lines = [f"{len(plans)} runs, {len(todo)} to be made"]
-    trained = [planned for planned in todo if planned.reads_features]
+    trained = [planned for planned in todo if planned.cfg.reads_features]
     tuned = [planned for planned in todo if planned.cfg.probe.train_encoder]
     if not trained + tuned:
         return lines

@@ -67,7 +67,7 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
     device = check("device", lambda: _device(cfg))
     if encoder is not None:
         check("layers", lambda: _layers(cfg, encoder))
-    if corpus is not None and encoder is not None and device is not None and _reads_store(cfg):
+    if corpus is not None and encoder is not None and device is not None and cfg.reads_features:
         check("store", lambda: _store(cfg, corpus, encoder, device))
     check("results", lambda: _results(cfg, runs=not failed))
     if len(sweep) > 1 and not failed:
@@ -149,10 +149,6 @@ def _device(cfg: Config) -> tuple[str, list[str]]:
         case "emulated":
             lines.append(f"bfloat16: {EMULATED[device]}; scores differ from a native run's by its roundings")
     return device, lines
-
-
-def _reads_store(cfg: Config) -> bool:
-    return cfg.layers.combine != "none" and not cfg.probe.train_encoder
 
 
 def _layers(cfg: Config, encoder: Encoder) -> tuple[None, list[str]]:

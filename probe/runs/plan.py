@@ -65,11 +65,6 @@ class Plan:
         return is_done(self.record_path, self.cfg.save_probe)
 
     @property
-    def reads_features(self) -> bool:
-        """Whether it learns on what the store holds; a word memory and a fine-tuned encoder do not."""
-        return not (self.selection.is_memory or self.cfg.probe.train_encoder)
-
-    @property
     def results_dir(self) -> Path:
         return Path(self.cfg.results_dir)
 

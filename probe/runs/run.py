@@ -107,7 +107,7 @@ def _record(
     corpus, encoder, store, selection = planned.corpus, planned.encoder, planned.store, planned.selection
     indices = list(selection.indices)
     manifest = store.serving().manifest()
-    assert manifest is not None or not planned.reads_features
+    assert manifest is not None or not planned.cfg.reads_features
     parts = {} if manifest is None else manifest["splits"]
     without_pieces = {name: part["words_without_pieces"] for name, part in parts.items()}
     trained_words = len(fitted.curve) * fitted.passes * corpus.splits["train"].num_words
@@ -131,7 +131,7 @@ def _record(
             store.vectors_key,
             store.identity,
             fitted.placement,
-            sum(store.bytes_of(shards, len(indices)) for shards in store.shards.values() if planned.reads_features),
+            sum(store.bytes_of(shards, len(indices)) for shards in store.shards.values() if planned.cfg.reads_features),
             BySplit(**without_pieces) if without_pieces else None,
         ),
         layers=RecordedLayers(indices, selection.combine, selection.width),

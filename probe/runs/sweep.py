@@ -173,7 +173,7 @@ def run_job(job: Job) -> None:
     try:
         with running(planned.results_dir, planned.identity.key) as tell:
             is_made = planned.is_done
-            if not is_made and planned.reads_features and planned.store.serving().missing():
+            if not is_made and planned.cfg.reads_features and planned.store.serving().missing():
                 tell("extracting features")
             record = run(job.cfg, tell, job.at_once, len(job.gpus), job.command)
         by = "by another process" if is_made else f"{time.perf_counter() - clock:.0f} s"
@@ -229,7 +229,7 @@ def _extract_each(plans: Sequence[Plan], gpus: Sequence[str] = ()) -> None:
 
     gpus: those that fill stores together, each in a process that gives its memory back. None: done here.
     """
-    readers = [planned for planned in plans if planned.reads_features]
+    readers = [planned for planned in plans if planned.cfg.reads_features]
     for key, one in {planned.store.key: planned for planned in readers}.items():
         try:
             if gpus and one.store.missing():
