@@ -95,9 +95,9 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
         words = [word for word in words if not word.startswith("encoder.path=")] + [f"encoder.path={home / 'encoder'}"]
     if kind in ("train", "race"):
         out = "results/small" if kind == "train" else tempfile.mkdtemp(dir=home / "results")  # a race, a folder
-        words += ["probe.max_epochs=1", "jobs=1"]
+        words += ["probe.max_epochs=1", "probe.batch_size=16", "jobs=1"]
         words += [f"results_dir={out}"] * ("save_probe=true" not in words)  # not among the real records
-        if not {"probe=linear", "probe=finetune"} & set(words):
+        if not {"probe=linear", "probe=finetune", "+sweep=tasks"} & set(words):  # these have no hidden units
             words.append("probe.hidden_size=4")
         if not any(word.startswith(("data=demo", "data.path=")) for word in words):
             words.append(f"data.path={data}")

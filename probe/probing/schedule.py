@@ -4,7 +4,7 @@ What a dev score says depends on the updates before it, and a small corpus has f
 of 32: 19). So this counts in updates, and the same settings fit 200 sentences and 15,000:
 
 - an epoch is one pass, or as many as make EPOCH_UPDATES;
-- nothing counts in the first WARM_UP_UPDATES, in which scores rise and fall by chance;
+- nothing counts in the first WARM_UP_UPDATES, in which scores rise slowly, and rise and fall by chance;
 - epochs of fewer than FULL_UPDATES count together, so many as make that.
 
 Sparse text scores zero for a while, whatever is learnt: at a score of zero the dev loss tells progress, and the rate
@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-EPOCH_UPDATES = 50
-WARM_UP_UPDATES = 500
-FULL_UPDATES = 100
+EPOCH_UPDATES = 100
+WARM_UP_UPDATES = 1000
+FULL_UPDATES = 200
 
 Outcome = Literal["converged", "cut_short", "silent"]
 

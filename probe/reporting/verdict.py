@@ -98,7 +98,7 @@ def verdict(rows: Sequence[Row]) -> Verdict:
     with_counts = has_counts([row.against["best"] for row in others])
     alpha = ALPHA if with_counts else ALPHA / len(others)  # without counts the seeds decide, corrected
     tied = sorted((row for row in others if row.order == "tied"), key=lambda row: row.against["best"].dev.difference)
-    still = [_open(row, best, alpha, with_counts) for row in tied[::-1]]
+    still = [_open(row, best, alpha, len(others), with_counts) for row in tied[::-1]]
     decidable = [row for row in others if _can_be_told(row.against["best"], alpha, with_counts)]
     if not decidable:
         least = min(lowest_p(*row.against["best"].n) for row in others)
@@ -138,7 +138,7 @@ def _can_be_told(difference: Difference, alpha: float, with_counts: bool) -> boo
     return lowest_p(*difference.n) < alpha and (difference.p_text is not None or not with_counts)
 
 
-def _open(row: Row, best: Row, alpha: float, with_counts: bool) -> Open:
+def _open(row: Row, best: Row, alpha: float, comparisons: int, with_counts: bool) -> Open:
     difference = row.against["best"]
     dev = difference.dev
     if difference.test.difference >= 0 and lowest_p(*difference.n) < alpha:
@@ -150,7 +150,8 @@ def _open(row: Row, best: Row, alpha: float, with_counts: bool) -> Open:
         found = sample_size(abs(dev.difference), spread, alpha, POWER, MOST_SEEDS)
         seeds = max(found, min(difference.n) + 1)  # with those that are there it did not come out
     if difference.p_text is not None and difference.p_text_holm is not None and difference.p_text_holm >= ALPHA:
-        correction = difference.p_text_holm / difference.p_text
+        corrected = difference.p_text_holm  # one of 1 no longer says by how much: then by all comparisons
+        correction = corrected / difference.p_text if corrected < 1 else comparisons
         text = _text_needed(difference.p_text, ALPHA / correction)
     return Open(row.name, dev.difference, seeds, text)
 

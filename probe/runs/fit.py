@@ -76,8 +76,7 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
     _settle(device)
     # A part of train is a part of the same task: there are the tags of all of it to choose from.
     train = splits["train"] if sample is None else sample.train
-    labels = sorted({tag for tags in train.tags for tag in tags})
-    label_ids = {label: i for i, label in enumerate(labels)}
+    labels, label_ids = _labels(train.tags)
     chosen = None if sample is None else sample.sentences(sample.share)
     data = {"train": TaggedWords(features["train"], train.tags, label_ids, device, chosen)}
     data |= {name: TaggedWords(features[name], splits[name].tags, label_ids, device) for name in ("dev", "test")}
@@ -111,6 +110,12 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
         labels=labels,
         weights=tagger.best_weights,
     )
+
+
+def _labels(train: Tags) -> tuple[list[str], dict[str, int]]:
+    """What a classifier's outputs stand for, and the place of each."""
+    labels = sorted({tag for tags in train for tag in tags})
+    return labels, {label: i for i, label in enumerate(labels)}
 
 
 def _settle(device: str) -> None:
@@ -209,8 +214,7 @@ def tune(planned: Plan, tell: Callable[[str], None], runs: int, num_gpus: int) -
 def texts_of(planned: Plan) -> tuple[dict[str, TaggedText], list[str]]:
     """Each split of a planned run as windows with labels, and what the labels stand for."""
     encoder, splits = planned.encoder, planned.corpus.splits
-    labels = sorted({tag for tags in splits["train"].tags for tag in tags})
-    label_ids = {label: i for i, label in enumerate(labels)}
+    labels, label_ids = _labels(splits["train"].tags)
     data = {
         name: TaggedText(
             Text(planned.text, name, encoder, planned.cfg.features), split.tags, label_ids, encoder.special.count

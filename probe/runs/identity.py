@@ -8,7 +8,7 @@ from typing import Any
 from probe.system.files import canonical, key_of, plain
 
 RECIPE = 1  # rises when the code that trains changes what comes out for the same settings
-RECIPE_OF_SMALL = 2  # where one pass has fewer updates than schedule.FULL_UPDATES
+RECIPE_OF_SMALL = 3  # where one pass has fewer updates than schedule.FULL_UPDATES
 
 # What treatments are called; one that does several things has several of these names, with a comma between them.
 RANDOM = {"random": "random weights", "random_blocks": "random blocks"}  # by encoder.weights

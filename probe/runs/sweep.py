@@ -110,13 +110,8 @@ def run_sweep(
         prepare_results(folder)
         if note := write_expected(folder, [planned.expected for planned in plans if planned.results_dir == folder]):
             tell(note)
-    for corpus in {id(planned.text): planned.text for planned in plans}.values():
-        for note in corpus.notes:
-            tell(f"data {corpus.name}: {note}.")
     todo = _not_done(plans)
-    tell(f"{len(plans)} runs, {len(plans) - len(todo) if todo else 'all'} done already.")
-    if anew := sum(planned.record_path.exists() for planned in todo):
-        tell(f"{anew} of the others have a record but not their weights: made again, and their records with them.")
+    _tell_what_is_left(plans, todo, tell)
     for planned in todo:
         _failure_file(planned).unlink(missing_ok=True)
     at_once, names = 1, []
@@ -129,28 +124,54 @@ def run_sweep(
     elif todo:
         tell(f"Runs are sent elsewhere; `probe sweep-status {folders[0]}` shows where they stand.")
     keys = tuple(planned.identity.key for planned in plans)
+
+    def job(planned: Plan, at_once: int) -> Job:
+        sharing = min(at_once, len(todo))
+        return Job(planned.cfg, planned.expected, keys, sharing, tuple(names), command, hub.commits(), dev_only)
+
+    _launch(plans, job, launcher, at_once, tell)
+    return Outcome(folders, [(planned.label, _why_not_done(planned, launcher)) for planned in _not_done(plans)])
+
+
+def _tell_what_is_left(plans: Sequence[Plan], todo: Sequence[Plan], tell: Callable[[str], None]) -> None:
+    for corpus in {id(planned.text): planned.text for planned in plans}.values():
+        for note in corpus.notes:
+            tell(f"data {corpus.name}: {note}.")
+    tell(f"{len(plans)} runs, {len(plans) - len(todo) if todo else 'all'} done already.")
+    if anew := sum(planned.record_path.exists() for planned in todo):
+        tell(f"{anew} of the others have a record but not their weights: made again, and their records with them.")
+
+
+def _launch(
+    plans: Sequence[Plan],
+    job: Callable[[Plan, int], Job],
+    launcher: Launcher,
+    at_once: int,
+    tell: Callable[[str], None],
+) -> None:
+    """Launches runs until each has a record or a failure: after a death what is left, side by side or ever fewer.
+
+    job: of a run, and of how many are made side by side.
+    """
     while waiting := _neither_done_nor_failed(plans):
-        shared = (keys, min(at_once, len(todo)), tuple(names), command, hub.commits(), dev_only)
-        jobs = [Job(planned.cfg, planned.expected, *shared) for planned in waiting]
         died: dict[str, str] = {}
         with _errors_to(waiting[0].results_dir / "logs" / "launcher.log"):
-            died = launcher.launch(run_job, jobs, at_once, tell)
-        for folder in folders:
+            died = launcher.launch(run_job, [job(planned, at_once) for planned in waiting], at_once, tell)
+        for folder in {planned.results_dir for planned in plans}:
             prepare_results(folder)
         still = _neither_done_nor_failed(plans)
         if not launcher.is_here:  # whatever it was, it would come again: the next command tries
             for planned in still:
                 if why := died.get(planned.identity.key):
                     _keep_failure(planned, why)
-            break
+            return
         no_progress = len(still) == len(waiting)
         if no_progress and at_once == 1:
-            break
+            return
         at_once = max(1, at_once // 2) if no_progress else at_once
         if still:
             fewer = f", now {at_once} at a time" if no_progress else ""
             tell(f"A process of the sweep was killed (often for lack of memory); {len(still)} runs are left{fewer}.")
-    return Outcome(folders, [(planned.label, _why_not_done(planned, launcher)) for planned in _not_done(plans)])
 
 
 def run_job(job: Job) -> None:
@@ -200,6 +221,8 @@ def _planned_here(job: Job) -> Plan:
 
 def _told_of_bfloat16(planned: Plan) -> str | None:
     """What is to be said of a run's arithmetic before it starts."""
+    if planned.selection.is_memory:
+        return None
     device = resolve_device(planned.cfg.device)
     return f"bfloat16: {EMULATED[device]}." if bfloat16_way(planned.cfg, device) == "emulated" else None
 

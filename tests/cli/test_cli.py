@@ -201,7 +201,7 @@ def test_the_whole_config_can_be_shown(tmp_path: Path):
 def test_ctrl_c_or_kill_stops_cleanly_and_the_same_command_continues(
     inputs: list[str], tmp_path: Path, jobs: int, by: str
 ):
-    sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", *inputs, "probe.max_epochs=5"]
+    sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", *inputs, "probe.max_epochs=3"]
     process = start(*sweep, f"jobs={jobs}", cwd=tmp_path)
     wait_for(lambda: finished_runs(tmp_path / "out"), DEADLINE_S, "the first record", process)
     assert bool(workers_of(process)) == (jobs > 1), "jobs that can go on are there, and can be seen"
@@ -225,7 +225,7 @@ def test_ctrl_c_or_kill_stops_cleanly_and_the_same_command_continues(
 @pytest.mark.slow
 def test_another_terminal_sees_where_a_sweep_stands(inputs: list[str], tmp_path: Path):
     assert "no sweep was started here" in probe("sweep-status", "out", cwd=tmp_path).stderr
-    sweep = ["-m", "layers=last", "seed=range(1,4)", "results_dir=out", "jobs=1", *inputs, "probe.max_epochs=9"]
+    sweep = ["-m", "layers=last", "seed=range(1,4)", "results_dir=out", "jobs=1", *inputs, "probe.max_epochs=5"]
     sweep += ["probe.patience=9"]
     process = start(*sweep, cwd=tmp_path)
     wait_for(lambda: in_training(tmp_path / "out"), DEADLINE_S, "a run in training", process)
@@ -243,7 +243,7 @@ def test_another_terminal_sees_where_a_sweep_stands(inputs: list[str], tmp_path:
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_killed_worker_costs_no_other_run(inputs: list[str], tmp_path: Path, after: int):
     sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", "jobs=2", *inputs]
-    sweep += [f"probe.{name}={9 if after else 30}" for name in ("max_epochs", "patience")]
+    sweep += [f"probe.{name}={5 if after else 15}" for name in ("max_epochs", "patience")]
     process = start(*sweep, cwd=tmp_path)
     # Killed in training, where memory runs out; a worker that dies while it sends its result may take the pool along.
     out = tmp_path / "out"

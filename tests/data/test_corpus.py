@@ -178,6 +178,13 @@ def test_tags_that_are_no_spans_stay_as_they_are(tmp_path: Path):
     assert "dev.conll:2 ('e')" in corpus.notes[0]
 
 
+def test_a_dev_split_without_any_tag_of_train_is_refused(tmp_path: Path):
+    texts = {"train": "a DT\nb NN\n", "dev": "d 1\ne 2\n", "test": "f DT\n"}
+    said = r"dev.conll: no tag of the dev split occurs in train \(there: DT, NN; here: 1, 2\). Are they the same"
+    with pytest.raises(UserError, match=said):
+        load_corpus(data_config(write_splits(tmp_path, **texts), task="tags"))
+
+
 def test_dev_and_test_can_be_taken_from_train_by_document_and_always_the_same(tiny_corpus: Corpus, tmp_path: Path):
     folder = write_columns(tmp_path, tiny_corpus)
     cfg = data_config(folder, dev=None, test=None, dev_fraction=0.2, test_fraction=0.1)

@@ -230,6 +230,20 @@ def test_the_text_asked_for_makes_the_difference_significant(tmp_path: Path):
     )
 
 
+def test_a_corrected_p_of_one_is_taken_as_corrected_for_all_comparisons(tmp_path: Path):
+    """Holm's p is cut off at 1, where it says no longer how often it was multiplied."""
+    rows = build_rows(made(tmp_path))
+    place = [row.name for row in rows].index("layer_3")
+    odd = replace(rows[place].against["best"], p_text=0.6, p_text_holm=1.0)
+    rows[place] = replace(rows[place], against={**rows[place].against, "best": odd})
+    (opened,) = [one for one in verdict(rows).open if one.row == "layer_3"]
+    assert opened.text is not None
+    others = sum("best" in row.against for row in rows)
+    needed = NormalDist().inv_cdf(1 - ALPHA / others / 2) + NormalDist().inv_cdf(POWER)
+    assert NormalDist().inv_cdf(0.7) * math.sqrt(opened.text) == pytest.approx(needed, rel=0.02)
+    assert others == 4
+
+
 def test_the_figure_of_cost_has_every_row_once_and_none_where_all_cost_the_same(tmp_path: Path, drawn: dict):
     rows = build_rows(made(tmp_path))
     numbers = by_cost(rows)

@@ -35,7 +35,7 @@ def processes_of(session: int) -> Iterator[int]:
 
 @pytest.mark.slow
 def test_killed_at_ten_moments_a_sweep_ends_with_the_records_of_one_left_alone(inputs: list[str], tmp_path: Path):
-    sweep = ["-m", "layers=last,mix_all", "seed=range(1,7)", "results_dir=out", *inputs, "probe.max_epochs=3"]
+    sweep = ["-m", "layers=last,mix_all", "seed=range(1,7)", "results_dir=out", *inputs, "probe.max_epochs=2"]
     sweep += ["probe.patience=3"]
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     for folder in (alone, killed):
