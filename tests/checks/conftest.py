@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.commands import probe
+from support.commands import TINY, probe
 from support.inputs import overrides, small_corpus, write_columns
 
 from probe.reporting.page import write_report
@@ -17,7 +17,7 @@ def swept(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of a small real sweep, two rows of one layer and a mix, two seeds, with its figures and page."""
     home = tmp_path_factory.mktemp("verify")
     write_columns(home / "data", small_corpus())
-    settings = ["probe.hidden_size=4", "probe.max_epochs=2", "probe.batch_size=8", "probe.learning_rate=0.05"]
+    settings = [*TINY[:-1], "probe.learning_rate=0.05"]
     sweep = ["-m", "layers=embeddings,last,mix_all", "seed=1,2", "jobs=1", "results_dir=results"]
     done = probe(*sweep, *overrides(tiny_bert, Path("data")), *settings, cwd=home)
     assert done.returncode == 0, done.stderr

@@ -204,7 +204,7 @@ def test_tags_that_are_none_lead_to_the_column_or_the_comment(tmp_path: Path, tr
 
 
 def test_of_many_tags_that_only_test_has_twenty_are_named(tmp_path: Path):
-    test = "".join(f"x T{number:02}\n" for number in range(25))
+    test = "y NN\n" + "".join(f"x T{number:02}\n" for number in range(25))
     texts = {"train": "a NN\nb VB\n", "dev": "c NN\n", "test": test}
     corpus = load_corpus(data_config(write_splits(tmp_path, **texts), task="tags"))
     assert "T18 (1), T19 (1), and 5 more; the first: " in corpus.notes[0]

@@ -20,7 +20,13 @@ from pathlib import Path
 
 import pytest
 
-TINY = ["probe.hidden_size=4", "probe.max_epochs=2", "probe.batch_size=8", "probe.learning_rate=0.01"]
+TINY = [
+    "probe.hidden_size=4",
+    "probe.num_layers=1",
+    "probe.max_epochs=2",
+    "probe.batch_size=8",
+    "probe.learning_rate=0.01",
+]
 RUN_PROBE = "from probe.cli.main import main; main()"
 DEADLINE_S = 300  # ends what hangs, and nothing else: on a busy machine a sweep of seconds takes minutes
 
