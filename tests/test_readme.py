@@ -98,7 +98,7 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
         words += ["probe.max_epochs=1", "probe.batch_size=16", "jobs=1"]
         words += [f"results_dir={out}"] * ("save_probe=true" not in words)  # not among the real records
         if not {"probe=linear", "probe=finetune", "+sweep=tasks"} & set(words):  # these have no hidden units
-            words.append("probe.hidden_size=4")
+            words += ["probe.hidden_size=4", "probe.num_layers=1"]
         if not any(word.startswith(("data=demo", "data.path=")) for word in words):
             words.append(f"data.path={data}")
         if words[0].startswith("+sweep"):

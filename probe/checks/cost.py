@@ -15,7 +15,7 @@ from probe.config import Config, UserError
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
 from probe.features.store import FeatureStore, Shard
-from probe.probing.schedule import passes
+from probe.probing.schedule import FULL_UPDATES, WARM_UP_UPDATES, passes, updates
 from probe.runs.plan import Plan, plan, resolve_device
 from probe.system.files import why_not_writable
 from probe.system.machine import gpus, num_cores, side_by_side
@@ -69,13 +69,20 @@ def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> list[str]:
         splits, cfg = planned.corpus.splits, planned.cfg.probe
         words = splits["train"].num_words * passes(len(splits["train"].words), cfg.batch_size)
         epoch_s = speeds[planned.selection.width] * (words + splits["dev"].num_words / 3)  # dev goes one way only
-        least += epoch_s * min(FEWEST_EPOCHS, cfg.max_epochs)
+        least += epoch_s * _fewest_epochs(planned)
         most += epoch_s * cfg.max_epochs
-    lines.append(
-        f"to train: {duration(least / at_once)} to {duration(most / at_once)}, {at_once} at once; runs take "
-        f"{min(FEWEST_EPOCHS, trained[0].cfg.probe.max_epochs)} to {trained[0].cfg.probe.max_epochs} epochs"
-    )
+    fewest, at_most = min(map(_fewest_epochs, trained)), max(planned.cfg.probe.max_epochs for planned in trained)
+    time_s = f"{duration(least / at_once)} to {duration(most / at_once)}"
+    lines.append(f"to train: {time_s}, {at_once} at once; runs take {fewest} to {at_most} epochs")
     return lines
+
+
+def _fewest_epochs(planned: Plan) -> int:
+    """What a run takes that is best at the end of the schedule's warm-up, or FEWEST_EPOCHS where that is more."""
+    cfg, sentences = planned.cfg.probe, len(planned.corpus.splits["train"].words)
+    in_epoch = passes(sentences, cfg.batch_size) * updates(sentences, cfg.batch_size)
+    by_schedule = WARM_UP_UPDATES // in_epoch + cfg.patience * -(-FULL_UPDATES // in_epoch)
+    return min(max(FEWEST_EPOCHS, by_schedule), cfg.max_epochs)
 
 
 def extraction_s(cfg: Config, corpus: Corpus, encoder: Encoder, store: FeatureStore, device: str) -> float:

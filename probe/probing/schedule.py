@@ -18,7 +18,7 @@ from typing import Literal
 
 EPOCH_UPDATES = 100
 WARM_UP_UPDATES = 1000
-FULL_UPDATES = 200
+FULL_UPDATES = 300
 
 Outcome = Literal["converged", "cut_short", "silent"]
 

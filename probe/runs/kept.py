@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from probe.data.untagged import Untagged, looks_like_columns, read_columns_of_wo
 from probe.runs.records import RunRecord, load_records
 
 STDIN = "standard input"
+LIKE_A_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]{2,6}")  # one word with a slash, or with an ending
 
 
 def choose_kept(folder: Path, row: str, seed: int | None) -> tuple[Path, RunRecord]:
@@ -51,8 +53,8 @@ def read_untagged(given: str, record: RunRecord, how: str) -> Untagged:
             raise UserError(f"{STDIN} is not UTF-8 ({error.reason}).") from None
     elif Path(given).is_file():
         text, origin = "\n".join(lines_of(Path(given), "")), given
-    elif "/" in given and " " not in given:
-        raise UserError(f"{given}: there is no such file.")
+    elif LIKE_A_FILE.fullmatch(given):
+        raise UserError(f"{given}: there is no such file. A text that looks like one: echo {given} | probe tag ... -")
     else:
         text, origin, is_text = given, "text", True
     kinds = set(record.scores.dev.per_type) | set(record.scores.test.per_type)

@@ -73,16 +73,17 @@ def test_a_full_epoch_without_a_better_score_halves_the_rate_and_three_in_a_row_
 
 def test_smaller_epochs_count_together():
     schedule = told(plain(epoch_updates=114), *[(0.1 + epoch / 100, 1) for epoch in range(9)])
-    assert told(schedule, (0.1, 1)).rate == 1, "114 updates without progress"
+    assert told(schedule, *[(0.1, 1)] * 2).rate == 1, "228 updates without progress"
     assert told(schedule, (0.1, 1)).rate == 0.5
-    told(schedule, *[(0.1, 1)] * 3)
+    told(schedule, *[(0.1, 1)] * 5)
     assert (schedule.rate, schedule.outcome) == (0.25, None)
     assert told(schedule, (0.1, 1)).outcome == "converged"
 
 
 def test_a_better_score_in_time_starts_the_count_anew():
     schedule = told(plain(epoch_updates=114), *[(0.1 + epoch / 100, 1) for epoch in range(9)])
-    told(schedule, (0.1, 1), (0.2, 1), (0.1, 1), (0.3, 1), (0.1, 1))
+    for better in (0.2, 0.3, 0.4):
+        told(schedule, (0.1, 1), (0.1, 1), (better, 1))
     assert (schedule.rate, schedule.outcome) == (1, None)
 
 

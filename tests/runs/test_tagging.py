@@ -215,6 +215,7 @@ def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, kept: tuple[
     Path("uneven.txt").write_text("ana x\nwon\n")
     for told, *given in [
         ("there is no such file", "nowhere/x.txt"),
+        ("test.conll: there is no such file. A text that looks like one: echo test.conll |", "test.conll"),
         ("text holds no word", ""),
         ("uneven.txt:2: 1 columns; the lines before have 2", "uneven.txt", "--input", "columns"),
         ("no record of row last and seed 7. Rows: last", "x", "--seed", "7"),
