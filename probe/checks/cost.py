@@ -15,7 +15,7 @@ from probe.config import Config, UserError
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
 from probe.features.store import FeatureStore, Shard
-from probe.probing.schedule import FULL_UPDATES, WARM_UP_UPDATES, passes, updates
+from probe.probing.schedule import Schedule, passes
 from probe.runs.plan import Plan, plan, resolve_device
 from probe.system.files import why_not_writable
 from probe.system.machine import gpus, num_cores, side_by_side
@@ -78,11 +78,8 @@ def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> list[str]:
 
 
 def _fewest_epochs(planned: Plan) -> int:
-    """What a run takes that is best at the end of the schedule's warm-up, or FEWEST_EPOCHS where that is more."""
-    cfg, sentences = planned.cfg.probe, len(planned.corpus.splits["train"].words)
-    in_epoch = passes(sentences, cfg.batch_size) * updates(sentences, cfg.batch_size)
-    by_schedule = WARM_UP_UPDATES // in_epoch + cfg.patience * -(-FULL_UPDATES // in_epoch)
-    return min(max(FEWEST_EPOCHS, by_schedule), cfg.max_epochs)
+    schedule = Schedule.of(planned.cfg.probe, len(planned.corpus.splits["train"].words))
+    return min(max(FEWEST_EPOCHS, schedule.shortest), schedule.max_epochs)
 
 
 def extraction_s(cfg: Config, corpus: Corpus, encoder: Encoder, store: FeatureStore, device: str) -> float:

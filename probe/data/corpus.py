@@ -279,7 +279,7 @@ def _check_tags(corpus: Corpus) -> None:
             raise UserError(f"{split.origin}: every word of the train split is tagged {next(iter(kinds))}.")
         trained = trained or set(kinds)
         new = {kind: kinds[kind] for kind in sorted(kinds.keys() - trained)}
-        if new and not corpus.task.has_spans and len(new) == len(kinds):
+        if len(new) == len(kinds) and not corpus.task.has_spans:
             raise UserError(
                 f"{split.origin}: no tag of the {name} split occurs in train (there: {', '.join(sorted(trained)[:5])}; "
                 f"here: {', '.join(list(new)[:5])}). Are they the same columns?"

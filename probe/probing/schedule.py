@@ -16,6 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from probe.config import ProbeConfig
+
 EPOCH_UPDATES = 100
 WARM_UP_UPDATES = 1000
 FULL_UPDATES = 300
@@ -53,6 +55,16 @@ class Schedule:
     _best_score: float = -1.0
     _best_since_zero: float = 0.0
     _lowest_loss: float = float("inf")
+
+    @classmethod
+    def of(cls, cfg: ProbeConfig, num_sentences: int) -> Schedule:
+        epoch_updates = passes(num_sentences, cfg.batch_size) * updates(num_sentences, cfg.batch_size)
+        return cls(cfg.anneal, cfg.patience, cfg.max_epochs, epoch_updates)
+
+    @property
+    def shortest(self) -> int:
+        """After how many epochs a training ends in which no epoch that counts is better than those before."""
+        return max(1, WARM_UP_UPDATES // self.epoch_updates) + self.patience * self.full
 
     @property
     def full(self) -> int:

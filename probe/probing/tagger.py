@@ -23,7 +23,7 @@ from probe.probing.arithmetic import arithmetic
 from probe.probing.batches import Batch, EvaluationBatches, TaggedWords, TrainingBatches
 from probe.probing.bilstm import BiLSTM, Dropout
 from probe.probing.combine import mix
-from probe.probing.schedule import Schedule, passes, updates
+from probe.probing.schedule import Schedule, passes
 from probe.probing.selection import Selection
 from probe.system.bfloat16 import EMULATED, way
 
@@ -56,8 +56,7 @@ class Tagger(pl.LightningModule):
         self.lstm = BiLSTM(selection.width, cfg.hidden_size, cfg.num_layers, cfg.dropout) if cfg.num_layers else None
         self.classifier = nn.Linear(2 * cfg.hidden_size if cfg.num_layers else selection.width, len(labels))
         self.passes = passes(len(train.lengths), cfg.batch_size)
-        epoch_updates = self.passes * updates(len(train.lengths), cfg.batch_size)
-        self.schedule = Schedule(cfg.anneal, cfg.patience, cfg.max_epochs, epoch_updates)
+        self.schedule = Schedule.of(cfg, len(train.lengths))
         self.curve: list[dict[str, float]] = []
         self.best_epoch = 0
         self.best_dev_tags: Tags = []

@@ -80,6 +80,16 @@ def test_smaller_epochs_count_together():
     assert told(schedule, (0.1, 1)).outcome == "converged"
 
 
+@pytest.mark.parametrize("epoch_updates", [50, 100, 114, 300, 439, 1000, 1001])
+def test_the_shortest_training_is_that_of_scores_that_never_rise(epoch_updates: int):
+    schedule = plain(epoch_updates=epoch_updates)
+    epochs = 0
+    while schedule.outcome is None:
+        schedule.after_epoch(0.5, 1)
+        epochs += 1
+    assert (epochs, schedule.outcome) == (schedule.shortest, "converged")
+
+
 def test_a_better_score_in_time_starts_the_count_anew():
     schedule = told(plain(epoch_updates=114), *[(0.1 + epoch / 100, 1) for epoch in range(9)])
     for better in (0.2, 0.3, 0.4):

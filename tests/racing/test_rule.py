@@ -307,7 +307,8 @@ def test_two_seeds_of_a_row_differ_over_the_text_as_much_as_over_seeds(name: str
     for (row, first), (_, second) in pairs[::7]:  # two seeds as two rows
         runs = {("a", 1): records[row, first].identity, ("b", 1): records[row, second].identity}
         variances.append(Evidence(RESULTS / name, runs).text_variance("a", "b", [1]))
-    assert 0.8 < float(np.mean(variances)) / spread**2 < 1.8  # above 1 fewer leave, rightly and wrongly
+    most = 1.8 if name == "demo-minilm" else 1.4  # above 1 fewer leave, rightly and wrongly
+    assert 0.8 < float(np.mean(variances)) / spread**2 < most
 
 
 def test_replayed_on_the_committed_runs_a_race_gives_the_table_with_half_the_epochs(tmp_path: Path):
