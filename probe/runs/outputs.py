@@ -35,6 +35,14 @@ def unfinished_path(record: Path) -> Path:
     return record.parent.parent / "logs" / f"{record.stem}.unfinished.pt"
 
 
+def remove_half_written(record: Path) -> None:
+    """Removes what a killed process left of the record at this path and its files. For who holds the run's lock."""
+    splits = [predictions_path(record, name) for name in ("dev", "test")]
+    for path in (record, counts_path(record), weights_path(record), *splits):
+        for half_written in path.parent.glob(f".{path.name}.*"):
+            half_written.unlink(missing_ok=True)
+
+
 def is_done(record: Path, with_weights: bool) -> bool:
     """Whether a run's record is there; with_weights: and names weights that are there, or says that there are none."""
     if not record.exists() or not with_weights:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from probe.config import Config
 from probe.features.store import FeatureStore
-from probe.runs.outputs import unfinished_path, write_counts, write_predictions
+from probe.runs.outputs import remove_half_written, unfinished_path, write_counts, write_predictions
 from probe.runs.plan import Plan, plan, resolve_device, settings_of
 from probe.runs.provenance import provenance
 from probe.runs.records import (
@@ -56,6 +56,7 @@ def run(
     planned = plan(cfg)
     if planned.is_done:
         return load_record(planned.record_path)
+    remove_half_written(planned.record_path)
     started_at = datetime.now(UTC)
     software = provenance(command)  # of the code as it was loaded: a run takes long enough for a commit
     from probe.runs.fit import fit

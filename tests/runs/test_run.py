@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
+from support.commands import SERVER
 from support.inputs import data_config, encoder_config, features_config, run_config
 
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import Corpus
+from probe.runs.outputs import predictions_path
 from probe.runs.plan import plan
 from probe.runs.run import run
 from probe.system import bfloat16
-from probe.system.files import plain
+from probe.system.files import plain, written_whole
 
 
 @pytest.fixture
@@ -77,3 +81,29 @@ def test_the_record_keeps_how_bfloat16_was_done(
     (file,) = (tmp_path / "out/records").iterdir()
     hardware = json.loads(file.read_text())["hardware"]
     assert ("bfloat16" in hardware) == (kept is not None)
+
+
+def _die_writing(path: Path) -> None:
+    with written_whole(path) as temporary:
+        temporary.write_text("half")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_what_a_process_was_killed_at_writing_is_gone_once_the_run_is_made(
+    tiny_data: Path, tiny_bert: Path, tmp_path: Path
+):
+    probe = ProbeConfig(0, 0, 0.0, 0.05, 1, 8, 1, 1, 1.0, "float32")
+    features, layers = features_config(tmp_path / "cache"), LayersConfig([0], "concat")
+    corpus, encoder, out = data_config(tiny_data), encoder_config(tiny_bert), tmp_path / "out"
+    cfg = run_config(data=corpus, encoder=encoder, features=features, layers=layers, probe=probe, results_dir=str(out))
+    record = plan(cfg).record_path
+    for path in (record, predictions_path(record, "test")):
+        path.parent.mkdir(parents=True)
+        killed = SERVER.Process(target=_die_writing, args=(path,))
+        killed.start()
+        killed.join(timeout=60)
+        assert killed.exitcode == -signal.SIGKILL
+    assert len(list(out.rglob(".*"))) == 2
+    run(cfg, tell=lambda _: None)
+    assert record.exists()
+    assert not list(out.rglob(".*"))
