@@ -7,6 +7,7 @@ below this module sees OmegaConf.
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -298,6 +299,7 @@ def setting_names(cls: type = Config, prefix: str = "") -> list[str]:
     return names
 
 
+@functools.cache
 def _stated(group: str, choice: str | None) -> dict[str, Any]:
     """What a preset's file says; nothing if there is none."""
     from omegaconf import OmegaConf

@@ -8,7 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from probe.cli.settings import configs_of
+from probe.cli.settings import config_of, configs_of
 from probe.config import PRESET_GROUPS, UserError, conf_dir, recorded_data, setting_names, to_config
 from probe.data.tags import find_scheme
 from probe.probing.selection import select
@@ -57,6 +57,18 @@ def test_a_sweep_over_an_encoders_layers_must_know_how_many_there_are():
     assert {cfg.encoder.num_layers for cfg in configs} == {3}, "a wrong number will be refused"
     with pytest.raises(UserError, match="one encoder at a time"):
         configs_of(["+sweep=each_layer", "encoder=bert_base_cased,bert_large_cased", "layers.indices=[0]", "seed=1"])
+
+
+def test_the_jobs_of_a_sweep_are_what_each_composes_to_by_itself():
+    same = ["probe.dropout=0.1", "layers=last", "encoder=minilm_l6", "encoder.name=mine"]
+    swept = ["seed=1,2", "probe=linear,bilstm", "probe.dropout=0.2,0.3", "treatment=plain,random"]
+    configs, _ = configs_of(["-m", *swept, *same[:1], "seed=3", *same[1:]])
+    singly = [
+        config_of(["seed=3", f"probe={probe}", f"treatment={treatment}", *same])
+        for probe in ("linear", "bilstm")
+        for treatment in ("plain", "random")
+    ]
+    assert [repr(cfg) for cfg in configs] == [repr(cfg) for cfg in singly]
 
 
 def test_a_sweep_without_any_value_is_refused():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import os
 import re
 import sys
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, to_config, unknown_setting
@@ -88,7 +90,7 @@ def asked_by(arguments: list[str]) -> Asked:
                     raise UserError(
                         f"{swept} names several values: that is a sweep. Type: probe -m {' '.join(arguments)}"
                     )
-                jobs, composed_jobs = [overrides], iter([base])
+                jobs, composed_jobs = [overrides], iter([_apart(base)])
             else:
                 params = (
                     [f"{key}={value}" for key, value in base.hydra.sweeper.params.items()]
@@ -98,16 +100,14 @@ def asked_by(arguments: list[str]) -> Asked:
                 jobs = BasicSweeper.split_arguments(parser.parse_overrides([*params, *overrides]), None)[0]
                 if not jobs:
                     raise UserError("this sweep has no run: one of its settings names no value (a range, a glob?).")
-                composed_jobs = (compose("config", job, return_hydra_config=True) for job in _for_the_frozen(jobs))
+                composed_jobs = _composed(_for_the_frozen(jobs))
             configs = []
-            for composed in composed_jobs:
-                choices = dict(composed.hydra.runtime.choices)
+            for composed, choices in composed_jobs:
                 without = next((group for group in PRESET_GROUPS if group not in choices), None)
                 if without:
                     raise UserError(
                         f"{without}: one preset is needed, no list and not none. A sweep: probe -m {without}=A,B."
                     )
-                del composed.hydra
                 configs.append(to_config(composed, choices))
                 if choices.get("treatment") == "fine_tuned" and not configs[-1].probe.train_encoder:
                     raise UserError(f"treatment=fine_tuned is probe=finetune. Leave out probe={choices['probe']}.")
@@ -121,6 +121,44 @@ def asked_by(arguments: list[str]) -> Asked:
         raise _explain(error, overrides) from None
     finally:
         GlobalHydra.instance().clear()
+
+
+def _composed(jobs: list[list[str]]) -> Iterator[tuple[Any, dict[str, str]]]:
+    """Every job's config, without Hydra's own part, and its presets by group.
+
+    Jobs that choose the same presets are composed once, which takes a fifth of a second. Their other settings are set
+    after that, in their order, by what Hydra sets them with.
+    """
+    from hydra import compose
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    loader = GlobalHydra.instance().config_loader()
+    assert isinstance(loader, ConfigLoaderImpl)
+    parser = OverridesParser.create(loader)
+    bases: dict[tuple[str, ...], tuple[Any, dict[str, str]]] = {}
+    for job in jobs:
+        parsed = parser.parse_overrides(job)
+        values = [
+            override
+            for override in parsed
+            if not override.is_hydra_override() and not loader.repository.group_exists(override.key_or_group)
+        ]
+        presets = tuple(override.input_line or "" for override in parsed if override not in values)
+        if presets not in bases:
+            bases[presets] = _apart(compose("config", list(presets), return_hydra_config=True))
+        base, choices = bases[presets]
+        composed = copy.deepcopy(base)
+        ConfigLoaderImpl._apply_overrides_to_config(values, composed)
+        yield composed, choices
+
+
+def _apart(composed: Any) -> tuple[Any, dict[str, str]]:
+    """A composed config without Hydra's own part, which it loses, and the presets by group."""
+    choices = dict(composed.hydra.runtime.choices)
+    del composed.hydra
+    return composed, choices
 
 
 def _for_the_frozen(jobs: list[list[str]]) -> list[list[str]]:
