@@ -80,7 +80,7 @@ def matrix_peak() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sentences", type=int, default=3000, help="of the training split")
-    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_intermixed_args()
     planned = plan(configs_of([*options.overrides, "probe.max_epochs=1"])[0][0])
