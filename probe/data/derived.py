@@ -89,7 +89,7 @@ def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:
     """The corpus with a share of its training text: whole documents where they are known, else sentences.
 
     The order in which they are taken is that of sha256 over the seed and their place. Raises UserError where nothing
-    is taken, or a type (or tag) of train is in none of it.
+    is taken, or everything for a share below 1, or a type (or tag) of train is in none of it.
     """
     train = corpus.splits["train"]
     by = "sentence" if train.documents is None else "document"
@@ -105,6 +105,8 @@ def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:
             for kind, _, _ in corpus.task.items(train.tags[sentence]):
                 first.setdefault(kind, number)
     taken = round(share * len(units))
+    if share < 1 and taken == len(units):
+        raise UserError(f"data.train_fraction={share}: of {len(units)} {by}s that is all. Type data.train_fraction=1.")
     lacking = sorted(kind for kind, number in first.items() if number > taken)
     if lacking:
         least = math.ceil(1000 * max(first.values()) / len(units)) / 1000

@@ -85,6 +85,12 @@ def test_samples_of_one_seed_lie_in_each_other_and_take_whole_documents(with_doc
     assert sampled(corpus, 0.1, 2)[1].sentences(0.1) != chosen[0], "another seed, another sample"
 
 
+def test_a_share_below_one_that_takes_everything_is_refused(tiny_corpus: Corpus):
+    assert len(sampled(tiny_corpus, 29 / 30, 1)[0].splits["train"].words) < len(tiny_corpus.splits["train"].words)
+    with pytest.raises(UserError, match=r"=0\.99: of 30 documents that is all\. Type data\.train_fraction=1\."):
+        sampled(tiny_corpus, 0.99, 1)
+
+
 def test_a_share_that_takes_nothing_or_lacks_a_type_is_refused_with_the_least_that_does(tiny_corpus: Corpus):
     with pytest.raises(UserError, match=r"train_fraction=0.001: that is 0 of 30 documents\. The least with all types"):
         sampled(tiny_corpus, 0.001, 1)
