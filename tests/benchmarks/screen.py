@@ -78,7 +78,7 @@ def transformer_ranker(overrides: list[str]) -> dict[str, Any]:
     }
     clock = time.perf_counter()
     ranker = TransformerRanker(DatasetDict(train=Dataset.from_dict(rows)), dataset_downsample=1.0)
-    result = ranker.run([cfg.encoder.path or cfg.encoder.name], batch_size=32)
+    result = ranker.run([str(inputs.encoder.folder)], batch_size=32)
     print(result)
     return {"transformer_ranker_seconds": round(time.perf_counter() - clock, 1)}
 
