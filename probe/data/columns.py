@@ -49,16 +49,16 @@ class Layout:
     word_column: int
     tag_column: int
     separator: str  # auto, whitespace, tab or space
-    comment: str | None  # what lines begin with that are no words
-    document_marker: str | None  # what stands first, or as the word, in a line between documents
-    word_prefix: str | None  # what every word begins with and is taken off
+    comment: str | None  # prefix of comment lines
+    document_marker: str | None  # begins a line between documents, or is one of its columns
+    word_prefix: str | None  # prefix of every word, removed
 
 
 def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
     """A CoNLL column file: a word a line, an empty line between sentences. Tags are left as they are.
 
-    Every line has as many columns as the first; those that are not asked for are ignored. What follows the last column
-    and is empty is no column where that one is the tag's, or where the first line has none there.
+    Every line has as many columns as the first; those not asked for are ignored. Empty trailing columns are dropped:
+    of the first line where the word or tag column is -1, of later lines beyond the first's number.
     """
     split = Split([], [], [], array("I"), str(file), word_a_line=True)
     documents, document, marked = split.documents, 0, False
@@ -210,7 +210,7 @@ def cut_line(line: str, bare: str, separator: str) -> list[str]:
 
 
 def _last_needed(layout: Layout, columns: list[str]) -> int:
-    """How many columns the first line has: without the empty ones behind, if the last is to be the tag or the word."""
+    """How many columns the first line has, without empty trailing ones where the word or tag column is -1."""
     last = len(columns)
     while last and -1 in (layout.tag_column, layout.word_column) and not columns[last - 1].strip(" "):
         last -= 1

@@ -48,11 +48,11 @@ def derived(text: Corpus, control: int | None, share: float | None, seed: int) -
 
 
 def control_task(text: Corpus, seed: int) -> Corpus:
-    """The corpus with a control task in the place of its own (Hewitt & Liang 2019): only memory can learn it.
+    """The corpus with a control task instead of its own (Hewitt & Liang 2019), which can only be memorised.
 
-    Each different word gets one tag, drawn from the tags of train as often as they are there, wherever it stands in
-    train, dev and test. Of spans, each different mention gets a type drawn so; where spans are, stays. What a word or
-    mention gets depends on itself, the seed and train's distribution alone.
+    Each distinct word gets one tag for all of train, dev and test, drawn from the tag distribution of train. For spans,
+    each distinct mention gets a type drawn likewise; the span boundaries stay. The draw depends on the word or mention,
+    the seed and train's distribution alone.
     """
     task = text.task
     frequent = Counter(kind for tags in text.splits["train"].tags for kind, _, _ in task.items(tags))
@@ -88,8 +88,8 @@ def control_task(text: Corpus, seed: int) -> Corpus:
 def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:
     """The corpus with a share of its training text: whole documents where they are known, else sentences.
 
-    The order in which they are taken is that of sha256 over the seed and their place. Raises UserError where nothing
-    is taken, or everything for a share below 1, or a type (or tag) of train is in none of it.
+    They are taken in order of sha256 of the seed and their index. Raises UserError where the sample is empty, is all of
+    train for a share below 1, or lacks a type (or tag) of train.
     """
     train = corpus.splits["train"]
     by = "sentence" if train.documents is None else "document"

@@ -1,8 +1,8 @@
 """A data set of the Hub, at one commit.
 
-`datasets` never asks the Hub here: where it gets no answer it takes the newest commit in its cache, whichever was asked
-for. It gets a folder that looks like the repository, says by the names which files a subset needs, and reads those once
-they are there. What it read is kept under the commit, so that it is read again without the Hub, and no other is.
+`datasets` never asks the Hub itself: without an answer it would take the newest commit in its cache, whichever was
+asked for. It is given a folder that looks like the repository, tells from the file names which a subset needs, and
+reads those once fetched. The result is cached by commit: reading it again needs no Hub and gives no other commit.
 """
 
 from __future__ import annotations

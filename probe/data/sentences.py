@@ -1,7 +1,7 @@
-"""The words, or the tags, of many sentences in a byte or two each: a text is held as long as anything is done with it.
+"""The words, or the tags, of many sentences, packed into a byte or two each, as a text stays in memory throughout.
 
-In a list of lists of `str` a word takes 8 bytes and its tag 8 more, and a sentence 56 for either list: some 23 bytes a
-word with 20 in a sentence, before anything is made of it. Here it is 3 or 4, and each different string once.
+In lists of `str` a word and its tag take 8 bytes each, and a sentence 56 for each of the two lists: some 23 bytes a
+word at 20 words a sentence. Here they take 3 or 4, plus each distinct string once.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ ROOM = {"B": 1 << 8, "H": 1 << 16, "I": 1 << 32}  # types of `array`, and how ma
 
 
 class Sentences(Sequence[list[str]]):
-    """Read like a list of lists of strings; each list is made when it is asked for, and never changed by what is here.
+    """Reads like a list of lists of strings; each list is built anew on access.
 
-    distinct: each different string once, in the order in which they first stand. numbers: (W,) which of them each word
-    is, in as few bytes as hold them all. ends: (S + 1,) where each of the S sentences begins, and the last ends.
+    distinct: each distinct string, in order of first occurrence. numbers: (W,) each word's index into it, in the
+    narrowest type that fits. ends: (S + 1,) where each of the S sentences begins, and the last ends.
     """
 
     def __init__(self, distinct: list[str], numbers: array[int], ends: array[int]) -> None:

@@ -102,7 +102,7 @@ def find_scheme(sentences: Tags, wanted: str) -> str:
         also = "" if wanted != "auto" else f" as {_few([tag for tag in kinds if tag[0] in 'ES'])}"
         raise OddTag(odd, f"is not {scheme}{also} (prefixes {', '.join(PREFIXES[scheme])})")
     if wanted == "auto":
-        # A few of them in a file that is otherwise IOB are mistakes, not a scheme.
+        # A few E-, S-, L- or U- in a file that is otherwise IOB are mistakes, not a scheme.
         ends = sum(tag[0] in CLOSE for tags in sentences for tag in tags)
         if sum(len(ill_formed(tags, scheme)) for tags in sentences) > ends:
             stray = next(tag for tag in kinds if tag[0] in CLOSE)

@@ -32,7 +32,7 @@ class Untagged:
 
 
 def looks_like_columns(text: str, layout: Layout, kinds: Collection[str]) -> bool:
-    """Whether a text is a column file: as many columns in every line, and either one or tags in the tag's.
+    """Whether a text is a column file: all lines have one column, or equally many with tags in the tag column.
 
     kinds: the types of spans, or the tags, that a probe knows.
     """
@@ -125,7 +125,7 @@ def _rows(text: str, layout: Layout) -> Iterator[list[str]]:
 
 
 def _separator(text: str, layout: Layout) -> str:
-    """Tabs where there are any, if it is to be found: a blank is part of a word then."""
+    """For "auto", tabs where there are any, as a blank is part of a word then; else white space."""
     return layout.separator if layout.separator != "auto" else "tab" if "\t" in text else "whitespace"
 
 

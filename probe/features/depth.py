@@ -1,8 +1,8 @@
-"""Stops an encoder at a layer, so that the blocks behind it are not computed.
+"""Stops an encoder at a layer, so that the blocks after it are not computed.
 
-Layer k < L is what goes into block k + 1. So the forward pass is left as it is, and ended as the block behind the layer
-is entered: what a family does behind its last block, a final norm for example, is never met. Which modules are the
-blocks is found by trying, and an encoder that does not give the same bits this way is computed whole.
+Layer k < L is the input of block k + 1, so the forward pass runs unchanged until it enters that block, and ends there.
+What some families do after their last block, such as a final norm, is never reached. Which modules are the blocks is
+found by trial; an encoder that does not give the same bits this way is computed whole.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from probe.features.words import padded
 
 
 def stop_at(layer: int, model: torch.nn.Module, encoder: Encoder, device: str) -> list[Any]:
-    """Lets the model's forward passes end with the states of layers 0..layer; says so where they cannot.
+    """Makes the model's forward passes end with the states of layers 0..layer; prints a note where that fails.
 
-    Returns the hooks that do it, none where all blocks are computed; their `remove` makes the model whole again. Tried
-    before on a sample: what comes out must be that of the whole forward, to the bit.
+    Returns the hooks that do so, none where all blocks are computed; `remove` on each undoes it. They are first tried
+    on a sample, where the states must be bit for bit those of the whole forward pass.
     """
     if layer == encoder.num_layers:
         return []

@@ -68,7 +68,7 @@ def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
 def _random(encoder: Encoder) -> torch.nn.Module:
     """The encoder's architecture with its own initialisation, in float32, drawn on the CPU whatever the device.
 
-    `random_blocks` keeps the checkpoint's weights for all that layer 0 depends on; which those are, its gradient tells.
+    `random_blocks` keeps the checkpoint's weights that layer 0 depends on: those that its gradient reaches.
     """
     import torch
     import transformers
@@ -90,10 +90,10 @@ def _random(encoder: Encoder) -> torch.nn.Module:
 
 
 def emulate(model: torch.nn.Module) -> None:
-    """Gives a model in bfloat16 float32's products and speed, keeping bfloat16's values.
+    """Emulates a bfloat16 model in float32, at float32's speed.
 
-    Weights stay the values they are; what goes into and comes out of each module with weights of its own is rounded.
-    In between, inside attention and in the sums around it, is float32: less is rounded than where all is bfloat16.
+    Weights keep their bfloat16 values; inputs and outputs of each module with weights of its own are rounded. What is
+    between, inside attention and in the residual sums, stays float32: less is rounded than in native bfloat16.
     """
     import torch
 

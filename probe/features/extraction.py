@@ -2,12 +2,12 @@
 
 A shard is the unit of everything: of batching (its windows are sorted by length, so what is in a batch depends on the
 shard alone), of writing, of resuming, and of sharing work between processes. While one shard is computed those before
-are hashed and written by other threads. On a GPU, which wants larger batches, a few neighbours are computed as one:
-always the same ones, all of them where one is missing, so that batches and bits stay what they were.
+are hashed and written by other threads. On a GPU, which wants larger batches, a few neighbouring shards are computed as
+one: always the same group, and all of it where one shard is missing, so that batches, and so bits, never change.
 
-On a GPU nothing here waits for what it computes but the thread that writes it: batches are sent from pinned memory,
-shards come back into such, and what is enqueued ahead is bounded by the shards in flight. (One line of transformers
-waits once a batch: see `words.states_of`.)
+Only the writer threads wait for the GPU's results: batches are copied from pinned memory, shards into pinned memory,
+and the shards in flight bound the work enqueued ahead. (One line of transformers waits once a batch: see
+`words.states_of`.)
 
 B windows in a batch, P pieces, W words, H hidden size.
 """
@@ -37,8 +37,8 @@ from probe.system.bfloat16 import EMULATED, way
 from probe.system.locks import Hold
 from probe.system.machine import num_cores
 
-# Threads that write; of shards computed but not yet on disk there is one more, which bounds memory. A CPU's cores are
-# for the encoder. A GPU fills a shard of BERT-base, 164 MB, faster than one thread writes it (an estimate).
+# Writer threads; at most so many shards are unwritten when the next computation starts, which bounds memory. A CPU's
+# cores are for the encoder. A GPU fills a shard of BERT-base, 164 MB, faster than one thread writes it (an estimate).
 WRITERS = {"cpu": 1, "cuda": 4}
 # Shards computed as one. Of four together, with a GPU's BATCH_COST, CoNLL-2003 makes half as many batches and a quarter
 # less work (pieces, padding and starts of batches); more take more memory.
@@ -50,8 +50,8 @@ def ensure_features(
 ) -> FeatureStore:
     """A store of this corpus and encoder, with the layers asked for or more and every shard present.
 
-    Extracts what is missing, which in a store that was finished is what was damaged, all its layers.
-    quiet: without progress, for processes beside one that shows it.
+    Extracts missing shards, with all layers of the store; those missing from a finished store were damaged.
+    quiet: no progress bar, for when another process shows it.
     """
     store = FeatureStore.of(corpus, encoder, cfg).serving()
     cfg = replace(cfg, layers=list(store.layers))
@@ -201,8 +201,8 @@ def compute_shard(
     device: str,
     bar: tqdm,
 ) -> tuple[Tensor, Callable[[], float]]:
-    """A shard's words: (stored layers, W, H), in the storage dtype, and what to call before reading them, which gives
-    the largest value before it was cast."""
+    """A shard's vectors, (stored layers, W, H) in the storage dtype, and a function to call before reading them,
+    which returns the largest absolute value before the cast."""
     words = shard.last - shard.first
     layers = torch.empty(
         (len(store.layers), words, store.hidden_size), dtype=getattr(torch, store.dtype), device=device

@@ -51,11 +51,11 @@ class SpecialPair(NamedTuple):
 
 @dataclass
 class Pieces:
-    """A split cut into pieces. What grows with the text is `word` alone.
+    """A split cut into pieces. Only `word` grows with the text.
 
-    distinct: the piece ids of each distinct word, one word after another; (D + 1,) ends says where each begins. word:
-    (W,) which of them each word is. empty: positions of words the tokenizer gives no piece (zero-width space, U+FE0F,
-    ...); the unknown piece stands for them.
+    distinct: the piece ids of all distinct words, concatenated. ends: (D + 1,) where each begins, and the last ends.
+    word: (W,) each word's index among the distinct ones. empty: positions of words the tokenizer gives no piece
+    (zero-width space, U+FE0F, ...); the unknown piece stands for them.
     """
 
     distinct: array[int]

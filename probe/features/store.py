@@ -3,8 +3,8 @@
     <cache_dir>/<key>/manifest.json              what this is; comes last, so: present means complete
     <cache_dir>/<key>/train-00000.safetensors    a shard: about 8,192 words, one tensor (words, H) a layer, "0".."L"
 
-A store may hold some of the layers only. It then has a key of its own, and its vectors are those of the store that
-holds all, bit for bit; so runs name that one, and whoever needs some layers reads any store that has them.
+A store may hold some of the layers only. It then has a key of its own, but its vectors are bit for bit those of the
+store with all layers; so runs name the latter's key, and read from any store that has the layers they need.
 
 A shard carries, in its header, the key it belongs to, its place, and a checksum for each layer; it is written under a
 temporary name, synced and renamed, so present means whole. Readers map a shard into memory and touch only the layers
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 MANIFEST = "manifest.json"
 IN_USE = ".in-use"  # locked by whoever uses the store
-LEFT_FOR_S = 86400  # what no writer has touched for so long, no living one is at
+LEFT_FOR_S = 86400  # a file unmodified for so long has no living writer
 WORDS_IN_SHARD = 8192
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 
@@ -156,9 +156,9 @@ class FeatureStore:
         return f"{len(self.layers)} layers" if self.holds_all else some
 
     def serving(self) -> FeatureStore:
-        """The store to read: this one, or while it is not finished one that is, with the same vectors and more layers.
+        """The store to read: this one or, while it is unfinished, a finished one with the same vectors and more layers.
 
-        Of several the one with the fewest layers. Without its manifest a store is being made, and serves nobody else.
+        Of several, the one with the fewest layers. One without a manifest is unfinished, and serves no other config.
         """
         if self.holds_all or not self.directory.parent.is_dir() or read_manifest(self.directory) is not None:
             return self
@@ -327,9 +327,9 @@ class FeatureStore:
 
 
 def leftovers(directory: Path, for_s: float = 0) -> Iterator[tuple[Path, int]]:
-    """What nothing reads, and its bytes: half-made by writers that were killed, or damaged and set aside.
+    """Files that nothing reads, and their sizes: half-written by killed writers, or damaged and set aside.
 
-    for_s: only what has lain there for so many seconds; what is half-made may be being made.
+    for_s: the least age in seconds, as a half-written file may still be in progress.
     """
     for path in directory.iterdir() if directory.is_dir() else ():
         is_half_made = path.name.startswith(".tmp") or (path.name.startswith(".") and ".safetensors." in path.name)

@@ -19,7 +19,7 @@ from probe.system.files import canonical, short
 from probe.system.locks import Hold, is_locked
 
 PRUNED = ".pruned-"  # what a store is called while it is deleted
-# How far two computations of one vector in different batches may be apart, in lengths of that vector.
+# Largest distance that rounding explains between one vector computed in two different batches, relative to its norm.
 ARITHMETIC_NOISE = {"float32": 1e-4, "bfloat16": 5e-2}
 
 
@@ -122,11 +122,10 @@ def verify_checksums(store: FeatureStore) -> Iterator[tuple[str, str]]:
 def verify_sample(
     store: FeatureStore, corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, num_sentences: int, seed: int = 0
 ) -> tuple[int, float, float]:
-    """Computes words of a random sample again, alone, and compares.
+    """Recomputes a random sample of sentences, each window in a batch of its own, and compares.
 
-    The sample is drawn by sentence; each sentence's windows go through the encoder one by one. Returns the number of
-    words, the largest difference between a stored vector and the same one computed again, in lengths of that vector,
-    and how large a difference rounding explains.
+    Returns the number of words, the largest distance between a stored vector and the recomputed one, relative to the
+    latter's norm, and how large a distance rounding explains.
     """
     import numpy as np
     import torch

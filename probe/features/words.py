@@ -59,8 +59,8 @@ def states_of(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """One batch through the encoder: the kept words' vectors (stored layers, W, H), and their places in the split (W,).
 
-    model: whole, or stopped at the deepest layer that is stored. All that a GPU needs is sent before it starts. What
-    waits for it is one line of transformers, in `hidden_states`: whether the mask masks anything.
+    model: whole, or stopped at the deepest layer that is stored. All that a GPU needs is sent before it starts. The one
+    wait for it is in transformers, below `hidden_states`: the check whether the mask masks anything.
     """
     layers = stored_layers(cfg, encoder.num_layers)
     ids, mask, types = to_tensors(windows, pieces, encoder)

@@ -15,12 +15,12 @@ from probe.system.files import plain
 def config_again(
     record: RunRecord, make_config: Callable[[list[str]], Config], overrides: list[str] | None = None
 ) -> Config:
-    """The config of a record's run, at the Hub's commits of then. overrides: for what lies elsewhere."""
+    """The config of a record's run, at the record's commits on the Hub. overrides: for paths that have changed."""
     return _at_commits(make_config([*as_overrides(plain(record.config)), *(overrides or [])]), record)
 
 
 def _at_commits(cfg: Config, record: RunRecord) -> Config:
-    """The config with what is of the Hub as it was then, wherever its branches stand now."""
+    """The config at the record's commits on the Hub, where it names the same data set and encoder."""
     stated, data, encoder = record.config, cfg.data, cfg.encoder
     if record.data.commit and data.path is None and (data.hub, data.revision) == _named(stated.data, "hub"):
         data = replace(data, revision=record.data.commit)

@@ -1,7 +1,7 @@
-"""A sweep as a SLURM job array: sent, watched until it ends, and what became of each of its jobs.
+"""Submits a sweep as a SLURM job array, waits until it ends, and finds out how each job ended.
 
-submitit writes the script and packs the jobs. What SLURM does with them `squeue` says; how a job ended say `scontrol`,
-or `sacct` where the cluster keeps accounts. A run is over when its record or its failure is there, whatever SLURM says.
+submitit writes the script and packs the jobs. `squeue` tells a job's state; `scontrol`, or `sacct` where the cluster
+keeps accounting, how it ended. A run is over when its record or failure file exists, whatever SLURM says.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class Job(Protocol):
 
 
 class CutOff(BaseException):
-    """Raised in a job when its time is up; no library's `except Exception` on the way takes it for its own."""
+    """Raised in a job when its time is up; a BaseException, so that no library's `except Exception` catches it."""
 
 
 @dataclass
 class Again:
-    """Work that a cluster may cut off and queue again, with the job it was given.
+    """Work that a cluster may interrupt and requeue with the same job.
 
-    limit_min: of a job. notice_s: so long before its end the cluster says so. times_left: a job that reaches the limit
-    is begun anew so many times; one that has to make room for another is, always.
+    limit_min: a job's time limit. notice_s: how long before it the cluster sends a signal. times_left: how often a job
+    that reaches the limit is requeued; a preempted one always is.
     """
 
     work: Callable[[Any], None]
@@ -82,8 +82,8 @@ class Again:
         self.work(job)
 
     def checkpoint(self, job: Any) -> Any:
-        """What submitit asks for when a time limit or a preemption is near. Raises CutOff, in the midst of the work,
-        for a limit that would only be reached again."""
+        """Called by submitit, in the midst of the work, when a time limit or a preemption is near. Raises CutOff at the
+        limit when no requeues are left."""
         import submitit
 
         if time.monotonic() - self.began < self.limit_min * 60 - self.notice_s - EARLY_S:

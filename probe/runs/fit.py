@@ -74,7 +74,7 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
     tell(f"features: {bytes_needed(planned.store, planned.selection) / 1e9:.2f} GB {PLACES[where]}")
     read_s = time.perf_counter() - clock
     _settle(device)
-    # A part of train is a part of the same task: there are the tags of all of it to choose from.
+    # With a part of train the label set is still that of all of it, so that the task is the same.
     train = splits["train"] if sample is None else sample.train
     labels, label_ids = _labels(train.tags)
     chosen = None if sample is None else sample.sentences(sample.share)
@@ -144,7 +144,7 @@ def _bits_by_frequency(labels: torch.Tensor, names: list[str], train: Tags) -> f
 def _unseen(
     tagger: Tagger, features: torch.Tensor | Streamed, sample: Sample, label_ids: dict[str, int], device: str
 ) -> Unseen:
-    """What the probe makes of the training text beyond its sample, up to each of PORTIONS."""
+    """The probe's code lengths of the training text beyond its sample, up to each of PORTIONS."""
     own = set(sample.sentences(sample.share))
     rest = [i for i in range(len(sample.train.tags)) if i not in own]
     if not rest:
@@ -161,9 +161,9 @@ def _unseen(
 
 
 def tune(planned: Plan, tell: Callable[[str], None], runs: int, num_gpus: int) -> Fit:
-    """The encoder of a planned run trained itself, with a linear layer: no features are read or written.
+    """Fine-tunes the encoder of a planned run with a linear layer; no features are read or written.
 
-    Raises UserError where the memory that is free does not do.
+    Raises UserError where free memory does not suffice.
     """
     cfg, train = planned.cfg, planned.corpus.splits["train"].tags
     clock = time.perf_counter()
@@ -205,7 +205,7 @@ def tune(planned: Plan, tell: Callable[[str], None], runs: int, num_gpus: int) -
         placement="none",
         hardware=here,
         read_s=read_s,
-        train_s=sum(point["train_s"] for point in tuned.curve),  # also of what another process had done of it
+        train_s=sum(point["train_s"] for point in tuned.curve),  # with the epochs before an interruption
         bits=Bits(**{name: SplitBits(nats[name] / math.log(2), by_frequency[name]) for name in nats}),
         labels=labels,
     )

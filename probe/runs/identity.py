@@ -19,10 +19,10 @@ SHARE = " % of train"
 
 @dataclass(frozen=True)
 class Treatment:
-    """What else a run is: a control, or another way of making what it is compared with.
+    """How a run differs from the plain runs it is compared with: a control, or another way of making them.
 
-    name: what the table calls it. settings: what the name does not say (a seed, a share). base: those parts of the
-    run's identity that the treatment changes, as they are in the runs it stands beside, by their names there.
+    name: as in the table. settings: what the name does not say (a seed, a share). base: the identity's fields that the
+    treatment changes, with their values in the plain runs.
     """
 
     name: str
@@ -63,11 +63,11 @@ class RunIdentity:
 
     @property
     def beside(self) -> str:
-        """What the tables that a fine-tuned run stands in have in common: of what is read, not of what learns on it."""
+        """What all tables that show a fine-tuned run have in common: what is read, not the probe or its recipe."""
         return self._without("layers", "seed", "treatment", "probe", "recipe")
 
     def _without(self, *names: str) -> str:
-        """The key of the identity without some parts, as it is in the runs that a treatment is compared with."""
+        """The hash of the identity without some fields, those that a treatment changes set back to `base`."""
         base = plain(self) | (self.treatment.base if self.treatment else {})
         return key_of({name: part for name, part in base.items() if name not in names})
 

@@ -31,12 +31,12 @@ def weights_path(record: Path) -> Path:
 
 
 def unfinished_path(record: Path) -> Path:
-    """Where a training of more than minutes keeps what it goes on from, until the record at this path is there."""
+    """Where a training that takes long keeps its checkpoint, until the record at this path is written."""
     return record.parent.parent / "logs" / f"{record.stem}.unfinished.pt"
 
 
 def remove_half_written(record: Path) -> None:
-    """Removes what a killed process left of the record at this path and its files. For who holds the run's lock."""
+    """Removes a killed process's half-written files of this record and its outputs. Call with the run's lock held."""
     splits = [predictions_path(record, name) for name in ("dev", "test")]
     for path in (record, counts_path(record), weights_path(record), *splits):
         for half_written in path.parent.glob(f".{path.name}.*"):

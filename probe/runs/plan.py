@@ -40,10 +40,10 @@ ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about
 
 @dataclass(frozen=True)
 class Plan:
-    """A run that is known but not done: everything that its key depends on, nothing that takes long.
+    """A planned run: everything that its key depends on, nothing that takes long.
 
-    text: the corpus as it is, whose features are read. corpus: what is learnt and scored on, with the tags of a control
-    or a sample of the training text where one is asked for. sample: which sentences of the text's train that is.
+    text: the original corpus, whose features are read. corpus: the one to train and score on, with the tags of a
+    control or a sample of train where the config asks for one. sample: which sentences of train were sampled.
     """
 
     cfg: Config
@@ -109,16 +109,16 @@ def plan(cfg: Config) -> Plan:
 
 
 def _of_memory(cfg: Config) -> Config:
-    """The settings of a word memory without what it does not look at: an encoder's weights, and the seed where that
-    draws no sample. So a sweep over these makes it once."""
+    """The config of a word memory with settings that it ignores reset: encoder weights, and the seed unless it draws a
+    sample. So a sweep over these makes one run."""
     seed = cfg.seed if cfg.data.train_fraction not in (None, 1) else 0
     return replace(cfg, seed=seed, encoder=replace(cfg.encoder, weights="pretrained", weights_seed=0))
 
 
 def _of_fine_tuning(cfg: Config) -> Config:
-    """The settings of a fine-tuned encoder, which is read at its last layer: a sweep over layers makes it once.
+    """The config of a fine-tuning run with the last layer chosen, so that a sweep over layers makes one run.
 
-    Raises UserError for settings of what it has not: a store, a treatment, a probe's weights.
+    Raises UserError for settings that do not apply: of a store, another treatment, a probe's weights.
     """
     places = {"placement": "auto", "layers": None, "batch_pieces": "auto"}
     odd = [f"features.{name}" for name, as_it_is in places.items() if getattr(cfg.features, name) != as_it_is]
@@ -142,7 +142,7 @@ def _recipe(corpus: Corpus, cfg: Config) -> int:
 
 
 def _names(cfg: Config) -> list[str]:
-    """What else a run is, by the names that treatments have."""
+    """The names of a run's treatments."""
     names = [RANDOM[cfg.encoder.weights]] if cfg.encoder.weights != "pretrained" else []
     names += [CONTROL] if cfg.data.control is not None else []
     names += [FINE_TUNED] if cfg.probe.train_encoder else []
@@ -179,21 +179,21 @@ def inputs_of(cfg: Config) -> Inputs:
 
 
 def _parts(cfg: Config) -> tuple[str, str, str]:
-    """The settings of text, encoder and features, to be kept under."""
+    """The settings of text, encoder and features as cache keys for what follows."""
     as_it_is = replace(cfg.data, control=None, train_fraction=None)
     return canonical(asdict(as_it_is)), canonical(asdict(cfg.encoder)), canonical(asdict(cfg.features))
 
 
 @functools.lru_cache(maxsize=2)
 def _text(data: str) -> tuple[Corpus, str]:
-    """The corpus as it is, and its fingerprint; like what follows, kept between the runs of a sweep that share it."""
+    """The original corpus and its fingerprint; like the functions below, cached for the runs that share it."""
     text = load_corpus(DataConfig(**json.loads(data)))
     return text, text.fingerprint()
 
 
 @functools.lru_cache(maxsize=8)
 def _derived(data: str, control: int | None, share: float | None, seed: int) -> tuple[Corpus, Sample | None, str]:
-    """What is learnt and scored on, which sample of the training text that is, and its fingerprint."""
+    """The corpus to train and score on, its sample of train if any, and its fingerprint."""
     text, fingerprint = _text(data)
     corpus, sample = derived(text, control, share, seed)
     return corpus, sample, fingerprint if corpus is text else corpus.fingerprint()
@@ -201,7 +201,7 @@ def _derived(data: str, control: int | None, share: float | None, seed: int) -> 
 
 @functools.lru_cache(maxsize=8)
 def _features(data: str, encoder_settings: str, feature_settings: str) -> tuple[Encoder, FeatureStore, str | None]:
-    """Encoder, store, and of random weights the key of the store of the pretrained ones, where these are known."""
+    """Encoder, store and, for random weights, the key of the checkpoint's own features, where it has weights."""
     text, _ = _text(data)
     features = FeaturesConfig(**json.loads(feature_settings))
     encoder = open_encoder(EncoderConfig(**json.loads(encoder_settings)), Path(features.cache_dir))

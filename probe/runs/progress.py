@@ -36,9 +36,9 @@ def _by_key(paths: Iterable[Path]) -> dict[str, Path]:
 
 @contextlib.contextmanager
 def running(results_dir: Path, key: str) -> Iterator[Callable[[str], None]]:
-    """Says that a run is under way; yields what takes its latest line. A killed process holds nothing any more.
+    """Marks a run as running by a file locked until its process ends; yields a function that sets its status line.
 
-    Waits while another process makes the same run, under whatever name of its row: then its record is there.
+    Waits while another process makes the same run, even under another row name, so that its record can be used.
     """
     path = results_dir / "logs" / f"{short(key)}.running.txt"
     with wait_for_lock(path) as stream:

@@ -93,7 +93,7 @@ class RecordedEncoder:
 
 @dataclass(frozen=True)
 class RecordedFeatures:
-    """key: of the store that was read; of the word memory, which reads none, of the one of the rows beside it."""
+    """key: of the features that were read; for the word memory, which reads none, those of its table's other rows."""
 
     key: str
     identity: dict[str, Any]
@@ -148,8 +148,8 @@ class Mix:
 
 @dataclass(frozen=True)
 class SplitBits:
-    """In bits a word, over the words whose tag train shows. cross_entropy: of the probe. label: of one who knows how
-    frequent each tag is in train (all of it, whatever share was learnt from), and nothing of the word."""
+    """In bits a word, over the words whose tag occurs in train. cross_entropy: of the probe. label: of a baseline that
+    predicts the tag frequencies of train (all of it, whatever share was trained on) for every word."""
 
     cross_entropy: float
     label: float
@@ -163,8 +163,8 @@ class Bits:
 
 @dataclass(frozen=True)
 class Portion:
-    """What lies between a run's own share of train and a larger one: its words, and the bits that the probe's
-    predictions take to tell their tags."""
+    """The text between a run's own share of train and a larger one: its words, and the code length of their tags under
+    the probe, in bits."""
 
     share: float
     words: int
@@ -173,7 +173,7 @@ class Portion:
 
 @dataclass(frozen=True)
 class Unseen:
-    """What a probe makes of the part of train that it was not trained on. labels: how many tags there are to tell."""
+    """A probe's code lengths of the part of train that it was not trained on. labels: the number of distinct tags."""
 
     labels: int
     portions: list[Portion]

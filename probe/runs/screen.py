@@ -34,9 +34,9 @@ def screen_identity(inputs: Inputs, cfg: Config) -> ScreenIdentity:
 
 
 def run_screen(cfg: Config, tell: Callable[[str], None], command: str | None = None) -> ScreenRecord:
-    """Screens and writes the folder's screen.json, extracting first what is missing; at once where it is there already.
+    """Screens and writes the folder's screen.json, extracting missing features first; returns an existing one at once.
 
-    What is there of another text, encoder or setting is replaced at the end, and so is what is damaged.
+    A damaged screen, or one of another text, encoder or setting, is replaced at the end.
     """
     if cfg.probe.train_encoder:
         raise UserError("A screen ranks the layers of a frozen encoder: leave out probe=finetune.")

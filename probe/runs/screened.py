@@ -39,10 +39,10 @@ class ScreenIdentity:
 
 @dataclass(frozen=True)
 class ScreenRecord:
-    """ranked: best first. words: of train and dev that were used. directions: kept of each layer; variance_kept: the
-    least share of a layer's variance along them. strengths: of the ridge, by the number of layers side by side. grown:
-    the numbers of layers of which not every concatenation was tried. data, encoder: their settings. fingerprint: the
-    encoder's. features: what the feature key is the hash of. peak_rss_mb: the most memory that the process took."""
+    """ranked: best first. words: used of train and dev. directions: kept of each layer; variance_kept: the least share
+    of a layer's variance along them. strengths: ridge penalties, by the number of concatenated layers. grown: numbers
+    of layers for which not every concatenation was tried. data, encoder: their settings. fingerprint: the encoder's.
+    features: what the feature key is the hash of. peak_rss_mb: the most memory that the process took."""
 
     schema: int
     key: str

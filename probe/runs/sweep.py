@@ -44,9 +44,9 @@ ENDINGS = {
 class Job:
     """One run of a sweep, as it goes to the process that makes it.
 
-    expected: the run that is to come out, so that it can be told why not where it cannot even be planned. keys: of all
-    runs of the sweep. at_once: how many share this machine and its gpus. command: what was typed.
-    commits: what names on the Hub meant when the sweep was planned. dev_only: no test score is told.
+    expected: the run that should result, so that a failure can be reported even if planning fails. keys: of all runs
+    of the sweep. at_once: how many share this machine and its gpus. command: what was typed. commits: what names on
+    the Hub meant when the sweep was planned. dev_only: test scores are not printed.
     """
 
     cfg: Config
@@ -149,9 +149,9 @@ def _launch(
     at_once: int,
     tell: Callable[[str], None],
 ) -> None:
-    """Launches runs until each has a record or a failure: after a death what is left, side by side or ever fewer.
+    """Launches runs until each has a record or a failure: again if a local process dies, fewer at once if none ended.
 
-    job: of a run, and of how many are made side by side.
+    job: makes a run's job, given how many run side by side.
     """
     while waiting := _neither_done_nor_failed(plans):
         died: dict[str, str] = {}
@@ -248,9 +248,9 @@ def run_extraction(part: Extraction) -> None:
 
 
 def _extract_each(plans: Sequence[Plan], gpus: Sequence[str] = ()) -> None:
-    """Fills every store that these runs read; where one cannot be, its runs have failed and the others go on.
+    """Fills every store that these runs read; if one fails, so do its runs, and the others go on.
 
-    gpus: those that fill stores together, each in a process that gives its memory back. None: done here.
+    gpus: fill each store together, in a process each, which frees its memory at the end. Empty: done in this process.
     """
     readers = [planned for planned in plans if planned.cfg.reads_features]
     for key, one in {planned.store.key: planned for planned in readers}.items():
@@ -316,7 +316,7 @@ def _standing(results_dir: Path, job: Job) -> str:
 def _errors_to(file: Path) -> Iterator[None]:
     """Sends what libraries and dying processes write on stderr, here and in child processes, to a file.
 
-    There, too, goes the error of a launcher that breaks down: what became of its runs, the records and failures say.
+    A launcher's own exception goes there too; records and failures tell what became of its runs.
     """
     sys.stderr.flush()
     kept = os.dup(2)

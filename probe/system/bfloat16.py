@@ -1,10 +1,10 @@
-"""bfloat16 on this machine: its own, or emulated in float32 where it has none.
+"""bfloat16 on this machine: native, or emulated in float32.
 
-A CPU without it has no LSTM in bfloat16 at all, and products many times slower than float32's. There the same
-arithmetic is done by rounding what goes into a product and what comes out of it, and multiplying in float32. Which CPU
-is which is found by trying it: a list of names would be wrong for the next one, and for one that is told to do less
-(ONEDNN_MAX_CPU_ISA). A trial asks oneDNN, which PyTorch leaves both to where they are fast, whether it does them at
-all: unlike a clock it gives every process of a machine the same answer, however busy that is.
+A CPU without native support has no LSTM in bfloat16 at all, and matrix products many times slower than in float32.
+There it is emulated: the inputs and outputs of a product are rounded, and the product is float32. Support is found by
+trial: a list of CPU names would be wrong for the next CPU, and for one restricted by ONEDNN_MAX_CPU_ISA. The trial asks
+whether oneDNN, to which PyTorch leaves products and LSTMs where they are fast, does them at all: unlike a timing, that
+gives every process of a machine the same answer, however busy it is.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The Hugging Face Hub: which commit a name means, and files of that commit.
 
-Everything of the Hub comes through here, so that nothing else ever asks it: `datasets` and `transformers` see local
-folders. A branch is turned into a commit first, and stays that commit for as long as this process and the jobs it sends
-live; so what is read is what was asked for, whatever the caches hold or somebody pushes meanwhile.
+All access to the Hub goes through here: `datasets` and `transformers` see local folders only. A branch is resolved to a
+commit once, for as long as this process and the jobs it sends live; so what is read is what was asked for, whatever the
+caches hold or somebody pushes meanwhile.
 
-Every first word of the Hub has a time limit. Where none comes, what the Hub's own cache on this machine knows is taken.
+The wait for the Hub's first answer has a time limit; if none comes, the Hub's own cache on this machine is used.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def reachable() -> bool:
 
 
 def apart(work: Callable[[], T], seconds: float | None = None) -> T:
-    """What work returns or raises, done in a thread that nothing waits for: Ctrl-C and the limit end it at once.
+    """What work returns or raises, done in a daemon thread, so that Ctrl-C and the limit end the wait at once.
 
-    A thread, since looking up a name and trying several addresses know no limit in all, and a download none to stop it.
+    A DNS lookup and attempts at several addresses have no time limit together, nor has a download.
     Raises TimeoutError.
     """
     outcome: list[tuple[bool, Any]] = []
@@ -116,7 +116,7 @@ def pin(known: Commits) -> None:
 
 
 def commit_of(repo: Repo) -> str:
-    """The commit that a name and revision mean: the Hub's word or, where it has none, what its cache here last heard.
+    """The commit that a name and revision mean: from the Hub or, if it gives no answer, from its cache here.
 
     Raises UserError for a name or revision that does not exist, and where neither answers.
     """
@@ -140,7 +140,7 @@ def files_of(repo: Repo) -> list[str]:
 
 
 def folder_of(repo: Repo) -> Path:
-    """Where the Hub's cache has the files of the commit, whole files, but any number of them."""
+    """The commit's folder in the Hub's cache: each file in it is whole, but any may be missing."""
     return _cache_of(repo) / "snapshots" / commit_of(repo)
 
 
@@ -174,9 +174,9 @@ def fetch(repo: Repo, files: Sequence[str]) -> Path:
 
 
 def _ask(asked: Repo, meant: Repo | None = None) -> str | None:
-    """The Hub's word for a name and revision, kept with the names of its files; None where there is no answer.
+    """The Hub's commit for a name and revision, cached with its file names; None where there is no answer.
 
-    meant: what the user named, where that is something else. Raises UserError for what does not exist.
+    meant: the repository as the user named it, where that differs. Raises UserError for what does not exist.
     """
     meant = meant or asked
     if not reachable():

@@ -46,11 +46,10 @@ def side_by_side(jobs: int, num_gpus: int) -> int:
 
 
 def take_gpu(names: Sequence[str], folder: Path) -> None:
-    """Ties this process to one of the GPUs, the one that fewest others of the sweep have taken.
+    """Binds this process to the GPU that the fewest other processes of the sweep have taken.
 
-    folder: where the locks lie that tell the processes of the sweep which are taken, each until its process ends.
-    Where there are no locks, all take the first. Must come before CUDA starts in the process; once more for the next
-    run changes nothing.
+    folder: of the lock files that mark GPUs as taken, each until its process ends. Where files cannot be locked, all
+    take the first. Call it before CUDA starts in the process; further calls change nothing.
     """
     if not names or _TAKEN:
         return
@@ -73,10 +72,10 @@ def sent(tensor: Tensor, device: str) -> Tensor:
 
 
 def placement(setting: str, needed: int, device: str, runs: int, num_gpus: int) -> str:
-    """Where a run's features shall lie: on the device, in memory, or in the store, to be streamed from there.
+    """Where to keep a run's features: on the device, in memory, or in the store, streamed from there.
 
-    needed: their bytes. runs: side by side on this machine; of what is free each may take its share of half, as the
-    rest is for all else that a run needs, and for the pages of the store. On a CPU the device's memory is the memory.
+    needed: their bytes. runs: side by side on this machine; each may take its share of half the free memory, as the
+    rest is for all else that a run needs, and the store's page cache. On a CPU the device's memory is main memory.
     """
     if setting != "auto":
         return "memory" if (setting, device) == ("device", "cpu") else setting

@@ -15,11 +15,11 @@ LOOK_EVERY_S = 0.5
 
 @functools.cache
 def end_with(parent: int) -> None:
-    """From now on this process ends within a second after its parent, of which this is the id.
+    """Makes this process end within a second after its parent. parent: its process id.
 
-    A parent that is killed closes no pipe that its other children hold open too: they would wait on it, with all their
-    memory and locks, for ever. The system's own signal for this (PR_SET_PDEATHSIG) comes when the thread ends that
-    started the process, and joblib starts processes from several.
+    A killed parent's pipes stay open while its other children hold them too: children would wait on them for ever, with
+    all their memory and locks. Linux's PR_SET_PDEATHSIG is sent when the thread that started the process ends, and
+    joblib starts processes from several threads.
     """
 
     def watch() -> NoReturn:
