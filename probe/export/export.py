@@ -1,7 +1,7 @@
-"""Takes features away: a corpus with its vectors as files that other programs read.
+"""Exports a corpus with its vectors, as files that other programs read.
 
-An export is a folder that is there whole or not at all. It is made under another name, FOLDER.part, in parts of a shard
-of the store; after a kill or a full disk the same command continues there. `export.json` says what it is.
+An export is a folder that is there whole or not at all. It is written as FOLDER.part, one shard of the store at a time,
+and renamed at the end; after a kill or a full disk the same command continues. `export.json` says what it is.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENDINGS = (".safetensors", ".parquet", ".npy", ".npz", ".json", ".jsonl", ".csv"
 def export(cfg: Config, target: Path, form: str, each: bool, tell: Callable[[str], None]) -> None:
     """Writes a config's corpus and features into a new folder, in one of FORMATS.
 
-    each: the chosen layers side by side, not combined. Raises UserError, before anything is computed, for a target that
+    each: the chosen layers kept apart, not combined. Raises UserError, before anything is computed, for a target that
     is there or cannot be made; what is there is never changed.
     """
     _refuse(target)
@@ -76,7 +76,7 @@ def _bytes(planned: Plan, form: str, each: bool) -> int:
 
 
 def identity(planned: Plan, form: str, each: bool) -> dict[str, Any]:
-    """What an export is, by content: by its hash an unfinished one is known as the same."""
+    """What an export is, by content. Its hash tells whether an unfinished one can be continued."""
     selection = chosen(planned.selection, each)
     return {
         "layout": LAYOUT,

@@ -1,11 +1,11 @@
-"""How features lie in files of other programs' formats, written a part at a time and continued where they end.
+"""Writes features in formats of other programs, a part at a time; an unfinished file continues where it ends.
 
     safetensors   train.safetensors: "vectors" as in the store, "sentences" (S + 1,), "documents" (S,); train.jsonl
     npy           train.vectors.npy, train.sentences.npy, train.documents.npy, for memory maps; train.jsonl
     parquet       train-00000-of-00027.parquet ...: a sentence a row; README.md, by which `datasets` knows the splits
 
 A line of train.jsonl is a sentence: words, tags, document. Row k of vectors is word k of them all; sentence i has the
-rows from sentences[i] to sentences[i + 1]. What NumPy and Parquet have no bfloat16 for is float32 there.
+rows from sentences[i] to sentences[i + 1]. NumPy and Parquet have no bfloat16; there it becomes float32.
 
 S sentences.
 """
@@ -170,7 +170,7 @@ def _table(split: Split, vectors: Vectors, ends: np.ndarray, begin: int, end: in
 
 
 def _save_npy(values: np.ndarray, path: Path) -> None:
-    with path.open("wb") as stream:  # by its name NumPy would add an ending
+    with path.open("wb") as stream:  # given the path, NumPy would append .npy
         np.save(stream, values)
 
 

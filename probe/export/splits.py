@@ -148,8 +148,8 @@ class Splits(NamedTuple):
 def read_splits(cfg: Config, each: bool = False) -> Splits:
     """The splits of a config's corpus with its features for the layers chosen, extracted first where they are missing.
 
-    each: the chosen layers side by side, (words, layers, H), and not combined; so they are too where their combination
-    is learned. Raises UserError.
+    each: the chosen layers kept apart, (words, layers, H), not combined; a learned combination always keeps them apart.
+    Raises UserError.
     """
     splits, vectors = plan_to_read(cfg).corpus.splits, read_vectors(cfg, each)
     return Splits(**{name: SplitFeatures.of(split, vectors[name]) for name, split in splits.items()})
@@ -163,7 +163,7 @@ def read_vectors(cfg: Config, each: bool = False) -> dict[str, Vectors]:
 
 
 def plan_to_read(cfg: Config) -> Plan:
-    """The plan whose vectors are read, a row for each of its words. Raises UserError where there are none such."""
+    """The plan whose vectors are read, one row a word. Raises UserError for a sample of train, or for no layer."""
     planned = plan(cfg)
     if planned.sample is not None:
         raise UserError(
@@ -176,5 +176,5 @@ def plan_to_read(cfg: Config) -> Plan:
 
 
 def chosen(selection: Selection, each: bool) -> Selection:
-    """The selection, or, with `each`, its layers side by side: what is read for a mix, before that is learned."""
+    """The selection, or, with `each`, its layers kept apart: what is read for a mix, before its weights are learned."""
     return replace(selection, combine="mix") if each else selection

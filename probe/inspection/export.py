@@ -18,9 +18,9 @@ from probe.system.files import write_atomically
 def as_json(
     readings: Sequence[Reading], reader: Reader, sentence: str | None, comparison: Comparison | None
 ) -> dict[str, Any]:
-    """The same for programs. Of vectors, only what is short: `--save` keeps them all.
+    """The results as JSON values, without the vectors, which `--save` writes.
 
-    Lists of pieces run through all windows of a text, each of shape[1] pieces. `cosines` are those of --sentence.
+    Lists by piece concatenate all windows of a text, each of shape[1] pieces. `cosines` are those of --sentence.
     """
     tokenizer, selection = reader.encoder.tokenizer, reader.selection
     texts = []

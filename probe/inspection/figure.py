@@ -146,7 +146,7 @@ def _places_by_layer(figure: Any, comparison: Comparison, num_layers: int) -> No
 
 
 def plane(vectors: np.ndarray) -> tuple[np.ndarray, float]:
-    """(n, H) to their places (n, 2) on the two axes of most variance, and the share of variance those hold."""
+    """PCA: vectors (n, H) to coordinates (n, 2) on the first two components, and the share of variance of these."""
     centred = vectors - vectors.mean(0)
     axes, lengths, _ = np.linalg.svd(centred, full_matrices=False)
     places = axes[:, :2] * lengths[:2]

@@ -26,7 +26,7 @@ def sentence_vector(reading: Reading, how: str, reader: Reader) -> torch.Tensor:
     """One vector (H',) for a whole text.
 
     cls: its first piece; mean, max: of all its pieces, special ones included; all three of the layers chosen.
-    mean_second_to_last: the mean whatever layers are chosen. pooler: what the encoder itself offers.
+    mean_second_to_last: the mean of the second-to-last layer, whatever layers are chosen. pooler: the pooler's output.
     """
     if how == "pooler":
         if reading.pooled is None:
@@ -139,7 +139,7 @@ def _selections(reader: Reader) -> list[Selection]:
 
 
 def two_groups(alike: np.ndarray) -> tuple[list[int], list[int]]:
-    """n things in two groups: the two groups most alike by their mean cosine are joined, until two are left."""
+    """Average-linkage clustering into two groups. alike: (n, n), cosines."""
     groups = [[i] for i in range(len(alike))]
     while len(groups) > 2:
         pairs = [(a, b) for a in range(len(groups)) for b in range(a + 1, len(groups))]

@@ -75,8 +75,8 @@ class Reading:
 
 
 class _Input(NamedTuple):
-    """One window as the encoder gets it, each tensor (1, P); and the words in it: runs of them, and by how many pieces
-    each run stands further right than it would in a window of its own."""
+    """One window as the encoder gets it, each tensor (1, P). runs: the runs of words in it, each with the number of
+    pieces by which it is shifted to the right of where it would be in a window of its own."""
 
     ids: torch.Tensor
     mask: torch.Tensor
@@ -233,7 +233,7 @@ def _two(windows: list[Window]) -> tuple[Window, Window]:
 
 @contextmanager
 def _embeddings_seen(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
-    """What the parts of an embedding layer of BERT's kind give in a forward pass, for the first text of its batch."""
+    """Captures what the parts of a BERT-like embedding layer give in a forward pass, for the first text of a batch."""
     seen: dict[str, torch.Tensor] = {}
 
     def keep(name: str, given: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
@@ -254,7 +254,7 @@ def _embeddings_seen(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]
 
 
 def _first_layer(seen: dict[str, torch.Tensor], layer_0: torch.Tensor, num: int) -> FirstLayer | None:
-    """The parts of layer 0, if they are all of it: if their sum is what LayerNorm got."""
+    """The parts of layer 0; None unless they are complete, that is, add up to LayerNorm's input."""
     parts = {name: seen[name] for name in PARTS if name in seen}
     if not parts or "sum" not in seen or len({part.shape for part in parts.values()}) > 1:
         return None

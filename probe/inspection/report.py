@@ -1,4 +1,4 @@
-"""What `probe inspect` is asked for, read, and shown or written."""
+"""`probe inspect`: checks its options, reads the texts, and shows or writes the results."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def _show_chosen(reading: Reading, reader: Reader, num_values: int) -> Iterator[
 
 
 def histogram(values: np.ndarray) -> Iterator[str]:
-    """Lines with how many values lie where. One that is far out widens the range: such values are worth seeing."""
+    """Lines of a histogram. Outliers widen its range and are not clipped: such values are worth seeing."""
     yield (
         f"  {values.size} values: mean {values.mean():.3f}, standard deviation {values.std():.3f}, "
         f"from {values.min():.3f} to {values.max():.3f}"
@@ -237,7 +237,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _heat(values: np.ndarray) -> Any:
-    """A function that writes a cosine with a bar, as high as it stands among `values`."""
+    """A function that formats a cosine with a bar as high as its place in the range of `values`."""
     low, high = float(values.min()), float(values.max())
 
     def cell(value: float) -> str:

@@ -1,6 +1,6 @@
-"""The arithmetic of a probe: float32, or bfloat16 where products and LSTMs are concerned, as PyTorch's autocast has it.
+"""A probe's precision: float32, or bfloat16 for matrix products and LSTMs as in PyTorch's autocast.
 
-Sums, the mix, the loss and the weights themselves stay float32 in either.
+Sums, the mix, the loss and the stored weights are float32 in both.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from probe.system.bfloat16 import rounded, way
 
 
 class Rounding(TorchFunctionMode):
-    """What autocast to bfloat16 does, for a CPU without such arithmetic, and for a GPU's LSTM.
+    """Emulates autocast to bfloat16, on a CPU without bfloat16 arithmetic and for LSTMs on a GPU.
 
-    What goes into a product or an LSTM (weights too) and what comes out is rounded, in between is float32; so are the
-    gradients on their way back, as each cast of autocast's rounds them. One thing is not: the hidden state from word
-    to word, which nn.LSTM hands on inside one fast kernel; natively it is bfloat16 there.
+    Inputs (weights too) and outputs of matrix products and LSTMs are rounded; what lies between is float32. Gradients
+    are rounded on the way back, as by each cast of autocast. One exception: the hidden state passed from word to word
+    inside nn.LSTM's kernel stays float32; natively it is bfloat16.
     """
 
     def __torch_function__(

@@ -25,9 +25,9 @@ UNCOUNTED = -100  # a label that PyTorch's losses leave out
 
 
 class Batch(NamedTuple):
-    """features: (T, B, ...), where padding repeats a sentence's last word. rows: (T, B), their places in the split.
-    mirror: (T, B) where the mirrored sentence has its words. words: (T, B), True where there is a word.
-    labels: (T, B), UNCOUNTED at padding. On a GPU nothing here was waited for."""
+    """features: (T, B, ...), where padding repeats a sentence's last word. rows: (T, B), places of the words in the
+    split. mirror: (T, B), indices that reverse each sentence within its length. words: (T, B), True where there is a
+    word. labels: (T, B), UNCOUNTED at padding. Copies to a GPU may still be under way."""
 
     features: Tensor
     rows: Tensor
@@ -37,9 +37,9 @@ class Batch(NamedTuple):
 
 
 class TaggedWords:
-    """A split, ready to train on: features (W, ...) wherever they lie, labels (W,), sentences by their lengths.
+    """A split, ready to train on: features (W, ...) on any device, labels (W,), sentences by their lengths.
 
-    device: where batches are wanted. sentences: which of the split are gone through; None: all.
+    device: of the batches. sentences: the numbers of those that batches are made of; None: all.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class TaggedWords:
 
 
 def pooled_batches(lengths: Tensor, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Every number once, in random batches of near-equal length. lengths: of each, in any unit."""
+    """Every index into `lengths` once, in random batches of near-equal length. lengths: in any unit."""
     order = torch.randperm(len(lengths), generator=generator)
     chunks: list[Tensor] = []
     for pool in order.split(batch_size * POOL):
@@ -86,7 +86,7 @@ def pooled_batches(lengths: Tensor, batch_size: int, generator: torch.Generator)
 class TrainingBatches:
     """An epoch's batches: every sentence `passes` times, each pass in batches of its own.
 
-    Fresh ones each time it is gone through; which ones depends on the seed and on how often it was.
+    Each iteration draws new ones, which depend on the seed and on the number of iterations before.
     """
 
     def __init__(self, data: TaggedWords, batch_size: int, seed: int, passes: int = 1) -> None:

@@ -57,11 +57,11 @@ def mirrored(x: Tensor, mirror: Tensor) -> Tensor:
 
 
 class _Mirrored(torch.autograd.Function):
-    """Whole rows of D are moved, and mirroring is its own inverse: the gradient is mirrored as the values are.
+    """Moves whole rows of D. Mirroring is its own inverse, so the gradient is mirrored like the values.
 
-    The gradient that PyTorch knows for a gather is a sum over places that may be hit twice; a GPU that is to be
-    deterministic sorts all T x B x D of them for it. On a CPU a gather, forward and backward, takes 2.7 to 4.5 times as
-    long as this (T = 15 to 60, B = 32 and 128, D = 512 and 1536), for the same bits.
+    PyTorch's gradient of a gather is a sum over indices that may repeat; a GPU in deterministic mode sorts all
+    T x B x D of them for it. On a CPU a gather, forward and backward, takes 2.7 to 4.5 times as long as this (T = 15 to
+    60, B = 32 and 128, D = 512 and 1536), for the same bits.
     """
 
     @staticmethod

@@ -41,7 +41,7 @@ def read_selection(
 def combine(states: torch.Tensor, selection: Selection) -> torch.Tensor:
     """What `read_selection` gives, for vectors in memory: states (L + 1, N, H) of N words or pieces to (N, H').
 
-    mix is at the weights it starts from, all equal: what it learns, it learns in training.
+    A mix has its initial weights here, all equal: others are learned only in training.
     """
     shape, dtype = _shape(selection, states.shape[2], states.dtype)
     features = torch.empty((states.shape[1], *shape), dtype=dtype)
@@ -60,10 +60,10 @@ def combine_stored(layers: Sequence[torch.Tensor], selection: Selection) -> torc
 
 
 class Streamed:
-    """What `read_selection` gives, without holding it: rows are combined from the mapped shards when asked for.
+    """What `read_selection` gives, without loading it: rows are combined from memory-mapped shards when indexed.
 
-    Memory holds the rows asked for alone; the system keeps as much of the store's pages as it has room for. Checksums
-    are compared once for each shard: here, or, if lazy, when one of its rows is first asked for. Raises DamagedShard.
+    Only the indexed rows are held in memory; the system caches as many of the store's pages as fit. Each shard's
+    checksums are compared once: here, or, if lazy, when one of its rows is first read. Raises DamagedShard.
     """
 
     def __init__(self, store: FeatureStore, split: str, selection: Selection, lazy: bool = False) -> None:

@@ -4,8 +4,8 @@ The recipe of Devlin et al. 2019 (appendix A.3): AdamW with weight decay 0.01, a
 tenth of the updates and then falls to zero, dropout, a linear layer on the piece that stands for a word, no CRF. The
 epoch that is best on dev is kept.
 
-After each epoch all that training needs to go on is written to a file, and each epoch draws its random numbers from a
-seed of its own: a training that was stopped comes to the same bits as one left alone.
+After each epoch the training state is written to a file, and each epoch has a random seed of its own, so that a resumed
+training gives the same bits as an uninterrupted one.
 
 B windows in a batch, P pieces, W words, H hidden size, C labels.
 """
@@ -39,8 +39,8 @@ WARM_UP = 0.1  # of all updates
 INITIAL_STD = 0.02  # of the linear layer, as BERT's own layers begin
 AT_ONCE = 2048  # pieces, padding included, that go through the encoder at once: bounds the memory
 TELL_EVERY_S = 15
-BACKWARD = 3  # what training on a piece takes, in pieces that are only looked at
-KEPT = ("curve", "best_epoch", "best_dev_tags", "best_weights")  # what training has come to, beside weights and rates
+BACKWARD = 3  # cost of training on a piece, relative to a forward pass alone
+KEPT = ("curve", "best_epoch", "best_dev_tags", "best_weights")  # saved beside weights, optimizer and rates
 
 
 class TaggedText:
@@ -54,7 +54,7 @@ class TaggedText:
         self.widths = [text.pieces.count(window.first, window.last) + special for window in self.windows]
 
     def at_once(self, num_sentences: int) -> int:
-        """How many windows hold about so many sentences: as many, but for text that is cut into longer windows."""
+        """How many windows hold about `num_sentences` sentences: as many if each sentence is one window."""
         return max(1, round(num_sentences * len(self.windows) / len(self.tags)))
 
     def batches(self, num_sentences: int, generator: torch.Generator) -> list[list[int]]:
@@ -107,8 +107,8 @@ class FineTuned(nn.Module):
         return scores.float(), rows
 
     def bytes_needed(self, widest: int) -> int:
-        """What training takes at most beside the weights that are there: about 5 times the weights, and what a forward
-        pass keeps of AT_ONCE pieces for the way back. widest: pieces of the longest window."""
+        """Upper bound on the bytes that training takes beyond the loaded weights: about 5 times the weights, and the
+        activations of AT_ONCE pieces kept for the backward pass. widest: pieces of the longest window."""
         config = self.encoder.config
         heads = getattr(config, "num_attention_heads", None) or max(1, self.encoder.hidden_size // 64)
         kept = 17 * self.encoder.hidden_size + 3 * heads * widest  # values a piece and block
@@ -145,12 +145,12 @@ def fine_tune(
     room: float,
     tell: Callable[[str], None],
 ) -> FineTuned:
-    """Trains for cfg.max_epochs, or goes on where `kept` says; the best epoch's weights come back.
+    """Trains for cfg.max_epochs, resuming from `kept` if possible; returns the model with its best epoch's weights.
 
-    `headline` scores gold and predicted tags. kept: the file that each epoch's state is written to; one that says it
-    was `made_by` something else is not gone on from. room: bytes of memory that it may take. `tell` gets a line an
-    epoch, and now and then one between. Same seed and number of threads: the same bits. Raises UserError where memory
-    does not do, before anything is trained, and where the loss is no number any more.
+    `headline` scores gold and predicted tags. kept: the file that each epoch's state is written to, ignored if its
+    `made_by` differs. room: bytes of memory that training may take. `tell` gets a line an epoch, and now and then one
+    between. The same seed and number of threads give the same bits. Raises UserError for too little memory, before
+    any training, and for a loss that is not finite.
     """
     torch.manual_seed(seed)
     tuned = FineTuned(cfg, subword, encoder, load_model(encoder, device), labels, device).requires_grad_().to(device)
@@ -166,7 +166,7 @@ def fine_tune(
     for epoch in range(len(tuned.curve), cfg.max_epochs):
         torch.manual_seed(_seed_of(seed, epoch))
         clock = time.perf_counter()
-        scored = sum(dev.widths) / sum(train.widths) / BACKWARD  # in epochs
+        scored = sum(dev.widths) / sum(train.widths) / BACKWARD  # cost of scoring dev, in epochs of training
         batches = train.batches(cfg.batch_size, torch.Generator().manual_seed(_seed_of(seed, epoch)))
         loss = _one_epoch(tuned, train, batches, optimizer, rates, 1 + scored, tell)
         train_s = round(time.perf_counter() - clock, 3)
@@ -183,7 +183,7 @@ def fine_tune(
         try:
             with written_whole(kept) as temporary:
                 torch.save(state, temporary)
-        except (OSError, RuntimeError) as error:  # a full disk need not end the training, and is torch's own error
+        except (OSError, RuntimeError) as error:  # training goes on; torch raises its own error on a full disk
             tell(f"what it could go on from is not kept: {str(error).splitlines()[0]}")
     tuned.load_state_dict(tuned.best_weights)
     return tuned
@@ -225,7 +225,7 @@ def _one_epoch(
     whole: float,
     tell: Callable[[str], None],
 ) -> float:
-    """Every window once; returns the mean loss of its batches. whole: an epoch with dev, in epochs of training."""
+    """Every window once; returns the batches' mean loss. whole: an epoch with dev scored, in epochs of training."""
     tuned.train()
     epochs, epoch = tuned.cfg.max_epochs, len(tuned.curve) + 1
     started = told = time.perf_counter()
@@ -254,7 +254,7 @@ def optimizer_of(tuned: FineTuned, train: TaggedText) -> tuple[torch.optim.Optim
 
 
 def _continue(tuned: FineTuned, optimizer: torch.optim.Optimizer, rates: Any, kept: Path, made_by: str) -> bool:
-    """Takes up the state that was kept, if there is a whole one, made by the same; returns whether there was."""
+    """Restores the saved state if it is undamaged and has the same `made_by`; returns whether it did."""
     for half_written in kept.parent.glob(f".{kept.name}.*"):  # by a process that was killed
         half_written.unlink(missing_ok=True)
     try:

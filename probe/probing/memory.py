@@ -13,11 +13,11 @@ from probe.data.task import Task
 
 
 class WordMemory:
-    """Each word gets the tag that it has most often in train; a word that is not there, train's most frequent one.
+    """Each word gets its most frequent tag in train; an unseen word, train's most frequent tag.
 
-    Of spans, the longest run of words that train has as a mention of one type at least as often as it has it otherwise
-    (as no mention, or as part of one) is a mention of that type; what stands outside of these gets its word's tag. Of
-    equally frequent tags the first in the alphabet wins.
+    Where tags mark spans, known mentions come first, the longest match wins, and the other words get their own tag. A
+    run of words is a known mention if in train it is a mention of its most frequent type at least as often as it is
+    none, or only part of one. Of equally frequent tags the first in the alphabet wins.
     """
 
     def __init__(self, words: Tags, tags: Tags, task: Task) -> None:
@@ -53,7 +53,7 @@ class WordMemory:
 
 
 def _mentions(words: Tags, tags: Tags, task: Task) -> dict[tuple[str, ...], str]:
-    """The most frequent type of each run of words that is a mention of it at least as often as it is none."""
+    """The known mentions and their types, see `WordMemory`."""
     readings: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for sentence, its_tags in zip(words, tags, strict=True):
         for kind, start, end in task.items(its_tags):

@@ -1,14 +1,14 @@
 """When the learning rate falls and when training ends: decided after each epoch, on the dev split alone.
 
-What a dev score says depends on the updates before it, and a small corpus has few in one pass (600 sentences in batches
-of 32: 19). So this counts in updates, and the same settings fit 200 sentences and 15,000:
+How much a dev score tells depends on the number of updates before it, and one pass over a small corpus has few (600
+sentences in batches of 32: 19). So the schedule counts updates, and the same settings fit 200 sentences and 15,000:
 
-- an epoch is one pass, or as many as make EPOCH_UPDATES;
-- nothing counts in the first WARM_UP_UPDATES, in which scores rise slowly, and rise and fall by chance;
-- epochs of fewer than FULL_UPDATES count together, so many as make that.
+- an epoch is one pass, or as many passes as make EPOCH_UPDATES;
+- epochs without progress do not count in the first WARM_UP_UPDATES, when scores rise slowly and fluctuate by chance;
+- epochs of fewer than FULL_UPDATES are grouped: as many as make FULL_UPDATES count as one full epoch.
 
-Sparse text scores zero for a while, whatever is learnt: at a score of zero the dev loss tells progress, and the rate
-stays. tests/benchmarks/schedule.py measures all this.
+On text with few spans the score is zero at first, whatever is learnt. While it is zero, progress is judged by the dev
+loss and the rate does not fall. tests/benchmarks/schedule.py measures all this.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ Outcome = Literal["converged", "cut_short", "silent"]
 
 
 def updates(num_sentences: int, batch_size: int) -> int:
-    """In one pass."""
+    """Updates in one pass over the sentences."""
     return -(-num_sentences // batch_size)
 
 
 def passes(num_sentences: int, batch_size: int) -> int:
-    """How often an epoch shows every sentence: once, or until there were enough updates."""
+    """Passes over the sentences in an epoch: the fewest that make EPOCH_UPDATES."""
     return -(-EPOCH_UPDATES // updates(num_sentences, batch_size))
 
 
 @dataclass
 class Schedule:
-    """anneal: what the rate is multiplied by after a full epoch without progress. patience: so many in a row end it.
+    """anneal: factor on the rate after a full epoch without progress. patience: how many in a row end training.
 
-    rate: the share of the first learning rate that is used from here on. outcome: None while training goes on, then
-    converged: no progress for `patience` full epochs; cut_short: `max_epochs` came before that, and longer training may
-    score higher; silent: it is over, and no epoch scored above zero.
+    rate: the current learning rate as a share of the first. outcome: None while training goes on, then converged: no
+    progress for `patience` full epochs; cut_short: `max_epochs` came before that, and longer training may score higher;
+    silent: no epoch scored above zero.
     """
 
     anneal: float
@@ -51,7 +51,7 @@ class Schedule:
     rate: float = 1.0
     outcome: Outcome | None = None
     _epochs: int = 0
-    _idle: int = 0  # epochs that count, without progress, in a row
+    _idle: int = 0  # epochs without progress in a row, warm-up excluded
     _best_score: float = -1.0
     _best_since_zero: float = 0.0
     _lowest_loss: float = float("inf")
@@ -63,19 +63,19 @@ class Schedule:
 
     @property
     def shortest(self) -> int:
-        """After how many epochs a training ends in which no epoch that counts is better than those before."""
+        """Number of epochs after which training ends if no epoch after the warm-up improves on those before it."""
         return max(1, WARM_UP_UPDATES // self.epoch_updates) + self.patience * self.full
 
     @property
     def full(self) -> int:
-        """How many epochs count as one."""
+        """How many epochs make a full one."""
         return -(-FULL_UPDATES // self.epoch_updates)
 
     def after_epoch(self, score: float, loss: float) -> bool:
         """Takes an epoch's dev score and dev loss; returns whether that epoch is the best so far.
 
-        Progress is a better score than any since the last zero (before it were scores of chance), and at a score of
-        zero a lower loss than any.
+        Progress is a higher score than any since the last score of zero (earlier ones count as chance), or, at a score
+        of zero, the lowest loss so far.
         """
         is_best = score > self._best_score
         progress = score > self._best_since_zero if score > 0 else loss < self._lowest_loss

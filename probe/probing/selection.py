@@ -42,7 +42,7 @@ def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
                 f"layers.combine=none is for no layer, not layers.indices={cfg.indices!r}. Type layers=word_memory."
             )
         return Selection(cfg.name or "word_memory", (), "none", 0)
-    is_baseline = cfg.combine == "concat" and cfg.indices == [0, 0]  # what [0, k] is compared with: conditional probing
+    is_baseline = cfg.combine == "concat" and cfg.indices == [0, 0]  # conditional probing: baseline of [0, k]
     indices = (0, 0) if is_baseline else absolute(cfg.indices, num_layers, "layers.indices")
     name = cfg.name or (
         f"layer_{indices[0]}"

@@ -129,10 +129,10 @@ class Tagger(pl.LightningModule):
 
     @torch.inference_mode()
     def losses(self, data: TaggedWords) -> Tensor:
-        """The cross-entropy of each word's tag, (W,), in nats, on the CPU. Not a number where training never
-        showed the tag, and for words of sentences that are not gone through. Puts the module into evaluation mode."""
+        """The cross-entropy of each word's tag, (W,), in nats, on the CPU. NaN for a tag that training never showed,
+        and for words of sentences that `data` leaves out. Puts the module into evaluation mode."""
         self.eval()
-        losses = torch.full((len(data.labels) + 1,), math.nan, device=data.device)  # one more: padding's
+        losses = torch.full((len(data.labels) + 1,), math.nan, device=data.device)  # the last: a dummy for UNCOUNTED
         for batch in EvaluationBatches(data):
             loss = nn.functional.cross_entropy(
                 self(batch).flatten(0, 1), batch.labels.flatten(), reduction="none"
@@ -153,10 +153,10 @@ class Tagger(pl.LightningModule):
 
 
 def _to_compare(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Scores (T, B, C) and labels as a loss takes them: (N, C), (N,), on a CPU of the words alone.
+    """Scores (T, B, C) and labels in a loss's shapes: (N, C), (N,), on a CPU without padding.
 
-    How many words there are, a GPU would have to be waited for. There padding comes too, UNCOUNTED: the gradients are
-    the same, and the loss but for its last bit, for it is summed in another order.
+    On a GPU, selecting the words would wait for their number. Padding stays in there, labelled UNCOUNTED: the gradients
+    are the same, and so is the loss up to its last bit, as it is summed in another order.
     """
     if scores.device.type == "cpu":
         return scores[batch.words], batch.labels[batch.words]
@@ -164,12 +164,12 @@ def _to_compare(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def _no_ids(data: TaggedWords) -> Tensor:
-    """Room for a label a word, and for one more: see `_keep_best`."""
+    """Label ids to be filled in by `_keep_best`: one a word, and a dummy for padding."""
     return torch.zeros(len(data.labels) + 1, dtype=torch.long, device=data.device)
 
 
 def _keep_best(ids: Tensor, scores: Tensor, batch: Batch) -> None:
-    """Puts each word's label of highest score in its place in ids; padding's goes to the last, which is no word's."""
+    """Writes the id of each word's highest-scoring label to its place in ids, and padding's to the dummy at the end."""
     ids[torch.where(batch.words, batch.rows, len(ids) - 1)] = scores.argmax(-1)
 
 
@@ -199,11 +199,10 @@ def train_tagger(
     seed: int,
     tell: Callable[[str], None],
 ) -> Tagger:
-    """Trains as Schedule says, on dev's headline; the tagger comes back with the weights of its best epoch.
+    """Trains under Schedule, by dev's headline score; returns the tagger with the weights of its best epoch.
 
     `headline` scores gold and predicted tags. `tell` gets one line an epoch, and one before if bfloat16 is emulated.
-    The seed fixes initialisation, batches and
-    dropout. On a CPU the result is bit-equal for a given number of threads.
+    The seed fixes initialisation, batches and dropout. On a CPU the result is bit-equal for a given number of threads.
     """
     quieten_libraries()
     if cfg.precision == "bfloat16" and way(train.device, cfg.num_layers > 0) == "emulated":
@@ -217,7 +216,7 @@ def train_tagger(
         max_epochs=cfg.max_epochs,
         gradient_clip_val=cfg.gradient_clip,
         callbacks=[Announce(tell)],
-        plugins=[LightningEnvironment()],  # a SLURM job around us is none of its business
+        plugins=[LightningEnvironment()],  # ignores a SLURM job around this process
         logger=False,
         enable_checkpointing=False,  # the best weights are kept in memory: nothing to leave behind when killed
         enable_progress_bar=False,

@@ -1,6 +1,6 @@
-"""What of a folder's records a race looks at: dev scores, how trainings ended and when, and dev counts by sentence.
+"""What a race reads from a folder's records: dev scores, how trainings ended and when, and dev counts by sentence.
 
-The only place where a race meets a record, and nothing of test passes it.
+A race reads records only through this module, which passes on nothing of test.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Evidence:
         return {cell: why for cell, why in self.failed.items() if not self.path(cell).exists()}
 
     def text_variance(self, first: str, second: str, seeds: Sequence[int]) -> float:
-        """Of the difference of two rows over the text of dev, the counts of these seeds summed.
+        """Variance of the difference of two rows over the text of dev, their counts summed over these seeds.
 
-        Documents are drawn whole where both sides know the same ones. Raises UserError without counts.
+        The units are documents where both rows have the same ones, else sentences. Raises UserError without counts.
         """
         sides = [[self._counts((row, seed)) for seed in seeds] for row in (first, second)]
         totals = [np.sum([counts for counts, _ in side], axis=0) for side in sides]

@@ -1,8 +1,7 @@
 """A race in a results folder: its rules and rows are fixed in race.json before the first run, then round follows round.
 
-Every run is one of a sweep of its own, a round at a time. Nothing else is kept of a race: whoever has race.json and the
-records has all that was decided, so a race that was stopped continues where it was, runs that were there before count,
-and two processes in one folder come to the same.
+Each round's runs are made as a sweep. Every decision follows from race.json and the records alone, so a stopped race
+continues where it was, earlier runs count, and two processes in one folder reach the same decisions.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ def run_race(
     command: str,
     tell: Callable[[str], None] = print,
 ) -> dict[Cell, str]:
-    """Races these configs, one a row, and more choices of layers in one results folder; returns why runs have failed.
+    """Races these configs, one a row, and the candidates in one results folder; returns why runs have failed.
 
-    base: the settings of the race, and of the candidates' runs. candidates: is asked once, by a race that begins; one
-    that continues has its rows. Raises UserError for what cannot be raced, and where the folder holds another race.
+    base: the settings of the race, and of the candidates' runs. candidates: called only when a race begins; afterwards
+    its rows are in race.json. Raises UserError for what cannot be raced, and if the folder holds another race.
     """
     folder = Path(base.results_dir)
     _refuse(named, base)
@@ -50,7 +49,7 @@ def run_race(
         raise _other_race(folder, f"{_described(there.asked)}; here {_described(asked)}")
     else:
         configs = [replace(base, layers=entry.layers) for entry in there.entries]
-    plans: dict[str, Plan] = {}  # by cell: of two names of one row the first
+    plans: dict[str, Plan] = {}  # by cell: if a row has two names, the first counts
     for planned in map(plan, configs):
         plans.setdefault(planned.identity.cell, planned)
     terms = _agreed(folder, _terms([*plans.values()], seeds, asked, base.race))
@@ -71,7 +70,7 @@ def run_race(
         outcome = run_sweep(wanted, launcher, command, tell, dev_only=True)
         reasons = dict(outcome.failed)
         for cell in state.todo:
-            if not evidence.path(cell).exists():  # whatever the reason, or the same round would come again without end
+            if not evidence.path(cell).exists():  # recorded as failed, or this round would repeat forever
                 label = label_of(cell[0], terms.runs[cell])
                 evidence.failed[cell] = reasons.get(label, "no record came of it; the same command tries again")
 
@@ -90,7 +89,7 @@ def _refuse(named: Sequence[Config], base: Config) -> None:
 
 
 def _terms(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], wanted: RaceConfig) -> Terms:
-    """The terms of a race among these. Raises UserError where they cannot be held against each other."""
+    """The terms of a race among these. Raises UserError for two rows of one name, and for more rows than max_runs."""
     names = [planned.selection.name for planned in plans]
     if doubled := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"Two rows of this race are called {doubled} and are not the same layers.")
@@ -115,7 +114,7 @@ def _terms(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], w
 
 
 def _agreed(folder: Path, terms: Terms) -> Terms:
-    """The terms that the folder's race has, which these are if it has none yet. Raises UserError if they differ."""
+    """The terms of the folder's race; these are written if it has none yet. Raises UserError if they differ."""
     prepare_results(folder)
     with wait_for_lock(folder / "logs" / "race.lock"):
         there = read_terms(folder)

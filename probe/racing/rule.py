@@ -1,20 +1,21 @@
 """The rule of a race: which runs are next, who leaves, and when it ends. A pure function of dev scores.
 
-Rounds go seed by seed. All rows run the first seed; the better half of them runs the second, which measures the spread
-over seeds, and who waited is judged by it with the one seed it has; from the third on all that stand have the same.
-After every round from the second on, each row is held against the leader, the row with the highest mean:
+Each round adds a seed. All rows run the first; the better half runs the second, which measures the spread over seeds,
+and the other rows are judged by that spread on their one seed; from the third round on all remaining rows have the same
+seeds. After every round from the second on, each row is compared with the leader, the row with the highest mean of
+those with the most seeds:
 
     t = (leader's mean - row's mean) / sqrt(s^2 (1 / n_leader + 1 / n_row) + v)
 
-s^2 is the variance over seeds, pooled over all rows: the spreads of a corpus's rows are alike, and a row's own three
-seeds say little of it. v is the variance of the difference over the text, paired by document or sentence, where counts
-are at hand: it keeps a row that is behind on this dev split by what another split could turn. A row leaves where t
-exceeds the look's threshold.
+s^2 is the variance over seeds, pooled over all rows: rows of a corpus have similar spreads, and a row's own three seeds
+estimate it poorly. v is the variance of the difference over the text, paired by document or sentence, where counts are
+available: it keeps a row whose gap on this dev split another split could reverse. A row leaves if t exceeds the
+threshold of this interim look.
 
-Several looks and many rows are accounted for: the thresholds come from simulated races of rows that are all equally
-good, which is when the best row is dropped most easily, without v, which only makes leaving harder. Look by look they
-spend a growing part of alpha (Lan & DeMets 1983, in equal steps), so that over all looks a row as good as any other
-leaves with probability alpha at most (comparison with the best: Hsu 1984).
+The thresholds account for repeated looks and many rows. They come from simulated races of equally good rows, when the
+best row is dropped most easily, and without v, which only makes leaving harder. They spend alpha over the looks in
+equal steps (Lan & DeMets 1983), so that over all looks a row as good as any other leaves with probability alpha at most
+(comparison with the best: Hsu 1984).
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from statistics import fmean
 import numpy as np
 
 SIMULATED = 40_000
-MOST_SEEDS = 200  # what a race could still take; beyond it more seeds are no advice
+MOST_SEEDS = 200  # the most that a race could still take; more are not advised
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Fixed before the first run. seeds: in their order, as many as there are rounds. ahead: rows that run the second
-    seed while the others wait. thresholds: of t, after rounds 2, 3, ... min_seeds: of those that stand, before a race
-    ends for want of prospects. max_runs, max_minutes: None, no bound."""
+    """Fixed before the first run. seeds: in their order, one a round. ahead: how many rows run the second seed while
+    the others wait. thresholds: of t, after rounds 2, 3, ... min_seeds: of the remaining rows, before a race may end
+    because more seeds would hardly help. max_runs, max_minutes: None for no bound."""
 
     alpha: float
     seeds: list[int]
@@ -61,8 +62,8 @@ Cell = tuple[str, int]  # a row and a seed
 
 @dataclass(frozen=True)
 class Left:
-    """A row that gets no more seeds. behind: points of dev score, as a fraction, and t with its threshold, where that
-    is why."""
+    """A row that gets no more seeds. behind: its gap to the leader in dev score, a fraction; None, like t and
+    threshold, if it left for another reason than t."""
 
     round: int
     why: str
@@ -86,8 +87,8 @@ class Round:
 @dataclass
 class Race:
     """Where a race stands. todo: runs to be made before it can go on. ended: why it is over; None while it is not.
-    needed: of each row that stands beside the leader, how many seeds each would tell the two apart, None where no
-    number does; filled in when it has ended."""
+    needed: for each remaining row but the leader, how many seeds of both would tell the two apart, or None if no number
+    would; as of the last round."""
 
     rows: list[str]
     rounds: list[Round] = field(default_factory=list)
@@ -148,10 +149,10 @@ def follow(
     run_of: Callable[[Cell], DevRun | str | None],
     text_variance: Callable[[str, str, Sequence[int]], float] = lambda *_: 0.0,
 ) -> Race:
-    """A race as far as its runs are known: always from its start, so that whoever has the runs has the race.
+    """Replays a race from its start as far as its runs are known, so that its state depends on the runs alone.
 
-    run_of: a run's dev score; a text that says why there is none; or None where it is not made yet. text_variance: of
-    the difference of two rows over these seeds.
+    run_of: a run, a text that says why there is none, or None where it is not made yet. text_variance: variance over
+    the text of the difference of two rows, their counts summed over these seeds.
     """
     state = Race(list(rows))
     scores: dict[str, dict[int, DevRun]] = {row: {} for row in rows}

@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Entry:
-    """A row that takes part. layers: as they were asked for, so that records of a race that continues are those of one
-    left alone. identity: of its run with the first seed. width: values a word."""
+    """A row that takes part. layers: as configured, so that a race that continues writes the same records as one never
+    stopped. identity: of its run with the first seed. width: values a word."""
 
     row: str
     width: int
@@ -57,7 +57,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What decisions.json holds. failed: why runs have no record, by row and seed; of them no record tells."""
+    """What decisions.json holds. failed: why runs have no record, by row and seed, as there is no record to say it."""
 
     rounds: list[Round]
     left: dict[str, Left]
@@ -72,7 +72,7 @@ class Decisions:
         return cls(race.rounds, race.left, race.standing, race.ended, race.needed, names)
 
     def text(self) -> str:
-        """As the file has it; what stands in it beyond the sixth digit differs from machine to machine."""
+        """The file's content, rounded to six digits, as further ones differ from machine to machine."""
         return json.dumps(_rounded(asdict(self)), indent=1, ensure_ascii=False) + "\n"
 
 

@@ -163,7 +163,7 @@ def scores_of(counts: Counts) -> Scores:
 
 
 def by_sentence(counts: Counts) -> np.ndarray:
-    """(sentences, 3): what there is in gold, predicted and correct, all types together."""
+    """(sentences, 3): the number of gold, predicted and correct items, all types together."""
     sides = [
         sum(
             (np.asarray(column) for name, column in counts.items() if name.startswith(f"{side}:")),
@@ -204,7 +204,7 @@ def slices(words: Tags, gold: Tags, predicted: Tags, known: Collection[str], tas
 
 
 def slice_names(sentence: Sequence[str], item: Item, known: Collection[str] | None) -> list[str]:
-    """The slices that a span belongs to. known: the words of the training split; None: nobody knows them."""
+    """The slices that a span belongs to. known: the words of the training split; None: unknown."""
     _, start, end = item
     letters = "".join(sentence)
     names = [_bucket("span of", end - start, (1, 2), ""), length_name(len(sentence))]

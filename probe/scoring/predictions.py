@@ -24,7 +24,7 @@ from probe.system.files import plain
 from probe.system.show import percent
 
 DOCUMENT_MARKER = "-DOCSTART-"
-ENOUGH = 10  # predicted spans that all begin with I- are a scheme; fewer may be a tagger's mistakes
+ENOUGH = 10  # so many predicted spans, all begun with I-, are a scheme; fewer may be a tagger's mistakes
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Predictions:
         return scores_of(self.counts)
 
     def table(self) -> np.ndarray:
-        """(sentences, 3): what there is in gold, predicted and correct, all types together."""
+        """(sentences, 3): the number of gold, predicted and correct items, all types together."""
         return by_sentence(self.counts)
 
     def as_json(self) -> dict:
@@ -99,8 +99,9 @@ def _scheme(split: Split, asked: str) -> str:
 def _scheme_beside(predicted: Split, gold_scheme: str) -> str:
     """The scheme of predictions: gold's, unless they are plainly in another.
 
-    By themselves, nothing of theirs might be ill-formed: a tagger's stray I- is no IOB1. But beside gold in IOB1, as
-    CoNLL-2003 came, predictions often are IOB2, and beside BIOES what never ends a span with E- or S- is not BIOES.
+    Detected from predictions alone, a tagger's stray I- could pass for IOB1, with nothing ill-formed. But for gold in
+    IOB1, as CoNLL-2003 was distributed, predictions are often IOB2, and for gold in BIOES, predictions that never end a
+    span with E- or S- are not BIOES.
     """
     if gold_scheme in ("IOB1", "IO"):
         return _scheme(predicted, "auto")
@@ -122,9 +123,8 @@ def _prefixed(tags: Tags) -> Tags:
 def paired_test(a: Predictions, b: Predictions) -> tuple[Randomisation, str]:
     """The difference of the two files' span F1 (or accuracy) with its p, and what was shuffled.
 
-    Raises UserError if they are not of one text.
-
-    Documents change sides together where both files know them, else sentences.
+    Documents are swapped as a whole where both files mark the same ones, else sentences. Raises UserError if the files
+    are not of one text.
     """
     for i, (ours, theirs) in enumerate(zip(a.split.words, b.split.words, strict=False)):
         same_tags = [to_iob2(tags) for tags in (a.gold[i], b.gold[i])] if a.task.has_spans else [a.gold[i], b.gold[i]]

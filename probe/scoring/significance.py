@@ -56,11 +56,11 @@ def bootstrap(values: Sequence[float], minus: Sequence[float] | None = None, see
 
 
 def permutation_test(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Two-sided p of the difference of two means: twice the share of all ways to divide the values that go as far.
+    """Two-sided p of the difference of two means: twice the one-sided share of divisions at least as extreme.
 
-    Exact, unpaired: seeds of two rows have nothing in common but their number. It cannot go below 2 / (n over k): 0.1
-    for 3 against 3, 0.0079 for 5 against 5. Where there are more than MOST_DIVISIONS, so many are drawn at random. None
-    where either side has a single value.
+    Exact, unpaired: seeds of two rows have nothing in common but their number. The lowest p is 2 / (n choose k): 0.1
+    for 3 against 3, 0.0079 for 5 against 5. Of more than MOST_DIVISIONS divisions that many are drawn at random. None
+    if either side has a single value.
     """
     if min(len(a), len(b)) < 2:
         return None
@@ -82,10 +82,10 @@ def lowest_p(n_a: int, n_b: int) -> float:
 
 
 def sample_size(difference: float, spread: float, alpha: float, power: float, most: int) -> int:
-    """Values on either side with which `permutation_test` finds a difference of means (p < alpha) so often (power).
+    """Values a side with which `permutation_test` detects a difference of means (p < alpha) with this power.
 
     spread: standard deviation within a side. Sample size of a t-test by the normal approximation with Guenther's
-    correction (1981), at the level that the exact test really has with so few values. `most` + 1 for more than that.
+    correction (1981), at the level that the exact test attains with so few values. `most` + 1 if it exceeds `most`.
     """
     normal = NormalDist()
     for n in range(2, most + 1):
@@ -119,8 +119,8 @@ def approximate_randomisation(
 ) -> Randomisation:
     """Paired test of two systems' micro F1 over the same sentences (Noreen 1989; Yeh 2000).
 
-    a, b: (sentences, 3), the spans of gold, predicted and correct. units: which sentences change sides together (their
-    documents); None: each for itself. The difference is a - b. Raises ValueError if the two are not of one text.
+    a, b: (sentences, 3), the number of gold, predicted and correct spans. units: the document of each sentence, swapped
+    as a whole; None: sentences are swapped one by one. The difference is a - b. Raises ValueError if shapes differ.
     """
     return randomisation_tests([(a, b)], units, shuffles, seed)[0]
 
@@ -160,10 +160,10 @@ def randomisation_tests(
 
 
 def paired_variance(a: np.ndarray, b: np.ndarray, units: Sequence[int] | np.ndarray | None = None) -> float:
-    """Variance of the difference of two systems' micro F1 over texts of this kind and length (delta method).
+    """Sampling variance, over texts of this kind and length, of the difference of two micro F1 (delta method).
 
-    a, b: (sentences, 3), the spans of gold, predicted and correct over the same sentences. units: which sentences
-    belong together (their documents); None: each for itself. Raises ValueError if the two are not of one text.
+    a, b: (sentences, 3), the number of gold, predicted and correct spans of the same sentences. units: the document of
+    each sentence, the sampling unit; None: sentences are the units. Raises ValueError if shapes differ.
     """
     if a.shape != b.shape:
         raise ValueError(f"counts of {len(a)} and of {len(b)} sentences cannot be paired")
@@ -175,7 +175,7 @@ def paired_variance(a: np.ndarray, b: np.ndarray, units: Sequence[int] | np.ndar
 
 
 def _pull(counts: np.ndarray) -> np.ndarray:
-    """How far each sentence pulls micro F1 from where it is; the sum is 0."""
+    """Each sentence's influence on micro F1, to first order; the sum is 0."""
     gold, predicted, correct = np.asarray(counts, dtype=float).T
     return (2 * correct - float(_f1(counts.sum(0))) * (gold + predicted)) / max(1.0, float(np.sum(gold + predicted)))
 
@@ -194,7 +194,7 @@ def _f1(totals: np.ndarray) -> np.ndarray:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """p values corrected for being several (Holm 1979); None stays None and counts for nothing."""
+    """p values corrected for multiple tests (Holm 1979); None stays None and is not counted as a test."""
     given = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     largest = 0.0

@@ -1,7 +1,7 @@
 """What a screen ranks: every single layer, the presets, concatenations, means of neighbouring layers (no torch).
 
-A linear readout gives the same for a sum, a mean and a mix at its equal weights, and for a concatenation in any order:
-such are one candidate, which carries the names of the others.
+To a linear readout a sum, a mean and a mix with equal weights are equivalent, and so are concatenations in any order:
+equivalent choices are one candidate, which also carries the names of the others.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from probe.config import LayersConfig, layer_presets
 from probe.probing.selection import Selection, select
 
-EVERY = 100  # concatenations of one number of layers; where there are more, the best of one layer less are extended
-GROWN_FROM = 8  # of which so many are
+EVERY = 100  # most concatenations of one number of layers to try all; beyond, the best of one layer less are extended
+GROWN_FROM = 8  # how many of those are extended
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A choice of layers. layers: with absolute indices and a name. width: values a word. blocks: of the encoder, that
-    must be run for it. alike: names of presets that no linear readout tells from it."""
+    """A choice of layers. layers: with absolute indices and a name. width: values a word. blocks: how many of the
+    encoder's must be run for it. alike: names of presets equivalent to it for a linear readout."""
 
     layers: LayersConfig
     width: int
@@ -62,7 +62,7 @@ def fixed(num_layers: int, hidden_size: int) -> list[Candidate]:
         alike.setdefault(readout_of(preset.combine, preset.indices), []).append(preset)
     candidates = {}
     for readout, same in alike.items():
-        # A mean trains at the rates that single layers train at; the sum of many layers asks for a lower one.
+        # Mean before sum: a mean trains at the learning rates of single layers, a sum of many needs a lower one.
         same.sort(key=lambda preset: ("concat", "mean", "mix", "sum").index(preset.combine))
         candidates[readout] = _candidate(same[0], [preset.name for preset in same[1:]])
     neighbours = [range(a, b) for a in range(num_layers + 1) for b in range(a + 1, num_layers + 2)]

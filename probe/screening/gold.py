@@ -1,4 +1,4 @@
-"""Gold tags as arrays, and what of predicted ones is right: the counts that `metrics` makes, for a thousand readouts.
+"""Gold tags as arrays, to count what a thousand readouts predict correctly, with the same counts as `metrics`.
 
 W words, C labels that train shows.
 """
@@ -35,9 +35,9 @@ class Gold:
         self._spans = self._find(self.ids)
 
     def counts(self, predicted: np.ndarray) -> np.ndarray:
-        """(parts, 3): what there is in gold, predicted and right in each part. predicted: (W,) numbers of labels.
+        """(parts, 3): the number of gold, predicted and correct items in each part. predicted: (W,) label ids.
 
-        Spans as conlleval counts them; words where tags are no spans.
+        Items are spans as conlleval counts them, or words where tags are no spans.
         """
         if not self.task.has_spans:
             right = self.ids == predicted
@@ -51,7 +51,7 @@ class Gold:
         return np.bincount(self.part[there], minlength=self.num_parts)
 
     def _find(self, ids: np.ndarray) -> np.ndarray:
-        """(W,) of each word: of the span that begins there, its last word and its kind as one number, else -1."""
+        """(W,): last word and kind, encoded as one number, of the span that begins at each word; -1 where none does."""
         if not len(ids):
             return ids
         kind = self._kind[ids]

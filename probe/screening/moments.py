@@ -1,8 +1,8 @@
 """Second moments of all layers over a window of neighbours, from which every readout is solved.
 
-Each layer is reduced to the directions along which it varies most, its mean set to zero and its variance to one. What a
-window of neighbours adds to the matrix is the product of the words with those a few places on, for each distance once;
-so nothing is ever as wide in memory as the windows of all layers, but the matrix itself.
+Each layer is reduced to the directions along which it varies most, its mean set to zero and its variance to one. For
+two places of the window, the matrix needs the products of all pairs of words that distance apart, summed once for each
+distance; so nothing but the matrix itself is ever as wide in memory as the windows of all layers.
 
 W words, L + 1 layers, H hidden size, R directions kept of each layer, D = (L + 1) * R, K = 2 * window + 1 places,
 C labels.
@@ -21,7 +21,7 @@ from probe.data.tags import Tags
 from probe.features.store import FeatureStore
 
 WORDS_AT_ONCE = 8192
-CONSTANT = 1e-6  # a layer whose values vary by so little a share of their size is taken for constant
+CONSTANT = 1e-6  # a layer whose standard deviation is at most this share of its largest mean counts as constant
 WIDEST = 8192  # of the matrix on a CPU, K * D: 270 MB in float32
 
 
@@ -185,7 +185,7 @@ def moments(layers: Tensor, labels: Tensor, position: np.ndarray, lengths: np.nd
         whole = products(first, distance)
         for left in range(-window, window - distance + 1):
             right = left + distance
-            # Both may be in the sentence, and the word that they are neighbours of beyond it.
+            # Both words may be in the sentence while the centre of the window is outside.
             beyond = np.zeros(len(first), bool)
             if left > 0:
                 beyond = position[first] < left

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from probe.config import LayersConfig
 
-# Student's t: what 95 % of absolute values stay below, by degrees of freedom from 1.
+# Two-sided 95 % quantiles of Student's t, for 1, 2, ... degrees of freedom.
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 
@@ -67,13 +67,13 @@ def rank(candidates: Sequence[Scored]) -> list[Scored]:
 
 
 def is_tied(one: Scored, first: Scored) -> bool:
-    """Whether the difference to the first is one that the samples' spread can explain (paired, 95 %, not corrected)."""
+    """Whether a paired jackknife t-test at 95 % finds no difference to the first (not corrected for multiple tests)."""
     differences = [best - own for best, own in zip(first.f1, one.f1, strict=True)]
     return abs(statistics.fmean(differences)) <= T95[len(differences) - 2] * jackknife(differences)
 
 
 def front(ranked: Sequence[Scored]) -> list[Scored]:
-    """Those that nothing as wide or narrower beats, the narrowest first."""
+    """The Pareto front of width and dev F1, the narrowest first."""
     found: list[Scored] = []
     for one in sorted(ranked, key=lambda one: (one.width, -one.dev_f1)):
         if not found or one.dev_f1 > found[-1].dev_f1:

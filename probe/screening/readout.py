@@ -1,7 +1,7 @@
-"""A linear readout of every candidate, solved from second moments: what it predicts of a word from its window.
+"""A linear readout of every candidate, which predicts a word's label from its window, solved from second moments.
 
-Concatenations are solved together. To eliminate a layer from the normal equations is the work of a Cholesky
-factorisation, and all that begin with the same layers share it: most concatenations pay for their last layer alone.
+Concatenations are solved together, by a Cholesky factorisation that eliminates one layer at a time from the normal
+equations. Those that begin with the same layers share these steps: most pay for their last layer alone.
 
 L + 1 layers, R directions kept of each, H hidden size, K places of the window, B = K * R, C labels, W words,
 N readouts.
@@ -60,10 +60,10 @@ def _scores(readouts: Sequence[Readout], layers: Tensor, beyond: Tensor) -> Tens
 def solve(
     sums: Moments, wanted: Sequence[Key], to: Reduction, strengths: Mapping[int, float]
 ) -> Iterator[tuple[Key, Readout]]:
-    """The ridge readouts that the moments give, least squares to one-hot labels, in an order of their own.
+    """Ridge regressions on one-hot labels, solved from the moments; not in the order of `wanted`.
 
-    A sum, a mean and a mix are solved as the mean. strengths: of the ridge, by the number of layers side by side; of
-    more layers than it knows, that of the most. What does not vary is not penalised away but left out.
+    A sum, a mean and a mix are solved as the mean. strengths: of the ridge, by the number of layers concatenated; for
+    more layers than its largest key, that key's. Moments are centred: constants get no weight, the bias no penalty.
     """
     means = [indices for combine, indices in wanted if combine == "mean"]
     for indices, readout in _averaged(sums, means, to, strengths[1]):
@@ -78,8 +78,8 @@ def solve(
 
 
 def _ridge(diagonal: Tensor, size: int, strength: float, words: int) -> Tensor | int:
-    """What is added to each variance. size: of whole layers, not of the directions kept, so that a strength means the
-    same whatever was reduced."""
+    """The penalty added to each variance. size: dimensions of the layers before reduction, so that a strength means the
+    same however many directions are kept."""
     mean = diagonal.sum() / size
     return strength * mean if mean > 0 else words
 
@@ -87,12 +87,12 @@ def _ridge(diagonal: Tensor, size: int, strength: float, words: int) -> Tensor |
 def _averaged(
     sums: Moments, wanted: list[tuple[int, ...]], to: Reduction, strength: float
 ) -> Iterator[tuple[tuple[int, ...], Readout]]:
-    """Of means of layers, as whole vectors. Their moments grow layer by layer: those of 2, 3, 4 from those of 2, 3."""
+    """Readouts of means of layers, in hidden size. Moments grow layer by layer: those of 2, 3, 4 from those of 2, 3."""
     num_layers, whole, kept = to.directions.shape
     size = len(sums.x) // num_layers
     places = size // kept
     xx = sums.xx.view(num_layers, size, num_layers, size)
-    # (L + 1, R, H): what a reduced layer comes to in whole vectors; the same at each place
+    # (L + 1, R, H): from a reduced layer back to its hidden size; the same at each place
     basis = to.directions.transpose(1, 2) * to.scale[:, None, None]
 
     def left(matrix: Tensor, k: int) -> Tensor:
@@ -106,7 +106,7 @@ def _averaged(
             indices = ()
             total.zero_()
         for k in chosen[len(indices) :]:
-            across = sums.xx.new_zeros(places * whole, size)  # of the layers before with this one
+            across = sums.xx.new_zeros(places * whole, size)  # sum over earlier layers of moments with this one
             for j in indices:
                 across += left(xx[j, :, k], j)
             both = left(across.T.contiguous(), k)
@@ -139,8 +139,8 @@ def _solved(matrix: Tensor, right: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Step:
-    """A layer eliminated. factor: (B, B), of its block that was left (Cholesky). across: to each later layer, (B, B).
-    right: (B, C)."""
+    """A layer eliminated. factor: (B, B), the Cholesky factor of what remained of its block. across: (B, B) for each
+    later layer, the off-diagonal blocks solved with it. right: (B, C), the right-hand side solved with it."""
 
     layer: int
     factor: Tensor
@@ -149,7 +149,7 @@ class _Step:
 
 
 def _concatenated(sums: Moments, wanted: list[tuple[int, ...]], to: Reduction, strength: float) -> list[Readout]:
-    """Of layers side by side."""
+    """Readouts of concatenated layers."""
     num_layers, whole, kept = to.directions.shape
     size = len(sums.x) // num_layers
     places = size // kept
@@ -185,14 +185,14 @@ def _layers(wanted: Sequence[tuple[int, ...]]) -> list[int]:
 
 
 def _pairs(wanted: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
-    """The layers that stand together in one of these, and each with itself."""
+    """The pairs of layers that one of these concatenations has, each layer with itself included."""
     return sorted({(i, j) for indices in wanted for i in indices for j in indices if i <= j})
 
 
 def _eliminate(
     blocks: dict[tuple[int, int], Tensor], right: dict[int, Tensor], wanted: list[tuple[int, ...]], path: list[_Step]
 ) -> Iterator[list[_Step]]:
-    """The steps that lead to each of these, after those of `path`. blocks, right: what of the normal equations is left.
+    """The steps for each of `wanted`, beginning with `path`. blocks, right: what remains of the normal equations.
 
     Raises LinAlgError where a block is not positive definite.
     """
@@ -214,7 +214,7 @@ def _eliminate(
 
 
 def _back(path: list[_Step]) -> dict[int, Tensor]:
-    """Each layer's weights, (B, C): the last that was eliminated first."""
+    """Back substitution: each layer's weights, (B, C), from the last eliminated to the first."""
     weights: dict[int, Tensor] = {}
     for step in reversed(path):
         right = step.right

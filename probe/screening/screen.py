@@ -1,6 +1,7 @@
 """Ranks every choice of layers without training: draws sentences, gathers moments, solves and scores readouts.
 
-The sentences are cut into parts; each sample leaves one out, of train and of dev alike. Test is never read.
+Train and dev are each divided into parts of whole sentences; each jackknife sample leaves one part of both out. Test is
+never read.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from probe.screening.ranking import Scored, rank
 from probe.screening.readout import STRENGTHS, Key, scores, solve
 from probe.system.machine import num_cores
 
-SMALL = 1024  # of a matrix so wide a second thread costs more than it gives
-PARTS_BYTES = 300e6  # the moments of all parts are kept where they take no more; else each is gathered again
+SMALL = 1024  # for a matrix narrower than this, a second thread costs more than it gains
+PARTS_BYTES = 300e6  # the moments of all parts are kept if they take no more than this; else they are gathered again
 
 
 @dataclass(frozen=True)
 class Screened:
-    """ranked: best first. words: of train and dev that were used. directions: kept of each layer; variance_kept: the
-    least share of a layer's variance along them. strengths: of the ridge, by the number of layers side by side. grown:
-    the numbers of layers of which not every concatenation was tried."""
+    """ranked: best first. words: how many were used of train and dev. directions: how many were kept of each layer;
+    variance_kept: the smallest share of a layer's variance along them. strengths: of the ridge, by the number of layers
+    concatenated. grown: the numbers of layers for which not every concatenation was tried."""
 
     ranked: list[Scored]
     words: dict[str, int]
@@ -74,7 +75,7 @@ def screen(
 
 
 def draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int, known: Sequence[str]) -> Text:
-    """So many sentences of a split, at random but in their order, and the part of each."""
+    """A random sample of a split's sentences, in their order, each assigned to a part."""
     tags = corpus.splits[split].tags
     shuffled = np.random.default_rng([seed, len(split)]).permutation(len(tags))[:sentences]
     part_of = dict(zip(shuffled.tolist(), (np.arange(len(shuffled)) % parts).tolist(), strict=True))
@@ -182,7 +183,7 @@ class _Bench:
             total.put_back(left_out)
 
     def _moments(self, words: np.ndarray) -> Moments:
-        """Of the words of some whole sentences of train."""
+        """The moments of these words of train (a mask), which make whole sentences."""
         there = torch.from_numpy(words)
         layers = self.train_layers if words.all() else self.train_layers[:, there]
         lengths = np.repeat(self.train.lengths, self.train.lengths)
@@ -218,7 +219,7 @@ def beyond(text: Text, window: int) -> Tensor:
 
 
 def squared_error(scores: Tensor, labels: np.ndarray) -> np.ndarray:
-    """(W,) of each word's scores to its one-hot label; a label that train never shows is 1 beside all scores."""
+    """(W,) between each word's scores and its one-hot label; a label not in train is an extra column of zero scores."""
     gold = torch.from_numpy(labels).to(scores.device)
     own = scores.gather(1, gold.clamp(min=0)[:, None])[:, 0]
     return (scores.square().sum(1) + 1 - 2 * torch.where(gold >= 0, own, torch.zeros_like(own))).cpu().numpy()
