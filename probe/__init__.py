@@ -49,17 +49,17 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
 
 
 class _Features(ModuleType):
-    """The folder `probe.features`, which can also be called: what it holds is what one asks it for."""
+    """Makes the package `probe.features` callable too: `features(...)` returns a corpus with its features."""
 
     def __call__(self, *settings: str, each: bool = False) -> Splits:
         """The words of a corpus, their tags, and their vectors under a frozen encoder: train, dev and test.
 
-        settings: as on the command line: "data=conll2003", "encoder.path=DIR", "layers=concat_last_four". What the
-        feature store lacks is extracted first. each: the layers side by side, (words, layers, H), and not combined.
+        settings: as on the command line: "data=conll2003", "encoder.path=DIR", "layers=concat_last_four". What is
+        missing in the feature store is extracted first. each: layers kept apart, (words, layers, H), not combined.
 
-        Of each split, `words`, `tags` and the rows of `vectors` go together, a word a row; `sentences` are slices of
-        them. `vectors` is read from the store as it is sliced, into torch tensors, or whole by NumPy and what takes its
-        arrays. Raises probe.config.UserError, a ValueError, for settings that cannot be.
+        In each split, `words`, `tags` and the rows of `vectors` are aligned, one row a word; `sentences` are slices of
+        them. Slicing `vectors` reads those rows from the store into a torch tensor; converting it to a NumPy array
+        reads all of it. Raises probe.config.UserError, a ValueError, for invalid settings.
 
         >>> from probe import features
         >>> train, dev, test = features("data=demo", "encoder=minilm_l6", "layers=concat_last_four")
@@ -80,4 +80,4 @@ class _Features(ModuleType):
 if TYPE_CHECKING:
     features = _Features("probe.features")
 else:
-    _folder.__class__ = _Features  # a function of this name would be lost as soon as a module of the folder is imported
+    _folder.__class__ = _Features  # importing a module of the package would overwrite a function of this name

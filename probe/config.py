@@ -1,7 +1,7 @@
-"""Names, types and checks of every setting. The values stand in `conf/`, and only there.
+"""Name, type and checks of every setting. The values are in `conf/`, and only there.
 
-Hydra composes the YAML files; `to_config` turns the result into plain dataclasses once, at the door. Nothing
-below this module sees OmegaConf.
+Hydra composes the YAML files; `to_config` turns the result into plain dataclasses once. Only this module and
+`cli/settings.py` use OmegaConf.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONTEXTS = ("sentence", "document")
 SUBWORDS = ("first", "last", "mean", "sum", "max")
 DTYPES = ("float16", "bfloat16", "float32")
 PRECISIONS = ("float32", "bfloat16")
-NOT_OF_FINE_TUNING = {"num_layers": 0, "hidden_size": 0, "anneal": 1.0, "patience": 1}  # what these must be then
+NOT_OF_FINE_TUNING = {"num_layers": 0, "hidden_size": 0, "anneal": 1.0, "patience": 1}  # fixed in fine-tuning
 PLACEMENTS = ("auto", "memory", "device", "stream")
 TASKS = ("spans", "tags")
 WEIGHTS = ("pretrained", "random", "random_blocks")
@@ -97,7 +97,7 @@ class DataConfig:
 
 
 def recorded_data(stated: Mapping[str, Any]) -> DataConfig:
-    """The data settings of a record; those that its version did not know yet are what columns.yaml says."""
+    """A record's data settings; those added since it was written have their values from columns.yaml."""
     from omegaconf import OmegaConf
 
     known = OmegaConf.to_container(OmegaConf.load(conf_dir() / "data" / "columns.yaml"))
@@ -110,7 +110,7 @@ class EncoderConfig:
     name: str
     path: str | None
     revision: str | None
-    num_layers: int | None  # of a preset's encoder; none where name or path came by hand
+    num_layers: int | None  # the preset's; None if name or path was set by hand
     weights: str
     weights_seed: int
 
@@ -121,7 +121,7 @@ class EncoderConfig:
 
 
 def recorded_encoder(stated: Mapping[str, Any]) -> EncoderConfig:
-    """The encoder settings of a record; those that its version did not know yet are what config.yaml says."""
+    """A record's encoder settings; those added since it was written have their values from config.yaml."""
     from omegaconf import OmegaConf
 
     known = OmegaConf.to_container(OmegaConf.load(conf_dir() / "config.yaml"))
@@ -160,7 +160,7 @@ class FeaturesConfig:
 class LayersConfig:
     indices: Any
     combine: str
-    name: str = ""  # filled in at the door: the preset's name, or empty where indices or combine came by hand
+    name: str = ""  # the preset's; empty if indices or combine were set by hand
 
     def __post_init__(self) -> None:
         _one_of("layers.combine", self.combine, COMBINES)
@@ -362,8 +362,8 @@ def unknown_setting(key: str) -> UserError:
 def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
     """Hydra's composed config as checked dataclasses.
 
-    `choices` are the presets that were chosen, by group. The layers' names the row of the table, and what the encoder's
-    says of its layers and the data's of its name holds, as long as they still are of that encoder, data and layers.
+    choices: the preset chosen for each group. The layers preset's name (the row's name in tables), the encoder preset's
+    num_layers and the data preset's name are kept only while the settings still are of these layers, encoder and data.
     Raises UserError for unknown keys, wrong types and bad values.
     """
     from omegaconf import MissingMandatoryValue, OmegaConf

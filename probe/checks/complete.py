@@ -14,8 +14,8 @@ from probe.runs.outputs import predictions_path
 from probe.runs.records import Records, RunRecord, bad_records
 
 NAMED = 5  # of a longer list; its number is said
-# So many wrong spans (or words) in dev and test that two seeds never share them all. With few, on a small text that is
-# easy, they may; and a probe that has learnt nothing predicts no span under any seed, which is not held against it.
+# With this many wrong spans (or words) in dev and test, two seeds never make all the same errors. With fewer, on a
+# small, easy text, they may. A probe that has learnt nothing predicts no span under any seed; that is not suspicious.
 ERRORS_OF_ONE_RUN = 10
 
 
@@ -39,7 +39,7 @@ def some_of(names: Sequence[str]) -> str:
 
 
 def _asked_for(folder: Path, records: Sequence[RunRecord]) -> Iterator[Check]:
-    """Runs that were asked for, all of them: who leaves out a seed chooses the mean."""
+    """Every run that was asked for must have a record: leaving out a seed would be choosing the mean."""
     try:
         expected = {run.key: run for run in read_expected(folder)}
     except UserError as error:
@@ -96,7 +96,7 @@ def _seeds(records: Sequence[RunRecord]) -> Iterator[Check]:
 
 
 def _errors(record: RunRecord) -> int:
-    """What was wrongly predicted in dev and test; 0 where every word got the same tag, which needs no run."""
+    """Wrong predictions in dev and test; 0 if every word got the same tag, as from a probe that learnt nothing."""
     splits = (record.scores.dev, record.scores.test)
     if not record.task.has_spans and all(sum(kind.f1 > 0 for kind in split.per_type.values()) < 2 for split in splits):
         return 0

@@ -1,6 +1,6 @@
-"""What a sweep will cost: disk and time for the features that are not there, time for the training.
+"""What a sweep will cost: disk and time to extract missing features, and time to train.
 
-Both are measured for a moment on this machine, on pieces and words of the text itself.
+Times are extrapolated from short measurements on this machine, on pieces and words of the text itself.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> list[str]:
     for planned in trained:
         splits, cfg = planned.corpus.splits, planned.cfg.probe
         words = splits["train"].num_words * passes(len(splits["train"].words), cfg.batch_size)
-        epoch_s = speeds[planned.selection.width] * (words + splits["dev"].num_words / 3)  # dev goes one way only
+        epoch_s = speeds[planned.selection.width] * (words + splits["dev"].num_words / 3)  # dev: forward pass only
         least += epoch_s * _fewest_epochs(planned)
         most += epoch_s * cfg.max_epochs
     fewest, at_most = min(map(_fewest_epochs, trained)), max(planned.cfg.probe.max_epochs for planned in trained)
@@ -148,7 +148,7 @@ def tuning_s(planned: Plan, device: str) -> float:
 
 
 def training_s_per_word(planned: Plan, device: str) -> float:
-    """How long a run's probe trains on a word, from training one for a moment on vectors of chance."""
+    """Seconds that training a run's probe takes for a word, from training one briefly on random vectors."""
     import torch
 
     from probe.probing.batches import TaggedWords, TrainingBatches

@@ -1,9 +1,9 @@
 """Is everything here for a run? Data, layers, encoder, store, device, results; what is missing, and what to type.
 
-What of the data would run but is hardly what was meant is a warning, and named in the last line.
+Data that can be read but is probably not what was meant gets a warning, named again in the last line.
 
-Looks, and measures the encoder for a moment. Extracts nothing; what is only on the Hub comes into the Hub's own cache,
-as for a run.
+Extracts nothing, but runs the encoder briefly to measure it; what is only on the Hub is downloaded into the Hub's own
+cache, as for a run.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ COUNTED = {  # parts of SplitCounts, as people read them
 
 
 def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = ()) -> bool:
-    """Tells what there is, a part at a time. Returns whether a run would work.
+    """Reports on each part in turn through `tell`. Returns whether a run would work.
 
-    sweep: the settings of all runs, where there are several; `cfg` is the first. Tells what they cost.
+    sweep: the settings of all runs, if there are several; `cfg` is the first. Their cost is then reported too.
     """
     failed: list[str] = []
 

@@ -1,6 +1,6 @@
-"""What of a corpus can be read but is hardly what was meant, each with what to look at and what to type.
+"""Signs that a corpus can be read but is not what was meant, each with what to look at and what to type.
 
-None of it stops a run: an index, a language's mark or another layer of tags can be what someone wants.
+None of them stops a run: word indices, a language prefix or another layer of tags may be intended.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _numbers(train: Split, table: list[list[str]]) -> Iterator[Oddity]:
 
 
 def _prefix(train: Split) -> Iterator[Oddity]:
-    """What every word begins with, up to its last sign that is no letter."""
+    """A prefix that all words share, up to its last non-alphanumeric character, if any."""
     words = set(chain.from_iterable(train.words))
     alike = takewhile(lambda pair: pair[0] == pair[1], zip(min(words), max(words), strict=False))
     shared = "".join(one for one, _ in alike)

@@ -11,7 +11,7 @@ from probe.config import UserError
 from probe.racing.rule import num_ahead, thresholds
 from probe.racing.terms import DECISIONS, RACE, Terms, decide_again, read_decisions, read_terms
 
-NEAR = 0.02  # share by which a threshold may be another: another version of numpy may draw other numbers
+NEAR = 0.02  # relative tolerance of a threshold: another version of numpy may draw other numbers
 
 
 def check_race(folder: Path) -> Iterator[Check]:

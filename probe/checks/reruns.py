@@ -22,7 +22,7 @@ from probe.runs.records import Checksums, RunRecord, load_records
 from probe.scoring.metrics import Scores, count, scores_of
 from probe.system.files import plain, sha256_of, short
 
-NATIVE = {"bfloat16": "native"}  # what a record that says nothing of it was made with, if it was made with bfloat16
+NATIVE = {"bfloat16": "native"}  # assumed of records that do not say how bfloat16 was computed
 ROUNDING_POINTS = 0.2  # that predictions with the same weights may be off elsewhere
 OUTCOME = ("scores", "curve", "best_epoch", "mix", "parameters")
 
@@ -68,10 +68,10 @@ def _environment(record: RunRecord) -> dict[str, Any]:
 
 
 def tolerance(scores: Scores) -> float:
-    """Points that a run repeated elsewhere may be off in one split: two, or where it is small two standard errors.
+    """Points by which a run repeated elsewhere may differ on a split: two, or two standard errors if that is more.
 
-    With other roundings training takes another course, as with another seed, which in a small split moves F1 further:
-    the standard error is that of a share of as many spans (or words, where tags are no spans) as the split has.
+    Other roundings change the course of training as another seed would, which moves F1 further on a small split. The
+    standard error is that of a proportion over the split's gold spans (or words, where tags are not spans).
     """
     share = min(max(scores.headline, 0), 1)  # an edited record may hold any number
     return max(2.0, 200 * math.sqrt(share * (1 - share) / max(scores.counts.gold, 1)))
@@ -157,9 +157,9 @@ def check_against_published(folder: Path, source: str) -> Iterator[Check]:
 def choose_runs(
     folder: Path, row: str | None, seed: int | None, sample: int | None = None, sample_seed: int = 0
 ) -> list[RunRecord]:
-    """The records meant; of these so many at random, the same for the same sample_seed and records.
+    """The records of a row and seed (None: any), or `sample` of them at random, fixed by sample_seed and records.
 
-    Raises UserError where none was meant.
+    Raises UserError if there are none.
     """
     records = list(load_records(results_folder(folder)).values())
     chosen = [record for record in records if row in (None, record.row) and seed in (None, record.seed)]

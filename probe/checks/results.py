@@ -1,8 +1,8 @@
-"""Do these results hold? Checks of a results folder that read files alone; nothing is believed for being written down.
+"""Do these results hold? Checks of a results folder that only read files; what can be recomputed is not trusted.
 
-Each record is whole, its key is the hash of its config, its counts (and its predictions, where they are) give its
-scores again, its feature key is that of its encoder and text where those are at hand; tables, figures and page are what
-the records give, to the last character of each record.
+Each record must be complete, its key the hash of its identity, its scores what its counts (and predictions, if kept)
+give, its feature key that of its encoder and text, if available. Tables, figures and page must be what the records
+give, and each record the very file that table.json was made from.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from probe.scoring.metrics import count, scores_of
 from probe.system.files import canonical, key_of, plain, sha256_of, short
 
 DERIVED = ("control", "train_fraction")  # settings of data that make a corpus of the one that is read
-ROUNDINGS = 1e-3  # how far bits may be from those of the training's own evaluation: batches are the same, kernels not
+ROUNDINGS = 1e-3  # tolerance between bits and the dev loss of training: the batches are the same, the kernels are not
 ODD = (AttributeError, KeyError, IndexError, TypeError, ValueError)  # what a part of free form can end in
 
 
@@ -197,7 +197,7 @@ def unequal(stated: Any, again: Any, place: str = "") -> Iterator[tuple[str, Any
 
 
 def _corpora(records: Sequence[RunRecord]) -> Iterator[Check]:
-    """Each corpus of the records, read anew where it is at hand, and what its control and samples are made to be."""
+    """Each corpus of the records, read anew if available, with its controls and samples derived anew."""
     for data in dict.fromkeys(_source(record) for record in records):
         mine = [record for record in records if _source(record) == data]
         cfg = json.loads(data)
@@ -220,19 +220,19 @@ def _corpora(records: Sequence[RunRecord]) -> Iterator[Check]:
         odd = [
             record.label
             for record in mine
-            if record.identity.corpus != fingerprint(*_made_of_it(record))
+            if record.identity.corpus != fingerprint(*_derivation(record))
             or record.features.identity["text"] != texts[record.config.features["context"] == "document"]
         ]
         yield Check(name, not odd, f"another text than that of {', '.join(odd)}" if odd else "the text of the records")
 
 
 def _source(record: RunRecord) -> str:
-    """The data settings of a record without what is made of the corpus."""
+    """A record's data settings as far as they say which corpus is read."""
     return canonical({name: value for name, value in record.config.data.items() if name not in DERIVED})
 
 
-def _made_of_it(record: RunRecord) -> tuple[int | None, float | None, int]:
-    """Control, share and the seed that draws it, of a record's corpus."""
+def _derivation(record: RunRecord) -> tuple[int | None, float | None, int]:
+    """What derives a record's corpus: control, share, and the seed that draws the share."""
     control, share = (record.config.data.get(name) for name in DERIVED)
     return control, share, 0 if share is None else record.seed
 

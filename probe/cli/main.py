@@ -1,4 +1,4 @@
-"""The `probe` command: which command was meant, and how it ends. What is computed stands elsewhere."""
+"""The `probe` command: which command runs, and its exit code. The commands themselves are in other modules."""
 
 from __future__ import annotations
 

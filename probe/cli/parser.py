@@ -1,4 +1,4 @@
-"""How commands that are not Hydra's take their arguments."""
+"""Argument parsing outside Hydra, and helpers that commands share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from probe.config import UserError
 
 
 class Parser(argparse.ArgumentParser):
-    """One line for what is wrong, as everywhere else."""
+    """Raises UserError, so that a bad argument gives one line like any other error."""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self.prog.removeprefix('probe ')}: {message}. `{self.prog} --help` shows what there is.")
@@ -43,9 +43,9 @@ def say_bad_records(*folders: Path) -> int:
 
 
 def results_or_last(folder: Path | None, form: str = "text") -> Path:
-    """The folder of results that was named, or the one written last, which is then said.
+    """The results folder that was named, or else the one written last, which a printed line then names.
 
-    form: what the command prints; all but text is for programs, and the line goes to stderr.
+    form: the command's output format; all but text is for programs, so the line goes to stderr.
     """
     if folder is not None:
         return folder

@@ -67,7 +67,7 @@ def race(arguments: list[str]) -> int:
 
 
 def _best_of_the_screen(base: Config, command: str, tell: Callable[[str], None]) -> list[LayersConfig]:
-    """The layers that the screen ranks first, as many as are to race; what it found is shown and written."""
+    """Runs the screen, shows and writes it, and returns the layers that it ranks first (race.candidates of them)."""
     if not base.race.candidates:
         return []
     from probe.reporting.page import write_screen

@@ -1,4 +1,4 @@
-"""Hydra's door: from what is typed to checked configs. Nothing behind it sees Hydra or OmegaConf."""
+"""From the command line to checked configs. The only module that uses Hydra."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def complete(arguments: list[str], commands: list[str]) -> None:
             print(*[command for command in commands if command.startswith(last)])
         elif words[0] in commands and words[0] not in TAKE_SETTINGS:
             return
-        settings = [word for word in words if SETTING.match(word)]  # of a text or a flag Hydra would make an error
+        settings = [word for word in words if SETTING.match(word)]  # Hydra would fail on a text or a flag
         os.environ["COMP_LINE"] = " ".join([program, *settings, last])
     hydra_itself(arguments)
 
@@ -162,15 +162,15 @@ def _apart(composed: Any) -> tuple[Any, dict[str, str]]:
 
 
 def _for_the_frozen(jobs: list[list[str]]) -> list[list[str]]:
-    """A sweep's jobs, where treatment=fine_tuned is one of several treatments: that without the settings of a probe, of
-    stored features and of kept weights, which are for the others."""
+    """A sweep's jobs. If treatment=fine_tuned is one of several treatments, its jobs lose the settings of the probe,
+    stored features and kept weights, which are meant for the other treatments."""
     if len({override for job in jobs for override in job if override.startswith("treatment=")}) < 2:
         return jobs
     return [[one for one in job if "treatment=fine_tuned" not in job or not OF_FROZEN.match(one)] for job in jobs]
 
 
 def _teach_omegaconf() -> None:
-    """What a sweep's file may say that Hydra has no words for: layer 0 beside itself and beside every other layer."""
+    """Lets a sweep's file say what Hydra alone cannot: layer 0 paired with itself and with every other layer."""
     from omegaconf import OmegaConf
 
     OmegaConf.register_new_resolver(

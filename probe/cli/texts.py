@@ -159,7 +159,7 @@ def tag(arguments: list[str]) -> int:
     from probe.runs.kept import choose_kept, read_untagged, written
 
     file, record = choose_kept(Path(words[0]), options.row, options.seed)
-    from probe.runs.tagging import Applier  # torch comes with it: what can be refused is refused before
+    from probe.runs.tagging import Applier  # imports torch, so only after choose_kept, which may refuse
 
     untagged = [read_untagged(given, record, options.input) for given in words[1:]]
     applier = Applier(file, record, config_again(record, lambda typed: configs_of(typed)[0][0], overrides))

@@ -35,7 +35,7 @@ def _cells(row: Row) -> set[str]:
 
 
 def _sentences(decisions: Decisions, rows: Mapping[str, Row], num_rows: int) -> Iterator[str]:
-    """rows: by their names in the race. The best is its leader: who waited with one seed cannot pass it by that."""
+    """rows: by their names in the race. Its leader is the best, even if a row that has one seed only is higher."""
     standing = {name: row for name, row in rows.items() if not row.left}
     if not standing:
         yield "No row can be ranked."

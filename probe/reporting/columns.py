@@ -158,7 +158,7 @@ COLUMNS: dict[str, Column] = {
     "words_s": Column("encoder words/s", _measured),
     "f1_per_width": Column("dev F1 a unit of width", lambda row: _cost("f1_per_width", ".2%")(row).removesuffix("%")),
 }
-INTERVALS = ("selectivity", "beyond")  # differences, which one wants to know from nothing
+INTERVALS = ("selectivity", "beyond")  # differences, which readers want to tell from zero
 UNCONVERGED = {
     "cut_short": "still rising at the last epoch allowed. Raise probe.max_epochs.",
     "silent": "no dev score above 0. More text, more epochs or another probe.learning_rate.",

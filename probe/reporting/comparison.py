@@ -22,7 +22,7 @@ SHOWN = ("n", "dev", "test")  # columns of each result set
 
 
 def render_side_by_side(folders: Sequence[Path], form: str) -> str:
-    """Several result sets in one table: a line a row of any of them, columns for each setting."""
+    """Several result sets in one table: a line for each row name, columns for each setting."""
     blocks = [(folder, group) for folder in folders for group in groups_of(build_rows(folder))]
     rows = [(folder, row) for folder, group in blocks for row in group]
     if form == "json":

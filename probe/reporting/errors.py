@@ -1,8 +1,8 @@
 """What one row gets right that another does not: by type, by length, by words seen in training, with examples.
 
-Runs of two rows are paired by their seeds, and figures are means a seed. Where predictions lie beside the records every
-span (or word, where tags are no spans) is compared; where they do not, counts of sentences give the types and the least
-that one has more of, and the records' own slices the rest. Reads files only.
+Runs of two rows are paired by seed, and figures are means over seeds. With predictions beside the records every span
+(or word, where tags are not spans) is compared. Without, the counts of each sentence give the types and a lower bound
+on what one row alone has right, and the records' own slices the rest. Reads files only.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ MOST_KINDS = 30  # of types or tags in a table; the most frequent
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the split: how many there are in gold, how many each row got right, and how many one alone did, a seed.
+    """A part of the split, in items per seed: gold, right in each row, and right in one row alone.
 
-    at_least: the last two are what counts of sentences alone give. None: not known, or there is no second row.
+    at_least: only_a and only_b are lower bounds, from sentence counts. None: not known, or there is no second row.
     """
 
     name: str
@@ -48,9 +48,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Example:
-    """Something that one row gets right and the other does not (of one row alone: that it does not get right).
+    """An item that one row gets right and the other does not (for a single row: one that it does not get right).
 
-    right: whose it is. of_seeds: in how many seeds. told: what the other said there, in the first of them.
+    right: the row that has it right. of_seeds: in how many seeds. told: the wrong prediction in the first of them.
     """
 
     right: str | None
@@ -167,7 +167,7 @@ def _training_words(record: RunRecord) -> tuple[frozenset[str] | None, list[str]
 
 
 def _parts(runs: Sequence[Sequence[_Run]], task: Task, known: frozenset[str] | None) -> list[list[Part]]:
-    """What predictions give: every item of gold in its parts, right in one row, the other, or one alone."""
+    """Parts from predictions: each gold item counts in all parts that it belongs to."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     order = {"all": 0}
     for sides in zip(*runs, strict=True):
@@ -256,7 +256,7 @@ def _touching(item: Item, others: set[Item]) -> list[Item]:
 
 
 def _examples(runs: Sequence[Sequence[_Run]], names: Sequence[str], task: Task, num: int) -> list[Example]:
-    """What most seeds agree on, first in the text first; as many of each row's as of the other's."""
+    """Up to `num` examples for each row: those in most seeds first, then in the order of the text."""
     found: defaultdict[tuple[int, int, Item], list[str]] = defaultdict(
         list
     )  # by side, sentence and item: what was said

@@ -86,10 +86,10 @@ def draw(numbers: Numbers, make: Callable[[Axes, Numbers], None], about: str, fo
 
 
 def figure_differs(stored: bytes, drawn: bytes, numbers_sha256: str) -> str | None:
-    """What is wrong with a picture on disk, given what the records give; None if nothing is.
+    """What is wrong with a picture on disk, given the one drawn from the records; None if nothing is.
 
-    Another matplotlib draws other bytes: then the numbers that the picture names decide. The same pixels may be packed
-    otherwise.
+    Another matplotlib draws other bytes: then only the sha256 of the numbers is compared. With the same one, only the
+    compression of a PNG may differ, not its pixels.
     """
     if stored == drawn:
         return None
@@ -144,12 +144,12 @@ def bands(rows: Sequence[Row]) -> Numbers:
 
 
 def _in_a_row(layers: Sequence[int]) -> bool:
-    """Whether these are all layers up to the last; what lies between others is not known, so no line goes there."""
+    """Whether these are all layers from 0 to the last; across a gap, a line would show unmeasured scores."""
     return list(layers) == list(range(len(layers)))
 
 
 def draw_bands(axes: Axes, numbers: Numbers) -> None:
-    """Behind what is drawn next: mean ± deviation, along the layers (or at each, where some are missing), or across."""
+    """Draws bands behind the rest: mean ± sd along the layers (error bars if some are missing), or across the plot."""
     styles = zip(itertools.cycle(BAND_COLOURS), itertools.cycle(DASHES[1:]), strict=False)
     for (name, band), (colour, dash) in zip(numbers.items(), styles, strict=False):
         means = [100 * part["mean"] for part in band["dev"]]
@@ -255,7 +255,7 @@ def draw_beyond(axes: Axes, numbers: Numbers) -> None:
 
 
 def by_task(groups: Sequence[Sequence[Row]]) -> Numbers:
-    """Each task's dev score by single layer. Nothing where a task has not two, or all its layers are alike."""
+    """Dev score by single layer of each task whose layers differ in score. Nothing if there are not two such tasks."""
     tasks = {}
     for name, group in zip(task_names(groups), groups, strict=True):
         single = sorted((row for row in group if row.is_single), key=lambda row: row.indices[0])
@@ -332,7 +332,7 @@ def curves(rows: Sequence[Row]) -> Numbers:
 
 
 def draw_curves(axes: Axes, numbers: Numbers) -> None:
-    styles = zip(itertools.cycle(COLOURS), itertools.cycle(DASHES), strict=False)  # seven by four: no two alike
+    styles = zip(itertools.cycle(COLOURS), itertools.cycle(DASHES), strict=False)  # 7 and 4 are coprime: 28 pairs
     for i, ((name, runs), (colour, dash)) in enumerate(zip(numbers.items(), styles, strict=False)):
         for number, run in enumerate(runs):
             epochs = range(1, len(run) + 1)

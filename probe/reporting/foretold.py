@@ -1,11 +1,11 @@
-"""How well a screen foretold the rows that were trained: rank and linear correlation, and what its picks would cost.
+"""How well a screen predicted the trained rows: rank and linear correlation, and the regret of its first picks.
 
-Told apart is a pair of rows whose difference the records' own tests show: over the text (paired randomisation of the
-test split, Holm-corrected over all pairs), with one sign on dev and test, and over seeds too where there are enough of
-them for a p below 0.05.
+Two rows are told apart if their difference is significant over the text (paired randomisation of the test split,
+Holm-corrected over all pairs), has the same sign on dev and test, and is significant over seeds too where there are
+enough of them for a p below 0.05.
 
-A plain sum is the mean at a larger scale, which no linear readout sees and training does: where sums are among the
-rows, the figures stand without them too.
+A plain sum is a scaled mean. A linear readout does not depend on the scale, training does: with sums among the rows,
+the figures are also given without them.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ PICKS = (1, 3)
 
 @dataclass(frozen=True)
 class Foretold:
-    """How a screen's scores of some trained rows stand to their dev F1. rows: name, dev F1, the screen's, best first.
-    tau: Kendall's tau-b over all pairs; tau_told_apart: over those told apart. regret: points of F1 that the best of
-    the screen's first, its first three lie below the best row. None where it is not defined. without_sums: the same
-    of the rows that are no plain sums; None where there are none, or too few rows without.
+    """A screen's scores against the dev F1 of trained rows. rows: name, dev F1, screened F1; best dev F1 first. tau:
+    Kendall's tau-b over all pairs; tau_told_apart: over those told apart. They and pearson are None if undefined.
+    regret: points of dev F1 by which the best of the screen's first PICKS rows is below the best row. without_sums: the
+    same without plain sums; None if there are none, or too few other rows.
     """
 
     rows: list[tuple[str, float, float]]
@@ -104,7 +104,7 @@ def is_told_apart(test: Difference) -> bool:
 
 
 def tau_b(pairs: Sequence[tuple[int, int]], a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Kendall's tau-b over some pairs of places; None where one side has no order in any of them."""
+    """Kendall's tau-b over some pairs of indices; None if a or b is tied in all of them."""
     signs = [(np.sign(a[i] - a[j]), np.sign(b[i] - b[j])) for i, j in pairs]
     with_order = [sum(sign[side] != 0 for sign in signs) for side in (0, 1)]
     if not all(with_order):

@@ -27,9 +27,8 @@ FILES = {"md": "table.md", "csv": "table.csv", "tex": "table.tex", "json": "tabl
 
 @dataclass(frozen=True)
 class Grid:
-    """Lines of cells with what stands above and below them. left: which columns are flush left. bold: which lines are
-    the best. emphasised: the columns that are bold there, where not the whole line is. ruled: the lines above which a
-    rule stands."""
+    """A table: lines of cells, and the text above and below. left: which columns are flush left. bold: the best lines.
+    emphasised: their bold columns in formats that do not set the whole line in bold. ruled: lines with a rule above."""
 
     headers: list[str]
     lines: list[list[str]]
@@ -167,7 +166,7 @@ def rows_csv(rows: Sequence[Row], folders: Sequence[Path] = ()) -> str:
 
 
 def table_files(rows: Sequence[Row]) -> dict[str, str]:
-    """What the files of a table hold: what the records give, whatever logs lie beside them."""
+    """Content of the table's files, by name. `failed` is 0 in them: they must not depend on logs."""
     kept = [replace(row, failed=0) for row in rows]
     return {name: render(kept, form) for form, name in FILES.items()}
 

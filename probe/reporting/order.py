@@ -21,11 +21,11 @@ from probe.scoring.significance import ALPHA, bootstrap, holm, permutation_test,
 def in_order(rows: Sequence[Row]) -> list[Row]:
     """One table's rows with `order` and `against` filled in: each against the best by dev mean, and the next better.
 
-    Below the best is a row whose difference neither the seeds (p < 0.05, not corrected: over eight comparisons five
-    seeds cannot go below 0.06) nor the text (corrected) explain, and which has the same sign on both splits. The others
-    are tied with it. Where no row has counts the seeds decide, corrected. Rows that did not converge, or have left a
-    race, are left out. Floors, ceilings and rows from less text have no place in the order; but for controls, which are
-    another task, they are compared with the best row too, corrected among themselves.
+    A row is below the best if the difference is significant over seeds (p < 0.05, not corrected: over eight comparisons
+    five seeds cannot go below 0.06) and over the text (corrected), with the same sign on both splits; else it is tied.
+    If no row has counts, seeds alone decide, corrected. Rows that did not converge, or have left a race, are not
+    compared. Floors, ceilings and rows trained on less text are not ranked; except for controls, which are another
+    task, they are compared with the best row too, corrected among themselves.
     """
     rows = [replace(row, order="left") if row.left else row for row in rows]
     compared = [row for row in rows if row.n > 1 and not row.unconverged and not row.left]
@@ -52,7 +52,7 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
 
 
 def has_counts(differences: Sequence[Difference]) -> bool:
-    """Whether the text could be asked at all, for any of these."""
+    """Whether any of these was tested over the text, which takes counts."""
     return any(difference.p_text is not None for difference in differences)
 
 

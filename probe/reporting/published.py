@@ -19,7 +19,7 @@ from probe.runs.records import CorpusCounts
 
 @dataclass(frozen=True)
 class Published:
-    """Somebody's numbers, in percent, by row. cell: which of our scores they are. setting: in the words of `About`."""
+    """Published numbers in percent, by row. cell: our score to compare with. setting: fields of `About`, if known."""
 
     source: str
     score: str

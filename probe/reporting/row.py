@@ -15,8 +15,8 @@ from probe.runs.records import Records, RunRecord
 from probe.scoring.significance import Cell
 from probe.system.files import plain
 
-# The parts of a table, from above: what a row should be well above, the rows, the same otherwise made (from less text),
-# and what they cannot be expected to reach.
+# The parts of a table, from the top: baselines that a row should be well above, the rows themselves, variants of them
+# (trained on less text), and what they cannot be expected to reach.
 FLOOR, PLAIN, TREATED, CEILING = range(4)
 
 
@@ -35,8 +35,8 @@ class SplitDifference:
 
 @dataclass(frozen=True)
 class Difference:
-    """Two rows compared. row: the second. n: seeds of each. p_text: paired randomisation over the test split, whose
-    units change sides; None where the two are not of one text, or counts are missing."""
+    """Two rows compared. row: the second. n: seeds of each. p_text: paired randomisation over the test split,
+    which swaps sentences or documents (`unit`); None if the two are not of one text, or counts are missing."""
 
     row: str
     n: tuple[int, int]
@@ -79,12 +79,12 @@ class Cost:
 
 @dataclass(frozen=True)
 class Row:
-    """records: those behind the row, one a seed, by their files. missing: runs asked for without a record, of which
-    `failed` have left a reason. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. order: best, tied or
-    below; None where one seed, or nothing, gives no order, or a run did not converge. against: differences to the
-    `best` row and to the `next` better one. treatment: what else its runs are, as it is shown; None for plain ones. of:
-    the same as they have it. beside: what it comes to beside other rows, see `reporting.treated`. left: when and why a
-    race gave it no more seeds (its order is `left`, and it is compared with no other)."""
+    """records: the row's records, one a seed, by file. missing: runs asked for that have no record; `failed` of them
+    left a failure log. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. order: best, tied or below; None
+    for a row that is not ranked (see `order.in_order`). against: differences to the `best` row and to the `next` better
+    one. treatment: the name of its runs' treatment as displayed; None for plain runs. of: that treatment as recorded.
+    beside: scores relative to other rows, see `reporting.treated`. left: when and why a race gave it no more seeds (its
+    order is `left`, and it is compared with no other)."""
 
     name: str
     task: Task

@@ -97,9 +97,9 @@ def last_results(home: Path = Path("results")) -> Path:
 
 
 def build_rows(results_dir: Path) -> list[Row]:
-    """Rows of one setting together, in the paper's order; without what is no record (see `bad_records`).
+    """Rows of one setting together, in the paper's order; invalid records are skipped (see `bad_records`).
 
-    Raises UserError if there is nothing.
+    Raises UserError if there are neither records nor expected runs.
     """
     results_dir = results_folder(results_dir)
     records, expected, failed = load_records(results_dir), read_expected(results_dir), failures(results_dir)
@@ -108,8 +108,8 @@ def build_rows(results_dir: Path) -> list[Row]:
             raise error
         raise UserError(f"{results_dir} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
     gathered = _beside_frozen(_gather(records, expected))
-    settings: dict[str, str] = {}  # of each table, by its group: that of the row gathered last
-    for row in sorted(gathered, key=_is_fine_tuned, reverse=True):  # which has a probe of its own
+    settings: dict[str, str] = {}  # of each table, by its group: a frozen row's if it has one
+    for row in sorted(gathered, key=_is_fine_tuned, reverse=True):  # fine-tuned first, overwritten: their probe differs
         settings[row.group] = canonical(plain(row.setting))
     gathered.sort(
         key=lambda row: (
@@ -152,7 +152,7 @@ def _shown(row: _Gathered) -> tuple[str, str, str | None]:
 
 
 def _treatment(row: _Gathered, alike: list[_Gathered]) -> str | None:
-    """A row's treatment as it is shown: with what its name does not say and tells rows with that name apart."""
+    """A row's treatment as displayed: its name, and the settings by which rows that look alike differ."""
     if row.identity.treatment is None:
         return None
     settings, *others = map(_settings, [row, *alike])
@@ -172,7 +172,7 @@ def _settings(row: _Gathered) -> dict[str, Any]:
 
 
 def _gather(records: Records, expected: list[ExpectedRun]) -> list[_Gathered]:
-    """Records and what was asked for, by row; what was run outranks what was asked for."""
+    """Records and expected runs by row; a row with records is described by them."""
     gathered: dict[str, _Gathered] = {}
     for file, record in records.items():
         new = _Gathered(record.row, record.identity.group, record.identity, record.layers.width, setting_of(record))
@@ -186,7 +186,7 @@ def _gather(records: Records, expected: list[ExpectedRun]) -> list[_Gathered]:
 
 
 def _beside_frozen(gathered: list[_Gathered]) -> list[_Gathered]:
-    """Fine-tuned rows into each table of frozen rows on what they read; where there is none, into one of their own."""
+    """Puts fine-tuned rows into each table of frozen rows with the same input, or if none, into their own."""
     tables: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for row in gathered:
         if not _is_fine_tuned(row):

@@ -1,4 +1,4 @@
-"""A screen as a picture: dev score by layer, and against width with the front of what nothing as narrow beats."""
+"""A screen as figures: dev score by layer, and by width with its Pareto front."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from probe.system.show import percent
 
 
 def tasks_on_one_text(rows: Sequence[Row]) -> list[list[list[Row]]]:
-    """Tables of several tasks on one text and encoder, those of one kind together; nothing where each stands alone.
+    """Tables of several tasks on one text, grouped by features and probe. Tables without a second task are left out.
 
-    Rows without a run, and controls, are left out.
+    So are rows without a run, and treated ones.
     """
     by_features: dict[str, list[list[Row]]] = {}
     for group in groups_of([row for row in rows if row.n and not row.treatment]):

@@ -15,11 +15,12 @@ from probe.scoring.significance import Cell, bootstrap, summary
 
 
 def related(rows: Sequence[Row]) -> list[Row]:
-    """One table's rows with `beside` filled in, as far as the rows that it takes are there.
+    """One table's rows with `beside` filled in, as far as the rows needed for it are there.
 
-    selectivity: dev score minus that of the same row on a control task (Hewitt & Liang 2019). beyond: of layer k beside
-    layer 0, the dev bits of layer 0 beside itself minus its own (conditional probing, Hewitt et al. 2021). way: how far
-    its dev mean has come from the same row of a random encoder to the fine-tuned one. compression: see `compression`.
+    selectivity: dev score minus that of the same row on a control task (Hewitt & Liang 2019). beyond: for layer 0
+    concatenated with layer k, dev bits of layer 0 concatenated with itself minus its own (conditional probing, Hewitt
+    et al. 2021). way: where its dev mean lies between the same row of a random encoder (0) and the fine-tuned one (1).
+    compression: see `compression`.
     """
     return [replace(row, beside=_beside(row, rows)) if row.n else row for row in rows]
 
@@ -74,12 +75,11 @@ def difference(a: Sequence[float], b: Sequence[float]) -> Cell:
 
 
 def compression(runs: Sequence[RunRecord]) -> float | None:
-    """How much shorter than the uniform code the online code of train is (Voita & Titov 2020), of one seed's runs on
-    nested shares of it.
+    """Uniform code length of train's tags over their online code length (Voita & Titov 2020), from one seed's runs on
+    nested shares of train.
 
-    The tags of the smallest share are told one by one of all there are; those of each further portion by the probe
-    trained on all before it, the last up to the whole. Finer shares give a shorter code. None where a run does not
-    know the portion that another begins at.
+    The tags of the smallest share are coded uniformly; those of each further portion by the probe trained on all before
+    it, up to the whole. Finer shares give a shorter code. None if a run lacks the bits up to the next run's share.
     """
     by_share = sorted(runs, key=_share)
     code = words = 0.0

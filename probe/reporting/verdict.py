@@ -1,7 +1,6 @@
 """What to use, what it costs, and what would settle the rest: the verdict on one table. A pure function of its rows.
 
-A row is cheaper than another if it needs fewer blocks of the encoder, of as many if its vectors are narrower, of as
-wide ones if its probe has fewer parameters.
+Cost is compared by the encoder blocks needed, then by the width of the vectors, then by the parameters of the probe.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ NAMED = 6  # tied rows in a sentence
 class Use:
     """A row to use. blocks: of the encoder's `of_blocks` that have to be computed. parameters: of the probe.
 
-    encoder_flops: a piece, of a block of BERT's kind (24 H^2, attention's own products left out). probe_flops: a word.
-    words_per_second: of the encoder cut there, measured on `measured_on`; None where nobody did (`probe bench`).
+    encoder_flops: for a piece, at 24 H^2 a BERT block (products inside attention left out). probe_flops: for a word.
+    words_per_second: of the encoder cut after these blocks, on `measured_on`; None until `probe bench` has measured it.
     """
 
     row: str
@@ -45,9 +44,9 @@ class Use:
 
 @dataclass(frozen=True)
 class Open:
-    """A row that is not told apart from the best, and what would do it, with a chance of POWER if the difference is the
-    one seen: seeds in each of the two rows, and times as much test text. None: already there, or no number would.
-    reversed: on test it is ahead, so neither would."""
+    """A row tied with the best, and what would tell them apart with power POWER if the true difference is the one seen:
+    seeds in each of the two rows, and how many times the test text. None: enough already, or no number would do.
+    reversed: the row is ahead on test, so neither would do."""
 
     row: str
     difference: float
@@ -150,16 +149,16 @@ def _open(row: Row, best: Row, alpha: float, comparisons: int, with_counts: bool
         found = sample_size(abs(dev.difference), spread, alpha, POWER, MOST_SEEDS)
         seeds = max(found, min(difference.n) + 1)  # with those that are there it did not come out
     if difference.p_text is not None and difference.p_text_holm is not None and difference.p_text_holm >= ALPHA:
-        corrected = difference.p_text_holm  # one of 1 no longer says by how much: then by all comparisons
+        corrected = difference.p_text_holm  # capped at 1 it hides Holm's factor: then that of all comparisons
         correction = corrected / difference.p_text if corrected < 1 else comparisons
         text = _text_needed(difference.p_text, ALPHA / correction)
     return Open(row.name, dev.difference, seeds, text)
 
 
 def _text_needed(p: float, alpha: float) -> float | None:
-    """How many times as much text makes a paired difference as large as the one seen significant, with POWER.
+    """How many times the text makes a paired difference of the observed size significant, with power POWER.
 
-    Its distance from zero in standard errors grows with the root of the text. None: there is no difference.
+    In standard errors the difference grows with the square root of the text. None: there is no difference.
     """
     normal = NormalDist()
     seen = normal.inv_cdf(1 - p / 2)
