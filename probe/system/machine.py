@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import math
 import os
 from collections.abc import Sequence
@@ -53,7 +54,7 @@ def take_gpu(names: Sequence[str], folder: Path) -> None:
     """
     if not names or _TAKEN:
         return
-    slots = ((number, name) for number in range(num_cores()) for name in names)
+    slots = ((number, name) for number in itertools.count() for name in names)
     for number, name in slots:
         hold = Hold(folder / f"gpu-{name}-{number}.lock", exclusive=True)
         if not hold.busy:

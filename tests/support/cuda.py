@@ -304,6 +304,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch, free: int = 2**30) -> Iterator[StandIn]
     }
     for name, value in cuda.items():
         monkeypatch.setattr(torch.cuda, name, value)
+    # What is asked of this in PyTorch itself would reach for a driver, in a build for CUDA.
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: None)
     monkeypatch.setattr(torch.backends.cudnn, "is_acceptable", lambda tensor: False)  # the CPU's LSTM then
     # A module's parameters are made anew when it moves, for a tensor cannot become one of a subclass.
     before = torch.__future__.get_overwrite_module_params_on_conversion()
