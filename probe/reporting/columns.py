@@ -270,7 +270,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
         )
         note = (
             "order: best has the highest dev mean; tied could be as good; below is told apart from it (p < 0.05) by "
-            f"exact permutation of dev F1 over seeds{text}."
+            f"exact permutation of dev {rows[0].task.score} over seeds{text}."
         )
         lowest = min(difference.dev.p_seeds for difference in to_best if difference.dev.p_seeds is not None)
         if lowest >= ALPHA:

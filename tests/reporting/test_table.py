@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 import shutil
@@ -352,15 +353,16 @@ def test_latex_compiles(tmp_path: Path):
 
 def test_tags_that_are_no_spans_have_their_table_of_accuracy(tmp_path: Path):
     counts = CorpusCounts(*[SplitCounts(None, 2, 10, tags=5)] * 3)
-    for seed in (1, 2):
+    for (row, layer), seed in itertools.product((("embeddings", 0), ("last", 5)), (1, 2)):
         totals = Totals(2, 10, 10, 10, 8)
-        scores = [Scores(accuracy, {}, totals, macro_f1=0.6) for accuracy in (0.8, 0.7)]
-        identity = RunIdentity("corpus", "tags", "features", Layers([5], "concat"), {}, seed)
+        scores = [Scores(accuracy - seed / 100 - layer / 50, {}, totals, macro_f1=0.6) for accuracy in (0.8, 0.7)]
+        identity = RunIdentity("corpus", "tags", "features", Layers([layer], "concat"), {}, seed)
         data = RecordedData("demo", "tags", counts)
-        make_record(tmp_path, "last", seed, 0, 0, identity=identity, data=data, scores=SplitScores(*scores))
+        make_record(tmp_path, row, seed, 0, 0, identity=identity, data=data, scores=SplitScores(*scores))
     text = render(build_rows(tmp_path), "text")
     assert "dev accuracy" in text
     assert "Accuracy in percent" in text
+    assert "permutation of dev accuracy over seeds" in text
     assert "F1" not in text
     assert "A dev accuracy" in render_side_by_side([tmp_path, tmp_path], "text")
 
