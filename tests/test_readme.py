@@ -163,6 +163,7 @@ def test_every_command_is_of_a_kind_that_some_test_runs_and_stands_once():
         ("README.md", "quickstart", "demo-minilm"),
         ("results/README.md", "conll2003", "conll2003-minilm-sentence"),
         ("results/README.md", "conll2003-document", "conll2003-minilm-document"),
+        ("results/README.md", "conll2003-floors", "conll2003-minilm-floors"),
     ],
 )
 def test_a_table_that_is_shown_is_the_one_in_results(readme: str, mark: str, folder: str):
