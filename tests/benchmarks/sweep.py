@@ -2,7 +2,7 @@
 
     python tests/benchmarks/sweep.py encoder=minilm_l6 data.path=DIR                              # 12 runs of 3 epochs
     python tests/benchmarks/sweep.py encoder=minilm_l6 data.path=DIR --seeds 1 --epochs 10 --no-growth   # six of ten
-    python tests/benchmarks/sweep.py encoder=minilm_l6 data=demo probe.hidden_size=64             # for a small CPU
+    python tests/benchmarks/sweep.py encoder=minilm_l6 data=demo probe.hidden_size=64 --no-growth  # for a small CPU
 
 The first --sentences of each split are written as column files to a temporary folder, where the store and the results
 go too. Then, as a user would type it, `probe extract`, and on the warm store `probe -m` with the paper's six rows and
