@@ -255,8 +255,6 @@ def optimizer_of(tuned: FineTuned, train: TaggedText) -> tuple[torch.optim.Optim
 
 def _continue(tuned: FineTuned, optimizer: torch.optim.Optimizer, rates: Any, kept: Path, made_by: str) -> bool:
     """Restores the saved state if it is undamaged and has the same `made_by`; returns whether it did."""
-    for half_written in kept.parent.glob(f".{kept.name}.*"):  # by a process that was killed
-        half_written.unlink(missing_ok=True)
     try:
         state = torch.load(kept, map_location=tuned.device, weights_only=True)
     except FileNotFoundError:

@@ -38,7 +38,7 @@ def unfinished_path(record: Path) -> Path:
 def remove_half_written(record: Path) -> None:
     """Removes a killed process's half-written files of this record and its outputs. Call with the run's lock held."""
     splits = [predictions_path(record, name) for name in ("dev", "test")]
-    for path in (record, counts_path(record), weights_path(record), *splits):
+    for path in (record, counts_path(record), weights_path(record), unfinished_path(record), *splits):
         for half_written in path.parent.glob(f".{path.name}.*"):
             half_written.unlink(missing_ok=True)
 

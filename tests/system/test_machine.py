@@ -64,6 +64,19 @@ def test_workers_are_dealt_to_the_gpus_in_turn_and_stay_there(monkeypatch: pytes
     assert "CUDA_VISIBLE_DEVICES" not in os.environ, "where there are none nothing is dealt"
 
 
+def test_more_processes_than_cores_get_a_gpu_each(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(machine, "num_cores", lambda: 1)
+    held = []  # a lock taken twice in one process is busy, as in two
+    for _ in range(5):
+        monkeypatch.setattr(machine, "_TAKEN", [])
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        machine.take_gpu(["2", "GPU-5a"], tmp_path)
+        held.append((os.environ.get("CUDA_VISIBLE_DEVICES"), machine._TAKEN))
+    assert [name for name, _ in held] == ["2", "GPU-5a", "2", "GPU-5a", "2"]
+    for _, holds in held:
+        holds[0].release()
+
+
 @pytest.mark.parametrize(
     ("needed", "runs", "expected"),
     [(9 * GB, 1, "memory"), (11 * GB, 1, "stream"), (9 * GB, 2, "stream"), (4 * GB, 2, "memory")],
