@@ -51,7 +51,10 @@ def _asked_for(folder: Path, records: Sequence[RunRecord]) -> Iterator[Check]:
         yield Check(name, None, f"there is no {SWEEP}, so nobody can tell whether runs are missing")
         return
     missing = sorted(expected[key].label for key in expected.keys() - recorded.keys())
-    told = f"{len(missing)} of {len(expected)} have no record here: {some_of(missing)}; the same sweep makes them"
+    told = (
+        f"{len(missing)} of {len(expected)} have no record here: {some_of(missing)}; the same sweep makes them (not "
+        f"wanted after all: delete {SWEEP} and start the sweep that you want; every record stays)"
+    )
     yield Check(name, not missing, told if missing else f"all {len(expected)} have their record")
     if extra := sorted(recorded[key].label for key in recorded.keys() - expected.keys()):
         detail = f"{len(extra)} records are of none of them: {some_of(extra)}"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from probe.reporting.row import Row, groups_of
 from probe.scoring.significance import Cell
+from probe.system.files import short
 from probe.system.show import percent
 
 
@@ -27,11 +28,24 @@ def tasks_on_one_text(rows: Sequence[Row]) -> list[list[list[Row]]]:
 
 
 def task_names(groups: Sequence[Sequence[Row]]) -> list[str]:
-    """What each task is called: its corpus, and its score where that tells them apart."""
+    """What each task is called: its corpus, and where others are called so too, its score and what settings differ."""
     names = [group[0].setting.data for group in groups]
+    by_score = [f"{name} ({group[0].task.score})" for name, group in zip(names, groups, strict=True)]
     return [
-        name if names.count(name) == 1 else f"{name} ({group[0].task.score})"
-        for name, group in zip(names, groups, strict=True)
+        name if names.count(name) == 1 else scored if by_score.count(scored) == 1 else f"{scored[:-1]}, {differs})"
+        for name, scored, differs in zip(names, by_score, _differences(groups), strict=True)
+    ]
+
+
+def _differences(groups: Sequence[Sequence[Row]]) -> list[str]:
+    """What of `data` is set otherwise than in another group, as one types it; the corpus's key where nothing is."""
+    records = [next(iter(group[0].records.values())) for group in groups]
+    settings = [record.config.data for record in records]
+    keys = [key for key in settings[0] if len({str(each.get(key)) for each in settings}) > 1]
+    told = [" ".join(f"data.{key}={each.get(key)}" for key in keys) for each in settings]
+    return [
+        of if told.count(of) == 1 else f"corpus {short(record.identity.corpus)}"
+        for of, record in zip(told, records, strict=True)
     ]
 
 

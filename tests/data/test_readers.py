@@ -279,6 +279,7 @@ def test_these_tests_stay_off_the_network_unless_they_are_told_otherwise():
     assert offline == (asked == "1"), "it was imported before it was told"
 
 
+@pytest.mark.slow
 def test_without_the_hub_the_error_names_the_ways_out_and_nobody_asks_twice(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes every call and answers none
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,9 @@ from probe.reporting.figures import by_task, draw_all
 from probe.reporting.formats import render, table_files
 from probe.reporting.page import write_report
 from probe.reporting.rows import build_rows
-from probe.reporting.tasks import tasks_on_one_text
+from probe.reporting.tasks import task_names, tasks_on_one_text
 from probe.runs.identity import Treatment
-from probe.runs.records import CorpusCounts, RecordedData
+from probe.runs.records import CorpusCounts, RecordedData, Settings
 
 DEV = {"pos": [0.90, 0.96, 0.94], "names": [0.60, 0.70, 0.90]}
 
@@ -80,10 +79,18 @@ def test_one_task_or_another_text_is_no_comparison_of_tasks(tmp_path: Path):
     assert tasks_on_one_text(build_rows(tmp_path / "three")) == []
 
 
-def test_tasks_of_one_name_are_told_apart_by_their_score(tmp_path: Path):
-    rows = build_rows(made(tmp_path))
-    alike = [replace(row, setting=replace(row.setting, data="x")) for row in rows]
-    assert "x (F1): dev F1" in render(alike, "text")
+def test_tasks_of_one_name_and_score_are_told_apart_by_their_settings_or_else_by_their_corpus(tmp_path: Path):
+    splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
+    features, probe = {"context": "sentence", "subword": "first"}, {"num_layers": 0, "precision": "float32"}
+    for corpus, column in (("one", 1), ("two", 2), ("two, edited", 2)):
+        data = {"name": "mine", "tag_column": column, "scheme": "auto"}
+        make_record(
+            tmp_path, "last", 1, 0.5, 0.5, corpus=corpus, data=RecordedData("mine", "spans", splits),
+            config=Settings(data, {}, features, {}, probe, 1, "cpu"),
+        )  # fmt: skip
+    (groups,) = tasks_on_one_text(build_rows(tmp_path))
+    names = {"mine (F1, data.tag_column=1)", "mine (F1, corpus two)", "mine (F1, corpus two, edite)"}
+    assert set(task_names(groups)) == names
 
 
 def test_the_sweep_asks_for_every_layer_of_three_tasks_that_share_their_words():

@@ -162,6 +162,7 @@ def changed(logs: Path, before: dict[Path, int]) -> bool:
     return times(logs) != before
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_it_goes_on_to_the_same_record(inputs: list[str], tmp_path: Path):
     settings = [*inputs, *TUNED, "probe.dropout=0.2", "probe.max_epochs=12"]
     alone = start(*settings, f"results_dir={tmp_path / 'alone'}", cwd=tmp_path)
