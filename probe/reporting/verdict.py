@@ -15,7 +15,7 @@ from probe.reporting.order import has_counts
 from probe.reporting.row import PLAIN, Difference, Row
 from probe.scoring.significance import ALPHA, lowest_p, sample_size
 from probe.system.files import plain
-from probe.system.show import p_value, percent
+from probe.system.show import amount, p_value, percent
 
 POWER = 0.8  # the chance that a difference as large as the one seen is found: "4 times in 5"
 MOST_SEEDS = 100  # more is "more than"
@@ -186,7 +186,7 @@ def _sentences(verdict: Verdict) -> Iterator[str]:
 
 def _shown(used: Use) -> str:
     blocks = f"{used.blocks} of {used.of_blocks} blocks" if used.blocks else f"none of {used.of_blocks} blocks"
-    return f"{blocks}, width {used.width}, {used.parameters / 1e6:.2f} M parameters"
+    return f"{blocks}, width {used.width}, {amount(used.parameters)} parameters"
 
 
 def _saving(cheapest: Use, best: Use) -> str:
@@ -196,7 +196,7 @@ def _saving(cheapest: Use, best: Use) -> str:
             f"({cheapest.measured_on})"
         )
     parts = [
-        f"{where} {ours / 1e6:.1f} instead of {theirs / 1e6:.1f} million operations a {unit}"
+        f"{where} {amount(ours)} instead of {amount(theirs)} operations a {unit}"
         for where, unit, ours, theirs in (
             ("in the encoder", "piece", cheapest.encoder_flops, best.encoder_flops),
             ("in the probe", "word", cheapest.probe_flops, best.probe_flops),

@@ -13,6 +13,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.2f}"
 
 
+def amount(number: float) -> str:
+    """How many, in millions where there are many."""
+    return f"{number / 1e6:.2f} M" if number >= 1e5 else f"{number:,.0f}"
+
+
 def p_value(p: float | None) -> str:
     return "-" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -10,19 +11,28 @@ from support.commands import TINY, probe
 from support.inputs import overrides, small_corpus, write_columns
 
 from probe.reporting.page import write_report
+from probe.system.locks import wait_for_lock
 
 
 @pytest.fixture(scope="session")
 def swept(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results of a small real sweep, two rows of one layer and a mix, two seeds, with its figures and page."""
-    home = tmp_path_factory.mktemp("verify")
-    write_columns(home / "data", small_corpus())
-    settings = [*TINY[:-1], "probe.learning_rate=0.05"]
-    sweep = ["-m", "layers=embeddings,last,mix_all", "seed=1,2", "jobs=1", "results_dir=results"]
-    done = probe(*sweep, *overrides(tiny_bert, Path("data")), *settings, cwd=home)
-    assert done.returncode == 0, done.stderr
-    write_report(home / "results")
-    return home / "results"
+    """The results of a small real sweep, two rows of one layer and a mix, two seeds, with its figures and page.
+
+    The first worker of the tests makes them, each has a copy.
+    """
+    own = tmp_path_factory.mktemp("verify")
+    made = own.parent.parent / "made" if "PYTEST_XDIST_WORKER" in os.environ else own / "made"
+    made.parent.mkdir(exist_ok=True)
+    with wait_for_lock(made.with_suffix(".lock")):
+        if not (made / "results/report.html").exists():
+            write_columns(made / "data", small_corpus())
+            settings = [*TINY[:-1], "probe.learning_rate=0.05"]
+            sweep = ["-m", "layers=embeddings,last,mix_all", "seed=1,2", "jobs=1", "results_dir=results"]
+            done = probe(*sweep, *overrides(tiny_bert, Path("data")), *settings, cwd=made)
+            assert done.returncode == 0, done.stderr
+            write_report(made / "results")
+    shutil.copytree(made, own / "copy")
+    return own / "copy/results"
 
 
 @pytest.fixture
