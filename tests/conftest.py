@@ -52,6 +52,15 @@ def drawn() -> Iterator[dict]:
 
 
 @pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the workers of a test session have in common."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a random BERT of 5 layers of 16 that takes 24 pieces, and its tokenizer."""
     return make_bert(tmp_path_factory.mktemp("tiny-bert"), num_layers=5, limit=24)

@@ -81,8 +81,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
-    """A command as it stands, but small, with places for DIR, FILE, A and B, and with our encoder and corpus."""
+def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess[str]:
+    """A command as it stands, but small, with places for DIR, FILE, A and B, and with our encoder and corpus.
+
+    features: where those of the demo and the packaged encoder are kept.
+    """
     words = shlex.split(command)[1:]
     kind = words[0] if words[0] in OTHER_COMMANDS else "train"
     predictions = min((home / "results/quickstart/predictions").glob("*.test.conll"))
@@ -113,13 +116,14 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
         words += ["results_dir=results/small-screen", "screen.max_layers=2"]
         if not any(word.startswith("data.path=") for word in words):
             words.append(f"data.path={data}")
-    return probe(*words, cwd=home)
+    of_the_demo = {"LAYER_PROBE_CACHE": str(features)} if kind == "verify" else {}
+    return probe(*words, cwd=home, **of_the_demo)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("probe ") and ELSEWHERE not in c])
-def test_the_readmes_command_works(command: str, home: Path):
-    done = run(command, home)
+def test_the_readmes_command_works(command: str, home: Path, shared: Path):
+    done = run(command, home, shared / "features")
     assert done.returncode == 0, f"{done.args}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
     assert done.stdout.strip()
 
@@ -143,11 +147,10 @@ def test_the_cosines_shown_are_what_the_command_above_them_prints(minilm: Encode
 
 @pytest.mark.slow
 @pytest.mark.real
-def test_the_five_lines_for_scikit_learn_work(minilm: Encoder, home: Path):
+def test_the_five_lines_for_scikit_learn_work(minilm: Encoder, shared: Path):
     found = re.search(r"<!-- scikit-learn -->\n```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
     assert found is not None
-    features = {"LAYER_PROBE_CACHE": str(home / "cache")}  # those of the rerun above
-    done = python(found[1].replace("max_iter=300", "max_iter=20"), **features)
+    done = python(found[1].replace("max_iter=300", "max_iter=20"), LAYER_PROBE_CACHE=str(shared / "features"))
     assert done.returncode == 0, done.stderr
     assert 0.9 < float(done.stdout.split()[-1]) < 1
 

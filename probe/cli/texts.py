@@ -142,12 +142,14 @@ Examples
 
 
 def tag(arguments: list[str]) -> int:
+    from probe.data.untagged import INPUTS
+
     parser = Parser(prog="probe tag", usage=TAG_HELP)
     parser.add_argument("given", nargs="*")
     parser.add_argument("--row", required=True)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--format", choices=("conll", "json"), default="conll")
-    parser.add_argument("--input", choices=("auto", "columns", "text"), default="auto")
+    parser.add_argument("--input", choices=INPUTS, default=INPUTS[0])
     options = parser.parse_intermixed_args(arguments)
     overrides = [word for word in options.given if SETTING.match(word)]
     words = [word for word in options.given if not SETTING.match(word)]

@@ -10,7 +10,7 @@ from probe.data.columns import Layout, cut_line
 from probe.data.sentences import Sentences
 from probe.data.split import MAX_SENTENCE, Split, too_long
 
-INPUTS = ("auto", "columns", "text")
+INPUTS = ("auto", "columns", "text")  # how a text to be tagged is read; auto: as what it looks like
 
 
 @dataclass

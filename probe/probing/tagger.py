@@ -47,7 +47,7 @@ class Tagger(pl.LightningModule):
         super().__init__()
         self.headline = headline
         self.cfg, self.labels = cfg, labels
-        self.train_data, self.dev_data = train, dev
+        self.dev_data = dev
         self.is_mix = selection.combine == "mix"
         if self.is_mix:
             self.mix_weights = nn.Parameter(torch.zeros(len(selection.indices)))

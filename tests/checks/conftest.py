@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -15,15 +14,13 @@ from probe.system.locks import wait_for_lock
 
 
 @pytest.fixture(scope="session")
-def swept(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def swept(tiny_bert: Path, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of a small real sweep, two rows of one layer and a mix, two seeds, with its figures and page.
 
     The first worker of the tests makes them, each has a copy.
     """
-    own = tmp_path_factory.mktemp("verify")
-    made = own.parent.parent / "made" if "PYTEST_XDIST_WORKER" in os.environ else own / "made"
-    made.parent.mkdir(exist_ok=True)
-    with wait_for_lock(made.with_suffix(".lock")):
+    made = shared / "swept"
+    with wait_for_lock(shared / "swept.lock"):
         if not (made / "results/report.html").exists():
             write_columns(made / "data", small_corpus())
             settings = [*TINY[:-1], "probe.learning_rate=0.05"]
@@ -31,8 +28,8 @@ def swept(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             done = probe(*sweep, *overrides(tiny_bert, Path("data")), *settings, cwd=made)
             assert done.returncode == 0, done.stderr
             write_report(made / "results")
-    shutil.copytree(made, own / "copy")
-    return own / "copy/results"
+    own = shutil.copytree(made, tmp_path_factory.mktemp("verify") / "swept")
+    return own / "results"
 
 
 @pytest.fixture

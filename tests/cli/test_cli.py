@@ -160,6 +160,7 @@ def test_a_failed_run_is_named_and_the_rest_goes_on(inputs: list[str], tmp_path:
         "layers=last",
         "probe.hidden_size=4,1000000000",
         "results_dir=out",
+        "jobs=1",
         *inputs[: -len(TINY)],
         *TINY[1:],
         cwd=tmp_path,

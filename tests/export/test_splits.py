@@ -149,8 +149,8 @@ def test_the_name_is_the_function_and_the_folder_whatever_is_imported_first():
 
 @pytest.mark.slow
 @pytest.mark.real
-def test_the_docstring_can_be_run(minilm: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("LAYER_PROBE_CACHE", str(tmp_path))
+def test_the_docstring_can_be_run(minilm: Encoder, shared: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LAYER_PROBE_CACHE", str(shared / "features"))
     (example,) = doctest.DocTestFinder().find(type(probe.features).__call__, "features", globs={})
     assert len(example.examples) >= 5
     runner = doctest.DocTestRunner()
