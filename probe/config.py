@@ -300,7 +300,7 @@ def setting_names(cls: type = Config, prefix: str = "") -> list[str]:
 
 
 @functools.cache
-def _stated(group: str, choice: str | None) -> dict[str, Any]:
+def stated(group: str, choice: str | None) -> dict[str, Any]:
     """What a preset's file says; nothing if there is none."""
     from omegaconf import OmegaConf
 
@@ -388,13 +388,15 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
             f"encoder.revision={config.encoder.revision}: random weights have no revision. Type encoder.revision=null, "
             "or encoder.weights=random_blocks, which keeps the embeddings of that revision."
         )
-    stated = {group: _stated(group, choices.get(group)) for group in PRESET_GROUPS}
-    if _is_preset(stated["layers"], config.layers):
+    preset = {group: stated(group, choices.get(group)) for group in PRESET_GROUPS}
+    if _is_preset(preset["layers"], config.layers):
         config.layers.name = choices["layers"]
-    encoder = stated["encoder"]
+    encoder = preset["encoder"]
     if not _is_preset(encoder, config.encoder) and config.encoder.num_layers == encoder.get("num_layers"):
         config.encoder.num_layers = None
-    data = stated["data"]
-    if config.data.path is None and config.data.hub != data.get("hub") and config.data.name == data.get("name"):
+    data = preset["data"]
+    path = config.data.path  # goes before the Hub; a preset of the Hub may be read from files
+    is_other = config.data.hub != data.get("hub") if path is None else data.get("path") not in (None, path)
+    if is_other and config.data.name == data.get("name"):
         config.data.name = None
     return config

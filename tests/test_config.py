@@ -12,6 +12,7 @@ from probe.cli.settings import config_of, configs_of
 from probe.config import PRESET_GROUPS, UserError, conf_dir, recorded_data, setting_names, to_config
 from probe.data.tags import find_scheme
 from probe.probing.selection import select
+from probe.runs.again import as_overrides
 
 
 def composed(*overrides: str):
@@ -71,10 +72,46 @@ def test_the_jobs_of_a_sweep_are_what_each_composes_to_by_itself():
     assert [repr(cfg) for cfg in configs] == [repr(cfg) for cfg in singly]
 
 
+def test_a_groups_settings_in_braces_count_in_the_order_typed():
+    configs, _ = configs_of(["-m", "probe.hidden_size=64,32", "probe={hidden_size:128}"])
+    assert [cfg.probe.hidden_size for cfg in configs] == [128, 128]
+
+
+@pytest.mark.parametrize("how", ["treatment=plain,fine_tuned", "treatment=fine_tuned", "probe=finetune"])
+def test_what_a_sweeps_file_says_of_the_probe_is_not_meant_for_fine_tuning(how: str):
+    recipe = config_of(["probe=finetune"]).probe
+    for sweep in ("conll2003_minilm", "tasks", "quickstart", "paper_table"):
+        configs, _ = configs_of([f"+sweep={sweep}", how, "data.path=DIR", "seed=1"])
+        tuned = [cfg.probe for cfg in configs if cfg.probe.train_encoder]
+        assert tuned, sweep
+        assert all(probe == recipe for probe in tuned), sweep
+    typed, _ = configs_of(["+sweep=conll2003_minilm", "probe=finetune", "probe.learning_rate=2e-5", "seed=1"])
+    assert {cfg.probe.learning_rate for cfg in typed} == {2e-5}
+
+
+def test_the_values_of_a_sweep_are_typed_and_not_set_in_hydras_own_part():
+    for setting in ("hydra.sweeper.params.seed=[1,2]", 'hydra.sweeper.params={seed:"1,2"}'):
+        with pytest.raises(UserError, match=r"probe -m seed=1,2"):
+            configs_of(["-m", setting])
+
+
+@pytest.mark.parametrize("text", ['q"x\\"y', "\\", "/a/b\\", "/a/${x}/b", "a 'b' {c}, [d]=e", '"'])
+def test_a_text_in_a_record_is_typed_so_that_it_comes_back(text: str):
+    (typed,) = as_overrides({"data": {"name": text}})
+    assert config_of([typed]).data.name == text
+
+
 def test_a_sweep_without_any_value_is_refused():
     for empty in ("seed=range(5,1)", "layers=glob(lst*)"):
         with pytest.raises(UserError, match="this sweep has no run"):
             configs_of(["-m", empty])
+
+
+def test_other_files_than_a_presets_do_not_keep_its_name():
+    assert config_of(["data=demo"]).data.name == "demo"
+    assert config_of(["data=demo", "data.path=ELSEWHERE"]).data.name is None
+    assert config_of(["data=demo", "data.path=ELSEWHERE", "data.name=mine"]).data.name == "mine"
+    assert config_of(["data=conll2003", "data.path=DIR"]).data.name == "conll2003", "the original files, not the Hub's"
 
 
 def test_other_data_of_the_hub_does_not_keep_a_presets_name():

@@ -62,19 +62,26 @@ def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> list[str]:
             raise UserError(f"features.cache_dir={folder}: {reason}.")
         seconds = sum(extraction_s(one.cfg, one.text, one.encoder, store, device) for one, store in stores)
         lines.append(f"to extract: {len(stores)} stores, {num_bytes / 1e9:.2f} GB, {duration(seconds)}")
-    per_word = {planned.selection.width: planned for planned in trained}
-    speeds = {width: training_s_per_word(planned, device) for width, planned in per_word.items()}
+    alike = {_work(planned): planned for planned in trained}
+    speeds = {work: training_s_per_word(planned, device) for work, planned in alike.items()}
     least = most = 0.0
     for planned in trained:
         splits, cfg = planned.corpus.splits, planned.cfg.probe
         words = splits["train"].num_words * passes(len(splits["train"].words), cfg.batch_size)
-        epoch_s = speeds[planned.selection.width] * (words + splits["dev"].num_words / 3)  # dev: forward pass only
+        epoch_s = speeds[_work(planned)] * (words + splits["dev"].num_words / 3)  # dev: forward pass only
         least += epoch_s * _fewest_epochs(planned)
         most += epoch_s * cfg.max_epochs
     fewest, at_most = min(map(_fewest_epochs, trained)), max(planned.cfg.probe.max_epochs for planned in trained)
+    at_once = min(at_once, len(trained))
     time_s = f"{duration(least / at_once)} to {duration(most / at_once)}"
     lines.append(f"to train: {time_s}, {at_once} at once; runs take {fewest} to {at_most} epochs")
     return lines
+
+
+def _work(planned: Plan) -> tuple[int, int, str, str]:
+    """What a word costs in training: what is read of it, how that becomes one vector, and the probe."""
+    chosen = planned.selection
+    return chosen.width, len(chosen.indices), chosen.combine, repr(planned.cfg.probe)
 
 
 def _fewest_epochs(planned: Plan) -> int:

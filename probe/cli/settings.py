@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, to_config, unknown_setting
+from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, stated, to_config, unknown_setting
 from probe.runs.launch import Launcher
 
 TAKE_SETTINGS = ("train", "extract", "race", "screen", "inspect", "cache", "export", "bench", "tag")
@@ -76,6 +76,8 @@ def asked_by(arguments: list[str]) -> Asked:
         with initialize_config_dir(str(conf_dir()), version_base="1.3"):
             parser = OverridesParser.create(GlobalHydra.instance().config_loader())
             parsed = parser.parse_overrides(overrides)
+            if swept := next((o for o in parsed if str(o.key_or_group).startswith("hydra.sweeper")), None):
+                raise UserError(f"{swept.input_line}: the values of a sweep are typed as they are: probe -m seed=1,2")
             swept_file = next(
                 (o.input_line for o in parsed if o.key_or_group == "sweep" and o.is_sweep_override()), None
             )
@@ -143,11 +145,18 @@ def _composed(jobs: list[list[str]]) -> Iterator[tuple[Any, dict[str, str]]]:
         values = [
             override
             for override in parsed
-            if not override.is_hydra_override() and not loader.repository.group_exists(override.key_or_group)
+            if not override.is_hydra_override()
+            and (isinstance(override.value(), dict) or not loader.repository.group_exists(override.key_or_group))
         ]
         presets = tuple(override.input_line or "" for override in parsed if override not in values)
         if presets not in bases:
-            bases[presets] = _apart(compose("config", list(presets), return_hydra_config=True))
+            base, choices = _apart(compose("config", list(presets), return_hydra_config=True))
+            is_typed = any(override.key_or_group == "probe" for override in parsed if override not in values)
+            if not is_typed and choices.get("treatment") == "fine_tuned":
+                choices["probe"] = "finetune"  # also where a sweep's file names another
+            if "sweep" in choices and choices.get("probe") == "finetune":
+                base.probe = stated("probe", "finetune")  # what the file says of the probe is not meant for this one
+            bases[presets] = base, choices
         base, choices = bases[presets]
         composed = copy.deepcopy(base)
         ConfigLoaderImpl._apply_overrides_to_config(values, composed)

@@ -18,7 +18,7 @@ from probe.runs.identity import RunIdentity
 from probe.runs.outputs import load_counts
 from probe.runs.records import load_record, record_path
 from probe.scoring.metrics import by_sentence
-from probe.scoring.significance import paired_variance
+from probe.scoring.significance import paired_variance, units_of
 
 
 class Evidence:
@@ -62,12 +62,13 @@ class Evidence:
     def text_variance(self, first: str, second: str, seeds: Sequence[int]) -> float:
         """Variance of the difference of two rows over the text of dev, their counts summed over these seeds.
 
-        The units are documents where both rows have the same ones, else sentences. Raises UserError without counts.
+        The units are documents where both rows have the same ones, and enough of them, else sentences. Raises UserError
+        without counts.
         """
         sides = [[self._counts((row, seed)) for seed in seeds] for row in (first, second)]
         totals = [np.sum([counts for counts, _ in side], axis=0) for side in sides]
         documents, others = (side[0][1] for side in sides)
-        return paired_variance(totals[0], totals[1], documents if documents == others else None)
+        return paired_variance(totals[0], totals[1], units_of(documents, others))
 
     def _read_counts(self, cell: Cell) -> tuple[np.ndarray, list[int] | None]:
         counts = load_counts(self.path(cell))[0]

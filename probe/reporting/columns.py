@@ -24,10 +24,15 @@ class Column(NamedTuple):
     left: bool = False
 
 
+def _is_hidden(row: Row, cell: str) -> bool:
+    """A race shows no test score of a row that left it."""
+    return row.left is not None and cell.startswith("test")
+
+
 def _spread(name: str) -> Callable[[Row], str]:
     def show(row: Row) -> str:
         cell = row.cells.get(name)
-        if cell is None or (row.left and name.startswith("test")):
+        if cell is None or _is_hidden(row, name):
             return ""
         if cell.mean is None:
             return "failed" if row.failed else "missing"
@@ -41,17 +46,17 @@ def _span(low: float | None, high: float | None) -> str:
 
 
 def _range(name: str) -> Callable[[Row], str]:
-    return lambda row: _span(row.cells[name].min, row.cells[name].max)
+    return lambda row: "" if _is_hidden(row, name) else _span(row.cells[name].min, row.cells[name].max)
 
 
 def _interval(name: str) -> Callable[[Row], str]:
-    return lambda row: _span(*(row.cells[name].interval or (None, None)))
+    return lambda row: "" if _is_hidden(row, name) else _span(*(row.cells[name].interval or (None, None)))
 
 
 def _bits(name: str) -> Callable[[Row], str]:
     def show(row: Row) -> str:
         cell = row.cells.get(name)
-        if cell is None or cell.mean is None:
+        if cell is None or cell.mean is None or _is_hidden(row, name):
             return ""
         return f"{cell.mean:.3f}" + ("" if cell.std is None else f" ± {cell.std:.3f}")
 
@@ -177,7 +182,7 @@ TREATED_NOTES = {
     RANDOM["random"]: "random weights: the same architecture, initialised anew and never trained.",
     RANDOM["random_blocks"]: "random blocks: trained embeddings, all else initialised anew.",
     CONTROL: "control: another task on the same words, in which each word (of spans: each mention) has a tag drawn at "
-    "random; what is right there is remembered.",
+    "random (bounds of spans stay): what is right there is remembered, or guessed among a few.",
     FINE_TUNED: "fine-tuned: the encoder itself trained, with a linear layer on its last layer; its best epoch on dev.",
 }
 SHOWN = 6  # runs named in a note
@@ -258,7 +263,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     if any(row.left for row in rows) and "order" in columns:
         lines.append(
             "left: a race gave the row no more seeds after that round, most often because it was told apart from the "
-            "leader, on dev alone; its test score is not shown. decisions.json has the reasons."
+            "leader, on dev alone; its test score is not in this table. decisions.json has the reasons."
         )
     to_best = [row.against["best"] for row in rows if row.against and row.order]
     if to_best and {"order", "best", "next"} & set(columns):
@@ -269,8 +274,8 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             else " (Holm-corrected)"
         )
         note = (
-            "order: best has the highest dev mean; tied could be as good; below is told apart from it (p < 0.05) by "
-            f"exact permutation of dev {rows[0].task.score} over seeds{text}."
+            "order: best has the highest dev mean of the rows ranked; tied could be as good; below is told apart from "
+            f"it (p < 0.05) by exact permutation of dev {rows[0].task.score} over seeds{text}."
         )
         lowest = min(difference.dev.p_seeds for difference in to_best if difference.dev.p_seeds is not None)
         if lowest >= ALPHA:

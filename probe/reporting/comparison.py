@@ -58,6 +58,9 @@ def compare(a: Path, b: Path) -> tuple[list[Difference], list[str]]:
             raise UserError(f"{folder} holds several settings; --compare needs one in each folder.")
         rows.append({row.name: row for row in built if row.n and not row.treatment})
         captions.append(caption(built))
+    tasks = [next(iter(side.values())).task for side in rows if side]
+    if len(tasks) == 2 and tasks[0] != tasks[1]:
+        raise UserError(f"{a} has {tasks[0].title}, {b} {tasks[1].title}: these cannot be subtracted.")
     shared = [name for name in rows[0] if name in rows[1]]
     if not shared:
         raise UserError(f"{a} and {b} have no row in common.")
@@ -83,9 +86,10 @@ def render_comparison(a: Path, b: Path, form: str) -> str:
             line += [percent(part.a), percent(part.b), f"{100 * part.difference:+.2f}", interval, p_value(part.p_seeds)]
         lines.append([*line, p_value(difference.p_text_holm)])
     over = [f"{letter}: {folder}: {text}" for letter, folder, text in zip("AB", (a, b), captions, strict=True)]
+    unit = next((d.unit for d in compared if d.unit), "none: another text, no seed in common or no counts")
     below = (
         "p seeds: exact permutation over seeds, not corrected. p text: paired randomisation over the test split "
-        f"({next((d.unit for d in compared if d.unit), 'not of one text')}), Holm-corrected over the rows."
+        f"({unit}), Holm-corrected over the rows."
     )
     left = [True] + [False] * (len(headers) - 1)
     return Grid(headers, lines, left, over, [below], label="tab:comparison").render(form)

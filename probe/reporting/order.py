@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from probe.runs.identity import CONTROL
 from probe.runs.outputs import load_counts
 from probe.runs.records import Records
 from probe.scoring.metrics import by_sentence
-from probe.scoring.significance import ALPHA, bootstrap, holm, permutation_test, randomisation_tests
+from probe.scoring.significance import ALPHA, SHUFFLES, holm, interval, permutation_test, randomisation_tests, units_of
 
 
 def in_order(rows: Sequence[Row]) -> list[Row]:
@@ -114,8 +115,8 @@ def _split_differences(
         means = [row.cells[f"{split}_f1"].mean for row in (first, second)]
         assert means[0] is not None
         assert means[1] is not None
-        interval = bootstrap(a, b) if min(len(a), len(b)) > 1 else None
-        compared.append(SplitDifference(means[0], means[1], means[0] - means[1], interval, p, corrected))
+        between = interval(a, b) if min(len(a), len(b)) > 1 else None
+        compared.append(SplitDifference(means[0], means[1], means[0] - means[1], between, p, corrected))
     return compared
 
 
@@ -125,7 +126,8 @@ def _text_tests(
     """Paired randomisation tests over the test split: p and its unit, None without counts or where texts differ.
 
     The counts of all seeds that both sides have are summed. Documents change sides whole where both sides know the same
-    ones, else sentences.
+    ones, and enough of them, else sentences. Of many pairs more shuffles are made: Holm's correction must leave a p
+    below 0.05 possible.
     """
     results: list[tuple[float | None, str | None]] = [(None, None) for _ in pairs]
     alike: dict[bytes | None, list[tuple[int, tuple[np.ndarray, np.ndarray]]]] = {}  # places and counts, by documents
@@ -139,14 +141,13 @@ def _text_tests(
             continue
         first, second = (np.sum([one.counts for one in side], axis=0) for side in loaded)
         if np.array_equal(first[:, 0], second[:, 0]):  # one text, one gold
-            documents, others = (side[0].documents for side in loaded)
-            known = None
-            if documents is not None and others is not None and np.array_equal(documents, others):
-                known = documents.tobytes()
+            units = units_of(loaded[0][0].documents, loaded[1][0].documents)
+            known = None if units is None else units.tobytes()
             alike.setdefault(known, []).append((place, (first, second)))
     for known, members in alike.items():
         units = None if known is None else np.frombuffer(known, dtype=int)
-        tests = randomisation_tests([totals for _, totals in members], units)
+        shuffles = max(SHUFFLES, 2 * math.ceil(len(pairs) / ALPHA))
+        tests = randomisation_tests([totals for _, totals in members], units, shuffles)
         for (place, _), test in zip(members, tests, strict=True):
             results[place] = test.p, "sentences" if units is None else "documents"
     return results

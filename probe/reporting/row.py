@@ -22,7 +22,7 @@ FLOOR, PLAIN, TREATED, CEILING = range(4)
 
 @dataclass(frozen=True)
 class SplitDifference:
-    """Two rows on one split: the mean of each (fractions), first - second, its 95 % bootstrap interval over seeds, and
+    """Two rows on one split: the mean of each (fractions), first - second, its 95 % interval over seeds, and
     p of an exact permutation test over seeds, as it is and with Holm's correction."""
 
     a: float

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probe.reporting.row import Row, groups_of
+from probe.reporting.row import PLAIN, Row, groups_of
 from probe.scoring.significance import Cell
 from probe.system.files import short
 from probe.system.show import percent
@@ -17,10 +17,12 @@ from probe.system.show import percent
 def tasks_on_one_text(rows: Sequence[Row]) -> list[list[list[Row]]]:
     """Tables of several tasks on one text, grouped by features and probe. Tables without a second task are left out.
 
-    So are rows without a run, and treated ones.
+    So are rows that no table ranks: without a run, treated, a floor, not converged, or out of a race.
     """
     by_features: dict[str, list[list[Row]]] = {}
-    for group in groups_of([row for row in rows if row.n and not row.treatment]):
+    for group in groups_of(
+        [row for row in rows if row.place == PLAIN and row.n and not row.unconverged and not row.left]
+    ):
         features = next(iter(group[0].records.values())).identity.features
         probe = str(sorted(group[0].setting.probe.items()))
         by_features.setdefault(features + probe, []).append(group)

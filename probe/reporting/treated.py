@@ -6,12 +6,13 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 from probe.reporting.row import Row, names_of
 from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, SHARE
 from probe.runs.records import RunRecord
-from probe.scoring.significance import Cell, bootstrap, summary
+from probe.scoring.significance import Cell, interval, summary
 
 
 def related(rows: Sequence[Row]) -> list[Row]:
@@ -28,25 +29,25 @@ def related(rows: Sequence[Row]) -> list[Row]:
 def _beside(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
     names, there = names_of(row.of), [other for other in rows if other.n]
 
-    def like(names: set[str], indices: Sequence[int] = row.indices) -> Row | None:
+    def like(names: set[str], indices: Sequence[int] = row.indices) -> list[Row]:
+        """Several where, say, the task has two controls: all count."""
         same = (other for other in there if (other.indices, other.combine) == (list(indices), row.combine))
         alike = (
             other for other in same if _settings(row).items() <= _settings(other).items()
         )  # the same random weights
-        return next((other for other in alike if names_of(other.of) == names), None)
+        return [other for other in alike if names_of(other.of) == names]
 
     found: dict[str, Cell] = {}
-    if CONTROL not in names and (control := like(names | {CONTROL})):
-        found["selectivity"] = difference(row.dev, control.dev)
+    if CONTROL not in names and (controls := like(names | {CONTROL})):
+        found["selectivity"] = difference(row.dev, [score for control in controls for score in control.dev])
     is_beside_embeddings = row.combine == "concat" and len(row.indices) == 2 and row.indices[0] == 0 != row.indices[1]
-    if is_beside_embeddings and (baseline := like(names, [0, 0])):
-        bits = [_dev_bits(one) for one in (baseline, row)]
+    if is_beside_embeddings and (baselines := like(names, [0, 0])):
+        bits = [[value for one in rows for value in _dev_bits(one)] for rows in (baselines, [row])]
         if all(bits):
             found["beyond"] = difference(*bits)
     tuned = [other.cells["dev_f1"].mean or 0.0 for other in there if names_of(other.of) == {FINE_TUNED}]
     if not names and tuned and (untrained := like({RANDOM["random"]})):
-        low, here = untrained.cells["dev_f1"].mean, row.cells["dev_f1"].mean
-        assert low is not None
+        low, here = fmean(score for one in untrained for score in one.dev), row.cells["dev_f1"].mean
         assert here is not None
         if max(tuned) > low:
             found["way"] = Cell((here - low) / (max(tuned) - low), None, None, None, None)
@@ -71,7 +72,7 @@ def difference(a: Sequence[float], b: Sequence[float]) -> Cell:
     assert other.mean is not None
     if one.std is None or other.std is None:
         return Cell(one.mean - other.mean, None, None, None, None)
-    return Cell(one.mean - other.mean, math.hypot(one.std, other.std), None, None, bootstrap(a, b))
+    return Cell(one.mean - other.mean, math.hypot(one.std, other.std), None, None, interval(a, b))
 
 
 def compression(runs: Sequence[RunRecord]) -> float | None:

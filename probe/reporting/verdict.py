@@ -140,7 +140,7 @@ def _can_be_told(difference: Difference, alpha: float, with_counts: bool) -> boo
 def _open(row: Row, best: Row, alpha: float, comparisons: int, with_counts: bool) -> Open:
     difference = row.against["best"]
     dev = difference.dev
-    if difference.test.difference >= 0 and lowest_p(*difference.n) < alpha:
+    if difference.test.difference > 0 and lowest_p(*difference.n) < alpha:
         return Open(row.name, dev.difference, reversed=True)
     seeds, text = None, None
     p_seeds = dev.p_seeds if with_counts else dev.p_seeds_holm
@@ -215,7 +215,7 @@ def _what_it_would_take(rows: Sequence[Open]) -> str:
             parts.append(f"{row.seeds} seeds a row" if row.seeds <= MOST_SEEDS else f"more than {MOST_SEEDS} seeds")
         if row.text is not None:
             parts.append(f"{row.text:.1f} times the test text" if row.text <= 100 else "more than 100 times the text")
-        way = " and ".join(parts) or ("nothing, ahead on test" if row.reversed else "the counts that are missing")
+        way = " and ".join(parts) or ("none will, ahead on test" if row.reversed else "another text, or counts")
         ways.setdefault(way, []).append(row.row)
     shown = [f"{', '.join(names)}: {way}" for way, names in list(ways.items())[:NAMED]]
     more = sum(len(names) for names in list(ways.values())[NAMED:])

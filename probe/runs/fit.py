@@ -105,7 +105,7 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
         hardware=hardware(device, torch.get_num_threads(), bfloat16_way(cfg, device)),
         read_s=read_s,
         train_s=train_s,
-        bits=Bits(**{name: _bits(tagger, data[name], train.tags) for name in ("dev", "test")}),
+        bits=_in_both({name: _bits(tagger, data[name], train.tags) for name in ("dev", "test")}),
         unseen=None if sample is None else _unseen(tagger, features["train"], sample, label_ids, device),
         labels=labels,
         weights=tagger.best_weights,
@@ -127,9 +127,20 @@ def _settle(device: str) -> None:
         torch.backends.cudnn.allow_tf32 = False  # float32 is to be float32
 
 
-def _bits(tagger: Tagger, data: TaggedWords, train: Tags) -> SplitBits:
-    """The cross-entropy of a split's tags under the probe, and under their frequency in train, in bits a word."""
+def _in_both(by_split: dict[str, SplitBits | None]) -> Bits | None:
+    """The bits of dev and test; None where one of them has none."""
+    given = {name: bits for name, bits in by_split.items() if bits is not None}
+    return Bits(**given) if len(given) == len(by_split) else None
+
+
+def _bits(tagger: Tagger, data: TaggedWords, train: Tags) -> SplitBits | None:
+    """The cross-entropy of a split's tags under the probe, and under their frequency in train, in bits a word.
+
+    None for a split in which no word has a tag that train has.
+    """
     known = data.labels >= 0
+    if not known.any():
+        return None
     nats = float(tagger.losses(data)[known].mean())
     return SplitBits(nats / math.log(2), _bits_by_frequency(data.labels[known], tagger.labels, train))
 
@@ -193,7 +204,10 @@ def tune(planned: Plan, tell: Callable[[str], None], runs: int, num_gpus: int) -
     best = tuned.curve[tuned.best_epoch - 1]
     nats = {"dev": best["dev_loss"], "test": test_loss}
     known = {name: data[name].labels[data[name].labels >= 0] for name in nats}
-    by_frequency = {name: _bits_by_frequency(known[name], labels, train) for name in nats}
+    bits = {
+        name: SplitBits(nats[name] / math.log(2), _bits_by_frequency(of, labels, train)) if len(of) else None
+        for name, of in known.items()
+    }
     return Fit(
         predictions={"dev": tuned.best_dev_tags, "test": test},
         curve=[Epoch(**point) for point in tuned.curve],
@@ -206,7 +220,7 @@ def tune(planned: Plan, tell: Callable[[str], None], runs: int, num_gpus: int) -
         hardware=here,
         read_s=read_s,
         train_s=sum(point["train_s"] for point in tuned.curve),  # with the epochs before an interruption
-        bits=Bits(**{name: SplitBits(nats[name] / math.log(2), by_frequency[name]) for name in nats}),
+        bits=_in_both(bits),
         labels=labels,
     )
 

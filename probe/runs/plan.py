@@ -184,7 +184,7 @@ def _parts(cfg: Config) -> tuple[str, str, str]:
     return canonical(asdict(as_it_is)), canonical(asdict(cfg.encoder)), canonical(asdict(cfg.features))
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=8)
 def _text(data: str) -> tuple[Corpus, str]:
     """The original corpus and its fingerprint; like the functions below, cached for the runs that share it."""
     text = load_corpus(DataConfig(**json.loads(data)))

@@ -104,7 +104,7 @@ def run_sweep(
     dev_only: of the runs no test score is told; their records have it all the same. On another machine than this each
     job extracts what it finds missing. Raises UserError for what cannot be planned.
     """
-    plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
+    plans = list({(planned.results_dir, planned.identity.key): planned for planned in map(plan, configs)}.values())
     folders = sorted({planned.results_dir for planned in plans})
     for folder in folders:
         prepare_results(folder)
@@ -134,9 +134,8 @@ def run_sweep(
 
 
 def _tell_what_is_left(plans: Sequence[Plan], todo: Sequence[Plan], tell: Callable[[str], None]) -> None:
-    for corpus in {id(planned.text): planned.text for planned in plans}.values():
-        for note in corpus.notes:
-            tell(f"data {corpus.name}: {note}.")
+    for line in dict.fromkeys(f"data {one.text.name}: {note}." for one in plans for note in one.text.notes):
+        tell(line)
     tell(f"{len(plans)} runs, {len(plans) - len(todo) if todo else 'all'} done already.")
     if anew := sum(planned.record_path.exists() for planned in todo):
         tell(f"{anew} of the others have a record but not their weights: made again, and their records with them.")

@@ -19,7 +19,7 @@ from probe.data.split import Split
 from probe.data.tags import OddTag, Tags, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
 from probe.data.task import Task
 from probe.scoring.metrics import Counts, Scores, by_sentence, count, scores_of, strict_counts
-from probe.scoring.significance import Randomisation, approximate_randomisation
+from probe.scoring.significance import Randomisation, approximate_randomisation, units_of
 from probe.system.files import plain
 from probe.system.show import percent
 
@@ -123,8 +123,8 @@ def _prefixed(tags: Tags) -> Tags:
 def paired_test(a: Predictions, b: Predictions) -> tuple[Randomisation, str]:
     """The difference of the two files' span F1 (or accuracy) with its p, and what was shuffled.
 
-    Documents are swapped as a whole where both files mark the same ones, else sentences. Raises UserError if the files
-    are not of one text.
+    Documents are swapped as a whole where both files mark the same ones, and enough of them, else sentences. Raises
+    UserError if the files are not of one text.
     """
     for i, (ours, theirs) in enumerate(zip(a.split.words, b.split.words, strict=False)):
         same_tags = [to_iob2(tags) for tags in (a.gold[i], b.gold[i])] if a.task.has_spans else [a.gold[i], b.gold[i]]
@@ -139,7 +139,7 @@ def paired_test(a: Predictions, b: Predictions) -> tuple[Randomisation, str]:
             f"{a.file} has {len(a.split.words)} sentences, {b.file} {len(b.split.words)}; two systems can only be "
             "compared on one text."
         )
-    units = a.split.documents if a.split.documents == b.split.documents else None
+    units = units_of(a.split.documents, b.split.documents)
     return approximate_randomisation(a.table(), b.table(), units), "sentence" if units is None else "document"
 
 

@@ -5,6 +5,7 @@ Checked against scipy and closed forms in the tests. All random draws are seeded
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -13,16 +14,16 @@ from statistics import NormalDist
 
 import numpy as np
 
-RESAMPLES = 10_000
 SHUFFLES = 10_000
 MOST_DIVISIONS = 100_000  # of seeds into two rows: 10 against 10 are 184,756
 CHUNK = 1_000  # shuffles at once: bounds the memory
 ALPHA = 0.05
+FEWEST_DOCUMENTS = 20  # with fewer a test over documents could tell little apart: D of them allow no p below 2 / 2^D
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A row's score over its seeds, fractions: mean, sample standard deviation, range, 95 % bootstrap interval.
+    """A row's score over its seeds, fractions: mean, sample standard deviation, range, 95 % interval.
 
     None where there are too few seeds for it.
     """
@@ -40,19 +41,35 @@ def summary(values: Sequence[float]) -> Cell:
         return Cell(None, None, None, None, None)
     many = len(values) > 1
     std = float(np.std(values, ddof=1)) if many else None
-    return Cell(float(np.mean(values)), std, min(values), max(values), bootstrap(values) if many else None)
+    return Cell(float(np.mean(values)), std, min(values), max(values), interval(values) if many else None)
 
 
-def bootstrap(values: Sequence[float], minus: Sequence[float] | None = None, seed: int = 0) -> list[float]:
-    """95 % percentile bootstrap interval of the mean, or of the difference of two means (each drawn for itself)."""
-    draw = np.random.default_rng(seed)
+def interval(values: Sequence[float], minus: Sequence[float] | None = None) -> list[float]:
+    """95 % interval of the mean by Student's t, or of the difference of two means by Welch's; two values each at least.
 
-    def means(sample: Sequence[float]) -> np.ndarray:
-        array = np.asarray(sample)
-        return array[draw.integers(len(array), size=(RESAMPLES, len(array)))].mean(1)
+    For normal values it holds what it says from two values on. Resampling a few seeds (a percentile bootstrap) does
+    not: with three values it covers the mean 76 times in 100, with five 84 times.
+    """
+    sides = [np.asarray(side, dtype=float) for side in ([values] if minus is None else [values, minus])]
+    centre = float(sides[0].mean() - (sides[1].mean() if minus is not None else 0.0))
+    variances = [float(side.var(ddof=1)) / len(side) for side in sides]  # of the means
+    if not (total := sum(variances)):
+        return [centre, centre]
+    freedom = total**2 / sum(part**2 / (len(side) - 1) for part, side in zip(variances, sides, strict=True))
+    reach = _t_quantile(round(freedom, 6)) * math.sqrt(total)
+    return [centre - reach, centre + reach]
 
-    drawn = means(values) - (0.0 if minus is None else means(minus))
-    return [float(edge) for edge in np.quantile(drawn, [0.025, 0.975])]
+
+@functools.cache
+def _t_quantile(freedom: float) -> float:
+    """What Student's t stays within 95 times in 100, either side of 0; freedom: 1 or more.
+
+    With t = sqrt(freedom) * tan(angle) the density is cos(angle) ** (freedom - 1), summed here over a fine grid.
+    """
+    angles = np.linspace(0, math.pi / 2, 20_001)
+    density = np.cos(angles) ** (freedom - 1)
+    mass = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    return math.sqrt(freedom) * math.tan(float(np.interp(0.95 * mass[-1], mass, angles)))
 
 
 def permutation_test(a: Sequence[float], b: Sequence[float]) -> float | None:
@@ -157,6 +174,16 @@ def randomisation_tests(
         Randomisation(float(d), float((n + 1) / (shuffles + 1)), shuffles, num_units)
         for d, n in zip(observed, as_extreme, strict=True)
     ]
+
+
+def units_of(
+    documents: Sequence[int] | np.ndarray | None, others: Sequence[int] | np.ndarray | None
+) -> np.ndarray | None:
+    """What a paired test of two systems takes as its units: documents, where both sides know the same and there are
+    enough of them; else None, which is sentences."""
+    if documents is None or others is None or not np.array_equal(documents, others):
+        return None
+    return np.asarray(documents) if len(np.unique(documents)) >= FEWEST_DOCUMENTS else None
 
 
 def paired_variance(a: np.ndarray, b: np.ndarray, units: Sequence[int] | np.ndarray | None = None) -> float:

@@ -237,7 +237,7 @@ def test_a_row_whose_counts_were_lost_is_not_told_apart_by_its_seeds_alone(tmp_p
 
 
 def test_documents_are_the_unit_where_they_are_known(tmp_path: Path):
-    documents = [i // 4 for i in range(len(CLOSE))]
+    documents = [i // 2 for i in range(len(CLOSE))]
     for seed in (1, 2):
         make_record(tmp_path, "last", seed, 0.8, 0.8, sentences=BETTER, documents=documents)
         make_record(tmp_path, "embeddings", seed, 0.7, 0.7, indices=(0,), sentences=CLOSE, documents=documents)
@@ -245,6 +245,16 @@ def test_documents_are_the_unit_where_they_are_known(tmp_path: Path):
     assert against.unit == "documents"
     close, better = (np.array(counts) * 2 for counts in (CLOSE, BETTER))
     assert against.p_text == approximate_randomisation(close, better, documents).p
+
+
+def test_a_text_that_is_one_document_is_tested_by_its_sentences(tmp_path: Path):
+    one = [0] * len(CLOSE)
+    for seed in range(1, 6):
+        make_record(tmp_path, "last", seed, 0.8 + seed / 1000, 0.8, sentences=BETTER, documents=one)
+        make_record(tmp_path, "embeddings", seed, 0.4 + seed / 1000, 0.4, (0,), sentences=WORSE, documents=one)
+    rows = build_rows(tmp_path)
+    assert {row.name: row.order for row in rows} == {"last": "best", "embeddings": "below"}
+    assert rows[0].against["best"].unit == "sentences"
 
 
 def test_documents_that_one_side_alone_knows_are_no_unit_whichever_side_it_is(tmp_path: Path):
@@ -384,7 +394,7 @@ def test_counts_of_another_text_are_not_paired(tmp_path: Path):
         make_record(tmp_path / "b", "last", seed, 0.8, 0.7, sentences=CLOSE[::-1], corpus="another")
     ((result,), _) = compare(tmp_path / "a", tmp_path / "b")
     assert result.p_text is None
-    assert "not of one text" in render_comparison(tmp_path / "a", tmp_path / "b", "text")
+    assert "none: another text" in render_comparison(tmp_path / "a", tmp_path / "b", "text")
 
 
 def test_a_mix_of_one_layer_is_not_called_like_the_layer():

@@ -116,7 +116,7 @@ def test_a_row_that_is_ahead_on_test_is_not_settled_by_more_of_anything(tmp_path
         make_record(tmp_path, "embeddings", seed, 0.8 + seed / 1000, 0.8, indices=(0,), sentences=ALL)
     given = verdict(build_rows(tmp_path))
     assert [(row.row, row.reversed, row.seeds) for row in given.open] == [("embeddings", True, None)]
-    assert "embeddings: nothing, ahead on test" in given.as_text()
+    assert "embeddings: none will, ahead on test" in given.as_text()
     assert given.cheapest is not None
     assert given.cheapest.row == "embeddings"
 

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from probe.scoring.significance import Cell, approximate_randomisation, bootstrap, holm, permutation_test, summary
+from probe.scoring.significance import (
+    Cell,
+    approximate_randomisation,
+    holm,
+    interval,
+    permutation_test,
+    summary,
+    units_of,
+)
 
 A = [0.912, 0.921, 0.915, 0.930, 0.918]
 B = [0.905, 0.913, 0.909, 0.917, 0.920]
@@ -35,17 +43,28 @@ def test_five_against_five_can_reach_what_it_can_reach_and_one_seed_nothing():
     assert permutation_test([1.0], [2.0, 3.0]) is None
 
 
-def test_the_bootstrap_interval_is_scipys_percentile_interval():
-    theirs = scipy.stats.bootstrap((A,), np.mean, method="percentile", n_resamples=20_000, rng=1).confidence_interval
-    assert bootstrap(A) == pytest.approx([theirs.low, theirs.high], abs=2e-4)
-    theirs = scipy.stats.bootstrap(
-        (A, B), difference_of_means, method="percentile", n_resamples=20_000, rng=1
-    ).confidence_interval
-    assert bootstrap(A, B) == pytest.approx([theirs.low, theirs.high], abs=3e-4)
+@pytest.mark.parametrize("values", [A, A[:3], A[:2], [0.2, 0.8], [*A, *B]])
+def test_the_interval_of_a_mean_is_scipys_of_students_t(values):
+    theirs = scipy.stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    assert interval(values) == pytest.approx([theirs.low, theirs.high], rel=1e-5)
 
 
-def test_the_bootstrap_of_two_values_reaches_from_one_to_the_other():
-    assert bootstrap([0.2, 0.8]) == [pytest.approx(0.2), pytest.approx(0.8)]  # each alone in a quarter of all draws
+@pytest.mark.parametrize(("a", "b"), [(A, B), (A[:3], B[:2]), (A[:2], B[:2]), (A, [0.1, 0.9]), (A * 40, B)])
+def test_the_interval_of_a_difference_is_scipys_of_welchs_t(a, b):
+    theirs = scipy.stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    assert interval(a, b) == pytest.approx([theirs.low, theirs.high], rel=1e-5)
+
+
+def test_the_interval_of_values_that_are_all_one_is_that_value():
+    assert interval([0.5, 0.5, 0.5], [0.6, 0.6]) == pytest.approx([-0.1, -0.1])
+
+
+def test_a_few_documents_are_not_the_units_of_a_test():
+    many, few = np.arange(400) // 4, np.zeros(400, dtype=int)
+    assert np.array_equal(units_of(many, list(many)), many)
+    assert units_of(few, few) is None, "one mark at the top of a file, and nothing could be told apart"
+    assert units_of(np.arange(400) // 100, np.arange(400) // 100) is None
+    assert units_of(many, many[::-1]) is units_of(None, many) is None
 
 
 def test_a_summary_says_nothing_of_spread_for_one_seed():
