@@ -76,8 +76,8 @@ def asked_by(arguments: list[str]) -> Asked:
         with initialize_config_dir(str(conf_dir()), version_base="1.3"):
             parser = OverridesParser.create(GlobalHydra.instance().config_loader())
             parsed = parser.parse_overrides(overrides)
-            if swept := next((o for o in parsed if str(o.key_or_group).startswith("hydra.sweeper")), None):
-                raise UserError(f"{swept.input_line}: the values of a sweep are typed as they are: probe -m seed=1,2")
+            if inner := next((o for o in parsed if str(o.key_or_group).startswith("hydra.sweeper")), None):
+                raise UserError(f"{inner.input_line}: the values of a sweep are typed as they are: probe -m seed=1,2")
             swept_file = next(
                 (o.input_line for o in parsed if o.key_or_group == "sweep" and o.is_sweep_override()), None
             )
