@@ -388,13 +388,11 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
             f"encoder.revision={config.encoder.revision}: random weights have no revision. Type encoder.revision=null, "
             "or encoder.weights=random_blocks, which keeps the embeddings of that revision."
         )
-    preset = {group: stated(group, choices.get(group)) for group in PRESET_GROUPS}
-    if _is_preset(preset["layers"], config.layers):
+    layers, encoder, data = (stated(group, choices.get(group)) for group in ("layers", "encoder", "data"))
+    if _is_preset(layers, config.layers):
         config.layers.name = choices["layers"]
-    encoder = preset["encoder"]
     if not _is_preset(encoder, config.encoder) and config.encoder.num_layers == encoder.get("num_layers"):
         config.encoder.num_layers = None
-    data = preset["data"]
     path = config.data.path  # goes before the Hub; a preset of the Hub may be read from files
     is_other = config.data.hub != data.get("hub") if path is None else data.get("path") not in (None, path)
     if is_other and config.data.name == data.get("name"):
