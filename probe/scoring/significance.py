@@ -65,11 +65,12 @@ def _t_quantile(freedom: float) -> float:
     """What Student's t stays within 95 times in 100, either side of 0; freedom: 1 or more.
 
     With t = sqrt(freedom) * tan(angle) the density is cos(angle) ** (freedom - 1), summed here over a fine grid.
+    Rounded: the last digits of cosines and powers are each CPU's own, and committed tables are compared to the bit.
     """
     angles = np.linspace(0, math.pi / 2, 20_001)
     density = np.cos(angles) ** (freedom - 1)
     mass = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
-    return math.sqrt(freedom) * math.tan(float(np.interp(0.95 * mass[-1], mass, angles)))
+    return round(math.sqrt(freedom) * math.tan(float(np.interp(0.95 * mass[-1], mass, angles))), 9)
 
 
 def permutation_test(a: Sequence[float], b: Sequence[float]) -> float | None:
