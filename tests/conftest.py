@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import os
 import signal
@@ -136,9 +135,3 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     yield server.hub
     server.close()
     forget()
-
-
-def pytest_collection_finish() -> None:
-    """What the libraries and the tests are made of stays: Python need not look through it again and again."""
-    gc.collect()
-    gc.freeze()

@@ -20,7 +20,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from support.commands import probe, python
-from support.inputs import make_bert, make_split, write_columns
+from support.inputs import make_bert, make_split, overrides, write_columns
 
 from probe.config import PRESET_GROUPS
 from probe.data.corpus import Corpus
@@ -93,10 +93,9 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
     places = {"DIR": data, "FILE": predictions, "A": "results/demo-minilm", "B": "results/quickstart"}
     words = [re.sub(r"^(.*=)?(DIR|FILE|A|B)$", lambda m: f"{m[1] or ''}{places[m[2]]}", word) for word in words]
     if kind in ("train", "screen", "race", "extract", "inspect", "doctor", "cache", "export"):
-        words = [word for word in words if not word.startswith("encoder.path=")] + [f"encoder.path={home / 'encoder'}"]
-        files = [f"data.{name}={name}.conll" for name in ("train", "dev", "test")]
-        ours = ["data=columns", f"data.path={data}", *files]
-        words = [new for word in words for new in (ours if word == "data=demo" else [word])]
+        encoder, *corpus = overrides(home / "encoder", data)
+        words = [word for word in words if not word.startswith("encoder.path=")] + [encoder]
+        words = [new for word in words for new in (corpus if word == "data=demo" else [word])]
     if kind in ("train", "race"):
         out = "results/small" if kind == "train" else tempfile.mkdtemp(dir=home / "results")  # a race, a folder
         words += ["probe.max_epochs=1", "probe.batch_size=16", "jobs=1"]

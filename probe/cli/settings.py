@@ -148,10 +148,11 @@ def _composed(jobs: list[list[str]]) -> Iterator[tuple[Any, dict[str, str]]]:
             if not override.is_hydra_override()
             and (isinstance(override.value(), dict) or not loader.repository.group_exists(override.key_or_group))
         ]
-        presets = tuple(override.input_line or "" for override in parsed if override not in values)
+        chosen = [override for override in parsed if override not in values]
+        presets = tuple(override.input_line or "" for override in chosen)
         if presets not in bases:
             base, choices = _apart(compose("config", list(presets), return_hydra_config=True))
-            is_typed = any(override.key_or_group == "probe" for override in parsed if override not in values)
+            is_typed = any(override.key_or_group == "probe" for override in chosen)
             if not is_typed and choices.get("treatment") == "fine_tuned":
                 choices["probe"] = "finetune"  # also where a sweep's file names another
             if "sweep" in choices and choices.get("probe") == "finetune":
