@@ -31,6 +31,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = "osD^vP*X"
 BAND_COLOURS = ("#999999", "#E69F00", "#56B4E9", "#CC79A7")
 DASHES = ("-", "--", "-.", ":")
+HOLLOW = {"below": "worse than the best", "left": "left the race"}  # by a row's order
 FORMS = ("png", "svg")
 STYLE: Any = {
     "svg.hashsalt": "layer-probe",  # element names in SVG are otherwise random
@@ -114,18 +115,27 @@ def _same_pixels(stored: bytes, drawn: bytes) -> bool:
 
 
 def by_layer(rows: Sequence[Row]) -> Numbers:
-    """Dev and test score of each single layer, and of the combinations. Nothing if there are not two single layers."""
+    """Dev and test score of each single layer, and of the combinations. Nothing if there are not two single layers.
+
+    left: rows that left a race. They have fewer seeds, and no test score that a table shows.
+    """
     around, rows = bands(rows), [row for row in rows if row.place == PLAIN]
     single = sorted((row for row in rows if row.is_single), key=lambda row: row.indices[0])
     if len(single) < 2:
         return {}
-    return ({"bands": around} if around else {}) | {
-        "layers": [row.indices[0] for row in single],
-        **{split: [plain(row.cells[f"{split}_f1"]) for row in single] for split in ("dev", "test")},
-        "combinations": {row.name: row.cells["dev_f1"].mean for row in rows if not row.is_single},
-        "n": sorted({row.n for row in single}),
-        "score": header("dev", rows).removeprefix("dev "),
-    }
+    left = [row.name for row in rows if row.left]
+    return (
+        ({"bands": around} if around else {})
+        | ({"left": left} if left else {})
+        | {
+            "layers": [row.indices[0] for row in single],
+            "dev": [plain(row.cells["dev_f1"]) for row in single],
+            "test": [None if row.left else plain(row.cells["test_f1"]) for row in single],
+            "combinations": {row.name: row.cells["dev_f1"].mean for row in rows if not row.is_single},
+            "n": sorted({row.n for row in single}),
+            "score": header("dev", rows).removeprefix("dev "),
+        }
+    )
 
 
 def bands(rows: Sequence[Row]) -> Numbers:
@@ -170,24 +180,25 @@ def draw_bands(axes: Axes, numbers: Numbers) -> None:
 
 def draw_by_layer(axes: Axes, numbers: Numbers) -> None:
     draw_bands(axes, numbers.get("bands", {}))
-    line = "-" if _in_a_row(numbers["layers"]) else ""
     for (split, colour), marker in zip((("dev", COLOURS[0]), ("test", COLOURS[1])), MARKERS, strict=False):
-        means = [100 * part["mean"] for part in numbers[split]]
-        spreads = [100 * (part["std"] or 0.0) for part in numbers[split]]
+        parts = {k: part for k, part in zip(numbers["layers"], numbers[split], strict=True) if part}
+        if not parts:
+            continue
         axes.errorbar(
-            numbers["layers"],
-            means,
-            yerr=spreads,
+            list(parts),
+            [100 * part["mean"] for part in parts.values()],
+            yerr=[100 * (part["std"] or 0.0) for part in parts.values()],
             color=colour,
             marker=marker,
-            ls=line,
+            ls="-" if _in_a_row(list(parts)) else "",
             capsize=3,
             label=f"{split}, single",
         )
     styles = zip(itertools.cycle(DASHES[1:]), itertools.cycle(COLOURS[2:]), strict=False)
     best_first = sorted(numbers["combinations"].items(), key=lambda pair: -pair[1])
     for (name, mean), (dash, colour) in zip(best_first, styles, strict=False):
-        axes.axhline(100 * mean, color=colour, linestyle=dash, lw=1.2, label=f"dev, {name} {100 * mean:.2f}")
+        left = ", left the race" if name in numbers.get("left", []) else ""
+        axes.axhline(100 * mean, color=colour, linestyle=dash, lw=1.2, label=f"dev, {name} {100 * mean:.2f}{left}")
     axes.set_xticks(numbers["layers"], ["0\nembeddings" if k == 0 else str(k) for k in numbers["layers"]])
     axes.set_xlabel("layer (hidden_states index)")
     spread = (
@@ -314,12 +325,13 @@ def draw_by_cost(axes: Axes, numbers: Numbers) -> None:
         axes.errorbar(x, 100 * row["mean"], yerr=100 * (row["std"] or 0.0), color=colour, lw=0.8, capsize=2, zorder=2)
         axes.scatter(
             x, 100 * row["mean"], s=32 * row["width"] / narrowest, marker=MARKERS[i // len(COLOURS) % len(MARKERS)],
-            facecolor="white" if row["order"] == "below" else colour, edgecolor=colour, zorder=3,
+            facecolor="white" if row["order"] in HOLLOW else colour, edgecolor=colour, zorder=3,
         )  # fmt: skip
         axes.scatter([], [], s=32, marker=MARKERS[i // len(COLOURS) % len(MARKERS)], color=colour, label=name)
     axes.set_xticks(range(0, numbers["of_blocks"] + 1, 1 if numbers["of_blocks"] <= 12 else 2))
-    below = "; hollow: worse than the best" if any(row["order"] == "below" for _, row in rows) else ""
-    axes.set_xlabel(f"blocks of the encoder (size of a point: width{below})")
+    orders = {row["order"] for _, row in rows}
+    hollow = " or ".join(text for order, text in HOLLOW.items() if order in orders)
+    axes.set_xlabel(f"blocks of the encoder (size of a point: width{f'; hollow: {hollow}' if hollow else ''})")
     axes.set_ylabel(f"dev {numbers['score']} in percent, mean ± sd")
     axes.figure.legend(loc="outside right center", fontsize=7)
 

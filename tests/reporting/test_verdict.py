@@ -11,12 +11,13 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 import scipy.stats
+from matplotlib.figure import Figure
 from support.records import expect, make_record
 
 from probe.config import UserError
 from probe.data.task import TAGS
 from probe.racing.rule import Left
-from probe.reporting.figures import by_cost, draw_all
+from probe.reporting.figures import by_cost, by_layer, draw_all, draw_by_cost, draw_by_layer
 from probe.reporting.formats import render
 from probe.reporting.order import in_order
 from probe.reporting.row import groups_of
@@ -157,6 +158,21 @@ def test_where_a_race_left_one_row_the_verdict_does_not_say_that_none_converged(
     left = {"embeddings": Left(3, "told apart from last")}
     rows = [replace(row, order=None, left=left.get(row.name)) for row in build_rows(tmp_path)]
     assert verdict(in_order(rows)).none == "the race has left no two rows to compare"
+
+
+def test_rows_that_left_a_race_are_drawn_hollow_and_without_their_test_scores(tmp_path: Path):
+    for row, layers in (("embeddings", (0,)), ("layer_1", (1,)), ("last", (6,)), ("sum_all", tuple(range(1, 7)))):
+        make_record(tmp_path, row, 1, 0.8, 0.7, indices=layers)
+    left = {name: Left(1, "told apart from last") for name in ("embeddings", "sum_all")}
+    rows = in_order([replace(row, order=None, left=left.get(row.name)) for row in build_rows(tmp_path)])
+    drawn = Figure().add_subplot()
+    draw_by_layer(drawn, by_layer(rows))
+    points = {line.get_label(): list(line[0].get_xdata()) for line in drawn.containers}
+    assert points == {"dev, single": [0, 1, 6], "test, single": [1, 6]}
+    assert drawn.lines[-1].get_label() == "dev, sum_all 80.00, left the race"
+    drawn = Figure().add_subplot()
+    draw_by_cost(drawn, by_cost(rows))
+    assert drawn.get_xlabel() == "blocks of the encoder (size of a point: width; hollow: left the race)"
 
 
 def test_equal_rows_need_more_seeds_than_anybody_has(tmp_path: Path):
