@@ -21,6 +21,8 @@ from support.records import expect, make_record
 from probe.config import LayersConfig, UserError
 from probe.data.split import SplitCounts
 from probe.probing.selection import select
+from probe.racing.rule import Left
+from probe.reporting.columns import COLUMNS
 from probe.reporting.comparison import compare, render_comparison, render_side_by_side
 from probe.reporting.formats import render
 from probe.reporting.published import CONLL2003
@@ -29,7 +31,7 @@ from probe.reporting.rows import build_rows
 from probe.runs.expected import Setting, write_expected
 from probe.runs.identity import Layers, RunIdentity, Treatment
 from probe.runs.outputs import write_counts
-from probe.runs.records import CorpusCounts, RecordedData, Settings, SplitScores, load_record
+from probe.runs.records import Bits, CorpusCounts, RecordedData, Settings, SplitBits, SplitScores, load_record
 from probe.scoring.metrics import Scores, Totals
 from probe.scoring.significance import approximate_randomisation
 from probe.system.files import plain
@@ -332,6 +334,9 @@ def test_two_result_sets_are_compared_row_by_row(tmp_path: Path):
     make_record(tmp_path / "c", "sum_all", 1, 0.7, 0.5, indices=(1, 2), combine="sum")
     with pytest.raises(UserError, match="have no row in common"):
         compare(tmp_path / "a", tmp_path / "c")
+    make_record(tmp_path / "d", "last", 1, 0.9, 0.9, task="tags")
+    with pytest.raises(UserError, match=r"a has Span F1 \(conlleval\), .*d Accuracy: these cannot be subtracted"):
+        compare(tmp_path / "a", tmp_path / "d")
 
 
 def test_latex_is_booktabs_and_escapes_what_latex_would_read(tmp_path: Path):
@@ -494,3 +499,13 @@ def test_an_older_record_tells_by_its_curve_how_its_training_ended(tmp_path: Pat
     assert replace(last, config=cut(patience=1), best_epoch=1).ending == "converged"
     committed = Path(__file__).parent.parent.parent / "results/conll2003-minilm-sentence/records"
     assert {load_record(file).ending for file in committed.iterdir()} == {"converged"}
+
+
+def test_no_column_shows_a_test_score_of_a_row_that_left_a_race(tmp_path: Path):
+    for seed in (1, 2):
+        bits = Bits(SplitBits(0.5, 2.0), SplitBits(0.5 + seed / 10, 2.0))
+        make_record(tmp_path, "last", seed, 0.7, 0.6 + seed / 100, bits=bits)
+    (row,) = build_rows(tmp_path)
+    of_test = [column for column in COLUMNS.values() if column.header.startswith("test")]
+    assert sum(column.show(row) != "" for column in of_test) == 9, "all but the types' mean: these records have none"
+    assert {column.show(replace(row, left=Left(1, "told apart"))) for column in of_test} == {""}

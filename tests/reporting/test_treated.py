@@ -184,6 +184,17 @@ def test_a_control_is_that_of_the_same_random_weights(tmp_path: Path):
     assert found == [pytest.approx(0.15), pytest.approx(0.2)]
 
 
+def test_where_a_task_has_two_controls_both_count(tmp_path: Path):
+    for seed in SEEDS:
+        make_record(tmp_path, "last", seed, 0.7, 0.7)
+        for control, dev in ((1, 0.2), (2, 0.4)):
+            treatment = Treatment("control", {"control": control}, {"corpus": "corpus"})
+            make_record(tmp_path, "last", seed, dev + seed / 100, 0.1, corpus=f"c{control}", treatment=treatment)
+    (cell,) = [row.beside["selectivity"] for row in build_rows(tmp_path) if not row.treatment]
+    assert cell.mean == pytest.approx(0.7 - (0.3 + 0.02))
+    assert cell.std == pytest.approx(statistics.stdev([0.21, 0.22, 0.23, 0.41, 0.42, 0.43]))
+
+
 def test_two_seeds_of_random_weights_are_two_rows_and_tell_which(tmp_path: Path):
     for weights_seed in (0, 1):
         treatment = Treatment("random weights", {"weights_seed": weights_seed}, {"features": "features-sentence-a"})

@@ -53,6 +53,7 @@ def make_record(
     context: str = "sentence",
     corpus: str = "corpus",
     weights: str = "a",
+    task: str = "spans",
     sentences: list[tuple[int, int, int]] | None = None,
     documents: list[int] | None = None,
     splits: dict[str, SplitCounts] | None = None,
@@ -64,7 +65,7 @@ def make_record(
     changes: other parts of the record than these make.
     """
     features, layers = f"features-{context}-{weights}", Layers(list(indices), combine)
-    identity = RunIdentity(corpus, "spans", features, layers, {}, seed, treatment=treatment)
+    identity = RunIdentity(corpus, task, features, layers, {}, seed, treatment=treatment)
     feature_settings = {"context": context, "subword": "first"}
     probe = {"num_layers": 2, "hidden_size": 8, "precision": "float32"}
     record = RunRecord(
@@ -73,7 +74,7 @@ def make_record(
         identity=identity,
         row=row,
         config=Settings({}, {}, feature_settings, {}, probe, seed, "cpu"),
-        data=RecordedData("demo", "spans", CorpusCounts(**(splits or dict.fromkeys(("train", "dev", "test"), COUNTS)))),
+        data=RecordedData("demo", task, CorpusCounts(**(splits or dict.fromkeys(("train", "dev", "test"), COUNTS)))),
         encoder=RecordedEncoder("some/encoder", "folder x", {}, True, 6, 16),
         features=RecordedFeatures(features, {}, "memory", 2_000_000, BySplit(0, 0, 0)),
         layers=RecordedLayers(list(indices), combine, 16 * len(indices)),
