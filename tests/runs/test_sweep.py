@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -224,3 +224,11 @@ def test_a_launcher_that_is_not_installed_is_named_with_what_to_type(tmp_path: P
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith("is not installed. Type: pip install 'layer-probe[slurm]'")
+
+
+def test_one_run_for_two_folders_is_made_in_both(inputs: list[str], tmp_path: Path, typed: Callable):
+    done = typed("-m", "layers=word_memory", "results_dir=a,b", "jobs=1", *inputs)
+    assert done.returncode == 0, done.stderr
+    assert "2 runs, 0 done already." in done.stdout
+    (one, other) = (results(tmp_path / name) for name in "ab")
+    assert one == other != {}
