@@ -88,6 +88,7 @@ def test_help_lists_the_commands(tmp_path: Path):
     assert "probe table" in done.stdout
 
 
+@pytest.mark.slow
 def test_one_run_prints_its_scores_and_record_and_is_not_done_twice(inputs: list[str], tmp_path: Path, typed):
     first = interpreted("layers=second_to_last", *inputs, cwd=tmp_path)
     assert first.returncode == 0, first.stderr

@@ -71,6 +71,7 @@ def test_random_blocks_keep_layer_0_and_nothing_above_it(family: str, tmp_path: 
         assert not torch.allclose(states["random_blocks"][layer], states["pretrained"][layer], atol=1e-3), layer
 
 
+@pytest.mark.slow
 def test_random_weights_are_the_same_in_another_process_and_move_no_other_draw(tiny_bert: Path, tmp_path: Path):
     code = (
         "import sys, torch; from pathlib import Path; from probe.config import EncoderConfig\n"

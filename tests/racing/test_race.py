@@ -64,6 +64,7 @@ def made_at(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in (folder / "records").glob("*.json")}
 
 
+@pytest.mark.slow
 def test_runs_of_a_race_have_the_bits_of_a_sweeps_and_their_test_scores_are_told_at_the_end(
     typed: Typed, settings: list[str], tmp_path: Path
 ):
@@ -86,6 +87,7 @@ def test_runs_of_a_race_have_the_bits_of_a_sweeps_and_their_test_scores_are_told
     assert {name: raced[name] for name in swept} == swept
 
 
+@pytest.mark.slow
 def test_a_race_continues_keeps_its_rules_and_counts_runs_that_were_there(
     typed: Typed, settings: list[str], tmp_path: Path
 ):
@@ -117,6 +119,7 @@ def test_a_race_continues_keeps_its_rules_and_counts_runs_that_were_there(
     assert made_at(tmp_path / "out") == whole
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_stops_no_other_and_is_tried_again(
     typed: Typed, settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

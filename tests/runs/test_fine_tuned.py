@@ -233,6 +233,7 @@ def test_too_little_memory_is_told_before_anything_is_trained(typed: Typed, inpu
     assert not list((tmp_path / "out/records").iterdir())
 
 
+@pytest.mark.slow
 def test_in_a_sweep_over_treatments_it_is_one_run_a_seed_and_the_probe_is_the_others(inputs: list[str]):
     of_others = ["probe=linear", "probe.dropout=0.3", "features.batch_pieces=64", "save_probe=true"]
     configs, _ = configs_of(["+sweep=floors_and_ceilings", *inputs, *of_others])

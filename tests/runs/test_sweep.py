@@ -141,6 +141,7 @@ def test_one_run_is_made_by_one_process_at_a_time_and_others_wait(tmp_path: Path
     assert not list((tmp_path / "logs").iterdir())
 
 
+@pytest.mark.slow
 def test_two_sweeps_started_together_train_each_run_once(inputs: list[str], tmp_path: Path):
     sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", "jobs=1", *inputs, "probe.max_epochs=3"]
     processes = [start(*sweep, cwd=tmp_path) for _ in range(2)]

@@ -152,6 +152,7 @@ def test_what_has_no_weights_is_done_all_the_same(here: Callable, inputs: list[s
     assert all(check.ok for check in check_files(folder, Path()) if check.name == file.name)
 
 
+@pytest.mark.slow
 def test_a_run_without_weights_says_the_command_that_keeps_them_and_that_command_does(
     here: Callable, inputs: list[str], tiny_data: Path
 ):

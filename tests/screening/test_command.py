@@ -137,6 +137,7 @@ def test_a_damaged_screen_is_replaced_and_a_kill_leaves_nothing_half_made(screen
     assert (again["key"], again["ranked"]) == (whole["key"], whole["ranked"])
 
 
+@pytest.mark.slow
 def test_a_sweep_that_asks_for_it_shows_the_screen_first_and_its_runs_keep_their_keys(
     typed, inputs: list[str], tmp_path
 ):
