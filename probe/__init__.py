@@ -59,7 +59,8 @@ class _Features(ModuleType):
 
         In each split, `words`, `tags` and the rows of `vectors` are aligned, one row a word; `sentences` are slices of
         them. Slicing `vectors` reads those rows from the store into a torch tensor; converting it to a NumPy array
-        reads all of it. Raises probe.config.UserError, a ValueError, for invalid settings.
+        reads all of it. Corpus and encoder are read anew at each call. Raises probe.config.UserError, a ValueError, for
+        invalid settings.
 
         >>> from probe import features
         >>> train, dev, test = features("data=demo", "encoder=minilm_l6", "layers=concat_last_four")
@@ -73,7 +74,9 @@ class _Features(ModuleType):
         """
         from probe.cli.settings import config_of
         from probe.export.splits import read_splits
+        from probe.runs.plan import forget_inputs
 
+        forget_inputs()
         return read_splits(config_of(list(settings)), each)
 
 

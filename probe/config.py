@@ -28,7 +28,7 @@ ILL_FORMED = ("report", "error")
 PRESET_GROUPS = ("data", "encoder", "layers", "probe")
 DEVICES = ("auto", "cpu", "cuda")
 EXPORT_FORMATS = ("safetensors", "parquet", "npy")
-MOST_SAMPLES = 10  # of a screen
+MOST_SAMPLES = MOST_WINDOW = 10  # of a screen
 SENTENCES = ("cls", "pooler", "mean", "max", "mean_second_to_last")
 
 
@@ -243,13 +243,11 @@ class ScreenConfig:
     directions: int
 
     def __post_init__(self) -> None:
-        _at_least("screen.window", self.window, 0)
-        _at_least("screen.max_layers", self.max_layers, 1)
-        _at_least("screen.sentences", self.sentences, 2)
-        _at_least("screen.dev_sentences", self.dev_sentences, 1)
-        _at_least("screen.directions", self.directions, 1)
-        if not 2 <= self.samples <= MOST_SAMPLES:
-            raise UserError(f"screen.samples={self.samples} is not a number from 2 to {MOST_SAMPLES}.")
+        for name, least in (("max_layers", 1), ("sentences", 2), ("dev_sentences", 2), ("directions", 1)):
+            _at_least(f"screen.{name}", getattr(self, name), least)
+        for name, least, most in (("window", 0, MOST_WINDOW), ("samples", 2, MOST_SAMPLES)):
+            if not least <= getattr(self, name) <= most:
+                raise UserError(f"screen.{name}={getattr(self, name)} is not a number from {least} to {most}.")
 
 
 @dataclass

@@ -23,6 +23,7 @@ from probe.data.derived import derived
 from probe.data.split import SplitCounts
 from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.store import FeatureStore
+from probe.features.words import Text
 from probe.probing.selection import select
 from probe.reporting.published import CONLL2003
 from probe.runs.provenance import bfloat16_way, hardware, versions
@@ -69,6 +70,8 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
         check("layers", lambda: _layers(cfg, encoder))
     if corpus is not None and encoder is not None and device is not None and cfg.reads_features:
         check("store", lambda: _store(cfg, corpus, encoder, device))
+    if corpus is not None and encoder is not None and cfg.probe.train_encoder:
+        check("windows", lambda: _windows(cfg, corpus, encoder))
     check("results", lambda: _results(cfg, runs=not failed))
     if len(sweep) > 1 and not failed:
         check("sweep", lambda: (None, cost_of_sweep(sweep)))
@@ -179,11 +182,17 @@ def _store(cfg: Config, corpus: Corpus, encoder: Encoder, device: str) -> tuple[
     ]
 
 
+def _windows(cfg: Config, corpus: Corpus, encoder: Encoder) -> tuple[None, list[str]]:
+    """Of fine-tuning, which reads no store: what goes through the encoder."""
+    windows = {name: len(Text(corpus, name, encoder, cfg.features).windows) for name in corpus.splits}
+    return None, [", ".join(f"{name} {number:,}" for name, number in windows.items())]
+
+
 def _results(cfg: Config, runs: bool) -> tuple[None, list[str]]:
     from probe.runs.plan import plan
 
     folder = Path(cfg.results_dir)
     if reason := why_not_writable(folder):
         raise UserError(f"results_dir={cfg.results_dir}: {reason}. Another: results_dir=DIR.")
-    done = "; this run is done already" if runs and plan(cfg).record_path.exists() else ""
+    done = "; this run is done already" if runs and plan(cfg).is_done else ""
     return None, [f"{folder}{done}"]

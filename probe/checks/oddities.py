@@ -51,8 +51,8 @@ def oddities(cfg: Config, corpus: Corpus) -> list[Oddity]:
     train = corpus.splits["train"]
     table = table_of(train)[:MOST] if train.word_a_line else []
     numbers = list(_numbers(train, table))
-    shared = [] if numbers else _shared(corpus)  # numbered words are the same in every sentence
-    return [*numbers, *_prefix(train), *_tags(cfg, corpus, table), *shared, *_small(cfg, train)]
+    alike = [] if numbers else [*_header(corpus), *_shared(corpus)]  # numbered words are the same in every sentence
+    return [*numbers, *_prefix(train), *_tags(cfg, corpus, table), *alike, *_small(cfg, train)]
 
 
 def _numbers(train: Split, table: list[list[str]]) -> Iterator[Oddity]:
@@ -74,6 +74,16 @@ def _numbers(train: Split, table: list[list[str]]) -> Iterator[Oddity]:
         yield Oddity("words that are numbers", f"{told}; column {best} holds {values}: data.word_column={best}")
     else:
         yield Oddity("words that are numbers", f"{told}; another column: data.word_column=N")
+
+
+def _header(corpus: Corpus) -> Iterator[Oddity]:
+    """A first line that all three files share, with a tag that stands nowhere else in train."""
+    first = {(split.words[0][0], split.tags[0][0]) for split in corpus.splits.values()}
+    word, tag = next(iter(first))
+    train = corpus.splits["train"]
+    if len(first) == 1 and train.word_a_line and sum(tags.count(tag) for tags in train.tags) == 1:
+        told = f"all three files begin with {visible(word)} {visible(tag)}, a tag that stands nowhere else in train"
+        yield Oddity("a header", f"{told}; if it names the columns: tail -n +2 FILE > NEW")
 
 
 def _prefix(train: Split) -> Iterator[Oddity]:

@@ -165,7 +165,8 @@ def choose_runs(
     chosen = [record for record in records if row in (None, record.row) and seed in (None, record.seed)]
     if not chosen:
         known = sorted({record.row for record in records})
-        raise UserError(f"{folder} has no record of row {row} and seed {seed}. Rows: {', '.join(known)}.")
+        of_seed = "" if seed is None else f" and seed {seed}"
+        raise UserError(f"{folder} has no record of row {row}{of_seed}. Rows: {', '.join(known)}.")
     if sample is None or sample >= len(chosen):
         return chosen
     by_key = sorted(chosen, key=lambda record: record.key)  # whatever their files are called

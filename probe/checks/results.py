@@ -10,29 +10,33 @@ from __future__ import annotations
 import functools
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from probe.checks.check import Check
-from probe.checks.complete import check_complete
+from probe.checks.complete import check_complete, some_of
 from probe.checks.races import check_race
 from probe.checks.screened import check_screen
 from probe.checks.tables import check_tables
-from probe.config import UserError, recorded_data, recorded_encoder
+from probe.config import ProbeConfig, UserError, recorded_data, recorded_encoder
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.derived import derived
 from probe.features.checkpoint import file_fingerprints
+from probe.probing.schedule import Schedule
 from probe.reporting.formats import FILES, table_files
 from probe.reporting.row import Row
 from probe.reporting.rows import results_folder
 from probe.reporting.screen import rows_or_screen
+from probe.runs.identity import RECIPE, RECIPE_OF_SMALL
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
-from probe.runs.records import RunRecord, load_record
+from probe.runs.records import Records, RunRecord, load_record
 from probe.runs.screened import SCREEN
-from probe.scoring.metrics import count, scores_of
+from probe.scoring.metrics import Counts, count, scores_of, slices
 from probe.system.files import canonical, key_of, plain, sha256_of, short
 
+SCORED = ("dev", "test")
 DERIVED = ("control", "train_fraction")  # settings of data that make a corpus of the one that is read
 ROUNDINGS = 1e-3  # tolerance between bits and the dev loss of training: the batches are the same, the kernels are not
 ODD = (AttributeError, KeyError, IndexError, TypeError, ValueError)  # what a part of free form can end in
@@ -45,7 +49,8 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
     if not files and not (folder / SCREEN).exists():
         raise UserError(f"{folder} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
     records: dict[Path, RunRecord] = {}
-    sound, stated = [], _stated_sha256(folder)
+    sound: Records = {}
+    stated = _stated_sha256(folder)
     for file in files:
         try:
             records[file] = load_record(file)
@@ -65,19 +70,20 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
         what = "key, counts, scores" + (", predictions" if predictions_path(file, "test").exists() else "")
         what += ", weights" if weights_path(file).exists() else ""
         yield Check(file.name, not problems, "; ".join(problems) or what)
-        sound += [] if problems else [record]
+        sound |= {} if problems else {file: record}
     if gone := sum(bool(one.sha256.weights) and not weights_path(file).exists() for file, one in records.items()):
         yield Check("weights", None, f"those of {gone} records, which kept them, are not here")
     if files:
         yield from check_complete(folder, records)
     yield from check_race(folder)
     yield from _corpora(sound)
-    yield from _encoders(sound, cache_dir)
-    yield from check_screen(folder, sound, cache_dir)
+    yield from _encoders(list(sound.values()), cache_dir)
+    yield from check_screen(folder, list(sound.values()), cache_dir)
     if len(records) == len(files):
         try:
             rows = rows_or_screen(folder)
-        except UserError:  # sweep.json is damaged, which was said
+        except UserError as error:
+            yield Check("tables, figures", False, f"nothing could be compared with them: {error}")
             return
         if rows:
             yield from check_tables(folder, table_files(rows))
@@ -113,6 +119,9 @@ def _record_problems(file: Path, record: RunRecord) -> Iterator[str]:
             yield f"features.{name} is {config.features[name]}, but the feature key was made with {value}"
     if features.identity["encoder"] != record.encoder.fingerprint:
         yield "the encoder is not the one that the feature key was made with"
+    kept_apart = len(record.layers.indices) if record.layers.combine == "concat" else 1
+    if record.layers.indices and record.layers.width != kept_apart * record.encoder.hidden_size:
+        yield f"its width is {record.layers.width}, its layers give {kept_apart * record.encoder.hidden_size}"
     if not file.stem.endswith(f"-seed{identity.seed}-{short(record.key)}"):
         yield "the file is not named after its seed and key"
 
@@ -126,7 +135,7 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
         return
     if sha256 != record.sha256.counts:
         yield f"{counts_path(file).name} is not what the run wrote (its sha256 is another)"
-    for split in ("dev", "test"):
+    for split in SCORED:
         if split not in counts:
             yield f"{counts_path(file).name} has no counts of {split}"
             continue
@@ -139,9 +148,11 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
         for name, written, counted in (
             ("sentences", known.sentences, len(columns["words"])),
             ("words", known.words, sum(columns["words"])),
+            ("spans", known.spans, sum(map(sum, _gold(columns).values())) if record.task.has_spans else None),
         ):
             if written != counted:
                 yield f"{split} has {written} {name}, its counts {counted}"
+        yield from _slice_problems(record, split)
         yield from _prediction_problems(file, record, split, columns)
     curve, best = [epoch.dev for epoch in record.curve], record.best_epoch
     dev = record.scores.dev.headline
@@ -153,11 +164,26 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
         yield f"best_epoch is {best}, the curve is highest in epoch {curve.index(max(curve)) + 1}"
     elif abs(curve[best - 1] - dev) > 1e-9:
         yield f"the curve has {curve[best - 1]} in its best epoch, the dev score is {dev}"
+    yield from _outcome_problems(record)
     loss = record.curve[best - 1].dev_loss
     if record.bits and loss is not None:
         bits, by_curve = record.bits.dev.cross_entropy, loss / math.log(2)
         if abs(bits - by_curve) > ROUNDINGS * max(1.0, by_curve):
             yield f"dev bits are {bits:.4f}, the dev loss of the best epoch gives {by_curve:.4f}"
+
+
+def _outcome_problems(record: RunRecord) -> Iterator[str]:
+    """An end of training that the curve does not give; older records say nothing of it."""
+    losses = [epoch.dev_loss for epoch in record.curve]
+    probe = ProbeConfig(**record.config.probe)
+    is_older = record.outcome is None or None in losses or record.identity.recipe not in (RECIPE, RECIPE_OF_SMALL)
+    if is_older or probe.train_encoder:
+        return
+    schedule = Schedule.of(probe, record.data.splits.train.sentences)
+    for epoch, loss in zip(record.curve, losses, strict=True):
+        schedule.after_epoch(epoch.dev, loss or 0.0)
+    if schedule.outcome != record.outcome:
+        yield f"outcome is {record.outcome}, the curve gives {schedule.outcome}"
 
 
 def _weight_problems(file: Path, record: RunRecord) -> Iterator[str]:
@@ -167,7 +193,7 @@ def _weight_problems(file: Path, record: RunRecord) -> Iterator[str]:
         yield f"{path.name} is not what the run wrote (its sha256 is another)"
 
 
-def _prediction_problems(file: Path, record: RunRecord, split: str, columns: dict[str, list[int]]) -> Iterator[str]:
+def _prediction_problems(file: Path, record: RunRecord, split: str, columns: Counts) -> Iterator[str]:
     """What a split's file of predictions, where there is one, contradicts."""
     predictions = predictions_path(file, split)
     if not predictions.exists():
@@ -175,16 +201,40 @@ def _prediction_problems(file: Path, record: RunRecord, split: str, columns: dic
             yield f"{predictions.name} is missing"
         return
     try:
-        (_, gold, predicted), sha256 = read_predictions(predictions)
+        (words, gold, predicted), sha256 = read_predictions(predictions)
     except (IndexError, ValueError):
         yield f"{predictions.name} is not in columns of word, gold and predicted tag"
         return
     if sha256 != record.sha256.predictions[split]:
         yield f"{predictions.name} is not what the run wrote (its sha256 is another)"
     recounted = count(gold, predicted, record.task)
-    odd = next((name for name in recounted if recounted[name] != columns.get(name)), None)
-    if odd:
+    names = sorted(recounted.keys() | columns.keys() - {"documents"})
+    if odd := next((name for name in names if recounted.get(name) != columns.get(name)), None):
         yield f"{predictions.name} gives other counts ({odd})"
+    stated = getattr(record.scores, split).slices or {}
+    again = slices(words, gold, predicted, None, record.task) if stated else {}
+    if odd := next((name for name in again if again[name] != stated.get(name)), None):
+        yield f"{predictions.name} gives other scores of a part ({odd})"
+
+
+def _gold(columns: Counts) -> Counts:
+    """How much of each kind there is to find in each sentence."""
+    return {name: column for name, column in columns.items() if name.startswith("gold:")}
+
+
+def _gold_of(counts: dict[str, Counts]) -> str:
+    """The hash of what there is to find in dev and test; a type that was only predicted is not of it."""
+    found = {split: {name: column for name, column in _gold(counts[split]).items() if any(column)} for split in SCORED}
+    return key_of(found)
+
+
+def _slice_problems(record: RunRecord, split: str) -> Iterator[str]:
+    """Parts of a split by length that do not add up to the whole."""
+    scores = getattr(record.scores, split)
+    for what in ("span of", "sentence of"):
+        parts = [part.gold for name, part in (scores.slices or {}).items() if name.startswith(what)]
+        if parts and sum(parts) != scores.counts.gold:
+            yield f"{split} has {sum(parts)} spans by '{what} ...', {scores.counts.gold} in all"
 
 
 def unequal(stated: Any, again: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -196,17 +246,26 @@ def unequal(stated: Any, again: Any, place: str = "") -> Iterator[tuple[str, Any
         yield place, stated, again
 
 
-def _corpora(records: Sequence[RunRecord]) -> Iterator[Check]:
-    """Each corpus of the records, read anew if available, with its controls and samples derived anew."""
-    for data in dict.fromkeys(_source(record) for record in records):
-        mine = [record for record in records if _source(record) == data]
+def _corpora(records: Records) -> Iterator[Check]:
+    """Each corpus of the records, read anew if available, with its controls and samples derived anew.
+
+    Runs on one corpus were scored on one gold standard, and where the corpus is at hand, on its tags.
+    """
+    gold = {file: _gold_of(load_counts(file)[0]) for file in records}
+    for corpus in dict.fromkeys(record.identity.corpus for record in records.values()):
+        files = [file for file, record in records.items() if record.identity.corpus == corpus]
+        kinds = Counter(gold[file] for file in files)
+        if odd := [records[file].label for file in files if gold[file] != kinds.most_common(1)[0][0]]:
+            yield Check("gold tags", False, f"other runs on the same corpus have others than {some_of(odd)}")
+    for data in dict.fromkeys(_source(record) for record in records.values()):
+        mine = {file: record for file, record in records.items() if _source(record) == data}
         cfg = json.loads(data)
-        name = f"corpus {mine[0].data.name}"
+        name = f"corpus {next(iter(mine.values())).data.name}"
         path = cfg.get("path")
-        if path is None or (path != "bundled" and not Path(path).is_dir()):
-            yield Check(name, None, f"its text is not at hand ({path or cfg.get('hub')})")
-            continue
         try:
+            if path is None or (path != "bundled" and not Path(path).is_dir()):
+                yield Check(name, None, f"its text is not at hand ({path or cfg.get('hub')})")
+                continue
             text = load_corpus(recorded_data(cfg))
         except (UserError, TypeError) as error:
             yield Check(name, False, str(error))
@@ -214,16 +273,22 @@ def _corpora(records: Sequence[RunRecord]) -> Iterator[Check]:
         texts = {flag: text.text_fingerprint(with_documents=flag) for flag in (False, True)}
 
         @functools.cache
-        def fingerprint(control: int | None, share: float | None, seed: int, text: Corpus = text) -> str:
-            return derived(text, control, share, seed)[0].fingerprint()
+        def known(control: int | None, share: float | None, seed: int, text: Corpus = text) -> tuple[str, str]:
+            corpus = derived(text, control, share, seed)[0]
+            tags = {name: corpus.splits[name].tags for name in SCORED}
+            return corpus.fingerprint(), _gold_of({name: count(ts, ts, corpus.task) for name, ts in tags.items()})
 
-        odd = [
-            record.label
-            for record in mine
-            if record.identity.corpus != fingerprint(*_derivation(record))
-            or record.features.identity["text"] != texts[record.config.features["context"] == "document"]
-        ]
-        yield Check(name, not odd, f"another text than that of {', '.join(odd)}" if odd else "the text of the records")
+        try:
+            odd = [
+                record.label
+                for file, record in mine.items()
+                if (record.identity.corpus, gold[file]) != known(*_derivation(record))
+                or record.features.identity["text"] != texts[record.config.features["context"] == "document"]
+            ]
+        except ODD as error:
+            yield Check(name, False, f"{', '.join(DERIVED)} of a record cannot be: {error}")
+            continue
+        yield Check(name, not odd, f"another text than that of {some_of(odd)}" if odd else "the text of the records")
 
 
 def _source(record: RunRecord) -> str:
@@ -244,8 +309,8 @@ def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
         name = f"encoder {mine[0].encoder.name}"
         try:
             fingerprints = file_fingerprints(recorded_encoder(mine[0].config.encoder), cache_dir)
-        except TypeError:
-            yield Check(name, False, "its settings are not those of an encoder")
+        except (TypeError, UserError) as error:
+            yield Check(name, False, f"its settings are not those of an encoder: {error}")
             continue
         if fingerprints is None:
             yield Check(name, None, "its files are not at hand")

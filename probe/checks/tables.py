@@ -16,7 +16,8 @@ def check_tables(folder: Path, tables: Mapping[str, str]) -> Iterator[Check]:
             lost = ", and with it the sha256 of each record" if name == FILES["json"] else ""
             yield Check(name, None, f"not there{lost}; the end of a sweep and `probe report` write it")
             continue
-        stored, made = (folder / name).read_text(encoding="utf-8").splitlines(), text.splitlines()
+        stored = (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
+        made = text.splitlines()
         lines = max(len(stored), len(made))
         odd = next((i for i in range(lines) if stored[i : i + 1] != made[i : i + 1]), None)
         detail = "what the records give"

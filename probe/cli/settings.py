@@ -6,11 +6,13 @@ import copy
 import difflib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, stated, to_config, unknown_setting
+from probe.runs.again import quoted
 from probe.runs.launch import Launcher
 
 TAKE_SETTINGS = ("train", "extract", "race", "screen", "inspect", "cache", "export", "bench", "tag")
@@ -90,7 +92,8 @@ def asked_by(arguments: list[str]) -> Asked:
                 if len(plain) < len(parsed):
                     swept = next(o.input_line for o in parsed if o.is_sweep_override())
                     raise UserError(
-                        f"{swept} names several values: that is a sweep. Type: probe -m {' '.join(arguments)}"
+                        f"{swept} names several values: that is a sweep, and for training alone. Type: probe -m "
+                        f"{' '.join(arguments)}"
                     )
                 jobs, composed_jobs = [overrides], iter([_apart(base)])
             else:
@@ -214,6 +217,8 @@ def _check_depths(configs: list[Config], typed: set[str]) -> None:
 
 def config_of(overrides: list[str]) -> Config:
     """The one config that these settings ask for."""
+    if (odd := next((given for given in overrides if not isinstance(given, str)), None)) is not None:
+        raise UserError(f"Settings are strings as on the command line, 'encoder=minilm_l6'. This is none: {odd!r}")
     configs, is_sweep = configs_of(overrides)
     if is_sweep:
         raise UserError("One encoder and one choice of layers at a time; a sweep is for training.")
@@ -257,9 +262,9 @@ def _explain(error: Exception, overrides: list[str]) -> UserError:
         hint = f" Did you mean {group}={close[0]}?" if close else ""
         return UserError(f"{group}={name}: there is no such preset.{hint} There are: {', '.join(options)}.")
     if isinstance(error, OverrideParseException):
-        return UserError(
-            f"{error.override!r} cannot be read: {text.splitlines()[0]}. Quote lists: 'layers.indices=[9,10]'."
-        )
+        name, _, value = str(error.override).partition("=")
+        typed = "'layers.indices=[9,10]'" if value[:1] in "[{" else shlex.quote(f"{name}={quoted(value)}")
+        return UserError(f"{error.override!r} cannot be read: {text.splitlines()[0]}. In quotes: {typed}.")
     if text.startswith("Could not override '"):
         key = text.split("'")[1]
         return _unknown_of_launcher(key, overrides) if key.startswith("hydra.launcher.") else unknown_setting(key)

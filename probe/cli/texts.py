@@ -126,13 +126,15 @@ def _texts_from_stdin() -> list[str]:
 
 
 TAG_HELP = """\
-probe tag RESULTS --row ROW [--seed S] FILE|TEXT|- ... [--format conll|json] [--input auto|columns|text] [setting=value]
+probe tag RESULTS --row ROW [--seed S] FILE|TEXT|- ... [--format conll|json] [--input auto|columns|json|text]
+          [setting=value]
 
 Tags text with a probe whose weights were kept (save_probe=true), through the windows and pooling it was trained with. A
-FILE or standard input (-) holds a word a line, columns as in training, or running text, a sentence a line; how it was
-read is said on stderr, and --input settles it. Out come the given columns and the predicted tag, or a JSON line a
-sentence. In document context an empty line of running text, or a document marker, stands between documents. Without
---seed: the one with the best dev score. Settings say what lies elsewhere: encoder.path=DIR, device=cpu.
+FILE or standard input (-) holds a word a line, columns as in training, JSON lines (where the name ends in .jsonl, or
+with --input json), or running text, a sentence a line; how it was read is said on stderr, and --input settles it. Out
+come the given columns and the predicted tag, or a JSON line a sentence. In document context an empty line of running
+text, or a document marker, stands between documents. Without --seed: the one with the best dev score. Settings say what
+lies elsewhere: encoder.path=DIR, device=cpu.
 
 Examples
   probe +sweep=quickstart layers=last seed=1 save_probe=true
@@ -154,7 +156,10 @@ def tag(arguments: list[str]) -> int:
     overrides = [word for word in options.given if SETTING.match(word)]
     words = [word for word in options.given if not SETTING.match(word)]
     if len(words) < 2:
-        raise UserError('tag: a folder of results and a text are needed: probe tag RESULTS --row ROW FILE|"TEXT"|-')
+        taken = f" {overrides[0]!r} was taken for a setting; a text or file like it: ... - < FILE" if overrides else ""
+        raise UserError(
+            f'tag: a folder of results and a text are needed: probe tag RESULTS --row ROW FILE|"TEXT"|-.{taken}'
+        )
 
     from probe.cli.settings import configs_of
     from probe.runs.again import config_again
@@ -166,8 +171,10 @@ def tag(arguments: list[str]) -> int:
     untagged = [read_untagged(given, record, options.input) for given in words[1:]]
     applier = Applier(file, record, config_again(record, lambda typed: configs_of(typed)[0][0], overrides))
     print(f"{record.label} (dev {percent(record.scores.dev.headline)})", file=sys.stderr)
-    for text in untagged:
+    for number, text in enumerate(untagged):
         print(text.told, file=sys.stderr, flush=True)
+        if number and options.format == "conll":
+            print()
         for block in written(text, applier.tag(text.split), options.format):
             print(block, end="")
     return 0

@@ -7,8 +7,8 @@ import re
 import shlex
 from array import array
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from probe.config import UserError
@@ -26,6 +26,7 @@ from probe.data.tags import PREFIXED
 
 BLANKS = re.compile(r"[ \t]+")  # other white space, a no-break space say, can stand inside a word
 RANGE = re.compile(r"\d+-\d+")  # the index of several words, in CoNLL-U
+EMPTY_NODE = re.compile(r"\d+\.\d+")  # the index of a word that is not in the text, in CoNLL-U
 COMMENT = re.compile(r"#|%+|//|;+")  # what comments often begin with
 NEW_DOCUMENT = re.compile(r"# ?newdoc")
 
@@ -54,23 +55,83 @@ class Layout:
     word_prefix: str | None  # prefix of every word, removed
 
 
+@dataclass
+class Rows:
+    """The lines of a column file, cut into columns, for all who read one; and what was passed over on the way.
+
+    separator: as the first line with a word settles "auto". first, num_columns: that line, and how many columns it has.
+    order_marks: lines with a byte order mark before them. trailing: lines without their empty trailing columns.
+    comments: by number.
+    """
+
+    lines: Iterable[str]
+    layout: Layout
+    origin: str
+    separator: str = ""
+    first: str = ""
+    num_columns: int = 0
+    order_marks: int = 0
+    trailing: int = 0
+    comments: list[tuple[int, str]] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[tuple[int, str, list[str] | None]]:
+        """The number of each line, the line and its columns; no columns between documents, None between sentences.
+
+        Every line has as many columns as the first. Empty trailing ones are dropped: of the first line where the word's
+        or the tag's column is counted from the end, of later lines beyond the first's number. Raises ColumnsError.
+        """
+        comment, marker, separator = self.layout.comment, self.layout.document_marker, self.layout.separator
+        num_columns = 0
+        for number, line in enumerate(self.lines, start=1):
+            line = line.removesuffix("\r")
+            if line.startswith(BYTE_ORDER_MARK):
+                self.order_marks += _without_mark(line) != line
+                line = _without_mark(line)
+            bare = line.strip(" \t")
+            if not bare:
+                yield number, line, None
+                continue
+            if marker and bare.startswith(marker) and bare[len(marker) : len(marker) + 1] in ("", " ", "\t"):
+                yield number, line, []
+                continue
+            if comment and line.startswith(comment):
+                self.comments.append((number, line))
+                continue
+            if separator == "auto":
+                separator = "tab" if "\t" in bare else "whitespace"  # with tabs, a blank is part of a word
+            columns = cut_line(line, bare, separator)
+            if marker and marker in columns:
+                yield number, line, []
+                continue
+            if len(columns) != num_columns:
+                bound = num_columns or _last_needed(self.layout, columns)
+                if len(columns) > bound and not "".join(columns[bound:]).strip(" "):
+                    columns = columns[:bound]
+                    self.trailing += 1
+                if num_columns and len(columns) != num_columns:
+                    found = f"{self.origin}:{number}: {_shown(columns, line)}; the lines before have {num_columns}."
+                    raise ColumnsError(found, _hint(line, self.first, separator), columns)
+                if not num_columns:
+                    num_columns = len(columns)
+                    self.first, self.num_columns, self.separator = line, num_columns, separator
+            yield number, line, columns
+
+
 def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
     """A CoNLL column file: a word a line, an empty line between sentences. Tags are left as they are.
 
-    Every line has as many columns as the first; those not asked for are ignored. Empty trailing columns are dropped:
-    of the first line where the word or tag column is -1, of later lines beyond the first's number.
+    Columns not asked for are ignored; see `Rows` for what is read as what.
     """
     split = Split([], [], [], array("I"), str(file), word_a_line=True)
     documents, document, marked = split.documents, 0, False
     assert documents is not None
-    at_word, at_tag, separator, first = layout.word_column, layout.tag_column, layout.separator, ""
-    comment, marker, prefix = layout.comment, layout.document_marker, layout.word_prefix
+    places: tuple[int, int] | None = None
+    prefix = layout.word_prefix
     all_words, all_tags = Packing(), Packing()
     words: list[str] = []  # of the sentence at hand
     tags: list[str] = []
     known_tags: set[str] = set()
-    comments: list[tuple[int, str]] = []
-    num_columns, several = 0, ""
+    several = ""
 
     def end_sentence() -> None:
         if words:
@@ -79,40 +140,15 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
             words.clear()
             tags.clear()
 
-    for number, line in enumerate(lines_of(file, remedy), start=1):
-        line = line.removesuffix("\r")
-        if line.startswith(BYTE_ORDER_MARK):
-            split.order_marks += _without_mark(line) != line
-            line = _without_mark(line)
-        bare = line.strip(" \t")
-        if not bare:
+    rows = Rows(lines_of(file, remedy), layout, str(file))
+    for number, line, columns in rows:
+        if not columns:
             end_sentence()
+            if columns is not None:
+                document, marked = document + 1, True
             continue
-        if marker and bare.startswith(marker) and bare[len(marker) : len(marker) + 1] in ("", " ", "\t"):
-            end_sentence()
-            document, marked = document + 1, True
-            continue
-        if comment and line.startswith(comment):
-            comments.append((number, line))
-            continue
-        if separator == "auto":
-            separator = "tab" if "\t" in bare else "whitespace"  # with tabs, a blank is part of a word
-        columns = cut_line(line, bare, separator)
-        if marker and marker in columns:
-            end_sentence()
-            document, marked = document + 1, True
-            continue
-        if len(columns) != num_columns:
-            bound = num_columns or _last_needed(layout, columns)
-            if len(columns) > bound and not "".join(columns[bound:]).strip(" "):
-                columns = columns[:bound]
-                split.trailing += 1
-            if num_columns and len(columns) != num_columns:
-                found = f"{file}:{number}: {_shown(columns, line)}; the lines before have {num_columns}."
-                raise ColumnsError(found, _hint(line, first, separator), columns)
-            if not num_columns:
-                num_columns, first = len(columns), line
-                at_word, at_tag = _settle(layout, columns, f"{file}:{number}: {_shown(columns, line)}", line)
+        if places is None:
+            places = at_word, at_tag = _settle(layout, columns, f"{file}:{number}: {_shown(columns, line)}", line)
         if "\r" in line:
             change = "-d '\\r'" if line.endswith("\r") else "'\\r' '\\n'"
             found = f"{file}:{number}: a carriage return stands inside the line ({_shown(columns, line)})."
@@ -133,6 +169,11 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
                 f"be read twice. To leave such lines out: {WITHOUT_RANGES}"
             )
         several = columns[0].partition("-")[0] if "-" in columns[0] and RANGE.fullmatch(columns[0]) else ""
+        if "." in columns[0] and words and at_word and EMPTY_NODE.fullmatch(columns[0]):
+            raise UserError(
+                f"{file}:{number}: {columns[0]} counts a word that the text does not have (an empty node of CoNLL-U). "
+                f"To leave such lines out: {WITHOUT_RANGES}"
+            )
         if prefix:
             if not word.startswith(prefix):
                 raise UserError(
@@ -152,15 +193,16 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
             raise UserError(f"{file}:{split.lines[-1]}: {too_long(len(words))}")
     end_sentence()
     split.words, split.tags = all_words.done(), all_tags.done()
-    for number, line in comments:
-        columns = cut_line(line, line.strip(" \t"), separator)
-        if len(columns) == num_columns and columns[at_tag] in known_tags:
+    for number, line in rows.comments:
+        columns = cut_line(line, line.strip(" \t"), rows.separator)
+        if len(columns) == rows.num_columns and columns[at_tag] in known_tags:
             raise UserError(
-                f"{file}:{number}: {line.strip()!r} begins like a comment (data.comment={comment}) but has a word's "
-                "columns and a tag. If it is a word: data.comment=null, or what only comments begin with."
+                f"{file}:{number}: {line.strip()!r} begins like a comment (data.comment={layout.comment}) but has a "
+                "word's columns and a tag. If it is a word: data.comment=null, or what only comments begin with."
             )
-    split.comments = [number for number, _ in comments]
-    split.separator, split.num_columns = separator, num_columns
+    split.comments = [number for number, _ in rows.comments]
+    split.separator, split.num_columns = rows.separator, rows.num_columns
+    split.order_marks, split.trailing = rows.order_marks, split.trailing + rows.trailing
     if not split.words:
         raise UserError(f"{file} holds no sentence.")
     if not marked:
@@ -210,9 +252,9 @@ def cut_line(line: str, bare: str, separator: str) -> list[str]:
 
 
 def _last_needed(layout: Layout, columns: list[str]) -> int:
-    """How many columns the first line has, without empty trailing ones where the word or tag column is -1."""
+    """How many columns the first line has, without empty trailing ones where a column is counted from the end."""
     last = len(columns)
-    while last and -1 in (layout.tag_column, layout.word_column) and not columns[last - 1].strip(" "):
+    while last and min(layout.tag_column, layout.word_column) < 0 and not columns[last - 1].strip(" "):
         last -= 1
     return last
 

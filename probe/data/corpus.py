@@ -15,7 +15,7 @@ from typing import Any
 from probe.config import DataConfig, UserError
 from probe.data.columns import COMMENT, Layout, quoted, read_columns, span_columns, table_of
 from probe.data.repository import read_hub
-from probe.data.rows import Fields, read_json, read_parquet
+from probe.data.rows import JSON_ENDINGS, Fields, read_json, read_parquet
 from probe.data.sentences import Sentences
 from probe.data.split import Split, SplitCounts
 from probe.data.tags import OddTag, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
@@ -233,7 +233,8 @@ def _another_column(splits: dict[str, Split]) -> str:
         return ""
     if mark := next((mark for words in train.words if (mark := COMMENT.fullmatch(words[0]))), None):
         return f" If the lines that begin with {mark[0]} are comments: data.comment={quoted(mark[0])}."
-    like = span_columns(table_of(train))
+    table, chosen = table_of(train), list(chain.from_iterable(train.tags))
+    like = [at for at in span_columns(table) if [row[at] for row in table] != chosen]
     return f" Column {like[0]} looks like tags of spans: data.tag_column={like[0]}." if like else ""
 
 
@@ -295,9 +296,6 @@ def _check_tags(corpus: Corpus) -> None:
             )
     if unknown:
         corpus.about["not_in_train"] = unknown
-
-
-JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 
 
 def read_file(file: Path, layout: Layout, fields: Fields, remedy: str) -> Split:

@@ -13,6 +13,7 @@ from probe.config import UserError
 from probe.data.sentences import Packing
 from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, check_tag, lines_of, too_long
 
+JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 ONE_A_LINE = " Of a list over many lines: jq -c '.[]' FILE > NEW."
 
 
@@ -35,7 +36,18 @@ def read_json(file: Path, fields: Fields, remedy: str) -> Split:
     return split
 
 
-def _json_rows(file: Path, lines: Iterable[str], marked: list[int]) -> Iterator[tuple[int, Any]]:
+def read_json_words(lines: Iterable[str], fields: Fields, origin: str) -> Split:
+    """The words of JSON lines, whatever tags there are; all tags are O."""
+
+    def untagged() -> Iterator[tuple[int, Any]]:
+        for number, row in _json_rows(origin, lines, []):
+            words = row.get(fields.words)
+            yield number, {**row, fields.tags: ["O"] * len(words if isinstance(words, list) else ())}
+
+    return read_rows(untagged(), None, fields, origin)
+
+
+def _json_rows(file: Path | str, lines: Iterable[str], marked: list[int]) -> Iterator[tuple[int, Any]]:
     """(line number, row); empty lines are none. The numbers of those with a byte order mark are put into `marked`."""
     for number, line in enumerate(lines, start=1):
         if line.startswith(BYTE_ORDER_MARK):

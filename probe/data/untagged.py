@@ -1,4 +1,5 @@
-"""Text to be tagged: running lines, or column files of which only the words are read and every column is kept."""
+"""Text to be tagged: running lines, JSON lines, or column files, of which only the words are read and every column is
+kept."""
 
 from __future__ import annotations
 
@@ -6,28 +7,30 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from probe.config import UserError
-from probe.data.columns import Layout, cut_line
+from probe.data.columns import ColumnsError, Layout, Rows
 from probe.data.sentences import Sentences
 from probe.data.split import MAX_SENTENCE, Split, too_long
 
-INPUTS = ("auto", "columns", "text")  # how a text to be tagged is read; auto: as what it looks like
+INPUTS = ("auto", "columns", "json", "text")  # how a text to be tagged is read; auto: as what it looks like
 
 
 @dataclass
 class Untagged:
-    """split: the words, its tags all O. columns: of every word as they were given; None for running text."""
+    """split: the words, its tags all O. how: it was read, for people. columns: of every word of a column file.
+    has_tabs: between these."""
 
     split: Split
+    how: str
     columns: list[list[list[str]]] | None = None
+    has_tabs: bool = False
 
     @property
     def told(self) -> str:
-        """How it was read, for people."""
-        how = "running text" if self.columns is None else f"columns, {len(self.columns[0][0])} a line"
+        """How it was read, and how much of it there is."""
         documents = "no documents" if self.split.documents is None else f"{len(set(self.split.documents))} documents"
         return (
-            f"{self.split.origin}: read as {how}: {len(self.split.words)} sentences, {self.split.num_words} words, "
-            f"{documents}"
+            f"{self.split.origin}: read as {self.how}: {len(self.split.words)} sentences, "
+            f"{self.split.num_words} words, {documents}"
         )
 
 
@@ -36,10 +39,12 @@ def looks_like_columns(text: str, layout: Layout, kinds: Collection[str]) -> boo
 
     kinds: the types of spans, or the tags, that a probe knows.
     """
-    rows = list(_rows(text, layout))
-    widths = {len(row) for row in rows}
-    if len(widths) != 1 or widths == {1}:
-        return widths == {1}
+    try:
+        rows = [columns for _, _, columns in Rows(text.split("\n"), layout, "") if columns]
+    except ColumnsError:
+        return False
+    if not rows or len(rows[0]) == 1:
+        return bool(rows)
     if not -len(rows[0]) <= layout.tag_column < len(rows[0]):
         return False
     tags = {row[layout.tag_column] for row in rows}
@@ -51,27 +56,18 @@ def read_columns_of_words(text: str, layout: Layout, origin: str) -> Untagged:
     split = Split([], [], [], [], origin, word_a_line=True)
     sentences: list[list[str]] = []
     kept: list[list[list[str]]] = []
-    document, width, is_open, marked = 0, 0, False, False
+    document, is_open, marked = 0, False, False
     assert split.documents is not None
-    separator = _separator(text, layout)
-    for number, line in enumerate(_lines(text), 1):
-        if not line.strip(" \t"):
+    rows = Rows(text.split("\n"), layout, origin)
+    for number, line, row in _told_of_text(rows):
+        if not row:
             is_open = False
+            if row is not None:
+                document, marked = document + 1, True
             continue
-        if _is_mark(line, layout):
-            is_open, marked, document = False, True, document + 1
-            continue
-        if layout.comment and line.startswith(layout.comment):
-            split.comments.append(number)
-            continue
-        row = cut_line(line, line.strip(" \t"), separator)
-        if width and len(row) != width:
-            raise UserError(
-                f"{origin}:{number}: {len(row)} columns; the lines before have {width}. Running text: --input text."
-            )
-        width = len(row)
-        if not -width <= layout.word_column < width:
-            raise UserError(f"{origin}:{number}: {width} columns; there is no data.word_column={layout.word_column}.")
+        if not -len(row) <= layout.word_column < len(row):
+            there = f"{len(row)} columns; there is no data.word_column={layout.word_column}."
+            raise UserError(f"{origin}:{number}: {there}")
         word = row[layout.word_column].removeprefix(layout.word_prefix or "")
         if not word:
             raise UserError(f"{origin}:{number}: the word is empty ({line[:60]!r}).")
@@ -85,9 +81,18 @@ def read_columns_of_words(text: str, layout: Layout, origin: str) -> Untagged:
         kept[-1].append(row)
         if len(sentences[-1]) > MAX_SENTENCE:
             raise UserError(f"{origin}:{split.lines[-1]}: {too_long(len(sentences[-1]))}")
+    split.comments = [number for number, _ in rows.comments]
     if not marked:
         split.documents = None
-    return Untagged(_settled(split, sentences), kept)
+    return Untagged(_settled(split, sentences), f"columns, {rows.num_columns} a line", kept, rows.separator == "tab")
+
+
+def _told_of_text(rows: Rows) -> Iterator[tuple[int, str, list[str] | None]]:
+    """The rows; what is wrong with one says how it would be read as text."""
+    try:
+        yield from rows
+    except ColumnsError as error:
+        raise UserError(f"{error.found} Running text: --input text.") from None
 
 
 def read_running(lines: list[list[str]], origin: str) -> Untagged:
@@ -97,10 +102,15 @@ def read_running(lines: list[list[str]], origin: str) -> Untagged:
     assert split.documents is not None
     for number, words in enumerate(lines, 1):
         document += not words
+        if len(words) > MAX_SENTENCE:
+            raise UserError(
+                f"{origin}:{number}: a line of {len(words)} words. Of running text a line is a sentence, of at most "
+                f"{MAX_SENTENCE} words: put each on a line of its own."
+            )
         if words:
             split.lines.append(number)
             split.documents.append(document)
-    return Untagged(_settled(split, filter(None, lines)))
+    return Untagged(_settled(split, filter(None, lines)), "running text")
 
 
 def _settled(split: Split, sentences: Iterable[list[str]]) -> Split:
@@ -109,25 +119,3 @@ def _settled(split: Split, sentences: Iterable[list[str]]) -> Split:
         raise UserError(f"{split.origin} holds no word.")
     split.tags = Sentences.of(["O"] * length for length in split.lengths)
     return split
-
-
-def _lines(text: str) -> list[str]:
-    return [line.removesuffix("\r") for line in text.split("\n")]
-
-
-def _rows(text: str, layout: Layout) -> Iterator[list[str]]:
-    """The columns of every line that holds a word."""
-    separator = _separator(text, layout)
-    for line in _lines(text):
-        is_comment = layout.comment is not None and line.startswith(layout.comment)
-        if line.strip(" \t") and not is_comment and not _is_mark(line, layout):
-            yield cut_line(line, line.strip(" \t"), separator)
-
-
-def _separator(text: str, layout: Layout) -> str:
-    """For "auto", tabs where there are any, as a blank is part of a word then; else white space."""
-    return layout.separator if layout.separator != "auto" else "tab" if "\t" in text else "whitespace"
-
-
-def _is_mark(line: str, layout: Layout) -> bool:
-    return layout.document_marker is not None and layout.document_marker in line.split()

@@ -163,7 +163,10 @@ def read_vectors(cfg: Config, each: bool = False) -> dict[str, Vectors]:
 
 
 def plan_to_read(cfg: Config) -> Plan:
-    """The plan whose vectors are read, one row a word. Raises UserError for a sample of train, or for no layer."""
+    """The plan whose vectors are read, one row a word. Raises UserError for what has no stored vectors of its own: a
+    fine-tuned encoder, a sample of train, no layer."""
+    if cfg.probe.train_encoder:
+        raise UserError("Features are a frozen encoder's: leave out probe=finetune.")
     planned = plan(cfg)
     if planned.sample is not None:
         raise UserError(

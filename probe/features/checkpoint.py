@@ -182,6 +182,15 @@ def _file_identity(folder: Path, cache_dir: Path) -> dict[str, str]:
     }
 
 
+def refuse_changed(encoder: Encoder, cache_dir: Path) -> None:
+    """Raises UserError where an encoder's files are no longer those that it was opened with."""
+    for part, digest in _file_identity(encoder.folder, cache_dir).items():
+        if encoder.fingerprint.get(part, digest) != digest:  # weights that are all random have none there
+            raise UserError(
+                f"{encoder.folder}: its {part} changed after this command began. The same command reads it anew."
+            )
+
+
 class Found(NamedTuple):
     """A folder with an encoder's files, how it was found, and the commit where that was the Hub."""
 

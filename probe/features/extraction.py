@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -28,7 +29,7 @@ from tqdm import tqdm
 
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
-from probe.features.checkpoint import Encoder
+from probe.features.checkpoint import Encoder, refuse_changed
 from probe.features.depth import stop_at
 from probe.features.encoder import load_model
 from probe.features.store import FeatureStore, Shard
@@ -108,6 +109,7 @@ def fill(
         report_causal(encoder)
         report_emulation(cfg, device)
     model = load_model(encoder, device, cfg.precision)
+    refuse_changed(encoder, Path(cfg.cache_dir))
     cfg = replace(cfg, batch_pieces=pieces_at_once(cfg.batch_pieces, encoder, device))
     stop_at(store.layers[-1], model, encoder, device)
     # In no order: where locks do nothing, processes that share the work would else walk through it side by side.

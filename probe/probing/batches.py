@@ -21,6 +21,7 @@ from probe.system.machine import sent
 
 POOL = 50  # batches whose sentences are sorted together
 EVALUATION_SENTENCES = 128  # in a batch; nothing depends on it but speed
+EVALUATION_WORDS = 2**15  # in a batch at most, padding included, or one sentence: bounds the memory
 UNCOUNTED = -100  # a label that PyTorch's losses leave out
 
 
@@ -106,10 +107,16 @@ class EvaluationBatches:
 
     def __init__(self, data: TaggedWords) -> None:
         self.data = data
+        self.chunks: list[list[int]] = [[]]
+        lengths = data.lengths.tolist()
+        for number in data.lengths.argsort(stable=True).tolist():
+            most = min(EVALUATION_SENTENCES, max(1, EVALUATION_WORDS // lengths[number]))
+            if len(self.chunks[-1]) >= most:
+                self.chunks.append([])
+            self.chunks[-1].append(number)
 
     def __len__(self) -> int:
-        return -(-len(self.data.lengths) // EVALUATION_SENTENCES)
+        return len(self.chunks)
 
     def __iter__(self) -> Iterator[Batch]:
-        by_length = self.data.lengths.argsort(stable=True)
-        return (self.data.batch(sentences) for sentences in by_length.split(EVALUATION_SENTENCES))
+        return (self.data.batch(torch.tensor(sentences)) for sentences in self.chunks)

@@ -21,7 +21,7 @@ import numpy as np
 from probe.config import UserError
 from probe.reporting.formats import Grid
 from probe.reporting.order import differences
-from probe.reporting.row import Difference, Row
+from probe.reporting.row import Difference, Row, groups_of
 from probe.reporting.rows import build_rows
 from probe.runs.screened import ScreenRecord
 from probe.scoring.significance import ALPHA
@@ -61,6 +61,8 @@ def foretell(record: ScreenRecord, folder: Path) -> Foretold:
             f"({record.setting.data}, {record.setting.encoder}, {record.setting.features['context']} context)."
         )
     rows = [row for row in rows if _is_of(row, record)]
+    if len(groups_of(rows)) > 1:
+        raise UserError(f"--against {folder}: its rows are of several probes; keep each in a folder of its own.")
     by_readout = {readout_of(one.layers.combine, one.layers.indices): one for one in record.ranked}
     pairs = [(row, by_readout.get(readout_of(row.combine, row.indices))) for row in rows]
     ranked = [(row, one) for row, one in pairs if one is not None]
@@ -71,7 +73,8 @@ def foretell(record: ScreenRecord, folder: Path) -> Foretold:
 
 def _is_of(row: Row, record: ScreenRecord) -> bool:
     identity = next(iter(row.records.values())).identity
-    return (identity.features, identity.corpus) == (record.identity.features, record.identity.corpus)
+    asked = record.identity
+    return (identity.features, identity.corpus, identity.task) == (asked.features, asked.corpus, asked.task)
 
 
 def compare(pairs: Sequence[tuple[Row, Scored]]) -> Foretold:

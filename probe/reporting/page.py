@@ -114,7 +114,7 @@ def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, tuple[bytes, 
 
 def page_differs(folder: Path, rows: Sequence[Row]) -> str | None:
     """What is wrong with a folder's page, given its rows and its figures as files; None if nothing is."""
-    stored = (folder / "report.html").read_text(encoding="utf-8")
+    stored = (folder / "report.html").read_text(encoding="utf-8", errors="replace")
     files = {file.name: (file.read_bytes(), "") for file in sorted((folder / "figures").glob("*.svg"))}
     shown = re.findall(r"<svg.*?</svg>", stored, flags=re.S)
     for name, (content, _) in files.items():

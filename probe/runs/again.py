@@ -45,12 +45,12 @@ def as_overrides(config: dict[str, Any], prefix: str = "") -> list[str]:
         if isinstance(value, dict):
             typed += as_overrides(value, f"{prefix}{name}.")
         elif f"{prefix}{name}" != "layers.name":
-            quoted = _quoted(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            typed.append(f"{prefix}{name}={quoted}")
+            written = quoted(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            typed.append(f"{prefix}{name}={written}")
     return typed
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """A text as Hydra reads it back: quotes escaped, with the backslashes before them, and no interpolation."""
     whole = re.sub(r'(\\*)("|$)', lambda found: 2 * found[1] + found[2].replace('"', '\\"'), text)
     return '"' + whole.replace("${", "\\${") + '"'

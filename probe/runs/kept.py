@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from probe.config import UserError, recorded_data
 from probe.data.columns import Layout
+from probe.data.rows import JSON_ENDINGS, Fields, read_json_words
 from probe.data.split import lines_of
 from probe.data.untagged import Untagged, looks_like_columns, read_columns_of_words, read_running
 from probe.runs.records import RunRecord, load_records
@@ -45,18 +47,26 @@ def read_untagged(given: str, record: RunRecord, how: str) -> Untagged:
     layout = Layout(
         data.word_column, data.tag_column, data.separator, data.comment, data.document_marker, data.word_prefix
     )
-    is_text = False
+    fields = Fields(data.words_field, data.tags_field, data.document_field, None, data.document_marker)
+    ending, is_text = "", False
     if given == "-":
         try:
             text, origin = sys.stdin.buffer.read().decode("utf-8-sig"), STDIN
         except UnicodeDecodeError as error:
             raise UserError(f"{STDIN} is not UTF-8 ({error.reason}).") from None
-    elif Path(given).is_file():
+    elif _is(Path.is_file, given):
+        ending = Path(given.removesuffix(".gz")).suffix
+        if ending == ".parquet":
+            raise UserError(f"{given}: Parquet is not read here; a word a line, JSON lines, or a sentence a line is.")
         text, origin = "\n".join(lines_of(Path(given), "")), given
+    elif given and _is(Path.is_dir, given):
+        raise UserError(f"{given} is a folder; a file, a text or - is needed.")
     elif LIKE_A_FILE.fullmatch(given):
         raise UserError(f"{given}: there is no such file. A text that looks like one: echo {given} | probe tag ... -")
     else:
         text, origin, is_text = given, "text", True
+    if how == "json" or (how == "auto" and ending in JSON_ENDINGS):
+        return Untagged(read_json_words(text.split("\n"), fields, origin), "JSON lines")
     kinds = set(record.scores.dev.per_type) | set(record.scores.test.per_type)
     is_columns = how == "columns" or (how == "auto" and not is_text and looks_like_columns(text, layout, kinds))
     if is_columns:
@@ -67,9 +77,19 @@ def read_untagged(given: str, record: RunRecord, how: str) -> Untagged:
         raise UserError(f"{origin} is not UTF-8, or holds half a character.") from None
 
 
+def _is(kind: Callable[[Path], bool], given: str) -> bool:
+    """Whether a path is a file or a folder; a text may be too long for one."""
+    try:
+        return kind(Path(given))
+    except OSError:
+        return False
+
+
 def written(text: Untagged, tagged: Iterable[list[str]], form: str) -> Iterator[str]:
     """Sentence by sentence, with what stands between them. form: conll, or json (a line a sentence)."""
     documents = text.split.documents
+    parts = chain.from_iterable(chain.from_iterable(text.columns or [text.split.words]))
+    separator = "\t" if text.has_tabs or any(" " in part for part in parts) else " "
     for number, tags in enumerate(tagged):
         words = text.split.words[number]
         if form == "json":
@@ -77,6 +97,5 @@ def written(text: Untagged, tagged: Iterable[list[str]], form: str) -> Iterator[
             yield json.dumps(line, ensure_ascii=False) + "\n"
             continue
         rows = text.columns[number] if text.columns else [[word] for word in words]
-        separator = "\t" if any(" " in part for row in rows for part in row) else " "
         block = "".join(f"{separator.join([*row, tag])}\n" for row, tag in zip(rows, tags, strict=True))
         yield ("\n" if number else "") + block

@@ -211,6 +211,12 @@ def _features(data: str, encoder_settings: str, feature_settings: str) -> tuple[
     return encoder, store, pretrained
 
 
+def forget_inputs() -> None:
+    """Reads files anew from here on: in a process that stays, they may have changed."""
+    for cached in (_text, _derived, _features):
+        cached.cache_clear()
+
+
 def refuse_unstored(cfg: Config, selection: Selection, encoder: Encoder) -> None:
     """Raises UserError where a run wants layers that `features.layers` leaves out."""
     stored = stored_layers(cfg.features, encoder.num_layers)

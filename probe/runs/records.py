@@ -301,7 +301,20 @@ def load_record(path: Path) -> RunRecord:
     record = decoded(content, RunRecord, lambda problem: BadRecord(f"{path}: {problem}. Move it away and run again."))
     if record.identity.key != record.key:
         raise BadRecord(f"{path}: its key is not the hash of its identity; it was changed. Move it away and run again.")
+    if odd := _odd_setting(record):
+        raise BadRecord(f"{path}: {odd}. Move it away and run again.")
     return record
+
+
+def _odd_setting(record: RunRecord) -> str | None:
+    """What is wrong with the settings, free in form, that a table cannot do without."""
+    if record.data.task not in TASKS:
+        return f"data.task: {record.data.task!r} is none of {', '.join(TASKS)}"
+    for part, names in (("features", ("context", "subword")), ("probe", ("num_layers", "hidden_size"))):
+        for name in names:
+            if name not in getattr(record.config, part):
+                return f"config.{part}.{name} is missing"
+    return None
 
 
 def json_of(file: Path, refuse: Callable[[str], Exception]) -> Any:

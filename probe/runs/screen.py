@@ -115,6 +115,8 @@ def _screened(
             return store, found, time.perf_counter() - clock
         except DamagedShard as error:
             if attempt == ATTEMPTS_TO_READ:
-                raise
+                raise UserError(
+                    f"{error}, and was again after each of {attempt} extractions. Is the disk sound?"
+                ) from None
             print(f"{error}; extracting it again", file=sys.stderr)
     raise AssertionError("returned or raised")

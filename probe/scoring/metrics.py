@@ -187,10 +187,11 @@ def _kind_score(gold: int, predicted: int, correct: int) -> KindScore:
     return KindScore(score.precision, score.recall, score.f1, gold)
 
 
-def slices(words: Tags, gold: Tags, predicted: Tags, known: Collection[str], task: Task) -> dict[str, KindScore]:
+def slices(words: Tags, gold: Tags, predicted: Tags, known: Collection[str] | None, task: Task) -> dict[str, KindScore]:
     """Span scores within parts of a split: what is hard, and for which layers.
 
-    known: the words of the training split. A span belongs to a slice by its own words, or by its sentence's.
+    known: the words of the training split; None: unknown. A span belongs to a slice by its own words, or by its
+    sentence's.
     """
     totals: dict[str, list[int]] = {}
     for sentence, gold_tags, predicted_tags in zip(words, gold, predicted, strict=True):

@@ -60,8 +60,14 @@ def screen(
     known = sorted({tag for tags in corpus.splits["train"].tags for tag in tags})
     train = draw(corpus, "train", cfg.sentences, cfg.samples, seed, known)
     dev = draw(corpus, "dev", cfg.dev_sentences, cfg.samples, seed, known)
-    if len(train.lengths) < cfg.samples:
-        raise UserError(f"screen.samples={cfg.samples}: train has only {len(train.lengths)} sentences to divide.")
+    for text, setting in ((train, "sentences"), (dev, "dev_sentences")):
+        if (there := len(text.lengths)) < cfg.samples:
+            limit = f" by screen.{setting}" if there < len(corpus.splits[text.split].words) else ""
+            fewer = f" Type screen.samples={there}." if there > 1 else ""
+            raise UserError(
+                f"screen.samples={cfg.samples} parts need as many sentences: of {text.split} there are {there}{limit}."
+                f"{fewer}"
+            )
     directions = directions_kept(cfg.directions, store, cfg.window, device)
     to = reduction(store, train, directions, device)
     tell(

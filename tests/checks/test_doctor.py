@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.inputs import data_config, encoder_config, features_config, make_split, run_config
+from support.records import make_record
 
 from probe.checks.doctor import examine
 from probe.checks.oddities import first_sentence, oddities
+from probe.cli.settings import configs_of
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import load_corpus
 from probe.features.extraction import ensure_features
@@ -169,6 +172,38 @@ def test_a_prefix_of_all_words_is_noticed_with_the_setting_that_takes_it_off(con
     assert found(config, folder, texts, word_prefix="en:") == {}
     hashed = found(config, folder, as_columns("#{word}\t{tag}"))
     assert hashed["a prefix of all words"].endswith("data.word_prefix='\"#\"'")
+
+
+def test_a_line_of_column_names_is_noticed(config: Config, folder: Path):
+    texts = {name: f"token\ttag\n{text}" for name, text in as_columns("{word}\t{tag}").items()}
+    assert found(config, folder, texts, task="tags")["a header"] == (
+        "all three files begin with token tag, a tag that stands nowhere else in train; if it names the columns: "
+        "tail -n +2 FILE > NEW"
+    )
+
+
+def test_of_fine_tuning_too_the_windows_are_cut_and_what_is_done_is_what_a_run_takes_for_done(
+    config: Config, folder: Path, tmp_path: Path
+):
+    tuned = configs_of(["probe=finetune", "data=demo", "encoder=minilm_l6", f"results_dir={tmp_path}"])[0][0]
+    tuned.data, tuned.encoder, tuned.features.cache_dir = config.data, config.encoder, config.features.cache_dir
+    works, text = told(tuned)
+    assert works
+    assert "windows   ok       train " in text
+    tuned.features.context = "document"
+    tuned.data = replace(config.data, document_marker=None)
+    works, text = told(tuned)
+    assert not works
+    assert "windows   MISSING  features.context=document" in text
+
+    record = plan(config).record_path
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    assert "this run is done already" in told(config)[1]
+    config.save_probe = True
+    make_record(tmp_path / "made", "last", 1, 0.5, 0.5)
+    shutil.copy(next((tmp_path / "made/records").iterdir()), record)
+    assert "this run is done already" not in told(config)[1], "its weights were not kept"
 
 
 def test_an_index_read_as_words_and_the_tags_of_an_empty_layer_are_noticed(config: Config, folder: Path):

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -26,7 +27,10 @@ from probe.config import UserError
 from probe.reporting.figures import draw_all, figure_differs
 from probe.reporting.page import write_report
 from probe.reporting.rows import build_rows
+from probe.runs.outputs import load_counts, write_counts
 from probe.runs.records import RunRecord, SplitScores, load_record
+from probe.scoring.metrics import scores_of
+from probe.system.files import plain
 
 
 def failed(folder: Path) -> list[Check]:
@@ -73,6 +77,12 @@ def test_an_untouched_folder_holds_and_its_inputs_were_looked_at(results: Path):
         (lambda r: r["config"]["data"].pop("path"), "not the record that table.json was made from"),
         (lambda r: r["encoder"]["fingerprint"].pop("weights"), "the encoder is not the one"),
         (lambda r: r["scores"]["test"]["slices"].popitem(), "not the record that table.json was made from"),
+        (lambda r: r["layers"].update(width=1), "its width is 1, its layers give 16"),
+        (lambda r: r["data"].update(task="spansx"), "data.task: 'spansx' is none of spans, tags"),
+        (lambda r: r["config"]["features"].pop("subword"), "config.features.subword is missing"),
+        (lambda r: r["config"]["probe"].pop("num_layers"), "config.probe.num_layers is missing"),
+        (lambda r: r["scores"]["test"]["slices"]["span of 1"].update(gold=9), "spans by 'span of ...'"),
+        (lambda r: r["scores"]["test"]["slices"]["span of 1"].update(recall=0.9), "gives other scores of a part (span"),
         (lambda r: r["curve"][0].update(loss=0.1), "not the record that table.json was made from"),
         (lambda r: r["config"]["layers"].update(indices=[3]), "not the record that table.json was made from"),
         (lambda r: r["encoder"].update(name="other"), "not the record that table.json was made from"),
@@ -185,8 +195,66 @@ def test_one_digit_in_the_page_is_named_and_a_moved_folder_is_none(results: Path
 
 def test_a_damaged_sweep_json_is_named(results: Path):
     (results / "sweep.json").write_text("{")
-    (check,) = failed(results)
+    check, not_compared = failed(results)
     assert (check.name, "is damaged" in check.detail) == ("sweep.json", True)
+    assert not_compared.detail.startswith("nothing could be compared with them: ")
+
+
+def test_a_damaged_file_hides_no_forged_table_and_a_table_of_other_bytes_is_no_traceback(results: Path):
+    (results / "bench.json").write_text("[1]")
+    (results / "table.md").write_bytes(b"\xff\xfe")
+    (check,) = failed(results)
+    assert (check.name, "bench.json" in check.detail) == ("tables, figures", True)
+    (results / "bench.json").unlink()
+    (check,) = failed(results)
+    assert check.name == "table.md"
+
+
+def forged(results: Path, change: Callable[[dict], None]) -> list[str]:
+    """What verify says after one run's counts were changed, and scores, sums and hashes made to fit them."""
+    file = first_record(results)
+    counts, _ = load_counts(file)
+    change(counts["dev"])
+    sha256 = write_counts(file, counts)
+    again = plain(scores_of({name: column for name, column in counts["dev"].items() if name != "documents"}))
+
+    def fit(record: dict) -> None:
+        record["scores"]["dev"] = {**again, "slices": record["scores"]["dev"]["slices"]}
+        record["sha256"]["counts"] = sha256
+        record["curve"][record["best_epoch"] - 1]["dev"] = again["span"]["f1"]
+
+    edit(file, fit)
+    write_report(results)
+    return [check.detail for check in failed(results)]
+
+
+def test_counts_with_a_type_that_the_predictions_do_not_have_are_named(results: Path):
+    def more(counts: dict) -> None:
+        for kind in ("gold", "predicted", "correct"):
+            counts[f"{kind}:ZZZ"] = [9] * len(counts["words"])
+
+    told = "; ".join(forged(results, more))
+    assert "gives other counts (correct:ZZZ)" in told
+    assert re.search(r"dev has \d+ spans, its counts \d+", told)
+
+
+def test_another_gold_standard_is_named_with_and_without_the_corpus(results: Path):
+    def other(counts: dict) -> None:
+        gold = next(name for name in counts if name.startswith("gold:"))
+        first = next(i for i, number in enumerate(counts[gold]) if number)
+        counts[gold][first], counts[gold][first - 1] = counts[gold][first - 1], counts[gold][first]
+
+    shutil.rmtree(results / "predictions")
+    told = forged(results, other)
+    assert any("other runs on the same corpus have others than" in detail for detail in told)
+    assert any(detail.startswith("another text than that of") for detail in told)
+
+
+def test_a_run_that_was_cut_short_is_not_said_to_have_converged(results: Path):
+    edit(first_record(results), lambda record: record.update(outcome="converged"))
+    write_report(results)
+    (check,) = failed(results)
+    assert "outcome is converged, the curve gives silent" in check.detail
 
 
 def test_a_run_made_again_has_the_same_bits(results: Path, capsys: pytest.CaptureFixture[str]):

@@ -115,6 +115,12 @@ def test_what_cannot_be_meant_otherwise_is_read_and_counted(
             "such lines out: grep -vE '^[0-9]+[-.][0-9]+[[:blank:]]' FILE > NEW.",
         ),
         (
+            "1\tSue\tO\n1.1\tlikes\tO\n",
+            {"word_column": 1},
+            "some.conll:2: 1.1 counts a word that the text does not have (an empty node of CoNLL-U). To leave such "
+            "lines out: grep -vE '^[0-9]+[-.][0-9]+[[:blank:]]' FILE > NEW.",
+        ),
+        (
             "1-2\tdon't\t_\n1\tdo\tO\n",
             {"word_column": 1},
             "some.conll:1: tag '_' stands for no tag (a line for several words, in CoNLL-U?). To leave such lines out: "
@@ -193,6 +199,7 @@ def test_marks_and_blanks_that_cannot_be_meant_are_read_counted_and_told(tmp_pat
 @pytest.mark.parametrize(
     ("train", "remedy"),
     [
+        ("Ana B-PER\nwon S-LOC\nto O\nx I-PER\n", "data.task=tags."),
         ("Ana B-PER NNP\nwon O VB\n", "data.task=tags. Column 1 looks like tags of spans: data.tag_column=1."),
         ("# newdoc\nAna B-PER\n", "data.task=tags. If the lines that begin with # are comments: data.comment='\"#\"'."),
     ],

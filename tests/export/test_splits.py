@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from sklearn.linear_model import LogisticRegression
 from support.commands import flip_a_bit, python
 
@@ -134,6 +135,25 @@ def test_settings_that_cannot_be_are_refused(settings: list[str]):
         probe.features(*settings, "layers=last", "data.train_fraction=0.5")
     with pytest.raises(UserError, match="no layer, so there are no vectors"):  # nor is nothing a vector of zeros
         probe.features(*settings, "layers=word_memory")
+    with pytest.raises(UserError, match="Features are a frozen encoder's: leave out probe=finetune"):
+        probe.features(*(one for one in settings if not one.startswith("probe.")), "layers=last", "probe=finetune")
+    with pytest.raises(UserError, match="Settings are strings as on the command line"):
+        probe.features(settings)  # type: ignore[arg-type]
+
+
+def test_text_and_encoder_that_changed_between_two_calls_are_read_anew(
+    settings: list[str], tiny_data: Path, tiny_bert: Path, tmp_path: Path
+):
+    own = [f"encoder.path={shutil.copytree(tiny_bert, tmp_path / 'encoder')}"]
+    before = probe.features(*settings, *own, "layers=last").dev
+    (tiny_data / "dev.conll").write_text("acme B-ORG\nwon O\n\n" + (tiny_data / "dev.conll").read_text())
+    after = probe.features(*settings, *own, "layers=last").dev
+    assert after.words == ["acme", "won", *before.words]
+    weights = load_file(tmp_path / "encoder/model.safetensors")
+    save_file({name: 1.3 * value for name, value in weights.items()}, tmp_path / "encoder/model.safetensors")
+    scaled = probe.features(*settings, *own, "layers=last").dev
+    assert scaled.words == after.words
+    assert not torch.allclose(scaled.vectors[:], after.vectors[:], atol=1e-2)
 
 
 def test_the_name_is_the_function_and_the_folder_whatever_is_imported_first():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from support.inputs import data_config, encoder_config, features_config, make_split, plain_encoder, stored
 
 from probe.config import FeaturesConfig, UserError
@@ -174,6 +176,18 @@ def test_a_second_run_does_not_touch_the_encoder(
 
     monkeypatch.setattr(extraction, "load_model", never)
     ensure_features(tiny_corpus, tiny_encoder, cfg, "cpu")
+
+
+def test_weights_that_changed_since_the_encoder_was_opened_fill_no_store(
+    tiny_bert: Path, tiny_corpus: Corpus, tmp_path: Path
+):
+    folder = shutil.copytree(tiny_bert, tmp_path / "encoder")
+    encoder, cfg = open_encoder(encoder_config(folder), tmp_path), features_config(tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    save_file({name: 1.3 * value for name, value in weights.items()}, folder / "model.safetensors")
+    with pytest.raises(UserError, match="its weights changed after this command began"):
+        ensure_features(tiny_corpus, encoder, cfg, "cpu")
+    assert not list(tmp_path.glob("*/*-*.safetensors"))
 
 
 def test_a_value_that_float16_cannot_hold_is_refused(tiny_bert: Path, tiny_corpus: Corpus, tmp_path: Path):

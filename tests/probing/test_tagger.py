@@ -11,7 +11,7 @@ from torch import nn
 
 from probe.config import LayersConfig, ProbeConfig, UserError
 from probe.data.corpus import Corpus
-from probe.probing import schedule
+from probe.probing import batches, schedule
 from probe.probing.batches import EvaluationBatches, TaggedWords, TrainingBatches
 from probe.probing.bilstm import BiLSTM, Dropout, mirrored
 from probe.probing.combine import Streamed, read_selection
@@ -186,6 +186,19 @@ def test_batch_points_each_word_at_its_own_vector_and_label():
             assert batch.rows[:length, column].tolist() == list(range(start, start + length))
             assert batch.labels[:length, column].tolist() == data.labels[start : start + length].tolist()
             assert batch.mirror[:length, column].tolist() == list(reversed(range(length)))
+
+
+def test_a_long_sentence_does_not_make_its_batch_as_long_many_times(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(batches, "EVALUATION_WORDS", 100)
+    tags = [["O"] * length for length in (3, 240, 3, 60, 50, 3, 49)]
+    words = sum(map(len, tags))
+    shapes, rows = [], []
+    for batch in (made := EvaluationBatches(TaggedWords(torch.zeros(words, 2), tags, {"O": 0}))):
+        shapes.append(tuple(batch.words.shape))
+        rows += batch.rows[batch.words].tolist()
+    assert shapes == [(3, 3), (50, 2), (60, 1), (240, 1)]
+    assert len(made) == 4
+    assert sorted(rows) == list(range(words)), "every word once"
 
 
 def trained(seed: int, selection: Selection = ONE_LAYER, **changes) -> Tagger:

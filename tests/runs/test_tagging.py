@@ -211,17 +211,57 @@ def test_text_comes_as_words_columns_or_running_lines_and_goes_as_columns_or_jso
     assert "columns, 3 a line: 1 sentences, 2 words" in forced.stderr
 
 
+def test_columns_are_read_as_training_reads_them(
+    here: Callable, kept: tuple[Path, str], tiny_data: Path, tmp_path: Path
+):
+    folder, row = kept
+    text = (tiny_data / "test.conll").read_text()
+    odd = tmp_path / "odd.conll"
+    for changed in (text.replace("\n\n", "\n\t\n", 3), text.replace(" O\n", " O\t\n", 3), "\ufeff" + text):
+        odd.write_text(changed)
+        done = here("tag", str(folder), "--row", row, str(odd))
+        assert done.stdout.encode() == predictions_of(folder), done.stderr
+
+
+def test_json_lines_give_the_tags_of_the_same_columns(
+    here: Callable, kept: tuple[Path, str], tiny_corpus: Corpus, tmp_path: Path
+):
+    folder, row = kept
+    lines = "".join(json.dumps({"tokens": words}) + "\n" for words in tiny_corpus.splits["test"].words)
+    (tmp_path / "test.jsonl").write_text(lines)
+    (tmp_path / "test.txt").write_text(lines)
+    done = here("tag", str(folder), "--row", row, "test.jsonl")
+    assert "test.jsonl: read as JSON lines: " in done.stderr
+    recorded = [line.split(" ")[::2] for line in predictions_of(folder).decode().splitlines()]
+    assert [line.split(" ") for line in done.stdout.splitlines()] == [pair or [""] for pair in recorded]
+    assert here("tag", str(folder), "--row", row, "test.txt", "--input", "json").stdout == done.stdout
+
+
+def test_a_file_has_one_separator_and_texts_an_empty_line_between_them(here: Callable, kept: tuple[Path, str]):
+    folder, row = kept
+    Path("tabs.tsv").write_text("ana\tO\nmet\tO\n\nnew york\tO\nwon\tO\n")
+    done = here("tag", str(folder), "--row", row, "tabs.tsv")
+    assert [line.count("\t") for line in done.stdout.splitlines()] == [2, 2, 0, 2, 2]
+    done = here("tag", str(folder), "--row", row, "ana won", "acme met smith")
+    assert [len(line.split()) for line in done.stdout.splitlines()] == [2, 2, 0, 2, 2, 2]
+    assert here("tag", str(folder), "--row", row, "ana won " * 200).stdout.count("\n") == 400, "longer than a file name"
+
+
 def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, kept: tuple[Path, str]):
     folder, row = kept
     Path("uneven.txt").write_text("ana x\nwon\n")
+    Path("long.txt").write_text("ana won\n" + "ana " * 10_001 + "\n")
     for told, *given in [
         ("there is no such file", "nowhere/x.txt"),
         ("test.conll: there is no such file. A text that looks like one: echo test.conll |", "test.conll"),
         ("text holds no word", ""),
-        ("uneven.txt:2: 1 columns; the lines before have 2", "uneven.txt", "--input", "columns"),
+        ("uneven.txt:2: one column ('won'); the lines before have 2. Running", "uneven.txt", "--input", "columns"),
         ("no record of row last and seed 7. Rows: last", "x", "--seed", "7"),
         ("there is no such folder", "x", "encoder.path=other"),
         ("a folder of results and a text are needed",),
+        ("'x=y.txt' was taken for a setting; a text or file like it: ... - < FILE", "x=y.txt"),
+        ("results is a folder; a file, a text or - is needed", "results"),
+        ("long.txt:2: a line of 10001 words. Of running text a line is a sentence", "long.txt"),
         ("no setting 'typo'", "x", "+typo=1"),
     ]:
         done = here("tag", str(folder), "--row", row, *given)

@@ -171,6 +171,15 @@ def test_gold_with_i_alone_may_stand_beside_predictions_in_another_scheme(tmp_pa
     assert scores["span"]["f1"] == scores["strict"]["f1"] == scores["word"]["f1"] == 1.0
 
 
+def test_an_empty_last_column_is_none(tmp_path: Path):
+    lines = ["John\tB-PER\tO", "lives\tO\tO", "", "Bob\tB-PER\tB-PER", ""]
+    for number, end in enumerate(("", "\t", "\t\t")):
+        (tmp_path / f"{number}.tsv").write_text("".join(f"{line}{end if line else ''}\n" for line in lines))
+    scored = [read_predictions(tmp_path / f"{number}.tsv", SPANS, False).as_json() for number in range(3)]
+    assert scored[0] == scored[1] == scored[2]
+    assert scored[0]["counts"] == {"sentences": 2, "words": 3, "gold": 2, "predicted": 1, "correct": 1}
+
+
 @pytest.mark.parametrize("line", ["EU B-ORG", "EU"])
 def test_too_few_columns_are_told_with_what_is_needed(tmp_path: Path, line: str):
     (tmp_path / "file").write_text(f"{line}\n")

@@ -15,9 +15,10 @@ from support.records import make_record
 
 from probe.checks.results import check_files
 from probe.config import LayersConfig, UserError
-from probe.reporting.foretold import compare, pearson, tau_b
+from probe.reporting.foretold import compare, foretell, pearson, tau_b
 from probe.reporting.page import write_report, write_screen
 from probe.reporting.rows import build_rows
+from probe.runs.identity import Layers, RunIdentity
 from probe.runs.screened import SCREEN, load_screen
 from probe.screening.ranking import Scored
 
@@ -56,6 +57,13 @@ def test_a_screen_is_one_file_that_verify_checks_and_report_shows(screened: Path
     write_report(screened)
     assert "Screen" in (screened / "report.html").read_text()
     assert bad(screened) == []
+    for seed, hidden_size in enumerate((8, 16), 1):
+        settings = {"num_layers": 1, "hidden_size": hidden_size}
+        asked = record.identity
+        identity = RunIdentity(asked.corpus, "spans", asked.features, Layers([0], "concat"), settings, seed)
+        make_record(screened.parent / "trained", "embeddings", seed, 0.8, 0.7, identity=identity)
+    with pytest.raises(UserError, match="its rows are of several probes"):
+        foretell(record, screened.parent / "trained")
     before = (screened / SCREEN).read_bytes()
     again = typed("screen", *inputs, *QUICK, "results_dir=out", "--format", "json")
     assert "screened already" in again.stderr
@@ -110,6 +118,7 @@ def test_an_edited_table_and_a_stale_figure_are_named(screened: Path):
         (["screen.samples=1"], "screen.samples=1 is not a number from 2 to 10"),
         (["screen.max_layers=0"], "screen.max_layers=0 is too small"),
         (["screen.window=x"], "screen.window"),
+        (["screen.window=11"], "screen.window=11 is not a number from 0 to 10"),
         (["--against", "/nowhere"], "/nowhere: there is no such folder"),
         (["--nope"], "unrecognized arguments"),
         (["--format", "xml"], "invalid choice"),

@@ -289,8 +289,11 @@ def test_sentences_of_one_word_and_a_tag_that_train_never_shows(tmp_path: Path):
 
 def test_fewer_sentences_than_samples_are_refused(tmp_path: Path):
     corpus = corpus_of(make_split(2, 1), make_split(3, 2))
-    with pytest.raises(UserError, match=r"screen\.samples=3: train has only 2"):
+    with pytest.raises(UserError, match=r"=3 parts need as many sentences: of train there are 2. Type screen"):
         screen(store_of(corpus, tmp_path / "store"), corpus, settings(), seed=1)
+    corpus = corpus_of(make_split(3, 1), make_split(4, 2))
+    with pytest.raises(UserError, match=r"=3 parts .*: of dev there are 2 by screen.dev_sentences. Type"):
+        screen(store_of(corpus, tmp_path / "other"), corpus, settings(dev_sentences=2), seed=1)
 
 
 def test_parts_of_speech_are_ranked_by_accuracy_on_the_same_store(tmp_path: Path):
