@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -252,11 +252,8 @@ def _corpora(records: Records) -> Iterator[Check]:
     Runs on one corpus were scored on one gold standard, and where the corpus is at hand, on its tags.
     """
     gold = {file: _gold_of(load_counts(file)[0]) for file in records}
-    for corpus in dict.fromkeys(record.identity.corpus for record in records.values()):
-        files = [file for file, record in records.items() if record.identity.corpus == corpus]
-        kinds = Counter(gold[file] for file in files)
-        if odd := [records[file].label for file in files if gold[file] != kinds.most_common(1)[0][0]]:
-            yield Check("gold tags", False, f"other runs on the same corpus have others than {some_of(odd)}")
+    if alone := _alone(records, gold):
+        yield Check("gold tags", False, f"other runs on the same corpus have others than {some_of(alone)}")
     for data in dict.fromkeys(_source(record) for record in records.values()):
         mine = {file: record for file, record in records.items() if _source(record) == data}
         cfg = json.loads(data)
@@ -273,22 +270,36 @@ def _corpora(records: Records) -> Iterator[Check]:
         texts = {flag: text.text_fingerprint(with_documents=flag) for flag in (False, True)}
 
         @functools.cache
-        def known(control: int | None, share: float | None, seed: int, text: Corpus = text) -> tuple[str, str]:
-            corpus = derived(text, control, share, seed)[0]
-            tags = {name: corpus.splits[name].tags for name in SCORED}
-            return corpus.fingerprint(), _gold_of({name: count(ts, ts, corpus.task) for name, ts in tags.items()})
+        def fingerprint(control: int | None, share: float | None, seed: int, text: Corpus = text) -> str:
+            return derived(text, control, share, seed)[0].fingerprint()
+
+        @functools.cache
+        def standard(control: int | None, text: Corpus = text) -> str:
+            splits = derived(text, control, None, 0)[0].splits
+            return _gold_of({name: count(splits[name].tags, splits[name].tags, text.task) for name in SCORED})
 
         try:
             odd = [
                 record.label
                 for file, record in mine.items()
-                if (record.identity.corpus, gold[file]) != known(*_derivation(record))
+                if record.identity.corpus != fingerprint(*_derivation(record))
+                or gold[file] != standard(_derivation(record)[0])
                 or record.features.identity["text"] != texts[record.config.features["context"] == "document"]
             ]
         except ODD as error:
             yield Check(name, False, f"{', '.join(DERIVED)} of a record cannot be: {error}")
             continue
         yield Check(name, not odd, f"another text than that of {some_of(odd)}" if odd else "the text of the records")
+
+
+def _alone(records: Records, gold: dict[Path, str]) -> list[str]:
+    """The runs with another gold standard than most runs on their corpus. gold: a hash of each run's."""
+    read = {file: (record.identity.corpus, record.identity.task) for file, record in records.items()}
+    standards: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for file, text in read.items():
+        standards[text][gold[file]] += 1
+    usual = {text: hashes.most_common(1)[0][0] for text, hashes in standards.items()}
+    return [record.label for file, record in records.items() if gold[file] != usual[read[file]]]
 
 
 def _source(record: RunRecord) -> str:

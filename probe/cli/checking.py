@@ -54,10 +54,10 @@ def verify(arguments: list[str]) -> int:
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_intermixed_args(arguments)
     asked = options.rerun if options.weights is None else options.weights
-    words = [options.dir, asked or "", *options.overrides]
+    named = Path(options.dir) if options.dir and ("=" not in options.dir or Path(options.dir).is_dir()) else None
+    words = [*([] if named else [options.dir]), asked or "", *options.overrides]
     overrides = [word for word in words if "=" in word]
     row = None if asked is None or "=" in asked else asked
-    named = None if not options.dir or "=" in options.dir else Path(options.dir)
     if asked is None and (overrides or (options.seed, options.sample) != (None, None)):
         raise UserError(
             "verify: settings, --seed and --sample are for --rerun and --weights: "
@@ -118,7 +118,8 @@ def doctor(arguments: list[str]) -> int:
         prog="probe doctor",
         description="Is everything here for the run that these settings ask for? Of a sweep, also what it costs.",
     )
+    parser.add_argument("-m", "--multirun", action="store_true", help="a sweep: settings name several values")
     parser.add_argument("overrides", nargs="*", metavar="setting=value")
-    overrides = parser.parse_args(arguments).overrides
-    configs = configs_of(overrides)[0]
+    options = parser.parse_intermixed_args(arguments)
+    configs = configs_of(["-m"] * options.multirun + options.overrides)[0]
     return 0 if examine(configs[0], functools.partial(print, flush=True), configs) else 1

@@ -92,8 +92,8 @@ def asked_by(arguments: list[str]) -> Asked:
                 if len(plain) < len(parsed):
                     swept = next(o.input_line for o in parsed if o.is_sweep_override())
                     raise UserError(
-                        f"{swept} names several values: that is a sweep, and for training alone. Type: probe -m "
-                        f"{' '.join(arguments)}"
+                        f"{swept} names several values: that is a sweep, of training (probe -m "
+                        f"{' '.join(arguments)}) or of what it will cost (probe doctor -m ...)."
                     )
                 jobs, composed_jobs = [overrides], iter([_apart(base)])
             else:

@@ -310,7 +310,8 @@ def _odd_setting(record: RunRecord) -> str | None:
     """What is wrong with the settings, free in form, that a table cannot do without."""
     if record.data.task not in TASKS:
         return f"data.task: {record.data.task!r} is none of {', '.join(TASKS)}"
-    for part, names in (("features", ("context", "subword")), ("probe", ("num_layers", "hidden_size"))):
+    of_probe = ("num_layers", "hidden_size") if record.config.probe.get("num_layers") != 0 else ()
+    for part, names in (("features", ("context", "subword")), ("probe", of_probe)):
         for name in names:
             if name not in getattr(record.config, part):
                 return f"config.{part}.{name} is missing"

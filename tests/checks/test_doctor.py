@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -268,6 +269,14 @@ def test_a_corpus_that_is_small_for_the_settings_says_so_and_what_to_do(config: 
     assert odd["a small corpus"].endswith("More seeds (probe -m seed=1,2,3,4,5 ...)")
     config.probe.batch_size = 16
     assert "25 updates" in found(config, folder, as_columns("{word}\t{tag}"))["a small corpus"]
+
+
+def test_a_sweep_is_typed_as_for_training(typed: Callable, inputs: list[str]):
+    done = typed("doctor", "-m", "layers=last,embeddings", "seed=1,2", *inputs)
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"sweep +ok +4 runs, 4 to be made\n", done.stdout)
+    done = typed("doctor", "layers=last,embeddings", *inputs)
+    assert "or of what it will cost (probe doctor -m ...)" in done.stderr
 
 
 def test_of_a_sweep_it_tells_runs_stores_and_times_and_refuses_what_cannot_be(config: Config):

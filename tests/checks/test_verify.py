@@ -200,6 +200,10 @@ def test_a_damaged_sweep_json_is_named(results: Path):
     assert not_compared.detail.startswith("nothing could be compared with them: ")
 
 
+def test_a_folder_may_have_any_name(results: Path, typed: Callable):
+    assert typed("verify", str(results.rename(results.parent / "seed=1"))).returncode == 0
+
+
 def test_a_damaged_file_hides_no_forged_table_and_a_table_of_other_bytes_is_no_traceback(results: Path):
     (results / "bench.json").write_text("[1]")
     (results / "table.md").write_bytes(b"\xff\xfe")
