@@ -134,7 +134,7 @@ FILE or standard input (-) holds a word a line, columns as in training, JSON lin
 with --input json), or running text, a sentence a line; how it was read is said on stderr, and --input settles it. Out
 come the given columns and the predicted tag, or a JSON line a sentence. In document context an empty line of running
 text, or a document marker, stands between documents. Without --seed: the one with the best dev score. Settings say what
-lies elsewhere: encoder.path=DIR, device=cpu.
+lies elsewhere, in other columns or fields: encoder.path=DIR, data.word_column=1, data.words_field=words, device=cpu.
 
 Examples
   probe +sweep=quickstart layers=last seed=1 save_probe=true
@@ -168,8 +168,9 @@ def tag(arguments: list[str]) -> int:
     file, record = choose_kept(Path(words[0]), options.row, options.seed)
     from probe.runs.tagging import Applier  # imports torch, so only after choose_kept, which may refuse
 
-    untagged = [read_untagged(given, record, options.input) for given in words[1:]]
-    applier = Applier(file, record, config_again(record, lambda typed: configs_of(typed)[0][0], overrides))
+    cfg = config_again(record, lambda typed: configs_of(typed)[0][0], overrides)
+    untagged = [read_untagged(given, cfg.data, record, options.input) for given in words[1:]]
+    applier = Applier(file, record, cfg)
     print(f"{record.label} (dev {percent(record.scores.dev.headline)})", file=sys.stderr)
     for number, text in enumerate(untagged):
         print(text.told, file=sys.stderr, flush=True)

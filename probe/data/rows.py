@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +37,14 @@ def read_json(file: Path, fields: Fields, remedy: str) -> Split:
 
 
 def read_json_words(lines: Iterable[str], fields: Fields, origin: str) -> Split:
-    """The words of JSON lines, whatever tags there are; all tags are O."""
-
-    def untagged() -> Iterator[tuple[int, Any]]:
-        for number, row in _json_rows(origin, lines, []):
-            words = row.get(fields.words)
-            yield number, {**row, fields.tags: ["O"] * len(words if isinstance(words, list) else ())}
-
-    return read_rows(untagged(), None, fields, origin)
+    """The words of JSON lines, whatever tags there are; all tags are O. They may lack documents altogether."""
+    rows = list(_json_rows(origin, lines, []))
+    for _, row in rows:
+        words = row.get(fields.words)
+        row[fields.tags] = ["O"] * len(words if isinstance(words, list) else ())
+    if not any(fields.document in row for _, row in rows):
+        fields = replace(fields, document=None)
+    return read_rows(rows, None, fields, origin)
 
 
 def _json_rows(file: Path | str, lines: Iterable[str], marked: list[int]) -> Iterator[tuple[int, Any]]:

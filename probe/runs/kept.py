@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from probe.config import UserError, recorded_data
+from probe.config import DataConfig, UserError
 from probe.data.columns import Layout
 from probe.data.rows import JSON_ENDINGS, Fields, read_json_words
 from probe.data.split import lines_of
@@ -39,11 +39,14 @@ def choose_kept(folder: Path, row: str, seed: int | None) -> tuple[Path, RunReco
     return max(mine.items(), key=lambda pair: (bool(pair[1].sha256.weights), pair[1].scores.dev.headline))
 
 
-def read_untagged(given: str, record: RunRecord, how: str) -> Untagged:
-    """A file, standard input ("-"), or the text itself. how: one of untagged.INPUTS. Raises UserError."""
+def read_untagged(given: str, data: DataConfig, record: RunRecord, how: str) -> Untagged:
+    """A file, standard input ("-"), or the text itself.
+
+    data: which columns or fields hold what. record: of the probe, which knows its tags. how: one of untagged.INPUTS.
+    Raises UserError.
+    """
     from probe.features.pieces import split_text
 
-    data = recorded_data(record.config.data)
     layout = Layout(
         data.word_column, data.tag_column, data.separator, data.comment, data.document_marker, data.word_prefix
     )

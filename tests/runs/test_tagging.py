@@ -235,6 +235,11 @@ def test_json_lines_give_the_tags_of_the_same_columns(
     recorded = [line.split(" ")[::2] for line in predictions_of(folder).decode().splitlines()]
     assert [line.split(" ") for line in done.stdout.splitlines()] == [pair or [""] for pair in recorded]
     assert here("tag", str(folder), "--row", row, "test.txt", "--input", "json").stdout == done.stdout
+    (tmp_path / "test.jsonl").write_text(lines.replace("tokens", "words"))
+    other = here("tag", str(folder), "--row", row, "test.jsonl")
+    assert "has no 'tokens', only words" in other.stderr
+    named = here("tag", str(folder), "--row", row, "test.jsonl", "data.words_field=words", "data.document_field=doc")
+    assert named.stdout == done.stdout, named.stderr
 
 
 def test_a_file_has_one_separator_and_texts_an_empty_line_between_them(here: Callable, kept: tuple[Path, str]):
