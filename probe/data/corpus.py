@@ -15,7 +15,7 @@ from typing import Any
 from probe.config import DataConfig, UserError
 from probe.data.columns import COMMENT, Layout, quoted, read_columns, span_columns, table_of
 from probe.data.repository import read_hub
-from probe.data.rows import JSON_ENDINGS, Fields, read_json, read_parquet
+from probe.data.rows import JSON_ENDINGS, Fields, ending_of, read_json, read_parquet
 from probe.data.sentences import Sentences
 from probe.data.split import Split, SplitCounts
 from probe.data.tags import OddTag, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
@@ -300,7 +300,7 @@ def _check_tags(corpus: Corpus) -> None:
 
 def read_file(file: Path, layout: Layout, fields: Fields, remedy: str) -> Split:
     """One file, by what its name ends in. `remedy` is what to type if it is not there."""
-    ending = Path(file.name.removesuffix(".gz")).suffix
+    ending = ending_of(file)
     if ending == ".parquet":
         return read_parquet(file, fields, remedy)
     if ending in JSON_ENDINGS:

@@ -28,6 +28,11 @@ class Fields:
     document_marker: str | None
 
 
+def ending_of(file: Path) -> str:
+    """What a file's name ends in, by which it is read, compressed or not."""
+    return Path(file.name.removesuffix(".gz")).suffix
+
+
 def read_json(file: Path, fields: Fields, remedy: str) -> Split:
     """A file of JSON lines; byte order marks before a line are taken off, and counted."""
     marked: list[int] = []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from probe.config import DataConfig, UserError
 from probe.data.columns import Layout
-from probe.data.rows import JSON_ENDINGS, Fields, read_json_words
+from probe.data.rows import JSON_ENDINGS, Fields, ending_of, read_json_words
 from probe.data.split import lines_of
 from probe.data.untagged import Untagged, looks_like_columns, read_columns_of_words, read_running
 from probe.runs.records import RunRecord, load_records
@@ -58,7 +58,7 @@ def read_untagged(given: str, data: DataConfig, record: RunRecord, how: str) -> 
         except UnicodeDecodeError as error:
             raise UserError(f"{STDIN} is not UTF-8 ({error.reason}).") from None
     elif _is(Path.is_file, given):
-        ending = Path(given.removesuffix(".gz")).suffix
+        ending = ending_of(Path(given))
         if ending == ".parquet":
             raise UserError(f"{given}: Parquet is not read here; a word a line, JSON lines, or a sentence a line is.")
         text, origin = "\n".join(lines_of(Path(given), "")), given
