@@ -18,6 +18,7 @@ from probe.cli.tables import bench, errors, report, sweep_status, table
 from probe.cli.texts import inspect, score, tag
 from probe.cli.training import extract, train
 from probe.config import UserError
+from probe.system.machine import share_cores
 
 HELP = """\
 probe: which layers of a frozen BERT should I use as features?
@@ -55,6 +56,7 @@ Completion in bash: eval "$(probe --shell-completion install=bash)"
 
 def main() -> None:
     """The `probe` command. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend."""
+    share_cores()
     signal.signal(signal.SIGTERM, _stop)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` has it
         signal.signal(signal.SIGHUP, _stop)

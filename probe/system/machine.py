@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 RUNS_ON_A_GPU = 4  # each fills a small part of one; more wait for each other (an estimate, not a measurement)
+SPINS = 10_000  # tenths of a millisecond; OpenMP's own are 300,000, and 50,000 gave half of the gain beside other work
 # Files of a control group, by version: the folder they lie under, the limit, and what is taken of it.
 CGROUPS = {2: ("", "memory.max", "memory.current"), 1: ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes")}
 
@@ -27,6 +28,17 @@ CGROUPS = {2: ("", "memory.max", "memory.current"), 1: ("memory", "memory.limit_
 def num_cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def share_cores() -> None:
+    """Lets PyTorch's threads sleep soon where they wait for each other. Call it before PyTorch is imported.
+
+    A thread that waits keeps its core for milliseconds, as OpenMP has it, and beside other work it keeps it from those
+    that it waits for: beside four trainings, an extraction on four cores took four times as long. No bits depend on it.
+    The user's own setting stays. https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", str(SPINS))
 
 
 def gpus() -> list[str]:

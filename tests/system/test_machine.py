@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from joblib import Parallel, delayed
-from support.commands import DEADLINE_S, wait_for
+from support.commands import DEADLINE_S, python, wait_for
 
 from probe.system import machine
 
@@ -31,6 +31,23 @@ def test_one_run_a_core_or_a_few_a_gpu_or_what_was_asked_for(
 ):
     monkeypatch.setattr(machine, "num_cores", lambda: 16)
     assert machine.side_by_side(jobs, num_gpus) == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "spins"),
+    [({}, str(machine.SPINS)), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "passive"}, "0")],
+)
+def test_threads_that_wait_for_each_other_soon_leave_their_cores_to_others(
+    own: dict[str, str], spins: str, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    code = (
+        "import atexit, sys; from probe.cli.main import main; "
+        "atexit.register(__import__, 'torch'); sys.argv = ['probe', 'help']; main()"
+    )
+    done = python(code, OMP_DISPLAY_ENV="VERBOSE", **own)
+    assert f"GOMP_SPINCOUNT = '{spins}'" in done.stderr, done.stderr  # as the library prints what it has read
 
 
 def test_the_gpus_are_those_that_the_process_was_given_or_all(monkeypatch: pytest.MonkeyPatch):
