@@ -17,6 +17,7 @@ from probe.racing.evidence import Evidence
 from probe.racing.rule import Cell, Rules, follow, num_ahead, thresholds
 from probe.racing.telling import ending_line, round_lines
 from probe.racing.terms import DECISIONS, RACE, Decisions, Entry, Terms, read_terms
+from probe.runs.expected import write_expected
 from probe.runs.identity import label_of
 from probe.runs.launch import Launcher
 from probe.runs.plan import Plan, plan, prepare_results
@@ -53,7 +54,7 @@ def run_race(
     for planned in map(plan, configs):
         plans.setdefault(planned.identity.cell, planned)
     terms = _agreed(folder, _terms([*plans.values()], seeds, asked, base.race))
-    cfg_of = {planned.selection.name: planned.cfg for planned in plans.values()}
+    plan_of = {planned.selection.name: planned for planned in plans.values()}
     evidence, told = Evidence(folder, terms.runs), 0
     while True:
         state = follow(terms.rules, terms.rows, evidence.run, evidence.text_variance)
@@ -62,11 +63,15 @@ def run_race(
             for line in round_lines(done, state.left):
                 tell(line)
         told = len(state.rounds)
+        decided = [(plan_of[row].expected, terms.runs[row, seed]) for row, seed in state.runs]  # also if done before
+        expected = [replace(run, key=identity.key, identity=identity) for run, identity in decided]
+        if expected and (note := write_expected(folder, expected)):
+            tell(note)
         if not state.todo:
             tell(ending_line(state.rounds, state.ended))
             return evidence.still_failed
         tell(f"Round {told + 1} of at most {len(terms.rules.seeds)}: {len(state.standing)} rows stand.")
-        wanted = [replace(cfg_of[row], seed=seed) for row, seed in state.todo]
+        wanted = [replace(plan_of[row].cfg, seed=seed) for row, seed in state.todo]
         outcome = run_sweep(wanted, launcher, command, tell, dev_only=True)
         reasons = dict(outcome.failed)
         for cell in state.todo:

@@ -330,8 +330,9 @@ def draw_by_cost(axes: Axes, numbers: Numbers) -> None:
         axes.scatter([], [], s=32, marker=MARKERS[i // len(COLOURS) % len(MARKERS)], color=colour, label=name)
     axes.set_xticks(range(0, numbers["of_blocks"] + 1, 1 if numbers["of_blocks"] <= 12 else 2))
     orders = {row["order"] for _, row in rows}
-    hollow = " or ".join(text for order, text in HOLLOW.items() if order in orders)
-    axes.set_xlabel(f"blocks of the encoder (size of a point: width{f'; hollow: {hollow}' if hollow else ''})")
+    hollow = "\nor ".join(text for order, text in HOLLOW.items() if order in orders)  # as wide as the axes are
+    hollow = f"; hollow: {hollow}" if hollow else ""
+    axes.set_xlabel(f"blocks of the encoder (size of a point: width{hollow})")
     axes.set_ylabel(f"dev {numbers['score']} in percent, mean ± sd")
     axes.figure.legend(loc="outside right center", fontsize=7)
 

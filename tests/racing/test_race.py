@@ -16,6 +16,7 @@ from support.records import results
 from probe.config import Config
 from probe.probing import schedule
 from probe.racing.terms import read_decisions, read_terms
+from probe.runs.expected import read_expected
 from probe.runs.plan import plan
 from probe.runs.run import run
 from probe.runs.sweep import Outcome
@@ -98,9 +99,14 @@ def test_a_race_continues_keeps_its_rules_and_counts_runs_that_were_there(
     whole, decisions = made_at(tmp_path / "out"), (tmp_path / "out/decisions.json").read_text()
     assert whole.items() >= first.items()
     terms = (tmp_path / "out/race.json").read_text()
+    (tmp_path / "out/sweep.json").unlink()  # as where all runs come from elsewhere
     again = typed(*race(), *settings)
     assert again.returncode == 0
     assert "done already" not in again.stdout, "no round is run"
+    made = read_decisions(tmp_path / "out")
+    assert made is not None
+    asked_for = {(run.row, run.identity.seed) for run in read_expected(tmp_path / "out")}
+    assert asked_for == {tuple(cell) for done in made.rounds for cell in done.runs}
     assert made_at(tmp_path / "out") == whole
     assert (tmp_path / "out/decisions.json").read_text() == decisions
     for change, said in (
