@@ -12,7 +12,7 @@ from typing import Any
 
 from probe.config import UserError
 from probe.runs.cluster import again, executor, run_array
-from probe.system.processes import WithThisProcess
+from probe.system.processes import LOOK_EVERY_S, WithThisProcess
 
 # By the name of Hydra's class: submitit's name of the cluster, or None for jobs of this machine.
 CLUSTERS = {"BasicLauncher": None, "JoblibLauncher": None, "LocalLauncher": "local", "SlurmLauncher": "slurm"}
@@ -71,11 +71,13 @@ class Launcher:
 
 def do_apart(work: Callable[[Any], None], jobs: Sequence[Any]) -> None:
     """Does the work for each job at once, each in a process that ends with it. Raises what a job raises."""
-    from joblib.externals.loky import ProcessPoolExecutor
+    from joblib.externals.loky import ProcessPoolExecutor, wait
 
     pool = ProcessPoolExecutor(max_workers=len(jobs))
     try:
         for part in [pool.submit(WithThisProcess(work), job) for job in jobs]:
+            while not part.done():
+                wait([part], LOOK_EVERY_S)
             part.result()
     finally:
         pool.shutdown(kill_workers=True)

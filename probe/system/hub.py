@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import re
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from typing import Any, NoReturn, TypeVar
 
 from probe.config import UserError
 from probe.system.files import write_atomically
+from probe.system.processes import LOOK_EVERY_S
 
 T = TypeVar("T")
 LIMIT = "LAYER_PROBE_HUB_TIMEOUT"
@@ -96,7 +99,9 @@ def apart(work: Callable[[], T], seconds: float | None = None) -> T:
 
     thread = threading.Thread(target=do, daemon=True)
     thread.start()
-    thread.join(seconds)
+    deadline = time.monotonic() + (seconds or math.inf)
+    while thread.is_alive() and (left_s := deadline - time.monotonic()) > 0:
+        thread.join(min(left_s, LOOK_EVERY_S))
     if not outcome:
         raise TimeoutError
     is_done, found = outcome[0]

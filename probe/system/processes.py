@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-LOOK_EVERY_S = 0.5
+LOOK_EVERY_S = 0.5  # a wait without end would not see a signal that came just before it began
 
 
 @functools.cache

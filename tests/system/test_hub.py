@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -96,6 +97,29 @@ def test_a_name_that_was_passed_on_is_not_asked_for_again(stand_in: Hub):
     assert hub.commit_of(BERT) == old
     assert not stand_in.asked
     assert (hub.fetch(BERT, hub.files_of(BERT)) / "config.json").read_text() == "{}"
+
+
+def test_a_signal_that_does_not_wake_the_wait_ends_it_all_the_same(monkeypatch: pytest.MonkeyPatch):
+    """As one does that comes just before the wait begins: it is taken, and the wait never hears of it."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    stopped, waited_for = threading.Event(), []
+
+    def work() -> None:
+        time.sleep(0.5)  # until the other waits
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)  # to this thread, so that the other sleeps on
+        waited_for.append(not stopped.wait(20))
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            hub.apart(work)
+        assert not waited_for
+    finally:
+        stopped.set()
+        signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.mark.slow
