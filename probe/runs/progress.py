@@ -40,7 +40,7 @@ def running(results_dir: Path, key: str) -> Iterator[Callable[[str], None]]:
 
     Waits while another process makes the same run, even under another row name, so that its record can be used.
     """
-    path = results_dir / "logs" / f"{short(key)}.running.txt"
+    path = _running_file(results_dir, key)
     with wait_for_lock(path) as stream:
 
         def tell(line: str) -> None:
@@ -54,6 +54,15 @@ def running(results_dir: Path, key: str) -> Iterator[Callable[[str], None]]:
             yield tell
         finally:
             path.unlink(missing_ok=True)
+
+
+def is_running(results_dir: Path, key: str) -> bool:
+    """Whether a living process makes this run."""
+    return is_locked(_running_file(results_dir, key))
+
+
+def _running_file(results_dir: Path, key: str) -> Path:
+    return results_dir / "logs" / f"{short(key)}.running.txt"
 
 
 class Standing:

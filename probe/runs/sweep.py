@@ -23,7 +23,7 @@ from probe.runs.expected import ExpectedRun, write_expected
 from probe.runs.launch import Launcher, do_apart
 from probe.runs.outputs import is_done
 from probe.runs.plan import Plan, plan, prepare_results, resolve_device
-from probe.runs.progress import Standing, first_line, running
+from probe.runs.progress import Standing, first_line, is_running, running
 from probe.runs.provenance import bfloat16_way
 from probe.runs.records import RunRecord, record_path
 from probe.runs.run import extract, run
@@ -46,7 +46,8 @@ class Job:
 
     expected: the run that should result, so that a failure can be reported even if planning fails. keys: of all runs
     of the sweep. at_once: how many share this machine and its gpus. command: what was typed. commits: what names on
-    the Hub meant when the sweep was planned. dev_only: test scores are not printed.
+    the Hub meant when the sweep was planned. dev_only: test scores are not printed. waits: for another process that
+    makes this run already; otherwise the run is passed over.
     """
 
     cfg: Config
@@ -56,7 +57,8 @@ class Job:
     gpus: tuple[str, ...]
     command: str
     commits: hub.Commits
-    dev_only: bool = False
+    dev_only: bool
+    waits: bool
 
     @property
     def key(self) -> str:
@@ -125,9 +127,9 @@ def run_sweep(
         tell(f"Runs are sent elsewhere; `probe sweep-status {folders[0]}` shows where they stand.")
     keys = tuple(planned.identity.key for planned in plans)
 
-    def job(planned: Plan, at_once: int) -> Job:
+    def job(planned: Plan, at_once: int, waits: bool) -> Job:
         sharing = min(at_once, len(todo))
-        return Job(planned.cfg, planned.expected, keys, sharing, tuple(names), command, hub.commits(), dev_only)
+        return Job(planned.cfg, planned.expected, keys, sharing, tuple(names), command, hub.commits(), dev_only, waits)
 
     _launch(plans, job, launcher, at_once, tell)
     return Outcome(folders, [(planned.label, _why_not_done(planned, launcher)) for planned in _not_done(plans)])
@@ -143,19 +145,21 @@ def _tell_what_is_left(plans: Sequence[Plan], todo: Sequence[Plan], tell: Callab
 
 def _launch(
     plans: Sequence[Plan],
-    job: Callable[[Plan, int], Job],
+    job: Callable[[Plan, int, bool], Job],
     launcher: Launcher,
     at_once: int,
     tell: Callable[[str], None],
 ) -> None:
     """Launches runs until each has a record or a failure: again if a local process dies, fewer at once if none ended.
 
-    job: makes a run's job, given how many run side by side.
+    Runs that another process of this machine makes are left to the end, then waited for. job: makes a run's job, given
+    how many run side by side and whether it waits.
     """
+    waits = not launcher.is_here
     while waiting := _neither_done_nor_failed(plans):
         died: dict[str, str] = {}
         with _errors_to(waiting[0].results_dir / "logs" / "launcher.log"):
-            died = launcher.launch(run_job, [job(planned, at_once) for planned in waiting], at_once, tell)
+            died = launcher.launch(run_job, [job(planned, at_once, waits) for planned in waiting], at_once, tell)
         for folder in {planned.results_dir for planned in plans}:
             prepare_results(folder)
         still = _neither_done_nor_failed(plans)
@@ -165,6 +169,10 @@ def _launch(
                     _keep_failure(planned, why)
             return
         no_progress = len(still) == len(waiting)
+        is_elsewhere = any(is_running(planned.results_dir, planned.identity.key) for planned in still)
+        if not waits and (is_elsewhere or (no_progress and at_once == 1)):
+            waits = True
+            continue
         if no_progress and at_once == 1:
             return
         at_once = max(1, at_once // 2) if no_progress else at_once
@@ -175,7 +183,7 @@ def _launch(
 
 def run_job(job: Job) -> None:
     """One run of a sweep. A failure is written down, never raised, so that the others go on."""
-    if job.is_over():
+    if job.is_over() or (not job.waits and is_running(job.results_dir, job.key)):
         return
     clock = time.perf_counter()
     hub.pin(job.commits)

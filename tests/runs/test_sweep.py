@@ -22,6 +22,7 @@ from support.records import results
 from probe.config import UserError
 from probe.runs.plan import prepare_results
 from probe.runs.progress import running
+from probe.runs.records import load_record
 
 
 def times(folder: Path) -> dict[str, int]:
@@ -149,6 +150,28 @@ def test_two_sweeps_started_together_train_each_run_once(inputs: list[str], tmp_
     assert [process.returncode for process in processes] == [0, 0], told
     trained = [line for out, _ in told for line in out.splitlines() if re.search(r" · dev F1 .* · \d+ s$", line)]
     assert sorted(re.findall("seed .", " ".join(trained))) == ["seed 1", "seed 2"]
+
+
+def test_a_run_that_another_process_is_at_is_left_to_the_end_and_then_waited_for(
+    inputs: list[str], tmp_path: Path, typed: Callable
+):
+    out = tmp_path / "out"
+    assert typed("layers=word_memory", "results_dir=out", *inputs).returncode == 0
+    (memory,) = (out / "records").iterdir()
+    key = load_record(memory).key
+    memory.unlink()
+    with running(out, key):
+        process = start("-m", "layers=word_memory,last", "results_dir=out", "jobs=1", *inputs, cwd=tmp_path)
+        wait_for(lambda: any((out / "records").glob("last-*.json")), DEADLINE_S, "the other run", process)
+        assert not memory.exists()
+        assert process.poll() is None
+    told, errors = finish(process)
+    assert process.returncode == 0, errors
+    assert [line.split(" · ")[1] for line in told.splitlines() if line.startswith("run ")] == [
+        "last seed 1",
+        "word_memory seed 0",
+    ]
+    assert memory.exists()
 
 
 needs_submitit = pytest.mark.skipif(
