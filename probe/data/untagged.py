@@ -3,11 +3,12 @@ kept."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from probe.config import UserError
-from probe.data.columns import ColumnsError, Layout, Rows
+from probe.data.columns import ColumnsError, Layout, Rows, cut_line
 from probe.data.sentences import Sentences
 from probe.data.split import MAX_SENTENCE, Split, too_long
 
@@ -17,12 +18,14 @@ INPUTS = ("auto", "columns", "json", "text")  # how a text to be tagged is read;
 @dataclass
 class Untagged:
     """split: the words, its tags all O. how: it was read, for people. columns: of every word of a column file.
-    has_tabs: between these."""
+    has_tabs: between these. markers: the lines between documents as columns, by the sentence that follows; one
+    that has a word's columns gets a tag, O."""
 
     split: Split
     how: str
     columns: list[list[list[str]]] | None = None
     has_tabs: bool = False
+    markers: Mapping[int, list[list[str]]] = field(default_factory=dict)
 
     @property
     def told(self) -> str:
@@ -56,14 +59,16 @@ def read_columns_of_words(text: str, layout: Layout, origin: str) -> Untagged:
     split = Split([], [], [], [], origin, word_a_line=True)
     sentences: list[list[str]] = []
     kept: list[list[list[str]]] = []
-    document, is_open, marked = 0, False, False
+    markers: dict[int, list[str]] = defaultdict(list)
+    document, is_open = 0, False
     assert split.documents is not None
     rows = Rows(text.split("\n"), layout, origin)
     for number, line, row in _told_of_text(rows):
         if not row:
             is_open = False
             if row is not None:
-                document, marked = document + 1, True
+                document += 1
+                markers[len(sentences)].append(line)
             continue
         if not -len(row) <= layout.word_column < len(row):
             there = f"{len(row)} columns; there is no data.word_column={layout.word_column}."
@@ -82,9 +87,17 @@ def read_columns_of_words(text: str, layout: Layout, origin: str) -> Untagged:
         if len(sentences[-1]) > MAX_SENTENCE:
             raise UserError(f"{origin}:{split.lines[-1]}: {too_long(len(sentences[-1]))}")
     split.comments = [number for number, _ in rows.comments]
-    if not marked:
+    if not markers:
         split.documents = None
-    return Untagged(_settled(split, sentences), f"columns, {rows.num_columns} a line", kept, rows.separator == "tab")
+    between = {at: [_marker_row(line, rows) for line in lines] for at, lines in markers.items()}
+    how = f"columns, {rows.num_columns} a line"
+    return Untagged(_settled(split, sentences), how, kept, rows.separator == "tab", between)
+
+
+def _marker_row(line: str, rows: Rows) -> list[str]:
+    columns = cut_line(line, line.strip(" \t"), rows.separator)
+    is_row = len(columns) == rows.num_columns and rows.layout.document_marker in columns
+    return [*columns, "O"] if is_row else [line]
 
 
 def _told_of_text(rows: Rows) -> Iterator[tuple[int, str, list[str] | None]]:

@@ -100,5 +100,7 @@ def written(text: Untagged, tagged: Iterable[list[str]], form: str) -> Iterator[
             yield json.dumps(line, ensure_ascii=False) + "\n"
             continue
         rows = text.columns[number] if text.columns else [[word] for word in words]
-        block = "".join(f"{separator.join([*row, tag])}\n" for row, tag in zip(rows, tags, strict=True))
-        yield ("\n" if number else "") + block
+        tagged_rows = [[*row, tag] for row, tag in zip(rows, tags, strict=True)]
+        parts_here = [[row] for row in text.markers.get(number, ())] + [tagged_rows]
+        blocks = ["".join(f"{separator.join(row)}\n" for row in part) for part in parts_here]
+        yield ("\n" if number else "") + "\n".join(blocks)
