@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,8 @@ COUNTED = {  # parts of SplitCounts, as people read them
 def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = ()) -> bool:
     """Reports on each part in turn through `tell`. Returns whether a run would work.
 
-    sweep: the settings of all runs, if there are several; `cfg` is the first. Their cost is then reported too.
+    sweep: the settings of all runs, if there are several; `cfg` is the first. All their corpora are then looked at, and
+    their cost is reported too.
     """
     failed: list[str] = []
 
@@ -62,8 +65,9 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
             tell(f"{name if not i else '':<8}  {mark if not i else '':<7}  {line}".rstrip())
         return found
 
-    data = check("data", lambda: _data(cfg))
-    corpus, odd = data or (None, [])
+    odd: list[Oddity] = []
+    corpora = [check("data", partial(_data, one, odd)) for one in _one_of_each_corpus([cfg, *sweep])]
+    corpus = corpora[0]
     encoder = check("encoder", lambda: _encoder(cfg))
     device = check("device", lambda: _device(cfg))
     if encoder is not None:
@@ -79,12 +83,24 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
     tell(f"{'versions':<18} " + ", ".join(installed))
     answers = "it answers" if hub.reachable() else f"no answer within {hub.limit_s():g} s (or HF_HUB_OFFLINE is set)"
     tell(f"{'Hub':<18} {answers}; {'needed for' if failed else 'asked only for'} what is not here")
-    look = f" Look first at: {', '.join(one.name for one in odd)} (WARNING, above)." if odd else ""
+    names = ", ".join(dict.fromkeys(one.name for one in odd))
+    look = f" Look first at: {names} (WARNING, above)." if odd else ""
     tell(f"This run would fail: {', '.join(failed)}.{look}" if failed else f"This run would work.{look}")
     return not failed
 
 
-def _data(cfg: Config) -> tuple[tuple[Corpus, list[Oddity]], list[str]]:
+def _one_of_each_corpus(configs: Sequence[Config]) -> list[Config]:
+    """The first config of each corpus, whatever of it is trained on and whatever for."""
+    firsts: list[Config] = []
+    for cfg in configs:
+        text = replace(cfg.data, control=None, train_fraction=None)
+        if all(text != replace(one.data, control=None, train_fraction=None) for one in firsts):
+            firsts.append(cfg)
+    return firsts
+
+
+def _data(cfg: Config, odd: list[Oddity]) -> tuple[Corpus, list[str]]:
+    """The corpus. What is odd about it is added to `odd`."""
     corpus = load_corpus(cfg.data)
     learnt, sample = derived(corpus, cfg.data.control, cfg.data.train_fraction, cfg.seed)
     where = cfg.data.path or f"{cfg.data.hub} on the Hub at {corpus.about['commit'][:10]}"
@@ -109,8 +125,9 @@ def _data(cfg: Config) -> tuple[tuple[Corpus, list[Oddity]], list[str]]:
     lines += [f"note: {note}" for note in corpus.notes]
     if "conll2003" in corpus.name or all(counts[name].words == CONLL2003[name].words for name in counts):
         lines.append(_beside_standard(counts))
-    odd = oddities(cfg, corpus)
-    return (corpus, odd), [*lines, *(f"WARNING: {one.told}" for one in odd)]
+    warnings = oddities(cfg, corpus)
+    odd += warnings
+    return corpus, [*lines, *(f"WARNING: {one.told}" for one in warnings)]
 
 
 def _beside_standard(counts: dict[str, SplitCounts]) -> str:

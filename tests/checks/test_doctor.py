@@ -279,6 +279,18 @@ def test_a_sweep_is_typed_as_for_training(typed: Callable, inputs: list[str]):
     assert "or of what it will cost (probe doctor -m ...)" in done.stderr
 
 
+def test_every_corpus_of_a_sweep_is_looked_at_once(config: Config, folder: Path):
+    beside = replace(config)
+    assert found(beside, folder, as_columns("en:{word}\t{tag}"), name="prefixed")
+    other = replace(config, data=beside.data)
+    control = replace(other, data=replace(other.data, control=1), seed=2)
+    lines: list[str] = []
+    assert examine(config, lines.append, [config, other, control])
+    text = "\n".join(lines)
+    assert re.findall(r"^data +ok +(\w+), from", text, re.MULTILINE) == ["tiny", "prefixed"]
+    assert text.endswith("Look first at: a small corpus, a prefix of all words (WARNING, above).")
+
+
 def test_of_a_sweep_it_tells_runs_stores_and_times_and_refuses_what_cannot_be(config: Config):
     def sweep(**data: Any) -> list[Config]:
         weights = [replace(config.encoder, weights=kind) for kind in ("pretrained", "random")]
