@@ -35,6 +35,12 @@ def _environment(cwd: Path, more: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, "LAYER_PROBE_CACHE": str(cwd / "cache"), **more}
 
 
+def _hear_signals() -> None:
+    """As in a terminal, even if the tests were started behind its back: `nohup` and a shell's & ignore signals."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def interpreter(*arguments: str, cwd: Path, **env: str) -> subprocess.Popen[str]:
     """`probe` in an interpreter and a session of its own, as a shell starts it: seconds for what it imports."""
     return subprocess.Popen(
@@ -45,6 +51,7 @@ def interpreter(*arguments: str, cwd: Path, **env: str) -> subprocess.Popen[str]
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=_hear_signals,
     )
 
 
@@ -132,8 +139,7 @@ class Started:
 def _run(code: str, argv: list[str], cwd: str, env: dict[str, str], files: list[str]) -> None:
     os.setsid()
     signal.alarm(3 * DEADLINE_S)  # whoever waits for it no longer: it ends by itself
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # even if the tests were started behind a terminal's back
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    _hear_signals()
     for number, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND), number)
     os.chdir(cwd)
