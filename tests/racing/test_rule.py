@@ -283,7 +283,7 @@ def replay(name: str, num_seeds: int) -> tuple[Race, dict[Cell, RunRecord]]:
     return follow(rules(len(rows), num_seeds), rows, evidence.run, evidence.text_variance), records
 
 
-FOLDERS = [("conll2003-minilm-sentence", 5), ("conll2003-minilm-document", 3), ("demo-minilm", 3)]
+FOLDERS = [("conll2003-minilm-sentence", 5), ("conll2003-minilm-document", 5), ("demo-minilm", 3)]
 
 
 @pytest.mark.parametrize("name", [name for name, _ in FOLDERS])
