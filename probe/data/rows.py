@@ -150,10 +150,11 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, fiel
         if len(words) > MAX_SENTENCE:
             raise UserError(f"{place}: {too_long(len(words))}")
         text = "".join(words)
-        if any(character in text for character in "\t\n\r"):
-            odd = next(word for word in words if set(word) & set("\t\n\r"))
+        if "" in words or any(character in text for character in "\t\n\r"):
+            odd = next(word for word in words if not word or set(word) & set("\t\n\r"))
+            what = f"holds a tab or a line end ({odd!r})" if odd else "is empty"
             raise UserError(
-                f"{place}: a word holds a tab or a line end ({odd!r}), so predictions for it could not be written. "
+                f"{place}: word {words.index(odd) + 1} {what}, so predictions for it could not be written. "
                 "Put a blank in its place."
             )
         try:
