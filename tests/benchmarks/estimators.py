@@ -73,8 +73,9 @@ def h_score(xx: Tensor, xy: Tensor, counts: Tensor) -> float:
     xx: (D, D) and xy: (D, C), sums over words of the centred features and their products with one-hot labels. counts:
     (C,) of each label.
     """
-    between = (xy / counts) @ xy.T  # sum over labels of n_c * mean_c * mean_c^T
-    return float(torch.linalg.lstsq(xx, between, driver="gelsd").solution.trace())
+    # what lies between is sum over labels of n_c * mean_c * mean_c^T, and xy holds n_c * mean_c
+    solved = torch.linalg.lstsq(xx, xy, driver="gelsd").solution  # (D, C)
+    return float((solved * xy / counts).sum())
 
 
 def log_evidence(xx: Tensor, xy: Tensor, yy: Tensor, words: int, rounds: int = 11) -> float:
