@@ -85,12 +85,12 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
     tell(f"{'Hub':<18} {answers}; {'needed for' if failed else 'asked only for'} what is not here")
     names = ", ".join(dict.fromkeys(one.name for one in odd))
     look = f" Look first at: {names} (WARNING, above)." if odd else ""
-    tell(f"This run would fail: {', '.join(failed)}.{look}" if failed else f"This run would work.{look}")
+    tell(f"This run would fail: {', '.join(dict.fromkeys(failed))}.{look}" if failed else f"This run would work.{look}")
     return not failed
 
 
 def _one_of_each_corpus(configs: Sequence[Config]) -> list[Config]:
-    """The first config of each corpus, whatever of it is trained on and whatever for."""
+    """The first config of each corpus. A control task, or a share of train, is the same corpus."""
     firsts: list[Config] = []
     for cfg in configs:
         text = replace(cfg.data, control=None, train_fraction=None)

@@ -132,9 +132,10 @@ probe tag RESULTS --row ROW [--seed S] FILE|TEXT|- ... [--format conll|json] [--
 Tags text with a probe whose weights were kept (save_probe=true), through the windows and pooling it was trained with. A
 FILE or standard input (-) holds a word a line, columns as in training, JSON lines (where the name ends in .jsonl, or
 with --input json), or running text, a sentence a line; how it was read is said on stderr, and --input settles it. Out
-come the given columns and the predicted tag, or a JSON line a sentence. In document context an empty line of running
-text, or a document marker, stands between documents. Without --seed: the one with the best dev score. Settings say what
-lies elsewhere, in other columns or fields: encoder.path=DIR, data.word_column=1, data.words_field=words, device=cpu.
+come the given columns and the predicted tag, with the lines between documents and without comments, or a JSON line a
+sentence. In document context an empty line of running text, or a document marker, stands between documents. Without
+--seed: the one with the best dev score. Settings say what lies elsewhere, in other columns or fields: encoder.path=DIR,
+data.word_column=1, data.words_field=words, device=cpu.
 
 Examples
   probe +sweep=quickstart layers=last seed=1 save_probe=true

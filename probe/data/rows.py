@@ -154,7 +154,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, fiel
             odd = next(word for word in words if not word or set(word) & set("\t\n\r"))
             what = f"holds a tab or a line end ({odd!r})" if odd else "is empty"
             raise UserError(
-                f"{place}: word {words.index(odd) + 1} {what}, so predictions for it could not be written. "
+                f"{place}: word {words.index(odd) + 1} {what}, so predictions for it could not be read back. "
                 "Put a blank in its place."
             )
         try:

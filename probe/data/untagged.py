@@ -18,8 +18,8 @@ INPUTS = ("auto", "columns", "json", "text")  # how a text to be tagged is read;
 @dataclass
 class Untagged:
     """split: the words, its tags all O. how: it was read, for people. columns: of every word of a column file.
-    has_tabs: between these. markers: the lines between documents as columns, by the sentence that follows; one
-    that has a word's columns gets a tag, O."""
+    has_tabs: between these. markers: lines between documents, cut into columns, by the number of the sentence that they
+    stand before. One with as many columns as a word has got the tag O; any other is as it was."""
 
     split: Split
     how: str

@@ -45,7 +45,7 @@ OVER = (
 ON_A_NODE = ("CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
 EARLY_S = 90  # SLURM may warn up to a minute before it is told to, and a job begins before its program does
 FIRST_WORD_S = 10  # nobody wants to know of a queue that lasts for seconds
-LOOK_EVERY_S = (2, 30)  # SLURM is asked often at first, later seldom
+ASK_EVERY_S = (2, 30)  # SLURM is asked often at first, later seldom
 END_OF_LOG = 2000  # characters
 
 
@@ -221,8 +221,8 @@ def _wait(sent: dict[str, Job], settings: dict[str, Any], tell: Callable[[str], 
     while waiting := [number for number, job in sent.items() if number not in died and not job.is_over()]:
         time.sleep(1)
         now = time.monotonic()
-        pause = min(max(LOOK_EVERY_S[0], (now - begun) / 4), LOOK_EVERY_S[1])
-        if now - looked < (LOOK_EVERY_S[0] if gone else pause):
+        pause = min(max(ASK_EVERY_S[0], (now - begun) / 4), ASK_EVERY_S[1])
+        if now - looked < (ASK_EVERY_S[0] if gone else pause):
             continue
         looked = now
         states = _states(waiting)

@@ -104,3 +104,6 @@ def written(text: Untagged, tagged: Iterable[list[str]], form: str) -> Iterator[
         parts_here = [[row] for row in text.markers.get(number, ())] + [tagged_rows]
         blocks = ["".join(f"{separator.join(row)}\n" for row in part) for part in parts_here]
         yield ("\n" if number else "") + "\n".join(blocks)
+    if form == "conll":
+        for row in text.markers.get(len(text.split.words), ()):  # behind the last sentence
+            yield f"\n{separator.join(row)}\n"

@@ -81,10 +81,10 @@ def write_predictions(record: Path, split: str, words: Tags, gold: Tags, predict
 def as_columns(*columns: Tags) -> bytes:
     """Columns in CoNLL's form, words first.
 
-    They are separated by a blank, or by a tab where a word itself holds white space or is empty.
+    They are separated by a blank, or by a tab where a word itself holds white space.
     """
     words = columns[0]
-    blank = all(word and not any(c in word for c in " \t") for sentence in words for word in sentence)
+    blank = all(not any(c in word for c in " \t") for sentence in words for word in sentence)
     separator = " " if blank else "\t"
     blocks = (
         "".join(f"{separator.join(line)}\n" for line in zip(*sentence, strict=True))

@@ -25,12 +25,13 @@ from probe.runs.outputs import is_done
 from probe.runs.plan import Plan, plan, prepare_results, resolve_device
 from probe.runs.progress import Standing, first_line, is_running, running
 from probe.runs.provenance import bfloat16_way
-from probe.runs.records import RunRecord, record_path
+from probe.runs.records import RunRecord, load_record, record_path
 from probe.runs.run import extract, run
 from probe.system import hub
 from probe.system.bfloat16 import EMULATED
 from probe.system.files import short
 from probe.system.machine import gpus, side_by_side, take_gpu
+from probe.system.processes import LOOK_EVERY_S
 from probe.system.show import duration, percent
 
 # What is said of a run whose training did not converge.
@@ -47,7 +48,7 @@ class Job:
     expected: the run that should result, so that a failure can be reported even if planning fails. keys: of all runs
     of the sweep. at_once: how many share this machine and its gpus. command: what was typed. commits: what names on
     the Hub meant when the sweep was planned. dev_only: test scores are not printed. waits: for another process that
-    makes this run already; otherwise the run is passed over.
+    makes this run already; otherwise the run is passed over, and the sweep comes back to it.
     """
 
     cfg: Config
@@ -127,11 +128,11 @@ def run_sweep(
         tell(f"Runs are sent elsewhere; `probe sweep-status {folders[0]}` shows where they stand.")
     keys = tuple(planned.identity.key for planned in plans)
 
-    def job(planned: Plan, at_once: int, waits: bool) -> Job:
-        sharing = min(at_once, len(todo))
-        return Job(planned.cfg, planned.expected, keys, sharing, tuple(names), command, hub.commits(), dev_only, waits)
+    def job(planned: Plan, at_once: int) -> Job:
+        shared = (min(at_once, len(todo)), tuple(names), command, hub.commits(), dev_only)
+        return Job(planned.cfg, planned.expected, keys, *shared, waits=not launcher.is_here)
 
-    _launch(plans, job, launcher, at_once, tell)
+    _launch(plans, job, launcher, at_once, tell, dev_only)
     return Outcome(folders, [(planned.label, _why_not_done(planned, launcher)) for planned in _not_done(plans)])
 
 
@@ -145,40 +146,64 @@ def _tell_what_is_left(plans: Sequence[Plan], todo: Sequence[Plan], tell: Callab
 
 def _launch(
     plans: Sequence[Plan],
-    job: Callable[[Plan, int, bool], Job],
+    job: Callable[[Plan, int], Job],
     launcher: Launcher,
     at_once: int,
     tell: Callable[[str], None],
+    dev_only: bool,
 ) -> None:
     """Launches runs until each has a record or a failure: again if a local process dies, fewer at once if none ended.
 
-    Runs that another process of this machine makes are left to the end, then waited for. job: makes a run's job, given
-    how many run side by side and whether it waits.
+    Runs that another process makes are passed over for as long as there are others, then waited for. job: makes a
+    run's job, given how many run side by side.
     """
-    waits = not launcher.is_here
+    stood_still = False
     while waiting := _neither_done_nor_failed(plans):
-        died: dict[str, str] = {}
+        has_died, reasons = True, {}
         with _errors_to(waiting[0].results_dir / "logs" / "launcher.log"):
-            died = launcher.launch(run_job, [job(planned, at_once, waits) for planned in waiting], at_once, tell)
+            reasons = launcher.launch(run_job, [job(planned, at_once) for planned in waiting], at_once, tell)
+            has_died = False
         for folder in {planned.results_dir for planned in plans}:
             prepare_results(folder)
-        still = _neither_done_nor_failed(plans)
+        left = _neither_done_nor_failed(plans)
         if not launcher.is_here:  # whatever it was, it would come again: the next command tries
-            for planned in still:
-                if why := died.get(planned.identity.key):
+            for planned in left:
+                if why := reasons.get(planned.identity.key):
                     _keep_failure(planned, why)
             return
-        no_progress = len(still) == len(waiting)
-        is_elsewhere = any(is_running(planned.results_dir, planned.identity.key) for planned in still)
-        if not waits and (is_elsewhere or (no_progress and at_once == 1)):
-            waits = True
-            continue
-        if no_progress and at_once == 1:
+        no_progress = len(left) == len(waiting)
+        if has_died:
+            if no_progress and at_once == 1:
+                return
+            at_once = max(1, at_once // 2) if no_progress else at_once
+            if left:
+                fewer = f", now {at_once} at a time" if no_progress else ""
+                tell(f"A process of the sweep was killed (often for lack of memory); {len(left)} runs are left{fewer}.")
+        elif left and all(map(_is_elsewhere, left)):
+            tell(f"{len(left)} of {len(plans)} runs are left, all made by other processes: waiting for them.")
+            for planned in _first_to_end(left):
+                tell(_line(job(planned, at_once), _scores_elsewhere(planned, dev_only)))
+        elif no_progress and stood_still:
             return
-        at_once = max(1, at_once // 2) if no_progress else at_once
-        if still:
-            fewer = f", now {at_once} at a time" if no_progress else ""
-            tell(f"A process of the sweep was killed (often for lack of memory); {len(still)} runs are left{fewer}.")
+        stood_still = no_progress
+
+
+def _is_elsewhere(planned: Plan) -> bool:
+    return is_running(planned.results_dir, planned.identity.key)
+
+
+def _first_to_end(plans: Sequence[Plan]) -> list[Plan]:
+    """Waits until another process has let go of one of these runs; returns those that are done then."""
+    while all(map(_is_elsewhere, plans)):
+        time.sleep(LOOK_EVERY_S)
+    return [planned for planned in plans if planned.is_done]
+
+
+def _scores_elsewhere(planned: Plan, dev_only: bool) -> str:
+    try:
+        return f"{scores_line(load_record(planned.record_path), dev_only)} · by another process"
+    except UserError as error:
+        return str(error)
 
 
 def run_job(job: Job) -> None:
@@ -200,15 +225,26 @@ def run_job(job: Job) -> None:
     take_gpu(job.gpus, planned.results_dir / "logs")
     try:
         with running(planned.results_dir, planned.identity.key) as tell:
-            is_made = planned.is_done
-            if not is_made and planned.cfg.reads_features and planned.store.serving().missing():
-                tell("extracting features")
-            record = run(job.cfg, tell, job.at_once, len(job.gpus), job.command)
-        by = "by another process" if is_made else f"{time.perf_counter() - clock:.0f} s"
-        outcome = f"{scores_line(record, job.dev_only)} · {by}"
-    except (Exception, CutOff) as error:
+            if planned.is_done:
+                outcome = _scores_elsewhere(planned, job.dev_only)
+            elif _failure_file(planned).exists():
+                return  # another process tried it meanwhile; the sweep says why it failed, at its end
+            else:
+                outcome = _made(planned, job, tell, clock)
+    except (Exception, CutOff) as error:  # of the lock, or while it was waited for
         outcome = f"failed: {_write_failure(planned, error)}"
-    print(f"{_standing(planned.results_dir, job)} · {planned.label} · {outcome}", flush=True)
+    print(_line(job, outcome), flush=True)
+
+
+def _made(planned: Plan, job: Job, tell: Callable[[str], None], clock: float) -> str:
+    """Makes the run; returns its scores, or why it failed, which is written before the run's lock is let go."""
+    try:
+        if planned.cfg.reads_features and planned.store.serving().missing():
+            tell("extracting features")
+        record = run(job.cfg, tell, job.at_once, len(job.gpus), job.command)
+        return f"{scores_line(record, job.dev_only)} · {time.perf_counter() - clock:.0f} s"
+    except (Exception, CutOff) as error:
+        return f"failed: {_write_failure(planned, error)}"
 
 
 def _planned_here(job: Job) -> Plan:
@@ -308,15 +344,15 @@ def _why_not_done(planned: Plan, launcher: Launcher) -> str:
     return f"{what} (log: {log}, which ends: {last[:120]})"
 
 
-def _standing(results_dir: Path, job: Job) -> str:
-    """Where the sweep stands: "run 7 of 18, 2 failed, about 6 min left"."""
-    now = Standing(results_dir, job.keys)
+def _line(job: Job, outcome: str) -> str:
+    """What is told of a run that has ended: "run 7 of 18, 2 failed, about 6 min left · last seed 1 · ..."."""
+    now = Standing(job.results_dir, job.keys)
     over = len(now.done) + len(now.failed) + len(now.bad)
     parts = [f"run {over} of {len(now.keys)}"] + [f"{len(now.failed)} failed"] * bool(now.failed)
     left_s = now.left_s(job.at_once)
     if over < len(now.keys) and left_s is not None:
         parts.append(f"{duration(left_s)} left")
-    return ", ".join(parts)
+    return f"{', '.join(parts)} · {job.expected.label} · {outcome}"
 
 
 @contextlib.contextmanager

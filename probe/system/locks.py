@@ -6,8 +6,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from io import FileIO
 from pathlib import Path
+
+from probe.system.processes import LOOK_EVERY_S
 
 
 class Hold:
@@ -48,12 +51,17 @@ def wait_for_lock(path: Path) -> FileIO:
     """The file, open and locked. Where there are no locks nobody waits."""
     while True:
         stream = FileIO(path, "a")
-        with contextlib.suppress(OSError):
-            fcntl.flock(stream, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_busy = False
+        except OSError as error:
+            is_busy = isinstance(error, BlockingIOError)
         with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(stream.fileno()), path.stat()):
+            if not is_busy and os.path.samestat(os.fstat(stream.fileno()), path.stat()):
                 return stream
-        stream.close()  # it was removed by whoever held it
+        stream.close()  # busy, or removed by whoever held it
+        if is_busy:
+            time.sleep(LOOK_EVERY_S)
 
 
 def is_locked(path: Path, by_readers: bool = False) -> bool:

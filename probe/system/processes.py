@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-LOOK_EVERY_S = 0.5  # a wait without end would not see a signal that came just before it began
+LOOK_EVERY_S = 0.5  # between two looks. No wait lasts longer: a signal that comes just before one is heard at its end
 
 
 @functools.cache

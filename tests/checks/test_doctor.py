@@ -291,6 +291,14 @@ def test_every_corpus_of_a_sweep_is_looked_at_once(config: Config, folder: Path)
     assert text.endswith("Look first at: a small corpus, a prefix of all words (WARNING, above).")
 
 
+def test_what_is_missing_for_several_corpora_of_a_sweep_is_named_once(config: Config, tmp_path: Path):
+    away = [replace(config, data=replace(config.data, path=str(tmp_path / name))) for name in ("one", "two")]
+    lines: list[str] = []
+    assert not examine(away[0], lines.append, away)
+    assert [line.split()[:2] for line in lines if "MISSING" in line] == [["data", "MISSING"]] * 2
+    assert "This run would fail: data." in lines
+
+
 def test_of_a_sweep_it_tells_runs_stores_and_times_and_refuses_what_cannot_be(config: Config):
     def sweep(**data: Any) -> list[Config]:
         weights = [replace(config.encoder, weights=kind) for kind in ("pretrained", "random")]

@@ -256,7 +256,7 @@ def test_json_lines_hold_names_or_numbers(tmp_path: Path, name: str):
         ('{"tokens": ["x"], "ner_tags": [0.0]}', "neither a string nor a number"),
         ('{"tokens": ["x"], "ner_tags": [""]}', "tag '' is empty"),
         ('{"tokens": ["a\\nb"], "ner_tags": ["O"]}', "word 1 holds a tab or a line end"),
-        ('{"tokens": ["a", ""], "ner_tags": ["O", "O"]}', "word 2 is empty, so predictions for it"),
+        ('{"tokens": ["a", ""], "ner_tags": ["O", "O"]}', "word 2 is empty, so predictions"),
         ('{"tokens": ["\\ud800"], "ner_tags": ["O"]}', "half a character"),
         ('{"tokens": ["-DOCSTART-", "x"], "ner_tags": ["O", "O"]}', "begins a row of 2 words"),
     ],

@@ -42,7 +42,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         script = tmp_path / "bin" / name
         script.write_text(f'#!/bin/sh\ncat "{tmp_path}/{name}" 2>/dev/null || {{ echo no answer >&2; exit 1; }}\n')
         script.chmod(0o755)
-    monkeypatch.setattr(cluster, "LOOK_EVERY_S", (0, 0))
+    monkeypatch.setattr(cluster, "ASK_EVERY_S", (0, 0))
     monkeypatch.setattr(cluster, "FIRST_WORD_S", 0)
     monkeypatch.setattr(cluster.time, "sleep", lambda _: threading.Event().wait(0.01))
     return tmp_path

@@ -11,18 +11,23 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from support.commands import DEADLINE_S, SERVER, as_nobody, finish, interpreter, probe, start, stop, wait_for
 from support.records import results
 
+from probe.cli.settings import config_of
 from probe.config import UserError
-from probe.runs.plan import prepare_results
+from probe.runs.plan import plan, prepare_results
 from probe.runs.progress import running
 from probe.runs.records import load_record
+from probe.runs.sweep import run_sweep
 
 
 def times(folder: Path) -> dict[str, int]:
@@ -152,26 +157,74 @@ def test_two_sweeps_started_together_train_each_run_once(inputs: list[str], tmp_
     assert sorted(re.findall("seed .", " ".join(trained))) == ["seed 1", "seed 2"]
 
 
+@pytest.mark.parametrize("other", ["makes it", "leaves it"])
 def test_a_run_that_another_process_is_at_is_left_to_the_end_and_then_waited_for(
-    inputs: list[str], tmp_path: Path, typed: Callable
+    inputs: list[str], tmp_path: Path, typed: Callable, other: str
 ):
     out = tmp_path / "out"
     assert typed("layers=word_memory", "results_dir=out", *inputs).returncode == 0
     (memory,) = (out / "records").iterdir()
-    key = load_record(memory).key
+    key, content = load_record(memory).key, memory.read_bytes()
     memory.unlink()
     with running(out, key):
         process = start("-m", "layers=word_memory,last", "results_dir=out", "jobs=1", *inputs, cwd=tmp_path)
-        wait_for(lambda: any((out / "records").glob("last-*.json")), DEADLINE_S, "the other run", process)
-        assert not memory.exists()
-        assert process.poll() is None
+        waits = "1 of 2 runs are left, all made by other processes: waiting for them."
+        wait_for(lambda: waits in process.so_far(), DEADLINE_S, "waiting", process)
+        assert any((out / "records").glob("last-*.json"))
+        if other == "makes it":
+            memory.write_bytes(content)
     told, errors = finish(process)
     assert process.returncode == 0, errors
-    assert [line.split(" · ")[1] for line in told.splitlines() if line.startswith("run ")] == [
-        "last seed 1",
-        "word_memory seed 0",
-    ]
+    last, first = (line.split(" · ") for line in told.splitlines() if line.startswith("run "))
+    assert (last[1], first[1]) == ("last seed 1", "word_memory seed 0")
+    assert (first[-1] == "by another process") == (other == "makes it")
+    assert "was killed" not in told
     assert memory.exists()
+
+
+@dataclass(frozen=True)
+class Launches:
+    """A launcher whose first rounds fall as those with a dead worker do; it keeps how each was asked for."""
+
+    falls: int
+    rounds: list[tuple[int, int]] = field(default_factory=list)
+    is_here = True
+    settings: ClassVar[dict[str, Any]] = {}
+
+    def is_this_process(self, _at_once: int) -> bool:
+        return True
+
+    def launch(self, work: Callable, jobs: Sequence, at_once: int, _tell: Callable) -> dict[str, str]:
+        self.rounds.append((len(jobs), at_once))
+        if len(self.rounds) <= self.falls:
+            raise RuntimeError("a worker died")
+        for job in jobs:
+            work(job)
+        return {}
+
+
+def test_a_dead_worker_is_told_and_fewer_run_also_while_another_process_is_at_a_run(
+    inputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    out = tmp_path / "out"
+    monkeypatch.setattr("probe.runs.sweep.side_by_side", lambda *_: 4)
+    settings = [*inputs, "layers=word_memory", f"results_dir={out}"]  # nothing is trained
+    configs = [config_of(settings), config_of([*settings, "data.control=1"])]
+    elsewhere, here = map(plan, configs)
+    prepare_results(out)
+    launcher = Launches(falls=2)
+    told: list[str] = []
+    with running(out, elsewhere.identity.key):
+        sweep = threading.Thread(target=run_sweep, args=(configs, launcher, "probe", told.append))
+        sweep.start()
+        wait_for(lambda: any("waiting for them" in line for line in told), DEADLINE_S, "waiting")
+        assert here.is_done
+        assert not elsewhere.is_done
+    sweep.join(DEADLINE_S)
+    assert elsewhere.is_done
+    assert launcher.rounds == [(2, 4), (2, 2), (2, 1), (1, 1)]
+    killed = [line.rpartition("left, ")[2] for line in told if "was killed" in line]
+    assert killed == ["now 2 at a time.", "now 1 at a time."]
 
 
 needs_submitit = pytest.mark.skipif(

@@ -205,13 +205,15 @@ def test_text_comes_as_words_columns_or_running_lines_and_goes_as_columns_or_jso
     first = words.stdout.split("\n\n")[0].splitlines()
     assert [line.split(" ") for line in first] == [list(pair) for pair in zip(*list(running.values())[:2], strict=True)]
     four = tmp_path / "four.txt"
-    four.write_text("-DOCSTART- -X- O O\n\nana NNP x B-PER\nwon VBD y O\n\n-DOCSTART- (2)\n\nacme NNP z B-ORG\n")
+    four.write_text(
+        "-DOCSTART- -X- O O\n\nana NNP x B-PER\nwon VBD y O\n\n-DOCSTART- (2)\n\nacme NNP z B-ORG\n\n-DOCSTART- (3)\n"
+    )
     columns = here("tag", str(folder), "--row", row, str(four))
     assert "2 sentences, 3 words, 2 documents" in columns.stderr
     given, come = four.read_text().splitlines(), columns.stdout.splitlines()
     assert come[0] == "-DOCSTART- -X- O O O"
     assert [line if line[:1] in ("", "-") else line.rpartition(" ")[0] for line in come[1:]] == given[1:]
-    assert [len(line.split(" ")) for line in come] == [5, 1, 5, 5, 1, 2, 1, 5]
+    assert [len(line.split(" ")) for line in come] == [5, 1, 5, 5, 1, 2, 1, 5, 1, 2]
     lines = tmp_path / "lines.txt"
     lines.write_text("Ana met Smith\nAcme won Leeds\n")
     assert "running text: 2 sentences, 6 words" in here("tag", str(folder), "--row", row, str(lines)).stderr

@@ -1,0 +1,59 @@
+"""Waiting for a lock; what holds of stores and runs under one is with these."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from probe.system.locks import Hold, wait_for_lock
+
+
+def test_a_signal_that_comes_just_before_the_wait_for_a_lock_begins_ends_it(tmp_path: Path):
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    lock, stopped, waited_for = tmp_path / "lock", threading.Event(), []
+    holder = Hold(lock, exclusive=True)
+    assert holder.held
+
+    def interrupt() -> None:
+        time.sleep(0.5)  # until the other waits
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)  # to this thread, so that the other sleeps on
+        waited_for.append(not stopped.wait(20))
+        holder.release()
+
+    thread = threading.Thread(target=interrupt)
+    before = signal.signal(signal.SIGUSR1, stop)
+    try:
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            wait_for_lock(lock).close()
+        assert not waited_for
+    finally:
+        stopped.set()
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_whoever_waits_for_a_lock_whose_file_is_removed_gets_the_new_file(tmp_path: Path):
+    lock = tmp_path / "lock"
+    with Hold(lock, exclusive=True):
+        got: list[bool] = []
+
+        def wait() -> None:
+            with wait_for_lock(lock) as stream:
+                stream.write(b"new")
+                got.append(True)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        time.sleep(0.2)
+        assert not got
+        lock.unlink()
+    thread.join(20)
+    assert got
+    assert lock.read_bytes() == b"new"
