@@ -429,7 +429,8 @@ def test_a_control_stands_in_the_table_of_what_it_controls(tmp_path: Path):
 
 
 def test_a_run_without_treatment_keeps_the_key_it_had_before_there_were_any():
-    record = min(Path(__file__).parent.parent.parent.glob("results/conll2003-minilm-sentence/records/embeddings-*"))
+    records = Path(__file__).parent.parent.parent / "results/conll2003-minilm-sentence/records"
+    record = records / "embeddings-seed1-c0247ba46b.json"
     stored = json.loads(record.read_text())
     assert "treatment" not in stored["identity"]
     assert load_record(record).identity.key == stored["key"]
