@@ -183,6 +183,7 @@ def _launch(
             tell(f"{len(left)} of {len(plans)} runs are left, all made by other processes: waiting for them.")
             for planned in _first_to_end(left):
                 tell(_line(job(planned, at_once), _scores_elsewhere(planned, dev_only)))
+            no_progress = False  # what was waited for is free now
         elif no_progress and stood_still:
             return
         stood_still = no_progress
