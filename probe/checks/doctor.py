@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from probe.checks.cost import cost_of_sweep, extraction_s
 from probe.checks.oddities import Oddity, first_sentence, oddities
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.derived import derived
+from probe.data.derived import derived, underived
 from probe.data.split import SplitCounts
 from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.store import FeatureStore
@@ -93,8 +92,7 @@ def _one_of_each_corpus(configs: Sequence[Config]) -> list[Config]:
     """The first config of each corpus. A control task, or a share of train, is the same corpus."""
     firsts: list[Config] = []
     for cfg in configs:
-        text = replace(cfg.data, control=None, train_fraction=None)
-        if all(text != replace(one.data, control=None, train_fraction=None) for one in firsts):
+        if all(underived(cfg.data) != underived(one.data) for one in firsts):
             firsts.append(cfg)
     return firsts
 

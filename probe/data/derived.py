@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from probe.config import UserError
+from probe.config import DataConfig, UserError
 from probe.data.corpus import Corpus
 from probe.data.sentences import Sentences
 from probe.data.split import Split
@@ -45,6 +45,11 @@ def derived(text: Corpus, control: int | None, share: float | None, seed: int) -
     """
     corpus = text if control is None else control_task(text, control)
     return (corpus, None) if share is None or share == 1 else sampled(corpus, share, seed)
+
+
+def underived(data: DataConfig) -> DataConfig:
+    """The settings of the corpus as it is."""
+    return replace(data, control=None, train_fraction=None)
 
 
 def control_task(text: Corpus, seed: int) -> Corpus:

@@ -119,7 +119,8 @@ def by_layer(rows: Sequence[Row]) -> Numbers:
 
     left: rows that left a race. They have fewer seeds, and no test score that a table shows.
     """
-    around, rows = bands(rows), [row for row in rows if row.place == PLAIN]
+    around, with_spread = bands(rows), {row.n for row in rows if row.place != PLAIN and row.n > 1}
+    rows = [row for row in rows if row.place == PLAIN]
     single = sorted((row for row in rows if row.is_single), key=lambda row: row.indices[0])
     if len(single) < 2:
         return {}
@@ -132,7 +133,7 @@ def by_layer(rows: Sequence[Row]) -> Numbers:
             "dev": [plain(row.cells["dev_f1"]) for row in single],
             "test": [None if row.left else plain(row.cells["test_f1"]) for row in single],
             "combinations": {row.name: row.cells["dev_f1"].mean for row in rows if not row.is_single},
-            "n": sorted({row.n for row in single}),
+            "n": sorted({row.n for row in single} | with_spread),
             "score": header("dev", rows).removeprefix("dev "),
         }
     )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, LayersConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.derived import Sample, derived
+from probe.data.derived import Sample, derived, underived
 from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.indices import stored_layers
 from probe.features.store import FeatureStore
@@ -180,8 +180,7 @@ def inputs_of(cfg: Config) -> Inputs:
 
 def _parts(cfg: Config) -> tuple[str, str, str]:
     """The settings of text, encoder and features as cache keys for what follows."""
-    as_it_is = replace(cfg.data, control=None, train_fraction=None)
-    return canonical(asdict(as_it_is)), canonical(asdict(cfg.encoder)), canonical(asdict(cfg.features))
+    return canonical(asdict(underived(cfg.data))), canonical(asdict(cfg.encoder)), canonical(asdict(cfg.features))
 
 
 @functools.lru_cache(maxsize=8)

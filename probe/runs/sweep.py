@@ -132,7 +132,7 @@ def run_sweep(
         shared = (min(at_once, len(todo)), tuple(names), command, hub.commits(), dev_only)
         return Job(planned.cfg, planned.expected, keys, *shared, waits=not launcher.is_here)
 
-    _launch(plans, job, launcher, at_once, tell, dev_only)
+    _launch(plans, job, launcher, at_once, tell)
     return Outcome(folders, [(planned.label, _why_not_done(planned, launcher)) for planned in _not_done(plans)])
 
 
@@ -150,14 +150,13 @@ def _launch(
     launcher: Launcher,
     at_once: int,
     tell: Callable[[str], None],
-    dev_only: bool,
 ) -> None:
     """Launches runs until each has a record or a failure: again if a local process dies, fewer at once if none ended.
 
     Runs that another process makes are passed over for as long as there are others, then waited for. job: makes a
     run's job, given how many run side by side.
     """
-    stood_still = False
+    stood_still = waits = False
     while waiting := _neither_done_nor_failed(plans):
         has_died, reasons = True, {}
         with _errors_to(waiting[0].results_dir / "logs" / "launcher.log"):
@@ -180,10 +179,11 @@ def _launch(
                 fewer = f", now {at_once} at a time" if no_progress else ""
                 tell(f"A process of the sweep was killed (often for lack of memory); {len(left)} runs are left{fewer}.")
         elif left and all(map(_is_elsewhere, left)):
-            tell(f"{len(left)} of {len(plans)} runs are left, all made by other processes: waiting for them.")
-            for planned in _first_to_end(left):
-                tell(_line(job(planned, at_once), _scores_elsewhere(planned, dev_only)))
-            no_progress = False  # what was waited for is free now
+            if not waits:
+                tell(f"{len(left)} of {len(plans)} runs are left, all made by other processes: waiting for them.")
+            for one in (job(planned, at_once) for planned in _first_to_end(left)):
+                tell(_line(one, _scores_elsewhere(one)))
+            waits, no_progress = True, False  # what was waited for is free now
         elif no_progress and stood_still:
             return
         stood_still = no_progress
@@ -200,9 +200,9 @@ def _first_to_end(plans: Sequence[Plan]) -> list[Plan]:
     return [planned for planned in plans if planned.is_done]
 
 
-def _scores_elsewhere(planned: Plan, dev_only: bool) -> str:
+def _scores_elsewhere(job: Job) -> str:
     try:
-        return f"{scores_line(load_record(planned.record_path), dev_only)} · by another process"
+        return f"{scores_line(load_record(job.record_path), job.dev_only)} · by another process"
     except UserError as error:
         return str(error)
 
@@ -227,7 +227,7 @@ def run_job(job: Job) -> None:
     try:
         with running(planned.results_dir, planned.identity.key) as tell:
             if planned.is_done:
-                outcome = _scores_elsewhere(planned, job.dev_only)
+                outcome = _scores_elsewhere(job)
             elif _failure_file(planned).exists():
                 return  # another process tried it meanwhile; the sweep says why it failed, at its end
             else:

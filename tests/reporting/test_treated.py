@@ -119,6 +119,10 @@ def test_floors_and_ceiling_lie_behind_the_curve_by_layer(folder: Path):
         "fine-tuned": [],
     }
     assert numbers["bands"]["random weights"]["dev"][0]["mean"] == pytest.approx(0.302)
+    assert numbers["n"] == [3], "a word memory has no spread"
+    make_record(folder, "fine_tuned", 4, 0.9, 0.9, indices=(6,), combine="mean", treatment=TUNED)
+    rows = build_rows(folder)
+    assert by_layer(rows)["n"] == [3, 4]
     assert "f1_by_layer.png" in draw_all(rows)
 
 
