@@ -278,8 +278,10 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             f"it (p < 0.05) by exact permutation of dev {rows[0].task.score} over seeds{text}."
         )
         lowest = min(difference.dev.p_seeds for difference in to_best if difference.dev.p_seeds is not None)
-        if lowest >= ALPHA:
-            note += f" Here the seeds are too few or too spread to tell any row apart (lowest p {p_value(lowest)})."
+        if any(row.order == "untested" for row in rows):
+            note += " untested: with so few seeds, or without counts, no test could tell it apart, however far it lies."
+        elif lowest >= ALPHA:
+            note += f" Here the seeds are too spread to tell any row apart (lowest p {p_value(lowest)})."
         lines.append(note)
     there = {name for row in rows for name in names_of(row.of)} | {row.name for row in rows if not row.indices}
     lines += [told for name, told in TREATED_NOTES.items() if name in there]

@@ -16,17 +16,27 @@ from probe.runs.identity import CONTROL
 from probe.runs.outputs import load_counts
 from probe.runs.records import Records
 from probe.scoring.metrics import by_sentence
-from probe.scoring.significance import ALPHA, SHUFFLES, holm, interval, permutation_test, randomisation_tests, units_of
+from probe.scoring.significance import (
+    ALPHA,
+    SHUFFLES,
+    holm,
+    interval,
+    lowest_p,
+    permutation_test,
+    randomisation_tests,
+    units_of,
+)
 
 
 def in_order(rows: Sequence[Row]) -> list[Row]:
     """One table's rows with `order` and `against` filled in: each against the best by dev mean, and the next better.
 
     A row is below the best if the difference is significant over seeds (p < 0.05, not corrected: over eight comparisons
-    five seeds cannot go below 0.06) and over the text (corrected), with the same sign on both splits; else it is tied.
-    If no row has counts, seeds alone decide, corrected. Rows that did not converge, or have left a race, are not
-    compared. Floors, ceilings and rows trained on less text are not ranked; except for controls, which are another
-    task, they are compared with the best row too, corrected among themselves.
+    five seeds cannot go below 0.06) and over the text (corrected), with the same sign on both splits; untested if no
+    outcome of these tests could have told it apart; else tied. If no row has counts, seeds alone decide, corrected.
+    Rows that did not converge, or have left a race, are not compared. Floors, ceilings and rows trained on less text
+    are not ranked; except for controls, which are another task, they are compared with the best row too, corrected
+    among themselves.
     """
     rows = [replace(row, order="left") if row.left else row for row in rows]
     compared = [row for row in rows if row.n > 1 and not row.unconverged and not row.left]
@@ -43,9 +53,8 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
     to_next = differences(list(zip(others, ranked, strict=False)), load)
     ordered = {id(best): replace(best, order="best")}
     for row, difference, to_better in zip(others, to_best, to_next, strict=True):
-        is_below = _is_told_apart(difference, has_counts(to_best)) and difference.test.difference < 0
-        against = {"best": difference, "next": to_better}
-        ordered[id(row)] = replace(row, order="below" if is_below else "tied", against=against)
+        order = _order(difference, has_counts(to_best), len(others))
+        ordered[id(row)] = replace(row, order=order, against={"best": difference, "next": to_better})
     beside = [row for row in compared if row.place != PLAIN and CONTROL not in names_of(row.of)]
     for row, difference in zip(beside, differences([(row, best) for row in beside], load), strict=True):
         ordered[id(row)] = replace(row, against={"best": difference})
@@ -57,13 +66,23 @@ def has_counts(differences: Sequence[Difference]) -> bool:
     return any(difference.p_text is not None for difference in differences)
 
 
-def _is_told_apart(difference: Difference, with_counts: bool) -> bool:
+def seeds_alpha(with_counts: bool, comparisons: int) -> float:
+    """What p over seeds must stay below: without counts they alone decide, and are corrected."""
+    return ALPHA if with_counts else ALPHA / comparisons
+
+
+def _order(difference: Difference, with_counts: bool, comparisons: int) -> str:
     dev = difference.dev
     assert dev.p_seeds is not None
     assert dev.p_seeds_holm is not None
-    if not with_counts:
-        return dev.p_seeds_holm < ALPHA
-    return dev.p_seeds < ALPHA and difference.p_text_holm is not None and difference.p_text_holm < ALPHA
+    too_few = lowest_p(*difference.n) >= seeds_alpha(with_counts, comparisons)
+    if too_few or (with_counts and difference.p_text is None):
+        return "untested"
+    if with_counts:
+        told_apart = dev.p_seeds < ALPHA and difference.p_text_holm is not None and difference.p_text_holm < ALPHA
+    else:
+        told_apart = dev.p_seeds_holm < ALPHA
+    return "below" if told_apart and difference.test.difference < 0 else "tied"
 
 
 @dataclass(frozen=True)

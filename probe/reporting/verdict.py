@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
 
-from probe.reporting.order import has_counts
-from probe.reporting.row import PLAIN, Difference, Row
+from probe.reporting.order import has_counts, seeds_alpha
+from probe.reporting.row import PLAIN, Row
 from probe.scoring.significance import ALPHA, lowest_p, sample_size
 from probe.system.files import plain
 from probe.system.show import amount, p_value, percent
 
 POWER = 0.8  # the chance that a difference as large as the one seen is found: "4 times in 5"
 MOST_SEEDS = 100  # more is "more than"
-NAMED = 6  # tied rows in a sentence
+NAMED = 6  # open rows in a sentence
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Open:
-    """A row tied with the best, and what would tell them apart with power POWER if the true difference is the one seen:
+    """A row not told apart from the best, and what would do so with power POWER if the true difference is the one seen:
     seeds in each of the two rows, and how many times the test text. None: enough already, or no number would do.
     reversed: the row is ahead on test, so neither would do."""
 
@@ -95,16 +95,15 @@ def verdict(rows: Sequence[Row]) -> Verdict:
         return Verdict(score, none=reason)
     others = [row for row in rows if "best" in row.against]
     with_counts = has_counts([row.against["best"] for row in others])
-    alpha = ALPHA if with_counts else ALPHA / len(others)  # without counts the seeds decide, corrected
-    tied = sorted((row for row in others if row.order == "tied"), key=lambda row: row.against["best"].dev.difference)
-    still = [_open(row, best, alpha, len(others), with_counts) for row in tied[::-1]]
-    decidable = [row for row in others if _can_be_told(row.against["best"], alpha, with_counts)]
-    if not decidable:
+    alpha = seeds_alpha(with_counts, len(others))
+    rest = sorted((row for row in others if row.order != "below"), key=lambda row: -row.against["best"].dev.difference)
+    still = [_open(row, best, alpha, len(others), with_counts) for row in rest]
+    if all(row.order == "untested" for row in others):
         least = min(lowest_p(*row.against["best"].n) for row in others)
         seeds = " or ".join(map(str, sorted({row.n for row in [best, *others]})))
         reason = f"{seeds} seeds a row cannot tell any two apart (their test cannot go below p {p_value(least)})"
         return Verdict(score, use(best), none=reason, open=still)
-    candidates = [row for row in (best, *tied) if row is best or row in decidable]
+    candidates = [best, *(row for row in rest if row.order == "tied")]
     return Verdict(score, use(best), min(map(use, candidates), key=_cost), open=still)
 
 
@@ -130,11 +129,6 @@ def use(row: Row) -> Use:
 
 def _cost(used: Use) -> tuple[int, int, int]:
     return used.blocks, used.width, used.parameters
-
-
-def _can_be_told(difference: Difference, alpha: float, with_counts: bool) -> bool:
-    """Whether any outcome could have told the two rows apart."""
-    return lowest_p(*difference.n) < alpha and (difference.p_text is not None or not with_counts)
 
 
 def _open(row: Row, best: Row, alpha: float, comparisons: int, with_counts: bool) -> Open:
@@ -181,7 +175,7 @@ def _sentences(verdict: Verdict) -> Iterator[str]:
                 f"({_shown(cheapest)}): {_saving(cheapest, best)}."
             )
     if verdict.open:
-        yield _what_it_would_take(verdict.open)
+        yield _what_it_would_take(verdict.open, "tied" if verdict.none is None else "untested")
 
 
 def _shown(used: Use) -> str:
@@ -206,8 +200,8 @@ def _saving(cheapest: Use, best: Use) -> str:
     return f"{', '.join(parts)} (counted)" if parts else "at the same cost"
 
 
-def _what_it_would_take(rows: Sequence[Open]) -> str:
-    """Which rows are open, and by what they could be settled."""
+def _what_it_would_take(rows: Sequence[Open], order: str) -> str:
+    """Which rows are open, and by what they could be settled. order: theirs, of most of them."""
     ways: dict[str, list[str]] = {}
     for row in rows:
         parts = []
@@ -220,4 +214,4 @@ def _what_it_would_take(rows: Sequence[Open]) -> str:
     shown = [f"{', '.join(names)}: {way}" for way, names in list(ways.items())[:NAMED]]
     more = sum(len(names) for names in list(ways.values())[NAMED:])
     told = "; ".join(shown) + (f"; and {more} more" if more else "")
-    return f"To tell the tied rows from it, at the differences and spreads seen, takes about (4 times in 5): {told}."
+    return f"To tell the {order} rows from it, at the differences and spreads seen, takes about (4 times in 5): {told}."

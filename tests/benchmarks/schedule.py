@@ -1,51 +1,56 @@
 """The schedule against long trainings at a constant rate, on small and sparse samples of corpora.
 
-    python tests/benchmarks/schedule.py encoder=minilm_l6 probe.hidden_size=64 --conll2003 DIR --keep FOLDER
+    python tests/benchmarks/schedule.py --conll2003 DIR
 
 Samples: the first 200, 600 and 2,000 sentences of train (all, where there are fewer), 400 of dev, and all of test;
 plain, and thinned: of the sentences with names every tenth (--thin) is left. A sentence's vectors depend on no other
 sentence, so they are taken from the store of the whole corpus. On each sample the paper's six rows are trained with
-every seed, twice: under the schedule, and at the rate it starts with for --reference epochs. Of both the epoch with
-the best dev F1 counts, with its F1 on test: on dev, the more epochs a training has to choose from, the higher its best
-is by chance alone. Beside it stands what the schedule's runs took, and what of that led to their best, in updates.
+every seed, twice: under the schedule, and at the rate it starts with for --long epochs. Of both the epoch with the best
+dev F1 counts, with its F1 on test: on dev, the more epochs a training has to choose from, the higher its best is by
+chance alone. Beside it stands what the schedule's runs took, and what of that led to their best, in updates.
 
-Each training is a JSON file in --keep; what is there is not trained again, so the command continues where it was
-stopped, and may run several times side by side. What it prints is a Markdown table of all there is, mean over seeds.
+Until the schedule first intervenes the two are one training, so they are trained as one; there the process forks.
+
+Each pair is a line of --keep; what is there is not trained again, so the command continues where it was stopped, and
+may run several times side by side; with other settings than SETTINGS, into another file. What it prints is a Markdown
+table of all there is, means over the seeds.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
+from unittest.mock import patch
 
 import torch
 
 from probe.cli.settings import configs_of
-from probe.config import ProbeConfig
 from probe.data.tags import Tags
 from probe.features.extraction import ensure_features
 from probe.probing.batches import TaggedWords
 from probe.probing.combine import Streamed
+from probe.probing.schedule import Schedule
 from probe.probing.tagger import train_tagger
 from probe.runs.plan import Plan, plan
 from probe.scoring.metrics import span_f1
-from probe.system.files import write_atomically
 from probe.system.locks import Hold
 
+KEPT = Path(__file__).parents[2] / "results/schedule.jsonl"
+SETTINGS = ["encoder=minilm_l6", "probe.hidden_size=64"]
 ROWS = ("embeddings", "second_to_last", "last", "sum_last_four", "concat_last_four", "sum_all")
 SIZES = (200, 600, 2000)
 DEV_SENTENCES = 400
-SCHEDULES = ("reference", "ours")
 
 
-class Training(NamedTuple):
+class Pair(NamedTuple):
     """thin: of so many sentences with names one is left; 1: a plain sample."""
 
     seed: int
@@ -53,11 +58,9 @@ class Training(NamedTuple):
     thin: int
     size: int
     row: str
-    schedule: str
 
-    @property
-    def file(self) -> str:
-        return f"{self.corpus}-{self.size}-thin{self.thin}-{self.row}-seed{self.seed}-{self.schedule}.json"
+    def __str__(self) -> str:
+        return f"{self.corpus}-{self.size}-thin{self.thin}-{self.row}-seed{self.seed}"
 
 
 def sample(tags: Tags, size: int, thin: int) -> list[int]:
@@ -82,34 +85,73 @@ def words_of(planned: Plan, split: str, size: int, thin: int, label_ids: dict[st
     return TaggedWords(Streamed(store, split, planned.selection)[rows], chosen, label_ids)
 
 
-def constant(cfg: ProbeConfig, epochs: int) -> ProbeConfig:
-    return replace(cfg, anneal=1.0, patience=epochs, max_epochs=epochs)
-
-
 def spans(tags: Tags) -> int:
     return sum(tag.startswith("B-") for sentence in tags for tag in sentence)
 
 
-def trained(training: Training, planned: Plan, reference_epochs: int) -> dict[str, Any]:
-    """What one training gave: its curve, and updates in an epoch of it."""
+class Fork:
+    """Where the schedule first lowers the rate or ends the training, or at the last epoch of the long one, the process
+    forks: the child goes on at the first rate to that epoch; the parent waits for its result, then goes on itself.
+
+    long: the child's result, once it is there. to_parent: None, except in the child.
+    """
+
+    def __init__(self, long_epochs: int) -> None:
+        self.long_epochs = long_epochs
+        self.long: dict[str, Any] | None = None
+        self.to_parent: TextIO | None = None
+        self.epochs = 0
+
+    def after_epoch(self, schedule: Schedule, score: float, loss: float) -> bool:
+        is_best = AFTER_EPOCH(schedule, score, loss)
+        self.epochs += 1
+        intervenes = schedule.rate != 1 or schedule.outcome is not None or self.epochs == self.long_epochs
+        if intervenes and self.long is None and self.to_parent is None:
+            reading, writing = os.pipe()
+            if os.fork():
+                os.close(writing)
+                with os.fdopen(reading) as stream:
+                    self.long = json.load(stream)
+                os.wait()
+            else:
+                self.to_parent = os.fdopen(writing, "w")
+                schedule.anneal, schedule.rate, schedule.outcome = 1.0, 1.0, None
+                schedule.patience = schedule.max_epochs = self.long_epochs
+                if self.epochs == self.long_epochs:
+                    schedule.outcome = "cut_short"
+        return is_best
+
+
+AFTER_EPOCH = Schedule.after_epoch
+
+
+def trained(pair: Pair, planned: Plan, long_epochs: int) -> dict[str, Any]:
+    """What the long training of a pair gave, and ours."""
     label_ids: dict[str, int] = {}
-    train = words_of(planned, "train", training.size, training.thin, label_ids)
-    dev = words_of(planned, "dev", DEV_SENTENCES, training.thin, label_ids)
-    test = words_of(planned, "test", len(planned.corpus.splits["test"].tags), training.thin, label_ids)
-    probe = planned.cfg.probe
-    cfg = constant(probe, reference_epochs) if training.schedule == "reference" else probe
-    tagger = train_tagger(
-        cfg, planned.selection, train, dev, list(label_ids), span_f1, training.seed, tell=lambda _: None
-    )
-    return {
-        "train_sentences": len(train.tags),
-        "dev_sentences": len(dev.tags),
+    train = words_of(planned, "train", pair.size, pair.thin, label_ids)
+    dev = words_of(planned, "dev", DEV_SENTENCES, pair.thin, label_ids)
+    test = words_of(planned, "test", len(planned.corpus.splits["test"].tags), pair.thin, label_ids)
+    fork = Fork(long_epochs)
+    with patch.object(Schedule, "after_epoch", lambda *args: fork.after_epoch(*args)):
+        tagger = train_tagger(
+            planned.cfg.probe, planned.selection, train, dev, list(label_ids), span_f1, pair.seed, tell=lambda _: None
+        )
+    result = {
         "test": span_f1(test.tags, tagger.predict(test)),
-        "spans": {name: spans(split.tags) for name, split in (("train", train), ("dev", dev), ("test", test))},
-        "epoch_updates": tagger.schedule.epoch_updates,
         "outcome": tagger.schedule.outcome,
         "best_epoch": tagger.best_epoch,
-        "curve": tagger.curve,
+        "curve": [{name: round(point[name], 5) for name in ("loss", "dev", "dev_loss")} for point in tagger.curve],
+    }
+    if fork.to_parent:
+        with fork.to_parent as stream:
+            json.dump(result, stream)
+        os._exit(0)
+    return {
+        "sentences": len(train.tags),
+        "spans": {name: spans(split.tags) for name, split in (("train", train), ("dev", dev), ("test", test))},
+        "epoch_updates": tagger.schedule.epoch_updates,
+        "long": fork.long,
+        "ours": result,
     }
 
 
@@ -121,69 +163,72 @@ def samples(corpora: Mapping[str, Tags], thin: int) -> list[tuple[str, int, int]
     return list(found.values())
 
 
-def table(folder: Path, trainings: list[Training]) -> Iterator[str]:
-    """A line for each sample and row of which any seed has both trainings."""
-    yield "| corpus | sentences | thinned | row | seeds | reference | ours | difference | updates | to the best |"
+def kept(file: Path) -> dict[Pair, dict[str, Any]]:
+    """All pairs of a file."""
+    lines = map(json.loads, file.read_text().splitlines()) if file.exists() else ()
+    return {Pair(**line["pair"]): line["result"] for line in lines}
+
+
+def table(results: Mapping[Pair, dict[str, Any]]) -> Iterator[str]:
+    """A line for each sample and row."""
+    yield "| corpus | sentences | thinned | row | seeds | long | ours | difference | updates | best |"
     yield "|---|---|---|---|---|---|---|---|---|---|"
-    results = {
-        training: json.loads((folder / training.file).read_text())
-        for training in trainings
-        if (folder / training.file).exists()
-    }
-    for corpus, thin, size, row in dict.fromkeys((t.corpus, t.thin, t.size, t.row) for t in trainings):
-        seeds = sorted({t.seed for t in trainings})
-        pairs = [[results.get(Training(seed, corpus, thin, size, row, name)) for name in SCHEDULES] for seed in seeds]
-        both = [(reference, ours) for reference, ours in pairs if reference and ours]
-        if not both:
-            continue
-        scores = [[100 * result["test"] for result in pair] for pair in both]
-        reference, ours = (statistics.mean(column) for column in zip(*scores, strict=True))
-        lengths = [(len(ours["curve"]), ours["best_epoch"], ours["epoch_updates"]) for _, ours in both]
-        used, needed = (statistics.mean(length[k] * length[2] for length in lengths) for k in (0, 1))
+    cells = defaultdict(list)
+    for pair in sorted(results, key=lambda pair: (ROWS.index(pair.row), pair.size, pair.corpus, -pair.thin, pair.seed)):
+        cells[pair._replace(seed=0)].append(results[pair])
+    for cell, of_seeds in cells.items():
+        long, ours = (100 * statistics.mean(result[name]["test"] for result in of_seeds) for name in ("long", "ours"))
+        used = statistics.mean(len(result["ours"]["curve"]) * result["epoch_updates"] for result in of_seeds)
+        needed = statistics.mean(result["ours"]["best_epoch"] * result["epoch_updates"] for result in of_seeds)
         yield (
-            f"| {corpus} | {both[0][0]['train_sentences']} | {'yes' if thin > 1 else 'no'} | {row} | {len(both)} "
-            f"| {reference:.1f} | {ours:.1f} | {ours - reference:+.1f} | {used:.0f} | {needed:.0f} |"
+            f"| {cell.corpus} | {of_seeds[0]['sentences']:,} | {'yes' if cell.thin > 1 else 'no'} | `{cell.row}` "
+            f"| {len(of_seeds)} | {long:.1f} | {ours:.1f} | {ours - long:+.1f} | {used:,.0f} | {needed:,.0f} |"
         )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--conll2003", metavar="DIR", help="with CoNLL-2003's files; without: the bundled demo alone")
-    parser.add_argument("--keep", metavar="FOLDER", type=Path, required=True, help="for the result of each training")
-    parser.add_argument("--reference", metavar="EPOCHS", type=int, default=25)
+    parser.add_argument("--keep", metavar="FILE", type=Path, default=KEPT, help="where results are written")
+    parser.add_argument("--long", metavar="EPOCHS", type=int, default=25)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--thin", metavar="N", type=int, default=10, help="every Nth sentence with names is left")
     parser.add_argument("--rows", default=",".join(ROWS))
-    parser.add_argument("--only-table", action="store_true", help="of what is there")
-    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("--only-table", action="store_true", help="of what is kept")
+    parser.add_argument("settings", nargs="*", default=SETTINGS, help=f"as `probe` takes them; else {SETTINGS}")
     options = parser.parse_intermixed_args()
+    if not options.only_table:
+        train_all(options)
+    print("\n".join(table(kept(options.keep))))
+
+
+def train_all(options: argparse.Namespace) -> None:
+    """Whatever is not kept yet and no other process is at."""
     sources = {"demo": ["data=demo"]}
     if options.conll2003:
         sources["conll2003"] = ["data=conll2003", f"data.path={options.conll2003}"]
 
     @cache
     def planned(corpus: str, row: str) -> Plan:
-        return plan(configs_of([*sources[corpus], f"layers={row}", *options.overrides])[0][0])
+        return plan(configs_of([*sources[corpus], f"layers={row}", *options.settings])[0][0])
 
     corpora = {name: planned(name, ROWS[0]).corpus.splits["train"].tags for name in sources}
     seeds = range(1, options.seeds + 1)  # outermost: the table has all its cells from the first seed on
-    trainings = [
-        Training(seed, corpus, thin, size, row, schedule)
-        for seed, row, (corpus, thin, size), schedule in product(
-            seeds, options.rows.split(","), samples(corpora, options.thin), SCHEDULES
-        )
-    ]
-    options.keep.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
-    for training in () if options.only_table else trainings:
-        file = options.keep / training.file
-        with Hold(options.keep / f"{training.file}.lock", exclusive=True) as hold:
-            if not hold.held or file.exists():
+    for seed, row, (corpus, thin, size) in product(seeds, options.rows.split(","), samples(corpora, options.thin)):
+        pair = Pair(seed, corpus, thin, size, row)
+        if pair in kept(options.keep):
+            continue
+        lock = options.keep.with_name(f"{pair}.lock")
+        with Hold(lock, exclusive=True) as hold:
+            if hold.busy:
                 continue
-            result = trained(training, planned(training.corpus, training.row), options.reference)
-            write_atomically(file, json.dumps(result))
-        print(f"{training.file}: {100 * result['test']:.2f}", flush=True)
-    print("\n".join(table(options.keep, trainings)))
+            if pair not in kept(options.keep):
+                result = trained(pair, planned(corpus, row), options.long)
+                with options.keep.open("ab", buffering=0) as stream:  # a line in one go: others write too
+                    stream.write(json.dumps({"pair": pair._asdict(), "result": result}).encode() + b"\n")
+                print(f"{pair}: {100 * result['long']['test']:.2f}, {100 * result['ours']['test']:.2f}", flush=True)
+            lock.unlink()
 
 
 if __name__ == "__main__":

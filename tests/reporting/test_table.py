@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import json
+import math
 import re
 import shutil
 import statistics
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 from support.records import expect, make_record
 
 from probe.config import LayersConfig, UserError
@@ -183,7 +185,7 @@ def ranked(folder: Path, seeds: int = 5) -> list[Row]:
     for seed in range(1, seeds + 1):
         wobble = 0.01 * (seed % 3)
         make_record(folder, "last", seed, 0.80 + wobble, 0.78, sentences=BETTER)
-        make_record(folder, "second_to_last", seed, 0.795 + wobble, 0.775, indices=(4,), sentences=BETTER[::-1])
+        make_record(folder, "second_to_last", seed, 0.795 + wobble, 0.775, indices=(4,), sentences=BETTER)
         make_record(folder, "embeddings", seed, 0.60 + wobble, 0.50, indices=(0,), sentences=WORSE)
     return build_rows(folder)
 
@@ -209,8 +211,22 @@ def test_the_order_says_what_can_be_told_apart_and_what_cannot(tmp_path: Path):
 
 def test_with_three_seeds_nothing_is_told_apart_and_the_table_says_why(tmp_path: Path):
     rows = ranked(tmp_path, seeds=3)
-    assert {row.order for row in rows} == {"best", "tied"}
-    assert "too few or too spread to tell any row apart (lowest p 0.100)" in render(rows, "text")
+    assert {row.order for row in rows} == {"best", "untested"}
+    text = re.sub(r"\s+", " ", render(rows, "text"))
+    assert "with so few seeds, or without counts, no test could tell it apart" in text
+    assert "3 seeds a row cannot tell any two apart (their test cannot go below p 0.100)" in text
+    assert "To tell the untested rows from it" in text
+
+
+def test_rows_that_more_seeds_could_have_told_apart_are_tied_and_the_table_says_why(tmp_path: Path):
+    for seed in range(1, 6):
+        for name, k, f1 in (("last", 6, 0.7), ("second_to_last", 5, 0.702)):
+            make_record(tmp_path, name, seed, f1 + 0.02 * seed, 0.7, indices=(k,), sentences=CLOSE)
+    rows = build_rows(tmp_path)
+    assert {row.name: row.order for row in rows} == {"last": "tied", "second_to_last": "best"}
+    dev = [[0.7 + 0.02 * seed for seed in range(1, 6)], [0.702 + 0.02 * seed for seed in range(1, 6)]]
+    p = scipy.stats.permutation_test(dev, lambda a, b: a.mean() - b.mean(), n_resamples=math.inf).pvalue
+    assert f"too spread to tell any row apart (lowest p {p:.3f})" in re.sub(r"\s+", " ", render(rows, "text"))
 
 
 def test_one_seed_gets_neither_rank_nor_bold(tmp_path: Path):
@@ -235,7 +251,7 @@ def test_a_row_whose_counts_were_lost_is_not_told_apart_by_its_seeds_alone(tmp_p
         make_record(tmp_path, "sum_all", seed, 0.7, 0.6, indices=(1, 2), combine="sum", sentences=CLOSE)
     ranked(tmp_path)
     next((tmp_path / "counts").glob("embeddings-seed3*")).unlink()
-    assert {row.name: row.order for row in build_rows(tmp_path)}["embeddings"] == "tied"
+    assert {row.name: row.order for row in build_rows(tmp_path)}["embeddings"] == "untested"
 
 
 def test_documents_are_the_unit_where_they_are_known(tmp_path: Path):
@@ -472,7 +488,7 @@ def test_a_row_that_did_not_converge_is_marked_and_never_ranked(tmp_path: Path):
         make_record(tmp_path, "second_to_last", seed, 0.8, 0.7, indices=(4,), outcome="converged")
     rows = {row.name: row for row in build_rows(tmp_path)}
     assert {name: row.order for name, row in rows.items()} == {
-        "embeddings": "tied",
+        "embeddings": "untested",
         "second_to_last": "best",
         "last": None,
     }

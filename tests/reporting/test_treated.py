@@ -56,7 +56,9 @@ def test_floors_stand_above_the_rows_and_the_ceiling_below_with_rules_between(fo
         *((name, None) for name in ("embeddings", "second_to_last", "last")),
         ("fine_tuned", "fine-tuned"),
     ]
-    assert [row.order for row in rows] == [None] * 7 + ["tied", "best", "tied"] + [None], "floors are not ranked"
+    assert [row.order for row in rows] == [None] * 7 + ["untested", "best", "untested"] + [None], (
+        "floors are not ranked"
+    )
     text = render(rows, "text").splitlines()
     rules = [i for i, line in enumerate(text) if line.startswith("---")]
     assert [after - before - 1 for before, after in itertools.pairwise(rules)] == [7, 3]

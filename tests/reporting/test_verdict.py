@@ -129,6 +129,19 @@ def test_the_best_row_may_be_the_cheapest(tmp_path: Path):
     assert verdict(build_rows(tmp_path)).as_text().startswith("verdict: embeddings, none of 6 blocks, width 16")
 
 
+def test_of_rows_as_cheap_the_verdict_names_the_better(tmp_path: Path):
+    for name, dev in (("sum_last_four", 0.895), ("mean_last_four", 0.896)):
+        for seed in range(1, 6):
+            f1, combine = dev + 0.01 * (seed % 3), name.split("_")[0]
+            make_record(tmp_path, name, seed, f1, 0.84, (3, 4, 5, 6), combine, sentences=MOST, parameters=2000)
+    made(tmp_path)
+    for record in (tmp_path / "records").glob("layer_3-*"):
+        record.unlink()
+    given = verdict(build_rows(tmp_path))
+    assert given.cheapest is not None
+    assert given.cheapest.row == "mean_last_four"
+
+
 def test_a_control_is_nothing_to_use(tmp_path: Path):
     made(tmp_path)
     control = Treatment("control", base={"features": "features-sentence-a"})
