@@ -56,11 +56,11 @@ def _sentences(decisions: Decisions, rows: Mapping[str, Row], num_rows: int) -> 
     if not tied:
         yield "No other row is tied with it."
         return
-    for order, told in (("tied", "Tied with it"), ("untested", "Of too few seeds to be told apart from it")):
+    for order, stands in (("tied", "Tied with it"), ("untested", "Of too few seeds to be told apart from it")):
         behind = [row for row in tied.values() if row.order == order]
         if behind:
             by = ", ".join(f"{row.name} ({100 * (row.dev_mean - best.dev_mean):+.2f})" for row in behind)
-            yield f"{told}: {by}."
+            yield f"{stands}: {by}."
     if decisions.rounds[-1].spread is None:
         return
     told = [(row.name, decisions.needed.get(name)) for name, row in tied.items()]

@@ -35,6 +35,14 @@ def test_a_row_that_its_records_call_otherwise_has_the_seeds_that_the_race_found
     assert told[0].startswith("last (layers 6")
     assert "To tell them apart from it, should the differences stay: layer_5 about 7 seeds of each." in told
     assert not any("More seeds" in line for line in told)
+    assert "Of too few seeds to be told apart from it: layer_5 (-10.00)." in told
+
+
+def test_a_row_that_the_tests_could_have_told_apart_and_did_not_is_tied(tmp_path: Path):
+    scores = [0.80, 0.81, 0.82, 0.83, 0.84]
+    told = raced(tmp_path, {"last": scores, "other": [f1 - 0.001 for f1 in scores]}, "last", {})
+    assert "Tied with it: other (-0.10)." in told
+    assert not any("too few" in line for line in told)
 
 
 def test_who_waited_with_one_lucky_seed_is_not_the_best(tmp_path: Path):
