@@ -75,14 +75,14 @@ def _order(difference: Difference, with_counts: bool, comparisons: int) -> str:
     dev = difference.dev
     assert dev.p_seeds is not None
     assert dev.p_seeds_holm is not None
-    too_few = lowest_p(*difference.n) >= seeds_alpha(with_counts, comparisons)
-    if too_few or (with_counts and difference.p_text is None):
-        return "untested"
     if with_counts:
         told_apart = dev.p_seeds < ALPHA and difference.p_text_holm is not None and difference.p_text_holm < ALPHA
     else:
         told_apart = dev.p_seeds_holm < ALPHA
-    return "below" if told_apart and difference.test.difference < 0 else "tied"
+    if told_apart and difference.test.difference < 0:
+        return "below"
+    too_few = lowest_p(*difference.n) >= seeds_alpha(with_counts, comparisons)
+    return "untested" if too_few or (with_counts and difference.p_text is None) else "tied"
 
 
 @dataclass(frozen=True)
