@@ -56,9 +56,9 @@ def _sentences(decisions: Decisions, rows: Mapping[str, Row], num_rows: int) -> 
     if not tied:
         yield "No other row is tied with it."
         return
-    for order, stands in (("tied", "Tied with it"), ("untested", "Of too few seeds to be told apart from it")):
-        behind = [row for row in tied.values() if row.order == order]
-        if behind:
+    tested = ("tied", "best")  # the table's best need not lead the race
+    for is_tested, stands in ((True, "Tied with it"), (False, "Not tested against it, mostly for too few seeds")):
+        if behind := [row for row in tied.values() if (row.order in tested) == is_tested]:
             by = ", ".join(f"{row.name} ({100 * (row.dev_mean - best.dev_mean):+.2f})" for row in behind)
             yield f"{stands}: {by}."
     if decisions.rounds[-1].spread is None:

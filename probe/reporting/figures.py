@@ -119,29 +119,33 @@ def by_layer(rows: Sequence[Row]) -> Numbers:
 
     left: rows that left a race. They have fewer seeds, and no test score that a table shows.
     """
-    around, with_spread = bands(rows), {row.n for row in rows if row.place != PLAIN and row.n > 1}
-    rows = [row for row in rows if row.place == PLAIN]
+    behind, rows = rows_behind(rows), [row for row in rows if row.place == PLAIN]
     single = sorted((row for row in rows if row.is_single), key=lambda row: row.indices[0])
     if len(single) < 2:
         return {}
     left = [row.name for row in rows if row.left]
     return (
-        ({"bands": around} if around else {})
+        ({"bands": {name: _band(mine) for name, mine in behind.items()}} if behind else {})
         | ({"left": left} if left else {})
         | {
             "layers": [row.indices[0] for row in single],
             "dev": [plain(row.cells["dev_f1"]) for row in single],
             "test": [None if row.left else plain(row.cells["test_f1"]) for row in single],
             "combinations": {row.name: row.cells["dev_f1"].mean for row in rows if not row.is_single},
-            "n": sorted({row.n for row in single} | with_spread),
+            "n": sorted({row.n for row in single} | {row.n for row in itertools.chain(*behind.values()) if row.n > 1}),
             "score": header("dev", rows).removeprefix("dev "),
         }
     )
 
 
-def bands(rows: Sequence[Row]) -> Numbers:
-    """Floors and ceilings, dev score: of each, the single layers where there are several, else its best row."""
-    found: Numbers = {}
+def _band(rows: Sequence[Row]) -> Numbers:
+    layers = [row.indices[0] for row in rows] if len(rows) > 1 else []
+    return {"layers": layers, "dev": [plain(row.cells["dev_f1"]) for row in rows]}
+
+
+def rows_behind(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Floors and ceilings: of each, the single layers where there are several, else its best row."""
+    found: dict[str, list[Row]] = {}
     kept = [row for row in rows if row.place in (FLOOR, CEILING)]
     for name in dict.fromkeys(row.treatment or row.name for row in kept):
         mine = [row for row in kept if (row.treatment or row.name) == name and (row.indices or not row.treatment)]
@@ -149,8 +153,7 @@ def bands(rows: Sequence[Row]) -> Numbers:
         if len(single) < 2:
             single = sorted(mine, key=lambda row: -(row.cells["dev_f1"].mean or 0.0))[:1]
         if single:
-            layers = [row.indices[0] for row in single] if len(single) > 1 else []
-            found[name] = {"layers": layers, "dev": [plain(row.cells["dev_f1"]) for row in single]}
+            found[name] = single
     return found
 
 

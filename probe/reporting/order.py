@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,8 +52,7 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
     to_best = differences([(row, best) for row in others], load)
     to_next = differences(list(zip(others, ranked, strict=False)), load)
     ordered = {id(best): replace(best, order="best")}
-    for row, difference, to_better in zip(others, to_best, to_next, strict=True):
-        order = _order(difference, has_counts(to_best), len(others))
+    for row, order, difference, to_better in zip(others, _orders(to_best), to_best, to_next, strict=True):
         ordered[id(row)] = replace(row, order=order, against={"best": difference, "next": to_better})
     beside = [row for row in compared if row.place != PLAIN and CONTROL not in names_of(row.of)]
     for row, difference in zip(beside, differences([(row, best) for row in beside], load), strict=True):
@@ -66,23 +65,24 @@ def has_counts(differences: Sequence[Difference]) -> bool:
     return any(difference.p_text is not None for difference in differences)
 
 
-def seeds_alpha(with_counts: bool, comparisons: int) -> float:
-    """What p over seeds must stay below: without counts they alone decide, and are corrected."""
-    return ALPHA if with_counts else ALPHA / comparisons
-
-
-def _order(difference: Difference, with_counts: bool, comparisons: int) -> str:
-    dev = difference.dev
-    assert dev.p_seeds is not None
-    assert dev.p_seeds_holm is not None
-    if with_counts:
-        told_apart = dev.p_seeds < ALPHA and difference.p_text_holm is not None and difference.p_text_holm < ALPHA
-    else:
-        told_apart = dev.p_seeds_holm < ALPHA
-    if told_apart and difference.test.difference < 0:
-        return "below"
-    too_few = lowest_p(*difference.n) >= seeds_alpha(with_counts, comparisons)
-    return "untested" if too_few or (with_counts and difference.p_text is None) else "tied"
+def _orders(to_best: Sequence[Difference]) -> Iterator[str]:
+    with_counts = has_counts(to_best)
+    least = [lowest_p(*difference.n) for difference in to_best]
+    for difference, lowest in zip(to_best, least if with_counts else holm(least), strict=True):
+        dev = difference.dev
+        assert dev.p_seeds is not None
+        assert dev.p_seeds_holm is not None
+        assert lowest is not None
+        if with_counts:
+            told_apart = dev.p_seeds < ALPHA and difference.p_text_holm is not None and difference.p_text_holm < ALPHA
+        else:
+            told_apart = dev.p_seeds_holm < ALPHA
+        if told_apart and difference.test.difference < 0:
+            yield "below"
+        elif lowest >= ALPHA or (with_counts and difference.p_text is None):
+            yield "untested"
+        else:
+            yield "tied"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
 
-from probe.reporting.order import has_counts, seeds_alpha
+from probe.reporting.order import has_counts
 from probe.reporting.row import PLAIN, Row
 from probe.scoring.significance import ALPHA, lowest_p, sample_size
 from probe.system.files import plain
@@ -46,9 +46,10 @@ class Use:
 class Open:
     """A row not told apart from the best, and what would do so with power POWER if the true difference is the one seen:
     seeds in each of the two rows, and how many times the test text. None: enough already, or no number would do.
-    reversed: the row is ahead on test, so neither would do."""
+    order: tied or untested. reversed: the row is ahead on test, so neither would do."""
 
     row: str
+    order: str
     difference: float
     seeds: int | None = None
     text: float | None = None
@@ -57,8 +58,8 @@ class Open:
 
 @dataclass(frozen=True)
 class Verdict:
-    """best: highest dev mean. cheapest: of the best and the rows not told apart from it. none: why there is no
-    verdict, where the tests could not tell anything apart."""
+    """best: highest dev mean. cheapest: of the best and the rows tied with it. none: why there is no verdict,
+    where the tests could not tell anything apart."""
 
     score: str
     best: Use | None = None
@@ -95,12 +96,13 @@ def verdict(rows: Sequence[Row]) -> Verdict:
         return Verdict(score, none=reason)
     others = [row for row in rows if "best" in row.against]
     with_counts = has_counts([row.against["best"] for row in others])
-    alpha = seeds_alpha(with_counts, len(others))
+    alpha = ALPHA if with_counts else ALPHA / len(others)  # without counts the seeds decide, corrected
     rest = sorted((row for row in others if row.order != "below"), key=lambda row: -row.against["best"].dev.difference)
     still = [_open(row, best, alpha, len(others), with_counts) for row in rest]
     if all(row.order == "untested" for row in others):
-        least = min(lowest_p(*row.against["best"].n) for row in others)
-        seeds = " or ".join(map(str, sorted({row.n for row in [best, *others]})))
+        few = [row for row in others if lowest_p(*row.against["best"].n) >= alpha]  # not those that lack counts
+        least = min(lowest_p(*row.against["best"].n) for row in few)
+        seeds = " or ".join(map(str, sorted({row.n for row in [best, *few]})))
         reason = f"{seeds} seeds a row cannot tell any two apart (their test cannot go below p {p_value(least)})"
         return Verdict(score, use(best), none=reason, open=still)
     candidates = [best, *(row for row in rest if row.order == "tied")]
@@ -135,7 +137,7 @@ def _open(row: Row, best: Row, alpha: float, comparisons: int, with_counts: bool
     difference = row.against["best"]
     dev = difference.dev
     if difference.test.difference > 0 and lowest_p(*difference.n) < alpha:
-        return Open(row.name, dev.difference, reversed=True)
+        return Open(row.name, str(row.order), dev.difference, reversed=True)
     seeds, text = None, None
     p_seeds = dev.p_seeds if with_counts else dev.p_seeds_holm
     if p_seeds is None or p_seeds >= ALPHA:
@@ -146,7 +148,7 @@ def _open(row: Row, best: Row, alpha: float, comparisons: int, with_counts: bool
         corrected = difference.p_text_holm  # capped at 1 it hides Holm's factor: then that of all comparisons
         correction = corrected / difference.p_text if corrected < 1 else comparisons
         text = _text_needed(difference.p_text, ALPHA / correction)
-    return Open(row.name, dev.difference, seeds, text)
+    return Open(row.name, str(row.order), dev.difference, seeds, text)
 
 
 def _text_needed(p: float, alpha: float) -> float | None:
@@ -171,11 +173,11 @@ def _sentences(verdict: Verdict) -> Iterator[str]:
         else:
             yield f"verdict: {best.row} has the best dev {verdict.score}, {percent(best.dev)} ({_shown(best)})."
             yield (
-                f"The cheapest row not told apart from it is {cheapest.row}, {percent(cheapest.dev)} "
+                f"The cheapest row tied with it is {cheapest.row}, {percent(cheapest.dev)} "
                 f"({_shown(cheapest)}): {_saving(cheapest, best)}."
             )
     if verdict.open:
-        yield _what_it_would_take(verdict.open, "tied" if verdict.none is None else "untested")
+        yield _what_it_would_take(verdict.open)
 
 
 def _shown(used: Use) -> str:
@@ -200,8 +202,9 @@ def _saving(cheapest: Use, best: Use) -> str:
     return f"{', '.join(parts)} (counted)" if parts else "at the same cost"
 
 
-def _what_it_would_take(rows: Sequence[Open], order: str) -> str:
-    """Which rows are open, and by what they could be settled. order: theirs, of most of them."""
+def _what_it_would_take(rows: Sequence[Open]) -> str:
+    """Which rows are open, and by what they could be settled."""
+    which = " and ".join(sorted({row.order for row in rows}))
     ways: dict[str, list[str]] = {}
     for row in rows:
         parts = []
@@ -214,4 +217,4 @@ def _what_it_would_take(rows: Sequence[Open], order: str) -> str:
     shown = [f"{', '.join(names)}: {way}" for way, names in list(ways.items())[:NAMED]]
     more = sum(len(names) for names in list(ways.values())[NAMED:])
     told = "; ".join(shown) + (f"; and {more} more" if more else "")
-    return f"To tell the {order} rows from it, at the differences and spreads seen, takes about (4 times in 5): {told}."
+    return f"To tell the {which} rows from it, at the differences and spreads seen, takes about (4 times in 5): {told}."

@@ -12,8 +12,8 @@ chance alone. Beside it stands what the schedule's runs took, and what of that l
 Until the schedule first intervenes the two are one training, so they are trained as one; there the process forks.
 
 Each pair is a line of --keep; what is there is not trained again, so the command continues where it was stopped, and
-may run several times side by side; with other settings than SETTINGS, into another file. What it prints is a Markdown
-table of all there is, means over the seeds.
+may run several times side by side; with other settings, into another file. What it prints is a Markdown table of all
+there is, means over the seeds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import json
 import os
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -41,7 +41,7 @@ from probe.probing.schedule import Schedule
 from probe.probing.tagger import train_tagger
 from probe.runs.plan import Plan, plan
 from probe.scoring.metrics import span_f1
-from probe.system.locks import Hold
+from probe.system.locks import Hold, wait_for_lock
 
 KEPT = Path(__file__).parents[2] / "results/schedule.jsonl"
 SETTINGS = ["encoder=minilm_l6", "probe.hidden_size=64"]
@@ -108,11 +108,11 @@ class Fork:
         intervenes = schedule.rate != 1 or schedule.outcome is not None or self.epochs == self.long_epochs
         if intervenes and self.long is None and self.to_parent is None:
             reading, writing = os.pipe()
-            if os.fork():
+            if child := os.fork():
                 os.close(writing)
                 with os.fdopen(reading) as stream:
                     self.long = json.load(stream)
-                os.wait()
+                os.waitpid(child, 0)
             else:
                 self.to_parent = os.fdopen(writing, "w")
                 schedule.anneal, schedule.rate, schedule.outcome = 1.0, 1.0, None
@@ -163,9 +163,12 @@ def samples(corpora: Mapping[str, Tags], thin: int) -> list[tuple[str, int, int]
     return list(found.values())
 
 
-def kept(file: Path) -> dict[Pair, dict[str, Any]]:
-    """All pairs of a file."""
-    lines = map(json.loads, file.read_text().splitlines()) if file.exists() else ()
+def kept(file: Path, settings: Sequence[str] | None = None) -> dict[Pair, dict[str, Any]]:
+    """All pairs of a file, which must have been trained with these settings, if any are named."""
+    with wait_for_lock(file):  # a line may be half written
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+    if settings and any(line["settings"] != settings for line in lines):
+        raise SystemExit(f"{file} has pairs of other settings than {' '.join(settings)}. Name another with --keep.")
     return {Pair(**line["pair"]): line["result"] for line in lines}
 
 
@@ -197,6 +200,9 @@ def main() -> None:
     parser.add_argument("--only-table", action="store_true", help="of what is kept")
     parser.add_argument("settings", nargs="*", default=SETTINGS, help=f"as `probe` takes them; else {SETTINGS}")
     options = parser.parse_intermixed_args()
+    options.rows = options.rows.split(",")
+    if unknown := set(options.rows) - set(ROWS):
+        parser.error(f"--rows: {', '.join(unknown)} is none of {', '.join(ROWS)}")
     if not options.only_table:
         train_all(options)
     print("\n".join(table(kept(options.keep))))
@@ -213,22 +219,27 @@ def train_all(options: argparse.Namespace) -> None:
         return plan(configs_of([*sources[corpus], f"layers={row}", *options.settings])[0][0])
 
     corpora = {name: planned(name, ROWS[0]).corpus.splits["train"].tags for name in sources}
+    if (most := planned("demo", ROWS[0]).cfg.probe.max_epochs) < options.long:
+        raise SystemExit(f"--long {options.long} is more than probe.max_epochs={most}.")
+    options.keep.parent.mkdir(parents=True, exist_ok=True)
+    settings = [*options.settings, f"--long={options.long}"]
     seeds = range(1, options.seeds + 1)  # outermost: the table has all its cells from the first seed on
     torch.set_num_threads(1)
-    for seed, row, (corpus, thin, size) in product(seeds, options.rows.split(","), samples(corpora, options.thin)):
+    for seed, row, (corpus, thin, size) in product(seeds, options.rows, samples(corpora, options.thin)):
         pair = Pair(seed, corpus, thin, size, row)
-        if pair in kept(options.keep):
+        lock = options.keep.with_name(f"{options.keep.name}-{pair}.lock")
+        if pair in kept(options.keep, settings):
             continue
-        lock = options.keep.with_name(f"{pair}.lock")
         with Hold(lock, exclusive=True) as hold:
             if hold.busy:
                 continue
-            if pair not in kept(options.keep):
+            if pair not in kept(options.keep, settings):
                 result = trained(pair, planned(corpus, row), options.long)
-                with options.keep.open("ab", buffering=0) as stream:  # a line in one go: others write too
-                    stream.write(json.dumps({"pair": pair._asdict(), "result": result}).encode() + b"\n")
+                with wait_for_lock(options.keep) as stream:
+                    stream.write(json.dumps({"pair": pair._asdict(), "settings": settings, "result": result}).encode())
+                    stream.write(b"\n")
                 print(f"{pair}: {100 * result['long']['test']:.2f}, {100 * result['ours']['test']:.2f}", flush=True)
-            lock.unlink()
+            lock.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def test_a_row_that_its_records_call_otherwise_has_the_seeds_that_the_race_found
     assert told[0].startswith("last (layers 6")
     assert "To tell them apart from it, should the differences stay: layer_5 about 7 seeds of each." in told
     assert not any("More seeds" in line for line in told)
-    assert "Of too few seeds to be told apart from it: layer_5 (-10.00)." in told
+    assert "Not tested against it, mostly for too few seeds: layer_5 (-10.00)." in told
 
 
 def test_a_row_that_the_tests_could_have_told_apart_and_did_not_is_tied(tmp_path: Path):
@@ -51,3 +51,4 @@ def test_who_waited_with_one_lucky_seed_is_not_the_best(tmp_path: Path):
     told = raced(tmp_path, scores, "other", {"last": 4, "second_to_last": None})
     assert told[0].startswith("other (layers 7")
     assert any("last about 4 seeds of each" in line for line in told)
+    assert any(line.startswith("Not tested") and "last (" in line and "layer_5 (" in line for line in told)

@@ -70,7 +70,7 @@ def test_the_verdict_names_the_best_row_and_the_cheapest_not_told_apart(tmp_path
     assert (given.cheapest.probe_flops, given.best.probe_flops) == (4000, 10_000)
     text = render(rows, "text")
     assert text.rstrip().splitlines()[-1] == given.as_text()
-    assert "The cheapest row not told apart from it is layer_3, 90.80 (3 of 6 blocks, width 16" in text
+    assert "The cheapest row tied with it is layer_3, 90.80 (3 of 6 blocks, width 16" in text
     assert [row.row for row in given.open] == ["sum_all", "layer_3"], "what is worse is not open"
     assert all(f"verdict: {given.best.row}" in render(rows, form) for form in ("md", "text"))
     assert "verdict: concat\\_last\\_four" in render(rows, "tex")
@@ -108,7 +108,34 @@ def test_a_row_of_too_few_seeds_is_open_but_no_candidate(tmp_path: Path):
     given = verdict(build_rows(tmp_path))
     assert given.cheapest is not None
     assert given.cheapest.row == "layer_3", "two seeds against five cannot go below p 0.095"
-    assert "layer_1" in [row.row for row in given.open]
+    assert {row.row: row.order for row in given.open} == {"layer_1": "untested", "layer_3": "tied", "sum_all": "tied"}
+    assert "To tell the tied and untested rows from it" in given.as_text()
+
+
+def test_where_counts_are_lost_the_seeds_are_not_blamed(tmp_path: Path):
+    for seed in range(1, 6):
+        for name, k in (("last", 6), ("layer_3", 3), ("layer_2", 2)):
+            make_record(tmp_path, name, seed, k / 10 + seed / 100, 0.5, indices=(k,), sentences=ALL)
+    make_record(tmp_path, "layer_1", 1, 0.21, 0.5, indices=(1,), sentences=ALL)
+    make_record(tmp_path, "layer_1", 2, 0.22, 0.5, indices=(1,), sentences=ALL)
+    for file in (tmp_path / "counts").glob("layer_[23]-*"):
+        file.unlink()
+    rows = build_rows(tmp_path)
+    assert {row.name: row.order for row in rows if row.order != "best"} == dict.fromkeys(
+        ("layer_1", "layer_2", "layer_3"), "untested"
+    )
+    assert verdict(rows).none == "2 or 5 seeds a row cannot tell any two apart (their test cannot go below p 0.095)"
+
+
+def test_without_counts_a_row_of_few_seeds_is_tested_where_holm_leaves_it_enough(tmp_path: Path):
+    """scipy: three against five cannot go below p 0.036, five against five below 0.008; the larger is not doubled."""
+    for seed in range(1, 6):
+        make_record(tmp_path, "last", seed, 0.7 + seed / 100, 0.7)
+        make_record(tmp_path, "embeddings", seed, 0.5 + seed / 100, 0.5, indices=(0,))
+        if seed <= 3:
+            make_record(tmp_path, "layer_1", seed, 0.72 + seed / 1000, 0.69, indices=(1,))
+    orders = {row.name: row.order for row in build_rows(tmp_path)}
+    assert orders == {"last": "best", "embeddings": "below", "layer_1": "tied"}
 
 
 def test_a_row_that_is_ahead_on_test_is_not_settled_by_more_of_anything(tmp_path: Path):
