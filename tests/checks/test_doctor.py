@@ -310,8 +310,8 @@ def test_of_a_sweep_it_tells_runs_stores_and_times_and_refuses_what_cannot_be(co
     assert examine(config, lines.append, sweep())
     text = "\n".join(lines)
     assert re.search(r"sweep +ok +5 runs, 5 to be made\n", text), "the word memory is one run"
-    assert re.search(r"to extract: 2 stores, 0.00 GB, about \d+ s\n", text)
-    assert re.search(r"to train: about \d+ s to about \d+ s, 1 at once; runs take 1 to 1 epochs", text)
+    assert re.search(r"to extract: 2 stores, 0.00 GB, about \d+ (s|min)\n", text)
+    assert re.search(r"to train: about \d+ (s|min) to about \d+ (s|min), 1 at once; runs take 1 to 1 epochs", text)
     lines.clear()
     assert not examine(config, lines.append, sweep(train_fraction=0.01))
     assert "data.train_fraction=0.01: that is 0 of 30 documents" in "\n".join(lines)
