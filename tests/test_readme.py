@@ -183,6 +183,14 @@ def test_a_table_that_is_shown_is_the_one_in_results(readme: str, mark: str, fol
     assert len(rows) >= 6
 
 
+def test_the_tables_of_the_schedule_are_of_the_trainings_that_are_kept():
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests/benchmarks/schedule.py", "--only-table"], capture_output=True, text=True
+    )
+    assert done.stdout.count("\n| ") > 12, done.stderr
+    assert done.stdout in (ROOT / "results/README.md").read_text()
+
+
 def test_the_first_readme_can_be_read_in_one_go():
     assert len((ROOT / "README.md").read_text().splitlines()) <= MOST_LINES
 

@@ -5,15 +5,16 @@
 Samples: the first 200, 600 and 2,000 sentences of train (all, where there are fewer), 400 of dev, and all of test;
 plain, and thinned: of the sentences with names every tenth (--thin) is left. A sentence's vectors depend on no other
 sentence, so they are taken from the store of the whole corpus. On each sample the paper's six rows are trained with
-every seed, twice: under the schedule, and at the rate it starts with for --long epochs. Of both the epoch with the best
-dev F1 counts, with its F1 on test: on dev, the more epochs a training has to choose from, the higher its best is by
-chance alone. Beside it stands what the schedule's runs took, and what of that led to their best, in updates.
+every seed, twice: under the schedule, and at the rate it starts with, for --long epochs or, where the schedule takes
+more, for as many. Of both the epoch with the best dev F1 counts, with its F1 on test: on dev, the more epochs a training
+has to choose from, the higher its best is by chance alone. Beside it stands what the schedule's runs took, and what of
+that led to their best, in updates.
 
 Until the schedule first intervenes the two are one training, so they are trained as one; there the process forks.
 
 Each pair is a line of --keep; what is there is not trained again, so the command continues where it was stopped, and
-may run several times side by side; with other settings, into another file. What it prints is a Markdown table of all
-there is, means over the seeds.
+may run several times side by side; with other settings, into another file. What it prints is in Markdown, of all there
+is, means over the seeds.
 """
 
 from __future__ import annotations
@@ -90,35 +91,35 @@ def spans(tags: Tags) -> int:
 
 
 class Fork:
-    """Where the schedule first lowers the rate or ends the training, or at the last epoch of the long one, the process
-    forks: the child goes on at the first rate to that epoch; the parent waits for its result, then goes on itself.
+    """Where the schedule first lowers the rate or ends the training the process forks: the child goes on as the schedule
+    says; the parent waits for its result, then goes on at the first rate.
 
-    long: the child's result, once it is there. to_parent: None, except in the child.
+    ours: the child's result, once it is there. to_parent: None, except in the child.
     """
 
     def __init__(self, long_epochs: int) -> None:
         self.long_epochs = long_epochs
-        self.long: dict[str, Any] | None = None
+        self.ours: dict[str, Any] | None = None
         self.to_parent: TextIO | None = None
         self.epochs = 0
 
     def after_epoch(self, schedule: Schedule, score: float, loss: float) -> bool:
         is_best = AFTER_EPOCH(schedule, score, loss)
         self.epochs += 1
-        intervenes = schedule.rate != 1 or schedule.outcome is not None or self.epochs == self.long_epochs
-        if intervenes and self.long is None and self.to_parent is None:
+        intervenes = schedule.rate != 1 or schedule.outcome is not None
+        if intervenes and self.ours is None and self.to_parent is None:
             reading, writing = os.pipe()
             if child := os.fork():
                 os.close(writing)
                 with os.fdopen(reading) as stream:
-                    self.long = json.load(stream)
+                    self.ours = json.load(stream)
                 os.waitpid(child, 0)
+                schedule.anneal, schedule.rate, schedule.outcome = 1.0, 1.0, None
+                schedule.patience = schedule.max_epochs = max(self.long_epochs, len(self.ours["curve"]))
+                if self.epochs == schedule.max_epochs:
+                    schedule.outcome = "cut_short"
             else:
                 self.to_parent = os.fdopen(writing, "w")
-                schedule.anneal, schedule.rate, schedule.outcome = 1.0, 1.0, None
-                schedule.patience = schedule.max_epochs = self.long_epochs
-                if self.epochs == self.long_epochs:
-                    schedule.outcome = "cut_short"
         return is_best
 
 
@@ -132,6 +133,7 @@ def trained(pair: Pair, planned: Plan, long_epochs: int) -> dict[str, Any]:
     dev = words_of(planned, "dev", DEV_SENTENCES, pair.thin, label_ids)
     test = words_of(planned, "test", len(planned.corpus.splits["test"].tags), pair.thin, label_ids)
     fork = Fork(long_epochs)
+    torch.set_num_threads(1)  # an extraction took more, and a process that forks must not: the child would hang
     with patch.object(Schedule, "after_epoch", lambda *args: fork.after_epoch(*args)):
         tagger = train_tagger(
             planned.cfg.probe, planned.selection, train, dev, list(label_ids), span_f1, pair.seed, tell=lambda _: None
@@ -150,8 +152,8 @@ def trained(pair: Pair, planned: Plan, long_epochs: int) -> dict[str, Any]:
         "sentences": len(train.tags),
         "spans": {name: spans(split.tags) for name, split in (("train", train), ("dev", dev), ("test", test))},
         "epoch_updates": tagger.schedule.epoch_updates,
-        "long": fork.long,
-        "ours": result,
+        "long": result,
+        "ours": fork.ours,
     }
 
 
@@ -173,20 +175,43 @@ def kept(file: Path, settings: Sequence[str] | None = None) -> dict[Pair, dict[s
 
 
 def table(results: Mapping[Pair, dict[str, Any]]) -> Iterator[str]:
-    """A line for each sample and row."""
-    yield "| corpus | sentences | thinned | row | seeds | long | ours | difference | updates | best |"
-    yield "|---|---|---|---|---|---|---|---|---|---|"
-    cells = defaultdict(list)
-    for pair in sorted(results, key=lambda pair: (ROWS.index(pair.row), pair.size, pair.corpus, -pair.thin, pair.seed)):
-        cells[pair._replace(seed=0)].append(results[pair])
-    for cell, of_seeds in cells.items():
-        long, ours = (100 * statistics.mean(result[name]["test"] for result in of_seeds) for name in ("long", "ours"))
-        used = statistics.mean(len(result["ours"]["curve"]) * result["epoch_updates"] for result in of_seeds)
-        needed = statistics.mean(result["ours"]["best_epoch"] * result["epoch_updates"] for result in of_seeds)
-        yield (
-            f"| {cell.corpus} | {of_seeds[0]['sentences']:,} | {'yes' if cell.thin > 1 else 'no'} | `{cell.row}` "
-            f"| {len(of_seeds)} | {long:.1f} | {ours:.1f} | {ours - long:+.1f} | {used:,.0f} | {needed:,.0f} |"
-        )
+    """Two tables with a line for each sample and a column for each row: F1 on test, then updates."""
+    cells: dict[tuple[str, int, int], dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for pair in sorted(results, key=lambda pair: (pair.corpus, -pair.thin, pair.size)):
+        cells[pair.corpus, pair.thin, pair.size][pair.row].append(results[pair])
+    rows = [row for row in ROWS if any(row in of_row for of_row in cells.values())]
+    for show in (scores, updates):
+        yield f"| corpus | sentences | thinned | seeds | {' | '.join(f'`{row}`' for row in rows)} |"
+        yield "|---" * (4 + len(rows)) + "|"
+        for (corpus, thin, _), of_row in cells.items():
+            fewest, *_, most = sorted(len(of_seeds) for of_seeds in of_row.values()) * 2
+            sentences = next(iter(of_row.values()))[0]["sentences"]
+            shown = [show(of_row[row]) if row in of_row else "" for row in rows]
+            yield (
+                f"| {corpus} | {sentences:,} | {'yes' if thin > 1 else 'no'} "
+                f"| {most if fewest == most else f'{fewest} to {most}'} | {' | '.join(shown)} |"
+            )
+        yield ""
+    apart = [scores_apart(of_seeds) for of_row in cells.values() for of_seeds in of_row.values()]
+    yield (
+        f"{sum(map(len, cells.values()))} cells: the mean of the differences is {statistics.mean(apart):+.2f}; "
+        f"{sum(d < -1 for d in apart)} are more than a point below the long training, {sum(d > 1 for d in apart)} above."
+    )
+
+
+def scores_apart(of_seeds: Sequence[Mapping[str, Any]]) -> float:
+    """How far our mean F1 on test, in points, lies above that of the long trainings."""
+    return 100 * statistics.mean(result["ours"]["test"] - result["long"]["test"] for result in of_seeds)
+
+
+def scores(of_seeds: Sequence[Mapping[str, Any]]) -> str:
+    return f"{100 * statistics.mean(r['ours']['test'] for r in of_seeds):.1f} ({scores_apart(of_seeds):+.1f})"
+
+
+def updates(of_seeds: Sequence[Mapping[str, Any]]) -> str:
+    used = statistics.mean(len(r["ours"]["curve"]) * r["epoch_updates"] for r in of_seeds)
+    best = statistics.mean(r["ours"]["best_epoch"] * r["epoch_updates"] for r in of_seeds)
+    return f"{used:,.0f} / {best:,.0f}"
 
 
 def main() -> None:
@@ -224,7 +249,6 @@ def train_all(options: argparse.Namespace) -> None:
     options.keep.parent.mkdir(parents=True, exist_ok=True)
     settings = [*options.settings, f"--long={options.long}"]
     seeds = range(1, options.seeds + 1)  # outermost: the table has all its cells from the first seed on
-    torch.set_num_threads(1)
     for seed, row, (corpus, thin, size) in product(seeds, options.rows, samples(corpora, options.thin)):
         pair = Pair(seed, corpus, thin, size, row)
         lock = options.keep.with_name(f"{options.keep.name}-{pair}.lock")
