@@ -123,7 +123,7 @@ def _data(cfg: Config, odd: list[Oddity]) -> tuple[Corpus, list[str]]:
     lines += [f"note: {note}" for note in corpus.notes]
     if "conll2003" in corpus.name or all(counts[name].words == CONLL2003[name].words for name in counts):
         lines.append(_beside_standard(counts))
-    warnings = oddities(cfg, corpus)
+    warnings = oddities(cfg, corpus, learnt.splits["train"])
     odd += warnings
     return corpus, [*lines, *(f"WARNING: {one.told}" for one in warnings)]
 

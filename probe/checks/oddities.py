@@ -16,6 +16,7 @@ from probe.config import Config
 from probe.data.columns import quoted, span_columns, table_of
 from probe.data.corpus import Corpus
 from probe.data.split import Split
+from probe.probing.schedule import Schedule
 from probe.system.show import visible
 
 MOST = 20_000  # words of train that are looked at
@@ -46,13 +47,13 @@ def first_sentence(split: Split) -> str:
     return f"the first sentence, each word with its tag: {' | '.join(pairs[:FIRST_WORDS])}{more}"
 
 
-def oddities(cfg: Config, corpus: Corpus) -> list[Oddity]:
-    """All that is odd about a corpus for a run with these settings."""
+def oddities(cfg: Config, corpus: Corpus, learnt: Split) -> list[Oddity]:
+    """All that is odd about a corpus for a run with these settings. learnt: what of train is trained on."""
     train = corpus.splits["train"]
     table = table_of(train)[:MOST] if train.word_a_line else []
     numbers = list(_numbers(train, table))
     alike = [] if numbers else [*_header(corpus), *_shared(corpus)]  # numbered words are the same in every sentence
-    return [*numbers, *_prefix(train), *_tags(cfg, corpus, table), *alike, *_small(cfg, train)]
+    return [*numbers, *_prefix(train), *_tags(cfg, corpus, table), *alike, *_small(cfg, learnt)]
 
 
 def _numbers(train: Split, table: list[list[str]]) -> Iterator[Oddity]:
@@ -160,8 +161,8 @@ def _shared(corpus: Corpus) -> Iterator[Oddity]:
         yield Oddity("splits that share sentences", f"{told}; {effect}")
 
 
-def _small(cfg: Config, train: Split) -> Iterator[Oddity]:
-    sentences, size = len(train.words), cfg.probe.batch_size
+def _small(cfg: Config, learnt: Split) -> Iterator[Oddity]:
+    sentences, size = len(learnt.words), cfg.probe.batch_size
     updates = math.ceil(sentences / size)
     if sentences < SMALL_SENTENCES or updates < SMALL_UPDATES:
         smaller = f", a smaller batch (probe.batch_size={max(1, size // 4)})" if updates < SMALL_UPDATES else ""
@@ -169,4 +170,12 @@ def _small(cfg: Config, train: Split) -> Iterator[Oddity]:
             "a small corpus",
             f"{sentences:,} sentences to train on are {updates:,} updates an epoch: scores will move a lot with the "
             f"seed. More seeds (probe -m seed=1,2,3,4,5 ...){smaller}",
+        )
+    schedule = Schedule.of(cfg.probe, sentences)
+    if cfg.reads_features and cfg.probe.max_epochs < schedule.shortest:
+        yield Oddity(
+            "too few epochs",
+            f"probe.max_epochs={cfg.probe.max_epochs} are {cfg.probe.max_epochs * schedule.epoch_updates:,} updates, "
+            f"and a training ends by itself after {schedule.shortest * schedule.epoch_updates:,} at the earliest: rows "
+            f"would be called not converged, and not ranked. probe.max_epochs={2 * schedule.shortest}",
         )

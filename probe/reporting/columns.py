@@ -99,9 +99,9 @@ def _against(relation: str) -> Callable[[Row], str]:
 
 
 def _order(row: Row) -> str:
-    if row.unconverged:
-        return "not converged"
-    return f"left in round {row.left.round}" if row.left else row.order or ""
+    if row.left:
+        return f"left in round {row.left.round}"
+    return "not converged" if row.order == "unconverged" else row.order or ""
 
 
 def _n(row: Row) -> str:
@@ -246,6 +246,18 @@ def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     ]
 
 
+def unconverged(rows: Sequence[Row]) -> list[str]:
+    """A note for each way in which runs of these rows did not converge."""
+    lines = []
+    for ending, told in UNCONVERGED.items():
+        runs = [record for row in rows for record in row.unconverged if record.ending == ending]
+        if runs:
+            labels = ", ".join(record.label for record in runs[:SHOWN])
+            more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+            lines.append(f"not converged: {labels}{more}: {told} Such rows are not ranked.")
+    return lines
+
+
 def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     """What a reader must know of the numbers, below the table."""
     lines = []
@@ -254,12 +266,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             "n = 1 has no spread, no rank and no bold: the seed alone moves F1 by about a point, so the order of such "
             "rows may be the seed's."
         )
-    for ending, told in UNCONVERGED.items():
-        runs = [record for row in rows for record in row.unconverged if record.ending == ending]
-        if runs:
-            labels = ", ".join(record.label for record in runs[:SHOWN])
-            more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-            lines.append(f"not converged: {labels}{more}: {told} Such rows are not ranked.")
+    lines += unconverged(rows)
     if any(row.left for row in rows) and "order" in columns:
         lines.append(
             "left: a race gave the row no more seeds after that round, most often because it was told apart from the "

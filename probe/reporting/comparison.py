@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
-from probe.reporting.columns import COLUMNS, caption, header
+from probe.reporting.columns import COLUMNS, caption, header, unconverged
 from probe.reporting.formats import Grid, as_json, rows_csv
 from probe.reporting.order import differences
 from probe.reporting.row import Difference, Row, groups_of
@@ -42,34 +42,42 @@ def render_side_by_side(folders: Sequence[Path], form: str) -> str:
         for name in names
     ]
     over = [f"{letter}: {folder}: {caption(group)}" for letter, (folder, group) in zip(letters, blocks, strict=True)]
-    return Grid(["row", *headers], lines, [True] + [False] * len(headers), over, label="tab:side-by-side").render(form)
+    below = [
+        f"{letter}: {note}" for letter, (_, group) in zip(letters, blocks, strict=True) for note in unconverged(group)
+    ]
+    left = [True] + [False] * len(headers)
+    return Grid(["row", *headers], lines, left, over, below, label="tab:side-by-side").render(form)
 
 
-def compare(a: Path, b: Path) -> tuple[list[Difference], list[str]]:
-    """Two result sets, row by row of one name, as differences A - B; and their captions.
+def compare(a: Path, b: Path) -> tuple[list[Difference], list[str], list[str]]:
+    """Two result sets, row by row of one name, as differences A - B; their captions; and notes on the rows left out
+    because they did not converge.
 
     Raises UserError for what cannot be compared.
     """
     rows: list[dict[str, Row]] = []
-    captions = []
-    for folder in (a, b):
+    captions, left_out = [], []
+    for letter, folder in zip("AB", (a, b), strict=True):
         built = build_rows(folder)
         if len(groups_of(built)) > 1:
             raise UserError(f"{folder} holds several settings; --compare needs one in each folder.")
-        rows.append({row.name: row for row in built if row.n and not row.treatment})
+        plain = [row for row in built if row.n and not row.treatment]
+        rows.append({row.name: row for row in plain if not row.unconverged})
         captions.append(caption(built))
+        left_out += [f"{letter}: {note}" for note in unconverged(plain)]
     tasks = [next(iter(side.values())).task for side in rows if side]
     if len(tasks) == 2 and tasks[0] != tasks[1]:
         raise UserError(f"{a} has {tasks[0].title}, {b} {tasks[1].title}: these cannot be subtracted.")
     shared = [name for name in rows[0] if name in rows[1]]
     if not shared:
-        raise UserError(f"{a} and {b} have no row in common.")
-    return differences([(rows[0][name], rows[1][name]) for name in shared]), captions
+        converged = " that converged in both" if left_out else ""
+        raise UserError(f"{a} and {b} have no row in common{converged}.")
+    return differences([(rows[0][name], rows[1][name]) for name in shared]), captions, left_out
 
 
 def render_comparison(a: Path, b: Path, form: str) -> str:
     """`compare` in one of FORMATS."""
-    compared, captions = compare(a, b)
+    compared, captions, left_out = compare(a, b)
     if form == "json":
         return as_json([asdict(difference) for difference in compared])
     if form == "csv":
@@ -92,7 +100,7 @@ def render_comparison(a: Path, b: Path, form: str) -> str:
         f"({unit}), Holm-corrected over the rows."
     )
     left = [True] + [False] * (len(headers) - 1)
-    return Grid(headers, lines, left, over, [below], label="tab:comparison").render(form)
+    return Grid(headers, lines, left, over, [below, *left_out], label="tab:comparison").render(form)
 
 
 def _csv(compared: Sequence[Difference]) -> str:

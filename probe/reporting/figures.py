@@ -31,7 +31,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = "osD^vP*X"
 BAND_COLOURS = ("#999999", "#E69F00", "#56B4E9", "#CC79A7")
 DASHES = ("-", "--", "-.", ":")
-HOLLOW = {"below": "worse than the best", "left": "left the race"}  # by a row's order
+HOLLOW = {"below": "worse than the best", "left": "left the race", "unconverged": "not converged"}  # by order
 FORMS = ("png", "svg")
 STYLE: Any = {
     "svg.hashsalt": "layer-probe",  # element names in SVG are otherwise random
@@ -316,10 +316,12 @@ def by_cost(rows: Sequence[Row]) -> Numbers:
 def draw_by_cost(axes: Axes, numbers: Numbers) -> None:
     rows = sorted(numbers["rows"].items(), key=lambda pair: (pair[1]["blocks"], -pair[1]["mean"]))
     narrowest = min(row["width"] for _, row in rows)
-    front = [i for i, (_, row) in enumerate(rows) if all(row["mean"] > other["mean"] for _, other in rows[:i])]
+    front: list[tuple[int, float]] = []
+    for row in (row for _, row in rows if row["order"] != "unconverged"):
+        front += [(row["blocks"], row["mean"])] * (not front or row["mean"] > front[-1][1])
     axes.step(
-        [*(rows[i][1]["blocks"] for i in front), numbers["of_blocks"]],
-        [100 * rows[i][1]["mean"] for i in [*front, front[-1]]],
+        [*(blocks for blocks, _ in front), numbers["of_blocks"]],
+        [100 * mean for _, mean in [*front, *front[-1:]]],
         where="post", color="#999999", lw=1.2, zorder=1, label="front: no cheaper row is better",
     )  # fmt: skip
     for i, (name, row) in enumerate(rows):

@@ -52,7 +52,7 @@ class Foretold:
 
 def foretell(record: ScreenRecord, folder: Path) -> Foretold:
     """The screen against the trained rows of a folder. Raises UserError where these are of another text or features."""
-    rows = [row for row in build_rows(folder) if row.n and not row.treatment]
+    rows = [row for row in build_rows(folder) if row.n and not row.treatment and not row.unconverged]
     features = {one.identity.features for row in rows for one in row.records.values()}
     texts = {one.identity.corpus for row in rows for one in row.records.values()}
     if record.identity.features not in features or record.identity.corpus not in texts:
@@ -80,7 +80,7 @@ def _is_of(row: Row, record: ScreenRecord) -> bool:
 def compare(pairs: Sequence[tuple[Row, Scored]]) -> Foretold:
     """Rows with what a screen says of them. Raises UserError for fewer than two."""
     if len(pairs) < 2:
-        raise UserError("--against needs two trained rows or more of what was screened.")
+        raise UserError("--against needs two rows or more of what was screened, trained until they converged.")
     dev = [float(np.mean(row.dev)) for row, _ in pairs]
     foretold = [one.dev_f1 for _, one in pairs]
     told = list(itertools.combinations(range(len(pairs)), 2))

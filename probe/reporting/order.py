@@ -34,12 +34,12 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
     A row is below the best if the difference is significant over seeds (p < 0.05, not corrected: over eight comparisons
     five seeds cannot go below 0.06) and over the text (corrected), with the same sign on both splits; untested if no
     outcome of these tests could have told it apart; else tied. If no row has counts, seeds alone decide, corrected.
-    Rows that did not converge, or have left a race, are not compared. Floors, ceilings and rows trained on less text
-    are not ranked; except for controls, which are another task, they are compared with the best row too, corrected
-    among themselves.
+    Rows that have left a race, or whose runs did not all converge, are not compared. Floors, ceilings and rows trained
+    on less text are not ranked; except for controls, which are another task, they are compared with the best row too,
+    corrected among themselves.
     """
-    rows = [replace(row, order="left") if row.left else row for row in rows]
-    compared = [row for row in rows if row.n > 1 and not row.unconverged and not row.left]
+    rows = [replace(row, order="left" if row.left else "unconverged" if row.unconverged else None) for row in rows]
+    compared = [row for row in rows if row.n > 1 and row.order is None]
     ranked = sorted(
         (row for row in compared if row.place == PLAIN),
         key=lambda row: row.dev_mean,

@@ -81,10 +81,10 @@ class Cost:
 class Row:
     """records: the row's records, one a seed, by file. missing: runs asked for that have no record; `failed` of them
     left a failure log. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. order: best, tied, below,
-    untested or left; None for a row that is not ranked (see `order.in_order`). against: differences to the `best` row
-    and to the `next` better one. treatment: the name of its runs' treatment as displayed; None for plain runs. of: that
-    treatment as recorded. beside: scores relative to other rows, see `reporting.treated`. left: when and why a race
-    gave it no more seeds (its order is `left`, and it is compared with no other)."""
+    untested, left or unconverged; None for a row that is not ranked (see `order.in_order`). against: differences to the
+    `best` row and to the `next` better one. treatment: the name of its runs' treatment as displayed; None for plain
+    runs. of: that treatment as recorded. beside: scores relative to other rows, see `reporting.treated`. left: when and
+    why a race gave it no more seeds (its order is `left`, and it is compared with no other)."""
 
     name: str
     task: Task

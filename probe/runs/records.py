@@ -307,7 +307,7 @@ def load_record(path: Path) -> RunRecord:
 
 
 def _odd_setting(record: RunRecord) -> str | None:
-    """What is wrong with the settings, free in form, that a table cannot do without."""
+    """What is wrong with what its types leave open and a table cannot do without."""
     if record.data.task not in TASKS:
         return f"data.task: {record.data.task!r} is none of {', '.join(TASKS)}"
     of_probe = ("num_layers", "hidden_size") if record.config.probe.get("num_layers") != 0 else ()
@@ -315,6 +315,10 @@ def _odd_setting(record: RunRecord) -> str | None:
         for name in names:
             if name not in getattr(record.config, part):
                 return f"config.{part}.{name} is missing"
+    if record.identity.layers.indices and not record.curve:
+        return "curve: it has no epoch, though a probe was trained"
+    if not 0 <= record.best_epoch <= len(record.curve):
+        return f"best_epoch: {record.best_epoch} is none of its {len(record.curve)} epochs"
     return None
 
 

@@ -6,9 +6,9 @@ Samples: the first 200, 600 and 2,000 sentences of train (all, where there are f
 plain, and thinned: of the sentences with names every tenth (--thin) is left. A sentence's vectors depend on no other
 sentence, so they are taken from the store of the whole corpus. On each sample the paper's six rows are trained with
 every seed, twice: under the schedule, and at the rate it starts with, for --long epochs or, where the schedule takes
-more, for as many. Of both the epoch with the best dev F1 counts, with its F1 on test: on dev, the more epochs a training
-has to choose from, the higher its best is by chance alone. Beside it stands what the schedule's runs took, and what of
-that led to their best, in updates.
+more, for as many. Of both the epoch with the best dev F1 counts, with its F1 on test: on dev, the more epochs a
+training has to choose from, the higher its best is by chance alone. Beside it stands what the schedule's runs took, and
+what of that led to their best, in updates.
 
 Until the schedule first intervenes the two are one training, so they are trained as one; there the process forks.
 
@@ -91,8 +91,8 @@ def spans(tags: Tags) -> int:
 
 
 class Fork:
-    """Where the schedule first lowers the rate or ends the training the process forks: the child goes on as the schedule
-    says; the parent waits for its result, then goes on at the first rate.
+    """Where the schedule first lowers the rate or ends the training the process forks: the child goes on as the
+    schedule says; the parent waits for its result, then goes on at the first rate.
 
     ours: the child's result, once it is there. to_parent: None, except in the child.
     """
@@ -195,7 +195,8 @@ def table(results: Mapping[Pair, dict[str, Any]]) -> Iterator[str]:
     apart = [scores_apart(of_seeds) for of_row in cells.values() for of_seeds in of_row.values()]
     yield (
         f"{sum(map(len, cells.values()))} cells: the mean of the differences is {statistics.mean(apart):+.2f}; "
-        f"{sum(d < -1 for d in apart)} are more than a point below the long training, {sum(d > 1 for d in apart)} above."
+        f"{sum(d < -1 for d in apart)} are more than a point below the long training, "
+        f"{sum(d > 1 for d in apart)} more than a point above."
     )
 
 

@@ -18,6 +18,7 @@ from probe.checks.oddities import first_sentence, oddities
 from probe.cli.settings import configs_of
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import load_corpus
+from probe.data.derived import derived
 from probe.features.extraction import ensure_features
 from probe.reporting.published import CONLL2003
 from probe.runs.plan import plan
@@ -26,7 +27,7 @@ from probe.system import bfloat16
 
 @pytest.fixture
 def config(tiny_bert: Path, tiny_data: Path, tmp_path: Path) -> Config:
-    probe = ProbeConfig(1, 4, 0.0, 0.01, 1, 8, 1, 1, 1.0, "float32")
+    probe = ProbeConfig(1, 4, 0.0, 0.01, 1, 8, 40, 3, 1.0, "float32")
     return run_config(
         data=data_config(tiny_data, name="tiny"),
         encoder=encoder_config(tiny_bert),
@@ -134,7 +135,9 @@ def found(config: Config, folder: Path, texts: dict[str, str], **changes: object
     for name, text in texts.items():
         (folder / f"{name}.conll").write_text(text)
     config.data = data_config(folder, **changes)
-    return {odd.name: odd.told for odd in oddities(config, load_corpus(config.data))}
+    corpus = load_corpus(config.data)
+    learnt, _ = derived(corpus, None, config.data.train_fraction, config.seed)
+    return {odd.name: odd.told for odd in oddities(config, corpus, learnt.splits["train"])}
 
 
 def as_columns(line: str, num_train: int = 400) -> dict[str, str]:
@@ -161,7 +164,7 @@ def test_a_corpus_with_nothing_odd_has_no_warning(config: Config, folder: Path):
     config.probe.batch_size = 32
     config.data = data_config("bundled")
     demo = load_corpus(config.data)
-    assert oddities(config, demo) == []
+    assert oddities(config, demo, demo.splits["train"]) == []
     assert first_sentence(demo.splits["train"]).endswith("OFF O")
 
 
@@ -269,6 +272,22 @@ def test_a_corpus_that_is_small_for_the_settings_says_so_and_what_to_do(config: 
     assert odd["a small corpus"].endswith("More seeds (probe -m seed=1,2,3,4,5 ...)")
     config.probe.batch_size = 16
     assert "25 updates" in found(config, folder, as_columns("{word}\t{tag}"))["a small corpus"]
+    odd = found(config, folder, as_columns("{word}\t{tag}"), train_fraction=0.5)
+    assert "200 sentences to train on are 13 updates an epoch" in odd["a small corpus"]
+
+
+def test_fewer_epochs_than_any_training_takes_to_converge_are_noticed(config: Config, folder: Path):
+    config.probe.max_epochs = 17
+    odd = found(config, folder, as_columns("{word}\t{tag}"))
+    assert odd == {
+        "too few epochs": "probe.max_epochs=17 are 1,700 updates, and a training ends by itself after 1,900 at the "
+        "earliest: rows would be called not converged, and not ranked. probe.max_epochs=38"
+    }
+    config.probe.max_epochs = 19
+    assert found(config, folder, as_columns("{word}\t{tag}")) == {}
+    config.probe.max_epochs = 17
+    config.layers = LayersConfig([], "none")
+    assert found(config, folder, as_columns("{word}\t{tag}")) == {}
 
 
 def test_a_sweep_is_typed_as_for_training(typed: Callable, inputs: list[str]):
@@ -311,7 +330,7 @@ def test_of_a_sweep_it_tells_runs_stores_and_times_and_refuses_what_cannot_be(co
     text = "\n".join(lines)
     assert re.search(r"sweep +ok +5 runs, 5 to be made\n", text), "the word memory is one run"
     assert re.search(r"to extract: 2 stores, 0.00 GB, about \d+ (s|min)\n", text)
-    assert re.search(r"to train: about \d+ (s|min) to about \d+ (s|min), 1 at once; runs take 1 to 1 epochs", text)
+    assert re.search(r"to train: about \d+ (s|min) to about \d+ (s|min), 1 at once; runs take 18 to 40 epochs", text)
     lines.clear()
     assert not examine(config, lines.append, sweep(train_fraction=0.01))
     assert "data.train_fraction=0.01: that is 0 of 30 documents" in "\n".join(lines)

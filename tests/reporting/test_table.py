@@ -280,7 +280,7 @@ def test_documents_that_one_side_alone_knows_are_no_unit_whichever_side_it_is(tm
     for seed in (1, 2):
         make_record(tmp_path / "a", "last", seed, 0.8, 0.8, sentences=BETTER, documents=documents)
         make_record(tmp_path / "b", "last", seed, 0.7, 0.7, sentences=CLOSE, weights="other")
-    ((there,), _), ((back,), _) = (compare(tmp_path / a, tmp_path / b) for a, b in ("ab", "ba"))
+    ((there,), *_), ((back,), *_) = (compare(tmp_path / a, tmp_path / b) for a, b in ("ab", "ba"))
     assert (there.unit, back.unit) == ("sentences", "sentences")
     assert there.p_text == back.p_text
 
@@ -332,7 +332,7 @@ def test_two_result_sets_are_compared_row_by_row(tmp_path: Path):
         make_record(tmp_path / "a", "last", seed, 0.80 + seed / 1000, 0.78, sentences=BETTER, context="document")
         make_record(tmp_path / "b", "last", seed, 0.70 + seed / 1000, 0.50, sentences=WORSE)
         make_record(tmp_path / "b", "embeddings", seed, 0.7, 0.5, indices=(0,))
-    ((result,), _) = compare(tmp_path / "a", tmp_path / "b")
+    ((result,), *_) = compare(tmp_path / "a", tmp_path / "b")
     assert result.dev.difference == pytest.approx(0.1)
     assert result.dev.interval is not None
     assert result.p_text is not None
@@ -413,7 +413,7 @@ def test_counts_of_another_text_are_not_paired(tmp_path: Path):
     for seed in (1, 2):
         make_record(tmp_path / "a", "last", seed, 0.8, 0.7, sentences=CLOSE)
         make_record(tmp_path / "b", "last", seed, 0.8, 0.7, sentences=CLOSE[::-1], corpus="another")
-    ((result,), _) = compare(tmp_path / "a", tmp_path / "b")
+    ((result,), *_) = compare(tmp_path / "a", tmp_path / "b")
     assert result.p_text is None
     assert "none: another text" in render_comparison(tmp_path / "a", tmp_path / "b", "text")
 
@@ -490,7 +490,7 @@ def test_a_row_that_did_not_converge_is_marked_and_never_ranked(tmp_path: Path):
     assert {name: row.order for name, row in rows.items()} == {
         "embeddings": "untested",
         "second_to_last": "best",
-        "last": None,
+        "last": "unconverged",
     }
     text = render(list(rows.values()), "text")
     assert re.search(r"^last .* not converged$", text, flags=re.M)
@@ -498,12 +498,28 @@ def test_a_row_that_did_not_converge_is_marked_and_never_ranked(tmp_path: Path):
     assert "**last**" not in render(list(rows.values()), "md")
 
 
+def test_a_row_that_did_not_converge_says_so_in_every_form(tmp_path: Path):
+    for folder in ("a", "b"):
+        make_record(tmp_path / folder, "last", 1, 0.9, 0.8, outcome="cut_short" if folder == "b" else "converged")
+        make_record(tmp_path / folder, "embeddings", 1, 0.7, 0.6, indices=(0,), outcome="converged")
+    rows = build_rows(tmp_path / "b")
+    assert [row["order"] for row in json.loads(render(rows, "json"))] == [None, "unconverged"]
+    assert [row["order"] for row in csv.DictReader(io.StringIO(render(rows, "csv")))] == ["", "unconverged"]
+    note = "B: not converged: last seed 1: still rising at the last epoch allowed"
+    assert note in render_side_by_side([tmp_path / "a", tmp_path / "b"], "text")
+    assert [difference.row for difference in compare(tmp_path / "a", tmp_path / "b")[0]] == ["embeddings"]
+    assert note in render_comparison(tmp_path / "a", tmp_path / "b", "text")
+    make_record(tmp_path / "c", "last", 1, 0.9, 0.8, outcome="silent")
+    with pytest.raises(UserError, match="no row in common that converged"):
+        compare(tmp_path / "a", tmp_path / "c")
+
+
 def test_a_table_in_which_nothing_was_learnt_has_no_best_row(tmp_path: Path):
     for seed in (1, 2):
         make_record(tmp_path, "last", seed, 0.0, 0.0)
         make_record(tmp_path, "embeddings", seed, 0.0, 0.0, indices=(0,), outcome="silent")
     rows = build_rows(tmp_path)
-    assert [row.order for row in rows] == [None, None]
+    assert [row.order for row in rows] == ["unconverged", "unconverged"]
     text = render(rows, "text")
     assert "best" not in text.split("not converged: ")[0]
     assert "no dev score above 0" in text
