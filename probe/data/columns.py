@@ -155,8 +155,8 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
             raise UserError(f"{found} To mend that: tr {change} < FILE > NEW.")
         word, tag = columns[at_word], columns[at_tag]
         if tag not in known_tags:
-            if tag != tag.strip(" ") != "":
-                tag = tag.strip(" ")
+            if tag != tag.strip() != "":
+                tag = tag.strip()
                 split.trailing += 1
             try:
                 check_tag(tag, f"{file}:{number}")
@@ -300,11 +300,12 @@ def quoted(value: str) -> str:
 
 
 def _tag_hint(tag: str, columns: Sequence[str]) -> str:
+    if tag == "_" and (RANGE.fullmatch(columns[0]) or EMPTY_NODE.fullmatch(columns[0])):
+        return f" {columns[0]} counts no word of its own, as in CoNLL-U. To leave such lines out: {WITHOUT_RANGES}"
     if tag and tag != "_":
-        return " If it is two columns: data.separator=whitespace; if another column has the tags: data.tag_column=N."
-    if tag:
-        return ""
-    filled = ", ".join(str(i) for i, column in enumerate(columns) if column)
+        blanks = "data.separator=whitespace" if BLANKS.search(tag) else r"perl -CSD -pe 's/[^\S\t\n]/ /g' FILE > NEW"
+        return f" If it is two columns: {blanks}; if another column has the tags: data.tag_column=N."
+    filled = ", ".join(str(i) for i, column in enumerate(columns) if column not in ("", "_"))
     return f" Every word needs one; the columns that hold something here are {filled}: data.tag_column=N."
 
 

@@ -135,7 +135,4 @@ def check_tag(tag: str, place: str) -> None:
     if not tag or any(character.isspace() for character in tag):
         raise UserError(f"{place}: tag {tag!r} is empty or holds white space.")
     if tag == "_":
-        raise UserError(
-            f"{place}: tag '_' stands for no tag (a line for several words, in CoNLL-U?). To leave such lines out: "
-            f"{WITHOUT_RANGES}"
-        )
+        raise UserError(f"{place}: tag '_' stands for no tag.")

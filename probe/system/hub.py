@@ -64,7 +64,7 @@ def limit_s() -> float:
 @functools.lru_cache(maxsize=1)
 def reachable() -> bool:
     """Whether the Hub answers at all, within the limit. Honours HF_ENDPOINT, HF_HUB_OFFLINE and proxies."""
-    if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
+    if _is_offline():
         return False
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
 
@@ -81,6 +81,11 @@ def reachable() -> bool:
         return apart(ask, limit_s())
     except TimeoutError:
         return False
+
+
+def _is_offline() -> bool:
+    """Whether the user does not want the Hub to be asked."""
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
 
 
 def apart(work: Callable[[], T], seconds: float | None = None) -> T:
@@ -185,6 +190,8 @@ def _ask(asked: Repo, meant: Repo | None = None) -> str | None:
     """
     meant = meant or asked
     if not reachable():
+        if not _is_offline():
+            _unanswered.add(meant)
         return None
     import huggingface_hub as library
 

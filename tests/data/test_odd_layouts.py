@@ -36,6 +36,7 @@ def file_of(tmp_path: Path, content: str | bytes, name: str = "some.conll") -> P
         ("Ana\tO\t\nwon\tO\t\n", {"tag_column": 1}, [["Ana", "won"]], 0, 0),  # a third column that nobody asked for
         ("Ana\tO \nwon\tO\t \n", {}, [["Ana", "won"]], 0, 2),
         ("Ana O\t\nwon O\n", {}, [["Ana", "won"]], 0, 0),  # blanks separate, a tab as well
+        ("Ana\tO\u00a0\nwon\tO\u3000\n", {}, [["Ana", "won"]], 0, 2),
         ("O\tNew York \n", {"word_column": 1, "tag_column": 0}, [["New York "]], 0, 0),  # the word's own
         ("Ana O \nBo O\n", {"separator": "space"}, [["Ana", "Bo"]], 0, 1),
         ("Ana\tO\n\t\t\nBo\tO\n \t\n", {}, [["Ana"], ["Bo"]], 0, 0),  # tabs alone between sentences
@@ -123,8 +124,20 @@ def test_what_cannot_be_meant_otherwise_is_read_and_counted(
         (
             "1-2\tdon't\t_\n1\tdo\tO\n",
             {"word_column": 1},
-            "some.conll:1: tag '_' stands for no tag (a line for several words, in CoNLL-U?). To leave such lines out: "
-            "grep -vE '^[0-9]+[-.][0-9]+[[:blank:]]' FILE > NEW.",
+            "some.conll:1: tag '_' stands for no tag. 1-2 counts no word of its own, as in CoNLL-U. To leave such "
+            "lines out: grep -vE '^[0-9]+[-.][0-9]+[[:blank:]]' FILE > NEW.",
+        ),
+        (
+            "1\tAna\tPROPN\t_\n2\twon\tVERB\t_\n",
+            {"word_column": 1},
+            "some.conll:1: tag '_' stands for no tag. Every word needs one; the columns that hold something here are "
+            "0, 1, 2: data.tag_column=N.",
+        ),
+        (
+            "Ana\tB\u00a0PER\n",
+            {},
+            "some.conll:1: tag 'B\\xa0PER' is empty or holds white space. If it is two columns: "
+            r"perl -CSD -pe 's/[^\S\t\n]/ /g' FILE > NEW; if another column has the tags: data.tag_column=N.",
         ),
         (
             "Ana\tO\r\r\nBo\tO\r\r\n",

@@ -279,3 +279,24 @@ def test_every_preset_reads_a_data_set_of_its_repositorys_shape(
     assert corpus.splits["dev"].tags == [[labels[person], "O", "O"]]
     assert (corpus.splits["dev"].documents is not None) == (preset == "conll2003_documents")
     assert corpus.about["commit"] == commit
+
+
+@pytest.mark.parametrize(
+    ("preset", "field", "ids", "labels"),
+    [
+        ("conll2003_pos", "pos_tags", [1, 2, 0], ["NN", "NNP", "VBD"]),
+        ("conll2003_chunks", "chunk_tags", [1, 2, 0], ["O", "B-NP", "I-NP"]),
+    ],
+)
+def test_the_other_tasks_of_conll2003_are_its_other_columns(
+    stand_in: Hub, preset: str, field: str, ids: list[int], labels: list[str]
+):
+    cfg = configs_of([f"data={preset}"])[0][0].data
+    files = {
+        f"data/{split}-00000-of-00001.parquet": parquet(f"Ana saw {split}", ids, labels, field, ner_tags=[[1, 0, 0]])
+        for split in SPLITS
+    }
+    stand_in.put("dataset", "lhoestq/conll2003", files)
+    corpus = load_corpus(cfg)
+    assert text(corpus) == ["Ana saw train", "Ana saw validation", "Ana saw test"]
+    assert corpus.splits["dev"].tags == [[labels[i] for i in ids]]

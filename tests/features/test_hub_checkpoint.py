@@ -127,6 +127,14 @@ def test_what_is_in_the_cache_is_used_without_the_hub_each_commit_for_itself(
         opened(tmp_path, revision="other")
 
 
+def test_an_encoder_that_comes_from_the_cache_of_a_hub_that_is_down_says_so(stand_in: Hub, bert: Path, tmp_path: Path):
+    stand_in.put("model", "some/bert", old_layout(bert))
+    opened(tmp_path)
+    stand_in.broken = "/api/"
+    forget()
+    assert opened(tmp_path).source == "Hub some/bert, from its cache, since it gave no answer"
+
+
 def test_nothing_but_names_and_files_is_asked_of_the_hub(stand_in: Hub, bert: Path, tmp_path: Path):
     """`transformers` would look for weights in other forms, templates and the like."""
     stand_in.put("model", "some/bert", old_layout(bert))

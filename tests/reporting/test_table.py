@@ -461,6 +461,8 @@ def test_a_run_without_treatment_keeps_the_key_it_had_before_there_were_any():
         (lambda r: r["scores"]["dev"]["span"].pop("f1"), "scores.dev.span.f1 is missing"),
         (lambda r: r.update(best_epoch="two"), "best_epoch: expected `int`, got `str`"),
         (lambda r: r.update(scores={}), "scores.dev is missing"),
+        (lambda r: r.update(curve=[]), "curve: it has no epoch, though a probe was trained"),
+        (lambda r: r.update(best_epoch=3), "best_epoch: 3 is none of its 2 epochs"),
         (lambda r: r["hardware"].update(bfloat16="yes"), "hardware.bfloat16: invalid enum value 'yes'"),
         (lambda r: r["curve"][1].update(loss=None), r"curve\[1\]\.loss: expected `float`, got `null`"),
     ],

@@ -16,6 +16,7 @@ from support.records import expect, make_record
 
 from probe.config import UserError
 from probe.data.task import TAGS
+from probe.probing.schedule import Outcome
 from probe.racing.rule import Left
 from probe.reporting.figures import by_cost, by_layer, draw_all, draw_by_cost, draw_by_layer
 from probe.reporting.formats import render
@@ -213,6 +214,17 @@ def test_rows_that_left_a_race_are_drawn_hollow_and_without_their_test_scores(tm
     drawn = Figure().add_subplot()
     draw_by_cost(drawn, by_cost(rows))
     assert drawn.get_xlabel() == "blocks of the encoder (size of a point: width; hollow: left the race)"
+
+
+def test_a_row_that_did_not_converge_is_drawn_hollow_and_stands_on_no_front(tmp_path: Path):
+    for row, layer, dev in (("embeddings", 0, 0.7), ("layer_1", 1, 0.9), ("last", 6, 0.8)):
+        outcome: Outcome = "cut_short" if row == "layer_1" else "converged"
+        make_record(tmp_path, row, 1, dev, 0.7, indices=(layer,), outcome=outcome)
+    drawn = Figure().add_subplot()
+    draw_by_cost(drawn, by_cost(build_rows(tmp_path)))
+    front = next(line for line in drawn.lines if str(line.get_label()).startswith("front"))
+    assert [list(front.get_xdata()), list(front.get_ydata())] == [[0, 6, 6], pytest.approx([70, 80, 80])]
+    assert drawn.get_xlabel().endswith("hollow: not converged)")
 
 
 def test_equal_rows_need_more_seeds_than_anybody_has(tmp_path: Path):

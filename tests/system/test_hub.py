@@ -36,6 +36,7 @@ def test_a_hub_that_says_nothing_is_left_after_the_limit_for_its_cache_or_an_err
     forget()
     stand_in.silent = silent
     assert hub.commit_of(BERT) == commit
+    assert hub.is_from_cache(BERT)
     assert (hub.fetch(BERT, list(FILES)) / "model.safetensors").read_bytes() == b"weights"
     with pytest.raises(UserError, match=r"(out of reach|no answer) and encoder\.name=other/bert is not in its cache"):
         hub.commit_of(Repo("model", "other/bert"))
@@ -123,26 +124,32 @@ def test_a_signal_that_does_not_wake_the_wait_ends_it_all_the_same(monkeypatch: 
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_a_download_at_once(stand_in: Hub, tmp_path: Path):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_download_ends_at_once_and_the_same_command_makes_it_anew(stand_in: Hub, tmp_path: Path, how: signal.Signals):
     bert = make_bert_in(tmp_path)
     stand_in.put("model", "some/bert", bert)
     stand_in.silent = "/cdn/"
     env = stand_in.env(tmp_path / "home", HF_HUB_DOWNLOAD_TIMEOUT="600")
-    process = interpreter("extract", "data=demo", "encoder.name=some/bert", cwd=tmp_path, **env)
+    command = ("extract", "data=demo", "encoder.name=some/bert")
+    process = interpreter(*command, cwd=tmp_path, **env)
     try:
         deadline = time.monotonic() + 240
         while not any("/cdn/" in path for path in stand_in.asked):
             assert time.monotonic() < deadline
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(how)
         _, told = process.communicate(timeout=50)
     finally:
         process.kill()
         process.communicate()  # or a failure here is told of the next test too
-    assert process.returncode == 130
-    assert "probe: stopped. What is finished is kept" in told
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "probe: stopped. What is finished is kept" in told
     assert not stand_in.given_up
+    stand_in.silent = None
+    done = interpreted(*command, cwd=tmp_path, **env)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
