@@ -6,13 +6,12 @@ keeps accounting, how it ended. A run is over when its record or failure file ex
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -124,16 +123,20 @@ def again(work: Callable[[Any], None], settings: dict[str, Any]) -> Again:
 
 
 def run_array(
-    work: Callable[[Any], None], jobs: Sequence[Job], settings: dict[str, Any], tell: Callable[[str], None]
-) -> dict[str, str]:
+    work: Callable[[Any], None],
+    jobs: Sequence[Job],
+    settings: dict[str, Any],
+    tell: Callable[[str], None],
+    died: Callable[[str, str], None],
+) -> None:
     """Sends the jobs that are not in SLURM's queue yet, and waits for all of them.
 
-    Returns by key why a job ended that left neither record nor failure: a line, then what SLURM and its log say. Raises
-    UserError where SLURM takes nothing.
+    died: told, as soon as a job has ended that left neither record nor failure, its key and why: a line, then what
+    SLURM and its log say. Raises UserError where SLURM takes nothing, or does not say what it has.
     """
     folder = Path(settings["submitit_folder"]).parent
     by_key = {job.key: job for job in jobs}
-    sent = {number: by_key[key] for number, key in _in_the_queue(folder).items() if key in by_key}
+    sent = {number: by_key[key] for number, key in _in_the_queue(folder, by_key).items()}
     if sent:
         tell(
             f"{len(sent)} of them are in SLURM's queue already (job {_arrays(sent)}): waited for, not sent again. "
@@ -147,7 +150,7 @@ def run_array(
         tell(f"{len(fresh)} runs sent as SLURM job {_arrays(keys)}; scancel {_arrays(keys)} withdraws them.")
         sent |= dict(zip(numbers, fresh, strict=True))
     try:
-        return _wait(sent, settings, tell)
+        _wait(sent, settings, tell, died)
     except KeyboardInterrupt:
         tell(f"\nThe runs go on without this command: SLURM job {_arrays(sent)}. To end them: scancel {_arrays(sent)}")
         raise
@@ -175,19 +178,29 @@ def _arrays(numbers: Iterable[str]) -> str:
     return " ".join(dict.fromkeys(number.split("_")[0] for number in numbers))
 
 
-def _in_the_queue(folder: Path) -> dict[str, str]:
-    """Keys by the numbers of the jobs that earlier commands sent and that have not ended. Forgets those that have."""
+def _in_the_queue(folder: Path, wanted: Container[str]) -> dict[str, str]:
+    """The wanted keys by the numbers of the jobs that earlier commands sent and that have not ended.
+
+    Forgets the jobs that have. Raises UserError where SLURM does not say whether a wanted one has.
+    """
     found: dict[str, str] = {}
     for file in sorted(folder.glob("*.json")):
-        with contextlib.suppress(OSError, ValueError):
+        try:
             keys = json.loads(file.read_text(encoding="utf-8"))
-            states = _states(keys)
-            if states is None:
-                continue
-            alive = {number: key for number, key in keys.items() if states.get(number, ("COMPLETED",))[0] not in OVER}
-            found |= alive
-            if not alive:
-                file.unlink()
+        except (OSError, ValueError):
+            continue
+        states = _states(keys)
+        if states is None and any(key in wanted for key in keys.values()):
+            raise UserError(
+                f"nothing was sent: SLURM's squeue gives no answer, and job {_arrays(keys)}, sent earlier, "
+                f"may still run.\nType the same command later; if that job is gone: rm {file}"
+            )
+        if states is None:
+            continue
+        alive = {number: key for number, key in keys.items() if states.get(number, ("COMPLETED",))[0] not in OVER}
+        found |= {number: key for number, key in alive.items() if key in wanted}
+        if not alive:
+            file.unlink(missing_ok=True)
     return found
 
 
@@ -212,13 +225,15 @@ def _states(numbers: Iterable[str]) -> dict[str, tuple[str, str]] | None:
     return found
 
 
-def _wait(sent: dict[str, Job], settings: dict[str, Any], tell: Callable[[str], None]) -> dict[str, str]:
+def _wait(
+    sent: dict[str, Job], settings: dict[str, Any], tell: Callable[[str], None], died: Callable[[str, str], None]
+) -> None:
     """Waits until every job is over, or gone for SLURM at two looks in a row: files may take a moment to be seen."""
-    died: dict[str, str] = {}
+    dead: set[str] = set()
     begun = looked = time.monotonic()
     gone: set[str] = set()
     told = ""
-    while waiting := [number for number, job in sent.items() if number not in died and not job.is_over()]:
+    while waiting := [number for number, job in sent.items() if number not in dead and not job.is_over()]:
         time.sleep(1)
         now = time.monotonic()
         pause = min(max(ASK_EVERY_S[0], (now - begun) / 4), ASK_EVERY_S[1])
@@ -230,12 +245,12 @@ def _wait(sent: dict[str, Job], settings: dict[str, Any], tell: Callable[[str], 
             continue
         before, gone = gone, {n for n in waiting if n not in states or states[n][0] in OVER}
         for number in sorted(gone & before):
-            died[number] = _why(number, states.get(number, ("", ""))[0], settings)
+            dead.add(number)
+            died(sent[number].key, _why(number, states.get(number, ("", ""))[0], settings))
         if now - begun > FIRST_WORD_S and (reason := _why_nothing_runs(states)) != told:
             told = reason
             if reason:
                 tell(f"In SLURM's queue, none runs yet: {reason}.")
-    return {sent[number].key: why for number, why in died.items()}
 
 
 def _why_nothing_runs(states: dict[str, tuple[str, str]]) -> str:

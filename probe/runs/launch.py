@@ -45,12 +45,18 @@ class Launcher:
         return self.kind == ONE_BY_ONE or (self.is_here and at_once == 1)
 
     def launch(
-        self, work: Callable[[Any], None], jobs: Sequence[Any], at_once: int, tell: Callable[[str], None]
-    ) -> dict[str, str]:
+        self,
+        work: Callable[[Any], None],
+        jobs: Sequence[Any],
+        at_once: int,
+        tell: Callable[[str], None],
+        died: Callable[[str, str], None],
+    ) -> None:
         """Does the work for each job, and returns when all have ended.
 
-        at_once: how many run side by side on this machine. Returns by key why a job of a cluster ended that could not
-        say so itself. Raises what the engine raises when a process dies, and UserError where a cluster takes no job.
+        at_once: how many run side by side on this machine. died: told, by its key, why a job of a cluster ended that
+        could not say so itself. Raises what the engine raises when a process dies, and UserError where a cluster takes
+        no job.
         """
         if self.is_this_process(at_once):
             for job in jobs:
@@ -61,12 +67,12 @@ class Launcher:
             child = delayed(WithThisProcess(work))
             Parallel(**{**self.settings, "n_jobs": at_once, "backend": "loky"})(child(job) for job in jobs)
         elif CLUSTERS[self.kind] == "slurm":
-            return run_array(work, jobs, self.settings, tell)
+            run_array(work, jobs, self.settings, tell, died)
         else:
             sent = executor("local", self.settings).map_array(again(work, self.settings), jobs)
-            ended = [job.exception() for job in sent]
-            return {job.key: f"killed: {why}" for job, why in zip(jobs, ended, strict=True) if why is not None}
-        return {}
+            for job, ended in zip(jobs, sent, strict=True):
+                if (why := ended.exception()) is not None:
+                    died(job.key, f"killed: {why}")
 
 
 def do_apart(work: Callable[[Any], None], jobs: Sequence[Any]) -> None:

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -158,17 +158,19 @@ def _launch(
     """
     stood_still = waits = False
     while waiting := _neither_done_nor_failed(plans):
-        has_died, reasons = True, {}
+        has_died, by_key = True, {planned.identity.key: planned for planned in waiting}
+
+        def died(key: str, why: str, by_key: Mapping[str, Plan] = by_key) -> None:
+            if not by_key[key].is_done and not _failure_file(by_key[key]).exists():
+                _keep_failure(by_key[key], why)
+
         with _errors_to(waiting[0].results_dir / "logs" / "launcher.log"):
-            reasons = launcher.launch(run_job, [job(planned, at_once) for planned in waiting], at_once, tell)
+            launcher.launch(run_job, [job(planned, at_once) for planned in waiting], at_once, tell, died)
             has_died = False
         for folder in {planned.results_dir for planned in plans}:
             prepare_results(folder)
         left = _neither_done_nor_failed(plans)
         if not launcher.is_here:  # whatever it was, it would come again: the next command tries
-            for planned in left:
-                if why := reasons.get(planned.identity.key):
-                    _keep_failure(planned, why)
             return
         no_progress = len(left) == len(waiting)
         if has_died:
@@ -215,8 +217,10 @@ def run_job(job: Job) -> None:
     hub.pin(job.commits)
     try:
         prepare_results(job.results_dir)
-    except UserError:
-        return  # the sweep says it once, at its end; its log may lie on the same full disk
+    except UserError as error:  # of this machine the sweep says it, at its end; its log may lie on the same full disk
+        if job.waits:
+            print(f"probe: on {socket.gethostname()}: {error}", file=sys.stderr, flush=True)
+        return
     try:
         planned = _planned_here(job)
     except UserError as error:  # the sweep could plan it: on a node of a cluster something is not there

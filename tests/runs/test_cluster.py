@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from support.inputs import data_config, encoder_config, features_config, run_config
 
-from probe.config import LayersConfig, ProbeConfig
+from probe.config import LayersConfig, ProbeConfig, UserError
 from probe.runs import cluster, sweep
 from probe.runs import plan as runs_plan
 from probe.runs.cluster import Again, CutOff, run_array
@@ -103,9 +103,14 @@ def test_all_jobs_are_waited_for_and_one_that_died_is_told_of(queue: Path, monke
         if "none runs" in line:  # now a runs, b is killed, and c is finished
             (queue / "c.done").touch()
             (queue / "squeue").write_text("7_0|RUNNING|None\n7_1|FAILED|NonZeroExitCode\n")
-            threading.Timer(0.5, (queue / "a.done").touch).start()
 
-    died = run_array(print, jobs, settings(queue), tell)
+    died: dict[str, str] = {}
+
+    def dies(key: str, why: str) -> None:
+        died[key] = why
+        (queue / "a.done").touch()  # told at once, not when all have ended
+
+    run_array(print, jobs, settings(queue), tell, dies)
     assert jobs[0].is_over(), "killed is one, waited for are all"
     assert list(died) == ["b"]
     assert died["b"].startswith("killed (signal 9")
@@ -115,10 +120,14 @@ def test_all_jobs_are_waited_for_and_one_that_died_is_told_of(queue: Path, monke
     ]
 
 
+def nobody(key: str, why: str) -> None:
+    raise AssertionError(f"{key}: {why}")
+
+
 def test_a_squeue_that_does_not_answer_kills_nobody(queue: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: ["7"])
     threading.Timer(0.5, (queue / "a.done").touch).start()
-    assert run_array(print, [Sent("a", queue / "a.done")], settings(queue), lambda _: None) == {}
+    run_array(print, [Sent("a", queue / "a.done")], settings(queue), lambda _: None, nobody)
 
 
 def test_a_job_that_is_in_the_queue_still_is_not_sent_twice_and_an_array_that_ended_is_forgotten(
@@ -138,11 +147,35 @@ def test_a_job_that_is_in_the_queue_still_is_not_sent_twice_and_an_array_that_en
 
     monkeypatch.setattr(cluster, "_submit", submit)
     told: list[str] = []
-    assert run_array(print, [Sent(key, queue / f"{key}.done") for key in "abc"], now, told.append) == {}
+    run_array(print, [Sent(key, queue / f"{key}.done") for key in "abc"], now, told.append, nobody)
     assert sent == ["b", "c"]
     assert told[0].startswith("1 of them are in SLURM's queue already (job 5): waited for, not sent again.")
     assert sorted(path.name for path in (queue / "slurm").glob("*.json")) == ["5.json", "7.json"]
     assert json.loads((queue / "slurm/7.json").read_text()) == {"7_0": "b", "7_1": "c"}
+
+
+def test_what_may_still_be_in_a_queue_that_is_silent_is_not_sent_again(queue: Path, monkeypatch: pytest.MonkeyPatch):
+    now = settings(queue)
+    (queue / "slurm/5.json").write_text(json.dumps({"5_0": "a"}))
+    monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: pytest.fail("sent"))
+    with pytest.raises(
+        UserError, match=r"no answer, and job 5, .* may still run\.\n.*if that job is gone: rm .*5\.json"
+    ):
+        run_array(print, [Sent("a", queue / "a.done")], now, lambda _: None, nobody)
+    monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: ["7"])
+    threading.Timer(0.5, (queue / "b.done").touch).start()
+    run_array(print, [Sent("b", queue / "b.done")], now, lambda _: None, nobody)
+
+
+def test_a_node_that_cannot_write_says_so_where_the_command_looks_for_it(
+    job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def refuse(folder: Path) -> None:
+        raise UserError(f"{folder}: Read-only file system.")
+
+    monkeypatch.setattr(sweep, "prepare_results", refuse)
+    run_job(replace(job, waits=True))
+    assert capsys.readouterr().err == f"probe: on {os.uname().nodename}: {job.results_dir}: Read-only file system.\n"
 
 
 def test_a_command_that_is_stopped_says_how_to_end_its_jobs(queue: Path, monkeypatch: pytest.MonkeyPatch):
@@ -154,7 +187,7 @@ def test_a_command_that_is_stopped_says_how_to_end_its_jobs(queue: Path, monkeyp
 
     monkeypatch.setattr(cluster.time, "sleep", stop)
     with pytest.raises(KeyboardInterrupt):
-        run_array(print, [Sent(key, queue / key) for key in "ab"], settings(queue), told.append)
+        run_array(print, [Sent(key, queue / key) for key in "ab"], settings(queue), told.append, nobody)
     assert told[-1].endswith("To end them: scancel 7")
 
 

@@ -194,13 +194,12 @@ class Launches:
     def is_this_process(self, _at_once: int) -> bool:
         return True
 
-    def launch(self, work: Callable, jobs: Sequence, at_once: int, _tell: Callable) -> dict[str, str]:
+    def launch(self, work: Callable, jobs: Sequence, at_once: int, _tell: Callable, _died: Callable) -> None:
         self.rounds.append((len(jobs), at_once))
         if len(self.rounds) <= self.falls:
             raise RuntimeError("a worker died")
         for job in jobs:
             work(job)
-        return {}
 
 
 def test_a_dead_worker_is_told_and_fewer_run_also_while_another_process_is_at_a_run(

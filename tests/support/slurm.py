@@ -138,10 +138,10 @@ def running_slurm() -> Iterator[Slurm]:
         ends = {"socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
         files = [f"--{flag}={folder}/munge.{end}" for flag, end in ends.items()]
         _start(stack, cluster, "munged", "--foreground", "--force", f"--key-file={key}", *files)
-        wait_until(lambda: (folder / "munge.socket").exists(), "munged")
-        _start(stack, cluster, "slurmctld", "-D")
-        _start(stack, cluster, "slurmd", "-D")
         try:
+            wait_until(lambda: (folder / "munge.socket").exists(), "munged")
+            _start(stack, cluster, "slurmctld", "-D")
+            _start(stack, cluster, "slurmd", "-D")
             wait_until(
                 lambda: cluster.call("sinfo", "-h", "-p", "short", "-o", "%D %t").split() == ["1", "idle"], "its node"
             )
