@@ -292,6 +292,9 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
         lines.append(note)
     there = {name for row in rows for name in names_of(row.of)} | {row.name for row in rows if not row.indices}
     lines += [told for name, told in TREATED_NOTES.items() if name in there]
+    tuned = [record for row in rows if FINE_TUNED in names_of(row.of) for record in row.records.values()]
+    if rising := sum(record.best_epoch == len(record.curve) for record in tuned):
+        lines[-1] += f" In {rising} of {len(tuned)} runs that is the last: more (probe.max_epochs) may score higher."
     shown = {name for name in columns if name in COLUMN_NOTES and any(COLUMNS[name].show(row) for row in rows)}
     lines += [told for name, told in COLUMN_NOTES.items() if name in shown]
     if "dev" in columns and any(row.n for row in rows):

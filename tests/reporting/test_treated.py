@@ -69,6 +69,15 @@ def test_floors_stand_above_the_rows_and_the_ceiling_below_with_rules_between(fo
     assert not any(row.against for row in rows if row.treatment == "control"), "scores of another task"
 
 
+def test_a_ceiling_that_may_lie_higher_says_so(folder: Path):
+    note = "fine-tuned: the encoder itself trained, with a linear layer on its last layer; its best epoch on dev."
+    assert note in render(build_rows(folder), "text").splitlines(), "of two epochs the first is best"
+    for seed in SEEDS[1:]:
+        make_record(folder, "fine_tuned", seed, 0.9, 0.9, indices=(6,), combine="mean", treatment=TUNED, best_epoch=2)
+    told = " In 2 of 3 runs that is the last: more (probe.max_epochs) may score higher."
+    assert note + told in render(build_rows(folder), "text").splitlines()
+
+
 def test_selectivity_and_the_share_of_the_way(folder: Path):
     rows = {(row.name, row.treatment): row for row in build_rows(folder)}
     row = rows["last", None]
