@@ -245,7 +245,6 @@ def quieten_libraries() -> None:
     """Keeps adverts, and advice that is not for our user, off the terminal."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module=r"(pytorch_lightning|lightning_fabric)\..*")
-    warnings.filterwarnings("ignore", message=r"The `srun` command is available")  # a cluster's machine; no matter here
     # An emulated LSTM's weights are rounded copies; cuDNN puts them side by side again, at each call.
     warnings.filterwarnings("ignore", message=r"RNN module weights are not part of single contiguous chunk")
     # Lightning's own call of something torch has since renamed.

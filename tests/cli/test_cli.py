@@ -91,7 +91,10 @@ def test_help_lists_the_commands(tmp_path: Path):
 
 @pytest.mark.slow
 def test_one_run_prints_its_scores_and_record_and_is_not_done_twice(inputs: list[str], tmp_path: Path, typed):
-    first = interpreted("layers=second_to_last", *inputs, cwd=tmp_path)
+    (tmp_path / "srun").write_text("#!/bin/sh\n")
+    (tmp_path / "srun").chmod(0o755)
+    on_a_cluster = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}  # where Lightning has something to say
+    first = interpreted("layers=second_to_last", *inputs, cwd=tmp_path, **on_a_cluster)
     assert first.returncode == 0, first.stderr
     assert "second_to_last = layer 4 (of 5)" in first.stdout
     assert "features: 0.00 GB in memory" in first.stdout

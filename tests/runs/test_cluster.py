@@ -178,6 +178,14 @@ def test_a_node_that_cannot_write_says_so_where_the_command_looks_for_it(
     assert capsys.readouterr().err == f"probe: on {os.uname().nodename}: {job.results_dir}: Read-only file system.\n"
 
 
+def test_a_machine_without_slurm_is_told_of_as_such(queue: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("submitit")
+    monkeypatch.setenv("PATH", str(queue / "empty"))
+    now = settings(queue)
+    with pytest.raises(UserError, match="^nothing was sent: .* are not here. Type the command on a login node"):
+        cluster._submit(cluster.again(print, now), [Sent("a", queue / "a.done")], now)
+
+
 def test_a_command_that_is_stopped_says_how_to_end_its_jobs(queue: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: ["7_0", "7_1"])
     told: list[str] = []

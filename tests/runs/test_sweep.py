@@ -20,14 +20,14 @@ from typing import Any, ClassVar
 
 import pytest
 from support.commands import DEADLINE_S, SERVER, as_nobody, finish, interpreter, probe, start, stop, wait_for
-from support.records import results
+from support.records import make_record, results
 
 from probe.cli.settings import config_of
 from probe.config import UserError
 from probe.runs.plan import plan, prepare_results
 from probe.runs.progress import running
 from probe.runs.records import load_record
-from probe.runs.sweep import run_sweep
+from probe.runs.sweep import run_sweep, scores_line
 
 
 def times(folder: Path) -> dict[str, int]:
@@ -300,6 +300,16 @@ def test_a_launcher_that_is_not_installed_is_named_with_what_to_type(tmp_path: P
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith("is not installed. Type: pip install 'layer-probe[slurm]'")
+
+
+def test_a_run_that_did_not_converge_says_so_on_its_line(tmp_path: Path):
+    line = "dev F1 80.00 · test F1 70.00 · best epoch 1 of 2"
+    for outcome, told in (
+        ("converged", line),
+        ("cut_short", f"{line} · not converged: still rising at probe.max_epochs"),
+        ("silent", f"{line} · never above 0: too little text for these settings, or too few epochs"),
+    ):
+        assert scores_line(make_record(tmp_path, "last", 1, 0.8, 0.7, outcome=outcome)) == told
 
 
 def test_one_run_for_two_folders_is_made_in_both(inputs: list[str], tmp_path: Path, typed: Callable):
