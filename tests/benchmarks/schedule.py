@@ -196,13 +196,30 @@ def table(results: Mapping[Pair, dict[str, Any]]) -> Iterator[str]:
     yield (
         f"{sum(map(len, cells.values()))} cells: the mean of the differences is {statistics.mean(apart):+.2f}; "
         f"{sum(d < -1 for d in apart)} are more than a point below the long training, "
-        f"{sum(d > 1 for d in apart)} more than a point above."
+        f"{sum(d > 1 for d in apart)} more than a point above. "
+        f"On dev the best of ours lies {statistics.mean(map(by_rate, results.values())):+.2f} from the best of as many "
+        f"epochs of the long one, and that {statistics.mean(map(by_end, results.values())):+.2f} from the best of all."
     )
 
 
 def scores_apart(of_seeds: Sequence[Mapping[str, Any]]) -> float:
     """How far our mean F1 on test, in points, lies above that of the long trainings."""
     return 100 * statistics.mean(result["ours"]["test"] - result["long"]["test"] for result in of_seeds)
+
+
+def best_dev(result: Mapping[str, Any], epochs: int | None = None) -> float:
+    """The best dev F1 of a training's first epochs, in points."""
+    return 100 * max(point["dev"] for point in result["curve"][:epochs])
+
+
+def by_rate(result: Mapping[str, Any]) -> float:
+    """What the falling rate does: our best dev F1 beside that of a long training stopped where ours ended."""
+    return best_dev(result["ours"]) - best_dev(result["long"], len(result["ours"]["curve"]))
+
+
+def by_end(result: Mapping[str, Any]) -> float:
+    """What the end does: the best dev F1 of a long training stopped where ours ended beside that of the whole."""
+    return best_dev(result["long"], len(result["ours"]["curve"])) - best_dev(result["long"])
 
 
 def scores(of_seeds: Sequence[Mapping[str, Any]]) -> str:
