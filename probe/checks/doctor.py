@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from probe.checks.oddities import Oddity, first_sentence, oddities
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.derived import derived, underived
-from probe.data.split import SplitCounts
+from probe.data.split import Split, SplitCounts
 from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.store import FeatureStore
 from probe.features.words import Text
@@ -65,7 +65,7 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
         return found
 
     odd: list[Oddity] = []
-    corpora = [check("data", partial(_data, one, odd)) for one in _one_of_each_corpus([cfg, *sweep])]
+    corpora = [check("data", partial(_data, configs, odd)) for configs in _by_corpus([cfg, *sweep])]
     corpus = corpora[0]
     encoder = check("encoder", lambda: _encoder(cfg))
     device = check("device", lambda: _device(cfg))
@@ -88,19 +88,28 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
     return not failed
 
 
-def _one_of_each_corpus(configs: Sequence[Config]) -> list[Config]:
-    """The first config of each corpus. A control task, or a share of train, is the same corpus."""
-    firsts: list[Config] = []
+def _by_corpus(configs: Sequence[Config]) -> list[list[Config]]:
+    """The configs of each corpus. A control task, or a share of train, is the same corpus."""
+    groups: list[list[Config]] = []
     for cfg in configs:
-        if all(underived(cfg.data) != underived(one.data) for one in firsts):
-            firsts.append(cfg)
-    return firsts
+        group = next((one for one in groups if underived(one[0].data) == underived(cfg.data)), None)
+        if group is None:
+            groups.append([cfg])
+        else:
+            group.append(cfg)
+    return groups
 
 
-def _data(cfg: Config, odd: list[Oddity]) -> tuple[Corpus, list[str]]:
-    """The corpus. What is odd about it is added to `odd`."""
+def _data(configs: Sequence[Config], odd: list[Oddity]) -> tuple[Corpus, list[str]]:
+    """The corpus of these configs, shown as the first has it. What is odd about it is added to `odd`."""
+    cfg = configs[0]
     corpus = load_corpus(cfg.data)
-    learnt, sample = derived(corpus, cfg.data.control, cfg.data.train_fraction, cfg.seed)
+
+    @cache
+    def learnt(control: int | None, share: float | None, seed: int) -> Split:
+        return derived(corpus, control, share, seed)[0].splits["train"]
+
+    trained_on = [(one, learnt(one.data.control, one.data.train_fraction, one.seed)) for one in configs]
     where = cfg.data.path or f"{cfg.data.hub} on the Hub at {corpus.about['commit'][:10]}"
     scheme = f", tags in {corpus.about['scheme']}" if "scheme" in corpus.about else ", tags as they are"
     counts = corpus.counts()
@@ -119,11 +128,14 @@ def _data(cfg: Config, odd: list[Oddity]) -> tuple[Corpus, list[str]]:
     lines = [f"{corpus.name}, from {where}{scheme}", *table.splitlines(), f"{len(kinds)} kinds: {shown}{more}"]
     lines.append(first_sentence(corpus.splits["train"]))
     lines += ["control task: each word or mention has a tag drawn at random"] * (cfg.data.control is not None)
-    lines += [f"trained on {len(learnt.splits['train'].words):,} of these sentences"] * (sample is not None)
+    sentences = [len(train.words) for _, train in trained_on]
+    if min(sentences) < counts["train"].sentences:
+        shown = " to ".join(f"{n:,}" for n in sorted({min(sentences), max(sentences)}))
+        lines.append(f"trained on {shown} of these sentences")
     lines += [f"note: {note}" for note in corpus.notes]
     if "conll2003" in corpus.name or all(counts[name].words == CONLL2003[name].words for name in counts):
         lines.append(_beside_standard(counts))
-    warnings = oddities(cfg, corpus, learnt.splits["train"])
+    warnings = oddities(corpus, trained_on)
     odd += warnings
     return corpus, [*lines, *(f"WARNING: {one.told}" for one in warnings)]
 

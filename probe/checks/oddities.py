@@ -5,10 +5,9 @@ None of them stops a run: word indices, a language prefix or another layer of ta
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, takewhile
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from probe.config import Config
 from probe.data.columns import quoted, span_columns, table_of
 from probe.data.corpus import Corpus
 from probe.data.split import Split
-from probe.probing.schedule import Schedule
+from probe.probing.schedule import Schedule, updates
 from probe.system.show import visible
 
 MOST = 20_000  # words of train that are looked at
@@ -28,7 +27,7 @@ FEW_TAGS = 100  # different ones
 LONG_ENOUGH = 5  # words; shorter sentences stand in any two texts
 SHARED = 0.05  # of a split's sentences; train and dev of CoNLL-2003 share 2.7 %
 SMALL_SENTENCES = 200
-SMALL_UPDATES = 50  # an epoch
+SMALL_UPDATES = 50  # in a pass
 FIRST_WORDS = 12
 
 
@@ -47,13 +46,13 @@ def first_sentence(split: Split) -> str:
     return f"the first sentence, each word with its tag: {' | '.join(pairs[:FIRST_WORDS])}{more}"
 
 
-def oddities(cfg: Config, corpus: Corpus, learnt: Split) -> list[Oddity]:
-    """All that is odd about a corpus for a run with these settings. learnt: what of train is trained on."""
-    train = corpus.splits["train"]
+def oddities(corpus: Corpus, trained_on: Sequence[tuple[Config, Split]]) -> list[Oddity]:
+    """All that is odd about a corpus for runs with these settings, each with what of train it is trained on."""
+    cfg, train = trained_on[0][0], corpus.splits["train"]
     table = table_of(train)[:MOST] if train.word_a_line else []
     numbers = list(_numbers(train, table))
     alike = [] if numbers else [*_header(corpus), *_shared(corpus)]  # numbered words are the same in every sentence
-    return [*numbers, *_prefix(train), *_tags(cfg, corpus, table), *alike, *_small(cfg, learnt)]
+    return [*numbers, *_prefix(train), *_tags(cfg, corpus, table), *alike, *_small(trained_on), *_short(trained_on)]
 
 
 def _numbers(train: Split, table: list[list[str]]) -> Iterator[Oddity]:
@@ -161,21 +160,29 @@ def _shared(corpus: Corpus) -> Iterator[Oddity]:
         yield Oddity("splits that share sentences", f"{told}; {effect}")
 
 
-def _small(cfg: Config, learnt: Split) -> Iterator[Oddity]:
-    sentences, size = len(learnt.words), cfg.probe.batch_size
-    updates = math.ceil(sentences / size)
-    if sentences < SMALL_SENTENCES or updates < SMALL_UPDATES:
-        smaller = f", a smaller batch (probe.batch_size={max(1, size // 4)})" if updates < SMALL_UPDATES else ""
+def _small(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[Oddity]:
+    """Of the run with the fewest updates in a pass over its sentences."""
+    cfg, train = min(trained_on, key=lambda one: updates(len(one[1].words), one[0].probe.batch_size))
+    sentences, size = len(train.words), cfg.probe.batch_size
+    few = updates(sentences, size)
+    if sentences < SMALL_SENTENCES or few < SMALL_UPDATES:
+        smaller = f", a smaller batch (probe.batch_size={max(1, size // 4)})" if few < SMALL_UPDATES else ""
         yield Oddity(
             "a small corpus",
-            f"{sentences:,} sentences to train on are {updates:,} updates an epoch: scores will move a lot with the "
+            f"{sentences:,} sentences to train on are {few:,} updates a pass: scores will move a lot with the "
             f"seed. More seeds (probe -m seed=1,2,3,4,5 ...){smaller}",
         )
-    schedule = Schedule.of(cfg.probe, sentences)
-    if cfg.reads_features and cfg.probe.max_epochs < schedule.shortest:
+
+
+def _short(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[Oddity]:
+    """Of the run that lacks the most updates to end by itself."""
+    schedules = [Schedule.of(cfg.probe, len(train.words)) for cfg, train in trained_on if cfg.reads_features]
+    short = [one for one in schedules if one.max_epochs < one.shortest]
+    if short:
+        worst = max(short, key=lambda one: (one.shortest - one.max_epochs) * one.epoch_updates)
         yield Oddity(
             "too few epochs",
-            f"probe.max_epochs={cfg.probe.max_epochs} are {cfg.probe.max_epochs * schedule.epoch_updates:,} updates, "
-            f"and a training ends by itself after {schedule.shortest * schedule.epoch_updates:,} at the earliest: rows "
-            f"would be called not converged, and not ranked. probe.max_epochs={2 * schedule.shortest}",
+            f"probe.max_epochs={worst.max_epochs} are {worst.max_epochs * worst.epoch_updates:,} updates, and a "
+            f"training ends by itself after {worst.shortest * worst.epoch_updates:,} at the earliest: rows would be "
+            f"called not converged, and not ranked. To converge: probe.max_epochs={2 * worst.shortest}",
         )

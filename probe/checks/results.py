@@ -336,7 +336,7 @@ def _figures(folder: Path, rows: Sequence[Row]) -> Iterator[Check]:
     if not (folder / "figures").is_dir():
         yield Check("figures, report.html", None, "not there; `probe report` writes them")
         return
-    from probe.reporting.figures import figure_differs
+    from probe.checks.pictures import figure_differs
     from probe.reporting.page import page_differs, pictures_of
 
     pictures = pictures_of(folder, rows)

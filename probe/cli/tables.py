@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from pathlib import Path
 
 from probe.cli.parser import Parser, at_least, results_or_last, say_bad_records
@@ -26,7 +27,7 @@ Examples
 
 def table(arguments: list[str]) -> int:
     from probe.reporting.columns import COLUMNS, GROUPS
-    from probe.reporting.comparison import render_comparison, render_side_by_side
+    from probe.reporting.comparison import compare, render_comparison, render_side_by_side
     from probe.reporting.formats import FORMATS, render
     from probe.reporting.rows import build_rows
 
@@ -44,7 +45,10 @@ def table(arguments: list[str]) -> int:
         raise UserError("table: --compare needs two folders of results: probe table --compare A B.")
     code = say_bad_records(*folders)
     if options.compare:
-        print(render_comparison(folders[0], folders[1], options.format), end="")
+        comparison = compare(*folders)
+        if options.format in ("csv", "json") and comparison.left_out:
+            print(*comparison.left_out, sep="\n", file=sys.stderr)
+        print(render_comparison(comparison, options.format), end="")
     elif len(folders) > 1:
         print(render_side_by_side(folders, options.format), end="")
     else:

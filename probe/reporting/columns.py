@@ -99,9 +99,9 @@ def _against(relation: str) -> Callable[[Row], str]:
 
 
 def _order(row: Row) -> str:
-    if row.left:
-        return f"left in round {row.left.round}"
-    return "not converged" if row.order == "unconverged" else row.order or ""
+    if row.order == "unconverged":
+        return "not converged"
+    return f"left in round {row.left.round}" if row.left else row.order or ""
 
 
 def _n(row: Row) -> str:
@@ -246,16 +246,24 @@ def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     ]
 
 
-def unconverged(rows: Sequence[Row]) -> list[str]:
-    """A note for each way in which runs of these rows did not converge."""
+def unconverged_notes(rows: Sequence[Row], so: str) -> list[str]:
+    """A note for each way in which runs of these rows did not converge, and what of such rows is so."""
     lines = []
     for ending, told in UNCONVERGED.items():
         runs = [record for row in rows for record in row.unconverged if record.ending == ending]
         if runs:
             labels = ", ".join(record.label for record in runs[:SHOWN])
             more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-            lines.append(f"not converged: {labels}{more}: {told} Such rows are not ranked.")
+            lines.append(f"not converged: {labels}{more}: {told} Such rows are {so}.")
     return lines
+
+
+def _rising(rows: Sequence[Row]) -> str:
+    """Of fine-tuning, which ends after as many epochs as asked for: where it might have gone on."""
+    tuned = [record for row in rows if FINE_TUNED in names_of(row.of) for record in row.records.values()]
+    rising = sum(record.best_epoch == len(record.curve) for record in tuned)
+    runs = f" In {rising} of {len(tuned)} runs the best epoch is the last"
+    return f"{runs}: more epochs (probe.max_epochs) may score higher." if rising else ""
 
 
 def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
@@ -266,7 +274,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             "n = 1 has no spread, no rank and no bold: the seed alone moves F1 by about a point, so the order of such "
             "rows may be the seed's."
         )
-    lines += unconverged(rows)
+    lines += unconverged_notes(rows, "not ranked")
     if any(row.left for row in rows) and "order" in columns:
         lines.append(
             "left: a race gave the row no more seeds after that round, most often because it was told apart from the "
@@ -291,10 +299,9 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             note += f" Here the seeds are too spread to tell any row apart (lowest p {p_value(lowest)})."
         lines.append(note)
     there = {name for row in rows for name in names_of(row.of)} | {row.name for row in rows if not row.indices}
-    lines += [told for name, told in TREATED_NOTES.items() if name in there]
-    tuned = [record for row in rows if FINE_TUNED in names_of(row.of) for record in row.records.values()]
-    if rising := sum(record.best_epoch == len(record.curve) for record in tuned):
-        lines[-1] += f" In {rising} of {len(tuned)} runs that is the last: more (probe.max_epochs) may score higher."
+    lines += [
+        told + (_rising(rows) if name == FINE_TUNED else "") for name, told in TREATED_NOTES.items() if name in there
+    ]
     shown = {name for name in columns if name in COLUMN_NOTES and any(COLUMNS[name].show(row) for row in rows)}
     lines += [told for name, told in COLUMN_NOTES.items() if name in shown]
     if "dev" in columns and any(row.n for row in rows):

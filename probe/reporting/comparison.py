@@ -8,10 +8,10 @@ import string
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from probe.config import UserError
-from probe.reporting.columns import COLUMNS, caption, header, unconverged
+from probe.reporting.columns import COLUMNS, caption, header, unconverged_notes
 from probe.reporting.formats import Grid, as_json, rows_csv
 from probe.reporting.order import differences
 from probe.reporting.row import Difference, Row, groups_of
@@ -43,41 +43,51 @@ def render_side_by_side(folders: Sequence[Path], form: str) -> str:
     ]
     over = [f"{letter}: {folder}: {caption(group)}" for letter, (folder, group) in zip(letters, blocks, strict=True)]
     below = [
-        f"{letter}: {note}" for letter, (_, group) in zip(letters, blocks, strict=True) for note in unconverged(group)
+        f"{letter}: {note}"
+        for letter, (_, group) in zip(letters, blocks, strict=True)
+        for note in unconverged_notes([row for row in group if not row.treatment], "not ranked")
     ]
     left = [True] + [False] * len(headers)
     return Grid(["row", *headers], lines, left, over, below, label="tab:side-by-side").render(form)
 
 
-def compare(a: Path, b: Path) -> tuple[list[Difference], list[str], list[str]]:
-    """Two result sets, row by row of one name, as differences A - B; their captions; and notes on the rows left out
-    because they did not converge.
+class Comparison(NamedTuple):
+    """Two result sets, row by row of one name, as differences A - B. captions: of each set. left_out: notes on the rows
+    of both that are not compared, because they did not converge."""
 
-    Raises UserError for what cannot be compared.
-    """
+    differences: list[Difference]
+    captions: list[str]
+    left_out: list[str]
+
+
+def compare(a: Path, b: Path) -> Comparison:
+    """Raises UserError for what cannot be compared."""
     rows: list[dict[str, Row]] = []
-    captions, left_out = [], []
+    captions = []
     for letter, folder in zip("AB", (a, b), strict=True):
         built = build_rows(folder)
         if len(groups_of(built)) > 1:
             raise UserError(f"{folder} holds several settings; --compare needs one in each folder.")
-        plain = [row for row in built if row.n and not row.treatment]
-        rows.append({row.name: row for row in plain if not row.unconverged})
-        captions.append(caption(built))
-        left_out += [f"{letter}: {note}" for note in unconverged(plain)]
+        rows.append({row.name: row for row in built if row.n and not row.treatment})
+        captions.append(f"{letter}: {folder}: {caption(built)}")
     tasks = [next(iter(side.values())).task for side in rows if side]
     if len(tasks) == 2 and tasks[0] != tasks[1]:
         raise UserError(f"{a} has {tasks[0].title}, {b} {tasks[1].title}: these cannot be subtracted.")
-    shared = [name for name in rows[0] if name in rows[1]]
-    if not shared:
-        converged = " that converged in both" if left_out else ""
-        raise UserError(f"{a} and {b} have no row in common{converged}.")
-    return differences([(rows[0][name], rows[1][name]) for name in shared]), captions, left_out
+    pairs = [(rows[0][name], rows[1][name]) for name in rows[0] if name in rows[1]]
+    left_out = [
+        f"{letter}: {note}"
+        for letter, side in zip("AB", zip(*pairs, strict=True), strict=False)
+        for note in unconverged_notes(side, "left out")
+    ]
+    converged = [(one, other) for one, other in pairs if not one.unconverged and not other.unconverged]
+    if not converged:
+        raise UserError(f"{a} and {b} have no row in common{' that converged in both' if pairs else ''}.")
+    return Comparison(differences(converged), captions, left_out)
 
 
-def render_comparison(a: Path, b: Path, form: str) -> str:
-    """`compare` in one of FORMATS."""
-    compared, captions, left_out = compare(a, b)
+def render_comparison(comparison: Comparison, form: str) -> str:
+    """A comparison in one of FORMATS. CSV and JSON have the differences alone."""
+    compared = comparison.differences
     if form == "json":
         return as_json([asdict(difference) for difference in compared])
     if form == "csv":
@@ -93,14 +103,15 @@ def render_comparison(a: Path, b: Path, form: str) -> str:
             interval = "" if part.interval is None else " .. ".join(f"{100 * edge:+.2f}" for edge in part.interval)
             line += [percent(part.a), percent(part.b), f"{100 * part.difference:+.2f}", interval, p_value(part.p_seeds)]
         lines.append([*line, p_value(difference.p_text_holm)])
-    over = [f"{letter}: {folder}: {text}" for letter, folder, text in zip("AB", (a, b), captions, strict=True)]
     unit = next((d.unit for d in compared if d.unit), "none: another text, no seed in common or no counts")
     below = (
         "p seeds: exact permutation over seeds, not corrected. p text: paired randomisation over the test split "
         f"({unit}), Holm-corrected over the rows."
     )
     left = [True] + [False] * (len(headers) - 1)
-    return Grid(headers, lines, left, over, [below, *left_out], label="tab:comparison").render(form)
+    return Grid(
+        headers, lines, left, comparison.captions, [below, *comparison.left_out], label="tab:comparison"
+    ).render(form)
 
 
 def _csv(compared: Sequence[Difference]) -> str:

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import io
 import itertools
-import re
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.image import imread
 
-from probe.reporting.columns import caption, header
+from probe.reporting.columns import SHOWN, caption, header
 from probe.reporting.row import CEILING, FLOOR, PLAIN, Row, groups_of, names_of
 from probe.reporting.tasks import task_names, tasks_on_one_text
 from probe.runs.identity import SHARE
@@ -63,55 +60,34 @@ def draw_all(rows: Sequence[Row]) -> dict[str, tuple[bytes, str]]:
         for name, numbers, make in makers:
             if numbers:
                 for form in FORMS:
-                    drawn[f"{name}{suffix}.{form}"] = draw(numbers, make, caption(group), form)
+                    drawn[f"{name}{suffix}.{form}"] = draw(numbers, make, about(group), form)
     for number, tasks in enumerate(tasks_on_one_text(rows)):
         if task_numbers := by_task(tasks):
             for form in FORMS:
                 name = f"score_by_task{f'-{number + 1}' if number else ''}.{form}"
-                drawn[name] = draw(task_numbers, draw_by_task, caption(tasks[0]).partition(", ")[2], form)
+                drawn[name] = draw(task_numbers, draw_by_task, about(tasks[0]).partition(", ")[2], form)
     return drawn
 
 
-def draw(numbers: Numbers, make: Callable[[Axes, Numbers], None], about: str, form: str) -> tuple[bytes, str]:
+def draw(numbers: Numbers, make: Callable[[Axes, Numbers], None], title: str, form: str) -> tuple[bytes, str]:
     """A picture in one form, and the sha256 of its numbers."""
     sha256 = key_of(numbers)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 4.0), dpi=150, facecolor="white", layout="constrained")
         axes = figure.add_subplot()
         make(axes, numbers)
-        figure.suptitle(about.split(". ")[0], fontsize=8, x=0.01, ha="left", color="#444444")
+        figure.suptitle(title, fontsize=8, x=0.01, ha="left", color="#444444")
         out = io.BytesIO()
         metadata = {"Description": f"numbers sha256 {sha256}"} | ({"Date": None} if form == "svg" else {})
         figure.savefig(out, format=form, metadata=metadata)
     return out.getvalue(), sha256
 
 
-def figure_differs(stored: bytes, drawn: bytes, numbers_sha256: str) -> str | None:
-    """What is wrong with a picture on disk, given the one drawn from the records; None if nothing is.
-
-    Another matplotlib draws other bytes: then only the sha256 of the numbers is compared. With the same one, only the
-    compression of a PNG may differ, not its pixels.
-    """
-    if stored == drawn:
-        return None
-    named = re.search(rb"numbers sha256 ([0-9a-f]{64})", stored)
-    if named is None or named.group(1).decode() != numbers_sha256:
-        return "drawn from other numbers than the records give; `probe report` draws it anew"
-    drawn_by = re.search(rb"Matplotlib (?:version|v)?\s?([0-9][0-9.]*[0-9])", stored)
-    if drawn_by is not None and drawn_by.group(1).decode() != matplotlib.__version__:
-        return None
-    if not _same_pixels(stored, drawn):
-        return "it was changed after it was drawn; `probe report` draws it anew"
-    return None
-
-
-def _same_pixels(stored: bytes, drawn: bytes) -> bool:
-    """Whether both are PNG and show the same."""
-    try:
-        pictures = [imread(io.BytesIO(content), format="png") for content in (stored, drawn)]
-    except (OSError, SyntaxError, ValueError):  # all that Pillow raises for what is no PNG, or a broken one
-        return False
-    return np.array_equal(pictures[0], pictures[1])
+def about(group: Sequence[Row]) -> str:
+    """What stands above a picture of these rows: their setting, and which of them did not converge."""
+    rising = list(dict.fromkeys(label(row) for row in group if row.unconverged))
+    more = f" and {len(rising) - SHOWN} more" if len(rising) > SHOWN else ""
+    return caption(group).split(". ")[0] + (f"\nnot converged: {', '.join(rising[:SHOWN])}{more}" if rising else "")
 
 
 def by_layer(rows: Sequence[Row]) -> Numbers:
@@ -317,13 +293,14 @@ def draw_by_cost(axes: Axes, numbers: Numbers) -> None:
     rows = sorted(numbers["rows"].items(), key=lambda pair: (pair[1]["blocks"], -pair[1]["mean"]))
     narrowest = min(row["width"] for _, row in rows)
     front: list[tuple[int, float]] = []
-    for row in (row for _, row in rows if row["order"] != "unconverged"):
-        front += [(row["blocks"], row["mean"])] * (not front or row["mean"] > front[-1][1])
-    axes.step(
-        [*(blocks for blocks, _ in front), numbers["of_blocks"]],
-        [100 * mean for _, mean in [*front, *front[-1:]]],
-        where="post", color="#999999", lw=1.2, zorder=1, label="front: no cheaper row is better",
-    )  # fmt: skip
+    for _, row in rows:
+        if row["order"] != "unconverged" and (not front or row["mean"] > front[-1][1]):
+            front.append((row["blocks"], row["mean"]))
+    if front:
+        axes.step(
+            [*(blocks for blocks, _ in front), numbers["of_blocks"]], [100 * mean for _, mean in [*front, front[-1]]],
+            where="post", color="#999999", lw=1.2, zorder=1, label="front: no cheaper row is better",
+        )  # fmt: skip
     for i, (name, row) in enumerate(rows):
         better = sum(other["blocks"] == row["blocks"] for _, other in rows[:i])
         x = row["blocks"] + 0.02 * numbers["of_blocks"] * better  # of as many blocks: beside each other

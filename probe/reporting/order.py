@@ -38,7 +38,7 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
     on less text are not ranked; except for controls, which are another task, they are compared with the best row too,
     corrected among themselves.
     """
-    rows = [replace(row, order="left" if row.left else "unconverged" if row.unconverged else None) for row in rows]
+    rows = [replace(row, order="unconverged" if row.unconverged else "left" if row.left else None) for row in rows]
     compared = [row for row in rows if row.n > 1 and row.order is None]
     ranked = sorted(
         (row for row in compared if row.place == PLAIN),

@@ -84,7 +84,7 @@ class Row:
     untested, left or unconverged; None for a row that is not ranked (see `order.in_order`). against: differences to the
     `best` row and to the `next` better one. treatment: the name of its runs' treatment as displayed; None for plain
     runs. of: that treatment as recorded. beside: scores relative to other rows, see `reporting.treated`. left: when and
-    why a race gave it no more seeds (its order is `left`, and it is compared with no other)."""
+    why a race gave it no more seeds (its order is `left`, or `unconverged`; it is compared with no other)."""
 
     name: str
     task: Task

@@ -20,7 +20,7 @@ def draw_screen(record: ScreenRecord) -> dict[str, tuple[bytes, str]]:
         ("screen_by_width", by_width(record), draw_by_width),
     ):
         for form in FORMS:
-            drawn[f"{name}.{form}"] = draw(numbers, make, caption(record), form)
+            drawn[f"{name}.{form}"] = draw(numbers, make, caption(record).split(". ")[0], form)
     return drawn
 
 

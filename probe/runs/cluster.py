@@ -6,6 +6,7 @@ keeps accounting, how it ended. A run is over when its record or failure file ex
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -127,12 +128,12 @@ def run_array(
     jobs: Sequence[Job],
     settings: dict[str, Any],
     tell: Callable[[str], None],
-    died: Callable[[str, str], None],
+    died: Callable[[Any, str], None],
 ) -> None:
     """Sends the jobs that are not in SLURM's queue yet, and waits for all of them.
 
-    died: told, as soon as a job has ended that left neither record nor failure, its key and why: a line, then what
-    SLURM and its log say. Raises UserError where SLURM takes nothing, or does not say what it has.
+    died: told of a job as soon as it has ended and left neither record nor failure, and why: a line, then what SLURM
+    and its log say. Raises UserError where SLURM takes nothing, or does not say what it has.
     """
     folder = Path(settings["submitit_folder"]).parent
     by_key = {job.key: job for job in jobs}
@@ -190,17 +191,18 @@ def _in_the_queue(folder: Path, wanted: Container[str]) -> dict[str, str]:
         except (OSError, ValueError):
             continue
         states = _states(keys)
-        if states is None and any(key in wanted for key in keys.values()):
-            raise UserError(
-                f"nothing was sent: SLURM's squeue gives no answer, and job {_arrays(keys)}, sent earlier, "
-                f"may still run.\nType the same command later; if that job is gone: rm {file}"
-            )
         if states is None:
+            if any(key in wanted for key in keys.values()):
+                raise UserError(
+                    f"nothing was sent: SLURM's squeue gives no answer, and job {_arrays(keys)}, sent earlier, "
+                    f"may still run.\nType the same command later, on a login node; if that job is gone: rm {file}"
+                )
             continue
         alive = {number: key for number, key in keys.items() if states.get(number, ("COMPLETED",))[0] not in OVER}
         found |= {number: key for number, key in alive.items() if key in wanted}
         if not alive:
-            file.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # somebody else's, or on a full disk: asked again next time
+                file.unlink()
     return found
 
 
@@ -226,7 +228,7 @@ def _states(numbers: Iterable[str]) -> dict[str, tuple[str, str]] | None:
 
 
 def _wait(
-    sent: dict[str, Job], settings: dict[str, Any], tell: Callable[[str], None], died: Callable[[str, str], None]
+    sent: dict[str, Job], settings: dict[str, Any], tell: Callable[[str], None], died: Callable[[Any, str], None]
 ) -> None:
     """Waits until every job is over, or gone for SLURM at two looks in a row: files may take a moment to be seen."""
     dead: set[str] = set()
@@ -246,7 +248,7 @@ def _wait(
         before, gone = gone, {n for n in waiting if n not in states or states[n][0] in OVER}
         for number in sorted(gone & before):
             dead.add(number)
-            died(sent[number].key, _why(number, states.get(number, ("", ""))[0], settings))
+            died(sent[number], _why(number, states.get(number, ("", ""))[0], settings))
         if now - begun > FIRST_WORD_S and (reason := _why_nothing_runs(states)) != told:
             told = reason
             if reason:

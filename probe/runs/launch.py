@@ -50,11 +50,11 @@ class Launcher:
         jobs: Sequence[Any],
         at_once: int,
         tell: Callable[[str], None],
-        died: Callable[[str, str], None],
+        died: Callable[[Any, str], None],
     ) -> None:
         """Does the work for each job, and returns when all have ended.
 
-        at_once: how many run side by side on this machine. died: told, by its key, why a job of a cluster ended that
+        at_once: how many run side by side on this machine. died: told of a job of a cluster, and why, that ended and
         could not say so itself. Raises what the engine raises when a process dies, and UserError where a cluster takes
         no job.
         """
@@ -72,7 +72,7 @@ class Launcher:
             sent = executor("local", self.settings).map_array(again(work, self.settings), jobs)
             for job, ended in zip(jobs, sent, strict=True):
                 if (why := ended.exception()) is not None:
-                    died(job.key, f"killed: {why}")
+                    died(job, f"killed: {why}")
 
 
 def do_apart(work: Callable[[Any], None], jobs: Sequence[Any]) -> None:

@@ -301,13 +301,13 @@ def load_record(path: Path) -> RunRecord:
     record = decoded(content, RunRecord, lambda problem: BadRecord(f"{path}: {problem}. Move it away and run again."))
     if record.identity.key != record.key:
         raise BadRecord(f"{path}: its key is not the hash of its identity; it was changed. Move it away and run again.")
-    if odd := _odd_setting(record):
-        raise BadRecord(f"{path}: {odd}. Move it away and run again.")
+    if problem := _problem(record):
+        raise BadRecord(f"{path}: {problem}. Move it away and run again.")
     return record
 
 
-def _odd_setting(record: RunRecord) -> str | None:
-    """What is wrong with what its types leave open and a table cannot do without."""
+def _problem(record: RunRecord) -> str | None:
+    """What its types allow and a table cannot do without."""
     if record.data.task not in TASKS:
         return f"data.task: {record.data.task!r} is none of {', '.join(TASKS)}"
     of_probe = ("num_layers", "hidden_size") if record.config.probe.get("num_layers") != 0 else ()
@@ -317,7 +317,7 @@ def _odd_setting(record: RunRecord) -> str | None:
                 return f"config.{part}.{name} is missing"
     if record.identity.layers.indices and not record.curve:
         return "curve: it has no epoch, though a probe was trained"
-    if not 0 <= record.best_epoch <= len(record.curve):
+    if not bool(record.curve) <= record.best_epoch <= len(record.curve):
         return f"best_epoch: {record.best_epoch} is none of its {len(record.curve)} epochs"
     return None
 

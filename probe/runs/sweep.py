@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +48,8 @@ class Job:
     expected: the run that should result, so that a failure can be reported even if planning fails. keys: of all runs
     of the sweep. at_once: how many share this machine and its gpus. command: what was typed. commits: what names on
     the Hub meant when the sweep was planned. dev_only: test scores are not printed. waits: for another process that
-    makes this run already; otherwise the run is passed over, and the sweep comes back to it.
+    makes this run already, as a job of a cluster does, which also says itself why it cannot begin; otherwise the run is
+    passed over, and the sweep comes back to it.
     """
 
     cfg: Config
@@ -158,14 +159,9 @@ def _launch(
     """
     stood_still = waits = False
     while waiting := _neither_done_nor_failed(plans):
-        has_died, by_key = True, {planned.identity.key: planned for planned in waiting}
-
-        def died(key: str, why: str, by_key: Mapping[str, Plan] = by_key) -> None:
-            if not by_key[key].is_done and not _failure_file(by_key[key]).exists():
-                _keep_failure(by_key[key], why)
-
+        has_died = True
         with _errors_to(waiting[0].results_dir / "logs" / "launcher.log"):
-            launcher.launch(run_job, [job(planned, at_once) for planned in waiting], at_once, tell, died)
+            launcher.launch(run_job, [job(planned, at_once) for planned in waiting], at_once, tell, _died)
             has_died = False
         for folder in {planned.results_dir for planned in plans}:
             prepare_results(folder)
@@ -189,6 +185,12 @@ def _launch(
         elif no_progress and stood_still:
             return
         stood_still = no_progress
+
+
+def _died(job: Job, why: str) -> None:
+    """Keeps why a job ended that left nothing, unless it has left something after all."""
+    if not job.is_over():
+        _keep_failure(job, why)
 
 
 def _is_elsewhere(planned: Plan) -> bool:

@@ -13,8 +13,8 @@ what of that led to their best, in updates.
 Until the schedule first intervenes the two are one training, so they are trained as one; there the process forks.
 
 Each pair is a line of --keep; what is there is not trained again, so the command continues where it was stopped, and
-may run several times side by side; with other settings, into another file. What it prints is in Markdown, of all there
-is, means over the seeds.
+may run several times side by side; with other settings, into another file. It prints, in Markdown, the means over the
+seeds of all that is there.
 """
 
 from __future__ import annotations
@@ -184,21 +184,24 @@ def table(results: Mapping[Pair, dict[str, Any]]) -> Iterator[str]:
         yield f"| corpus | sentences | thinned | seeds | {' | '.join(f'`{row}`' for row in rows)} |"
         yield "|---" * (4 + len(rows)) + "|"
         for (corpus, thin, _), of_row in cells.items():
-            fewest, *_, most = sorted(len(of_seeds) for of_seeds in of_row.values()) * 2
+            seeds = [len(of_seeds) for of_seeds in of_row.values()]
             sentences = next(iter(of_row.values()))[0]["sentences"]
             shown = [show(of_row[row]) if row in of_row else "" for row in rows]
             yield (
                 f"| {corpus} | {sentences:,} | {'yes' if thin > 1 else 'no'} "
-                f"| {most if fewest == most else f'{fewest} to {most}'} | {' | '.join(shown)} |"
+                f"| {' to '.join(map(str, sorted({min(seeds), max(seeds)})))} | {' | '.join(shown)} |"
             )
         yield ""
     apart = [scores_apart(of_seeds) for of_row in cells.values() for of_seeds in of_row.values()]
+    twice = sum(len(r["ours"]["curve"]) > 2 * r["ours"]["best_epoch"] for r in results.values())
+    cut = sum(r["ours"]["outcome"] == "cut_short" for r in results.values())
     yield (
-        f"{sum(map(len, cells.values()))} cells: the mean of the differences is {statistics.mean(apart):+.2f}; "
-        f"{sum(d < -1 for d in apart)} are more than a point below the long training, "
-        f"{sum(d > 1 for d in apart)} more than a point above. "
-        f"On dev the best of ours lies {statistics.mean(map(by_rate, results.values())):+.2f} from the best of as many "
-        f"epochs of the long one, and that {statistics.mean(map(by_end, results.values())):+.2f} from the best of all."
+        f"{len(apart)} cells, {len(results)} pairs of trainings. Test F1, ours minus the long one's: mean "
+        f"{statistics.mean(apart):+.2f}, in {sum(d < -1 for d in apart)} cells below -1, in "
+        f"{sum(d > 1 for d in apart)} above +1. Best dev F1, ours minus the long one's of as many epochs: "
+        f"{statistics.mean(map(by_rate, results.values())):+.2f}; the long one's of as many epochs minus that of all: "
+        f"{statistics.mean(map(by_end, results.values())):+.2f}. Of ours {twice} took more than twice the epochs that "
+        f"led to their best, and {cut} were ended by probe.max_epochs."
     )
 
 

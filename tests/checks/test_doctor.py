@@ -126,7 +126,7 @@ def test_the_first_sentence_is_shown_as_it_is_read_and_the_last_line_names_each_
     works, text = told(config)
     assert not works
     assert "the first sentence, each word with its tag: \\xa0a O | Ana B-PER\n" in text
-    assert "WARNING: 61 sentences to train on are 8 updates an epoch" in text
+    assert "WARNING: 61 sentences to train on are 8 updates a pass" in text
     assert text.endswith("This run would fail: encoder. Look first at: a small corpus (WARNING, above).")
 
 
@@ -137,7 +137,7 @@ def found(config: Config, folder: Path, texts: dict[str, str], **changes: object
     config.data = data_config(folder, **changes)
     corpus = load_corpus(config.data)
     learnt, _ = derived(corpus, None, config.data.train_fraction, config.seed)
-    return {odd.name: odd.told for odd in oddities(config, corpus, learnt.splits["train"])}
+    return {odd.name: odd.told for odd in oddities(corpus, [(config, learnt.splits["train"])])}
 
 
 def as_columns(line: str, num_train: int = 400) -> dict[str, str]:
@@ -164,7 +164,7 @@ def test_a_corpus_with_nothing_odd_has_no_warning(config: Config, folder: Path):
     config.probe.batch_size = 32
     config.data = data_config("bundled")
     demo = load_corpus(config.data)
-    assert oddities(config, demo, demo.splits["train"]) == []
+    assert oddities(demo, [(config, demo.splits["train"])]) == []
     assert first_sentence(demo.splits["train"]).endswith("OFF O")
 
 
@@ -265,7 +265,7 @@ def test_splits_that_share_a_good_part_of_their_sentences_are_noticed_and_few_or
 def test_a_corpus_that_is_small_for_the_settings_says_so_and_what_to_do(config: Config, folder: Path):
     odd = found(config, folder, as_columns("{word}\t{tag}", num_train=199))
     assert odd.keys() == {"a small corpus"}
-    assert "199 sentences to train on are 25 updates an epoch" in odd["a small corpus"]
+    assert "199 sentences to train on are 25 updates a pass" in odd["a small corpus"]
     assert odd["a small corpus"].endswith("(probe -m seed=1,2,3,4,5 ...), a smaller batch (probe.batch_size=2)")
     config.probe.batch_size = 1
     odd = found(config, folder, as_columns("{word}\t{tag}", num_train=199))
@@ -273,7 +273,7 @@ def test_a_corpus_that_is_small_for_the_settings_says_so_and_what_to_do(config: 
     config.probe.batch_size = 16
     assert "25 updates" in found(config, folder, as_columns("{word}\t{tag}"))["a small corpus"]
     odd = found(config, folder, as_columns("{word}\t{tag}"), train_fraction=0.5)
-    assert "200 sentences to train on are 13 updates an epoch" in odd["a small corpus"]
+    assert "200 sentences to train on are 13 updates a pass" in odd["a small corpus"]
 
 
 def test_fewer_epochs_than_any_training_takes_to_converge_are_noticed(config: Config, folder: Path):
@@ -281,13 +281,27 @@ def test_fewer_epochs_than_any_training_takes_to_converge_are_noticed(config: Co
     odd = found(config, folder, as_columns("{word}\t{tag}"))
     assert odd == {
         "too few epochs": "probe.max_epochs=17 are 1,700 updates, and a training ends by itself after 1,900 at the "
-        "earliest: rows would be called not converged, and not ranked. probe.max_epochs=38"
+        "earliest: rows would be called not converged, and not ranked. To converge: probe.max_epochs=38"
     }
     config.probe.max_epochs = 19
     assert found(config, folder, as_columns("{word}\t{tag}")) == {}
     config.probe.max_epochs = 17
     config.layers = LayersConfig([], "none")
     assert found(config, folder, as_columns("{word}\t{tag}")) == {}
+
+
+def test_of_a_sweep_the_smallest_share_and_the_shortest_training_are_told(config: Config, tiny_data: Path):
+    less = replace(config, data=replace(config.data, train_fraction=0.5))
+    shorter = replace(config, probe=replace(config.probe, max_epochs=12))
+    lines: list[str] = []
+    examine(config, lines.append, [config, replace(less, seed=2), shorter])
+    text = "\n".join(lines)
+    sentences = len(load_corpus(config.data).splits["train"].words)
+    assert f"trained on {sentences // 2} to {sentences} of these sentences" in text
+    assert f"WARNING: {sentences // 2} sentences to train on are 4 updates a pass" in text
+    assert text.count("updates a pass") == 1
+    assert "WARNING: probe.max_epochs=12 are " in text
+    assert text.endswith("Look first at: a small corpus, too few epochs (WARNING, above).")
 
 
 def test_a_sweep_is_typed_as_for_training(typed: Callable, inputs: list[str]):

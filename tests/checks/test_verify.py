@@ -20,11 +20,12 @@ import PIL.Image
 import PIL.PngImagePlugin
 import pytest
 
+from probe.checks.pictures import figure_differs
 from probe.checks.reruns import compare_runs
 from probe.checks.results import Check, check_files
 from probe.cli.main import dispatch
 from probe.config import UserError
-from probe.reporting.figures import draw_all, figure_differs
+from probe.reporting.figures import draw_all
 from probe.reporting.page import write_report
 from probe.reporting.rows import build_rows
 from probe.runs.outputs import load_counts, write_counts

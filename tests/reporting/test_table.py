@@ -20,6 +20,7 @@ import pytest
 import scipy.stats
 from support.records import expect, make_record
 
+from probe.cli.tables import table
 from probe.config import LayersConfig, UserError
 from probe.data.split import SplitCounts
 from probe.probing.selection import select
@@ -339,12 +340,12 @@ def test_two_result_sets_are_compared_row_by_row(tmp_path: Path):
     assert result.dev.interval[0] < 0.1 < result.dev.interval[1]
     assert result.dev.p_seeds == pytest.approx(2 / 252)
     assert result.p_text < 0.001
-    assert "+10.00" in render_comparison(tmp_path / "a", tmp_path / "b", "text")
-    (line,) = csv.DictReader(io.StringIO(render_comparison(tmp_path / "a", tmp_path / "b", "csv")))
+    assert "+10.00" in render_comparison(compare(tmp_path / "a", tmp_path / "b"), "text")
+    (line,) = csv.DictReader(io.StringIO(render_comparison(compare(tmp_path / "a", tmp_path / "b"), "csv")))
     assert float(line["dev_difference"]) == result.dev.difference
     assert [float(line["test_low"]), float(line["test_high"])] == result.test.interval
     assert (line["n_a"], line["unit"]) == ("5", "sentences")
-    tex = render_comparison(tmp_path / "a" / ".." / "a", tmp_path / "b", "tex")
+    tex = render_comparison(compare(tmp_path / "a" / ".." / "a", tmp_path / "b"), "tex")
     assert f"{tmp_path.name.replace('_', chr(92) + '_')}/a/../a: demo" in tex, "a path is no range"
     assert re.search(r"\+\d+\.\d+--\+\d", tex)
     make_record(tmp_path / "c", "sum_all", 1, 0.7, 0.5, indices=(1, 2), combine="sum")
@@ -415,7 +416,7 @@ def test_counts_of_another_text_are_not_paired(tmp_path: Path):
         make_record(tmp_path / "b", "last", seed, 0.8, 0.7, sentences=CLOSE[::-1], corpus="another")
     ((result,), *_) = compare(tmp_path / "a", tmp_path / "b")
     assert result.p_text is None
-    assert "none: another text" in render_comparison(tmp_path / "a", tmp_path / "b", "text")
+    assert "none: another text" in render_comparison(compare(tmp_path / "a", tmp_path / "b"), "text")
 
 
 def test_a_mix_of_one_layer_is_not_called_like_the_layer():
@@ -463,6 +464,7 @@ def test_a_run_without_treatment_keeps_the_key_it_had_before_there_were_any():
         (lambda r: r.update(scores={}), "scores.dev is missing"),
         (lambda r: r.update(curve=[]), "curve: it has no epoch, though a probe was trained"),
         (lambda r: r.update(best_epoch=3), "best_epoch: 3 is none of its 2 epochs"),
+        (lambda r: r.update(best_epoch=0), "best_epoch: 0 is none of its 2 epochs"),
         (lambda r: r["hardware"].update(bfloat16="yes"), "hardware.bfloat16: invalid enum value 'yes'"),
         (lambda r: r["curve"][1].update(loss=None), r"curve\[1\]\.loss: expected `float`, got `null`"),
     ],
@@ -500,17 +502,25 @@ def test_a_row_that_did_not_converge_is_marked_and_never_ranked(tmp_path: Path):
     assert "**last**" not in render(list(rows.values()), "md")
 
 
-def test_a_row_that_did_not_converge_says_so_in_every_form(tmp_path: Path):
+def test_a_row_that_did_not_converge_says_so_in_every_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     for folder in ("a", "b"):
         make_record(tmp_path / folder, "last", 1, 0.9, 0.8, outcome="cut_short" if folder == "b" else "converged")
         make_record(tmp_path / folder, "embeddings", 1, 0.7, 0.6, indices=(0,), outcome="converged")
     rows = build_rows(tmp_path / "b")
     assert [row["order"] for row in json.loads(render(rows, "json"))] == [None, "unconverged"]
     assert [row["order"] for row in csv.DictReader(io.StringIO(render(rows, "csv")))] == ["", "unconverged"]
-    note = "B: not converged: last seed 1: still rising at the last epoch allowed"
-    assert note in render_side_by_side([tmp_path / "a", tmp_path / "b"], "text")
-    assert [difference.row for difference in compare(tmp_path / "a", tmp_path / "b")[0]] == ["embeddings"]
-    assert note in render_comparison(tmp_path / "a", tmp_path / "b", "text")
+    note = (
+        "B: not converged: last seed 1: still rising at the last epoch allowed. Raise probe.max_epochs. Such rows are "
+    )
+    assert f"{note}not ranked." in render_side_by_side([tmp_path / "a", tmp_path / "b"], "text")
+    assert [difference.row for difference in compare(tmp_path / "a", tmp_path / "b").differences] == ["embeddings"]
+    assert f"{note}left out." in render_comparison(compare(tmp_path / "a", tmp_path / "b"), "text")
+    assert table(["--compare", str(tmp_path / "a"), str(tmp_path / "b"), "--format", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert len(json.loads(out)) == 1
+    assert err == f"{note}left out.\n"
+    make_record(tmp_path / "b", "sum_all", 1, 0.9, 0.8, indices=(1, 2), outcome="silent")
+    assert compare(tmp_path / "a", tmp_path / "b").left_out == [f"{note}left out."], "A has no sum_all"
     make_record(tmp_path / "c", "last", 1, 0.9, 0.8, outcome="silent")
     with pytest.raises(UserError, match="no row in common that converged"):
         compare(tmp_path / "a", tmp_path / "c")

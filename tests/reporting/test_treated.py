@@ -74,7 +74,7 @@ def test_a_ceiling_that_may_lie_higher_says_so(folder: Path):
     assert note in render(build_rows(folder), "text").splitlines(), "of two epochs the first is best"
     for seed in SEEDS[1:]:
         make_record(folder, "fine_tuned", seed, 0.9, 0.9, indices=(6,), combine="mean", treatment=TUNED, best_epoch=2)
-    told = " In 2 of 3 runs that is the last: more (probe.max_epochs) may score higher."
+    told = " In 2 of 3 runs the best epoch is the last: more epochs (probe.max_epochs) may score higher."
     assert note + told in render(build_rows(folder), "text").splitlines()
 
 

@@ -18,7 +18,7 @@ from probe.config import UserError
 from probe.data.task import TAGS
 from probe.probing.schedule import Outcome
 from probe.racing.rule import Left
-from probe.reporting.figures import by_cost, by_layer, draw_all, draw_by_cost, draw_by_layer
+from probe.reporting.figures import about, by_cost, by_layer, draw_all, draw_by_cost, draw_by_layer
 from probe.reporting.formats import render
 from probe.reporting.order import in_order
 from probe.reporting.row import groups_of
@@ -225,6 +225,18 @@ def test_a_row_that_did_not_converge_is_drawn_hollow_and_stands_on_no_front(tmp_
     front = next(line for line in drawn.lines if str(line.get_label()).startswith("front"))
     assert np.allclose(front.get_xydata(), [[0, 70], [6, 80], [6, 80]])
     assert drawn.get_xlabel().endswith("hollow: not converged)")
+    assert about(build_rows(tmp_path)).endswith("\nnot converged: layer_1")
+
+
+def test_rows_of_which_none_converged_are_drawn_without_a_front(tmp_path: Path):
+    for row, layer, dev in (("embeddings", 0, 0.7), ("layer_1", 1, 0.9), ("last", 6, 0.8)):
+        make_record(tmp_path, row, 1, dev, 0.7, indices=(layer,), outcome="cut_short")
+    rows = build_rows(tmp_path)
+    drawn = Figure().add_subplot()
+    draw_by_cost(drawn, by_cost(rows))
+    assert not any(str(line.get_label()).startswith("front") for line in drawn.lines)
+    assert about(rows).endswith("\nnot converged: embeddings, last, layer_1")
+    assert {"f1_by_cost.png", "f1_by_layer.png"} <= draw_all(rows).keys()
 
 
 def test_equal_rows_need_more_seeds_than_anybody_has(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import threading
@@ -44,7 +45,13 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         script.chmod(0o755)
     monkeypatch.setattr(cluster, "ASK_EVERY_S", (0, 0))
     monkeypatch.setattr(cluster, "FIRST_WORD_S", 0)
-    monkeypatch.setattr(cluster.time, "sleep", lambda _: threading.Event().wait(0.01))
+    naps = itertools.count()
+
+    def nap(_: float) -> None:
+        threading.Event().wait(0.01)
+        assert next(naps) < 3000, "nothing ends this wait"
+
+    monkeypatch.setattr(cluster.time, "sleep", nap)
     return tmp_path
 
 
@@ -106,8 +113,8 @@ def test_all_jobs_are_waited_for_and_one_that_died_is_told_of(queue: Path, monke
 
     died: dict[str, str] = {}
 
-    def dies(key: str, why: str) -> None:
-        died[key] = why
+    def dies(job: Sent, why: str) -> None:
+        died[job.key] = why
         (queue / "a.done").touch()  # told at once, not when all have ended
 
     run_array(print, jobs, settings(queue), tell, dies)
@@ -120,8 +127,8 @@ def test_all_jobs_are_waited_for_and_one_that_died_is_told_of(queue: Path, monke
     ]
 
 
-def nobody(key: str, why: str) -> None:
-    raise AssertionError(f"{key}: {why}")
+def nobody(job: Sent, why: str) -> None:
+    raise AssertionError(f"{job.key}: {why}")
 
 
 def test_a_squeue_that_does_not_answer_kills_nobody(queue: Path, monkeypatch: pytest.MonkeyPatch):
