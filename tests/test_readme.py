@@ -183,6 +183,7 @@ def test_a_table_that_is_shown_is_the_one_in_results(readme: str, mark: str, fol
     assert len(rows) >= 6
 
 
+@pytest.mark.slow  # six seconds
 def test_the_tables_of_the_schedule_are_of_the_trainings_that_are_kept():
     done = subprocess.run(
         [sys.executable, ROOT / "tests/benchmarks/schedule.py", "--only-table"], capture_output=True, text=True

@@ -87,7 +87,7 @@ def about(group: Sequence[Row]) -> str:
     """What stands above a picture of these rows: their setting, and which of them did not converge."""
     rising = list(dict.fromkeys(label(row) for row in group if row.unconverged))
     more = f" and {len(rising) - SHOWN} more" if len(rising) > SHOWN else ""
-    return caption(group).split(". ")[0] + (f"\nnot converged: {', '.join(rising[:SHOWN])}{more}" if rising else "")
+    return caption(group).split(". ")[0] + (f"\nnot converged: {'; '.join(rising[:SHOWN])}{more}" if rising else "")
 
 
 def by_layer(rows: Sequence[Row]) -> Numbers:

@@ -48,6 +48,17 @@ def edit(record: Path, change) -> None:
     record.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
+SETS = sorted(folder.parent for folder in Path(__file__).parents[2].glob("results/*/records"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("committed", SETS, ids=[folder.name for folder in SETS])
+def test_the_results_that_come_with_the_project_hold(committed: Path, tmp_path: Path):
+    checks = list(check_files(committed, tmp_path))
+    assert sum(check.ok is True for check in checks) > 20
+    assert [check.line() for check in checks if check.ok is False] == []
+
+
 def test_an_untouched_folder_holds_and_its_inputs_were_looked_at(results: Path):
     checks = list(check_files(results, results.parent))
     assert {check.ok for check in checks} == {True}, [check for check in checks if not check.ok]

@@ -235,7 +235,7 @@ def test_rows_of_which_none_converged_are_drawn_without_a_front(tmp_path: Path):
     drawn = Figure().add_subplot()
     draw_by_cost(drawn, by_cost(rows))
     assert not any(str(line.get_label()).startswith("front") for line in drawn.lines)
-    assert about(rows).endswith("\nnot converged: embeddings, last, layer_1")
+    assert about(rows).endswith("\nnot converged: embeddings; last; layer_1")
     assert {"f1_by_cost.png", "f1_by_layer.png"} <= draw_all(rows).keys()
 
 

@@ -17,7 +17,7 @@ from probe.config import LayersConfig, ProbeConfig, UserError
 from probe.runs import cluster, sweep
 from probe.runs import plan as runs_plan
 from probe.runs.cluster import Again, CutOff, run_array
-from probe.runs.plan import plan
+from probe.runs.plan import plan, prepare_results
 from probe.runs.progress import lines
 from probe.runs.sweep import Job, run_job
 from probe.system.files import short
@@ -260,6 +260,16 @@ def test_data_that_a_node_lacks_or_has_otherwise_is_the_failure_of_the_run(job: 
     run_job(job)
     assert failure(job).startswith(f"on {os.uname().nodename}: ")
     assert "dev.conll" in failure(job)
+
+
+def test_why_a_job_died_is_kept_in_its_own_folder_and_only_if_it_left_nothing(job: Job, tmp_path: Path):
+    other = replace(job, cfg=replace(job.cfg, results_dir=str(tmp_path / "other")))
+    for one in (job, other):
+        prepare_results(one.results_dir)
+    sweep._died(other, "killed (signal 9, Killed)\n\nSLURM job 7")
+    sweep._died(other, "ended without a result")
+    assert failure(other) == "killed (signal 9, Killed)"
+    assert not job.is_over()
 
 
 def test_a_run_says_that_it_extracts_and_one_that_is_cut_off_says_why(job: Job, monkeypatch: pytest.MonkeyPatch):
