@@ -29,7 +29,7 @@ from probe.reporting.formats import FILES, table_files
 from probe.reporting.row import Row
 from probe.reporting.rows import results_folder
 from probe.reporting.screen import rows_or_screen
-from probe.runs.identity import RECIPE, RECIPE_OF_SMALL
+from probe.runs.identity import RECIPES
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.records import Records, RunRecord, load_record
 from probe.runs.screened import SCREEN
@@ -176,7 +176,7 @@ def _outcome_problems(record: RunRecord) -> Iterator[str]:
     """An end of training that the curve does not give; older records say nothing of it."""
     losses = [epoch.dev_loss for epoch in record.curve]
     probe = ProbeConfig(**record.config.probe)
-    is_older = record.outcome is None or None in losses or record.identity.recipe not in (RECIPE, RECIPE_OF_SMALL)
+    is_older = record.outcome is None or None in losses or record.identity.recipe not in RECIPES
     if is_older or probe.train_encoder:
         return
     schedule = Schedule.of(probe, record.data.splits.train.sentences)

@@ -5,7 +5,8 @@ sentences in batches of 32: 19). So the schedule counts updates, and the same se
 
 - an epoch is one pass, or as many passes as make EPOCH_UPDATES;
 - epochs without progress do not count in the first WARM_UP_UPDATES, when scores rise slowly and fluctuate by chance;
-- epochs of fewer than FULL_UPDATES are grouped: as many as make FULL_UPDATES count as one full epoch.
+- epochs of fewer than FULL_UPDATES are grouped: as many as make FULL_UPDATES count as one full epoch;
+- the learning rate falls only where a pass makes EPOCH_UPDATES: with less text that costs more than it gains.
 
 On text with few spans the score is zero at first, whatever is learnt. While it is zero, progress is judged by the dev
 loss and the rate does not fall. tests/benchmarks/schedule.py measures all this.
@@ -58,8 +59,9 @@ class Schedule:
 
     @classmethod
     def of(cls, cfg: ProbeConfig, num_sentences: int) -> Schedule:
-        epoch_updates = passes(num_sentences, cfg.batch_size) * updates(num_sentences, cfg.batch_size)
-        return cls(cfg.anneal, cfg.patience, cfg.max_epochs, epoch_updates)
+        shown = passes(num_sentences, cfg.batch_size)
+        anneal = cfg.anneal if shown == 1 else 1.0
+        return cls(anneal, cfg.patience, cfg.max_epochs, shown * updates(num_sentences, cfg.batch_size))
 
     @property
     def shortest(self) -> int:

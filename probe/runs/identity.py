@@ -7,8 +7,11 @@ from typing import Any
 
 from probe.system.files import canonical, key_of, plain
 
-RECIPE = 1  # rises when the code that trains changes what comes out for the same settings
+# These rise when the code that trains changes what comes out for the same settings.
+RECIPE = 1
 RECIPE_OF_SMALL = 3  # where one pass has fewer updates than schedule.FULL_UPDATES
+RECIPE_OF_SMALLEST = 4  # where an epoch has several passes
+RECIPES = (RECIPE, RECIPE_OF_SMALL, RECIPE_OF_SMALLEST)
 
 # What treatments are called; one that does several things has several of these names, with a comma between them.
 RANDOM = {"random": "random weights", "random_blocks": "random blocks"}  # by encoder.weights

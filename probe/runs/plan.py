@@ -16,7 +16,7 @@ from probe.data.derived import Sample, derived, underived
 from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.indices import stored_layers
 from probe.features.store import FeatureStore
-from probe.probing.schedule import FULL_UPDATES, updates
+from probe.probing.schedule import FULL_UPDATES, passes, updates
 from probe.probing.selection import Selection, select
 from probe.runs.expected import ExpectedRun, Setting
 from probe.runs.identity import (
@@ -25,6 +25,7 @@ from probe.runs.identity import (
     RANDOM,
     RECIPE,
     RECIPE_OF_SMALL,
+    RECIPE_OF_SMALLEST,
     SHARE,
     Layers,
     RunIdentity,
@@ -137,8 +138,10 @@ def _of_fine_tuning(cfg: Config) -> Config:
 def _recipe(corpus: Corpus, cfg: Config) -> int:
     if cfg.probe.train_encoder:
         return RECIPE
-    is_small = updates(len(corpus.splits["train"].tags), cfg.probe.batch_size) < FULL_UPDATES
-    return RECIPE_OF_SMALL if is_small else RECIPE
+    text = len(corpus.splits["train"].tags), cfg.probe.batch_size
+    if passes(*text) > 1:
+        return RECIPE_OF_SMALLEST
+    return RECIPE_OF_SMALL if updates(*text) < FULL_UPDATES else RECIPE
 
 
 def _names(cfg: Config) -> list[str]:

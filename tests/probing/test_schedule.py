@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from probe.config import ProbeConfig
 from probe.probing.schedule import EPOCH_UPDATES, FULL_UPDATES, WARM_UP_UPDATES, Schedule, passes
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "results"
@@ -33,6 +34,14 @@ def test_a_small_corpus_is_shown_several_times_in_an_epoch(sentences: int, shown
     updates = shown * -(-sentences // 32)
     assert updates >= EPOCH_UPDATES
     assert shown == 1 or updates < 2 * EPOCH_UPDATES
+
+
+@pytest.mark.parametrize(("sentences", "rate"), [(14_041, 0.5), (3_200, 0.5), (3_168, 1), (200, 1)])
+def test_the_rate_falls_only_where_a_pass_is_an_epoch(sentences: int, rate: float):
+    probe = ProbeConfig(2, 64, 0.5, 1e-3, 0.5, 32, 60, 3, 1.0, "float32")
+    schedule = Schedule.of(probe, sentences)
+    warm = WARM_UP_UPDATES // schedule.epoch_updates
+    assert told(schedule, (0.5, 1), *[(0.4, 1)] * (warm + schedule.full - 1)).rate == rate
 
 
 @pytest.mark.parametrize("folder", COMMITTED, ids=lambda folder: folder.name)

@@ -308,8 +308,8 @@ def test_weights_that_come_back_are_those_of_the_best_epoch():
 
 
 def test_training_stops_when_dev_f1_no_longer_rises_at_the_rate_of_the_schedule():
-    tagger = trained(1, max_epochs=60, patience=1, learning_rate=0.02, anneal=0.5)
-    assert len(tagger.curve) == max(tagger.best_epoch, 10) + 2 < 60
+    tagger = trained(1, max_epochs=60, patience=1, learning_rate=0.02, anneal=0.5, batch_size=1)
+    assert len(tagger.curve) == max(tagger.best_epoch, 10 * EPOCH // 80) + 2 < 60
     assert tagger.schedule.outcome == "converged"
     (group,) = tagger.trainer.optimizers[0].param_groups
     assert group["lr"] == 0.02 * tagger.schedule.rate < 0.02
@@ -320,13 +320,13 @@ def test_a_training_that_the_last_epoch_ended_says_so():
 
 
 def test_a_run_that_scores_zero_for_long_is_not_ended_and_learns_in_the_end():
-    tagger = trained(1, learning_rate=5e-4, anneal=0.5, patience=1, max_epochs=16)
+    tagger = trained(1, learning_rate=5e-4, patience=1, max_epochs=16)
     scores = [point["dev"] for point in tagger.curve]
     zeros, chance = scores.count(0), scores[0]
     assert zeros + 1 >= 10, "or the test shows nothing"
     assert chance > scores[zeros + 1] > 0, "nor does it then"
     assert scores[-1] > 0.5
-    assert (tagger.schedule.rate, tagger.schedule.outcome) == (1, "cut_short")
+    assert tagger.schedule.outcome == "cut_short"
 
 
 def test_dev_loss_is_that_of_a_word_in_cross_entropy():
