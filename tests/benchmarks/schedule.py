@@ -197,8 +197,8 @@ def table(results: Mapping[Pair, dict[str, Any]]) -> Iterator[str]:
     cut = sum(r["ours"]["outcome"] == "cut_short" for r in results.values())
     yield (
         f"{len(apart)} cells, {len(results)} pairs of trainings. Ours minus long: mean {statistics.mean(apart):+.2f}, "
-        f"in {sum(d < -1 for d in apart)} cells below -1, in {sum(d > 1 for d in apart)} above +1. Of ours {twice} took "
-        f"more than twice the epochs that led to their best, and {cut} were ended by probe.max_epochs."
+        f"in {sum(d < -1 for d in apart)} cells below -1, in {sum(d > 1 for d in apart)} above +1. Of ours {twice} "
+        f"took more than twice the epochs that led to their best, and {cut} were ended by probe.max_epochs."
     )
 
 
