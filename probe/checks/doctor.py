@@ -109,7 +109,10 @@ def _data(configs: Sequence[Config], odd: list[Oddity]) -> tuple[Corpus, list[st
     def learnt(control: int | None, share: float | None, seed: int) -> Split:
         return derived(corpus, control, share, seed)[0].splits["train"]
 
-    trained_on = [(one, learnt(one.data.control, one.data.train_fraction, one.seed)) for one in configs]
+    trained_on = []
+    for one in configs:
+        share = one.data.train_fraction
+        trained_on.append((one, learnt(one.data.control, share, one.seed if share else 0)))
     where = cfg.data.path or f"{cfg.data.hub} on the Hub at {corpus.about['commit'][:10]}"
     scheme = f", tags in {corpus.about['scheme']}" if "scheme" in corpus.about else ", tags as they are"
     counts = corpus.counts()
@@ -127,7 +130,10 @@ def _data(configs: Sequence[Config], odd: list[Oddity]) -> tuple[Corpus, list[st
     more = f" and {len(kinds) - 20} more" if len(kinds) > 20 else ""
     lines = [f"{corpus.name}, from {where}{scheme}", *table.splitlines(), f"{len(kinds)} kinds: {shown}{more}"]
     lines.append(first_sentence(corpus.splits["train"]))
-    lines += ["control task: each word or mention has a tag drawn at random"] * (cfg.data.control is not None)
+    controls = [one.data.control is not None for one in configs]
+    if any(controls):
+        of = "" if all(controls) else f"{sum(controls)} of {len(configs)} runs: "
+        lines.append(f"{of}control task: each word or mention has a tag drawn at random")
     sentences = [len(train.words) for _, train in trained_on]
     if min(sentences) < counts["train"].sentences:
         shown = " to ".join(f"{n:,}" for n in sorted({min(sentences), max(sentences)}))

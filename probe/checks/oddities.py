@@ -180,9 +180,10 @@ def _short(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[Oddity]:
     short = [one for one in schedules if one.max_epochs < one.shortest]
     if short:
         worst = max(short, key=lambda one: (one.shortest - one.max_epochs) * one.epoch_updates)
+        enough = 2 * max(one.shortest for one in short)
         yield Oddity(
             "too few epochs",
             f"probe.max_epochs={worst.max_epochs} are {worst.max_epochs * worst.epoch_updates:,} updates, and a "
             f"training ends by itself after {worst.shortest * worst.epoch_updates:,} at the earliest: rows would be "
-            f"called not converged, and not ranked. To converge: probe.max_epochs={2 * worst.shortest}",
+            f"called not converged, and not ranked. To converge: probe.max_epochs={enough}",
         )

@@ -177,14 +177,16 @@ def rerun(
     chosen: Sequence[RunRecord], make_config: Callable[[list[str]], Config], overrides: list[str]
 ) -> Iterator[Check]:
     """Trains runs again in a folder of their own and compares. overrides: for what lies elsewhere (data.path=DIR)."""
+    from probe.runs.plan import plan
     from probe.runs.run import run
 
     for record in chosen:
         cfg = config_again(record, make_config, overrides)
+        identity = plan(cfg).identity
+        if identity.key != record.key:
+            places = [place for place, *_ in unequal(plain(record.identity), plain(identity))]
+            yield Check(record.label, False, f"another run would be made here: {', '.join(places)} differ")
+            continue
         with tempfile.TemporaryDirectory() as scratch:
             again = run(replace(cfg, results_dir=scratch, jobs=1), tell=lambda _: None)
-        if again.key != record.key:
-            places = [place for place, *_ in unequal(plain(record.identity), plain(again.identity))]
-            yield Check(record.label, False, f"another run was made here: {', '.join(places)} differ")
-        else:
-            yield compare_runs(record, again, record.label)
+        yield compare_runs(record, again, record.label)

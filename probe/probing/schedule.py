@@ -6,7 +6,7 @@ sentences in batches of 32: 19). So the schedule counts updates, and the same se
 - an epoch is one pass, or as many passes as make EPOCH_UPDATES;
 - epochs without progress do not count in the first WARM_UP_UPDATES, when scores rise slowly and fluctuate by chance;
 - epochs of fewer than FULL_UPDATES are grouped: as many as make FULL_UPDATES count as one full epoch;
-- the learning rate falls only where a pass makes EPOCH_UPDATES: with less text that costs more than it gains.
+- the learning rate falls only where an epoch is one pass; below that, lowering it costs more than it gains.
 
 On text with few spans the score is zero at first, whatever is learnt. While it is zero, progress is judged by the dev
 loss and the rate does not fall. tests/benchmarks/schedule.py measures all this.
@@ -38,7 +38,8 @@ def passes(num_sentences: int, batch_size: int) -> int:
 
 @dataclass
 class Schedule:
-    """anneal: factor on the rate after a full epoch without progress. patience: how many in a row end training.
+    """anneal: factor on the rate after a full epoch without progress; 1 where an epoch is several passes. patience: how
+    many such epochs in a row end training.
 
     rate: the current learning rate as a share of the first. outcome: None while training goes on, then converged: no
     progress for `patience` full epochs; cut_short: `max_epochs` came before that, and longer training may score higher;
@@ -59,9 +60,9 @@ class Schedule:
 
     @classmethod
     def of(cls, cfg: ProbeConfig, num_sentences: int) -> Schedule:
-        shown = passes(num_sentences, cfg.batch_size)
-        anneal = cfg.anneal if shown == 1 else 1.0
-        return cls(anneal, cfg.patience, cfg.max_epochs, shown * updates(num_sentences, cfg.batch_size))
+        an_epoch = passes(num_sentences, cfg.batch_size)
+        anneal = cfg.anneal if an_epoch == 1 else 1.0
+        return cls(anneal, cfg.patience, cfg.max_epochs, an_epoch * updates(num_sentences, cfg.batch_size))
 
     @property
     def shortest(self) -> int:

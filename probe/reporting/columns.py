@@ -99,9 +99,8 @@ def _against(relation: str) -> Callable[[Row], str]:
 
 
 def _order(row: Row) -> str:
-    if row.order == "unconverged":
-        return "not converged"
-    return f"left in round {row.left.round}" if row.left else row.order or ""
+    left = [f"left in round {row.left.round}"] if row.left else []
+    return ", ".join(["not converged", *left]) if row.order == "unconverged" else left[0] if left else row.order or ""
 
 
 def _n(row: Row) -> str:

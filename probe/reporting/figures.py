@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import itertools
 import statistics
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -57,15 +58,18 @@ def draw_all(rows: Sequence[Row]) -> dict[str, tuple[bytes, str]]:
             ("learning_curves", curves(group), draw_curves),
             ("mix_weights", mix_weights(group), draw_mix_weights),
         ]
+        title = about(caption(group).split(". ")[0], [label(row) for row in group if row.unconverged])
         for name, numbers, make in makers:
             if numbers:
                 for form in FORMS:
-                    drawn[f"{name}{suffix}.{form}"] = draw(numbers, make, about(group), form)
+                    drawn[f"{name}{suffix}.{form}"] = draw(numbers, make, title, form)
     for number, tasks in enumerate(tasks_on_one_text(rows)):
         if task_numbers := by_task(tasks):
+            left_out = [f"{row.name} of {row.setting.data}" for row in rows if row.unconverged and row.place == PLAIN]
+            title = about(caption(tasks[0]).split(". ")[0].partition(", ")[2], left_out)
             for form in FORMS:
                 name = f"score_by_task{f'-{number + 1}' if number else ''}.{form}"
-                drawn[name] = draw(task_numbers, draw_by_task, about(tasks[0]).partition(", ")[2], form)
+                drawn[name] = draw(task_numbers, draw_by_task, title, form)
     return drawn
 
 
@@ -83,11 +87,12 @@ def draw(numbers: Numbers, make: Callable[[Axes, Numbers], None], title: str, fo
     return out.getvalue(), sha256
 
 
-def about(group: Sequence[Row]) -> str:
-    """What stands above a picture of these rows: their setting, and which of them did not converge."""
-    rising = list(dict.fromkeys(label(row) for row in group if row.unconverged))
-    more = f" and {len(rising) - SHOWN} more" if len(rising) > SHOWN else ""
-    return caption(group).split(". ")[0] + (f"\nnot converged: {'; '.join(rising[:SHOWN])}{more}" if rising else "")
+def about(setting: str, unconverged: Sequence[str]) -> str:
+    """What stands above a picture: the setting of its table, and which of the table's rows did not converge."""
+    names = list(dict.fromkeys(unconverged))
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    note = f"not converged: {'; '.join(names[:SHOWN])}{more}" if names else ""
+    return "\n".join([setting, *textwrap.wrap(note, 110)])
 
 
 def by_layer(rows: Sequence[Row]) -> Numbers:

@@ -172,11 +172,22 @@ def _settings(row: _Gathered) -> dict[str, Any]:
 
 
 def _gather(records: Records, expected: list[ExpectedRun]) -> list[_Gathered]:
-    """Records and expected runs by row; a row with records is described by them."""
+    """Records and expected runs by row; a row with records is described by them.
+
+    Raises UserError where one seed of a row was trained by two versions of this package.
+    """
     gathered: dict[str, _Gathered] = {}
     for file, record in records.items():
         new = _Gathered(record.row, record.identity.group, record.identity, record.layers.width, setting_of(record))
         row = gathered.setdefault(record.identity.cell, new)
+        for file_of_other, other in row.records.items():
+            if other.seed == record.seed:
+                older = min(record.identity.recipe, other.identity.recipe)
+                raise UserError(
+                    f"{file} and {file_of_other.name} are one run of two versions of the training (recipes "
+                    f"{record.identity.recipe} and {other.identity.recipe}). Move the records of recipe {older} away, "
+                    "or sweep into another results_dir."
+                )
         row.records[file] = record
         row.name = min(row.name, record.row, key=_rank)
     for run in expected:

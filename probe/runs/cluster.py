@@ -132,8 +132,9 @@ def run_array(
 ) -> None:
     """Sends the jobs that are not in SLURM's queue yet, and waits for all of them.
 
-    died: told of a job as soon as it has ended and left neither record nor failure, and why: a line, then what SLURM
-    and its log say. Raises UserError where SLURM takes nothing, or does not say what it has.
+    died: called with a job that has ended and left neither record nor failure, as soon as that is known, and the
+    reason: a line, then what SLURM and its log say. Raises UserError where SLURM takes nothing, or does not say what
+    it has.
     """
     folder = Path(settings["submitit_folder"]).parent
     by_key = {job.key: job for job in jobs}

@@ -7,11 +7,11 @@ from typing import Any
 
 from probe.system.files import canonical, key_of, plain
 
-# These rise when the code that trains changes what comes out for the same settings.
-RECIPE = 1
-RECIPE_OF_SMALL = 3  # where one pass has fewer updates than schedule.FULL_UPDATES
-RECIPE_OF_SMALLEST = 4  # where an epoch has several passes
-RECIPES = (RECIPE, RECIPE_OF_SMALL, RECIPE_OF_SMALLEST)
+# How a probe is trained: these rise when the code that trains changes what comes out for the same settings.
+RECIPE = 1  # with schedule.FULL_UPDATES a pass or more
+RECIPE_OF_SMALL = 3  # with fewer, down to schedule.EPOCH_UPDATES
+RECIPE_OF_SMALLEST = 4  # below
+RECIPES = (RECIPE, RECIPE_OF_SMALL, RECIPE_OF_SMALLEST)  # whose ends of training the Schedule of today gives
 
 # What treatments are called; one that does several things has several of these names, with a comma between them.
 RANDOM = {"random": "random weights", "random_blocks": "random blocks"}  # by encoder.weights

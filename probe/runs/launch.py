@@ -54,9 +54,9 @@ class Launcher:
     ) -> None:
         """Does the work for each job, and returns when all have ended.
 
-        at_once: how many run side by side on this machine. died: told of a job of a cluster, and why, that ended and
-        could not say so itself. Raises what the engine raises when a process dies, and UserError where a cluster takes
-        no job.
+        at_once: how many run side by side on this machine. died: called with a cluster's job that ended without a
+        word of its own, and the reason. Raises what the engine raises when a process dies, and UserError where a
+        cluster takes no job.
         """
         if self.is_this_process(at_once):
             for job in jobs:

@@ -307,7 +307,7 @@ def load_record(path: Path) -> RunRecord:
 
 
 def _problem(record: RunRecord) -> str | None:
-    """What its types allow and a table cannot do without."""
+    """What is wrong with a record though its types allow it: no table can be made of it."""
     if record.data.task not in TASKS:
         return f"data.task: {record.data.task!r} is none of {', '.join(TASKS)}"
     of_probe = ("num_layers", "hidden_size") if record.config.probe.get("num_layers") != 0 else ()

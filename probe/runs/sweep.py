@@ -47,8 +47,8 @@ class Job:
 
     expected: the run that should result, so that a failure can be reported even if planning fails. keys: of all runs
     of the sweep. at_once: how many share this machine and its gpus. command: what was typed. commits: what names on
-    the Hub meant when the sweep was planned. dev_only: test scores are not printed. waits: for another process that
-    makes this run already, as a job of a cluster does, which also says itself why it cannot begin; otherwise the run is
+    the Hub meant when the sweep was planned. dev_only: test scores are not printed. waits: whether it waits for
+    another process that makes this run (a job of a cluster does, and prints why it cannot begin); otherwise the run is
     passed over, and the sweep comes back to it.
     """
 

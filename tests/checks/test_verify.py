@@ -21,9 +21,10 @@ import PIL.PngImagePlugin
 import pytest
 
 from probe.checks.pictures import figure_differs
-from probe.checks.reruns import compare_runs
+from probe.checks.reruns import compare_runs, rerun
 from probe.checks.results import Check, check_files
 from probe.cli.main import dispatch
+from probe.cli.settings import config_of
 from probe.config import UserError
 from probe.reporting.figures import draw_all
 from probe.reporting.page import write_report
@@ -288,6 +289,13 @@ def test_a_run_that_says_another_score_than_its_rerun_fails(results: Path, capsy
     assert dispatch(["verify", "results", "--rerun", "last", "--seed", "1"]) == 1
     told = capsys.readouterr().out
     assert "not the same bits (scores.test.span.f1) on the same machine; code of 0123456789 / " in told
+
+
+def test_a_run_that_today_would_be_another_is_not_trained_again(results: Path):
+    record = load_record(first_record(results))
+    older = replace(record.identity, recipe=99)
+    (check,) = rerun([replace(record, identity=older, key=older.key)], config_of, [])
+    assert (check.ok, check.detail) == (False, "another run would be made here: recipe differ")
 
 
 def test_elsewhere_a_run_may_differ_a_little_and_the_reasons_are_listed(results: Path):

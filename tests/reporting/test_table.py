@@ -34,7 +34,17 @@ from probe.reporting.rows import build_rows
 from probe.runs.expected import Setting, write_expected
 from probe.runs.identity import Layers, RunIdentity, Treatment
 from probe.runs.outputs import write_counts
-from probe.runs.records import Bits, CorpusCounts, RecordedData, Settings, SplitBits, SplitScores, load_record
+from probe.runs.records import (
+    Bits,
+    CorpusCounts,
+    RecordedData,
+    Settings,
+    SplitBits,
+    SplitScores,
+    load_record,
+    record_path,
+    write_record,
+)
 from probe.scoring.metrics import Scores, Totals
 from probe.scoring.significance import approximate_randomisation
 from probe.system.files import plain
@@ -524,6 +534,17 @@ def test_a_row_that_did_not_converge_says_so_in_every_form(tmp_path: Path, capsy
     make_record(tmp_path / "c", "last", 1, 0.9, 0.8, outcome="silent")
     with pytest.raises(UserError, match="no row in common that converged"):
         compare(tmp_path / "a", tmp_path / "c")
+
+
+def test_one_run_of_two_versions_of_the_training_is_refused(tmp_path: Path):
+    share = Treatment("5 % of train", {"share": 0.05}, {"recipe": 1})
+    record = make_record(tmp_path, "last", 1, 0.8, 0.7, treatment=share)
+    newer = replace(record.identity, recipe=4)
+    write_record(record_path(tmp_path, "last", newer), replace(record, identity=newer, key=newer.key))
+    with pytest.raises(
+        UserError, match=r"one run of two versions .* \(recipes \d and \d\). Move the records of recipe 1"
+    ):
+        build_rows(tmp_path)
 
 
 def test_a_table_in_which_nothing_was_learnt_has_no_best_row(tmp_path: Path):

@@ -54,6 +54,14 @@ def test_each_task_is_scaled_to_its_own_range(tmp_path: Path):
     assert isinstance(json.loads(render(rows, "json")), list)
 
 
+def test_a_row_that_did_not_converge_is_named_above_the_picture_that_lacks_it(tmp_path: Path):
+    folder = made(tmp_path)
+    splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
+    data = RecordedData("pos", "spans", splits)
+    make_record(folder, "layer_3", 1, 0.5, 0.5, (3,), corpus="pos", data=data, outcome="cut_short")
+    assert b"not converged: layer_3 of pos -->" in draw_all(build_rows(folder))["score_by_task.svg"][0]
+
+
 def test_the_figure_draws_every_task_by_layer(tmp_path: Path):
     rows = build_rows(made(tmp_path))
     (groups,) = tasks_on_one_text(rows)

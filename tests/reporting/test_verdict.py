@@ -225,7 +225,7 @@ def test_a_row_that_did_not_converge_is_drawn_hollow_and_stands_on_no_front(tmp_
     front = next(line for line in drawn.lines if str(line.get_label()).startswith("front"))
     assert np.allclose(front.get_xydata(), [[0, 70], [6, 80], [6, 80]])
     assert drawn.get_xlabel().endswith("hollow: not converged)")
-    assert about(build_rows(tmp_path)).endswith("\nnot converged: layer_1")
+    assert b"not converged: layer_1 -->" in draw_all(build_rows(tmp_path))["f1_by_cost.svg"][0]
 
 
 def test_rows_of_which_none_converged_are_drawn_without_a_front(tmp_path: Path):
@@ -235,8 +235,17 @@ def test_rows_of_which_none_converged_are_drawn_without_a_front(tmp_path: Path):
     drawn = Figure().add_subplot()
     draw_by_cost(drawn, by_cost(rows))
     assert not any(str(line.get_label()).startswith("front") for line in drawn.lines)
-    assert about(rows).endswith("\nnot converged: embeddings; last; layer_1")
-    assert {"f1_by_cost.png", "f1_by_layer.png"} <= draw_all(rows).keys()
+    pictures = draw_all(rows)
+    assert {"f1_by_cost.png", "f1_by_layer.png"} <= pictures.keys()
+    assert b"not converged: embeddings; last; layer_1 -->" in pictures["f1_by_layer.svg"][0]
+
+
+def test_a_long_list_of_rows_that_did_not_converge_is_cut_and_wrapped():
+    names = [f"second_to_last, {share} % of train" for share in range(9)]
+    setting, *lines = about("demo", names).split("\n")
+    assert (setting, len(lines)) == ("demo", 2)
+    assert max(map(len, lines)) <= 110
+    assert lines[-1].endswith("5 % of train and 3 more")
 
 
 def test_equal_rows_need_more_seeds_than_anybody_has(tmp_path: Path):
