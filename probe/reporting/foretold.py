@@ -52,7 +52,7 @@ class Foretold:
 
 def foretell(record: ScreenRecord, folder: Path) -> Foretold:
     """The screen against the trained rows of a folder. Raises UserError where these are of another text or features."""
-    rows = [row for row in build_rows(folder) if row.n and not row.treatment and not row.unconverged]
+    rows = [row for row in build_rows(folder) if row.n and not row.treatment]
     features = {one.identity.features for row in rows for one in row.records.values()}
     texts = {one.identity.corpus for row in rows for one in row.records.values()}
     if record.identity.features not in features or record.identity.corpus not in texts:
@@ -60,7 +60,7 @@ def foretell(record: ScreenRecord, folder: Path) -> Foretold:
             f"--against {folder}: its runs are of another text or other features than the screen "
             f"({record.setting.data}, {record.setting.encoder}, {record.setting.features['context']} context)."
         )
-    rows = [row for row in rows if _is_of(row, record)]
+    rows = [row for row in rows if _is_of(row, record) and not row.unconverged]
     if len(groups_of(rows)) > 1:
         raise UserError(f"--against {folder}: its rows are of several probes; keep each in a folder of its own.")
     by_readout = {readout_of(one.layers.combine, one.layers.indices): one for one in record.ranked}
