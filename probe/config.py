@@ -46,6 +46,14 @@ def _at_least(name: str, value: float, lowest: float) -> None:
         raise UserError(f"{name}={value} is too small: {lowest} or more.")
 
 
+def _auto_or_at_least(name: str, value: int | str, lowest: int) -> None:
+    if value == "auto":
+        return
+    if isinstance(value, str | bool):
+        raise UserError(f"{name}={value} is neither a number nor auto.")
+    _at_least(name, value, lowest)
+
+
 @dataclass
 class DataConfig:
     name: str | None  # none: the folder's
@@ -147,10 +155,7 @@ class FeaturesConfig:
         _one_of("features.precision", self.precision, PRECISIONS)
         _one_of("features.dtype", self.dtype, DTYPES)
         _one_of("features.placement", self.placement, PLACEMENTS)
-        if self.batch_pieces != "auto":
-            if isinstance(self.batch_pieces, str | bool):
-                raise UserError(f"features.batch_pieces={self.batch_pieces} is neither a number of pieces nor auto.")
-            _at_least("features.batch_pieces", self.batch_pieces, 1)
+        _auto_or_at_least("features.batch_pieces", self.batch_pieces, 1)
         if not 0 < self.stride <= 1:
             raise UserError(f"features.stride={self.stride} is not a share of a window: above 0, at most 1.")
         self.cache_dir = str(Path(self.cache_dir).expanduser())
@@ -174,7 +179,7 @@ class ProbeConfig:
     learning_rate: float
     anneal: float
     batch_size: int
-    max_epochs: int
+    max_epochs: int | str  # auto: by the text, see probing.schedule
     patience: int
     gradient_clip: float
     precision: str
@@ -188,10 +193,12 @@ class ProbeConfig:
                     f"probe.{name}={getattr(self, name)} means nothing where the encoder itself is trained. Leave it "
                     "out and type probe=finetune, which has all settings of that."
                 )
+        if self.train_encoder and self.max_epochs == "auto":
+            raise UserError("probe.max_epochs=auto means nothing where the encoder itself is trained: type a number.")
         _at_least("probe.num_layers", self.num_layers, 0)
         _at_least("probe.hidden_size", self.hidden_size, 1 if self.num_layers else 0)
         _at_least("probe.batch_size", self.batch_size, 1)
-        _at_least("probe.max_epochs", self.max_epochs, 1)
+        _auto_or_at_least("probe.max_epochs", self.max_epochs, 1)
         _at_least("probe.patience", self.patience, 1)
         if not 0 <= self.dropout < 1:
             raise UserError(f"probe.dropout={self.dropout} is not in [0, 1).")

@@ -65,13 +65,14 @@ def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> list[str]:
     alike = {_work(planned): planned for planned in trained}
     speeds = {work: training_s_per_word(planned, device) for work, planned in alike.items()}
     least = most = 0.0
+    epochs = {planned.identity.key: _epochs(planned) for planned in trained}
     for planned in trained:
         splits, cfg = planned.corpus.splits, planned.cfg.probe
         words = splits["train"].num_words * passes(len(splits["train"].words), cfg.batch_size)
         epoch_s = speeds[_work(planned)] * (words + splits["dev"].num_words / 3)  # dev: forward pass only
-        least += epoch_s * _fewest_epochs(planned)
-        most += epoch_s * cfg.max_epochs
-    fewest, at_most = min(map(_fewest_epochs, trained)), max(planned.cfg.probe.max_epochs for planned in trained)
+        least += epoch_s * epochs[planned.identity.key][0]
+        most += epoch_s * epochs[planned.identity.key][1]
+    fewest, at_most = min(first for first, _ in epochs.values()), max(last for _, last in epochs.values())
     at_once = min(at_once, len(trained))
     time_s = f"{duration(least / at_once)} to {duration(most / at_once)}"
     lines.append(f"to train: {time_s}, {at_once} at once; runs take {fewest} to {at_most} epochs")
@@ -84,9 +85,10 @@ def _work(planned: Plan) -> tuple[int, int, str, str]:
     return chosen.width, len(chosen.indices), chosen.combine, repr(planned.cfg.probe)
 
 
-def _fewest_epochs(planned: Plan) -> int:
+def _epochs(planned: Plan) -> tuple[int, int]:
+    """How many a run will take, at least and at most."""
     schedule = Schedule.of(planned.cfg.probe, len(planned.corpus.splits["train"].words))
-    return min(max(FEWEST_EPOCHS, schedule.shortest), schedule.max_epochs)
+    return min(max(FEWEST_EPOCHS, schedule.shortest), schedule.max_epochs), schedule.max_epochs
 
 
 def extraction_s(cfg: Config, corpus: Corpus, encoder: Encoder, store: FeatureStore, device: str) -> float:
@@ -150,7 +152,7 @@ def tuning_s(planned: Plan, device: str) -> float:
         if time.perf_counter() - clock > MEASURE_S:
             break
     seen = {name: sum(split.widths) / BACKWARD for name, split in data.items()}
-    whole = cfg.probe.max_epochs * (sum(train.widths) + seen["dev"]) + seen["test"]
+    whole = tuned.epochs * (sum(train.widths) + seen["dev"]) + seen["test"]
     return whole * (time.perf_counter() - clock) / pieces
 
 

@@ -84,6 +84,7 @@ class FineTuned(nn.Module):
     ) -> None:
         super().__init__()
         self.cfg, self.subword, self.encoder, self.labels, self.device = cfg, subword, encoder, labels, device
+        self.epochs = int(cfg.max_epochs)
         self.model, self.precision = model, settled(cfg.precision, device)
         self.dropout = nn.Dropout(cfg.dropout)
         self.classifier = nn.Linear(encoder.hidden_size, len(labels))
@@ -162,22 +163,22 @@ def fine_tune(
         )
     optimizer, rates = optimizer_of(tuned, train)
     if _continue(tuned, optimizer, rates, kept, made_by):
-        tell(f"goes on after epoch {len(tuned.curve)} of {cfg.max_epochs}")
-    for epoch in range(len(tuned.curve), cfg.max_epochs):
+        tell(f"goes on after epoch {len(tuned.curve)} of {tuned.epochs}")
+    for epoch in range(len(tuned.curve), tuned.epochs):
         torch.manual_seed(_seed_of(seed, epoch))
         clock = time.perf_counter()
         scored = sum(dev.widths) / sum(train.widths) / BACKWARD  # cost of scoring dev, in epochs of training
         batches = train.batches(cfg.batch_size, torch.Generator().manual_seed(_seed_of(seed, epoch)))
         loss = _one_epoch(tuned, train, batches, optimizer, rates, 1 + scored, tell)
         train_s = round(time.perf_counter() - clock, 3)
-        tell(f"epoch {epoch + 1} of {cfg.max_epochs} · loss {loss:.4f} · scoring dev")
+        tell(f"epoch {epoch + 1} of {tuned.epochs} · loss {loss:.4f} · scoring dev")
         tags, dev_loss = tuned.predict(dev)
         score = headline(dev.tags, tags)
         if score > max((point["dev"] for point in tuned.curve), default=-1.0):
             tuned.best_epoch, tuned.best_dev_tags = epoch + 1, tags
             tuned.best_weights = {name: value.detach().clone() for name, value in tuned.state_dict().items()}
         tuned.curve.append({"loss": loss, "dev": score, "dev_loss": dev_loss, "train_s": train_s})
-        tell(f"epoch {epoch + 1} of {cfg.max_epochs} · loss {loss:.4f} · dev {100 * score:.2f} · {train_s:.0f} s")
+        tell(f"epoch {epoch + 1} of {tuned.epochs} · loss {loss:.4f} · dev {100 * score:.2f} · {train_s:.0f} s")
         state = {name: getattr(tuned, name) for name in KEPT} | {"made_by": made_by}
         state |= {"weights": tuned.state_dict(), "optimizer": optimizer.state_dict(), "rates": rates.state_dict()}
         try:
@@ -227,7 +228,7 @@ def _one_epoch(
 ) -> float:
     """Every window once; returns the batches' mean loss. whole: an epoch with dev scored, in epochs of training."""
     tuned.train()
-    epochs, epoch = tuned.cfg.max_epochs, len(tuned.curve) + 1
+    epochs, epoch = tuned.epochs, len(tuned.curve) + 1
     started = told = time.perf_counter()
     losses: list[float] = []
     for numbers in batches:
@@ -249,7 +250,7 @@ def optimizer_of(tuned: FineTuned, train: TaggedText) -> tuple[torch.optim.Optim
     vectors = [parameter for parameter in tuned.parameters() if parameter.ndim <= 1]
     groups = [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=tuned.cfg.learning_rate, fused=True)
-    updates = tuned.cfg.max_epochs * -(-len(train.windows) // train.at_once(tuned.cfg.batch_size))
+    updates = tuned.epochs * -(-len(train.windows) // train.at_once(tuned.cfg.batch_size))
     return optimizer, transformers.get_linear_schedule_with_warmup(optimizer, round(WARM_UP * updates), updates)
 
 

@@ -182,10 +182,11 @@ class Announce(pl.Callback):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, Tagger)
         point = pl_module.curve[-1]
-        left_s = (pl_module.cfg.max_epochs - len(pl_module.curve)) * point["train_s"]
+        epoch, most = len(pl_module.curve), pl_module.schedule.max_epochs
+        left_s = (most - epoch) * point["train_s"]
         self.tell(
-            f"epoch {len(pl_module.curve)} of at most {pl_module.cfg.max_epochs} · loss {point['loss']:.4f} · "
-            f"dev {100 * point['dev']:.2f} · {point['train_s']:.1f} s · at most {left_s / 60:.1f} min left"
+            f"epoch {epoch} of at most {most} · loss {point['loss']:.4f} · dev {100 * point['dev']:.2f} · "
+            f"{point['train_s']:.1f} s · at most {left_s / 60:.1f} min left"
         )
 
 
@@ -213,7 +214,7 @@ def train_tagger(
     trainer = pl.Trainer(
         accelerator="gpu" if device == "cuda" else "cpu",
         devices=1,
-        max_epochs=cfg.max_epochs,
+        max_epochs=tagger.schedule.max_epochs,
         gradient_clip_val=cfg.gradient_clip,
         callbacks=[Announce(tell)],
         plugins=[LightningEnvironment()],  # ignores a SLURM job around this process

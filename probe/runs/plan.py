@@ -16,7 +16,7 @@ from probe.data.derived import Sample, derived, underived
 from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.indices import stored_layers
 from probe.features.store import FeatureStore
-from probe.probing.schedule import FULL_UPDATES, passes, updates
+from probe.probing.schedule import FULL_UPDATES, Schedule, passes, updates
 from probe.probing.selection import Selection, select
 from probe.runs.expected import ExpectedRun, Setting
 from probe.runs.identity import (
@@ -97,10 +97,16 @@ def plan(cfg: Config) -> Plan:
     refuse_unstored(cfg, selection, encoder)
     layers = Layers(list(selection.indices), selection.combine)
     recipe, recipe_of_text = (_recipe(one, cfg) for one in (corpus, text))
+    cfg, whole = _settled(cfg, corpus), _settled(cfg, text)
     treatment = None
     if names := _names(cfg):
-        base = {"corpus": text_fingerprint, "features": pretrained or store.vectors_key, "recipe": recipe_of_text}
-        here = {"corpus": fingerprint, "features": store.vectors_key, "recipe": recipe}
+        here = {"corpus": fingerprint, "features": store.vectors_key, "recipe": recipe, "probe": cfg.probe.stated}
+        base = {
+            "corpus": text_fingerprint,
+            "features": pretrained or store.vectors_key,
+            "recipe": recipe_of_text,
+            "probe": whole.probe.stated,
+        }
         changed = {name: value for name, value in base.items() if value != here[name]}
         treatment = Treatment(", ".join(names), _settings(cfg), changed)
     identity = RunIdentity(
@@ -133,6 +139,12 @@ def _of_fine_tuning(cfg: Config) -> Config:
             "on the whole text, and keeps no weights. Leave that out."
         )
     return replace(cfg, layers=LayersConfig([-1], "concat", "last"))
+
+
+def _settled(cfg: Config, corpus: Corpus) -> Config:
+    """The config with the number of epochs that `auto` comes to for a corpus."""
+    most = Schedule.of(cfg.probe, len(corpus.splits["train"].tags)).max_epochs
+    return replace(cfg, probe=replace(cfg.probe, max_epochs=most))
 
 
 def _recipe(corpus: Corpus, cfg: Config) -> int:

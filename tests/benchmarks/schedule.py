@@ -34,6 +34,7 @@ from unittest.mock import patch
 import torch
 
 from probe.cli.settings import configs_of
+from probe.config import Config
 from probe.data.tags import Tags
 from probe.features.extraction import ensure_features
 from probe.probing.batches import TaggedWords
@@ -126,17 +127,20 @@ class Fork:
 AFTER_EPOCH = Schedule.after_epoch
 
 
-def trained(pair: Pair, planned: Plan, long_epochs: int) -> dict[str, Any]:
-    """What the long training of a pair gave, and ours."""
+def trained(pair: Pair, cfg: Config, long_epochs: int) -> dict[str, Any]:
+    """What the long training of a pair gave, and ours. cfg: as typed, for what `auto` means depends on the sample."""
+    planned = plan(cfg)
     label_ids: dict[str, int] = {}
     train = words_of(planned, "train", pair.size, pair.thin, label_ids)
     dev = words_of(planned, "dev", DEV_SENTENCES, pair.thin, label_ids)
     test = words_of(planned, "test", len(planned.corpus.splits["test"].tags), pair.thin, label_ids)
+    if (most := Schedule.of(cfg.probe, len(train.tags)).max_epochs) < long_epochs:
+        raise SystemExit(f"--long {long_epochs} is more than the {most} epochs that probe.max_epochs allows.")
     fork = Fork(long_epochs)
     torch.set_num_threads(1)  # an extraction took more, and a process that forks must not: the child would hang
     with patch.object(Schedule, "after_epoch", lambda *args: fork.after_epoch(*args)):
         tagger = train_tagger(
-            planned.cfg.probe, planned.selection, train, dev, list(label_ids), span_f1, pair.seed, tell=lambda _: None
+            cfg.probe, planned.selection, train, dev, list(label_ids), span_f1, pair.seed, tell=lambda _: None
         )
     result = {
         "test": span_f1(test.tags, tagger.predict(test)),
@@ -244,12 +248,10 @@ def train_all(options: argparse.Namespace) -> None:
         sources["conll2003"] = ["data=conll2003", f"data.path={options.conll2003}"]
 
     @cache
-    def planned(corpus: str, row: str) -> Plan:
-        return plan(configs_of([*sources[corpus], f"layers={row}", *options.settings])[0][0])
+    def config(corpus: str, row: str) -> Config:
+        return configs_of([*sources[corpus], f"layers={row}", *options.settings])[0][0]
 
-    corpora = {name: planned(name, ROWS[0]).corpus.splits["train"].tags for name in sources}
-    if (most := planned("demo", ROWS[0]).cfg.probe.max_epochs) < options.long:
-        raise SystemExit(f"--long {options.long} is more than probe.max_epochs={most}.")
+    corpora = {name: plan(config(name, ROWS[0])).corpus.splits["train"].tags for name in sources}
     options.keep.parent.mkdir(parents=True, exist_ok=True)
     settings = [*options.settings, f"--long={options.long}"]
     sizes = [int(size) for size in options.sizes.split(",")]
@@ -263,7 +265,7 @@ def train_all(options: argparse.Namespace) -> None:
             if hold.busy:
                 continue
             if pair not in kept(options.keep, settings):
-                result = trained(pair, planned(corpus, row), options.long)
+                result = trained(pair, config(corpus, row), options.long)
                 with wait_for_lock(options.keep) as stream:
                     stream.write(json.dumps({"pair": pair._asdict(), "settings": settings, "result": result}).encode())
                     stream.write(b"\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_the_rate_falls_only_where_a_pass_is_an_epoch(sentences: int, rate: floa
     probe = ProbeConfig(2, 64, 0.5, 1e-3, 0.5, 32, 60, 3, 1.0, "float32")
     schedule = Schedule.of(probe, sentences)
     warm = WARM_UP_UPDATES // schedule.epoch_updates
-    assert told(schedule, (0.5, 1), *[(0.4, 1)] * (warm + schedule.full - 1)).rate == rate
+    assert told(schedule, (0.5, 1), *[(0.4, 1)] * (warm + schedule.before_fall - 1)).rate == rate
 
 
 @pytest.mark.parametrize("folder", COMMITTED, ids=lambda folder: folder.name)
@@ -80,13 +81,21 @@ def test_a_full_epoch_without_a_better_score_halves_the_rate_and_three_in_a_row_
     assert told(schedule, (0.65, 1)).outcome == "converged"
 
 
-def test_smaller_epochs_count_together():
+def test_smaller_epochs_count_together_and_lower_the_rate_later():
     schedule = told(plain(epoch_updates=114), *[(0.1 + epoch / 100, 1) for epoch in range(9)])
-    assert told(schedule, *[(0.1, 1)] * 2).rate == 1, "228 updates without progress"
+    assert told(schedule, *[(0.1, 1)] * 5).rate == 1, "570 updates without progress"
     assert told(schedule, (0.1, 1)).rate == 0.5
-    told(schedule, *[(0.1, 1)] * 5)
-    assert (schedule.rate, schedule.outcome) == (0.25, None)
+    told(schedule, (0.1, 1), (0.1, 1))
+    assert (schedule.rate, schedule.outcome) == (0.5, None)
     assert told(schedule, (0.1, 1)).outcome == "converged"
+
+
+@pytest.mark.parametrize(("sentences", "epochs"), [(14_041, 40), (9_600, 40), (5_000, 80), (3_200, 120), (600, 120)])
+def test_unless_a_number_is_set_a_training_may_take_forty_full_epochs(sentences: int, epochs: int):
+    probe = ProbeConfig(2, 64, 0.5, 1e-3, 0.5, 32, "auto", 3, 1.0, "float32")
+    assert Schedule.of(probe, sentences).max_epochs == epochs
+    assert epochs * Schedule.of(probe, sentences).epoch_updates >= 40 * FULL_UPDATES
+    assert Schedule.of(replace(probe, max_epochs=7), sentences).max_epochs == 7
 
 
 @pytest.mark.parametrize("epoch_updates", [50, 100, 114, 300, 439, 1000, 1001])

@@ -17,6 +17,7 @@ import probe.runs.fit
 from probe.checks.results import check_files
 from probe.config import Config, LayersConfig, ProbeConfig, UserError, to_config
 from probe.features.extraction import ensure_features
+from probe.probing import schedule
 from probe.probing.tagger import Tagger, train_tagger
 from probe.reporting.formats import write_tables
 from probe.reporting.rows import build_rows
@@ -75,6 +76,23 @@ def test_what_is_asked_for_enters_the_identity_and_the_table_of_what_it_is_compa
     assert plan(make(train_fraction=1.0)).identity == plain
     one, other = (plan(make(train_fraction=0.5, seed=seed)).identity for seed in (1, 2))
     assert (one.corpus != other.corpus, one.cell == other.cell) == (True, True), "each seed draws a sample of its own"
+
+
+def test_a_share_of_train_may_take_more_epochs_and_stands_in_the_table_of_the_whole(make: Make, monkeypatch):
+    monkeypatch.setattr(schedule, "EPOCH_UPDATES", 1)
+    monkeypatch.setattr(schedule, "FULL_UPDATES", 4)
+    sentences = len(plan(make()).corpus.splits["train"].tags)
+
+    def automatic(**settings: Any) -> Config:
+        cfg = make(**settings)
+        return replace(cfg, probe=replace(cfg.probe, max_epochs="auto", batch_size=-(-sentences // 4)))
+
+    whole, half = (plan(automatic(train_fraction=share)) for share in (None, 0.5))
+    assert [planned.identity.probe["max_epochs"] for planned in (whole, half)] == [40, 80]
+    assert [planned.cfg.probe.max_epochs for planned in (whole, half)] == [40, 80], "which records keep"
+    assert whole.identity.group == half.identity.group
+    typed = replace(make(), probe=replace(whole.cfg.probe, max_epochs=40))
+    assert plan(typed).identity == whole.identity, "the number is the key's, however it came"
 
 
 def test_a_word_memory_is_one_run_whatever_weights_and_seed_and_extracts_nothing(make: Make, tmp_path: Path):
