@@ -18,7 +18,7 @@ from probe.features.store import FeatureStore, Shard
 from probe.probing.schedule import Schedule, passes
 from probe.runs.plan import Plan, plan, resolve_device
 from probe.system.files import why_not_writable
-from probe.system.machine import gpus, num_cores, side_by_side
+from probe.system.machine import gpus, num_cores, room, side_by_side
 from probe.system.show import duration
 
 MEASURE_S = 2.0  # how long an encoder is measured, and a probe of each width
@@ -44,9 +44,10 @@ def cost_of_sweep(configs: Sequence[Config]) -> list[str]:
     lines += _of_frozen(trained, device, at_once) if trained else []
     if tuned:
         of_one = {planned.identity.cell: planned for planned in tuned}  # whatever the seed
-        seconds = {same: tuning_s(planned, device) for same, planned in of_one.items()}
+        at_once = min(at_once, len(tuned))
+        seconds = {same: tuning_s(planned, device, at_once) for same, planned in of_one.items()}
         total = sum(seconds[planned.identity.cell] for planned in tuned)
-        lines.append(f"to fine-tune: {len(tuned)} runs, {duration(total / min(at_once, len(tuned)))}")
+        lines.append(f"to fine-tune: {len(tuned)} runs, {duration(total / at_once)}")
     return lines
 
 
@@ -127,8 +128,11 @@ def extraction_s(cfg: Config, corpus: Corpus, encoder: Encoder, store: FeatureSt
     return sum(num_pieces(texts[shard.split], texts[shard.split].windows_of(shard)) for shard in missing) / speed
 
 
-def tuning_s(planned: Plan, device: str) -> float:
-    """How long a run trains its encoder, from doing so for a moment on some of the text."""
+def tuning_s(planned: Plan, device: str, at_once: int = 1) -> float:
+    """How long a run trains its encoder, from doing so for a moment on some of the text.
+
+    Raises UserError where memory does not suffice for `at_once` such runs side by side.
+    """
     import torch
 
     from probe.features.encoder import load_model
@@ -142,6 +146,7 @@ def tuning_s(planned: Plan, device: str) -> float:
         cfg.probe, cfg.features.subword, planned.encoder, load_model(planned.encoder, device), labels, device
     )
     tuned.requires_grad_().to(device).train()
+    tuned.refuse_without(room(device, at_once, len(gpus()) if device == "cuda" else 0), max(train.widths))
     optimizer, rates = optimizer_of(tuned, train)
     some = train.batches(cfg.probe.batch_size, torch.Generator().manual_seed(0))
     update(tuned, train, some[0], optimizer, rates)  # for warming up

@@ -16,7 +16,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from probe.checks.cost import cost_of_sweep, extraction_s
+from probe.checks.cost import cost_of_sweep, extraction_s, tuning_s
 from probe.checks.oddities import Oddity, first_sentence, oddities
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus, load_corpus
@@ -74,7 +74,7 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
     if corpus is not None and encoder is not None and device is not None and cfg.reads_features:
         check("store", lambda: _store(cfg, corpus, encoder, device))
     if corpus is not None and encoder is not None and cfg.probe.train_encoder:
-        check("windows", lambda: _windows(cfg, corpus, encoder))
+        check("windows", lambda: _windows(cfg, corpus, encoder, device if len(sweep) < 2 else None))
     check("results", lambda: _results(cfg, runs=not failed))
     if len(sweep) > 1 and not failed:
         check("sweep", lambda: (None, cost_of_sweep(sweep)))
@@ -132,7 +132,7 @@ def _data(configs: Sequence[Config], odd: list[Oddity]) -> tuple[Corpus, list[st
     lines.append(first_sentence(corpus.splits["train"]))
     controls = [one.data.control is not None for one in configs]
     if any(controls):
-        of = "" if all(controls) else f"{sum(controls)} of {len(configs)} runs: "
+        of = "" if all(controls) else "some runs: "
         lines.append(f"{of}control task: each word or mention has a tag drawn at random")
     sentences = [len(train.words) for _, train in trained_on]
     if min(sentences) < counts["train"].sentences:
@@ -215,10 +215,15 @@ def _store(cfg: Config, corpus: Corpus, encoder: Encoder, device: str) -> tuple[
     ]
 
 
-def _windows(cfg: Config, corpus: Corpus, encoder: Encoder) -> tuple[None, list[str]]:
-    """Of fine-tuning, which reads no store: what goes through the encoder."""
+def _windows(cfg: Config, corpus: Corpus, encoder: Encoder, device: str | None) -> tuple[None, list[str]]:
+    """Of fine-tuning, which reads no store: what goes through the encoder, and on a device for how long."""
+    from probe.runs.plan import plan
+
     windows = {name: len(Text(corpus, name, encoder, cfg.features).windows) for name in corpus.splits}
-    return None, [", ".join(f"{name} {number:,}" for name, number in windows.items())]
+    lines = [", ".join(f"{name} {number:,}" for name, number in windows.items())]
+    if device is not None and not (planned := plan(cfg)).is_done:
+        lines.append(f"to train: {duration(tuning_s(planned, device))} on this machine")
+    return None, lines
 
 
 def _results(cfg: Config, runs: bool) -> tuple[None, list[str]]:

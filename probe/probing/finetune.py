@@ -116,6 +116,15 @@ class FineTuned(nn.Module):
         weights = sum(parameter.numel() for parameter in self.parameters())
         return 4 * (5 * weights + max(AT_ONCE, widest) * self.encoder.num_layers * kept)
 
+    def refuse_without(self, room: float, widest: int) -> None:
+        """Raises UserError where training would take more than `room` bytes."""
+        if (needed := self.bytes_needed(widest)) > room:
+            raise UserError(
+                f"fine-tuning {self.encoder.name} takes about {needed / 1e9:.1f} GB of memory, its longest window "
+                f"{widest:,} pieces; {room / 1e9:.1f} GB are free for each run.\n"
+                "Fewer side by side: jobs=1. Shorter windows: features.context=sentence. Or a smaller encoder."
+            )
+
     @torch.no_grad()
     def predict(self, split: TaggedText) -> tuple[Tags, float]:
         """The tags of every sentence, and their mean loss in nats a word (of those whose tag training showed)."""
@@ -155,12 +164,7 @@ def fine_tune(
     """
     torch.manual_seed(seed)
     tuned = FineTuned(cfg, subword, encoder, load_model(encoder, device), labels, device).requires_grad_().to(device)
-    needed = tuned.bytes_needed(max(train.widths))
-    if needed > room:
-        raise UserError(
-            f"fine-tuning {encoder.name} takes about {needed / 1e9:.1f} GB of memory; {room / 1e9:.1f} GB are free for "
-            "each run. Fewer side by side: jobs=1. Or a smaller encoder."
-        )
+    tuned.refuse_without(room, max(train.widths))
     optimizer, rates = optimizer_of(tuned, train)
     if _continue(tuned, optimizer, rates, kept, made_by):
         tell(f"goes on after epoch {len(tuned.curve)} of {tuned.epochs}")

@@ -164,7 +164,7 @@ COLUMNS: dict[str, Column] = {
 }
 INTERVALS = ("selectivity", "beyond")  # differences, which readers want to tell from zero
 UNCONVERGED = {
-    "cut_short": "still rising at the last epoch allowed. Raise probe.max_epochs.",
+    "cut_short": "ended by probe.max_epochs. Raise it.",
     "silent": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
 }
 COLUMN_NOTES = {

@@ -36,7 +36,7 @@ from probe.system.show import duration, percent
 
 # What is said of a run whose training did not converge.
 ENDINGS = {
-    "cut_short": "not converged: still rising at probe.max_epochs",
+    "cut_short": "not converged: ended by probe.max_epochs",
     "silent": "never above 0: too little text for these settings, or too few epochs",
 }
 

@@ -508,7 +508,7 @@ def test_a_row_that_did_not_converge_is_marked_and_never_ranked(tmp_path: Path):
     }
     text = render(list(rows.values()), "text")
     assert re.search(r"^last .* not converged$", text, flags=re.M)
-    assert "not converged: last seed 1, last seed 2, last seed 3: still rising at the last epoch allowed" in text
+    assert "not converged: last seed 1, last seed 2, last seed 3: ended by probe.max_epochs" in text
     assert "**last**" not in render(list(rows.values()), "md")
 
 
@@ -519,9 +519,7 @@ def test_a_row_that_did_not_converge_says_so_in_every_form(tmp_path: Path, capsy
     rows = build_rows(tmp_path / "b")
     assert [row["order"] for row in json.loads(render(rows, "json"))] == [None, "unconverged"]
     assert [row["order"] for row in csv.DictReader(io.StringIO(render(rows, "csv")))] == ["", "unconverged"]
-    note = (
-        "B: not converged: last seed 1: still rising at the last epoch allowed. Raise probe.max_epochs. Such rows are "
-    )
+    note = "B: not converged: last seed 1: ended by probe.max_epochs. Raise it. Such rows are "
     assert f"{note}not ranked." in render_side_by_side([tmp_path / "a", tmp_path / "b"], "text")
     assert [difference.row for difference in compare(tmp_path / "a", tmp_path / "b").differences] == ["embeddings"]
     assert f"{note}left out." in render_comparison(compare(tmp_path / "a", tmp_path / "b"), "text")

@@ -232,6 +232,11 @@ def test_too_little_memory_is_told_before_anything_is_trained(typed: Typed, inpu
     assert "jobs=1" in ended.stderr
     assert "epoch" not in ended.stdout
     assert not list((tmp_path / "out/records").iterdir())
+    told = ended.stderr.removeprefix("probe: ").strip()
+    for others in ([], ["-m", "seed=1,2"]):
+        foretold = typed("doctor", *others, *inputs, "probe=finetune")
+        assert foretold.returncode == 1
+        assert told.split(" of memory,")[0] in foretold.stdout, "by doctor too"
 
 
 @pytest.mark.slow

@@ -306,7 +306,7 @@ def test_a_run_that_did_not_converge_says_so_on_its_line(tmp_path: Path):
     line = "dev F1 80.00 · test F1 70.00 · best epoch 1 of 2"
     for outcome, told in (
         ("converged", line),
-        ("cut_short", f"{line} · not converged: still rising at probe.max_epochs"),
+        ("cut_short", f"{line} · not converged: ended by probe.max_epochs"),
         ("silent", f"{line} · never above 0: too little text for these settings, or too few epochs"),
     ):
         assert scores_line(make_record(tmp_path, "last", 1, 0.8, 0.7, outcome=outcome)) == told
