@@ -18,7 +18,8 @@ CONTEXTS = ("sentence", "document")
 SUBWORDS = ("first", "last", "mean", "sum", "max")
 DTYPES = ("float16", "bfloat16", "float32")
 PRECISIONS = ("float32", "bfloat16")
-NOT_OF_FINE_TUNING = {"num_layers": 0, "hidden_size": 0, "anneal": 1.0, "patience": 1}  # fixed in fine-tuning
+NOT_OF_FINE_TUNING = {"num_layers": 0, "hidden_size": 0, "anneal": 1.0, "anneal_after": 1, "patience": 1}  # fixed there
+ADDED_TO_PROBE = {"train_encoder": False, "anneal_after": 1}  # left out of keys and records where they are this
 PLACEMENTS = ("auto", "memory", "device", "stream")
 TASKS = ("spans", "tags")
 WEIGHTS = ("pretrained", "random", "random_blocks")
@@ -183,7 +184,8 @@ class ProbeConfig:
     patience: int
     gradient_clip: float
     precision: str
-    train_encoder: bool = False  # left out of keys and records where it is False
+    train_encoder: bool = False
+    anneal_after: int = 1
 
     def __post_init__(self) -> None:
         _one_of("probe.precision", self.precision, (*PRECISIONS, "auto") if self.train_encoder else PRECISIONS)
@@ -200,6 +202,7 @@ class ProbeConfig:
         _at_least("probe.batch_size", self.batch_size, 1)
         _auto_or_at_least("probe.max_epochs", self.max_epochs, 1)
         _at_least("probe.patience", self.patience, 1)
+        _at_least("probe.anneal_after", self.anneal_after, 1)
         if not 0 <= self.dropout < 1:
             raise UserError(f"probe.dropout={self.dropout} is not in [0, 1).")
         if not 0 < self.anneal <= 1:
@@ -211,7 +214,7 @@ class ProbeConfig:
     @property
     def stated(self) -> dict[str, Any]:
         """As keys and records have it."""
-        return {name: value for name, value in asdict(self).items() if name != "train_encoder" or value}
+        return {name: value for name, value in asdict(self).items() if ADDED_TO_PROBE.get(name, ...) != value}
 
 
 @dataclass

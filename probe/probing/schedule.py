@@ -7,8 +7,7 @@ sentences in batches of 32: 19). So the schedule counts updates, and the same se
 - epochs without progress do not count in the first WARM_UP_UPDATES, when scores rise slowly and fluctuate by chance;
 - epochs of fewer than FULL_UPDATES are grouped: as many as make FULL_UPDATES count as one full epoch;
 - unless a number of epochs is set, training may take MOST_FULL_EPOCHS full ones;
-- the learning rate falls after a full epoch without progress where that is one pass, after PATIENT where it is several
-  epochs, and never where an epoch is several passes: the fewer sentences, the more lowering it early costs.
+- the learning rate falls only where an epoch is one pass; below that, lowering it costs more than it gains.
 
 On text with few spans the score is zero at first, whatever is learnt. While it is zero, progress is judged by the dev
 loss and the rate does not fall. tests/benchmarks/schedule.py measures all this.
@@ -24,7 +23,6 @@ from probe.config import ProbeConfig
 EPOCH_UPDATES = 100
 WARM_UP_UPDATES = 1000
 FULL_UPDATES = 300
-PATIENT = 2
 MOST_FULL_EPOCHS = 40
 
 Outcome = Literal["converged", "cut_short", "silent"]
@@ -42,8 +40,8 @@ def passes(num_sentences: int, batch_size: int) -> int:
 
 @dataclass
 class Schedule:
-    """anneal: factor on the rate after `before_fall` epochs without progress; 1 where an epoch is several passes.
-    patience: how many full epochs without progress in a row end training.
+    """anneal: factor on the rate after every `anneal_after` full epochs without progress in a row; 1 where an epoch is
+    several passes. patience: how many such epochs in a row end training.
 
     rate: the current learning rate as a share of the first. outcome: None while training goes on, then converged: no
     progress for `patience` full epochs; cut_short: `max_epochs` came before that, and longer training may score higher;
@@ -51,6 +49,7 @@ class Schedule:
     """
 
     anneal: float
+    anneal_after: int
     patience: int
     max_epochs: int
     epoch_updates: int
@@ -67,6 +66,7 @@ class Schedule:
         an_epoch = passes(num_sentences, cfg.batch_size)
         schedule = cls(
             anneal=cfg.anneal if an_epoch == 1 else 1.0,
+            anneal_after=cfg.anneal_after,
             patience=cfg.patience,
             max_epochs=MOST_FULL_EPOCHS,
             epoch_updates=an_epoch * updates(num_sentences, cfg.batch_size),
@@ -84,11 +84,6 @@ class Schedule:
         """How many epochs make a full one."""
         return -(-FULL_UPDATES // self.epoch_updates)
 
-    @property
-    def before_fall(self) -> int:
-        """How many epochs without progress in a row lower the rate."""
-        return 1 if self.full == 1 else PATIENT * self.full
-
     def after_epoch(self, score: float, loss: float) -> bool:
         """Takes an epoch's dev score and dev loss; returns whether that epoch is the best so far.
 
@@ -105,7 +100,7 @@ class Schedule:
             self._idle = 0
         elif self._epochs * self.epoch_updates > WARM_UP_UPDATES:
             self._idle += 1
-            if self._idle % self.before_fall == 0 and score > 0:
+            if self._idle % (self.anneal_after * self.full) == 0 and score > 0:
                 self.rate *= self.anneal
         converged = self._idle >= self.patience * self.full
         if converged or self._epochs == self.max_epochs:

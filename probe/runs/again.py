@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from probe.config import Config
+from probe.config import ADDED_TO_PROBE, Config
 from probe.runs.records import RunRecord
 from probe.system.files import plain
 
@@ -17,7 +17,9 @@ def config_again(
     record: RunRecord, make_config: Callable[[list[str]], Config], overrides: list[str] | None = None
 ) -> Config:
     """The config of a record's run, at the record's commits on the Hub. overrides: for paths that have changed."""
-    return _at_commits(make_config([*as_overrides(plain(record.config)), *(overrides or [])]), record)
+    config = plain(record.config)
+    config["probe"] = ADDED_TO_PROBE | config["probe"]
+    return _at_commits(make_config([*as_overrides(config), *(overrides or [])]), record)
 
 
 def _at_commits(cfg: Config, record: RunRecord) -> Config:

@@ -224,6 +224,7 @@ def updates(of_seeds: Sequence[Mapping[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--conll2003", metavar="DIR", help="with CoNLL-2003's files; without: the bundled demo alone")
+    parser.add_argument("--no-demo", action="store_true", help="CoNLL-2003 alone")
     parser.add_argument("--keep", metavar="FILE", type=Path, default=KEPT, help="where results are written")
     parser.add_argument("--long", metavar="EPOCHS", type=int, default=25)
     parser.add_argument("--seeds", type=int, default=3)
@@ -243,7 +244,7 @@ def main() -> None:
 
 def train_all(options: argparse.Namespace) -> None:
     """Whatever is not kept yet and no other process is at."""
-    sources = {"demo": ["data=demo"]}
+    sources = {} if options.no_demo else {"demo": ["data=demo"]}
     if options.conll2003:
         sources["conll2003"] = ["data=conll2003", f"data.path={options.conll2003}"]
 

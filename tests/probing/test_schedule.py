@@ -22,9 +22,9 @@ def told(schedule: Schedule, *points: tuple[float, float]) -> Schedule:
     return schedule
 
 
-def plain(epoch_updates: int = WARM_UP_UPDATES + 1, max_epochs: int = 40) -> Schedule:
+def plain(epoch_updates: int = WARM_UP_UPDATES + 1, max_epochs: int = 40, anneal_after: int = 1) -> Schedule:
     """Every epoch counts, and counts fully, unless it is a smaller one."""
-    return Schedule(anneal=0.5, patience=3, max_epochs=max_epochs, epoch_updates=epoch_updates)
+    return Schedule(0.5, anneal_after, patience=3, max_epochs=max_epochs, epoch_updates=epoch_updates)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_the_rate_falls_only_where_a_pass_is_an_epoch(sentences: int, rate: floa
     probe = ProbeConfig(2, 64, 0.5, 1e-3, 0.5, 32, 60, 3, 1.0, "float32")
     schedule = Schedule.of(probe, sentences)
     warm = WARM_UP_UPDATES // schedule.epoch_updates
-    assert told(schedule, (0.5, 1), *[(0.4, 1)] * (warm + schedule.before_fall - 1)).rate == rate
+    assert told(schedule, (0.5, 1), *[(0.4, 1)] * (warm + schedule.full - 1)).rate == rate
 
 
 @pytest.mark.parametrize("folder", COMMITTED, ids=lambda folder: folder.name)
@@ -59,7 +59,7 @@ def test_committed_runs_are_what_the_schedule_gives_older_ones_by_halving_at_eac
         assert passes(sentences, probe["batch_size"]) == 1
         updates = -(-sentences // probe["batch_size"])
         assert "outcome" in record or updates >= FULL_UPDATES, path.name
-        schedule = Schedule(probe["anneal"], probe["patience"], probe["max_epochs"], updates)
+        schedule = Schedule(probe["anneal"], 1, probe["patience"], probe["max_epochs"], updates)
         scores = [point["dev"] for point in record["curve"]]
         best = no_better = 0
         for epoch, score in enumerate(scores, 1):
@@ -81,13 +81,22 @@ def test_a_full_epoch_without_a_better_score_halves_the_rate_and_three_in_a_row_
     assert told(schedule, (0.65, 1)).outcome == "converged"
 
 
-def test_smaller_epochs_count_together_and_lower_the_rate_later():
+def test_smaller_epochs_count_together():
     schedule = told(plain(epoch_updates=114), *[(0.1 + epoch / 100, 1) for epoch in range(9)])
-    assert told(schedule, *[(0.1, 1)] * 5).rate == 1, "570 updates without progress"
+    assert told(schedule, *[(0.1, 1)] * 2).rate == 1, "228 updates without progress"
     assert told(schedule, (0.1, 1)).rate == 0.5
-    told(schedule, (0.1, 1), (0.1, 1))
-    assert (schedule.rate, schedule.outcome) == (0.5, None)
+    told(schedule, *[(0.1, 1)] * 5)
+    assert (schedule.rate, schedule.outcome) == (0.25, None)
     assert told(schedule, (0.1, 1)).outcome == "converged"
+
+
+@pytest.mark.parametrize(("epoch_updates", "epochs"), [(439, 2), (157, 4), (114, 6)])
+def test_the_rate_may_fall_later_than_after_each_full_epoch(epoch_updates: int, epochs: int):
+    schedule = plain(epoch_updates=epoch_updates, anneal_after=2)
+    told(schedule, *[(0.1 + epoch / 100, 1) for epoch in range(9)])
+    assert told(schedule, *[(0.1, 1)] * (epochs - 1)).rate == 1
+    assert told(schedule, (0.1, 1)).rate == 0.5
+    assert told(schedule, (0.3, 1), *[(0.1, 1)] * (epochs - 1)).rate == 0.5, "progress starts the count anew"
 
 
 @pytest.mark.parametrize(("sentences", "epochs"), [(14_041, 40), (9_600, 40), (5_000, 80), (3_200, 120), (600, 120)])
