@@ -97,16 +97,11 @@ def plan(cfg: Config) -> Plan:
     refuse_unstored(cfg, selection, encoder)
     layers = Layers(list(selection.indices), selection.combine)
     recipe, recipe_of_text = (_recipe(one, cfg) for one in (corpus, text))
-    cfg, whole = _settled(cfg, corpus), _settled(cfg, text)
+    cfg = _settled(cfg, text)
     treatment = None
     if names := _names(cfg):
-        here = {"corpus": fingerprint, "features": store.vectors_key, "recipe": recipe, "probe": cfg.probe.stated}
-        base = {
-            "corpus": text_fingerprint,
-            "features": pretrained or store.vectors_key,
-            "recipe": recipe_of_text,
-            "probe": whole.probe.stated,
-        }
+        base = {"corpus": text_fingerprint, "features": pretrained or store.vectors_key, "recipe": recipe_of_text}
+        here = {"corpus": fingerprint, "features": store.vectors_key, "recipe": recipe}
         changed = {name: value for name, value in base.items() if value != here[name]}
         treatment = Treatment(", ".join(names), _settings(cfg), changed)
     identity = RunIdentity(
@@ -141,9 +136,10 @@ def _of_fine_tuning(cfg: Config) -> Config:
     return replace(cfg, layers=LayersConfig([-1], "concat", "last"))
 
 
-def _settled(cfg: Config, corpus: Corpus) -> Config:
-    """The config with the number of epochs that `auto` comes to for a corpus."""
-    most = Schedule.of(cfg.probe, len(corpus.splits["train"].tags)).max_epochs
+def _settled(cfg: Config, text: Corpus) -> Config:
+    """The config with the number of epochs that `auto` comes to: the same for a share of train as for all of it, with
+    which it stands in one table."""
+    most = Schedule.of(cfg.probe, len(text.splits["train"].tags)).max_epochs
     return replace(cfg, probe=replace(cfg.probe, max_epochs=most))
 
 

@@ -78,21 +78,20 @@ def test_what_is_asked_for_enters_the_identity_and_the_table_of_what_it_is_compa
     assert (one.corpus != other.corpus, one.cell == other.cell) == (True, True), "each seed draws a sample of its own"
 
 
-def test_a_share_of_train_may_take_more_epochs_and_stands_in_the_table_of_the_whole(make: Make, monkeypatch):
+def test_the_epochs_that_auto_comes_to_are_in_key_and_record_and_of_a_share_those_of_the_whole(make: Make, monkeypatch):
     monkeypatch.setattr(schedule, "EPOCH_UPDATES", 1)
-    monkeypatch.setattr(schedule, "FULL_UPDATES", 4)
+    monkeypatch.setattr(schedule, "FULL_UPDATES", 8)
     sentences = len(plan(make()).corpus.splits["train"].tags)
 
-    def automatic(**settings: Any) -> Config:
-        cfg = make(**settings)
-        return replace(cfg, probe=replace(cfg.probe, max_epochs="auto", batch_size=-(-sentences // 4)))
+    def planned(share: float | None, epochs: int | str) -> Plan:
+        cfg = make(train_fraction=share)
+        return plan(replace(cfg, probe=replace(cfg.probe, max_epochs=epochs, batch_size=-(-sentences // 4))))
 
-    whole, half = (plan(automatic(train_fraction=share)) for share in (None, 0.5))
-    assert [planned.identity.probe["max_epochs"] for planned in (whole, half)] == [40, 80]
-    assert [planned.cfg.probe.max_epochs for planned in (whole, half)] == [40, 80], "which records keep"
+    whole, half = (planned(share, "auto") for share in (None, 0.5))
+    for one, share in ((whole, None), (half, 0.5)):
+        assert one.identity.probe["max_epochs"] == one.cfg.probe.max_epochs == 80
+        assert planned(share, 80).identity == one.identity == plan(one.cfg).identity, "however it came"
     assert whole.identity.group == half.identity.group
-    typed = replace(make(), probe=replace(whole.cfg.probe, max_epochs=40))
-    assert plan(typed).identity == whole.identity, "the number is the key's, however it came"
 
 
 def test_a_word_memory_is_one_run_whatever_weights_and_seed_and_extracts_nothing(make: Make, tmp_path: Path):
