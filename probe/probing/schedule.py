@@ -40,8 +40,8 @@ def passes(num_sentences: int, batch_size: int) -> int:
 
 @dataclass
 class Schedule:
-    """anneal: factor on the rate after every `anneal_after` full epochs without progress in a row; 1 where an epoch is
-    several passes. patience: how many such epochs in a row end training.
+    """anneal: factor on the rate each time that `anneal_after` full epochs in a row were without progress; both are 1
+    where an epoch is several passes. patience: how many times that in a row ends training.
 
     rate: the current learning rate as a share of the first. outcome: None while training goes on, then converged: no
     progress for `patience` full epochs; cut_short: `max_epochs` came before that, and longer training may score higher;
@@ -66,7 +66,7 @@ class Schedule:
         an_epoch = passes(num_sentences, cfg.batch_size)
         schedule = cls(
             anneal=cfg.anneal if an_epoch == 1 else 1.0,
-            anneal_after=cfg.anneal_after,
+            anneal_after=cfg.anneal_after if an_epoch == 1 else 1,
             patience=cfg.patience,
             max_epochs=MOST_FULL_EPOCHS,
             epoch_updates=an_epoch * updates(num_sentences, cfg.batch_size),
@@ -77,12 +77,17 @@ class Schedule:
     @property
     def shortest(self) -> int:
         """Number of epochs after which training ends if no epoch after the warm-up improves on those before it."""
-        return max(1, WARM_UP_UPDATES // self.epoch_updates) + self.patience * self.full
+        return max(1, WARM_UP_UPDATES // self.epoch_updates) + self.most_idle
 
     @property
     def full(self) -> int:
         """How many epochs make a full one."""
         return -(-FULL_UPDATES // self.epoch_updates)
+
+    @property
+    def most_idle(self) -> int:
+        """How many epochs without progress in a row end training."""
+        return self.patience * self.anneal_after * self.full
 
     def after_epoch(self, score: float, loss: float) -> bool:
         """Takes an epoch's dev score and dev loss; returns whether that epoch is the best so far.
@@ -102,7 +107,7 @@ class Schedule:
             self._idle += 1
             if self._idle % (self.anneal_after * self.full) == 0 and score > 0:
                 self.rate *= self.anneal
-        converged = self._idle >= self.patience * self.full
+        converged = self._idle >= self.most_idle
         if converged or self._epochs == self.max_epochs:
             silent = self._best_score <= 0
             self.outcome = "silent" if silent else "converged" if converged else "cut_short"
