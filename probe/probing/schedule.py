@@ -41,7 +41,7 @@ def passes(num_sentences: int, batch_size: int) -> int:
 @dataclass
 class Schedule:
     """anneal: factor on the rate each time that `anneal_after` full epochs in a row were without progress; both are 1
-    where an epoch is several passes. patience: how many times that in a row ends training.
+    where an epoch is several passes. patience: how many such epochs end training, counted from that first time.
 
     rate: the current learning rate as a share of the first. outcome: None while training goes on, then converged: no
     progress for `patience` full epochs; cut_short: `max_epochs` came before that, and longer training may score higher;
@@ -87,7 +87,7 @@ class Schedule:
     @property
     def most_idle(self) -> int:
         """How many epochs without progress in a row end training."""
-        return self.patience * self.anneal_after * self.full
+        return (self.anneal_after - 1 + self.patience) * self.full
 
     def after_epoch(self, score: float, loss: float) -> bool:
         """Takes an epoch's dev score and dev loss; returns whether that epoch is the best so far.
