@@ -186,7 +186,8 @@ def test_a_table_that_is_shown_is_the_one_in_results(readme: str, mark: str, fol
 @pytest.mark.slow  # six seconds
 @pytest.mark.parametrize(("name", "samples"), [("schedule", 11), ("schedule-large", 2)])
 def test_the_tables_of_the_schedule_are_of_the_trainings_that_are_kept(name: str, samples: int):
-    command = [sys.executable, ROOT / "tests/benchmarks/schedule.py", "--only-table", "--keep", f"results/{name}.jsonl"]
+    script = str(ROOT / "tests/benchmarks/schedule.py")
+    command = [sys.executable, script, "--only-table", "--keep", f"results/{name}.jsonl"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.count("\n| ") == 2 * samples + 1, done.stderr
     assert done.stdout in (ROOT / "results/README.md").read_text()
