@@ -4,7 +4,8 @@ All access to the Hub goes through here: `datasets` and `transformers` see local
 commit once, for as long as this process and the jobs it sends live; so what is read is what was asked for, whatever the
 caches hold or somebody pushes meanwhile.
 
-The wait for the Hub's first answer has a time limit; if none comes, the Hub's own cache on this machine is used.
+The wait for the Hub's first answer has a time limit; if none comes, the Hub's own cache on this machine is used. So has
+the wait for more of a file that is being fetched.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from typing import Any, NoReturn, TypeVar
 
 from probe.config import UserError
 from probe.system.files import write_atomically
+from probe.system.locks import wait_for_lock
 from probe.system.processes import LOOK_EVERY_S
 
 T = TypeVar("T")
 LIMIT = "LAYER_PROBE_HUB_TIMEOUT"
 LIMIT_S = 10.0  # a slow proxy takes some seconds
+CHUNK = 2**14  # bytes; the library writes and tells of 10 MB at a time, for which a slow line takes minutes
 COMMIT = re.compile(r"[0-9a-f]{40}")
 SETTINGS = {"model": ("encoder.name", "encoder.revision"), "dataset": ("data.hub", "data.revision")}
 
@@ -88,11 +91,11 @@ def _is_offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
 
 
-def apart(work: Callable[[], T], seconds: float | None = None) -> T:
+def apart(work: Callable[[], T], seconds: float | None = None, heard: Callable[[], float] = lambda: 0.0) -> T:
     """What work returns or raises, done in a daemon thread, so that Ctrl-C and the limit end the wait at once.
 
     A DNS lookup and attempts at several addresses have no time limit together, nor has a download.
-    Raises TimeoutError.
+    heard: when it last showed that it goes on, by time.monotonic(); the limit counts from there. Raises TimeoutError.
     """
     outcome: list[tuple[bool, Any]] = []
 
@@ -104,8 +107,8 @@ def apart(work: Callable[[], T], seconds: float | None = None) -> T:
 
     thread = threading.Thread(target=do, daemon=True)
     thread.start()
-    deadline = time.monotonic() + (seconds or math.inf)
-    while thread.is_alive() and (left_s := deadline - time.monotonic()) > 0:
+    begun, limit = time.monotonic(), seconds or math.inf
+    while thread.is_alive() and (left_s := max(begun, heard()) + limit - time.monotonic()) > 0:
         thread.join(min(left_s, LOOK_EVERY_S))
     if not outcome:
         raise TimeoutError
@@ -159,28 +162,52 @@ def fetch(repo: Repo, files: Sequence[str]) -> Path:
 
     What is there is whole; a download that was stopped begins again with the file it was at. Raises UserError.
     """
-    folder, commit = folder_of(repo), commit_of(repo)
-    missing = [file for file in files if not (folder / file).exists()]
-    if missing and not reachable():
+    folder = folder_of(repo)
+    if all((folder / file).exists() for file in files):
+        return folder
+    if not reachable():
         raise _out_of_reach(repo)
-    if missing:
-        import huggingface_hub as library
-
-        library.utils.logging.set_verbosity_error()  # of its attempts: what comes of them is said here
-        of = {"repo_id": repo.name, "repo_type": repo.kind, "revision": commit}
-        first_url = library.hf_hub_url(filename=missing[0], **of)
-        try:
-            apart(lambda: library.get_hf_file_metadata(first_url, timeout=limit_s()), limit_s())
-            for file in missing:
-                apart(functools.partial(library.hf_hub_download, filename=file, etag_timeout=limit_s(), **of))
-        except Exception as error:  # the library raises a dozen kinds
-            if _is_no_answer(error):
-                raise UserError(
-                    f"{SETTINGS[repo.kind][0]}={repo.name}: the Hub stopped answering while it was fetched "
-                    f"({type(error).__name__}). The same command fetches what is left; more time: {LIMIT}=60."
-                ) from None
-            _refuse(repo, error)
+    lock = _cache_of(repo).parent / ".locks" / _cache_of(repo).name / "layer-probe.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with wait_for_lock(lock):  # or what another process is fetching would look like silence
+        for file in [file for file in files if not (folder / file).exists()]:
+            try:
+                _download(repo, file)
+            except UserError:
+                raise
+            except Exception as error:  # the library raises a dozen kinds
+                if _is_no_answer(error):
+                    raise UserError(
+                        f"{SETTINGS[repo.kind][0]}={repo.name}: the Hub stopped answering while {file} was fetched "
+                        f"({type(error).__name__}). The same command fetches what is left; more time: {LIMIT}=60."
+                    ) from None
+                _refuse(repo, error)
     return folder
+
+
+def _download(repo: Repo, file: str) -> None:
+    """Fetches a file. Raises TimeoutError where no first word, or no more, comes within the limit.
+
+    The library tries again for minutes without a word of it, so what it does is watched by its progress bar.
+    """
+    import huggingface_hub as library
+
+    constants, heard_at = library.constants, 0.0
+
+    class Heard(library.utils.tqdm):
+        def update(self, n: float | None = 1) -> bool | None:
+            nonlocal heard_at
+            heard_at = time.monotonic()
+            return super().update(n)
+
+    library.utils.logging.set_verbosity_error()  # of its attempts: what comes of them is said here
+    constants.DOWNLOAD_CHUNK_SIZE = min(constants.DOWNLOAD_CHUNK_SIZE, CHUNK)
+    constants.HF_HUB_DOWNLOAD_TIMEOUT = max(constants.HF_HUB_DOWNLOAD_TIMEOUT, math.ceil(limit_s()))
+    of = {"repo_id": repo.name, "repo_type": repo.kind, "revision": commit_of(repo), "filename": file}
+    url = library.hf_hub_url(**of)
+    apart(lambda: library.get_hf_file_metadata(url, timeout=limit_s()), limit_s())
+    work = functools.partial(library.hf_hub_download, etag_timeout=limit_s(), tqdm_class=Heard, **of)
+    apart(work, limit_s(), lambda: heard_at)
 
 
 def _ask(asked: Repo, meant: Repo | None = None) -> str | None:

@@ -51,10 +51,13 @@ class Hub:
     gated: set[str] = field(default_factory=set)
     silent: str | None = None  # paths that match this are never answered
     broken: str | None = None  # paths that match this are answered with 500
+    instead: tuple[str, int, bytes] | None = None  # paths that match the first are answered with this status and body
+    stalled: dict[str, int] = field(default_factory=dict)  # files (sha256): bytes after which no more come
     cut: dict[str, int] = field(default_factory=dict)  # files (sha256): bytes after which the line breaks, once
     dies: bool = False  # whether it sends no large file any more once a line broke
     ranges: list[str] = field(default_factory=list)  # that were asked for
     delay_s: float = 0.0  # before each answer
+    pause_s: float = 0.0  # before each 16 kB of a file
     given_up: bool = False  # whether somebody waited in vain for as long as PATIENCE_S
     released: threading.Event = field(default_factory=threading.Event)
 
@@ -185,6 +188,8 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif hub.broken and re.search(hub.broken, path):
             self._answer(500, b"{}")
+        elif hub.instead and re.search(hub.instead[0], path):
+            self._answer(*hub.instead[1:])
         elif path == "/":
             self._answer(200, b"")
         elif path.startswith("/cdn/"):
@@ -238,6 +243,7 @@ class Handler(BaseHTTPRequestHandler):
         if match:
             self.hub.ranges.append(match[0])
         end = self.hub.cut.pop(sha(content), None) if self.command == "GET" else None
+        end = self.hub.stalled.get(sha(content), end)
         if end is not None and self.hub.dies:
             self.hub.broken = "/cdn/"
         self._answer(206 if match else 200, content[first:], {**(headers or {}), **more, "Accept-Ranges": "bytes"}, end)
@@ -258,7 +264,11 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
-        self.wfile.write(body[:end])
+        for first in range(0, len(body[:end]), 2**14):
+            self.hub.released.wait(self.hub.pause_s)
+            self.wfile.write(body[:end][first : first + 2**14])
         if end is not None and end < len(body):
             self.wfile.flush()
+            if end in self.hub.stalled.values():
+                self.hub.given_up |= not self.hub.released.wait(PATIENCE_S)
             self.close_connection = True

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import TINY, interpreted, interpreter
-from support.hub import Hub, forget, old_layout, parquet
+from support.hub import Hub, forget, old_layout, parquet, sha
 from support.inputs import make_bert
 
 from probe.config import UserError
@@ -52,9 +52,47 @@ def test_files_that_do_not_come_end_in_an_error_too(
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.2)
     stand_in.put("model", "some/bert", FILES)
     stand_in.silent = silent
-    with pytest.raises(UserError, match=rf"stopped answering while it was fetched \(\w*Time\w*\).*{hub.LIMIT}=60"):
+    told = rf"stopped answering while model\.safetensors was fetched \(\w*Time\w*\).*{hub.LIMIT}=60"
+    with pytest.raises(UserError, match=told):
         hub.fetch(BERT, ["model.safetensors"])
     assert not stand_in.given_up
+
+
+@pytest.mark.parametrize("how", ["no word", "no body", "half a body", "half a large body"])
+def test_one_silent_file_ends_the_wait_after_the_limit_however_long_the_library_would_try(
+    stand_in: Hub, impatient: None, how: str
+):
+    file = "weights.safetensors" if "large" in how else "tokenizer_config.json"
+    content = bytes(range(256)) * 400
+    stand_in.put("model", "some/bert", {**FILES, file: content})
+    if how == "no word":
+        stand_in.silent = file
+    else:
+        stand_in.stalled[sha(content)] = len(content) // 2 if "half" in how else 0
+    begun = time.monotonic()
+    with pytest.raises(UserError, match=rf"stopped answering while {file} was fetched \(\w*Time\w*\)") as error:
+        hub.fetch(BERT, ["config.json", file, "model.safetensors"])
+    assert time.monotonic() - begun < 15, "the limit is half a second, a loaded machine is slow"
+    assert "\n" not in str(error.value)
+    assert [path.name for path in hub.folder_of(BERT).iterdir()] == ["config.json"]
+
+
+def test_a_file_that_comes_slowly_but_comes_is_waited_for_and_so_is_another_process_that_fetches_it(
+    stand_in: Hub, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(hub.LIMIT, "2")
+    content = bytes(range(256)) * 700
+    stand_in.put("model", "some/bert", {"model.safetensors": content})
+    stand_in.pause_s = 0.5  # for each of 11 parts
+    hub.commit_of(BERT)
+    others: list[Path] = []
+    other = threading.Thread(target=lambda: others.append(hub.fetch(BERT, ["model.safetensors"])))
+    other.start()
+    folder = hub.fetch(BERT, ["model.safetensors"])
+    other.join(60)
+    assert others == [folder]
+    assert (folder / "model.safetensors").read_bytes() == content
+    assert stand_in.files_asked() == ["model.safetensors"], "it came once"
 
 
 def test_a_hub_that_is_slow_is_waited_for_as_long_as_one_says(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
