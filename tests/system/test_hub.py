@@ -95,6 +95,45 @@ def test_a_file_that_comes_slowly_but_comes_is_waited_for_and_so_is_another_proc
     assert stand_in.files_asked() == ["model.safetensors"], "it came once"
 
 
+PAGE = b"<html>Log in to this network</html>"
+
+
+@pytest.mark.parametrize(
+    "answer", [(200, PAGE), (200, b"[]"), (200, b"{}"), (200, b'{"id": "some/bert"}'), (404, PAGE)]
+)
+def test_what_answers_but_is_no_hub_is_named_and_the_cache_read_where_it_has_what_is_asked_for(
+    stand_in: Hub, answer: tuple[int, bytes]
+):
+    commit = stand_in.put("model", "some/bert", FILES)
+    hub.fetch(BERT, ["config.json"])
+    forget()
+    stand_in.instead = ("", *answer)
+    assert hub.commit_of(BERT) == commit
+    assert hub.is_from_cache(BERT)
+    assert hub.fetch(BERT, ["config.json"]) == hub.folder_of(BERT)
+    told = f"^HF_ENDPOINT={stand_in.endpoint} does not answer as a Hub and encoder.name={{}} is not in its cache. .*"
+    with pytest.raises(UserError, match=told.format("some/bert")):
+        hub.fetch(BERT, ["model.safetensors"])
+    with pytest.raises(UserError, match=told.format("other/bert")) as error:
+        hub.commit_of(Repo("model", "other/bert"))
+    assert "its address: HF_ENDPOINT" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_refusal_without_a_reason_is_told_by_its_number_with_what_to_type(stand_in: Hub):
+    stand_in.put("model", "some/bert", FILES)
+    stand_in.instead = ("/resolve/", 403, b"")
+    with pytest.raises(UserError, match=r"the Hub refuses \(HTTP 403: Forbidden\)\. .*hf auth login") as error:
+        hub.fetch(BERT, ["config.json"])
+    assert "None" not in str(error.value)
+
+
+def test_a_file_that_the_hub_lacks_is_named_with_what_to_type(stand_in: Hub):
+    stand_in.put("model", "some/bert", FILES)
+    with pytest.raises(UserError, match=r"the Hub has no file model-2\.safetensors of it.*encoder\.revision=NAME"):
+        hub.fetch(BERT, ["config.json", "model-2.safetensors"])
+
+
 def test_a_hub_that_is_slow_is_waited_for_as_long_as_one_says(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
     commit = stand_in.put("model", "some/bert", FILES)
     stand_in.delay_s = 1.0
