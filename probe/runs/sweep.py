@@ -225,11 +225,10 @@ def run_job(job: Job) -> None:
         return
     try:
         planned = _planned_here(job)
-    except UserError as error:  # the sweep could plan it: on a node of a cluster something is not there
-        print(f"probe: {error}", file=sys.stderr, flush=True)
-        _write_failure(job, error)
+        take_gpu(job.gpus, planned.results_dir / "logs")
+    except (Exception, CutOff) as error:  # the sweep could plan it: on a node something is not there, or takes too long
+        print(f"probe: {_write_failure(job, error)}", file=sys.stderr, flush=True)
         return
-    take_gpu(job.gpus, planned.results_dir / "logs")
     try:
         with running(planned.results_dir, planned.identity.key) as tell:
             if planned.is_done:

@@ -262,6 +262,25 @@ def test_data_that_a_node_lacks_or_has_otherwise_is_the_failure_of_the_run(job: 
     assert "dev.conll" in failure(job)
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (CutOff("out of time: hydra.launcher.timeout_min=1 cut it off."), "out of time: hydra.launcher.timeout_min=1"),
+        (MemoryError("no room"), "MemoryError: no room"),
+    ],
+)
+def test_whatever_ends_a_job_while_it_plans_is_the_failure_of_the_run(
+    job: Job, monkeypatch: pytest.MonkeyPatch, error: BaseException, told: str
+):
+    def plans(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(sweep, "plan", plans)
+    run_job(job)
+    assert failure(job).startswith(told)
+    assert job.is_over()
+
+
 def test_why_a_job_died_is_kept_in_its_own_folder_and_only_if_it_left_nothing(job: Job, tmp_path: Path):
     other = replace(job, cfg=replace(job.cfg, results_dir=str(tmp_path / "other")))
     for one in (job, other):
