@@ -270,13 +270,15 @@ def _why(number: str, state: str, settings: dict[str, Any]) -> str:
 
     state, code, killer = _ending(number, state)
     paths = JobPaths(settings["submitit_folder"], number)
-    log = next((path for path in (paths.stderr, paths.stdout) if path.exists()), paths.stdout)
-    text = log.read_text(encoding="utf-8", errors="replace")[-END_OF_LOG:] if log.exists() else ""
+    log = next((path for path in (paths.stderr, paths.stdout) if path.exists()), None)
+    text = log.read_text(encoding="utf-8", errors="replace")[-END_OF_LOG:] if log else ""
     killer = killer or (code - 128 if 128 < code < 160 else 0)
     if state == "OUT_OF_MEMORY" or (killer and re.search(r"oom.kill|memory limit", text, re.IGNORECASE)):
         line = f"out of memory: hydra.launcher.mem_gb={settings['mem_gb']} was not enough. Type a larger one."
     elif state in ("TIMEOUT", "DEADLINE"):
         line = out_of_time(settings["timeout_min"])
+    elif log is None and state in ("", "CANCELLED"):  # of a task that never left its array SLURM keeps nothing
+        line = "cancelled before it began, by scancel or by the cluster. The same command sends it again."
     elif state == "CANCELLED":
         line = "killed: cancelled, by scancel or by the cluster. The same command sends it again."
     elif state == "PREEMPTED":
@@ -286,10 +288,14 @@ def _why(number: str, state: str, settings: dict[str, Any]) -> str:
     elif killer:
         name = signal.strsignal(killer) or killer
         line = f"killed (signal {killer}, {name}). The same command sends it again."
+    elif log is None:
+        line = f"ended without a result or any output ({state}, exit code {code}). The same command sends it again."
     else:
-        last = next((part.strip() for part in reversed(text.splitlines()) if part.strip()), "nothing")
-        line = f"ended without a result. Its output, {log}, ends: {last[:160]}"
-    return f"{line}\n\nSLURM job {number}: {state or 'unknown by now'}, exit code {code}. {log} ends:\n{text}"
+        told = [part.strip() for part in text.splitlines() if part.strip()]
+        own = [part for part in told if not part.startswith("srun: ")]  # srun comes after the reason
+        line = f"ended without a result. Its output, {log}, ends: {(own or told or ['nothing'])[-1][:160]}"
+    ends = f" {log} ends:\n{text}" if log else " It left no output."
+    return f"{line}\n\nSLURM job {number}: {state or 'unknown by now'}, exit code {code}.{ends}"
 
 
 def _ending(number: str, state: str) -> tuple[str, int, int]:

@@ -66,12 +66,12 @@ def settings(folder: Path) -> dict:
 ENDINGS = {
     "JobState=FAILED Reason=NonZeroExitCode ExitCode=137:0": "killed (signal 9, Killed). ",
     "JobState=FAILED Reason=RaisedSignal ExitCode=0:15": "killed (signal 15, Terminated). ",
-    "JobState=CANCELLED Reason=None ExitCode=0:0": "killed: cancelled",
+    "JobState=CANCELLED Reason=None ExitCode=0:0": "cancelled before it began, by scancel",
     "JobState=PREEMPTED Reason=None ExitCode=0:0": "killed: it had to make room",
     "JobState=NODE_FAIL Reason=None ExitCode=0:0": "killed: its node failed",
     "JobState=TIMEOUT Reason=TimeLimit ExitCode=0:15": "out of time: hydra.launcher.timeout_min=60 cut it off.",
     "JobState=OUT_OF_MEMORY Reason=OutOfMemory ExitCode=0:125": "out of memory: hydra.launcher.mem_gb=16 was not",
-    "JobState=COMPLETED Reason=None ExitCode=0:0": "ended without a result. Its output",
+    "JobState=COMPLETED Reason=None ExitCode=0:0": "ended without a result or any output",
 }
 
 
@@ -87,7 +87,23 @@ def test_why_a_job_ended_is_told_from_scontrol_and_where_it_has_forgotten_from_s
     for text in told:
         assert text.startswith(ENDINGS[ending]), text
         assert f"SLURM job 7_1: {state}" in text
-    assert "unknown by now" in cluster._why("7_1", "", settings(queue))
+    never = cluster._why("7_1", "", settings(queue))
+    assert never.startswith("cancelled before it began, by scancel or by the cluster. ")
+    assert "unknown by now" in never
+    assert "_log" not in never, "there is none"
+
+
+def test_the_last_word_of_a_job_is_its_own_and_not_that_of_srun(queue: Path):
+    (queue / "scontrol").write_text("JobState=FAILED Reason=NonZeroExitCode ExitCode=1:0\n")
+    now = settings(queue)
+    log = queue / "slurm/7_1/7_1_0_log.err"
+    log.parent.mkdir()
+    log.write_text("ImportError: no torch here\nsrun: error: vm: task 0: Exited with exit code 1\n")
+    told = cluster._why("7_1", "FAILED", now)
+    assert told.startswith(f"ended without a result. Its output, {log}, ends: ImportError: no torch here\n")
+    assert "srun: error: vm" in told, "below the line stands all"
+    log.write_text("srun: error: Unable to create step\n")
+    assert "ends: srun: error: Unable to create step\n" in cluster._why("7_1", "FAILED", now)
 
 
 def test_a_job_killed_for_memory_on_a_cluster_without_cgroups_is_known_by_its_log(queue: Path):
