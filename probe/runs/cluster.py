@@ -12,7 +12,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -148,7 +148,8 @@ def run_array(
     if fresh := [job for job in jobs if job.key not in queued]:
         numbers = _submit(again(work, settings), fresh, settings)
         keys = {number: job.key for number, job in zip(numbers, fresh, strict=True)}
-        write_atomically(folder / f"{_arrays(keys)}.json", json.dumps(keys, indent=1) + "\n")
+        sent_now = {"jobs": keys, "settings": settings}
+        write_atomically(folder / f"{_arrays(keys)}.json", json.dumps(sent_now, indent=1) + "\n")
         tell(f"{len(fresh)} runs sent as SLURM job {_arrays(keys)}; scancel {_arrays(keys)} withdraws them.")
         sent |= dict(zip(numbers, fresh, strict=True))
     try:
@@ -186,11 +187,7 @@ def _in_the_queue(folder: Path, wanted: Container[str]) -> dict[str, str]:
     Forgets the jobs that have. Raises UserError where SLURM does not say whether a wanted one has.
     """
     found: dict[str, str] = {}
-    for file in sorted(folder.glob("*.json")):
-        try:
-            keys = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
+    for file, keys, _ in _sent_before(folder):
         states = _states(keys)
         if states is None:
             if any(key in wanted for key in keys.values()):
@@ -205,6 +202,33 @@ def _in_the_queue(folder: Path, wanted: Container[str]) -> dict[str, str]:
             with contextlib.suppress(OSError):  # somebody else's, or on a full disk: asked again next time
                 file.unlink()
     return found
+
+
+def deaths(folder: Path, wanted: Collection[str]) -> dict[str, str]:
+    """Why jobs of the wanted keys ended that earlier commands sent and of which none is left: by key, as `_why` says.
+
+    Of a job that SLURM does not speak of now, nothing is known. wanted: keys that have neither record nor failure.
+    """
+    found: dict[str, str] = {}
+    alive: set[str] = set()
+    for _, keys, settings in _sent_before(folder):
+        mine = {number: key for number, key in keys.items() if key in wanted}
+        states = _states(mine)
+        for number, key in mine.items():
+            state = states.get(number, ("", ""))[0] if states is not None else "UNKNOWN"
+            if state and state not in OVER:
+                alive.add(key)
+            else:
+                found[key] = _why(number, state, settings)
+    return {key: why for key, why in found.items() if key not in alive}
+
+
+def _sent_before(folder: Path) -> Iterator[tuple[Path, dict[str, str], dict[str, Any]]]:
+    """What earlier commands sent, by array: the file that holds it, keys by the numbers of jobs, and the settings."""
+    for file in sorted(folder.glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # half there, or not of this kind
+            content = json.loads(file.read_text(encoding="utf-8"))
+            yield file, dict(content["jobs"]), dict(content["settings"])
 
 
 def _ask(*command: str) -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,6 @@
 """Where a sweep stands, from what is on disk: records, failures, and a file that each running job holds locked.
 
-Reads files only; imports nothing that takes long.
+Writes nothing, imports nothing that takes long, and asks nobody but SLURM, of jobs that it was sent.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from probe.config import UserError
+from probe.runs.cluster import deaths
 from probe.runs.expected import read_expected
 from probe.runs.records import BadRecord, RunRecord, load_record
 from probe.system.files import SHORT_KEY, short
@@ -66,7 +67,7 @@ def _running_file(results_dir: Path, key: str) -> Path:
 
 
 class Standing:
-    """How many of some runs are done, failed, running and waiting, and how long the rest will take.
+    """Which of some runs are done, failed, running and waiting, and how long the rest will take.
 
     bad: what is wrong with those whose record cannot be read; they are neither done nor waiting.
     """
@@ -85,7 +86,7 @@ class Standing:
         self.failed = {k: path for k, path in failures(results_dir).items() if k in wanted}
         logs = _by_key((results_dir / "logs").glob("*.running.txt"))
         self.running = {k: path for k, path in logs.items() if k in self.keys and is_locked(path)}
-        self.waiting = len(wanted) - len(self.failed) - len(self.running.keys() & wanted)
+        self.waiting = wanted - self.failed.keys() - self.running.keys()
 
     def left_s(self, at_once: int) -> float | None:
         """Seconds left, with so many runs at once: those running are half done, on average. None if none is done."""
@@ -96,7 +97,7 @@ class Standing:
                 seconds.append((end - begin).total_seconds())
         if not seconds:
             return None
-        return statistics.median(seconds) * (self.waiting + len(self.running) / 2) / max(1, at_once)
+        return statistics.median(seconds) * (len(self.waiting) + len(self.running) / 2) / max(1, at_once)
 
 
 def lines(results_dir: Path) -> Iterator[str]:
@@ -108,7 +109,9 @@ def lines(results_dir: Path) -> Iterator[str]:
     now = Standing(results_dir, labels)
     left_s = now.left_s(len(now.running)) if now.running else None
     left = "" if left_s is None else f"; {duration(left_s)} left"
-    counts = f"{len(now.done)} done, {len(now.running)} running, {len(now.failed)} failed, {now.waiting} waiting"
+    died = deaths(results_dir / "logs" / "slurm", {run.key for run in expected if short(run.key) in now.waiting})
+    num_failed, num_waiting = len(now.failed) + len(died), len(now.waiting) - len(died)
+    counts = f"{len(now.done)} done, {len(now.running)} running, {num_failed} failed, {num_waiting} waiting"
     counts += f", {len(now.bad)} with a record that cannot be read" if now.bad else ""
     yield f"{results_dir}: {len(labels)} runs: {counts}{left}"
     for key, path in now.running.items():
@@ -119,3 +122,5 @@ def lines(results_dir: Path) -> Iterator[str]:
     for key, path in now.failed.items():
         with contextlib.suppress(FileNotFoundError):  # it is tried again
             yield f"failed   {labels[key]}: {first_line(path)} (log: {path})"
+    for key, why in died.items():
+        yield f"failed   {labels[short(key)]}: {why.splitlines()[0]}"

@@ -153,12 +153,48 @@ def test_a_squeue_that_does_not_answer_kills_nobody(queue: Path, monkeypatch: py
     run_array(print, [Sent("a", queue / "a.done")], settings(queue), lambda _: None, nobody)
 
 
+def keep(folder: Path, array: str, keys: dict[str, str]) -> None:
+    """As a command does that has sent these."""
+    (folder / f"slurm/{array}.json").write_text(json.dumps({"jobs": keys, "settings": settings(folder)}))
+
+
+def test_why_jobs_died_that_no_command_waited_for_is_found_out_later(queue: Path):
+    settings(queue)
+    keep(queue, "5", {"5_0": "a", "5_1": "b", "5_2": "c"})
+    keep(queue, "6", {"6": "c"})
+    (queue / "slurm/odd.json").write_text("[]")
+    assert cluster.deaths(queue / "slurm", "abc") == {}, "a SLURM that is silent has killed nobody"
+    (queue / "squeue").write_text("5_0|TIMEOUT|TimeLimit\n5_1|RUNNING|None\n5_2|FAILED|None\n6|PENDING|Priority\n")
+    (queue / "scontrol").write_text("JobState=TIMEOUT Reason=TimeLimit ExitCode=0:15\n")
+    died = cluster.deaths(queue / "slurm", "abc")
+    assert list(died) == ["a"], "c was sent again"
+    assert died["a"].startswith("out of time: hydra.launcher.timeout_min=60")
+    assert not cluster.deaths(queue / "slurm", "b")
+    assert len(list((queue / "slurm").glob("*.json"))) == 3
+
+
+def test_the_status_of_a_sweep_tells_of_jobs_that_died_unseen(job: Job, queue: Path):
+    logs = job.results_dir / "logs"
+    prepare_results(job.results_dir)
+    sweep.write_expected(job.results_dir, [job.expected])
+    settings(logs)
+    keep(logs, "5", {"5_0": job.key})
+    assert "0 failed, 1 waiting" in next(lines(job.results_dir))
+    (queue / "squeue").write_text("5_0|FAILED|None\n")
+    (queue / "scontrol").write_text("JobState=OUT_OF_MEMORY Reason=OutOfMemory ExitCode=0:125\n")
+    first, second = lines(job.results_dir)
+    assert "1 failed, 0 waiting" in first
+    assert second == (
+        "failed   embeddings seed 1: out of memory: hydra.launcher.mem_gb=16 was not enough. Type a larger one."
+    )
+
+
 def test_a_job_that_is_in_the_queue_still_is_not_sent_twice_and_an_array_that_ended_is_forgotten(
     queue: Path, monkeypatch: pytest.MonkeyPatch
 ):
     now = settings(queue)
-    (queue / "slurm/5.json").write_text(json.dumps({"5_0": "a", "5_1": "b"}))
-    (queue / "slurm/6.json").write_text(json.dumps({"6": "c"}))
+    keep(queue, "5", {"5_0": "a", "5_1": "b"})
+    keep(queue, "6", {"6": "c"})
     (queue / "squeue").write_text("5_0|RUNNING|None\n5_1|COMPLETED|None\n")
     sent: list[str] = []
 
@@ -174,12 +210,12 @@ def test_a_job_that_is_in_the_queue_still_is_not_sent_twice_and_an_array_that_en
     assert sent == ["b", "c"]
     assert told[0].startswith("1 of them are in SLURM's queue already (job 5): waited for, not sent again.")
     assert sorted(path.name for path in (queue / "slurm").glob("*.json")) == ["5.json", "7.json"]
-    assert json.loads((queue / "slurm/7.json").read_text()) == {"7_0": "b", "7_1": "c"}
+    assert json.loads((queue / "slurm/7.json").read_text()) == {"jobs": {"7_0": "b", "7_1": "c"}, "settings": now}
 
 
 def test_what_may_still_be_in_a_queue_that_is_silent_is_not_sent_again(queue: Path, monkeypatch: pytest.MonkeyPatch):
     now = settings(queue)
-    (queue / "slurm/5.json").write_text(json.dumps({"5_0": "a"}))
+    keep(queue, "5", {"5_0": "a"})
     monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: pytest.fail("sent"))
     with pytest.raises(
         UserError, match=r"no answer, and job 5, .* may still run\.\n.*if that job is gone: rm .*5\.json"

@@ -215,3 +215,21 @@ def test_a_stopped_command_names_its_array_and_the_next_one_waits_for_it(slurm: 
     assert "1 runs sent" in out
     keys = [json.loads(path.read_text())["key"] for path in (tmp_path / "out/records").glob("*.json")]
     assert len(keys) == 3
+
+
+def test_what_ended_jobs_while_no_command_waited_is_told_by_sweep_status(slurm: Slurm, few: list[str], tmp_path: Path):
+    sweep = ["-m", "layers=last", "seed=1", f"probe.max_epochs={EPOCHS},{EPOCHS + 1},{EPOCHS + 2}", "results_dir=out"]
+    process = start(*sweep, *few, *FOR_EVER, *HERE, LIMIT, cwd=tmp_path, **slurm.env)
+    out = tmp_path / "out"
+    wait_until(lambda: is_training(out, 2), "two train", 180)
+    first, second, third = numbers(slurm)
+    wait_until(lambda: list((out / "logs/slurm").glob("*.json")), "known by the command")
+    os.kill(process.pid, signal.SIGTERM)
+    process.communicate(timeout=60)
+    slurm.call("scancel", third)
+    slurm.call("scancel", "--signal=ABRT", first)
+    wait_until(lambda: numbers(slurm) == [second], "two are over", 120)
+    told = probe("sweep-status", "out", cwd=tmp_path, **slurm.env).stdout
+    assert "0 done, 1 running, 2 failed, 0 waiting" in told
+    assert "killed (signal 6, Aborted)" in told
+    assert "cancelled before it began, by scancel or by the cluster" in told
