@@ -75,7 +75,8 @@ def hash_rows(rows: Iterable[object]) -> str:
 
 def load_corpus(cfg: DataConfig) -> Corpus:
     """Reads all three splits. Raises UserError for what is missing or malformed."""
-    splits = read_splits(cfg)
+    notes: list[str] = []
+    splits = read_splits(cfg, notes)
     skipped = {
         "comments": {name: len(split.comments) for name, split in splits.items()},
         "empty sentences": {name: split.empty for name, split in splits.items()},
@@ -87,7 +88,7 @@ def load_corpus(cfg: DataConfig) -> Corpus:
     _refuse_doubles(splits)
     if cfg.labels is not None:
         _refuse_other_labels(splits, cfg.labels)
-    corpus = Corpus(cfg.name or Path(cfg.path or str(cfg.hub)).resolve().name, splits, TASKS[cfg.task])
+    corpus = Corpus(cfg.name or Path(cfg.path or str(cfg.hub)).resolve().name, splits, TASKS[cfg.task], notes=notes)
     corpus.about = {"taken_from_train": taken} if taken else {}
     if cfg.path is None:
         corpus.about["commit"] = hub.commit_of(_repo(cfg))
@@ -111,8 +112,11 @@ def _repo(cfg: DataConfig) -> hub.Repo:
     return hub.Repo("dataset", str(cfg.hub), cfg.revision)
 
 
-def read_splits(cfg: DataConfig) -> dict[str, Split]:
-    """The splits that the source has, tags as they are there. Those to be taken from train are left out."""
+def read_splits(cfg: DataConfig, notes: list[str]) -> dict[str, Split]:
+    """The splits that the source has, tags as they are there. Those to be taken from train are left out.
+
+    notes: gets what a person should know of the source.
+    """
     fractions = {"train": None, "dev": cfg.dev_fraction, "test": cfg.test_fraction}
     fields = Fields(cfg.words_field, cfg.tags_field, cfg.document_field, cfg.labels, cfg.document_marker)
     wanted = [name for name in SPLITS if getattr(cfg, name) is not None]
@@ -123,7 +127,7 @@ def read_splits(cfg: DataConfig) -> dict[str, Split]:
         remedies = {
             name: f"Another name: data.hub_{name}=NAME{_offer(name)}." for name in wanted if fractions[name] is None
         }
-        splits = read_hub(_repo(cfg), cfg.subset, theirs, fields, remedies)
+        splits = read_hub(_repo(cfg), cfg.subset, theirs, fields, remedies, notes)
     else:
         layout = Layout(
             cfg.word_column, cfg.tag_column, cfg.separator, cfg.comment, cfg.document_marker, cfg.word_prefix

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import tempfile
+import uuid
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
@@ -25,11 +27,17 @@ DESCRIPTIONS = ("README.md", ".huggingface.yaml")  # say which files are of whic
 
 
 def read_hub(
-    repo: hub.Repo, subset: str | None, splits: Mapping[str, str], fields: Fields, remedies: Mapping[str, str]
+    repo: hub.Repo,
+    subset: str | None,
+    splits: Mapping[str, str],
+    fields: Fields,
+    remedies: Mapping[str, str],
+    notes: list[str],
 ) -> dict[str, Split]:
     """Those of the wanted splits that the data set has.
 
     splits: its names for them, by ours. remedies: what to type where a split is not there; one without may be missing.
+    notes: gets a line where what was kept was damaged and has been made anew.
     """
     import datasets
 
@@ -39,7 +47,11 @@ def read_hub(
     kept = place / quote(subset or "default", safe="")
     if not kept.is_dir():
         _keep(repo, subset, kept)
-    loaded = datasets.load_from_disk(str(kept))
+    try:
+        loaded = datasets.load_from_disk(str(kept))
+    except Exception as error:  # the library raises a dozen kinds
+        notes.append(_keep_anew(repo, subset, kept, error))
+        loaded = datasets.load_from_disk(str(kept))
     where = f"{repo.name} on the Hub"
     available = {ours: theirs for ours, theirs in splits.items() if theirs in loaded}
     for ours in splits:
@@ -52,7 +64,8 @@ def _keep(repo: hub.Repo, subset: str | None, kept: Path) -> None:
     """Fetches what a subset needs, and only that; reads it, and keeps it whole under this name. Raises UserError."""
     import datasets
 
-    files = [file for file in hub.files_of(repo) if ".." not in PurePosixPath(file).parts and file[0] != "/"]
+    part = f"data.subset={subset}" if subset else ""
+    files = [file for file in hub.files_of(repo, part) if ".." not in PurePosixPath(file).parts and file[0] != "/"]
     if f"{PurePosixPath(repo.name).name}.py" in files:
         raise UserError(
             f"{repo.name} on the Hub is a script, which is never run. Its converted branch has none: "
@@ -80,6 +93,22 @@ def _keep(repo: hub.Repo, subset: str | None, kept: Path) -> None:
             raise UserError(f"{repo.name} on the Hub cannot be read: {type(error).__name__}: {line}") from None
         with contextlib.suppress(OSError):  # another process put the same there meanwhile
             Path(scratch, "kept").rename(kept)
+
+
+def _keep_anew(repo: hub.Repo, subset: str | None, kept: Path, error: Exception) -> str:
+    """Makes what was kept, and cannot be loaded, anew; returns what is to be said of that. Raises UserError."""
+    line = str(error).partition("\n")[0]
+    damage = f"{kept} was damaged ({type(error).__name__}: {line[:100]})"
+    try:
+        aside = kept.rename(kept.with_name(f".{kept.name}.damaged-{uuid.uuid4().hex[:8]}"))
+    except OSError as problem:
+        raise UserError(f"{damage} and cannot be removed: {problem.strerror}. Type: rm -r {kept}") from None
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        _keep(repo, subset, kept)
+    except UserError as problem:
+        raise UserError(f"{damage}, was removed, and cannot be made anew:\n{problem}") from None
+    return f"{damage} and has been made anew"
 
 
 def _put(repo: hub.Repo, folder: Path, files: list[str]) -> None:

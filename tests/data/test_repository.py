@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import huggingface_hub.constants
 import pytest
 from support.hub import Hub, forget, parquet, sha
@@ -70,6 +73,8 @@ def test_offline_each_revision_gives_its_own_text_and_an_unknown_one_none(
     offline(monkeypatch)
     for revision, word in {None: "new", "main": "new", old: "old", new: "new", "refs/pr/1": "branch"}.items():
         assert word in text(load(revision=revision))[0], revision
+    with pytest.raises(UserError, match=r"data.hub=some/set with data.subset=de is not in its cache"):
+        load(subset="de")
     for revision in ("other", "1" * 40):
         with pytest.raises(UserError, match=f"out of reach and data.hub=some/set at {revision} is not in its cache"):
             load(revision=revision)
@@ -87,6 +92,38 @@ def test_a_revision_that_the_hub_cannot_give_now_is_never_another_one(stand_in: 
         load(revision="other")
     stand_in.broken = None
     assert "other" in text(load(revision="other"))[0]
+
+
+def damage(kept: Path, how: str) -> None:
+    """As a full disk or a hard reset does."""
+    if how == "no arrow":
+        (file,) = (kept / "train").glob("*.arrow")
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    elif how == "no info":
+        (kept / "dev" / "dataset_info.json").write_text("")
+    else:
+        (kept / "dataset_dict.json").unlink()
+
+
+@pytest.mark.parametrize("how", ["no arrow", "no info", "no list of splits"])
+def test_what_was_kept_and_is_damaged_is_made_anew_or_named(
+    stand_in: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
+):
+    stand_in.put("dataset", "some/set", files("Bo", validation="dev"))
+    before = text(load(hub_dev="dev"))
+    (kept,) = (tmp_path / "hf/datasets/layer-probe").glob("*/*/default")
+    damage(kept, how)
+    corpus = load(hub_dev="dev")
+    assert text(corpus) == before
+    assert len(corpus.notes) == 1
+    assert re.fullmatch(rf"{kept} was damaged \(\w+: .*\) and has been made anew", corpus.notes[0])
+    assert not load(hub_dev="dev").notes
+    assert [path.name for path in kept.parent.iterdir()] == ["default"], "nothing else is left"
+    damage(kept, how)
+    offline(monkeypatch)
+    with pytest.raises(UserError, match=rf"^{kept} was damaged .*, was removed, .*:\n.*is not in its cache") as error:
+        load(hub_dev="dev")
+    assert len(str(error.value).splitlines()) == 2
 
 
 def test_where_the_hub_gives_no_answer_its_cache_is_read_and_the_corpus_says_so(stand_in: Hub):
