@@ -97,8 +97,8 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     folder, source, commit = find_folder(cfg)
     name = cfg.name if cfg.path is None else folder.resolve().name
     if not (folder / "config.json").is_file():
-        raise UserError(f"{folder} is not an encoder's folder: it has no config.json.")
-    weights = weights_of(folder)
+        raise UserError(f"{folder} is not an encoder's folder: it has no config.json.{if_damaged(folder, commit)}")
+    weights = weights_of(folder, commit)
     if not weights and cfg.weights != "random":
         raise UserError(
             f"{folder} has no weights in safetensors form. {RISK}; convert them with transformers: "
@@ -118,7 +118,8 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     except UserError:
         raise
     except Exception as error:  # the library raises a dozen kinds
-        raise UserError(f"{folder} cannot be used as an encoder: {str(error).splitlines()[0]}") from None
+        line = str(error).partition("\n")[0]
+        raise UserError(f"{folder} cannot be used as an encoder: {line}{if_damaged(folder, commit)}") from None
     if not all(isinstance(getattr(config, name, None), int) for name in ("num_hidden_layers", "hidden_size")):
         raise UserError(f"{name} is no text encoder: its config names no number of layers or hidden size.")
     if cfg.num_layers not in (None, config.num_hidden_layers):
@@ -221,9 +222,20 @@ def find_folder(cfg: EncoderConfig) -> Found:
     folder = _hub_snapshot(repo)
     for file, expected in pinned.items():
         if (found := sha256_of((folder / file).read_bytes())) != expected:
-            raise UserError(f"{cfg.name} on the Hub: {file} has sha256 {found}, expected {expected}.")
+            damaged = if_damaged(folder, hub.commit_of(repo))
+            raise UserError(f"{cfg.name} on the Hub: {file} has sha256 {found}, expected {expected}.{damaged}")
     unanswered = ", from its cache, since it gave no answer" if hub.is_from_cache(repo) else ""
     return Found(folder, f"Hub {cfg.name}{unanswered}", hub.commit_of(repo))
+
+
+def if_damaged(folder: Path, commit: str | None) -> str:
+    """What to type where files of the Hub's cache may be damaged; nothing for an encoder that is of no commit.
+
+    Its whole cache, since a snapshot that is removed alone is made anew from the same damaged files.
+    """
+    if commit is None:
+        return ""
+    return f"\nIf a file is damaged: rm -r {folder.parents[1]}, then the same command, which fetches it anew."
 
 
 def _hub_snapshot(repo: hub.Repo) -> Path:
@@ -232,10 +244,15 @@ def _hub_snapshot(repo: hub.Repo) -> Path:
     Weights come last: once they are there, all is, and the Hub is not asked again for this commit.
     """
     folder = hub.folder_of(repo)
-    if (weights := weights_of(folder)) and all(file.is_file() for file in weights):
+    if (weights := weights_of(folder, hub.commit_of(repo))) and all(file.is_file() for file in weights):
         return folder
     files = [file for file in hub.files_of(repo) if "/" not in file]
     in_form = [file for file in files if file.endswith(".safetensors")]
+    if "config.json" not in files:
+        raise UserError(
+            f"{repo.name} on the Hub is not an encoder: it has no config.json. Another: encoder.name=OWNER/NAME, or a "
+            "local folder with encoder.path=DIR."
+        )
     if not in_form:
         others = [file for file in files if file.endswith(OTHER_WEIGHTS)]
         has = f"only {', '.join(others)}" if others else "and no others either"
@@ -248,20 +265,29 @@ def _hub_snapshot(repo: hub.Repo) -> Path:
     if SINGLE in files:
         in_form = [SINGLE]
     elif INDEX in files:
-        in_form = [file.name for file in weights_of(folder)]
+        in_form = [file.name for file in weights_of(folder, hub.commit_of(repo))]
     return hub.fetch(repo, in_form)
 
 
-def weights_of(folder: Path) -> list[Path]:
-    """The files that hold an encoder's weights, those that its index names where it has one; none if there are none."""
+def weights_of(folder: Path, commit: str | None = None) -> list[Path]:
+    """The files that hold an encoder's weights, those that its index names where it has one; none if there are none.
+
+    commit: where it is the Hub's.
+    """
     if (folder / SINGLE).is_file():
         return [folder / SINGLE]
     try:
         names = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
+        outside = [name for name in sorted(names) if Path(name).name != name]
     except FileNotFoundError:
         return sorted(folder.glob("*.safetensors"))
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"{folder / INDEX} is no index of weights.") from None
+        raise UserError(f"{folder / INDEX} is no index of weights.{if_damaged(folder, commit)}") from None
+    if outside:
+        raise UserError(
+            f"{folder / INDEX} names {outside[0]!r}, which is no file beside it. Another encoder, or a mended copy: "
+            "encoder.path=DIR."
+        )
     return sorted(folder / name for name in names)
 
 

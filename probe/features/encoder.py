@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from probe.config import UserError
-from probe.features.checkpoint import Encoder
+from probe.features.checkpoint import Encoder, if_damaged
 from probe.system.bfloat16 import rounded, way
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
             output_loading_info=True,
         )
     except Exception as error:  # the library raises a dozen kinds
-        raise UserError(f"{encoder.folder} cannot be loaded: {str(error).splitlines()[0]}") from None
+        line = str(error).partition("\n")[0]
+        damaged = if_damaged(encoder.folder, encoder.commit)
+        raise UserError(f"{encoder.folder} cannot be loaded: {line}{damaged}") from None
     missing = [key for key in loading["missing_keys"] if "pooler" not in key and "position_ids" not in key]
     if missing:
         raise UserError(

@@ -155,6 +155,9 @@ def test_nothing_but_names_and_files_is_asked_of_the_hub(stand_in: Hub, bert: Pa
         ("some/bert", "mian", r"encoder\.revision=mian: some/bert has no such branch.*it has main, refs/pr/3"),
         ("some/gated", None, r"encoder\.name=some/gated: its authors let in only whom they accept.*/some/gated"),
         ("only/bin", None, r"only/bin on the Hub has no weights in safetensors form, only pytorch_model\.bin\..*"),
+        ("no/config", None, r"no/config on the Hub is not an encoder: it has no config\.json\..*encoder\.name=OWNER"),
+        ("odd/index", None, r"index\.json names '\.\./model\.safetensors', which is no file beside it"),
+        ("no/shard", None, r"encoder\.name=no/shard: the Hub has no file model-00002-of-00002\.safetensors of it"),
         ("./here/there/x", None, r"is no name on the Hub, which are OWNER/NAME\. A local folder: encoder\.path=DIR"),
     ],
 )
@@ -166,11 +169,35 @@ def test_what_is_not_there_is_refused_with_what_to_type(
     stand_in.put("model", "some/bert", bert, "refs/pr/3")
     stand_in.gated.add("some/gated")
     stand_in.put("model", "only/bin", {"config.json": "{}", "pytorch_model.bin": b"..."})
+    stand_in.put("model", "no/config", {"model.safetensors": b"..."})
+    index: dict[str, bytes | str] = {"config.json": "{}", "model-1.safetensors": b"..."}
+    index["model.safetensors.index.json"] = '{"weight_map": {"a": "../model.safetensors"}}'
+    stand_in.put("model", "odd/index", index)
+    stand_in.put("model", "no/shard", {k: v for k, v in sharded(bert).items() if not k.startswith("model-00002")})
     with pytest.raises(UserError, match=message) as error:
         opened(tmp_path, name, revision)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400
-    assert not [file for file in stand_in.files_asked() if file.endswith((".bin", ".safetensors"))]
+    asked = [file for file in stand_in.files_asked() if file.endswith((".bin", ".safetensors"))]
+    assert asked == ["model-00001-of-00002.safetensors"] * (name == "no/shard")
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"])
+def test_what_is_damaged_in_the_hubs_cache_is_refused_with_the_command_that_mends_it(
+    stand_in: Hub, bert: Path, tmp_path: Path, file: str
+):
+    content = sharded(bert) if "index" in file else {path.name: path.read_bytes() for path in bert.iterdir()}
+    stand_in.put("model", "some/bert", content)
+    encoder = opened(tmp_path)
+    before = hidden_states(encoder)
+    damaged = encoder.folder / file
+    damaged.resolve().write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 2])
+    with pytest.raises(UserError, match=r"\nIf a file is damaged: rm -r (\S+), then the same command") as error:
+        hidden_states(opened(tmp_path))
+    assert len(str(error.value).splitlines()) == 2
+    shutil.rmtree(re.search(r"rm -r (\S+),", str(error.value))[1])  # type: ignore[index]
+    forget()
+    assert torch.equal(hidden_states(opened(tmp_path)), before)
 
 
 def test_a_folder_whose_index_names_a_file_that_is_not_there_is_refused(bert: Path, tmp_path: Path):
