@@ -20,6 +20,8 @@ TAKE_SETTINGS = ("train", "extract", "race", "screen", "inspect", "cache", "expo
 HYDRA_ONLY = ("--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--shell-completion", "-sc")
 # What is taken for a setting; a text that looks like one can come by standard input.
 SETTING = re.compile(r"[+~]{0,2}[\w./@:-]+=")
+# How OmegaConf names the type of a value, and what people call it.
+KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 # What a fine-tuned run has not.
 OF_FROZEN = re.compile(r"[+~]{0,2}(probe[=.]|features\.(placement|layers|batch_pieces)=|save_probe=)")
 
@@ -268,4 +270,8 @@ def _explain(error: Exception, overrides: list[str]) -> UserError:
     if text.startswith("Could not override '"):
         key = text.split("'")[1]
         return _unknown_of_launcher(key, overrides) if key.startswith("hydra.launcher.") else unknown_setting(key)
+    if text.startswith("Error merging override ") and error.__cause__:  # of a setting whose type Hydra knows
+        reason = str(error.__cause__).partition("\n")[0]
+        kind = next((kind for word, kind in KINDS.items() if word in reason), f"something else ({reason})")
+        return UserError(f"{text.removeprefix('Error merging override ')}: this setting is {kind}.")
     return UserError(text.splitlines()[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -52,6 +53,12 @@ def train(arguments: list[str]) -> int:
         hydra_itself(arguments)
         return 0
     configs, launcher = configs_of(arguments)
+    elsewhere = next((one for one in arguments if re.match("hydra/launcher=.*(slurm|submitit)", one)), None)
+    if elsewhere and launcher is None:
+        raise UserError(
+            f"{elsewhere} sends sweeps, and this is one run, which would train on this machine. To send it: probe -m "
+            f"{shlex.join(arguments)}"
+        )
     command = shlex.join(["probe", *sys.argv[1:]])
     tell = functools.partial(print, flush=True)
     if launcher:
