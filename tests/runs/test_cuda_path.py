@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,22 @@ def test_a_run_on_a_gpu_gives_what_it_gives_on_the_cpu_and_no_step_waits(
     assert hardware.device_name == "Stand-in GPU"
     waited = {(what, where.rpartition(".")[2]) for what, where in stand_in.waits}
     assert not {(what, where) for what, where in waited if where not in ONCE}
+
+
+def test_what_is_waited_for_in_training_does_not_grow_with_the_number_of_updates(
+    config: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What Lightning, the clipping or Adam would wait for at each step is told of as `train_tagger`'s."""
+    waits = []
+    for updates in (12, 48):
+        monkeypatch.setattr(schedule, "EPOCH_UPDATES", updates)
+        with gpu(monkeypatch) as stand_in:
+            cfg = replace(config("cuda", placement="device"), results_dir=str(tmp_path / f"of {updates}"))
+            assert len(run(cfg, tell=lambda _: None).curve) == 2
+        of_training = [where.rpartition(".")[2] for _, where in stand_in.waits]
+        waits.append(Counter(where for where in of_training if where in ("train_tagger", "losses", "fit")))
+    assert waits[0] == waits[1]
+    assert waits[0]["train_tagger"]
 
 
 def test_the_stand_in_sees_what_waits_and_refuses_two_devices(stand_in: StandIn):

@@ -21,7 +21,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.utils import clip_grad
 from torch.overrides import TorchFunctionMode
+from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -273,6 +275,12 @@ def _by_mask_or_from_here(indices: Any) -> bool:
     return any(each.dtype == torch.bool or not isinstance(each, OnGpu) for each in indices)
 
 
+def _grouped(lists: Any, *more: Any) -> dict:
+    """As clipping groups gradients, by a device that C++ would take for the CPU: their norm would be copied there."""
+    grouped: Any = _group_tensors_by_device_and_dtype(lists, *more)
+    return {(group[0][0][0].device, kind): group for (_, kind), group in grouped.items()}
+
+
 def _our_function() -> str:
     """The function of the package that is at work."""
     frame = sys._getframe(1)
@@ -307,6 +315,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, free: int = 2**30) -> Iterator[StandIn]
     # What is asked of this in PyTorch itself would reach for a driver, in a build for CUDA.
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: None)
     monkeypatch.setattr(torch.backends.cudnn, "is_acceptable", lambda tensor: False)  # the CPU's LSTM then
+    monkeypatch.setattr(clip_grad, "_group_tensors_by_device_and_dtype", _grouped)
     # A module's parameters are made anew when it moves, for a tensor cannot become one of a subclass.
     before = torch.__future__.get_overwrite_module_params_on_conversion()
     deterministic = torch.are_deterministic_algorithms_enabled()
