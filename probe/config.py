@@ -107,11 +107,7 @@ class DataConfig:
 
 def recorded_data(stated: Mapping[str, Any]) -> DataConfig:
     """A record's data settings; those added since it was written have their values from columns.yaml."""
-    from omegaconf import OmegaConf
-
-    known = OmegaConf.to_container(OmegaConf.load(conf_dir() / "data" / "columns.yaml"))
-    assert isinstance(known, dict)
-    return DataConfig(**{**known, **stated})
+    return DataConfig(**{**_in_file(conf_dir() / "data" / "columns.yaml"), **stated})
 
 
 @dataclass
@@ -131,11 +127,7 @@ class EncoderConfig:
 
 def recorded_encoder(stated: Mapping[str, Any]) -> EncoderConfig:
     """A record's encoder settings; those added since it was written have their values from config.yaml."""
-    from omegaconf import OmegaConf
-
-    known = OmegaConf.to_container(OmegaConf.load(conf_dir() / "config.yaml"))
-    assert isinstance(known, dict)
-    return EncoderConfig(**{**known["encoder"], **stated})
+    return EncoderConfig(**{**_in_file(conf_dir() / "config.yaml")["encoder"], **stated})
 
 
 @dataclass
@@ -199,10 +191,9 @@ class ProbeConfig:
             raise UserError("probe.max_epochs=auto means nothing where the encoder itself is trained: type a number.")
         _at_least("probe.num_layers", self.num_layers, 0)
         _at_least("probe.hidden_size", self.hidden_size, 1 if self.num_layers else 0)
-        _at_least("probe.batch_size", self.batch_size, 1)
         _auto_or_at_least("probe.max_epochs", self.max_epochs, 1)
-        _at_least("probe.patience", self.patience, 1)
-        _at_least("probe.anneal_after", self.anneal_after, 1)
+        for name in ("batch_size", "patience", "anneal_after"):
+            _at_least(f"probe.{name}", getattr(self, name), 1)
         if not 0 <= self.dropout < 1:
             raise UserError(f"probe.dropout={self.dropout} is not in [0, 1).")
         if not 0 < self.anneal <= 1:
@@ -230,9 +221,8 @@ class RaceConfig:
     max_minutes: float | None
 
     def __post_init__(self) -> None:
-        _at_least("race.candidates", self.candidates, 0)
-        _at_least("race.max_seeds", self.max_seeds, 2)
-        _at_least("race.min_seeds", self.min_seeds, 2)
+        for name, least in (("candidates", 0), ("max_seeds", 2), ("min_seeds", 2)):
+            _at_least(f"race.{name}", getattr(self, name), least)
         if not 0 < self.alpha < 1:
             raise UserError(f"race.alpha={self.alpha} is not a probability: above 0, below 1.")
         for name in ("max_runs", "max_minutes"):
@@ -310,12 +300,16 @@ def setting_names(cls: type = Config, prefix: str = "") -> list[str]:
 @functools.cache
 def stated(group: str, choice: str | None) -> dict[str, Any]:
     """What a preset's file says; nothing if there is none."""
+    file = conf_dir() / group / f"{choice}.yaml"
+    return _in_file(file) if choice and file.is_file() else {}
+
+
+def _in_file(file: Path) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
-    file = conf_dir() / group / f"{choice}.yaml"
-    stated = OmegaConf.to_container(OmegaConf.load(file)) if choice and file.is_file() else {}
-    assert isinstance(stated, dict)
-    return {str(key): value for key, value in stated.items()}
+    said = OmegaConf.to_container(OmegaConf.load(file))
+    assert isinstance(said, dict)
+    return {str(key): value for key, value in said.items()}
 
 
 def _is_preset(stated: Mapping[str, Any], settings: Any) -> bool:
@@ -339,13 +333,11 @@ def layers_named(row: str) -> LayersConfig:
 
 def layer_presets() -> list[LayersConfig]:
     """Every preset of `conf/layers/` that names layers, in the order of their names."""
-    from omegaconf import OmegaConf
-
-    stated = {file.stem: OmegaConf.load(file) for file in sorted((conf_dir() / "layers").glob("*.yaml"))}
+    said = {file.stem: _in_file(file) for file in sorted((conf_dir() / "layers").glob("*.yaml"))}
     return [
-        LayersConfig(OmegaConf.to_object(preset)["indices"], preset["combine"], name)  # type: ignore[index, call-overload]
-        for name, preset in stated.items()
-        if not OmegaConf.is_missing(preset, "indices") and preset.combine != "none"
+        LayersConfig(preset["indices"], preset["combine"], name)
+        for name, preset in said.items()
+        if preset["indices"] != "???" and preset["combine"] != "none"
     ]
 
 
