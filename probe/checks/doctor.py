@@ -32,7 +32,7 @@ from probe.system import hub
 from probe.system.bfloat16 import EMULATED
 from probe.system.files import short, why_not_writable
 from probe.system.machine import num_cores
-from probe.system.show import duration
+from probe.system.show import duration, visible
 
 COUNTED = {  # parts of SplitCounts, as people read them
     "documents": "documents",
@@ -126,7 +126,7 @@ def _data(configs: Sequence[Config], odd: list[Oddity]) -> tuple[Corpus, list[st
     kinds = Counter(
         kind for split in corpus.splits.values() for tags in split.tags for kind, _, _ in corpus.task.items(tags)
     )
-    shown = ", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common(20))
+    shown = ", ".join(f"{visible(kind)} {count:,}" for kind, count in kinds.most_common(20))
     more = f" and {len(kinds) - 20} more" if len(kinds) > 20 else ""
     lines = [f"{corpus.name}, from {where}{scheme}", *table.splitlines(), f"{len(kinds)} kinds: {shown}{more}"]
     lines.append(first_sentence(corpus.splits["train"]))

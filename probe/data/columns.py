@@ -18,7 +18,9 @@ from probe.data.split import (
     MAX_SENTENCE,
     WITHOUT_RANGES,
     Split,
+    bare_tag,
     check_tag,
+    hidden_in,
     lines_of,
     too_long,
 )
@@ -155,9 +157,12 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
             raise UserError(f"{found} To mend that: tr {change} < FILE > NEW.")
         word, tag = columns[at_word], columns[at_tag]
         if tag not in known_tags:
-            if tag != tag.strip() != "":
-                tag = tag.strip()
-                split.trailing += 1
+            if tag != (bare := bare_tag(tag)):
+                if bare == tag.strip():
+                    split.trailing += 1
+                else:
+                    split.invisible += 1
+                tag = bare
             try:
                 check_tag(tag, f"{file}:{number}")
             except UserError as error:
@@ -302,6 +307,8 @@ def quoted(value: str) -> str:
 def _tag_hint(tag: str, columns: Sequence[str]) -> str:
     if tag == "_" and (RANGE.fullmatch(columns[0]) or EMPTY_NODE.fullmatch(columns[0])):
         return f" {columns[0]} counts no word of its own, as in CoNLL-U. To leave such lines out: {WITHOUT_RANGES}"
+    if hidden := hidden_in(tag):
+        return f" From all lines: perl -CSD -pe 's/\\x{{{ord(hidden):x}}}//g' FILE > NEW."
     if tag and tag != "_":
         blanks = "data.separator=whitespace" if BLANKS.search(tag) else r"perl -CSD -pe 's/[^\S\t\n]/ /g' FILE > NEW"
         return f" If it is two columns: {blanks}; if another column has the tags: data.tag_column=N."

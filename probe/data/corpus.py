@@ -17,10 +17,11 @@ from probe.data.columns import COMMENT, Layout, quoted, read_columns, span_colum
 from probe.data.repository import read_hub
 from probe.data.rows import JSON_ENDINGS, Fields, ending_of, read_json, read_parquet
 from probe.data.sentences import Sentences
-from probe.data.split import Split, SplitCounts
+from probe.data.split import Split, SplitCounts, bare_tag
 from probe.data.tags import OddTag, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
 from probe.data.task import SPANS, TASKS, Task
 from probe.system import hub
+from probe.system.show import visible
 
 SPLITS = ("train", "dev", "test")
 BUNDLED = "bundled"  # data.path of the corpus inside the package
@@ -82,6 +83,7 @@ def load_corpus(cfg: DataConfig) -> Corpus:
         "empty sentences": {name: split.empty for name, split in splits.items()},
         "byte order marks": {name: split.order_marks for name, split in splits.items()},
         "blanks at line ends": {name: split.trailing for name, split in splits.items()},
+        "invisible characters around tags": {name: split.invisible for name, split in splits.items()},
     }
     taken = take_from_train(splits, {"dev": cfg.dev_fraction, "test": cfg.test_fraction})
     splits = {name: splits[name] for name in SPLITS}
@@ -265,7 +267,7 @@ def _refuse_doubles(splits: dict[str, Split]) -> None:
 
 def _refuse_other_labels(splits: dict[str, Split], labels: list[str]) -> None:
     for split in splits.values():
-        for tag in sorted(set(chain.from_iterable(split.tags)) - set(labels)):
+        for tag in sorted(set(chain.from_iterable(split.tags)) - set(map(bare_tag, labels))):
             raise UserError(
                 f"{next(places_of(split, tag))}: tag {tag!r} is not in data.labels=[{','.join(labels)}]. "
                 "To take the tags that are there: data.labels=null."
@@ -292,7 +294,7 @@ def _check_tags(corpus: Corpus) -> None:
         if new:
             unknown[name] = new
             place = next(places_of(split, corpus.task.tag_of(next(iter(new)))))
-            shown = [f"{kind} ({count})" for kind, count in list(new.items())[:NEW_SHOWN]]
+            shown = [f"{visible(kind)} ({count})" for kind, count in list(new.items())[:NEW_SHOWN]]
             shown += [f"and {len(new) - NEW_SHOWN} more"] if len(new) > NEW_SHOWN else []
             corpus.notes.append(
                 f"{name} has {corpus.task.kinds} that train never shows, so no prediction can be right there: "

@@ -11,7 +11,8 @@ from typing import Any
 
 from probe.config import UserError
 from probe.data.sentences import Packing
-from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, check_tag, lines_of, too_long
+from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, bare_tag, check_tag, lines_of, too_long
+from probe.system.show import visible
 
 JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 ONE_A_LINE = " Of a list over many lines: jq -c '.[]' FILE > NEW."
@@ -106,7 +107,7 @@ def read_dataset(rows: Any, fields: Fields, origin: str) -> Split:
 def _no_field(origin: str, wanted: str, fields: Fields, available: Iterable[str]) -> str:
     setting = {fields.words: "words_field", fields.tags: "tags_field"}.get(wanted, "document_field")
     none = " or null" if setting == "document_field" else ""
-    return f"{origin} has no {wanted!r}, only {', '.join(available)}. Another: data.{setting}=NAME{none}."
+    return f"{origin} has no {wanted!r}, only {', '.join(map(visible, available))}. Another: data.{setting}=NAME{none}."
 
 
 def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, fields: Fields, origin: str) -> Split:
@@ -162,7 +163,12 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, fiel
         except UnicodeEncodeError:
             raise UserError(f"{place}: a word holds half a character (a lone surrogate).") from None
         all_words.add(words)
-        all_tags.add([_tag_of(tag, names, place) for tag in tags])
+        found = [_tag_of(tag, names, place) for tag in tags]
+        bare = [bare_tag(tag) for tag in found]
+        for tag in bare:
+            check_tag(tag, place)
+        split.invisible += sum(map(str.__ne__, found, bare))
+        all_tags.add(bare)
         split.lines.append(number)
         documents.append(document)
     split.words, split.tags = all_words.done(), all_tags.done()
@@ -175,7 +181,6 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, fiel
 
 def _tag_of(tag: object, names: list[str] | None, place: str) -> str:
     if isinstance(tag, str):
-        check_tag(tag, place)
         return tag
     if not isinstance(tag, int) or isinstance(tag, bool):
         raise UserError(f"{place}: tag {tag!r} is neither a string nor a number.")
@@ -186,4 +191,4 @@ def _tag_of(tag: object, names: list[str] | None, place: str) -> str:
         )
     if not 0 <= tag < len(names):
         raise UserError(f"{place}: tag {tag} has no name; there are 0 to {len(names) - 1}.")
-    return _tag_of(names[tag], None, place)
+    return names[tag]

@@ -2,13 +2,14 @@
 
 Readers are strict: what does not fit is refused with its file and line, invisible characters shown escaped. Nothing is
 padded, guessed or dropped; what is skipped by rule (comments, rows without words) and what cannot be meant (byte order
-marks before lines, blanks and tabs behind) is counted.
+marks before lines, blanks behind, what is invisible around a tag) is counted.
 """
 
 from __future__ import annotations
 
 import codecs
 import gzip
+import unicodedata
 import zlib
 from bisect import bisect
 from collections.abc import Iterator, MutableSequence, Sequence
@@ -54,6 +55,7 @@ class Split:
     empty: int = 0  # rows that were skipped because they hold no word
     order_marks: int = 0  # lines after the first that began with a byte order mark, which was taken off
     trailing: int = 0  # lines with blanks or tabs behind their tag that would be a column or part of it, taken off
+    invisible: int = 0  # tags with other characters around them that nobody sees, which were taken off
     separator: str = ""  # of column files, as it was found
     num_columns: int = 0  # of column files
 
@@ -131,8 +133,38 @@ def too_long(num_words: int) -> str:
     )
 
 
+JOINERS = "\u200c\u200d"  # stand inside words of some scripts
+
+
+def bare_tag(tag: str) -> str:
+    """The tag without the blanks, byte order marks and zero-width characters around it; where there is no more, as it
+    is."""
+    if tag.isprintable():
+        return tag.strip(" ") or tag
+    first, last = 0, len(tag)
+    while first < last and _is_blank(tag[first]):
+        first += 1
+    while first < last and _is_blank(tag[last - 1]):
+        last -= 1
+    return tag[first:last] or tag
+
+
+def _is_blank(character: str) -> bool:
+    return character.isspace() or unicodedata.category(character) == "Cf"
+
+
+def hidden_in(tag: str) -> str | None:
+    """The first character of a tag that nobody sees and that would silently make it another one."""
+    if tag.isprintable():
+        return None
+    odd = (one for one in tag if unicodedata.category(one) in ("Cc", "Cf", "Cs") and one not in JOINERS)
+    return next(odd, None)
+
+
 def check_tag(tag: str, place: str) -> None:
     if not tag or any(character.isspace() for character in tag):
         raise UserError(f"{place}: tag {tag!r} is empty or holds white space.")
+    if hidden := hidden_in(tag):
+        raise UserError(f"{place}: tag {tag!r} holds {hidden!r}, which nobody sees. Take it out of the tag.")
     if tag == "_":
         raise UserError(f"{place}: tag '_' stands for no tag.")

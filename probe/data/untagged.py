@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from probe.config import UserError
 from probe.data.columns import ColumnsError, Layout, Rows, cut_line
 from probe.data.sentences import Sentences
-from probe.data.split import MAX_SENTENCE, Split, too_long
+from probe.data.split import MAX_SENTENCE, Split, bare_tag, too_long
 
 INPUTS = ("auto", "columns", "json", "text")  # how a text to be tagged is read; auto: as what it looks like
 
@@ -50,7 +50,7 @@ def looks_like_columns(text: str, layout: Layout, kinds: Collection[str]) -> boo
         return bool(rows)
     if not -len(rows[0]) <= layout.tag_column < len(rows[0]):
         return False
-    tags = {row[layout.tag_column] for row in rows}
+    tags = {bare_tag(row[layout.tag_column]) for row in rows}
     return all(tag == "O" or tag in kinds or tag[2:] in kinds for tag in tags)
 
 

@@ -29,7 +29,8 @@ ENOUGH = 10  # so many predicted spans, all begun with I-, are a scheme; fewer m
 
 @dataclass
 class Predictions:
-    """A file of predictions, counted. gold: in IOB2. marks: lines between documents that were counted as words."""
+    """A file of predictions, counted. gold: in IOB2. marks: lines between documents that were counted as words.
+    invisible: tags that were read without what nobody sees around them."""
 
     file: Path
     task: Task
@@ -38,6 +39,7 @@ class Predictions:
     counts: Counts
     schemes: tuple[str, str] | None  # of gold and predicted, as they are in the file
     marks: int
+    invisible: int
 
     def scores(self) -> Scores:
         return scores_of(self.counts)
@@ -68,8 +70,9 @@ def read_predictions(file: Path, task: Task, ignore_docstart: bool) -> Predictio
     gold: Tags = split.tags
     predicted: Tags = other.tags
     marks = sum(word == DOCUMENT_MARKER for words in split.words for word in words)
+    invisible = split.invisible + other.invisible
     if not task.has_spans:
-        return Predictions(file, task, split, gold, count(gold, predicted, task), None, marks)
+        return Predictions(file, task, split, gold, count(gold, predicted, task), None, marks, invisible)
     gold_scheme = _scheme(split, "auto")
     predicted_scheme = _scheme_beside(other, gold_scheme)
     as_written = [sum(map(str.__eq__, gs, ps)) for gs, ps in zip(gold, predicted, strict=True)]
@@ -83,7 +86,7 @@ def read_predictions(file: Path, task: Task, ignore_docstart: bool) -> Predictio
     if predicted_scheme != "IOB2":
         predicted = [to_iob2(tags) for tags in predicted]
     counts = count(gold, predicted, task) | letters | {"right_tags": as_written}
-    return Predictions(file, task, split, gold, counts, (gold_scheme, predicted_scheme), marks)
+    return Predictions(file, task, split, gold, counts, (gold_scheme, predicted_scheme), marks, invisible)
 
 
 def _scheme(split: Split, asked: str) -> str:
@@ -186,6 +189,8 @@ def render(predictions: Predictions) -> str:
         )
     if predictions.marks:
         text += f"\n{predictions.marks} lines {DOCUMENT_MARKER} count as words; --ignore-docstart leaves them out."
+    if predictions.invisible:
+        text += f"\n{predictions.invisible} tags have invisible characters around them, which do not count."
     return f"{head}.\n\n{text}\n"
 
 

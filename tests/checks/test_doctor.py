@@ -98,11 +98,12 @@ def test_a_context_that_the_source_cannot_give_fails_and_says_so(config: Config,
 
 def test_notes_on_the_data_are_told(config: Config, tiny_data: Path):
     with (tiny_data / "dev.conll").open("a") as file:
-        file.write("\nx I-NEW\n")
+        file.write("\nx I-NEW\n\ny B-ME\u200dN\n")
     works, text = told(config)
     assert works
     assert "note: 1 tags are ill-formed IOB2" in text
     assert "note: dev has types that train never shows" in text
+    assert re.search(r" kinds: .*, ME\\u200dN 1", text)
 
 
 def test_what_is_named_after_conll2003_is_held_against_its_known_counts(

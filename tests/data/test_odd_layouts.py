@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -207,6 +209,54 @@ def test_marks_and_blanks_that_cannot_be_meant_are_read_counted_and_told(tmp_pat
     }
     assert "skipped byte order marks: 0 in train, 1 in dev, 1 in test" in corpus.notes
     assert "skipped blanks at line ends: 1 in train, 1 in dev, 0 in test" in corpus.notes
+
+
+HIDDEN = ["\ufeff", "\u200b", "\u200d", " \u200b ", "\u2060\u00a0"]
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+@pytest.mark.parametrize("ending", ["conll", "jsonl"])
+def test_what_nobody_sees_around_a_tag_makes_no_other_tag_and_is_counted(tmp_path: Path, hidden: str, ending: str):
+    tags = ["B-PER", f"B-PER{hidden}", f"{hidden}B-PER", "O"]
+    text = "".join(f"Ana\t{tag}\n" for tag in tags)
+    if ending == "jsonl":
+        text = json.dumps({"tokens": ["Ana"] * 4, "ner_tags": tags}) + "\n"
+    write_splits(tmp_path)
+    file = file_of(tmp_path, text, f"train.{ending}")
+    assert read_file(file, PLAIN, FIELDS, "").tags == [["B-PER", "B-PER", "B-PER", "O"]]
+    corpus = load_corpus(data_config(tmp_path, train=file.name))
+    assert corpus.about["skipped"] == {"invisible characters around tags": {"train": 2, "dev": 0, "test": 0}}
+    assert "skipped invisible characters around tags: 2 in train, 0 in dev, 0 in test" in corpus.notes
+
+
+def test_labels_with_something_invisible_behind_them_name_the_tags_that_are_read(tmp_path: Path):
+    write_splits(tmp_path)
+    file_of(tmp_path, '{"tokens": ["Ana", "x"], "ner_tags": [1, 0]}\n', "train.jsonl")
+    corpus = load_corpus(data_config(tmp_path, train="train.jsonl", labels=["O", "B-PER\u200b"]))
+    assert corpus.splits["train"].tags == [["B-PER", "O"]]
+
+
+def test_a_joiner_inside_a_tag_is_part_of_it_and_is_shown_escaped(tmp_path: Path):
+    texts = {"train": "Ana B-PER\nx O\n", "dev": "y O\nAna B-\u0645\u06cc\u200c\u0631\n"}
+    corpus = load_corpus(data_config(write_splits(tmp_path, **texts)))
+    assert corpus.splits["dev"].tags == [["O", "B-\u0645\u06cc\u200c\u0631"]]
+    assert "no prediction can be right there: \u0645\u06cc\\u200c\u0631 (1)" in corpus.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("tag", "shown", "hidden"), [("B-\u200bPER", r"B-\u200bPER", "200b"), ("B-PER\x00", r"B-PER\x00", "0")]
+)
+def test_what_nobody_sees_inside_a_tag_is_refused_and_shown(tmp_path: Path, tag: str, shown: str, hidden: str):
+    file = file_of(tmp_path, f"x O\nAna {tag}\n")
+    odd = rf"\u{hidden}" if len(hidden) == 4 else r"\x00"
+    with pytest.raises(UserError) as caught:
+        read_columns(file, PLAIN)
+    assert str(caught.value) == (
+        f"{file}:2: tag '{shown}' holds '{odd}', which nobody sees. Take it out of the tag. "
+        rf"From all lines: perl -CSD -pe 's/\x{{{hidden}}}//g' FILE > NEW."
+    )
+    mended = file_of(tmp_path, subprocess.check_output(["perl", "-CSD", "-pe", rf"s/\x{{{hidden}}}//g", file]))
+    assert read_columns(mended, PLAIN).tags == [["O", "B-PER"]]
 
 
 @pytest.mark.parametrize(

@@ -258,6 +258,7 @@ def test_json_lines_hold_names_or_numbers(tmp_path: Path, name: str):
         ('{"tokens": ["a\\nb"], "ner_tags": ["O"]}', "word 1 holds a tab or a line end"),
         ('{"tokens": ["a", ""], "ner_tags": ["O", "O"]}', "word 2 is empty, so predictions"),
         ('{"tokens": ["\\ud800"], "ner_tags": ["O"]}', "half a character"),
+        ('{"tokens": ["x"], "ner_tags": ["B-\\ud800"]}', r"tag 'B-\\ud800' holds '\\ud800', which nobody sees"),
         ('{"tokens": ["-DOCSTART-", "x"], "ner_tags": ["O", "O"]}', "begins a row of 2 words"),
     ],
 )

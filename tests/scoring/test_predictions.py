@@ -228,6 +228,14 @@ def test_what_a_run_writes_can_be_read_back(tmp_path: Path):
         assert plain(found.scores())["counts"]["predicted"] == 1
 
 
+def test_tags_with_something_invisible_behind_them_are_scored_without_it_and_counted(tmp_path: Path):
+    file = tmp_path / "file"
+    file.write_text("Ana B-PER B-PER\u200b\nx O\ufeff O\n")
+    found = read_predictions(file, SPANS, False)
+    assert found.scores().accuracy == 1
+    assert render(found).endswith("\n2 tags have invisible characters around them, which do not count.\n")
+
+
 def test_the_paired_test_tells_a_difference_from_none_and_refuses_other_texts(tmp_path: Path):
     gold, _ = fuzzed(1, sentences=200)
     worse = [["O"] * len(tags) if i % 3 == 0 else tags for i, tags in enumerate(gold)]
