@@ -23,6 +23,7 @@ from probe.checks.tables import check_tables
 from probe.config import ProbeConfig, UserError, recorded_data, recorded_encoder
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.derived import derived
+from probe.data.tags import IOB2
 from probe.features.checkpoint import file_fingerprints
 from probe.probing.schedule import Schedule
 from probe.reporting.formats import FILES, table_files
@@ -31,15 +32,16 @@ from probe.reporting.rows import results_folder
 from probe.reporting.screen import rows_or_screen
 from probe.runs.identity import RECIPES
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
-from probe.runs.records import Records, RunRecord, load_record
+from probe.runs.records import Records, RunRecord, is_named_after, load_record
 from probe.runs.screened import SCREEN
 from probe.scoring.metrics import Counts, count, scores_of, slices
-from probe.system.files import canonical, key_of, plain, sha256_of, short
+from probe.system.files import canonical, key_of, plain, sha256_of
 
 SCORED = ("dev", "test")
 DERIVED = ("control", "train_fraction")  # settings of data that make a corpus of the one that is read
 ROUNDINGS = 1e-3  # tolerance between bits and the dev loss of training: the batches are the same, the kernels are not
-ODD = (AttributeError, KeyError, IndexError, TypeError, ValueError)  # what a part of free form can end in
+# What a part of free form can end in.
+ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
@@ -122,7 +124,7 @@ def _record_problems(file: Path, record: RunRecord) -> Iterator[str]:
     kept_apart = len(record.layers.indices) if record.layers.combine == "concat" else 1
     if record.layers.indices and record.layers.width != kept_apart * record.encoder.hidden_size:
         yield f"its width is {record.layers.width}, its layers give {kept_apart * record.encoder.hidden_size}"
-    if not file.stem.endswith(f"-seed{identity.seed}-{short(record.key)}"):
+    if not is_named_after(file, record):
         yield "the file is not named after its seed and key"
 
 
@@ -136,9 +138,6 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
     if sha256 != record.sha256.counts:
         yield f"{counts_path(file).name} is not what the run wrote (its sha256 is another)"
     for split in SCORED:
-        if split not in counts:
-            yield f"{counts_path(file).name} has no counts of {split}"
-            continue
         columns = counts[split]
         stated = {name: value for name, value in plain(getattr(record.scores, split)).items() if name != "slices"}
         again = plain(scores_of({name: column for name, column in columns.items() if name != "documents"}))
@@ -207,6 +206,10 @@ def _prediction_problems(file: Path, record: RunRecord, split: str, columns: Cou
         return
     if sha256 != record.sha256.predictions[split]:
         yield f"{predictions.name} is not what the run wrote (its sha256 is another)"
+    tags = (tag for sentence in (*gold, *predicted) for tag in sentence)
+    if record.task.has_spans and (other := next((tag for tag in tags if not IOB2.fullmatch(tag)), None)) is not None:
+        yield f"{predictions.name} holds {other!r}, which is no tag of IOB2"
+        return
     recounted = count(gold, predicted, record.task)
     names = sorted(recounted.keys() | columns.keys() - {"documents"})
     if odd := next((name for name in names if recounted.get(name) != columns.get(name)), None):

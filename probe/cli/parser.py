@@ -32,11 +32,14 @@ def at_least(kind: type, least: int) -> Callable[[str], Any]:
 
 
 def say_bad_records(*folders: Path) -> int:
-    """The files of these folders that are no records, a line each on stderr; returns the exit code."""
+    """The files of these folders that are no records, or no counts, a line each on stderr; returns the exit code."""
     from probe.reporting.rows import results_folder
-    from probe.runs.records import bad_records
+    from probe.runs.outputs import bad_counts
+    from probe.runs.records import bad_records, load_records
 
-    bad = [error for folder in folders for error in bad_records(results_folder(folder)).values()]
+    bad: list[UserError] = []
+    for folder in map(results_folder, folders):
+        bad += [*bad_records(folder).values(), *bad_counts(load_records(folder))]
     for error in bad:
         print(f"probe: not counted: {error}", file=sys.stderr, flush=True)
     return 1 if bad else 0

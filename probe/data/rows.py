@@ -163,11 +163,11 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, fiel
         except UnicodeEncodeError:
             raise UserError(f"{place}: a word holds half a character (a lone surrogate).") from None
         all_words.add(words)
-        found = [_tag_of(tag, names, place) for tag in tags]
-        bare = [bare_tag(tag) for tag in found]
+        stated = [_tag_of(tag, names, place) for tag in tags]
+        bare = [bare_tag(tag) for tag in stated]
         for tag in bare:
             check_tag(tag, place)
-        split.invisible += sum(map(str.__ne__, found, bare))
+        split.invisible += sum(map(str.__ne__, stated, bare))
         all_tags.add(bare)
         split.lines.append(number)
         documents.append(document)

@@ -15,6 +15,7 @@ from itertools import chain
 Tags = Sequence[Sequence[str]]
 PREFIXES = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BILOU": "BILU", "IO": "I"}
 PREFIXED = re.compile(r"[BIESLU]-\S+")
+IOB2 = re.compile(r"O|[BI]-\S+")
 ALMOST = re.compile(r"([BIESLUM])[-_:](.+)|(.+)[-_:]([BIESLUM])", flags=re.I)  # a scheme, written in another way
 GO_ON, CLOSE = "IEL", "ELSU"  # prefixes that continue a span, and those after which none goes on
 

@@ -71,7 +71,5 @@ class Evidence:
         return paired_variance(totals[0], totals[1], units_of(documents, others))
 
     def _read_counts(self, cell: Cell) -> tuple[np.ndarray, list[int] | None]:
-        counts = load_counts(self.path(cell))[0]
-        if "dev" not in counts:
-            raise UserError(f"{self.path(cell)}: its counts are without dev. Move it away and run again.")
-        return by_sentence(counts["dev"]), counts["dev"].get("documents")
+        counts = load_counts(self.path(cell))[0]["dev"]
+        return by_sentence(counts), counts.get("documents")

@@ -94,10 +94,10 @@ class TextCounts:
 
 
 def text_counts(file: Path) -> TextCounts | None:
-    """The counts that belong to a record's file; None where there are none."""
+    """The counts that belong to a record's file; None where there are none that can be read."""
     try:
         counts = load_counts(file)[0]["test"]
-    except (UserError, KeyError):
+    except UserError:
         return None
     return TextCounts(
         by_sentence(counts), np.asarray(counts["documents"], dtype=int) if "documents" in counts else None

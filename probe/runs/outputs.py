@@ -4,6 +4,7 @@ record's path tells where they lie."""
 from __future__ import annotations
 
 import lzma
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from probe.config import UserError
 from probe.data.tags import Tags
 from probe.runs.records import load_record
-from probe.scoring.metrics import Counts
+from probe.scoring.metrics import Counts, problem_of
 from probe.system.files import canonical, sha256_of, write_atomically
 
 
@@ -62,13 +63,30 @@ def write_counts(record: Path, counts: dict[str, Counts]) -> str:
 
 
 def load_counts(record: Path) -> tuple[dict[str, Counts], str]:
-    """The counts that belong to the record at this path, and their sha256. Raises UserError."""
+    """The whole counts of dev and test that belong to the record at this path, and their sha256. Raises UserError."""
     path = counts_path(record)
+    remedy = "Move its record away and run again."
     try:
         content = lzma.decompress(path.read_bytes())
-        return msgspec.json.decode(content, type=dict[str, Counts]), sha256_of(content)
+        counts = msgspec.json.decode(content, type=dict[str, Counts])
     except (OSError, EOFError, ValueError, lzma.LZMAError, msgspec.DecodeError) as error:
-        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. {remedy}") from None
+    for split in ("dev", "test"):
+        if split not in counts:
+            raise UserError(f"{path} has no counts of {split}. {remedy}")
+        if problem := problem_of(counts[split]):
+            raise UserError(f"{path}: {split} {problem}. {remedy}")
+    return counts, sha256_of(content)
+
+
+def bad_counts(records: Iterable[Path]) -> Iterator[UserError]:
+    """What is wrong with the counts of these records, where there are any: their text cannot be tested."""
+    for record in records:
+        if counts_path(record).exists():
+            try:
+                load_counts(record)
+            except UserError as error:
+                yield error
 
 
 def write_predictions(record: Path, split: str, words: Tags, gold: Tags, predicted: Tags) -> str:

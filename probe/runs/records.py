@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -291,12 +291,13 @@ def load_record(path: Path) -> RunRecord:
     """A record that holds together. Raises BadRecord naming the file, the field, and what is wrong with it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadRecord(f"{path} is not a record: {error}. Remove it and run again.") from None
-    schema = content.get("schema") if isinstance(content, dict) else type(content).__name__
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadRecord(f"{path} is not a record: {error}. Move it away and run again.") from None
+    schema = content.get("schema") if isinstance(content, dict) else None
     if not isinstance(schema, int) or not OLDEST_SCHEMA <= schema <= SCHEMA:
+        found = f"schema {json.dumps(schema)}" if isinstance(content, dict) else f"a {type(content).__name__}"
         raise BadRecord(
-            f"{path}: schema {schema}, this version reads {OLDEST_SCHEMA} to {SCHEMA}. Move it away and run again."
+            f"{path}: {found}, this version reads the numbers {OLDEST_SCHEMA} to {SCHEMA}. Move it away and run again."
         )
     record = decoded(content, RunRecord, lambda problem: BadRecord(f"{path}: {problem}. Move it away and run again."))
     if record.identity.key != record.key:
@@ -319,6 +320,13 @@ def _problem(record: RunRecord) -> str | None:
         return "curve: it has no epoch, though a probe was trained"
     if not bool(record.curve) <= record.best_epoch <= len(record.curve):
         return f"best_epoch: {record.best_epoch} is none of its {len(record.curve)} epochs"
+    if record.curve and record.layers.width < 1:
+        return f"layers.width: {record.layers.width} is none"
+    for name in ("train", "dev", "test"):
+        if getattr(record.data.splits, name).sentences < 1:
+            return f"data.splits.{name}.sentences: it has none"
+    if record.mix and len(record.mix.weights) != len(record.layers.indices):
+        return f"mix.weights: {len(record.mix.weights)} for {len(record.layers.indices)} layers"
     return None
 
 
@@ -333,7 +341,7 @@ def json_of(file: Path, refuse: Callable[[str], Exception]) -> Any:
         return None
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise refuse(str(error)) from None
     if content is None:
         raise refuse("it holds nothing")
@@ -354,19 +362,35 @@ def decoded(content: object, kind: type[T], refuse: Callable[[str], Exception]) 
 
 def load_records(results_dir: Path) -> Records:
     """Every record once, however many files hold it, with its file. What is no record is in `bad_records`."""
-    loaded = {path: record for path, record in _loaded(results_dir) if isinstance(record, RunRecord)}
+    loaded, _ = _loaded(results_dir)
     by_key = {record.key: path for path, record in loaded.items()}
     return {path: loaded[path] for path in by_key.values()}
 
 
 def bad_records(results_dir: Path) -> dict[Path, BadRecord]:
-    """The files under records/ that hold none: the file, the field and the remedy. Their runs count as missing."""
-    return {path: error for path, error in _loaded(results_dir) if isinstance(error, BadRecord)}
+    """The files under records/ that hold none, whose runs count as missing, or a copy: what is wrong with each."""
+    return _loaded(results_dir)[1]
 
 
-def _loaded(results_dir: Path) -> Iterator[tuple[Path, RunRecord | BadRecord]]:
+def _loaded(results_dir: Path) -> tuple[Records, dict[Path, BadRecord]]:
+    """The files under records/ that count, and what is wrong with the others. The files beside a record go by its name,
+    so a copy under a name that no run gives would be one without counts."""
+    loaded: Records = {}
+    bad: dict[Path, BadRecord] = {}
     for path in sorted((results_dir / "records").glob("*.json")):
         try:
-            yield path, load_record(path)
+            loaded[path] = load_record(path)
         except BadRecord as error:
-            yield path, error
+            bad[path] = error
+    named = {path: is_named_after(path, record) for path, record in loaded.items()}
+    kept = {loaded[path].key: path for path in sorted(loaded, key=lambda path: named[path])}
+    for path, record in list(loaded.items()):
+        if not named[path] and path != kept[record.key]:
+            bad[path] = BadRecord(f"{path}: the same run as {kept[record.key].name}, under another name. Move it away.")
+            del loaded[path]
+    return loaded, bad
+
+
+def is_named_after(path: Path, record: RunRecord) -> bool:
+    """Whether the file has a name that the record's run gives it."""
+    return path.stem.endswith(f"-seed{record.seed}-{short(record.key)}")

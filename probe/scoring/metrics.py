@@ -117,6 +117,23 @@ def count(gold: Tags, predicted: Tags, task: Task) -> Counts:
     return counts
 
 
+SIDES = ("gold", "predicted", "correct")
+OF_SPANS = (*(f"strict_{side}" for side in SIDES), "ill_formed", "gold_words", "predicted_words", "right_words")
+
+
+def problem_of(counts: Counts) -> str | None:
+    """Why these are no counts of a split, as `count` gives them; None if they are."""
+    kinds = sorted({name.partition(":")[2] for name in counts if ":" in name})
+    needed = ["words", "right_tags", *(f"{side}:{kind}" for kind in kinds for side in SIDES)]
+    needed += OF_SPANS if any(name in counts for name in OF_SPANS) else ()
+    if lacking := next((name for name in needed if name not in counts), None):
+        return f"has no {lacking}"
+    if not counts["words"]:
+        return "has no sentence"
+    odd = next((name for name, column in counts.items() if len(column) != len(counts["words"])), None)
+    return f"has {len(counts['words'])} sentences in words, {len(counts[odd])} in {odd}" if odd else None
+
+
 def strict_counts(gold: Tags, predicted: Tags, gold_scheme: str, predicted_scheme: str) -> Counts:
     """Columns of counts that hold tags to the letter of their schemes: strict_*, and ill_formed of the predicted."""
     strict = list(zip(_strict_spans(gold, gold_scheme), _strict_spans(predicted, predicted_scheme), strict=True))
@@ -169,7 +186,7 @@ def by_sentence(counts: Counts) -> np.ndarray:
             (np.asarray(column) for name, column in counts.items() if name.startswith(f"{side}:")),
             start=np.zeros(len(counts["words"]), dtype=int),
         )
-        for side in ("gold", "predicted", "correct")
+        for side in SIDES
     ]
     return np.stack(sides, 1)
 

@@ -439,6 +439,19 @@ def test_broken_predictions_and_lacking_counts_are_named(results: Path):
     assert "has no counts of test" in details[other.name]
 
 
+def test_a_tag_that_is_none_and_counts_without_a_column_are_named(results: Path):
+    first, second = sorted((results / "records").iterdir())[:2]
+    predictions = results / "predictions" / f"{first.stem}.test.conll"
+    predictions.write_text(re.sub(r" \S+\n", " X\n", predictions.read_text(), count=1))
+    file = results / "counts" / f"{second.stem}.json.xz"
+    counts = json.loads(lzma.decompress(file.read_bytes()))
+    del counts["dev"]["right_tags"]
+    file.write_bytes(lzma.compress(json.dumps(counts).encode()))
+    details = {check.name: check.detail for check in failed(results)}
+    assert details[first.name].endswith(f"; {predictions.name} holds 'X', which is no tag of IOB2")
+    assert details[second.name] == f"{file}: dev has no right_tags. Move its record away and run again."
+
+
 def test_what_verify_would_not_look_at_is_refused(results: Path):
     for arguments in (["results", "data.path=x"], ["results", "other"], ["results", "--rerun", "--against", "paper"]):
         with pytest.raises(UserError, match="verify: "):

@@ -161,9 +161,10 @@ def test_changed_and_foreign_records_are_refused_by_name(tmp_path: Path):
     )
     with pytest.raises(UserError, match="scores is missing"):
         load_record(file)
-    file.write_text('{"schema": 99}')
-    with pytest.raises(UserError, match="schema 99, this version reads 2 to 3"):
-        load_record(file)
+    for content, found in (('{"schema": 99}', "schema 99"), ('{"schema": "3"}', 'schema "3"'), ("[3]", "a list")):
+        file.write_text(content)
+        with pytest.raises(UserError, match=f"{found}, this version reads the numbers 2 to 3"):
+            load_record(file)
 
 
 def test_an_empty_or_missing_folder_says_what_to_type(tmp_path: Path):
@@ -414,7 +415,7 @@ def test_a_text_without_any_span_is_no_crash(tmp_path: Path):
         for seed in (1, 2):
             record = make_record(tmp_path, row, seed, 0.8, 0.7, indices=indices)
             path = next((tmp_path / "records").glob(f"{row}-seed{seed}-*"))
-            write_counts(path, {"test": {"words": [3, 4], "right_tags": [3, 4]}})
+            write_counts(path, {split: {"words": [3, 4], "right_tags": [3, 4]} for split in ("dev", "test")})
             assert record.row == row
     (test,) = [row.against["best"] for row in build_rows(tmp_path) if row.against]
     assert test.p_text == 1.0

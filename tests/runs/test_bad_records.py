@@ -1,8 +1,10 @@
-"""A record that cannot be read stops nothing: it is named, its run counts as missing, and the exit code is 1."""
+"""What cannot be read stops nothing: it is named, the rest is shown, and the exit code is 1."""
 
 from __future__ import annotations
 
 import json
+import lzma
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,11 @@ from support.commands import probe
 from support.records import expect, make_record
 
 from probe.cli.main import dispatch
+from probe.config import UserError
 from probe.reporting.rows import build_rows
 from probe.runs.expected import write_expected
 from probe.runs.progress import lines
+from probe.runs.records import bad_records
 
 
 @pytest.fixture
@@ -56,6 +60,95 @@ def test_where_a_sweep_stands_is_told_without_it(spoilt: Path, tmp_path: Path):
     told = list(lines(tmp_path))
     assert "4 runs: 3 done, 0 running, 0 failed, 0 waiting, 1 with a record that cannot be read" in told[0]
     assert told[1] == f"no record  last seed 2: {spoilt}: scores is missing. Move it away and run again."
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda record: record["layers"].update(width=0), "layers.width: 0 is none"),
+        (lambda record: record["data"]["splits"]["train"].update(sentences=0), "data.splits.train.sentences: it has"),
+        (lambda record: record.update(mix={"weights": [], "scale": 1}), "mix.weights: 0 for 1 layers"),
+    ],
+)
+def test_a_record_that_no_table_can_be_made_of_is_none(spoilt: Path, tmp_path: Path, change, problem: str):
+    file = next((tmp_path / "records").glob("x-seed1*"))
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+    assert str(bad_records(tmp_path)[file]).startswith(f"{file}: {problem}")
+
+
+@pytest.mark.parametrize("command", ["table", "report", "sweep-status", "verify"])
+def test_a_record_nested_without_end_is_no_traceback(spoilt: Path, tmp_path: Path, command: str, capsys):
+    spoilt.write_text("[" * 200_000)
+    assert dispatch([command, str(tmp_path)]) == (command != "sweep-status")
+    said = capsys.readouterr()
+    assert f"{spoilt} is not a record: " in said.out + said.err
+
+
+FEW = {"words": [5], "right_tags": [5]}
+
+
+def rewrite(file: Path, counts: dict) -> None:
+    file.write_bytes(lzma.compress(json.dumps(counts).encode()))
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> Path:
+    """Two rows of five seeds that are told apart, with counts; returns the counts of the first."""
+    for seed in range(1, 6):
+        make_record(tmp_path, "last", seed, 0.8 + seed / 1000, 0.8, (6,), sentences=[(2, 2, 2)] * 20)
+        make_record(tmp_path, "x", seed, 0.5 + seed / 1000, 0.5, (2,), sentences=[(2, 2, 1)] * 20)
+    return next((tmp_path / "counts").glob("last-seed1-*"))
+
+
+def test_a_copy_of_a_record_is_named_and_its_run_keeps_its_counts(compared: Path, tmp_path: Path, capsys):
+    orders = [row.order for row in build_rows(tmp_path)]
+    assert orders == ["best", "below"]
+    file = next((tmp_path / "records").glob("last-seed1-*"))
+    for name in (file.name.replace("seed1", "seed1copy"), f"{file.stem} (copy).json", f"a{file.name}.json"):
+        copy = shutil.copy(file, file.with_name(name))
+        assert [row.order for row in build_rows(tmp_path)] == orders
+        assert dispatch(["table", str(tmp_path)]) == 1
+        assert capsys.readouterr().err == (
+            f"probe: not counted: {copy}: the same run as {file.name}, under another name. Move it away.\n"
+        )
+        copy.unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "problem"),
+    [
+        (lambda file: file.write_bytes(file.read_bytes()[:-9]), " cannot be read: Compressed data ended before the"),
+        (lambda file: file.write_bytes(b"x"), " cannot be read: Input format not supported by decoder"),
+        (lambda file: rewrite(file, {"dev": {}, "test": {}}), ": dev has no words"),
+        (lambda file: rewrite(file, {"dev": FEW}), " has no counts of test"),
+        (lambda file: rewrite(file, {"dev": FEW, "test": {"words": [5]}}), ": test has no right_tags"),
+        (lambda file: rewrite(file, {"dev": FEW | {"gold:X": [1]}, "test": FEW}), ": dev has no predicted:X"),
+        (lambda file: rewrite(file, {"dev": FEW, "test": FEW | {"ill_formed": [0]}}), ": test has no strict_gold"),
+        (lambda file: rewrite(file, {"dev": {**FEW, "words": []}, "test": FEW}), ": dev has no sentence"),
+        (
+            lambda file: rewrite(file, {"dev": FEW, "test": {**FEW, "right_tags": []}}),
+            ": test has 1 sentences in words",
+        ),
+    ],
+)
+def test_counts_that_are_none_are_named_and_the_rest_is_shown(compared: Path, tmp_path: Path, spoil, problem, capsys):
+    spoil(compared)
+    for command in (["table"], ["report"], ["table", "--compare", str(tmp_path)]):
+        assert dispatch([*command, str(tmp_path)]) == 1
+        told = capsys.readouterr()
+        assert told.err.startswith(f"probe: not counted: {compared}{problem}")
+        assert told.err.endswith(". Move its record away and run again.\n")
+    with pytest.raises(UserError) as caught:
+        dispatch(["errors", str(tmp_path), "--row", "last"])
+    assert str(caught.value).startswith(f"{compared}{problem}")
+
+
+def test_counts_that_are_left_out_are_nothing_to_mend(compared: Path, tmp_path: Path, capsys):
+    shutil.rmtree(compared.parent)
+    assert dispatch(["table", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.slow

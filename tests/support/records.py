@@ -60,7 +60,7 @@ def make_record(
     treatment: Treatment | None = None,
     **changes: Any,
 ) -> RunRecord:
-    """Writes a record, and its counts where `sentences` has gold, predicted and correct spans of test; returns it.
+    """Writes a record, and its counts where `sentences` has gold, predicted and correct spans of each split.
 
     changes: other parts of the record than these make.
     """
@@ -98,7 +98,8 @@ def make_record(
         names = ("gold:X", "predicted:X", "correct:X")
         columns = dict(zip(names, map(list, zip(*sentences, strict=True)), strict=True))
         known = {"documents": documents} if documents else {}
-        write_counts(path, {"test": {"words": [5] * len(sentences), **columns, **known}})
+        counts = {"words": [5] * len(sentences), "right_tags": [4] * len(sentences), **columns, **known}
+        write_counts(path, {"dev": counts, "test": counts})
     return replace(record, key=record.identity.key)
 
 
