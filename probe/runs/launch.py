@@ -6,13 +6,14 @@ joblib and submitit are the engines of Hydra's own launchers; they are called di
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from probe.config import UserError
 from probe.runs.cluster import again, executor, run_array
-from probe.system.processes import LOOK_EVERY_S, WithThisProcess
+from probe.system.processes import LOOK_EVERY_S, end_with
 
 # By the name of Hydra's class: submitit's name of the cluster, or None for jobs of this machine.
 CLUSTERS = {"BasicLauncher": None, "JoblibLauncher": None, "LocalLauncher": "local", "SlurmLauncher": "slurm"}
@@ -64,8 +65,8 @@ class Launcher:
         elif self.is_here:
             from joblib import Parallel, delayed
 
-            child = delayed(WithThisProcess(work))
-            Parallel(**{**self.settings, "n_jobs": at_once, "backend": "loky"})(child(job) for job in jobs)
+            ours = {"n_jobs": at_once, "backend": "loky", "initializer": end_with, "initargs": (os.getpid(),)}
+            Parallel(**{**self.settings, **ours})(delayed(work)(job) for job in jobs)
         elif CLUSTERS[self.kind] == "slurm":
             run_array(work, jobs, self.settings, tell, died)
         else:
@@ -79,9 +80,9 @@ def do_apart(work: Callable[[Any], None], jobs: Sequence[Any]) -> None:
     """Does the work for each job at once, each in a process that ends with it. Raises what a job raises."""
     from joblib.externals.loky import ProcessPoolExecutor, wait
 
-    pool = ProcessPoolExecutor(max_workers=len(jobs))
+    pool = ProcessPoolExecutor(max_workers=len(jobs), initializer=end_with, initargs=(os.getpid(),))
     try:
-        for part in [pool.submit(WithThisProcess(work), job) for job in jobs]:
+        for part in [pool.submit(work, job) for job in jobs]:
             while not part.done():
                 wait([part], LOOK_EVERY_S)
             part.result()

@@ -6,9 +6,7 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import NoReturn
 
 LOOK_EVERY_S = 0.5  # between two looks. No wait lasts longer: a signal that comes just before one is heard at its end
 
@@ -20,6 +18,8 @@ def end_with(parent: int) -> None:
     A killed parent's pipes stay open while its other children hold them too: children would wait on them for ever, with
     all their memory and locks. Linux's PR_SET_PDEATHSIG is sent when the thread that started the process ends, and
     joblib starts processes from several threads.
+
+    Workers begin with this, as the initializer of their pool: a parent may be killed before it has sent the first job.
     """
 
     def watch() -> NoReturn:
@@ -28,15 +28,3 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
-
-
-@dataclass(frozen=True)
-class WithThisProcess:
-    """Work to send to a child of this process, which is to end when this one has ended, however it ended."""
-
-    work: Callable[[Any], None]
-    sender: int = field(default_factory=os.getpid)
-
-    def __call__(self, job: Any) -> None:
-        end_with(self.sender)
-        self.work(job)

@@ -46,6 +46,29 @@ def test_a_process_ends_with_its_parent_that_was_killed():
         assert wait_until(lambda: not is_alive(child))
 
 
+SENDER = """
+import sys, time
+from joblib.externals.loky import process_executor
+from probe.runs.launch import Launcher, do_apart
+
+# Sends no job: the command is killed between the start of its workers and their first one.
+process_executor._ExecutorManagerThread.add_call_item_to_queue = lambda _: time.sleep(600)
+if sys.argv[1] == "launch":
+    Launcher("local", "JoblibLauncher", {}).launch(print, [1, 2], 2, print, print)
+else:
+    do_apart(print, [1, 2])
+"""
+
+
+@pytest.mark.parametrize("way", ["launch", "do_apart"])
+def test_workers_that_have_had_no_job_end_with_the_process_that_started_them(way: str):
+    parent = subprocess.Popen([sys.executable, "-c", SENDER, way], start_new_session=True, text=True)
+    assert wait_until(lambda: len(living_workers_of(parent)) == 2)
+    parent.kill()
+    parent.wait()
+    assert wait_until(lambda: not living_workers_of(parent))
+
+
 def living_workers_of(process: Process) -> list[int]:
     return [worker for worker in workers_of(process) if is_alive(worker)]
 
