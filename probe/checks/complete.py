@@ -48,7 +48,10 @@ def _asked_for(folder: Path, records: Sequence[RunRecord]) -> Iterator[Check]:
     recorded = {record.key: record for record in records}
     name = f"{SWEEP}: runs asked for"
     if not expected:
-        yield Check(name, None, f"there is no {SWEEP}, so nobody can tell whether runs are missing")
+        if (folder / SWEEP).exists():
+            yield Check(name, False, "it asks for none, though every sweep asks for some: runs were struck from it")
+        else:
+            yield Check(name, None, f"there is no {SWEEP}, so nobody can tell whether runs are missing")
         return
     missing = sorted(expected[key].label for key in expected.keys() - recorded.keys())
     told = (

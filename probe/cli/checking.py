@@ -33,7 +33,7 @@ Examples
 # Below a folder's checks: what they cannot tell.
 CONSISTENT = """\
 Consistent with itself is not yet true: scores raised alike in predictions, counts and record are found only by training
-again: probe verify {folder} --rerun [--sample N]"""
+again: probe verify {folder} --rerun [--sample N]; runs struck from sweep.json with their records: not at all."""
 
 
 def verify(arguments: list[str]) -> int:

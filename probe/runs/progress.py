@@ -13,7 +13,7 @@ from pathlib import Path
 
 from probe.config import UserError
 from probe.runs.cluster import deaths
-from probe.runs.expected import read_expected
+from probe.runs.expected import SWEEP, read_expected
 from probe.runs.records import BadRecord, RunRecord, load_record
 from probe.system.files import SHORT_KEY, short
 from probe.system.locks import is_locked, wait_for_lock
@@ -104,7 +104,8 @@ def lines(results_dir: Path) -> Iterator[str]:
     """What `probe sweep-status` prints. Raises UserError where no sweep was started."""
     expected = read_expected(results_dir)
     if not expected:
-        raise UserError(f"{results_dir}: no sweep was started here (there is no sweep.json).")
+        found = f"{SWEEP} asks for no run" if (results_dir / SWEEP).exists() else f"there is no {SWEEP}"
+        raise UserError(f"{results_dir}: no sweep was started here ({found}).")
     labels = {short(run.key): run.label for run in expected}
     now = Standing(results_dir, labels)
     left_s = now.left_s(len(now.running)) if now.running else None

@@ -140,7 +140,11 @@ def run_sweep(
 def _tell_what_is_left(plans: Sequence[Plan], todo: Sequence[Plan], tell: Callable[[str], None]) -> None:
     for line in dict.fromkeys(f"data {one.text.name}: {note}." for one in plans for note in one.text.notes):
         tell(line)
-    tell(f"{len(plans)} runs, {len(plans) - len(todo) if todo else 'all'} done already.")
+    keys = [one.identity.key for one in plans]
+    bad = [error for folder in {one.results_dir for one in plans} for error in Standing(folder, keys).bad.values()]
+    tell(f"{len(plans)} runs, {len(plans) - len(todo) - len(bad) if todo or bad else 'all'} done already.")
+    for error in bad:
+        tell(f"Not made again, since a record is there that cannot be read: {error}")
     if anew := sum(planned.record_path.exists() for planned in todo):
         tell(f"{anew} of the others have a record but not their weights: made again, and their records with them.")
 

@@ -19,6 +19,7 @@ from probe.config import UserError
 from probe.reporting.formats import render
 from probe.reporting.page import write_report
 from probe.reporting.rows import build_rows
+from probe.runs.progress import lines
 from probe.runs.records import Checksums, Epoch, SplitScores, load_records
 from probe.scoring.metrics import Totals
 
@@ -119,7 +120,17 @@ def test_verify_ends_with_what_it_cannot_tell(results: Path, capsys: pytest.Capt
     assert dispatch(["verify", "results"]) == 0
     said = capsys.readouterr().out.splitlines()[-2:]
     assert said[0].startswith("Consistent with itself is not yet true")
-    assert said[1] == "again: probe verify results --rerun [--sample N]"
+    assert said[1].startswith(
+        "again: probe verify results --rerun [--sample N]; runs struck from sweep.json with their"
+    )
+
+
+def test_a_sweep_json_from_which_every_run_was_struck_is_not_called_missing(results: Path):
+    (results / "sweep.json").write_text('{"runs": []}')
+    (check,) = [check for check in check_complete(results, load_records(results)) if check.name.startswith("sweep")]
+    assert (check.ok, check.detail.startswith("it asks for none, ")) == (False, True)
+    with pytest.raises(UserError, match="sweep.json asks for no run"):
+        list(lines(results))
 
 
 def test_a_sample_of_runs_is_made_again_and_can_be_drawn_again(results: Path, capsys: pytest.CaptureFixture[str]):

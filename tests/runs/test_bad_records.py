@@ -107,7 +107,8 @@ def test_a_copy_of_a_record_is_named_and_its_run_keeps_its_counts(compared: Path
     assert orders == ["best", "below"]
     file = next((tmp_path / "records").glob("last-seed1-*"))
     for name in (file.name.replace("seed1", "seed1copy"), f"{file.stem} (copy).json", f"a{file.name}.json"):
-        copy = shutil.copy(file, file.with_name(name))
+        copy = file.with_name(name)
+        copy.write_bytes(file.read_bytes())
         assert [row.order for row in build_rows(tmp_path)] == orders
         assert dispatch(["table", str(tmp_path)]) == 1
         assert capsys.readouterr().err == (
@@ -162,6 +163,7 @@ def test_at_the_end_of_a_sweep_it_is_named_and_once_it_is_moved_the_run_is_made_
     (tmp_path / "out/sweep.json").write_text("{")
     again = probe(*sweep, cwd=tmp_path)
     assert again.returncode == 1
+    assert "2 runs, 1 done already.\nNot made again, since a record is there that cannot be read: out/" in again.stdout
     assert "Set aside as sweep.json.damaged-" in again.stdout
     assert "1 of 2" in again.stdout, "the table stands"
     assert again.stderr.startswith(f"probe: not counted: out/records/{file.name} is not a record:")
