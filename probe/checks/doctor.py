@@ -32,7 +32,7 @@ from probe.system import hub
 from probe.system.bfloat16 import EMULATED
 from probe.system.files import short, why_not_writable
 from probe.system.machine import num_cores
-from probe.system.show import duration, visible
+from probe.system.show import duration, how_many, visible
 
 COUNTED = {  # parts of SplitCounts, as people read them
     "documents": "documents",
@@ -128,7 +128,11 @@ def _data(configs: Sequence[Config], odd: list[Oddity]) -> tuple[Corpus, list[st
     )
     shown = ", ".join(f"{visible(kind)} {count:,}" for kind, count in kinds.most_common(20))
     more = f" and {len(kinds) - 20} more" if len(kinds) > 20 else ""
-    lines = [f"{corpus.name}, from {where}{scheme}", *table.splitlines(), f"{len(kinds)} kinds: {shown}{more}"]
+    lines = [
+        f"{corpus.name}, from {where}{scheme}",
+        *table.splitlines(),
+        f"{how_many(len(kinds), 'kind')}: {shown}{more}",
+    ]
     lines.append(first_sentence(corpus.splits["train"]))
     controls = [one.data.control is not None for one in configs]
     if any(controls):

@@ -12,15 +12,14 @@ from itertools import chain, takewhile
 from typing import NamedTuple
 
 from probe.config import Config
-from probe.data.columns import quoted, span_columns, table_of
+from probe.data.columns import NUMBER, nearly_all_numbers, quoted, span_columns, table_of, wordlike_column
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.probing.schedule import Schedule, updates
-from probe.system.show import visible
+from probe.system.show import how_many, visible
 
 MOST = 20_000  # words of train that are looked at
-NUMBER = re.compile(r"\d+([-.]\d+)?")
-NEARLY_ALL = 0.9
+MARK = re.compile(r"[\w-]*docstart[\w-]*", flags=re.I)
 ONE_TAG = 0.98  # of all tags
 FEW_WORDS_IN_SPANS = 0.04  # below, another column with several times as many may be the one that was meant
 FEW_TAGS = 100  # different ones
@@ -52,24 +51,20 @@ def oddities(corpus: Corpus, trained_on: Sequence[tuple[Config, Split]]) -> list
     table = table_of(train)[:MOST] if train.word_a_line else []
     numbers = list(_numbers(train, table))
     alike = [] if numbers else [*_header(corpus), *_shared(corpus)]  # numbered words are the same in every sentence
-    return [*numbers, *_prefix(train), *_tags(cfg, corpus, table), *alike, *_small(trained_on), *_short(trained_on)]
+    read = [*numbers, *_prefix(train), *_marks(corpus), *_tags(cfg, corpus, table), *alike]
+    return [*read, *_small(trained_on), *_short(trained_on)]
 
 
 def _numbers(train: Split, table: list[list[str]]) -> Iterator[Oddity]:
     words = list(chain.from_iterable(train.words))[:MOST]
-    numbers = sum(NUMBER.fullmatch(word) is not None for word in words)
-    if numbers < NEARLY_ALL * len(words):
+    if not nearly_all_numbers(words):
         return
+    numbers = sum(NUMBER.fullmatch(word) is not None for word in words)
     told = f"{numbers:,} of {len(words):,} words are numbers ({', '.join(words[:3])})"
-    kinds = {
-        at: len(set(column))
-        for at, column in enumerate(zip(*table, strict=False))
-        if sum(NUMBER.fullmatch(value) is not None for value in column) < NEARLY_ALL * len(column)
-    }
+    best = wordlike_column(table)
     if not train.word_a_line:
         yield Oddity("words that are numbers", f"{told}; another field: data.words_field=NAME")
-    elif kinds:
-        best = max(kinds, key=lambda at: kinds[at])
+    elif best is not None:
         values = ", ".join(visible(row[best]) for row in table[:3])
         yield Oddity("words that are numbers", f"{told}; column {best} holds {values}: data.word_column={best}")
     else:
@@ -96,6 +91,16 @@ def _prefix(train: Split) -> Iterator[Oddity]:
         prefix = mark[0] if mark else shared
         how = f"to take it off: data.word_prefix={quoted(prefix)}" if train.word_a_line else "take it off in the data"
         yield Oddity("a prefix of all words", f"every word begins with {prefix!r}; {how}")
+
+
+def _marks(corpus: Corpus) -> Iterator[Oddity]:
+    """Sentences of one word that looks like the mark between documents, under another name than the one set."""
+    alone = (words[0] for split in corpus.splits.values() for words in split.words if len(words) == 1)
+    if marks := Counter(word for word in alone if MARK.fullmatch(word)):
+        alone_in = how_many(marks.total(), "sentence")
+        told = f"{', '.join(map(visible, marks))}, alone in {alone_in}, looks like a mark between documents"
+        setting = f"data.document_marker={quoted(marks.most_common(1)[0][0])}"
+        yield Oddity("marks between documents", f"{told}; if it is: {setting}, and write all of them so")
 
 
 def _tags(cfg: Config, corpus: Corpus, table: list[list[str]]) -> Iterator[Oddity]:
@@ -169,8 +174,8 @@ def _small(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[Oddity]:
         smaller = f", a smaller batch (probe.batch_size={max(1, size // 4)})" if few < SMALL_UPDATES else ""
         yield Oddity(
             "a small corpus",
-            f"{sentences:,} sentences to train on are {few:,} updates a pass: scores will move a lot with the "
-            f"seed. More seeds (probe -m seed=1,2,3,4,5 ...){smaller}",
+            f"{how_many(sentences, 'sentence')} to train on, {how_many(few, 'update')} a pass: scores will move a lot "
+            f"with the seed. More seeds (probe -m seed=1,2,3,4,5 ...){smaller}",
         )
 
 

@@ -30,6 +30,8 @@ BLANKS = re.compile(r"[ \t]+")  # other white space, a no-break space say, can s
 RANGE = re.compile(r"\d+-\d+")  # the index of several words, in CoNLL-U
 EMPTY_NODE = re.compile(r"\d+\.\d+")  # the index of a word that is not in the text, in CoNLL-U
 COMMENT = re.compile(r"#|%+|//|;+")  # what comments often begin with
+NUMBER = re.compile(r"\d+([-.]\d+)?")
+NEARLY_ALL = 0.9
 NEW_DOCUMENT = re.compile(r"# ?newdoc")
 
 
@@ -144,6 +146,11 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
 
     rows = Rows(lines_of(file, remedy), layout, str(file))
     for number, line, columns in rows:
+        if "\r" in line:
+            change = "'\\r' '\\n'" if "\r" in line.rstrip("\r") else "-d '\\r'"
+            shown = _shown(cut_line(line, line, rows.separator), line)
+            found = f"{file}:{number}: a carriage return stands inside the line ({shown})."
+            raise UserError(f"{found} To mend that: tr {change} < FILE > NEW.")
         if not columns:
             end_sentence()
             if columns is not None:
@@ -151,10 +158,6 @@ def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
             continue
         if places is None:
             places = at_word, at_tag = _settle(layout, columns, f"{file}:{number}: {_shown(columns, line)}", line)
-        if "\r" in line:
-            change = "-d '\\r'" if line.endswith("\r") else "'\\r' '\\n'"
-            found = f"{file}:{number}: a carriage return stands inside the line ({_shown(columns, line)})."
-            raise UserError(f"{found} To mend that: tr {change} < FILE > NEW.")
         word, tag = columns[at_word], columns[at_tag]
         if tag not in known_tags:
             if tag != (bare := bare_tag(tag)):
@@ -242,6 +245,18 @@ def span_columns(table: Sequence[Sequence[str]]) -> list[int]:
     return [at for _, at in sorted(found)]
 
 
+def nearly_all_numbers(values: Sequence[str]) -> bool:
+    return sum(NUMBER.fullmatch(value) is not None for value in values) >= NEARLY_ALL * len(values)
+
+
+def wordlike_column(table: Sequence[Sequence[str]]) -> int | None:
+    """Of the columns that do not hold numbers the one with most different values, if there are any."""
+    kinds = {
+        at: len(set(column)) for at, column in enumerate(zip(*table, strict=False)) if not nearly_all_numbers(column)
+    }
+    return max(kinds, key=lambda at: kinds[at], default=None)
+
+
 def _without_mark(line: str) -> str:
     """The line without the byte order mark before it; where the mark is all of a word it stays."""
     rest = line.lstrip(BYTE_ORDER_MARK)
@@ -290,8 +305,11 @@ def _hint(line: str, first: str, separator: str) -> str:
         if name != separator and len(widths) == 1 and widths != {1}:
             return f" With data.separator={name} both have {widths.pop()}."
     if len(cut_line(line, line.strip(" \t"), "whitespace")) == 1:
-        if not first and (other := re.search("[,;|]", line)):
-            return f" Columns are separated by tabs or blanks: tr '{other[0]}' '\\t' < FILE > NEW."
+        separated = "" if first else " Columns are separated by tabs or blanks:"
+        if separated and (other := re.search("[,;|]", line) or re.search(r"(?<=[^\s:]):(?=[^\s:])", line)):
+            return f"{separated} tr '{other[0]}' '\\t' < FILE > NEW."
+        if separated and re.search(r"\S[^\S\r]+\S", line):
+            return rf"{separated} perl -CSD -pe 's/[^\S\r\n]+/\t/g' FILE > NEW."
         return (
             " A word needs its tag; for what is no word: data.comment=PREFIX, or between documents "
             "data.document_marker=PREFIX."
@@ -307,7 +325,9 @@ def quoted(value: str) -> str:
 def _tag_hint(tag: str, columns: Sequence[str]) -> str:
     if tag == "_" and (RANGE.fullmatch(columns[0]) or EMPTY_NODE.fullmatch(columns[0])):
         return f" {columns[0]} counts no word of its own, as in CoNLL-U. To leave such lines out: {WITHOUT_RANGES}"
-    if hidden := hidden_in(tag):
+    if (hidden := hidden_in(tag)) == "\0":
+        return " If the file is UTF-16: iconv -f UTF-16LE -t UTF-8 FILE > NEW."
+    if hidden:
         return f" From all lines: perl -CSD -pe 's/\\x{{{ord(hidden):x}}}//g' FILE > NEW."
     if tag and tag != "_":
         blanks = "data.separator=whitespace" if BLANKS.search(tag) else r"perl -CSD -pe 's/[^\S\t\n]/ /g' FILE > NEW"

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import DataConfig, UserError
-from probe.data.columns import COMMENT, Layout, quoted, read_columns, span_columns, table_of
+from probe.data.columns import (
+    COMMENT,
+    Layout,
+    nearly_all_numbers,
+    quoted,
+    read_columns,
+    span_columns,
+    table_of,
+    wordlike_column,
+)
 from probe.data.repository import read_hub
 from probe.data.rows import JSON_ENDINGS, Fields, ending_of, read_json, read_parquet
 from probe.data.sentences import Sentences
@@ -239,9 +248,22 @@ def _another_column(splits: dict[str, Split]) -> str:
         return ""
     if mark := next((mark for words in train.words if (mark := COMMENT.fullmatch(words[0]))), None):
         return f" If the lines that begin with {mark[0]} are comments: data.comment={quoted(mark[0])}."
-    table, chosen = table_of(train), list(chain.from_iterable(train.tags))
+    return _span_column(train)
+
+
+def _span_column(split: Split) -> str:
+    """What to type if a column that was not chosen looks like tags of spans; and if so, where the words may be."""
+    if not split.word_a_line:
+        return ""
+    table, chosen = table_of(split), list(chain.from_iterable(split.tags))
     like = [at for at in span_columns(table) if [row[at] for row in table] != chosen]
-    return f" Column {like[0]} looks like tags of spans: data.tag_column={like[0]}." if like else ""
+    if not like:
+        return ""
+    told = f" Column {like[0]} looks like tags of spans: data.tag_column={like[0]}"
+    words_at = wordlike_column(table)
+    if nearly_all_numbers(list(chain.from_iterable(split.words))) and words_at not in like:
+        told += f". The words are numbers; column {words_at} looks like words: data.word_column={words_at}"
+    return f"{told}."
 
 
 def _by_split(counts: dict[str, int]) -> str:
@@ -281,7 +303,8 @@ def _check_tags(corpus: Corpus) -> None:
     for name, split in corpus.splits.items():
         kinds = Counter(kind for tags in split.tags for kind, _, _ in corpus.task.items(tags))
         if not kinds:
-            raise UserError(f"{split.origin}: no entity in the {name} split ({split.num_words} words, all tagged O).")
+            found = f"{split.origin}: no entity in the {name} split ({split.num_words} words, all tagged O)."
+            raise UserError(f"{found}{_span_column(split)}")
         if name == "train" and len(kinds) < 2 and not corpus.task.has_spans:
             raise UserError(f"{split.origin}: every word of the train split is tagged {next(iter(kinds))}.")
         trained = trained or set(kinds)

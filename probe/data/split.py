@@ -97,6 +97,7 @@ class Split:
         return f"{self.origin}:{line} ({shown})"
 
 
+GZIP = b"\x1f\x8b"  # a gzip file begins with it
 BYTE_ORDER_MARK = "\ufeff"  # a file begins with it, and so does each part of files that were joined
 
 
@@ -109,21 +110,40 @@ def lines_of(file: Path, remedy: str) -> Iterator[str]:
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
             for number, line in enumerate(stream, 1):
-                yield line.removesuffix(b"\n").decode("utf-8-sig" if number == 1 else "utf-8")
+                text = line.removesuffix(b"\n").decode("utf-8-sig" if number == 1 else "utf-8")
+                if number <= 2 and text.count("\0") > len(text) / 4:
+                    raise UserError(f"{file}:{number}: this looks like UTF-16. {_converted(_utf_16(line, number))}")
+                yield text
         if line.endswith(b"\n"):
             yield ""
     except FileNotFoundError:
         raise UserError(f"{file} does not exist. {remedy}") from None
     except UnicodeDecodeError as error:
-        coding = "UTF-16" if error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "LATIN1"
+        if number == 1 and error.object[:2] == GZIP and file.suffix != ".gz":
+            named = "though its name does not end in .gz: mv FILE FILE.gz, or gunzip < FILE > NEW."
+            raise UserError(f"{file} is gzip, {named}") from None
+        coding = "LATIN1"
+        if error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            coding = "UTF-16"
+        elif 0 in error.object:
+            coding = _utf_16(error.object, number)
         raise UserError(
-            f"{file}:{number}: byte 0x{error.object[error.start]:02x} is not UTF-8. "
-            f"If it is {coding}: iconv -f {coding} -t UTF-8 FILE > NEW."
+            f"{file}:{number}: byte 0x{error.object[error.start]:02x} is not UTF-8. If it is {coding}: "
+            f"{_converted(coding)}"
         ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{file} is not a whole gzip file: {error}.") from None
     except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}.") from None
+        raise UserError(f"{file} cannot be read: {error.strerror}. {remedy}".rstrip()) from None
+
+
+def _utf_16(line: bytes, number: int) -> str:
+    """Which UTF-16 without a mark a line is: of what is ASCII too, one of two bytes is 0."""
+    return "UTF-16BE" if number == 1 and line.startswith(b"\0") else "UTF-16LE"
+
+
+def _converted(coding: str) -> str:
+    return f"iconv -f {coding} -t UTF-8 FILE > NEW."
 
 
 def too_long(num_words: int) -> str:

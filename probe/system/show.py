@@ -18,6 +18,11 @@ def amount(number: float) -> str:
     return f"{number / 1e6:.2f} M" if number >= 1e5 else f"{number:,.0f}"
 
 
+def how_many(number: int, thing: str) -> str:
+    """How many of a thing: one sentence, or 1,000 sentences."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def p_value(p: float | None) -> str:
     return "-" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 

@@ -106,6 +106,26 @@ def test_notes_on_the_data_are_told(config: Config, tiny_data: Path):
     assert re.search(r" kinds: .*, ME\\u200dN 1", text)
 
 
+@pytest.mark.parametrize("mark", ["-docstart-", "-DOCSTART-X-", "DOCSTART"])
+def test_a_word_that_looks_like_a_mark_between_documents_is_pointed_out(config: Config, tiny_data: Path, mark: str):
+    file = tiny_data / "train.conll"
+    assert "document_marker" not in told(config)[1]
+    file.write_text(file.read_text().replace("-DOCSTART- O\n", f"{mark} O\n", 2))
+    works, text = told(config)
+    assert works
+    assert (
+        f"WARNING: {mark}, alone in 2 sentences, looks like a mark between documents; if it is: "
+        f"data.document_marker={mark}, and write all of them so"
+    ) in text
+    assert "Look first at: marks between documents, " in text
+
+
+def test_one_of_a_thing_is_told_in_the_singular(config: Config, tiny_data: Path):
+    (tiny_data / "train.conll").write_text("ana B-PER\nwon O\n")
+    _, text = told(config)
+    assert "WARNING: 1 sentence to train on, 1 update a pass" in text
+
+
 def test_what_is_named_after_conll2003_is_held_against_its_known_counts(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ):
@@ -127,7 +147,7 @@ def test_the_first_sentence_is_shown_as_it_is_read_and_the_last_line_names_each_
     works, text = told(config)
     assert not works
     assert "the first sentence, each word with its tag: \\xa0a O | Ana B-PER\n" in text
-    assert "WARNING: 61 sentences to train on are 8 updates a pass" in text
+    assert "WARNING: 61 sentences to train on, 8 updates a pass" in text
     assert text.endswith("This run would fail: encoder. Look first at: a small corpus (WARNING, above).")
 
 
@@ -266,7 +286,7 @@ def test_splits_that_share_a_good_part_of_their_sentences_are_noticed_and_few_or
 def test_a_corpus_that_is_small_for_the_settings_says_so_and_what_to_do(config: Config, folder: Path):
     odd = found(config, folder, as_columns("{word}\t{tag}", num_train=199))
     assert odd.keys() == {"a small corpus"}
-    assert "199 sentences to train on are 25 updates a pass" in odd["a small corpus"]
+    assert "199 sentences to train on, 25 updates a pass" in odd["a small corpus"]
     assert odd["a small corpus"].endswith("(probe -m seed=1,2,3,4,5 ...), a smaller batch (probe.batch_size=2)")
     config.probe.batch_size = 1
     odd = found(config, folder, as_columns("{word}\t{tag}", num_train=199))
@@ -274,7 +294,7 @@ def test_a_corpus_that_is_small_for_the_settings_says_so_and_what_to_do(config: 
     config.probe.batch_size = 16
     assert "25 updates" in found(config, folder, as_columns("{word}\t{tag}"))["a small corpus"]
     odd = found(config, folder, as_columns("{word}\t{tag}"), train_fraction=0.5)
-    assert "200 sentences to train on are 13 updates a pass" in odd["a small corpus"]
+    assert "200 sentences to train on, 13 updates a pass" in odd["a small corpus"]
 
 
 def test_fewer_epochs_than_any_training_takes_to_converge_are_noticed(config: Config, folder: Path):
@@ -299,7 +319,7 @@ def test_of_a_sweep_the_smallest_share_and_the_shortest_training_are_told(config
     text = "\n".join(lines)
     sentences = len(load_corpus(config.data).splits["train"].words)
     assert f"trained on {sentences // 2} to {sentences} of these sentences" in text
-    assert f"WARNING: {sentences // 2} sentences to train on are 4 updates a pass" in text
+    assert f"WARNING: {sentences // 2} sentences to train on, 4 updates a pass" in text
     assert text.count("updates a pass") == 1
     assert "WARNING: probe.max_epochs=12 are " in text
     assert text.endswith("Look first at: a small corpus, too few epochs (WARNING, above).")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 from dataclasses import replace
@@ -154,6 +155,56 @@ def test_what_cannot_be_meant_otherwise_is_read_and_counted(
             "tr '\\r' '\\n' < FILE > NEW.",
         ),
         (
+            "Ana O\rBo O\r\r",
+            {},
+            "some.conll:1: a carriage return stands inside the line (3 columns ('Ana O\\rBo O\\r')). To mend that: "
+            "tr '\\r' '\\n' < FILE > NEW.",
+        ),
+        (
+            "-DOCSTART- O\r\rAna O\r",
+            {},
+            "some.conll:1: a carriage return stands inside the line (3 columns ('-DOCSTART- O\\r\\rAna O')). To mend "
+            "that: tr '\\r' '\\n' < FILE > NEW.",
+        ),
+        (
+            "Ana\u00a0O\nBo\u00a0O\n",
+            {},
+            "some.conll:1: one column ('Ana\\xa0O'); a word and its tag are needed, in two columns. Columns are "
+            r"separated by tabs or blanks: perl -CSD -pe 's/[^\S\r\n]+/\t/g' FILE > NEW.",
+        ),
+        (
+            "Ana:O\nBo:O\n",
+            {},
+            "some.conll:1: one column ('Ana:O'); a word and its tag are needed, in two columns. Columns are separated "
+            "by tabs or blanks: tr ':' '\\t' < FILE > NEW.",
+        ),
+        (
+            gzip.compress(b"Ana O\n"),
+            {},
+            "some.conll is gzip, though its name does not end in .gz: mv FILE FILE.gz, or gunzip < FILE > NEW.",
+        ),
+        (
+            "Ana O\n".encode("utf-16-le"),
+            {},
+            "some.conll:1: this looks like UTF-16. iconv -f UTF-16LE -t UTF-8 FILE > NEW.",
+        ),
+        (
+            "Ана O\n".encode("utf-16-le"),
+            {},
+            "some.conll:1: tag '\\x00O\\x00' holds '\\x00', which nobody sees. Take it out of the tag. If the file is "
+            "UTF-16: iconv -f UTF-16LE -t UTF-8 FILE > NEW.",
+        ),
+        (
+            "O Ana\n".encode("utf-16-be"),
+            {},
+            "some.conll:1: this looks like UTF-16. iconv -f UTF-16BE -t UTF-8 FILE > NEW.",
+        ),
+        (
+            "Łódź B-LOC\n".encode("utf-16-le"),
+            {},
+            "some.conll:1: byte 0xf3 is not UTF-8. If it is UTF-16LE: iconv -f UTF-16LE -t UTF-8 FILE > NEW.",
+        ),
+        (
             "Ana O\n".encode("utf-16"),
             {},
             "some.conll:1: byte 0xff is not UTF-8. If it is UTF-16: iconv -f UTF-16 -t UTF-8 FILE > NEW.",
@@ -244,11 +295,11 @@ def test_a_joiner_inside_a_tag_is_part_of_it_and_is_shown_escaped(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("tag", "shown", "hidden"), [("B-\u200bPER", r"B-\u200bPER", "200b"), ("B-PER\x00", r"B-PER\x00", "0")]
+    ("tag", "shown", "hidden"), [("B-\u200bPER", r"B-\u200bPER", "200b"), ("B-\x07PER", r"B-\x07PER", "7")]
 )
 def test_what_nobody_sees_inside_a_tag_is_refused_and_shown(tmp_path: Path, tag: str, shown: str, hidden: str):
     file = file_of(tmp_path, f"x O\nAna {tag}\n")
-    odd = rf"\u{hidden}" if len(hidden) == 4 else r"\x00"
+    odd = rf"\u{hidden}" if len(hidden) == 4 else r"\x07"
     with pytest.raises(UserError) as caught:
         read_columns(file, PLAIN)
     assert str(caught.value) == (
@@ -271,6 +322,30 @@ def test_tags_that_are_none_lead_to_the_column_or_the_comment(tmp_path: Path, tr
     with pytest.raises(UserError) as caught:
         load_corpus(data_config(write_splits(tmp_path, train=train)))
     assert str(caught.value).endswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("train", "remedy"),
+    [
+        ("Ana B-PER O\nwon O O\n", " Column 1 looks like tags of spans: data.tag_column=1."),
+        (
+            "1 Ana B-PER O\n2 won O O\n3 it O O\n",
+            " Column 2 looks like tags of spans: data.tag_column=2. The words are numbers; column 1 looks like words: "
+            "data.word_column=1.",
+        ),
+        ("1 B-PER O\n2 O O\n", " Column 1 looks like tags of spans: data.tag_column=1."),
+        ("Ana NNP O\nwon VB O\n", ""),
+    ],
+)
+def test_a_column_without_any_entity_leads_to_the_one_that_has_them(tmp_path: Path, train: str, remedy: str):
+    with pytest.raises(UserError) as caught:
+        load_corpus(data_config(write_splits(tmp_path, train=train)))
+    assert str(caught.value).endswith(f" words, all tagged O).{remedy}")
+
+
+def test_a_folder_in_the_place_of_a_file_leads_to_its_setting(tmp_path: Path):
+    with pytest.raises(UserError, match=r"cannot be read: Is a directory. Another file name: data.train=NAME.$"):
+        load_corpus(data_config(write_splits(tmp_path), train="."))
 
 
 def test_of_many_tags_that_only_test_has_twenty_are_named(tmp_path: Path):
