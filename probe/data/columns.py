@@ -238,7 +238,7 @@ def span_columns(table: Sequence[Sequence[str]]) -> list[int]:
     width = min(map(len, table))
     found = []
     for at in range(width):
-        counts = Counter(row[at] for row in table)
+        counts = Counter(bare_tag(row[at]) for row in table)
         outside = counts.pop("O", 0)
         if outside and counts and all(PREFIXED.fullmatch(tag) for tag in counts):
             found.append((-counts.total(), at))

@@ -256,7 +256,7 @@ def _span_column(split: Split) -> str:
     if not split.word_a_line:
         return ""
     table, chosen = table_of(split), list(chain.from_iterable(split.tags))
-    like = [at for at in span_columns(table) if [row[at] for row in table] != chosen]
+    like = [at for at in span_columns(table) if [bare_tag(row[at]) for row in table] != chosen]
     if not like:
         return ""
     told = f" Column {like[0]} looks like tags of spans: data.tag_column={like[0]}"

@@ -314,6 +314,7 @@ def test_what_nobody_sees_inside_a_tag_is_refused_and_shown(tmp_path: Path, tag:
     ("train", "remedy"),
     [
         ("Ana B-PER\nwon S-LOC\nto O\nx I-PER\n", "data.task=tags."),
+        ("Ana B-PER\nwon S-LOC\u200b\nto O\nx I-PER\n", "data.task=tags."),
         ("Ana B-PER NNP\nwon O VB\n", "data.task=tags. Column 1 looks like tags of spans: data.tag_column=1."),
         ("# newdoc\nAna B-PER\n", "data.task=tags. If the lines that begin with # are comments: data.comment='\"#\"'."),
     ],
