@@ -179,7 +179,7 @@ def test_what_cannot_be_meant_otherwise_is_read_and_counted(
             "by tabs or blanks: tr ':' '\\t' < FILE > NEW.",
         ),
         (
-            gzip.compress(b"Ana O\n"),
+            gzip.compress(b"Ana O\n", mtime=0),
             {},
             "some.conll is gzip, though its name does not end in .gz: mv FILE FILE.gz, or gunzip < FILE > NEW.",
         ),
