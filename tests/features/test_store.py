@@ -261,7 +261,7 @@ extraction.num_cores = lambda: 1
 compute, made = extraction.compute_shard, []
 extraction.compute_shard = lambda *a: (made.append(a[1]), compute(*a))[1]
 encoder = open_encoder(encoder_config(bert), cache)
-corpus = Corpus("tiny", {"train": make_split(60, 1), "dev": make_split(20, 2), "test": make_split(20, 3)})
+corpus = Corpus("tiny", {"train": make_split(400, 1), "dev": make_split(20, 2), "test": make_split(20, 3)})
 (cache / f"{os.getpid()}.here").touch()
 wait_for(lambda: len(list(cache.glob("*.here"))) >= together, DEADLINE_S, f"{together} processes")
 store = extraction.ensure_features(corpus, encoder, features_config(cache), "cpu")
