@@ -44,7 +44,7 @@ class Schedule:
     where an epoch is several passes. patience: how many such epochs end training, counted from that first time.
 
     rate: the current learning rate as a share of the first. outcome: None while training goes on, then converged: no
-    progress for `patience` full epochs; cut_short: `max_epochs` came before that, and longer training may score higher;
+    progress for `most_idle` epochs; cut_short: `max_epochs` came before that, and longer training may score higher;
     silent: no epoch scored above zero.
     """
 
