@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from probe.reporting.columns import SHOWN, caption, header
+from probe.reporting.decisions import ELIMINATED, UNCONVERGED, WORSE
 from probe.reporting.row import CEILING, FLOOR, PLAIN, Row, groups_of, names_of
 from probe.reporting.tasks import task_names, tasks_on_one_text
 from probe.runs.identity import SHARE
@@ -29,7 +30,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = "osD^vP*X"
 BAND_COLOURS = ("#999999", "#E69F00", "#56B4E9", "#CC79A7")
 DASHES = ("-", "--", "-.", ":")
-HOLLOW = {"below": "worse than the best", "left": "left the race", "unconverged": "not converged"}  # by order
+HOLLOW = {WORSE: "worse than the best", ELIMINATED: "eliminated in the race", UNCONVERGED: "not converged"}  # by label
 FORMS = ("png", "svg")
 STYLE: Any = {
     "svg.hashsalt": "layer-probe",  # element names in SVG are otherwise random
@@ -286,7 +287,7 @@ def by_cost(rows: Sequence[Row]) -> Numbers:
         return {}
     return {
         "rows": {
-            row.name: {"blocks": row.blocks, "width": row.width, "order": row.order} | plain(row.cells["dev_f1"])
+            row.name: {"blocks": row.blocks, "width": row.width, "label": row.label} | plain(row.cells["dev_f1"])
             for row in rows
         },
         "of_blocks": next(iter(rows[0].records.values())).encoder.num_layers,
@@ -299,7 +300,7 @@ def draw_by_cost(axes: Axes, numbers: Numbers) -> None:
     narrowest = min(row["width"] for _, row in rows)
     front: list[tuple[int, float]] = []
     for _, row in rows:
-        if row["order"] != "unconverged" and (not front or row["mean"] > front[-1][1]):
+        if row["label"] != UNCONVERGED and (not front or row["mean"] > front[-1][1]):
             front.append((row["blocks"], row["mean"]))
     if front:
         axes.step(
@@ -313,12 +314,12 @@ def draw_by_cost(axes: Axes, numbers: Numbers) -> None:
         axes.errorbar(x, 100 * row["mean"], yerr=100 * (row["std"] or 0.0), color=colour, lw=0.8, capsize=2, zorder=2)
         axes.scatter(
             x, 100 * row["mean"], s=32 * row["width"] / narrowest, marker=MARKERS[i // len(COLOURS) % len(MARKERS)],
-            facecolor="white" if row["order"] in HOLLOW else colour, edgecolor=colour, zorder=3,
+            facecolor="white" if row["label"] in HOLLOW else colour, edgecolor=colour, zorder=3,
         )  # fmt: skip
         axes.scatter([], [], s=32, marker=MARKERS[i // len(COLOURS) % len(MARKERS)], color=colour, label=name)
     axes.set_xticks(range(0, numbers["of_blocks"] + 1, 1 if numbers["of_blocks"] <= 12 else 2))
-    orders = {row["order"] for _, row in rows}
-    hollow = "\nor ".join(text for order, text in HOLLOW.items() if order in orders)  # as wide as the axes are
+    labels = {row["label"] for _, row in rows}
+    hollow = "\nor ".join(text for label, text in HOLLOW.items() if label in labels)  # as wide as the axes are
     hollow = f"; hollow: {hollow}" if hollow else ""
     axes.set_xlabel(f"blocks of the encoder (size of a point: width{hollow})")
     axes.set_ylabel(f"dev {numbers['score']} in percent, mean ± sd")

@@ -33,7 +33,7 @@ table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: a
 th, td { padding: .25rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #8884; }
 th { border-bottom: 2px solid #888; }
 .left { text-align: left; }
-.best { font-weight: bold; }
+.best, .first { font-weight: bold; }
 figure { margin: 1.5rem 0; }
 figure svg { width: 46rem; max-width: 100%; height: auto; background: white; }
 pre, code { font: 13px/1.4 ui-monospace, monospace; }
@@ -44,10 +44,13 @@ WORTH = "row,treatment,n,dev,floors,bits"  # columns
 RULE = ' style="border-top: 2px solid #888"'  # above a row
 
 
-def write_report(folder: Path) -> list[Path]:
-    """Writes tables, figures and report.html into a results folder; returns the files. UserError without records."""
+def write_report(folder: Path, margin: float | None = None) -> list[Path]:
+    """Writes tables, figures and report.html into a results folder; returns the files. UserError without records.
+
+    margin: points of dev score that the user does not mind; None: the default.
+    """
     folder = results_folder(folder)
-    rows = rows_or_screen(folder)
+    rows = rows_or_screen(folder, margin)
     pictures = pictures_of(folder, rows)
     if rows:
         write_tables(folder, rows)
@@ -87,7 +90,7 @@ def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, tuple[bytes, 
         parts += ["<h2>Table</h2>", *_table(group, choose_columns(None, group))]
         if any(row.treatment or not row.indices or "beyond" in row.beside for row in group):
             parts += ["<h2>What it is worth</h2>", *_table(group, choose_columns(WORTH, group))]
-        parts += ["<h2>Tests and cost</h2>", *_table(group, choose_columns("row,n,tests,scores,cost", group))]
+        parts += ["<h2>Differences and cost</h2>", *_table(group, choose_columns("row,n,differences,variance,scores,cost", group))]
         own = [record for record in records.values() if record.key in keys]
         if own:
             parts += ["<h2>Settings</h2>", f"<pre>{escape(_settings(own))}</pre>"]
@@ -172,6 +175,7 @@ def _html(grid: Grid) -> list[str]:
         for i, cells in enumerate(grid.lines)
     ]
     return [
+        *(f"<p class=first>{escape(text)}</p>" for text in grid.first),
         *(f"<p>{escape(text)}</p>" for text in grid.above),
         "<table>" + "\n".join(lines) + "</table>",
         *(f"<p class=note>{escape(text)}</p>" for text in grid.below),

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from probe.config import UserError
+from probe.config import UserError, default_margin
 from probe.data.task import TASKS
-from probe.racing.terms import rows_left
-from probe.reporting.order import in_order
+from probe.racing.terms import replaced_runs, rows_left
+from probe.reporting.decisions import label_rows
 from probe.reporting.published import is_conll2003
 from probe.reporting.row import About, Cost, Row, describe_probe, groups_of, names_of, place_of, setting_of, short_name
 from probe.reporting.treated import related
@@ -96,9 +96,10 @@ def last_results(home: Path = Path("results")) -> Path:
     return max(written, key=lambda folder: (written[folder], folder))
 
 
-def build_rows(results_dir: Path) -> list[Row]:
+def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
     """Rows of one setting together, in the paper's order; invalid records are skipped (see `bad_records`).
 
+    margin: points of dev score that the user does not mind; None: the default.
     Raises UserError if there are neither records nor expected runs.
     """
     results_dir = results_folder(results_dir)
@@ -107,6 +108,9 @@ def build_rows(results_dir: Path) -> list[Row]:
         for error in bad_records(results_dir).values():
             raise error
         raise UserError(f"{results_dir} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
+    if replaced := replaced_runs(results_dir):
+        records = {file: record for file, record in records.items() if record.key not in replaced}
+        expected = [run for run in expected if run.key not in replaced]
     gathered = _beside_frozen(_gather(records, expected))
     settings: dict[str, str] = {}  # of each table, by its group: a frozen row's if it has one
     for row in sorted(gathered, key=_is_fine_tuned, reverse=True):  # fine-tuned first, overwritten: their probe differs
@@ -134,7 +138,8 @@ def build_rows(results_dir: Path) -> list[Row]:
         )
         for row in gathered
     ]
-    return [row for group in groups_of(rows) for row in related(in_order(group))]
+    points = default_margin() if margin is None else margin
+    return [row for group in groups_of(rows) for row in related(label_rows(group, points))]
 
 
 def _rank_of_treatment(treatment: Treatment | None) -> tuple[int, float, str, str]:

@@ -138,10 +138,10 @@ def write_screen_tables(folder: Path, record: ScreenRecord) -> list[Path]:
     return [folder / name for name in FILES.values()]
 
 
-def rows_or_screen(folder: Path) -> list[Row]:
+def rows_or_screen(folder: Path, margin: float | None = None) -> list[Row]:
     """A results folder's rows; none where it holds a screen alone. Raises UserError where it holds nothing."""
     try:
-        return build_rows(folder)
+        return build_rows(folder, margin)
     except UserError:
         if sound_screen(folder) is None or any((folder / "records").glob("*.json")) or (folder / SWEEP).exists():
             raise

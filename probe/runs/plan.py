@@ -266,7 +266,7 @@ def prepare_results(results_dir: Path) -> None:
 def settings_of(cfg: Config) -> Settings:
     """The config without what only says where things lie, what else is stored there, and how many run at once."""
     config = asdict(cfg) | {"probe": cfg.probe.stated}
-    for name in ("race", "results_dir", "jobs", "screen", "save_probe"):
+    for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]
     for name in ("cache_dir", "placement", "layers"):
         del config["features"][name]
