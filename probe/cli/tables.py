@@ -67,7 +67,9 @@ def report(arguments: list[str]) -> int:
 
     parser = Parser(prog="probe report", description="Tables, figures and one self-contained page (report.html).")
     parser.add_argument("dir", nargs="?", type=Path, help="folder with records/; none: the one written last")
-    parser.add_argument("--margin", type=at_least(float, 0), help="points of dev F1 that you do not mind; see probe table")
+    parser.add_argument(
+        "--margin", type=at_least(float, 0), help="points of dev F1 that you do not mind; see probe table"
+    )
     options = parser.parse_args(arguments)
     folder = results_or_last(options.dir)
     code = say_bad_records(folder)

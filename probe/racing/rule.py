@@ -10,11 +10,11 @@ those with the most seeds, by the statistic of every table (`scoring.compare`):
 A row leaves if t exceeds the threshold of this interim analysis. A run that never learned says nothing of its row: a
 further seed takes its place, and only a row that fails so repeatedly leaves for it.
 
-The thresholds account for repeated analyses, many rows and few seeds. They come from simulated races of equally good rows
-with one spread on a known text, by the same statistic. They spend alpha over the analyses in equal steps (Lan & DeMets
-1983), so that over all of them a row as good as any other leaves with probability alpha at most (comparison with the best:
-Hsu 1984). On a text that is a sample, and where one row spreads more than the others, tests/benchmarks/decisions.py has
-measured what it is then.
+The thresholds account for repeated analyses, many rows and few seeds. They come from simulated races of equally good
+rows with one spread on a known text, by the same statistic. They spend alpha over the analyses in equal steps (Lan &
+DeMets 1983), so that over all of them a row as good as any other leaves with probability alpha at most (comparison with
+the best: Hsu 1984). On a text that is a sample, and where one row spreads more than the others,
+tests/benchmarks/decisions.py has measured what it is then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from statistics import fmean
 
 import numpy as np
 
-from probe.scoring.compare import STATISTIC, Comparison, Sample, seed_variances
+from probe.scoring.compare import Comparison, Sample, seed_variances
 
 SIMULATED = 40_000
 MOST_SEEDS = 200  # the most that a race could still take; more are not advised
@@ -38,8 +38,8 @@ SILENT = "silent"  # how a training ended that never scored above zero
 class Rules:
     """Fixed before the first run. seeds: in their order, one a round. ahead: how many rows run the second seed while
     the others wait. thresholds: of t, after rounds 2, 3, ... min_seeds: of the remaining rows, before a race may end
-    because more seeds would hardly help. max_runs, max_minutes: None for no bound. statistic: by which rows are compared;
-    a race of another one cannot be decided again."""
+    because more seeds would hardly help. max_runs, max_minutes: None for no bound. statistic: by which rows are
+    compared; a race of another one cannot be decided again."""
 
     alpha: float
     seeds: list[int]
@@ -194,9 +194,7 @@ def _runs_of(number: int, rules: Rules, state: Race, scores: Mapping[str, Mappin
     return sorted(cells, key=lambda cell: [*rules.seeds, *rules.spare_seeds].index(cell[1]))
 
 
-def _take(
-    number: int, cell: Cell, run: DevRun | str | None, state: Race, scores: dict[str, dict[int, DevRun]]
-) -> None:
+def _take(number: int, cell: Cell, run: DevRun | str | None, state: Race, scores: dict[str, dict[int, DevRun]]) -> None:
     """Takes a run into the race, or its row out of it."""
     row, seed = cell
     if isinstance(run, str):

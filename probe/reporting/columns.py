@@ -11,8 +11,8 @@ from typing import NamedTuple
 from probe.config import UserError
 from probe.reporting.decisions import BEST, ELIMINATED, UNCONVERGED
 from probe.reporting.published import PUBLISHED, unlike
-from probe.reporting.row import PLAIN, Row, describe_probe, names_of, short_name
 from probe.reporting.recommendation import recommend
+from probe.reporting.row import PLAIN, Row, describe_probe, names_of, short_name
 from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM
 from probe.system.show import percent
 
@@ -181,7 +181,7 @@ COLUMNS: dict[str, Column] = {
     "f1_per_width": Column("dev F1 a unit of width", lambda row: _cost("f1_per_width", ".2%")(row).removesuffix("%")),
 }
 INTERVALS = ("selectivity", "beyond")  # differences, which readers want to tell from zero
-UNCONVERGED = {
+HOW_UNCONVERGED = {
     "cut_short": "ended by probe.max_epochs. Raise it.",
     "silent": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
 }
@@ -267,7 +267,7 @@ def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
 def unconverged_notes(rows: Sequence[Row], so: str) -> list[str]:
     """A note for each way in which runs of these rows did not converge, and what of such rows is so."""
     lines = []
-    for ending, told in UNCONVERGED.items():
+    for ending, told in HOW_UNCONVERGED.items():
         runs = [record for row in rows for record in row.unconverged if record.ending == ending]
         if runs:
             labels = ", ".join(record.label for record in runs[:SHOWN])

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from probe.config import UserError
 from probe.reporting.columns import COLUMNS, caption, header, unconverged_notes
-from probe.reporting.formats import Grid, as_json, rows_csv
 from probe.reporting.decisions import differences
+from probe.reporting.formats import Grid, as_json, rows_csv
 from probe.reporting.row import Difference, Row, groups_of
 from probe.reporting.rows import build_rows
 from probe.system.show import percent

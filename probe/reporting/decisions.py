@@ -23,9 +23,9 @@ def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
 
     margin: points of dev score that the user does not mind. best: the highest dev mean of the rows with the most seeds.
     within the margin: the whole interval of how far the row lies behind the truly best one is above -margin. worse: the
-    whole interval is below 0. undecided: neither. Rows that have left a race, or whose runs did not all converge, are not
-    compared. Baselines, upper bounds and rows trained on less text get no label; but for controls, which are another task,
-    their difference to the best row is given.
+    whole interval is below 0. undecided: neither. Rows that have left a race, or whose runs did not all converge, are
+    not compared. Baselines, upper bounds and rows trained on less text get no label; but for controls, which are
+    another task, their difference to the best row is given.
     """
     rows = [
         replace(row, label=UNCONVERGED if row.unconverged else ELIMINATED if row.left else None, margin=margin)
@@ -60,6 +60,12 @@ def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
     return [labelled.get(id(row), row) for row in rows]
 
 
+def cheapest_within(behind: Sequence[Sequence[float]], costs: Sequence[tuple[int, ...]], margin: float) -> int | None:
+    """The row to use: the cheapest of those whose interval lies above -margin (a fraction); None where there is none."""
+    within = [row for row, (low, _) in enumerate(behind) if low > -margin]
+    return min(within, key=costs.__getitem__) if within else None
+
+
 def _label(behind: Sequence[float], margin: float) -> str:
     low, high = behind
     return WITHIN if low > -margin else WORSE if high < 0 else UNDECIDED
@@ -83,9 +89,7 @@ def _compared(rows: Sequence[Row], load: Load) -> tuple[dict[str, Comparison], s
     return {split: Comparison(given) for split, (given, _) in samples.items()}, unit
 
 
-def _difference(
-    a: Row, b: Row, on: dict[str, Comparison], place: int, of_other: int, unit: str | None
-) -> Difference:
+def _difference(a: Row, b: Row, on: dict[str, Comparison], place: int, of_other: int, unit: str | None) -> Difference:
     splits = {}
     for split in SPLITS:
         means = [row.cells[f"{split}_f1"].mean for row in (a, b)]

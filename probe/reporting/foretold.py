@@ -1,7 +1,7 @@
 """How well a screen predicted the trained rows: rank and linear correlation, and the regret of its first picks.
 
-Two rows are separated if the 95 % interval of their dev difference, over seeds and text, leaves 0 out and test has the same
-sign; the intervals are not corrected for the number of pairs.
+Two rows are separated if the 95 % interval of their dev difference, over seeds and text, leaves 0 out and test has the
+same sign; the intervals are not corrected for the number of pairs.
 
 A plain sum is a scaled mean. A linear readout does not depend on the scale, training does: with sums among the rows,
 the figures are also given without them.
@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from probe.config import UserError
-from probe.reporting.formats import Grid
 from probe.reporting.decisions import differences
+from probe.reporting.formats import Grid
 from probe.reporting.row import Difference, Row, groups_of
 from probe.reporting.rows import build_rows
 from probe.runs.screened import ScreenRecord

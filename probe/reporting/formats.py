@@ -28,8 +28,9 @@ FILES = {"md": "table.md", "csv": "table.csv", "tex": "table.tex", "json": "tabl
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: lines of cells, and the text above and below. first: what a reader should read first. left: which columns
-    are flush left. bold: the best lines. emphasised: their bold columns in formats that do not set the whole line in bold. ruled: lines with a rule above."""
+    """A table: lines of cells, and the text above and below. first: what a reader should read first. left: which
+    columns are flush left. bold: the best lines. emphasised: their bold columns in formats that do not set the whole
+    line in bold. ruled: lines with a rule above."""
 
     headers: list[str]
     lines: list[list[str]]

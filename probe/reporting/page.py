@@ -90,7 +90,10 @@ def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, tuple[bytes, 
         parts += ["<h2>Table</h2>", *_table(group, choose_columns(None, group))]
         if any(row.treatment or not row.indices or "beyond" in row.beside for row in group):
             parts += ["<h2>What it is worth</h2>", *_table(group, choose_columns(WORTH, group))]
-        parts += ["<h2>Differences and cost</h2>", *_table(group, choose_columns("row,n,differences,variance,scores,cost", group))]
+        parts += [
+            "<h2>Differences and cost</h2>",
+            *_table(group, choose_columns("row,n,differences,variance,scores,cost", group)),
+        ]
         own = [record for record in records.values() if record.key in keys]
         if own:
             parts += ["<h2>Settings</h2>", f"<pre>{escape(_settings(own))}</pre>"]

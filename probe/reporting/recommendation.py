@@ -1,4 +1,5 @@
-"""What to use: the cheapest row that is shown to lie within the margin of the best one. A pure function of a table's rows.
+"""What to use: the cheapest row that is shown to lie within the margin of the best one. A pure function of a table's
+rows.
 
 Cost is compared by the encoder blocks needed, then by the width of the vectors, then by the parameters of the probe.
 """
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from probe.reporting.decisions import BEST, ELIMINATED, UNDECIDED
+from probe.reporting.decisions import BEST, ELIMINATED, UNDECIDED, cheapest_within
 from probe.reporting.row import PLAIN, Row
 from probe.system.files import plain
 from probe.system.show import amount, percent
@@ -44,8 +45,9 @@ class Use:
 
 @dataclass(frozen=True)
 class Effort:
-    """What would show a row to lie within the margin, if its true difference to the best is within one standard error of
-    the one measured: so many times the seeds, and so many times seeds and text together, [least, most]. None: no amount."""
+    """What would show a row to lie within the margin, if its true difference to the best is within one standard error
+    of the one measured: so many times the seeds, and so many times seeds and text together, [least, most]. None: no
+    amount."""
 
     row: str
     seeds: list[float | None]
@@ -54,10 +56,10 @@ class Effort:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """margin: points that the user does not mind. best: the highest dev mean. use: the cheapest row within the margin, or
-    the best where no row is shown to be. within: whether `use` is. over_text: whether intervals cover seeds and text, or
-    seeds alone. undecided: cheaper rows that could be within the margin. effort: for the likeliest of them. none: why
-    there is no recommendation."""
+    """margin: points that the user does not mind. best: the highest dev mean. use: the cheapest row within the margin,
+    or the best where no row is shown to be. within: whether `use` is. over_text: whether intervals cover seeds and
+    text, or seeds alone. undecided: cheaper rows that could be within the margin. effort: for the likeliest of them.
+    none: why there is no recommendation."""
 
     score: str
     margin: float
@@ -85,8 +87,8 @@ def recommend(rows: Sequence[Row]) -> Recommendation:
     if best is None:
         return Recommendation(score, margin, none=_why_none(rows))
     ranked = [row for row in rows if row.behind is not None]
-    within = [row for row in ranked if row.behind is not None and row.behind[0] > -margin / 100]
-    chosen = min(within, key=_cost) if within else best
+    place = cheapest_within([row.behind or [] for row in ranked], [_cost(row) for row in ranked], margin / 100)
+    chosen = best if place is None else ranked[place]
     open_rows = [row for row in ranked if row.label == UNDECIDED and _cost(row) < _cost(chosen)]
     open_rows.sort(key=lambda row: -(row.behind or [0.0])[0])
     return Recommendation(
@@ -94,7 +96,7 @@ def recommend(rows: Sequence[Row]) -> Recommendation:
         margin,
         _use(best),
         _use(chosen),
-        bool(within),
+        place is not None,
         best.over_text,
         tuple(row.name for row in open_rows),
         _effort(open_rows[0], best, margin / 100) if open_rows else None,
@@ -139,14 +141,16 @@ def _use(row: Row) -> Use:
 
 
 def _effort(row: Row, best: Row, margin: float) -> Effort | None:
-    """How much more it takes to show a row within the margin. The error's square has a part that falls with seeds and one
-    that falls with the text alone."""
+    """How much more it takes to show a row within the margin. The error's square has a part that falls with seeds and
+    one that falls with the text alone."""
     assert row.behind is not None
     assert row.to_best is not None
     if row.error is None:
         return None
     difference, (over_seeds, over_text) = row.to_best.dev.difference, row.error
-    reach = difference - row.behind[0]  # of the interval's low end, in points; against the best itself or a closer rival
+    reach = (
+        difference - row.behind[0]
+    )  # of the interval's low end, in points; against the best itself or a closer rival
     error = math.sqrt(over_seeds + over_text)
     seeds: list[float | None] = []
     both: list[float | None] = []
@@ -164,7 +168,7 @@ def _sentences(given: Recommendation) -> Iterator[str]:
         yield f"No recommendation yet: {given.none}."
         return
     over = "over seeds and text" if given.over_text else "over seeds"
-    low = f"at most {percent(-use.behind[0])} points behind the truly best row ({over}, 95 %)"
+    low = f"at most {percent(abs(use.behind[0]))} points behind the truly best row ({over}, 95 %)"
     margin = f"{given.margin:g} point{'s' * (given.margin != 1)}"
     if use.row == best.row:
         head = f"Use {use.row} ({_layers(use)}): it has the best dev {given.score}, {percent(use.dev)}"
@@ -185,13 +189,13 @@ def _sentences(given: Recommendation) -> Iterator[str]:
 
 def _effort_sentence(effort: Effort) -> str:
     """What it would take, as a range: a single number would look more certain than it is."""
-    if effort.seeds_and_text == [None, None]:
-        return f" For {effort.row} no amount of seeds and text is likely to show it within the margin."
+    if effort.seeds_and_text[0] is None:
+        return f" No amount of seeds and text is likely to show {effort.row} within the margin."
     if effort.seeds[0] is not None:
-        return f" To show {effort.row} within the margin takes {_times(effort.seeds)} the seeds."
+        return f" To show {effort.row} within the margin takes {_times(effort.seeds)} as many seeds."
     return (
-        f" More seeds alone are not likely to show {effort.row} within the margin; it takes "
-        f"{_times(effort.seeds_and_text)} the seeds and the dev text."
+        f" More seeds alone are not likely to show {effort.row} within the margin. It takes "
+        f"{_times(effort.seeds_and_text)} as many seeds and as much dev text."
     )
 
 
@@ -200,8 +204,8 @@ def _times(amounts: Sequence[float | None]) -> str:
     assert least is not None
     if least > MOST_TIMES:
         return f"more than {MOST_TIMES} times"
-    first = f"{max(1.0, least):.1f}"
-    return f"{first} to {most:.1f} times" if most is not None and most <= MOST_TIMES else f"at least {first} times"
+    highest = f"{most:.1f}" if most is not None and most <= MOST_TIMES else f"more than {MOST_TIMES}"
+    return f"{max(1.0, least):.1f} to {highest} times"
 
 
 def _layers(use: Use) -> str:

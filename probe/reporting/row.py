@@ -35,7 +35,8 @@ class SplitDifference:
 
 @dataclass(frozen=True)
 class Difference:
-    """Two rows compared. row: the second. n: seeds of each. unit: what of the text was drawn, sentences or documents."""
+    """Two rows compared. row: the second. n: seeds of each. unit: what of the text was drawn, sentences or
+    documents."""
 
     row: str
     n: tuple[int, int]
@@ -77,12 +78,13 @@ class Cost:
 @dataclass(frozen=True)
 class Row:
     """records: the row's records, one a seed, by file. missing: runs asked for that have no record; `failed` of them
-    left a failure log. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. label, behind, to_best, components:
-    what the table decided, see `decisions.label_rows`; margin: points of dev score, by which it decided. behind: how far the
-    row lies behind the truly best one on dev, [low, high], a fraction. error: the square of the standard error of its
-    difference to the best on dev: what seeds, and what the text contributes. treatment: the name of its runs' treatment as
-    displayed; None for plain runs. of: that treatment as recorded. beside: scores relative to other rows, see
-    `reporting.treated`. left: when and why a race gave it no more seeds; it is compared with no other row."""
+    left a failure log. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. label, behind, to_best,
+    components: what the table decided, see `decisions.label_rows`; margin: points of dev score, by which it decided.
+    behind: how far the row lies behind the truly best one on dev, [low, high], a fraction. error: the square of the
+    standard error of its difference to the best on dev: what seeds, and what the text contributes. treatment: the name
+    of its runs' treatment as displayed; None for plain runs. of: that treatment as recorded. beside: scores relative to
+    other rows, see `reporting.treated`. left: when and why a race gave it no more seeds; it is compared with no other
+    row."""
 
     name: str
     task: Task

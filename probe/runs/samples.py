@@ -23,7 +23,8 @@ SPLITS = ("dev", "test")
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """Of one run on one split. counts: (sentences, 3) gold, predicted and correct. documents: of each sentence, if known."""
+    """Of one run on one split. counts: (sentences, 3) gold, predicted and correct. documents: of each sentence, if
+    known."""
 
     counts: np.ndarray
     documents: np.ndarray | None

@@ -9,8 +9,9 @@ The score of a run varies for three reasons, and each has its place in the stand
 - seeds and text together: counted once, with the seeds.
 
 A row's variance over seeds is the larger of its own and of the one pooled over all rows, so that a row that varies more
-than the others is not judged by their spread. Critical values come from simulated tables of equally good rows, with this
-table's numbers of seeds and this very rule, so they allow for it, for few seeds, and for how many rows are compared.
+than the others is not judged by their spread. Critical values come from simulated tables of equally good rows, with
+this table's numbers of seeds and this very rule, so they allow for it, for few seeds, and for how many rows are
+compared.
 
 K rows, S seeds at most, U units of text, N simulated tables.
 """
@@ -31,8 +32,8 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Sample:
-    """One row on one split. scores: of each seed, fractions. influence: (seeds, U), how much each unit of the text moves
-    each score, see `significance.influence`; None where there are no counts."""
+    """One row on one split. scores: of each seed, fractions. influence: (seeds, U), how much each unit of the text
+    moves each score, see `significance.influence`; None where there are no counts."""
 
     scores: Sequence[float]
     influence: np.ndarray | None = None
@@ -40,8 +41,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class Components:
-    """Standard deviations of a row's score: over runs (the model that a seed gives), over seed x text, and over the text
-    (of the mean of the row's runs). None where there are no counts, or a single seed."""
+    """Standard deviations of a row's score: over runs (the model that a seed gives), over seed x text, and over the
+    text (of the mean of the row's runs). None where there are no counts, or a single seed."""
 
     run: float | None
     seed_text: float | None
@@ -51,7 +52,8 @@ class Components:
 def seed_variances(scores: np.ndarray, there: np.ndarray) -> np.ndarray:
     """Variance of a single run of each row: the larger of its own and the pooled one.
 
-    scores: (..., K, S). there: (K, S), which of them count. Returns (..., K). A row of one seed has the pooled variance.
+    scores: (..., K, S). there: (K, S), which of them count. Returns (..., K). A row of one seed has the pooled
+    variance.
     """
     n = there.sum(-1)
     means = (scores * there).sum(-1) / n
@@ -103,7 +105,8 @@ class Comparison:
 
     def mean(self, a: int) -> list[float]:
         """95 % interval of a row's mean."""
-        reach = float(np.sqrt(self.variances[a] / self.n[a] + self.text[a, a])) * self._simulation.of_mean(a)
+        error = np.sqrt(self.variances[a] / self.n[a] + max(0.0, self.text[a, a]))
+        reach = float(error) * self._simulation.of_mean(a)
         return [float(self.means[a]) - reach, float(self.means[a]) + reach]
 
     @property
@@ -115,8 +118,8 @@ class Comparison:
         """How far each row lies behind the truly best one: intervals [low, high], high at most 0.
 
         All low ends hold at once with 95 %: multiple comparisons with the best (Hsu 1984), by many-to-one values
-        (Dunnett 1955) for each row in turn as the truly best. Where no row is better than another, a high end is below 0
-        in 5 % of tables at most: by the range from the best to any other row, as the best is chosen by its score.
+        (Dunnett 1955) for each row in turn as the truly best. Where no row is better than another, a high end is below
+        0 in 5 % of tables at most: by the range from the best to any other row, as the best is chosen by its score.
         """
         best, limits = self.best, self._simulation
         bounds = []
@@ -159,7 +162,8 @@ class Comparison:
 
 
 def _over_text(influences: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Covariance over the text of rows' means (K, K) without the seed x text part; that part for one run of each row."""
+    """Covariance over the text of rows' means (K, K) without the seed x text part; that part for one run of each
+    row."""
     units = influences[0].shape[1]
     factor = units / max(1, units - 1)
     means = np.stack([one.mean(0) for one in influences])  # (K, U)
@@ -224,14 +228,18 @@ def _simulated(n: tuple[int, ...], text: tuple[float, ...]) -> _Simulation:
 
 @functools.lru_cache(maxsize=8)
 def _draws(n: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows with so many seeds, all equally good, without a text: means, their variances as estimated, and standard normal
-    values for the text. Each (N, K)."""
+    """Rows with so many seeds, all equally good, without a text: means, their variances as estimated, and standard
+    normal values for the text. Each (N, K)."""
     tables = int(min(SIMULATED, max(2_000, MOST_DRAWS // sum(n))))
     draw = np.random.default_rng(0)
     seeds = np.array(n)
     there = np.arange(max(n)) < seeds[:, None]
     scores = draw.standard_normal((tables, len(n), max(n)))  # (N, K, S)
-    return (scores * there).sum(-1) / seeds, seed_variances(scores, there) / seeds, draw.standard_normal((tables, len(n)))
+    return (
+        (scores * there).sum(-1) / seeds,
+        seed_variances(scores, there) / seeds,
+        draw.standard_normal((tables, len(n))),
+    )
 
 
 def _quantile(values: np.ndarray) -> float:

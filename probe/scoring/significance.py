@@ -130,8 +130,8 @@ def influence(counts: np.ndarray, units: Sequence[int] | np.ndarray | None = Non
     """How much each unit of a text moves micro F1, to first order (delta method): (U,), which sum to 0.
 
     counts: (sentences, 3), the number of gold, predicted and correct spans. units: the document of each sentence; None:
-    sentences are the units. Over texts of this kind and length, F1 has the variance sum(influence^2) * U / (U - 1), and the
-    difference of two systems on one text that of the difference of their influences.
+    sentences are the units. Over texts of this kind and length, F1 has the variance sum(influence^2) * U / (U - 1), and
+    the difference of two systems on one text that of the difference of their influences.
     """
     gold, predicted, correct = np.asarray(counts, dtype=float).T
     moves = (2 * correct - float(_f1(counts.sum(0))) * (gold + predicted)) / max(1.0, float(np.sum(gold + predicted)))
