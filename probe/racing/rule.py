@@ -27,6 +27,7 @@ from statistics import fmean
 
 import numpy as np
 
+VERSION = 1  # rises when the rule decides otherwise than before on the same scores; race.json has it
 SIMULATED = 40_000
 MOST_SEEDS = 200  # the most that a race could still take; more are not advised
 
@@ -35,7 +36,8 @@ MOST_SEEDS = 200  # the most that a race could still take; more are not advised
 class Rules:
     """Fixed before the first run. seeds: in their order, one a round. ahead: how many rows run the second seed while
     the others wait. thresholds: of t, after rounds 2, 3, ... min_seeds: of the remaining rows, before a race may end
-    because more seeds would hardly help. max_runs, max_minutes: None for no bound."""
+    because more seeds would hardly help. max_runs, max_minutes: None for no bound. version: of the rule; a race.json
+    that names none was written for the first."""
 
     alpha: float
     seeds: list[int]
@@ -44,6 +46,7 @@ class Rules:
     min_seeds: int
     max_runs: int | None = None
     max_minutes: float | None = None
+    version: int = 1
 
 
 @dataclass(frozen=True)
