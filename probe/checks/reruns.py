@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from probe.checks.check import Check
+from probe.checks.compare import unequal
 from probe.checks.complete import unreadable
-from probe.checks.results import unequal
 from probe.config import Config, UserError
 from probe.reporting.published import PUBLISHED, unlike
 from probe.reporting.rows import build_rows, results_folder

@@ -295,8 +295,9 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     lines += unconverged_notes(rows, "not ranked")
     if any(row.left for row in rows) and "label" in columns:
         lines.append(
-            f"{ELIMINATED}: a race gave the row no more seeds after that round, most often because it was significantly "
-            "worse than the leader on dev; its test score is not in this table. decisions.json has the reasons."
+            f"{ELIMINATED}: a race gave the row no more seeds after that round, most often because it was "
+            "significantly worse than the leader on dev; its test score is not in this table. decisions.json has the "
+            "reasons."
         )
     lines += _notes_on_differences(rows, columns)
     there = {name for row in rows for name in names_of(row.of)} | {row.name for row in rows if not row.indices}
@@ -316,21 +317,21 @@ def _notes_on_differences(rows: Sequence[Row], columns: Sequence[str]) -> Iterat
     over = "seeds and text" if best.over_text else "seeds alone (the counts of some runs are missing)"
     if {"behind", "label"} & set(columns):
         yield (
-            f"behind the best: dev {best.task.score} minus that of the row with the highest mean; in brackets how far the "
-            f"row lies behind the truly best one, over {over}, with 95 % confidence for all rows at once (Hsu 1984). worse: "
-            f"the whole interval is below 0. within the margin: all of it is above -{best.margin:g} (--margin). undecided: "
-            "neither. The dev score of a run is that of its best epoch, so it is a little too high; test scores decide "
-            "nothing."
+            f"behind the best: dev {best.task.score} minus that of the row with the highest mean; in brackets how far "
+            f"the row lies behind the truly best one, over {over}, with 95 % confidence for all rows at once (Hsu "
+            "1984). worse: the whole interval is below 0. within the margin: all of it is above "
+            f"-{best.margin:g} (--margin). undecided: neither. The dev score of a run is that of its best epoch, so it "
+            "is a little too high; test scores decide nothing."
         )
     if {"dev_to_best", "test_to_best"} & set(columns):
-        yield f"to the best: the difference of the two rows' means, with its interval over {over}, for these two rows alone."
+        yield f"to the best: the difference of the two rows' means, and its interval over {over} for this pair alone."
     if {"dev_interval", "test_interval"} & set(columns):
         yield f"95 %: intervals of the means over {over}."
     if {"run_sd", "seed_text_sd", "text_sd"} & set(columns):
         yield (
-            "sd: standard deviations of dev scores. run: between models of other seeds, on all text. seed x text: what a "
-            "seed gains on one text and not on another. text: of the row's mean between texts of this kind and size; rows "
-            "share most of it."
+            "sd: standard deviations of dev scores. run: between models of other seeds, on all text. seed x text: what "
+            "a seed gains on one text and not on another. text: of the row's mean between texts of this kind and size; "
+            "rows share most of it."
         )
 
 

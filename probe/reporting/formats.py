@@ -115,11 +115,12 @@ def _latex(grid: Grid) -> str:
         lines[i] = [f"\\textbf{{{cell}}}" if cell else cell for cell in lines[i]]
     rules = ["\\midrule\n" if i in grid.ruled else "" for i in range(len(lines))]
     body = "\n".join(f"{rule}  {' & '.join(line)} \\\\" for rule, line in zip(rules, lines, strict=True))
+    caption = _tex(" ".join([*grid.first, *grid.above, *grid.below]))
     return (
         "\\begin{table}\n\\centering\n"
         f"\\begin{{tabular}}{{@{{}}{''.join('l' if left else 'r' for left in grid.left)}@{{}}}}\n\\toprule\n"
         f"  {' & '.join(map(_tex, grid.headers))} \\\\\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
-        f"\\caption{{{_tex(' '.join([*grid.first, *grid.above, *grid.below]))}}}\n\\label{{{grid.label}}}\n\\end{{table}}\n"
+        f"\\caption{{{caption}}}\n\\label{{{grid.label}}}\n\\end{{table}}\n"
     )
 
 

@@ -179,7 +179,8 @@ def _sentences(given: Recommendation) -> Iterator[str]:
     else:
         yield (
             f"Use {use.row} ({_layers(use)}): it is the cheapest row within {margin} of the best, {best.row}. Its dev "
-            f"{given.score} is {percent(best.dev - use.dev)} points lower, and it lies {low}. It needs {_saved(use, best)}."
+            f"{given.score} is {percent(best.dev - use.dev)} points lower, and it lies {low}. It needs "
+            f"{_saved(use, best)}."
         )
     if given.undecided:
         names = ", ".join(given.undecided[:NAMED])

@@ -65,6 +65,7 @@ class ScreenRecord:
     software: Software
     hardware: Hardware
     finished: str  # UTC
+    ties: int | None = None  # which version of the rule decided `tied`; None in files that do not say
 
 
 class BadScreen(UserError):

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from probe.config import LayersConfig
 
+TIES = 1  # rises when `is_tied` decides otherwise than before on the same scores; screen.json has it
+
 # Two-sided 95 % quantiles of Student's t, for 1, 2, ... degrees of freedom.
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 

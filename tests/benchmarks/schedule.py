@@ -3,13 +3,13 @@
     python tests/benchmarks/schedule.py --conll2003 DIR
 
 The last fifth of train is held out: trainings are scored on it, and the test split is never read, since what is chosen
-here becomes a default. Samples: the first --sizes sentences of the rest of train (all, where there are fewer) and 400 of
-dev; plain, and thinned: of the sentences with names every tenth (--thin) is left. A sentence's vectors depend on no
-other sentence, so they are taken from the store of the whole corpus. On each sample the paper's six rows are trained with every seed,
-twice: under the schedule, and at the rate it starts with, for --long epochs or, where the schedule takes more, for as
-many. Of both the epoch with the best dev F1 counts, with its F1 on what is held out: on dev, the more epochs a
-training has to choose from, the higher its best is by chance alone. Beside it stands what the schedule's runs took, and
-what of that led to their best, in updates.
+here becomes a default. Samples: the first --sizes sentences of the rest of train (all, where there are fewer) and 400
+of dev; plain, and thinned: of the sentences with names every tenth (--thin) is left. A sentence's vectors depend on no
+other sentence, so they are taken from the store of the whole corpus. On each sample the paper's six rows are trained
+with every seed, twice: under the schedule, and at the rate it starts with, for --long epochs or, where the schedule
+takes more, for as many. Of both the epoch with the best dev F1 counts, with its F1 on what is held out: on dev, the
+more epochs a training has to choose from, the higher its best is by chance alone. Beside it stands what the schedule's
+runs took, and what of that led to their best, in updates.
 
 Until the schedule first intervenes the two are one training, so they are trained as one; there the process forks.
 
