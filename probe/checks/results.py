@@ -164,11 +164,27 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
     elif abs(curve[best - 1] - dev) > 1e-9:
         yield f"the curve has {curve[best - 1]} in its best epoch, the dev score is {dev}"
     yield from _outcome_problems(record)
-    loss = record.curve[best - 1].dev_loss
+    yield from _bits_problems(record)
+
+
+def _bits_problems(record: RunRecord) -> Iterator[str]:
+    """Dev bits, or the epoch at which they were read, that the curve does not give.
+
+    Older records have no bits_epoch: their bits are of the best epoch.
+    """
+    losses = [epoch.dev_loss for epoch in record.curve]
+    if record.bits_epoch is not None:
+        known = [math.inf if loss is None else loss for loss in losses]
+        least = known.index(min(known)) + 1
+        if record.bits_epoch != least:
+            yield f"bits_epoch is {record.bits_epoch}, the dev loss is least in epoch {least}"
+            return
+    epoch = record.bits_epoch or record.best_epoch
+    loss = losses[epoch - 1]
     if record.bits and loss is not None:
         bits, by_curve = record.bits.dev.cross_entropy, loss / math.log(2)
         if abs(bits - by_curve) > ROUNDINGS * max(1.0, by_curve):
-            yield f"dev bits are {bits:.4f}, the dev loss of the best epoch gives {by_curve:.4f}"
+            yield f"dev bits are {bits:.4f}, the dev loss of epoch {epoch} gives {by_curve:.4f}"
 
 
 def _outcome_problems(record: RunRecord) -> Iterator[str]:

@@ -243,6 +243,7 @@ class RunRecord:
     outcome: Outcome | None = None  # how the training ended, see probing.schedule; older records have none
     bits: Bits | None = None  # older records have none, nor has what gives no probabilities
     unseen: Unseen | None = None  # of a run on a part of train
+    bits_epoch: int | None = None  # of least dev loss, whose weights gave bits and unseen; older records: best_epoch
 
     @property
     def ending(self) -> Outcome:
@@ -254,6 +255,14 @@ class RunRecord:
         epochs, probe = len(self.curve), self.config.probe
         is_cut = epochs == probe.get("max_epochs") and epochs - self.best_epoch < probe.get("patience", 0)
         return "cut_short" if is_cut else "converged"
+
+    @property
+    def has_least_loss_bits(self) -> bool:
+        """Whether bits and code lengths are of the epoch of least dev loss; of an older record, as its curve tells."""
+        losses = [epoch.dev_loss for epoch in self.curve]
+        known = [loss for loss in losses if loss is not None]
+        is_best = len(known) == len(losses) > 0 and losses.index(min(known)) + 1 == self.best_epoch
+        return self.bits_epoch is not None or is_best
 
     @property
     def task(self) -> Task:

@@ -151,6 +151,7 @@ def _record(
         outcome=fitted.outcome,
         bits=fitted.bits,
         unseen=fitted.unseen,
+        bits_epoch=fitted.bits_epoch,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import torch
 from support.inputs import data_config, encoder_config, features_config, run_config, stored
 
 import probe.runs.fit
-from probe.checks.results import check_files
+from probe.checks.results import _bits_problems, check_files
 from probe.config import Config, LayersConfig, ProbeConfig, UserError, to_config
 from probe.features.extraction import ensure_features
 from probe.probing import schedule
@@ -22,6 +23,7 @@ from probe.probing.tagger import Tagger, train_tagger
 from probe.reporting.formats import write_tables
 from probe.reporting.rows import build_rows
 from probe.runs.plan import Plan, plan, prepare_results
+from probe.runs.records import load_record
 from probe.runs.run import run
 
 MEMORY = LayersConfig([], "none", "word_memory")
@@ -121,6 +123,27 @@ def test_a_folder_with_every_kind_of_run_is_verified_and_a_spoilt_one_is_not(mak
     file.write_text(text.replace(f'"cross_entropy": {bits}', f'"cross_entropy": {float(bits) - 0.1}', 1))
     told = [check.detail for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False]
     assert any("dev bits are" in detail for detail in told)
+    record = json.loads(text)
+    record["bits_epoch"] = record["bits_epoch"] % len(record["curve"]) + 1
+    file.write_text(json.dumps(record))
+    told = [check.detail for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False]
+    assert any("bits_epoch" in detail for detail in told)
+
+
+def test_bits_of_an_older_record_are_checked_at_its_best_epoch(make: Make, tmp_path: Path):
+    record = run(make(), quiet)
+    (file,) = (tmp_path / "out/records").glob("*.json")
+    losses = [epoch.dev_loss or 0.0 for epoch in record.curve]
+    assert record.has_least_loss_bits
+    for other in range(1, len(losses) + 1):
+        of_other = replace(record, best_epoch=other, bits_epoch=None)
+        assert of_other.has_least_loss_bits == (losses.index(min(losses)) + 1 == other)
+        told = list(_bits_problems(of_other))
+        assert bool(told) == (abs(losses[other - 1] - losses[record.bits_epoch - 1]) > 1e-3)
+    older = json.loads(file.read_text())
+    del older["bits_epoch"]
+    file.write_text(json.dumps(older))
+    assert load_record(file).bits_epoch is None
 
 
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[Tagger]:
@@ -151,6 +174,9 @@ def bits_of(tagger: Tagger, planned: Plan, split: str, sentences: list[int], tag
 def test_bits_are_torchs_cross_entropy_and_what_the_tags_own_frequencies_give(make: Make, monkeypatch):
     kept, cfg = trained(monkeypatch), make()
     record, planned = run(cfg, quiet), plan(cfg)
+    losses = [epoch.dev_loss for epoch in record.curve]
+    assert record.bits_epoch == losses.index(min(filter(None, losses))) + 1
+    kept[0].load_state_dict(kept[0].least_loss_weights)
     train = planned.corpus.splits["train"]
     frequent = Counter(tag for tags in train.tags for tag in tags)
     assert record.bits is not None
@@ -175,6 +201,7 @@ def test_the_online_code_is_the_sum_over_its_portions(make: Make, monkeypatch, t
     code = sum(len(train.words[i]) for i in in_order[0]) * math.log2(labels)
     for tagger, planned, known, more in zip(kept, plans, in_order, in_order[1:], strict=False):
         assert len(tagger.labels) == labels, "a part of train has all tags to choose from"
+        tagger.load_state_dict(tagger.least_loss_weights)
         code += float(bits_of(tagger, planned, "train", sorted(set(more) - set(known)), train.tags).sum())
     run(make(), quiet)  # the row that it is shown on
     (row,) = (row for row in build_rows(tmp_path / "out") if row.treatment is None)
