@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from probe.checks.check import Check
@@ -11,7 +12,7 @@ from probe.config import EncoderConfig, UserError
 from probe.features.checkpoint import file_fingerprints
 from probe.reporting.screen import screen_files
 from probe.runs.records import RunRecord
-from probe.runs.screened import SCREEN, ScreenRecord, load_screen
+from probe.runs.screened import SCREEN, VERSION, ScreenRecord, load_screen
 from probe.screening.candidates import readout_of
 from probe.screening.ranking import rank
 from probe.system.files import key_of
@@ -65,7 +66,7 @@ def _problems(screen: ScreenRecord, records: Sequence[RunRecord]) -> Iterator[st
     if len({readout_of(one.layers.combine, one.layers.indices) for one in screen.ranked}) < len(screen.ranked):
         yield "a choice of layers is ranked twice"
     for one, again in zip(screen.ranked, rank(screen.ranked), strict=True):
-        if one != again:
+        if one != (again if screen.version == VERSION else replace(again, tied=one.tied)):
             yield f"{one.name} does not stand where its scores put it, or is tied otherwise than they say"
             break
     texts = {record.identity.corpus for record in records if record.identity.features == identity.features}
