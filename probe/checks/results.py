@@ -34,10 +34,11 @@ from probe.runs.identity import RECIPES
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.records import Records, RunRecord, is_named_after, load_record
 from probe.runs.screened import SCREEN
-from probe.scoring.metrics import Counts, count, scores_of, slices
+from probe.scoring.metrics import Counts, boundary_score, count, scores_of, slices
 from probe.system.files import canonical, key_of, plain, sha256_of
 
 SCORED = ("dev", "test")
+OF_WORDS = ("slices", "boundary")  # scores that the counts do not give, the predictions do
 DERIVED = ("control", "train_fraction")  # settings of data that make a corpus of the one that is read
 ROUNDINGS = 1e-3  # tolerance between bits and the dev loss of training: the batches are the same, the kernels are not
 # What a part of free form can end in.
@@ -139,8 +140,9 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
         yield f"{counts_path(file).name} is not what the run wrote (its sha256 is another)"
     for split in SCORED:
         columns = counts[split]
-        stated = {name: value for name, value in plain(getattr(record.scores, split)).items() if name != "slices"}
+        stated = {name: value for name, value in plain(getattr(record.scores, split)).items() if name not in OF_WORDS}
         again = plain(scores_of({name: column for name, column in columns.items() if name != "documents"}))
+        again = {name: value for name, value in again.items() if name not in OF_WORDS}
         for place, written, counted in unequal(stated, again):
             yield f"{split} {place} is {written}, its counts give {counted}"
         known = getattr(record.data.splits, split)
@@ -234,6 +236,9 @@ def _prediction_problems(file: Path, record: RunRecord, split: str, columns: Cou
     again = slices(words, gold, predicted, None, record.task) if stated else {}
     if odd := next((name for name in again if again[name] != stated.get(name)), None):
         yield f"{predictions.name} gives other scores of a part ({odd})"
+    bounds = getattr(record.scores, split).boundary
+    if bounds is not None and bounds != boundary_score(gold, predicted, record.task):
+        yield f"{predictions.name} gives other scores of boundaries"
 
 
 def _gold(columns: Counts) -> Counts:
@@ -289,12 +294,12 @@ def _corpora(records: Records) -> Iterator[Check]:
         texts = {flag: text.text_fingerprint(with_documents=flag) for flag in (False, True)}
 
         @functools.cache
-        def fingerprint(control: int | None, share: float | None, seed: int, text: Corpus = text) -> str:
-            return derived(text, control, share, seed)[0].fingerprint()
+        def fingerprint(control: int | None, share: float | None, seed: int, lower: bool, text: Corpus = text) -> str:
+            return derived(text, control, share, seed, lower)[0].fingerprint()
 
         @functools.cache
-        def standard(control: int | None, text: Corpus = text) -> str:
-            splits = derived(text, control, None, 0)[0].splits
+        def standard(control: int | None, lower: bool, text: Corpus = text) -> str:
+            splits = derived(text, control, None, 0, lower)[0].splits
             return _gold_of({name: count(splits[name].tags, splits[name].tags, text.task) for name in SCORED})
 
         try:
@@ -302,7 +307,7 @@ def _corpora(records: Records) -> Iterator[Check]:
                 record.label
                 for file, record in mine.items()
                 if record.identity.corpus != fingerprint(*_derivation(record))
-                or gold[file] != standard(_derivation(record)[0])
+                or gold[file] != standard(_derivation(record)[0], _derivation(record)[-1])
                 or record.features.identity["text"] != texts[record.config.features["context"] == "document"]
             ]
         except ODD as error:
@@ -326,10 +331,11 @@ def _source(record: RunRecord) -> str:
     return canonical({name: value for name, value in record.config.data.items() if name not in DERIVED})
 
 
-def _derivation(record: RunRecord) -> tuple[int | None, float | None, int]:
-    """What derives a record's corpus: control, share, and the seed that draws the share."""
+def _derivation(record: RunRecord) -> tuple[int | None, float | None, int, bool]:
+    """What derives a record's corpus: control, share, the seed that draws the share, and whether the control was drawn
+    without case (of older records none was)."""
     control, share = (record.config.data.get(name) for name in DERIVED)
-    return control, share, 0 if share is None else record.seed
+    return control, share, 0 if share is None else record.seed, bool(record.data.control_lower_cased)
 
 
 def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:

@@ -101,8 +101,8 @@ def notes(record: ScreenRecord) -> list[str]:
     lines = [
         f"{len(ranked)} choices of layers; shown: the best {SHOWN} of each width, and the presets. Not significantly "
         f"behind the first (order: tied): {tied}; {how}. blocks: of the encoder, that must be run.",
-        f"The first of {len(ranked)} was chosen for its score, so this score is too high: by about {about:.1f} points at "
-        f"this spread, by {most:.1f} if all choices were equally good. A test score has no such bias.",
+        f"The first of {len(ranked)} was chosen for its score, so this score is too high: by about {about:.1f} points "
+        f"at this spread, by {most:.1f} if all choices were equally good. A test score has no such bias.",
         "The scores rank; a trained probe's are higher. A linear readout cannot tell a sum, a mean and a mix (here at "
         "equal weights) of the same layers apart: they stand in one line, joined by =.",
     ]
