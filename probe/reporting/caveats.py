@@ -12,44 +12,44 @@ SHOWN = 6  # rows named in a note
 
 
 def caveats(rows: Sequence[Row], columns: Collection[str]) -> list[str]:
-    """columns: those that are shown and not empty."""
+    """columns: those of the table."""
     lines = []
     if any(run.has_cased_control for row in rows for run in row.records.values()):
         lines.append(
-            "control of older records: drawn by the mention as written, though the encoder drops case, so that variants "
-            "of one mention may have several types. Their selectivity is too high; a new run draws without case, and is "
-            "a row of its own."
+            "control of older records: drawn by the mention as written, though the encoder drops case, so variants of "
+            "one mention may have several types. Their selectivity is too high. A new run draws without case and is a "
+            "row of its own."
         )
-    return lines + _of_bits(rows, columns)
+    return lines + (_of_bits(rows) if OF_BITS & set(columns) else [])
 
 
-def _of_bits(rows: Sequence[Row], columns: Collection[str]) -> list[str]:
+def _of_bits(rows: Sequence[Row]) -> list[str]:
     """That bits of older records were read at another kind of epoch, and of which rows."""
-    kinds = {label(row): {run.has_least_loss_bits for run in _with_bits(row)} for row in rows}
-    older = [name for name, kind in kinds.items() if kind == {False}]
-    newer = [name for name, kind in kinds.items() if kind == {True}]
-    mixed = [name for name, kind in kinds.items() if len(kind) == 2]
+    kinds: dict[str, list[str]] = {"least": [], "best": [], "mixed": []}
+    for row in rows:
+        if runs := [run for run in row.records.values() if run.bits or run.unseen]:
+            kinds[kind_of_bits(runs)].append(f"{row.name}, {row.treatment}" if row.treatment else row.name)
     lines = []
-    if older and OF_BITS & set(columns):
-        what = f"of {_some(older)}" if newer or mixed else "here"
+    if older := kinds["best"]:
+        others = kinds["least"] or kinds["mixed"]
         lines.append(
-            f"bits {what} were read at the epoch best by dev score, as older versions did, not at the one of least dev "
-            "loss: they are too many, unevenly by row"
-            + (", and not comparable with the other rows'." if newer else ".")
+            f"bits {f'of {_some(older)}' if others else 'here'}: read at the epoch best by dev score, as older "
+            "versions did, not at the one of least dev loss. There are too many of them, unevenly by row"
+            + ("; they do not compare with those of other rows." if others else ".")
         )
-    if mixed:
-        lines.append(
-            f"no bits of {_some(mixed)}: its runs were read at two kinds of epoch. Train the older ones again."
-        )
+    if mixed := kinds["mixed"]:
+        lines.append(f"no bits of {_some(mixed)}: they were read at two kinds of epoch. Train the older runs again.")
     return lines
 
 
-def label(row: Row) -> str:
-    return f"{row.name}, {row.treatment}" if row.treatment else row.name
+def kind_of_bits(runs: Sequence[RunRecord]) -> str:
+    """At which epoch all of these runs had their bits read: of the least dev loss, the best by score, or mixed.
 
-
-def _with_bits(row: Row) -> list[RunRecord]:
-    return [run for run in row.records.values() if run.bits or run.unseen]
+    Older records say nothing of it; where the best epoch of all of them had the least loss, it was least.
+    """
+    if all(run.has_least_loss_bits for run in runs):
+        return "least"
+    return "best" if all(run.bits_epoch is None for run in runs) else "mixed"
 
 
 def _some(names: Sequence[str]) -> str:

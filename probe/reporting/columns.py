@@ -317,7 +317,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     ]
     shown = {name for name in columns if name in COLUMN_NOTES and any(COLUMNS[name].show(row) for row in rows)}
     lines += [told for name, told in COLUMN_NOTES.items() if name in shown]
-    lines += caveats(rows, shown)
+    lines += caveats(rows, columns)
     if "dev" in columns and any(row.n for row in rows):
         lines.append(verdict(rows).as_text())
     return lines

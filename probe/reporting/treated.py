@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from probe.reporting.caveats import kind_of_bits
 from probe.reporting.gap import gap_closed
 from probe.reporting.paired import to_best_of_sample
 from probe.reporting.row import Row, names_of
@@ -92,8 +93,7 @@ def _drawn_alike(controls: Sequence[Row]) -> list[Row]:
 
 def one_kind_of_bits(runs: Sequence[RunRecord]) -> bool:
     """Whether the bits of these runs were all read at the epoch of least dev loss, or all at the best one."""
-    read = [run for run in runs if run.bits or run.unseen]
-    return all(run.has_least_loss_bits for run in read) or all(run.bits_epoch is None for run in read)
+    return kind_of_bits([run for run in runs if run.bits or run.unseen]) != "mixed"
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> Cell:

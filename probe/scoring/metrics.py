@@ -234,8 +234,11 @@ def boundary_score(gold: Tags, predicted: Tags, task: Task) -> SpanScore:
 
 
 def guess_floor(scores: Scores) -> float | None:
-    """The F1 of finding these boundaries and guessing each type by its frequency in the split: boundary F1 times the sum
-    of squared type shares. None for tags that are no spans, and where boundaries were not scored."""
+    """The F1 of finding these boundaries and guessing each type by its frequency in the split.
+
+    It is boundary F1 times the sum of squared type shares. None for tags that are no spans, and where boundaries were
+    not scored.
+    """
     gold = [kind.gold for kind in scores.per_type.values()]
     if scores.boundary is None or not sum(gold):
         return None

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from seqeval.metrics.sequence_labeling import get_entities
 from support.inputs import data_config, encoder_config, features_config, run_config, stored
 
 import probe.runs.fit
@@ -22,7 +23,7 @@ from probe.probing import schedule
 from probe.probing.tagger import Tagger, train_tagger
 from probe.reporting.formats import write_tables
 from probe.reporting.rows import build_rows
-from probe.runs.plan import Plan, plan, prepare_results
+from probe.runs.plan import Plan, forget_inputs, plan, prepare_results
 from probe.runs.records import load_record
 from probe.runs.run import run
 
@@ -78,6 +79,85 @@ def test_what_is_asked_for_enters_the_identity_and_the_table_of_what_it_is_compa
     assert plan(make(train_fraction=1.0)).identity == plain
     one, other = (plan(make(train_fraction=0.5, seed=seed)).identity for seed in (1, 2))
     assert (one.corpus != other.corpus, one.cell == other.cell) == (True, True), "each seed draws a sample of its own"
+
+
+def test_a_control_for_an_encoder_without_case_is_another_row_than_an_older_one_and_says_so(make: Make):
+    planned = plan(make(control=1))
+    treatment = planned.identity.treatment
+    assert planned.encoder.lower_cases
+    assert treatment is not None
+    assert treatment.settings == {"control": 1, "lower_cased": True}
+    older = replace(planned.identity, treatment=replace(treatment, settings={"control": 1}))
+    assert older.group == planned.identity.group
+    assert older.cell != planned.identity.cell
+    assert run(make(control=1), quiet).data.control_lower_cased is True
+    assert run(make(), quiet).data.control_lower_cased is None
+
+
+def test_an_older_control_drawn_by_the_mention_as_written_holds_and_its_selectivity_is_not_mixed(
+    make: Make, monkeypatch: pytest.MonkeyPatch, tiny_data: Path, tmp_path: Path
+):
+    for file in tiny_data.iterdir():  # half of the sentences in capitals
+        sentences = file.read_text().split("\n\n")
+        raised = [
+            "\n".join(" ".join([w.split()[0].upper(), *w.split()[1:]]) for w in s.splitlines() if w) if i % 2 else s
+            for i, s in enumerate(sentences)
+        ]
+        file.write_text("\n\n".join(raised) + "\n")
+    forget_inputs()
+    run(make(), quiet)
+    newer = run(make(control=1), quiet)
+    (file,) = (path for path in (tmp_path / "out/records").glob("*.json") if newer.key[:10] in path.name)
+    with monkeypatch.context() as older_version:
+        older_version.setattr(type(plan(make()).encoder), "lower_cases", False)
+        forget_inputs()
+        older = run(make(control=1), quiet)
+    forget_inputs()
+    assert older.key != newer.key
+    (file,) = (path for path in (tmp_path / "out/records").glob("*.json") if older.key[:10] in path.name)
+    content = json.loads(file.read_text())
+    del content["data"]["control_lower_cased"]
+    content["encoder"]["lower_cases"] = True
+    file.write_text(json.dumps(content))
+    assert load_record(file).has_cased_control
+    write_tables(tmp_path / "out", build_rows(tmp_path / "out"))
+    checks = list(check_files(tmp_path / "out", tmp_path / "cache"))
+    assert [check.line() for check in checks if check.ok is False] == []
+    assert sum(check.ok is True and check.name.startswith("corpus") for check in checks) == 1
+    rows = build_rows(tmp_path / "out")
+    assert len(rows) == 3
+    (plain,) = (row for row in rows if row.treatment is None)
+    assert plain.beside["selectivity"].mean == pytest.approx(plain.dev[0] - newer.scores.dev.headline)
+    content["data"]["control_lower_cased"] = True  # which it was not
+    file.write_text(json.dumps(content))
+    write_tables(tmp_path / "out", build_rows(tmp_path / "out"))
+    failed = [check.name for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False]
+    assert any(name.startswith("corpus") for name in failed)
+
+
+def test_boundaries_are_scored_beside_spans_and_checked_against_the_predictions(make: Make, tmp_path: Path):
+    record = run(make(control=1), quiet)
+    (predictions,) = (tmp_path / "out/predictions").glob("*.dev.conll")
+    found, right = [0, 0], 0
+    gold_of: Counter[str] = Counter()
+    for sentence in predictions.read_text().split("\n\n"):
+        tags = list(zip(*(line.split()[1:] for line in sentence.splitlines() if line), strict=True))
+        spans = [{(start, end) for _, start, end in get_entities(list(one))} for one in tags]
+        gold_of.update(kind for one in tags[:1] for kind, _, _ in get_entities(list(one)))
+        if spans:
+            found = [found[0] + len(spans[0]), found[1] + len(spans[1])]
+            right += len(spans[0] & spans[1])
+    boundary = record.scores.dev.boundary
+    assert boundary is not None
+    assert boundary.f1 == pytest.approx(2 * right / sum(found))
+    floor = boundary.f1 * sum((n / gold_of.total()) ** 2 for n in gold_of.values())
+    (row,) = build_rows(tmp_path / "out")
+    assert row.beside["guess_floor"].mean == pytest.approx(floor)
+    (file,) = (tmp_path / "out/records").glob("*.json")
+    content = json.loads(file.read_text())
+    content["scores"]["dev"]["boundary"]["f1"] += 0.01
+    file.write_text(json.dumps(content))
+    assert any("boundaries" in check.detail for check in check_files(tmp_path / "out", tmp_path / "cache"))
 
 
 def test_the_epochs_that_auto_comes_to_are_in_key_and_record_and_of_a_share_those_of_the_whole(make: Make, monkeypatch):
