@@ -31,10 +31,11 @@ from probe.runs.identity import RECIPES
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.records import Records, RunRecord, is_named_after, load_record
 from probe.runs.screened import SCREEN
-from probe.scoring.metrics import Counts, count, scores_of, slices
+from probe.scoring.metrics import Counts, boundary_score, count, scores_of, slices
 from probe.system.files import canonical, key_of, plain, sha256_of
 
 SCORED = ("dev", "test")
+OF_WORDS = ("slices", "boundary")  # scores that the counts do not give, the predictions do
 DERIVED = ("control", "train_fraction")  # settings of data that make a corpus of the one that is read
 ROUNDINGS = 1e-3  # tolerance between bits and the dev loss of training: the batches are the same, the kernels are not
 # What a part of free form can end in.
@@ -120,8 +121,9 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
         yield f"{counts_path(file).name} is not what the run wrote (its sha256 is another)"
     for split in SCORED:
         columns = counts[split]
-        stated = {name: value for name, value in plain(getattr(record.scores, split)).items() if name != "slices"}
+        stated = {name: value for name, value in plain(getattr(record.scores, split)).items() if name not in OF_WORDS}
         again = plain(scores_of({name: column for name, column in columns.items() if name != "documents"}))
+        again = {name: value for name, value in again.items() if name not in OF_WORDS}
         for place, written, counted in unequal(stated, again):
             yield f"{split} {place} is {written}, its counts give {counted}"
         known = getattr(record.data.splits, split)
@@ -145,11 +147,27 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
     elif abs(curve[best - 1] - dev) > 1e-9:
         yield f"the curve has {curve[best - 1]} in its best epoch, the dev score is {dev}"
     yield from _outcome_problems(record)
-    loss = record.curve[best - 1].dev_loss
+    yield from _bits_problems(record)
+
+
+def _bits_problems(record: RunRecord) -> Iterator[str]:
+    """Dev bits, or the epoch at which they were read, that the curve does not give.
+
+    Older records have no bits_epoch: their bits are of the best epoch.
+    """
+    losses = [epoch.dev_loss for epoch in record.curve]
+    if record.bits_epoch is not None:
+        known = [math.inf if loss is None else loss for loss in losses]
+        least = known.index(min(known)) + 1
+        if record.bits_epoch != least:
+            yield f"bits_epoch is {record.bits_epoch}, the dev loss is least in epoch {least}"
+            return
+    epoch = record.bits_epoch or record.best_epoch
+    loss = losses[epoch - 1]
     if record.bits and loss is not None:
         bits, by_curve = record.bits.dev.cross_entropy, loss / math.log(2)
         if abs(bits - by_curve) > ROUNDINGS * max(1.0, by_curve):
-            yield f"dev bits are {bits:.4f}, the dev loss of the best epoch gives {by_curve:.4f}"
+            yield f"dev bits are {bits:.4f}, the dev loss of epoch {epoch} gives {by_curve:.4f}"
 
 
 def _outcome_problems(record: RunRecord) -> Iterator[str]:
@@ -199,6 +217,9 @@ def _prediction_problems(file: Path, record: RunRecord, split: str, columns: Cou
     again = slices(words, gold, predicted, None, record.task) if stated else {}
     if odd := next((name for name in again if again[name] != stated.get(name)), None):
         yield f"{predictions.name} gives other scores of a part ({odd})"
+    bounds = getattr(record.scores, split).boundary
+    if bounds is not None and bounds != boundary_score(gold, predicted, record.task):
+        yield f"{predictions.name} gives other scores of boundaries"
 
 
 def _gold(columns: Counts) -> Counts:
@@ -245,12 +266,12 @@ def _corpora(records: Records) -> Iterator[Check]:
         texts = {flag: text.text_fingerprint(with_documents=flag) for flag in (False, True)}
 
         @functools.cache
-        def fingerprint(control: int | None, share: float | None, seed: int, text: Corpus = text) -> str:
-            return derived(text, control, share, seed)[0].fingerprint()
+        def fingerprint(control: int | None, share: float | None, seed: int, lower: bool, text: Corpus = text) -> str:
+            return derived(text, control, share, seed, lower)[0].fingerprint()
 
         @functools.cache
-        def standard(control: int | None, text: Corpus = text) -> str:
-            splits = derived(text, control, None, 0)[0].splits
+        def standard(control: int | None, lower: bool, text: Corpus = text) -> str:
+            splits = derived(text, control, None, 0, lower)[0].splits
             return _gold_of({name: count(splits[name].tags, splits[name].tags, text.task) for name in SCORED})
 
         try:
@@ -258,7 +279,7 @@ def _corpora(records: Records) -> Iterator[Check]:
                 record.label
                 for file, record in mine.items()
                 if record.identity.corpus != fingerprint(*_derivation(record))
-                or gold[file] != standard(_derivation(record)[0])
+                or gold[file] != standard(_derivation(record)[0], _derivation(record)[-1])
                 or record.features.identity["text"] != texts[record.config.features["context"] == "document"]
             ]
         except ODD as error:
@@ -282,10 +303,11 @@ def _source(record: RunRecord) -> str:
     return canonical({name: value for name, value in record.config.data.items() if name not in DERIVED})
 
 
-def _derivation(record: RunRecord) -> tuple[int | None, float | None, int]:
-    """What derives a record's corpus: control, share, and the seed that draws the share."""
+def _derivation(record: RunRecord) -> tuple[int | None, float | None, int, bool]:
+    """What derives a record's corpus: control, share, the seed that draws the share, and whether the control was drawn
+    without case (of older records none was)."""
     control, share = (record.config.data.get(name) for name in DERIVED)
-    return control, share, 0 if share is None else record.seed
+    return control, share, 0 if share is None else record.seed, bool(record.data.control_lower_cased)
 
 
 def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:

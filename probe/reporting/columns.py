@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from probe.config import UserError
+from probe.reporting.caveats import caveats
 from probe.reporting.decisions import BEST, ELIMINATED, UNCONVERGED
 from probe.reporting.published import PUBLISHED, unlike
 from probe.reporting.recommendation import recommend
@@ -166,12 +167,15 @@ COLUMNS: dict[str, Column] = {
     "accuracy": Column("test accuracy", _spread("test_accuracy")),
     "macro": Column("test macro F1", _spread("test_macro_f1")),
     "selectivity": Column("selectivity (95 %)", _beside("selectivity", 100)),
+    "guess_floor": Column("guess floor", _beside("guess_floor", 100)),
     "bits": Column("dev bits", _bits("dev_bits")),
     "test_bits": Column("test bits", _bits("test_bits")),
     "information": Column("dev information", _bits("dev_information")),
     "test_information": Column("test information", _bits("test_information")),
     "beyond": Column("beyond layer 0 (95 %)", _beside("beyond", digits=3)),
-    "way": Column("of the way", _beside("way", 100, 0, " %")),
+    "gap_closed": Column("gap closed from random weights (95 %)", _beside("gap_closed", 100, 0, " %")),
+    "gap_closed_embeddings": Column("from embeddings (95 %)", _beside("gap_closed_embeddings", 100, 0, " %")),
+    "paired": Column("to the best on the same samples: dev (95 %)", _beside("paired", 100)),
     "compression": Column("compression", _beside("compression")),
     "blocks": Column("blocks", lambda row: str(row.blocks)),
     "parameters": Column("parameters", _cost("parameters", ",d")),
@@ -180,18 +184,25 @@ COLUMNS: dict[str, Column] = {
     "words_s": Column("encoder words/s", _measured),
     "f1_per_width": Column("dev F1 a unit of width", lambda row: _cost("f1_per_width", ".2%")(row).removesuffix("%")),
 }
-INTERVALS = ("selectivity", "beyond")  # differences, which readers want to tell from zero
+INTERVALS = ("selectivity", "beyond", "gap_closed", "gap_closed_embeddings", "paired")
 HOW_UNCONVERGED = {
     "cut_short": "ended by probe.max_epochs. Raise it.",
     "silent": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
 }
 COLUMN_NOTES = {
-    "selectivity": "selectivity: dev score minus that of the same row on the control task.",
+    "selectivity": "selectivity: dev score minus that of the same row on the control task; interval over seeds.",
+    "guess_floor": "guess floor: boundary F1 on dev times the sum of squared type shares, which is what guessing each "
+    "type by its frequency would score at the boundaries that were found.",
     "bits": "bits: cross-entropy of a word's tag under the probe.",
     "information": "information, in bits a word: the cross-entropy of a word's tag under the frequency of each tag in "
     "train, minus that under the probe.",
     "beyond": "beyond layer 0: how many bits a word less than layer 0 beside itself, on dev.",
-    "way": "of the way: how far dev has come from the same row of random weights to the fine-tuned encoder.",
+    "gap_closed": "gap closed: of the difference in dev score between the same row of random weights and the best "
+    "fine-tuned row, the share that the row closes; interval over seeds (Fieller's).",
+    "gap_closed_embeddings": "from embeddings: the same share, of the difference between the plain embeddings and the "
+    "best fine-tuned row.",
+    "paired": "to the best on the same samples: a seed draws one sample of train for all rows, so dev scores are "
+    "subtracted seed by seed; interval over seeds, each row by itself.",
     "compression": "compression: uniform code of train's tags over their online code, in the portions that were run.",
 }
 TREATED_NOTES = {
@@ -199,14 +210,15 @@ TREATED_NOTES = {
     RANDOM["random"]: "random weights: the same architecture, initialised anew and never trained.",
     RANDOM["random_blocks"]: "random blocks: trained embeddings, all else initialised anew.",
     CONTROL: "control: another task on the same words, in which each word (of spans: each mention) has a tag drawn at "
-    "random (bounds of spans stay): what is right there is remembered, or guessed among a few.",
+    "random, so that its type can only be memorised or guessed. Of spans the bounds stay and can be learnt, so this is "
+    "another task than Hewitt & Liang's: compare with the guess floor (--columns floors).",
     FINE_TUNED: "fine-tuned: the encoder itself trained, with a linear layer on its last layer; its best epoch on dev.",
 }
 SHOWN = 6  # runs named in a note
 DEFAULT = ("row", "treatment", "layers", "width", "n", "dev", "test", "behind", "label")
 GROUPS = {  # names for several columns
     "default": DEFAULT,
-    "floors": ("selectivity", "information", "way"),
+    "floors": ("selectivity", "guess_floor", "information", "gap_closed", "gap_closed_embeddings"),
     "bits": ("bits", "information", "beyond", "compression"),
     "differences": ("behind", "label", "dev_to_best", "test_to_best"),
     "variance": ("run_sd", "seed_text_sd", "text_sd"),
@@ -277,11 +289,13 @@ def unconverged_notes(rows: Sequence[Row], so: str) -> list[str]:
 
 
 def _rising(rows: Sequence[Row]) -> str:
-    """Of fine-tuning, which ends after as many epochs as asked for: where it might have gone on."""
+    """Of fine-tuning, which ends after as many epochs as asked for: how many, and where more might score higher."""
     tuned = [record for row in rows if FINE_TUNED in names_of(row.of) for record in row.records.values()]
     rising = sum(record.best_epoch == len(record.curve) for record in tuned)
+    epochs = " or ".join(map(str, sorted({len(record.curve) for record in tuned})))
+    trained = f" Trained for {epochs} epoch{'' if epochs == '1' else 's'}, so it is no upper bound."
     runs = f" In {rising} of {len(tuned)} runs the best epoch is the last"
-    return f"{runs}: more epochs (probe.max_epochs) may score higher." if rising else ""
+    return trained + (f"{runs}: more epochs (probe.max_epochs) may score higher." if rising else "")
 
 
 def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
@@ -306,6 +320,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     ]
     shown = {name for name in columns if name in COLUMN_NOTES and any(COLUMNS[name].show(row) for row in rows)}
     lines += [told for name, told in COLUMN_NOTES.items() if name in shown]
+    lines += caveats(rows, columns)
     return lines
 
 

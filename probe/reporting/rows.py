@@ -20,7 +20,7 @@ from probe.racing.terms import replaced_runs, rows_left
 from probe.reporting.decisions import label_rows
 from probe.reporting.published import is_conll2003
 from probe.reporting.row import About, Cost, Row, describe_probe, groups_of, names_of, place_of, setting_of, short_name
-from probe.reporting.treated import related
+from probe.reporting.treated import one_kind_of_bits, related
 from probe.runs.bench import Bench, read_bench
 from probe.runs.expected import SWEEP, ExpectedRun, Setting, read_expected
 from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, RunIdentity, Treatment
@@ -157,23 +157,28 @@ def _shown(row: _Gathered) -> tuple[str, str, str | None]:
 
 
 def _treatment(row: _Gathered, alike: list[_Gathered]) -> str | None:
-    """A row's treatment as displayed: its name, and the settings by which rows that look alike differ."""
+    """A row's treatment as displayed: its name, of fine-tuning the number of epochs, and the settings by which rows
+    that look alike differ."""
     if row.identity.treatment is None:
         return None
+    name = row.identity.treatment.name
+    if _is_fine_tuned(row) and (epochs := row.identity.probe.get("max_epochs")):
+        name += f", {epochs} epoch{'s' if epochs > 1 else ''}"
     settings, *others = map(_settings, [row, *alike])
     told = [
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in settings.items()
         if any(other.get(name) != value for other in others)
     ]
-    return f"{row.identity.treatment.name} ({', '.join(told)})" if told else row.identity.treatment.name
+    return f"{name} ({', '.join(told)})" if told else name
 
 
 def _settings(row: _Gathered) -> dict[str, Any]:
     """What the name of a row's treatment does not say."""
     assert row.identity.treatment is not None
     settings = {name: value for name, value in row.identity.treatment.settings.items() if name != "share"}
-    return settings | (row.identity.probe if _is_fine_tuned(row) else {})
+    probe = {name: value for name, value in row.identity.probe.items() if name != "max_epochs"}  # part of its name
+    return settings | (probe if _is_fine_tuned(row) else {})
 
 
 def _gather(records: Records, expected: list[ExpectedRun]) -> list[_Gathered]:
@@ -235,7 +240,7 @@ def _row(gathered: _Gathered, failed: dict[str, Path], treatment: str | None, be
             if len(present) == len(values):
                 cells[f"{split}_{name}"] = summary(present)
         bits = [getattr(record.bits, split) for record in records if record.bits]
-        if bits and len(bits) == len(records):
+        if bits and len(bits) == len(records) and one_kind_of_bits(records):  # others have no mean
             cells[f"{split}_bits"] = summary([one.cross_entropy for one in bits])
             cells[f"{split}_information"] = summary([one.label - one.cross_entropy for one in bits])
     return Row(
