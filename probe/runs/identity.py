@@ -35,10 +35,11 @@ class Treatment:
 
 @dataclass(frozen=True)
 class Layers:
-    """Absolute indices, in the order chosen, and how they are combined."""
+    """Absolute indices, in the order chosen, how they are combined, and how they are normalized before (None: not)."""
 
     indices: list[int]
     combine: str
+    normalize: str | None = None
 
 
 @dataclass(frozen=True)

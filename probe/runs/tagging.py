@@ -56,7 +56,7 @@ class Applier:
                 f"{record.encoder.name}. Where that is: encoder.path=DIR."
             )
         layers = record.layers
-        self.selection = Selection(record.row, tuple(layers.indices), layers.combine, layers.width)
+        self.selection = Selection(record.row, tuple(layers.indices), layers.combine, layers.width, record.identity.layers.normalize)
         report_causal(self.encoder)
         report_emulation(self.cfg, self.device)
         self.model = load_model(self.encoder, self.device, self.cfg.precision)

@@ -49,7 +49,7 @@ def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> Tagger:
             header = json.loads((opened.metadata() or {}).get("probe", "{}"))
         weights, labels = load(content), list(header["labels"])
         layers = record.layers
-        selection = Selection(record.row, tuple(layers.indices), layers.combine, layers.width)
+        selection = Selection(record.row, tuple(layers.indices), layers.combine, layers.width, record.identity.layers.normalize)
         return restored_tagger(ProbeConfig(**record.config.probe), selection, labels, weights, device)
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise UserError(f"{path} does not hold this probe's weights ({str(error).splitlines()[0]}).") from None
