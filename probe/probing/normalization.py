@@ -3,15 +3,15 @@
 Layers differ in scale, and a sum of four layers has about four times the deviation of their mean. A probe trains at one
 learning rate and starts from weights of one size, so without normalization a table compares scales along with layers.
 
-All statistics are train's, of every word, also where a probe is trained on a part of train: they need no labels. They are
-accumulated in float64, shard by shard, so that memory does not grow with the corpus.
+All statistics are train's, over all of its words, even where a probe learns on a part of train: they need no labels.
+They are accumulated in float64, shard by shard, so that memory does not grow with the corpus.
 
 W words, L layers chosen, H hidden size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,8 +29,8 @@ PRE_ACTIVATION = 1.2  # see `input_factor`
 class Normalization:
     """What is done to each layer before layers are combined: (x - shift) * gain, in float32.
 
-    per_word: each vector is first brought to zero mean and unit variance over its features. shift: (L, H). gain: (L, H),
-    or (L, 1) where it is one number for each layer.
+    per_word: each vector is first brought to zero mean and unit variance over its features. shift: (L, H). gain:
+    (L, H), or (L, 1) where it is one number for each layer.
     """
 
     per_word: bool
@@ -53,8 +53,8 @@ class Normalization:
 def normalization_of(store: FeatureStore, selection: Selection) -> Normalization | None:
     """The normalization of a selection from train's features in a store that is whole; None where there is none.
 
-    With `scale` and `layer` the row has unit variance on average over its features; with `train` each feature has. Raises
-    DamagedShard.
+    With `scale` and `layer` the row has unit variance on average over its features; with `train` each feature has.
+    Raises DamagedShard.
     """
     if selection.normalize is None:
         return None
@@ -82,13 +82,11 @@ def normalization_of(store: FeatureStore, selection: Selection) -> Normalization
         return _rounded(per_word, shift, gain)
     alone = _rounded(per_word, shift, gain)
     _, variance = moments(lambda layers: alone(layers) if selection.combine == "concat" else [_sum(alone(layers))])
-    factor = 1 / _where_positive(variance.mean().sqrt())
-    if selection.combine in ("mean", "mix"):  # a mix starts as the mean
-        factor = factor * len(selection.indices)
-    return _rounded(per_word, shift, gain * factor)
+    summed = len(selection.indices) if selection.combine in ("mean", "mix") else 1  # a mix starts as the mean
+    return _rounded(per_word, shift, gain * summed / _where_positive(variance.mean().sqrt()))
 
 
-def restored(selection: Selection, weights: dict[str, Tensor]) -> Normalization | None:
+def restored_normalization(selection: Selection, weights: dict[str, Tensor]) -> Normalization | None:
     """The normalization in a file of weights, which loses it; None where the selection has none. Raises KeyError."""
     if selection.normalize is None:
         return None
@@ -113,20 +111,19 @@ def _sum(layers: Sequence[Tensor]) -> Tensor:
     return torch.stack([layer.float() for layer in layers]).sum(0)
 
 
-def _moments(shards: Sequence | object) -> tuple[Tensor, Tensor]:
+def _moments(shards: Iterable[Sequence[Tensor]]) -> tuple[Tensor, Tensor]:
     """Mean and variance of each feature, (L, H) in float64, of vectors that come shard by shard, L times (W, H)."""
-    words, offset, first, second = 0, None, None, None
-    for layers in shards:  # type: ignore[attr-defined]
+    words, sums, offset = 0, torch.zeros(2, 1, 1, dtype=torch.float64), None
+    for layers in shards:
         x = torch.stack(list(layers)).double()  # (L, W, H)
         if offset is None:  # near the mean: squares of large values would lose digits
             offset = x.mean(1, keepdim=True)
-            first, second = torch.zeros_like(offset[:, 0]), torch.zeros_like(offset[:, 0])
         x -= offset
         words += x.shape[1]
-        first += x.sum(1)
-        second += x.square().sum(1)
-    mean = first / words
-    return mean + offset[:, 0], (second / words - mean.square()).clamp(min=0)
+        sums = sums + torch.stack([x.sum(1), x.square().sum(1)])
+    assert offset is not None, "a train without words"
+    mean, square = sums / words
+    return mean + offset[:, 0], (square - mean.square()).clamp(min=0)
 
 
 def _where_positive(deviation: Tensor) -> Tensor:

@@ -270,13 +270,13 @@ def read_features(
         where = placement(planned.cfg.features.placement, bytes_needed(store, selection), device, runs, num_gpus)
         try:
             normalization = normalization_of(store, selection)
-
-            def features(split: str) -> torch.Tensor | Streamed:
-                if where == "stream":
-                    return Streamed(store, split, selection, normalization=normalization)
-                return read_selection(store, split, selection, device if where == "device" else "cpu", normalization)
-
-            return {name: features(name) for name in planned.corpus.splits}, where, normalization
+            features: dict[str, torch.Tensor | Streamed] = {
+                name: Streamed(store, name, selection, normalization=normalization)
+                if where == "stream"
+                else read_selection(store, name, selection, device if where == "device" else "cpu", normalization)
+                for name in planned.corpus.splits
+            }
+            return features, where, normalization
         except DamagedShard as damaged:
             if attempt == ATTEMPTS_TO_READ:
                 raise

@@ -111,10 +111,15 @@ def plan(cfg: Config) -> Plan:
 
 
 def _of_memory(cfg: Config) -> Config:
-    """The config of a word memory with settings that it ignores reset: encoder weights, and the seed unless it draws a
-    sample. So a sweep over these makes one run."""
+    """The config of a word memory with settings that it ignores reset: encoder weights, normalization, and the seed
+    unless it draws a sample. So a sweep over these makes one run."""
     seed = cfg.seed if cfg.data.train_fraction not in (None, 1) else 0
-    return replace(cfg, seed=seed, layers=replace(cfg.layers, normalize=None), encoder=replace(cfg.encoder, weights="pretrained", weights_seed=0))
+    return replace(
+        cfg,
+        seed=seed,
+        layers=replace(cfg.layers, normalize=None),
+        encoder=replace(cfg.encoder, weights="pretrained", weights_seed=0),
+    )
 
 
 def _of_fine_tuning(cfg: Config) -> Config:
