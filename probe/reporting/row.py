@@ -78,13 +78,25 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Tried:
+    """A row at one of several learning rates. missing: runs asked for that have no record."""
+
+    rate: float
+    seeds: list[int]
+    dev: Cell
+    missing: int
+
+
+@dataclass(frozen=True)
 class Row:
     """records: the row's records, one a seed, by file. missing: runs asked for that have no record; `failed` of them
     left a failure log. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. order: best, tied, below,
     untested, left or unconverged; None for a row that is not ranked (see `order.in_order`). against: differences to the
     `best` row and to the `next` better one. treatment: the name of its runs' treatment as displayed; None for plain
     runs. of: that treatment as recorded. beside: scores relative to other rows, see `reporting.treated`. left: when and
-    why a race gave it no more seeds (its order is `left`, or `unconverged`; it is compared with no other)."""
+    why a race gave it no more seeds (its order is `left`, or `unconverged`; it is compared with no other). normalize:
+    how its layers are normalized; None: not. rates: all that it was tried at, where they are several; `records` are
+    those of the best by dev."""
 
     name: str
     task: Task
@@ -108,6 +120,8 @@ class Row:
     order: str | None = None
     against: Mapping[str, Difference] = field(default_factory=dict)
     beside: Mapping[str, Cell] = field(default_factory=dict)
+    normalize: str | None = None
+    rates: Sequence[Tried] = ()
 
     @property
     def n(self) -> int:
@@ -170,6 +184,10 @@ class Row:
             row["treatment"] = self.treatment
         if self.left:
             row["left"] = plain(self.left)
+        if self.normalize:
+            row["normalize"] = self.normalize
+        if self.rates:
+            row |= {"rate": self.setting.probe["learning_rate"], "rates": plain(self.rates)}
         row |= plain(self.cells) | plain(self.beside)
         return row if self.cost is None else row | {"cost": plain(self.cost)}
 
