@@ -87,6 +87,8 @@ def _record_problems(file: Path, record: RunRecord) -> Iterator[str]:
     """What in a record contradicts itself. That its key is the hash of its identity was seen when it was loaded."""
     identity, config = record.identity, record.config
     layers = {"indices": record.layers.indices, "combine": record.layers.combine}
+    if config.layers.get("normalize") is not None:
+        layers["normalize"] = config.layers["normalize"]
     for name, stated, made_with in (
         ("seed", config.seed, identity.seed),
         ("probe", config.probe, identity.probe),

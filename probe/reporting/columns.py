@@ -11,7 +11,8 @@ from typing import NamedTuple
 from probe.config import UserError
 from probe.reporting.caveats import caveats
 from probe.reporting.decisions import BEST, ELIMINATED, UNCONVERGED
-from probe.reporting.published import PUBLISHED, unlike
+from probe.reporting.published import PUBLISHED, tuning, unlike
+from probe.reporting.rates import all_rates, rate_notes, rate_of
 from probe.reporting.recommendation import recommend
 from probe.reporting.row import PLAIN, Row, describe_probe, names_of, short_name
 from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM
@@ -134,6 +135,7 @@ def _published(source: str) -> Callable[[Row], str]:
     def show(row: Row) -> str:
         names = names_of(row.of)
         name = FINE_TUNED if names == {FINE_TUNED} else row.name
+        name = name.partition(":")[0]  # how its layers are normalized
         return "" if names - {FINE_TUNED} else str(PUBLISHED[source].rows.get(name, ""))
 
     return show
@@ -145,6 +147,7 @@ COLUMNS: dict[str, Column] = {
     "layers": Column("layers", lambda row: row.layers_as_text, left=True),
     "combine": Column("combine", lambda row: row.combine, left=True),
     "width": Column("width", lambda row: str(row.width)),
+    "rate": Column("rate", rate_of),
     "n": Column("n", _n),
     "dev": Column("dev F1", _spread("dev_f1")),
     "test": Column("test F1", _spread("test_f1")),
@@ -166,6 +169,7 @@ COLUMNS: dict[str, Column] = {
     "recall": Column("test entity word recall", _spread("test_entity_word_recall")),
     "accuracy": Column("test accuracy", _spread("test_accuracy")),
     "macro": Column("test macro F1", _spread("test_macro_f1")),
+    "rates": Column("dev F1 by rate", all_rates, left=True),
     "selectivity": Column("selectivity (95 %)", _beside("selectivity", 100)),
     "guess_floor": Column("guess floor", _beside("guess_floor", 100)),
     "bits": Column("dev bits", _bits("dev_bits")),
@@ -215,7 +219,7 @@ TREATED_NOTES = {
     FINE_TUNED: "fine-tuned: the encoder itself trained, with a linear layer on its last layer; its best epoch on dev.",
 }
 SHOWN = 6  # runs named in a note
-DEFAULT = ("row", "treatment", "layers", "width", "n", "dev", "test", "behind", "label")
+DEFAULT = ("row", "treatment", "layers", "width", "rate", "n", "dev", "test", "behind", "label")
 GROUPS = {  # names for several columns
     "default": DEFAULT,
     "floors": ("selectivity", "guess_floor", "information", "gap_closed", "gap_closed_embeddings"),
@@ -232,7 +236,11 @@ def choose_columns(wanted: str | None, rows: Sequence[Row]) -> list[str]:
     """Column names for `--columns a,b,group`. None: what fits the rows. Raises UserError for what is no column."""
     if wanted is None:
         is_known = any(row.about and row.about.data == "CoNLL-2003" for row in rows)
-        empty = {name for name in ("behind", "label", "treatment") if not any(COLUMNS[name].show(row) for row in rows)}
+        empty = {
+            name
+            for name in ("behind", "label", "treatment", "rate")
+            if not any(COLUMNS[name].show(row) for row in rows)
+        }
         return [name for name in DEFAULT if name not in empty] + ["paper"] * is_known
     names: list[str] = []
     for part in wanted.split(","):
@@ -248,7 +256,7 @@ def choose_columns(wanted: str | None, rows: Sequence[Row]) -> list[str]:
 def header(name: str, rows: Sequence[Row]) -> str:
     """A column's header; of tags that are no spans the headline is accuracy."""
     header = COLUMNS[name].header
-    return header.replace("F1", rows[0].task.score) if name in ("dev", "test", "f1_per_width") else header
+    return header.replace("F1", rows[0].task.score) if name in ("dev", "test", "rates", "f1_per_width") else header
 
 
 def caption(rows: Sequence[Row]) -> str:
@@ -256,9 +264,16 @@ def caption(rows: Sequence[Row]) -> str:
     setting = rows[0].setting
     return (
         f"{setting.data}, {short_name(setting.encoder)}, {setting.features['context']} context, "
-        f"{setting.features['subword']} piece, {describe_probe(setting.probe)}. {rows[0].task.title} in percent, "
+        f"{setting.features['subword']} piece, {describe_probe(setting.probe)}{_normalized(rows)}. "
+        f"{rows[0].task.title} in percent, "
         "mean ± standard deviation over n seeds."
     )
+
+
+def _normalized(rows: Sequence[Row]) -> str:
+    """How the layers of all rows are normalized; where rows differ in it, their names say it."""
+    ways = {row.normalize for row in rows if row.indices and FINE_TUNED not in names_of(row.of)}
+    return f", layers.normalize={way}" if len(ways) == 1 and (way := next(iter(ways))) else ""
 
 
 def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
@@ -271,6 +286,7 @@ def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     about = replace(about, seeds=" or ".join(map(str, seeds)) or about.seeds)
     return lines + [
         f"{name}: {source.score}, {source.source}. Here otherwise: " + "; ".join(unlike(about, name)) + "."
+        f"{tuning(name, [len(row.rates) for row in rows if row.n and row.place == PLAIN])}"
         for name, source in PUBLISHED.items()
         if name in columns
     ]
@@ -307,6 +323,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             "rows may be the seed's."
         )
     lines += unconverged_notes(rows, "not ranked")
+    lines += rate_notes(rows)
     if any(row.left for row in rows) and "label" in columns:
         lines.append(
             f"{ELIMINATED}: a race gave the row no more seeds after that round, most often because it was "
