@@ -167,15 +167,17 @@ def _sentences(given: Recommendation) -> Iterator[str]:
     if best is None or use is None:
         yield f"No recommendation yet: {given.none}."
         return
-    over = "over seeds and text" if given.over_text else "over seeds"
-    low = f"at most {percent(abs(use.behind[0]))} points behind the truly best row ({over}, 95 %)"
+    over = f"95 % confidence, over {'seeds and text' if given.over_text else 'seeds'}"
+    low = f"at most {percent(abs(use.behind[0]))} points behind the truly best row ({over})"
     margin = f"{given.margin:g} point{'s' * (given.margin != 1)}"
     if use.row == best.row:
         head = f"Use {use.row} ({_layers(use)}): it has the best dev {given.score}, {percent(use.dev)}"
-        if given.within:
-            yield f"{head}, and lies {low}; no cheaper row is shown to lie within {margin} of the best."
+        if percent(abs(use.behind[0])) == percent(0):
+            yield f"{head}, and no other row is better ({over})."
+        elif given.within:
+            yield f"{head}, and lies {low}."
         else:
-            yield f"{head}; no row is shown to lie within {margin} of the truly best one. This one lies {low}."
+            yield f"{head}, and lies {low}. No row is shown to lie within {margin} of the truly best one."
     else:
         yield (
             f"Use {use.row} ({_layers(use)}): it is the cheapest row within {margin} of the best, {best.row}. Its dev "
