@@ -207,8 +207,9 @@ def _times(amounts: Sequence[float | None]) -> str:
     assert least is not None
     if least > MOST_TIMES:
         return f"more than {MOST_TIMES} times"
-    highest = f"{most:.1f}" if most is not None and most <= MOST_TIMES else f"more than {MOST_TIMES}"
-    return f"{max(1.0, least):.1f} to {highest} times"
+    if most is not None and most <= MOST_TIMES:
+        return f"{max(1.0, least):.1f} to {most:.1f} times"
+    return f"at least {least:.1f} times" if least > 1 else f"between once and more than {MOST_TIMES} times"
 
 
 def _layers(use: Use) -> str:
