@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 COMBINES = ("sum", "mean", "concat", "mix", "none")
+NORMALIZES = ("none", "layer", "train", "scale")
 CONTEXTS = ("sentence", "document")
 SUBWORDS = ("first", "last", "mean", "sum", "max")
 DTYPES = ("float16", "bfloat16", "float32")
@@ -159,9 +160,19 @@ class LayersConfig:
     indices: Any
     combine: str
     name: str = ""  # the preset's; empty if indices or combine were set by hand
+    normalize: str | None = None  # typed `none`, kept as None: left out of keys and records
 
     def __post_init__(self) -> None:
         _one_of("layers.combine", self.combine, COMBINES)
+        if self.normalize is not None:
+            _one_of("layers.normalize", self.normalize, NORMALIZES)
+        if self.normalize == "none":
+            self.normalize = None
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """As records have it."""
+        return {name: value for name, value in asdict(self).items() if name != "normalize" or value is not None}
 
 
 @dataclass
@@ -262,11 +273,13 @@ class Config:
     jobs: int
     device: str
     save_probe: bool
+    margin: float
     screen: ScreenConfig
     race: RaceConfig
 
     def __post_init__(self) -> None:
         _one_of("device", self.device, DEVICES)
+        _at_least("margin", self.margin, 0)
         if not 0 <= self.seed < 2**63:
             raise UserError(f"seed={self.seed} is not a number from 0 to 2^63 - 1.")
         self.results_dir = str(Path(self.results_dir).expanduser())
@@ -283,6 +296,12 @@ def conf_dir() -> Path:
     """The folder of the YAML files: inside an installed package, beside it in a checkout."""
     inside = Path(__file__).resolve().parent / "conf"
     return inside if inside.is_dir() else inside.parent.parent / "conf"
+
+
+@functools.cache
+def default_margin() -> float:
+    """The margin of tables, in points, where nobody named another."""
+    return float(_in_file(conf_dir() / "config.yaml")["margin"])
 
 
 def setting_names(cls: type = Config, prefix: str = "") -> list[str]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from probe.checks.check import Check
+from probe.checks.compare import unequal
 from probe.checks.complete import unreadable
-from probe.checks.results import unequal
 from probe.config import Config, UserError
 from probe.reporting.published import PUBLISHED, unlike
 from probe.reporting.rows import build_rows, results_folder
@@ -116,7 +116,7 @@ def predict_again(
         cfg = config_again(record, make_config, overrides)
         device = resolve_device(cfg.device)
         try:
-            tagger = load_probe(files[record.key], record, device)
+            tagger, _ = load_probe(files[record.key], record, device)
             planned = plan(cfg)
         except UserError as error:
             yield Check(record.label, False, str(error))
@@ -126,7 +126,7 @@ def predict_again(
             yield Check(record.label, False, f"another run is asked for here: {', '.join(places)} differ")
             continue
         streamed = replace(cfg, features=replace(cfg.features, placement="stream"))  # one text is read once
-        features, _ = read_features(replace(planned, cfg=streamed), device, runs=1, num_gpus=1)
+        features, *_ = read_features(replace(planned, cfg=streamed), device, runs=1, num_gpus=1)
         if device == "cpu":
             torch.set_num_threads(1)
         apart, same = 0.0, True

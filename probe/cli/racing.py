@@ -1,4 +1,4 @@
-"""The command that races rows until they are told apart."""
+"""The command that races rows, and drops those that are significantly worse than the leader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from probe.cli.settings import HYDRA_ONLY, asked_by, hydra_itself
 from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
 
 HELP = """\
-probe race [setting=value ...]     rows trained seed by seed; what is told apart from the leader gets no more
+probe race [setting=value ...]     trains rows seed by seed, and drops a row once it is significantly worse on dev
 
 Rows: the best of `probe screen` (race.candidates=6; 0: none, and no screen), race.rows=[concat_last_four,layer_4], and
 those of layers=A,B or of a sweep; all presets where that is none. Seeds: seed, seed + 1, ... up to race.max_seeds, or
@@ -42,22 +42,23 @@ def race(arguments: list[str]) -> int:
     sweep = arguments if {"-m", "--multirun"} & set(arguments) else ["-m", *arguments]
     configs, launcher, settings = asked_by(sweep)
     assert launcher is not None
-    typed = any(name == "layers" or name.startswith("layers.") for name in settings)
+    typed = any(name == "layers" or name.startswith("layers.") for name in settings - {"layers.normalize"})
     base, folder = configs[0], Path(configs[0].results_dir)
     seeds = list(dict.fromkeys(cfg.seed for cfg in configs))
     if len(seeds) == 1:
         seeds = [seeds[0] + number for number in range(base.race.max_seeds)]
     if any(replace(cfg, layers=base.layers, seed=base.seed) != base for cfg in configs):
         raise UserError("A race is among layers: one text, one encoder, one probe, one folder.")
-    named = [replace(base, layers=layers_named(row)) for row in base.race.rows or ()] + (configs if typed else [])
-    if not named and not base.race.candidates:
-        named = [replace(base, layers=preset) for preset in layer_presets()]
+    by_name = [layers_named(row) for row in base.race.rows or ()]
+    if not by_name and not typed and not base.race.candidates:
+        by_name = layer_presets()
+    named = [replace(base, layers=_normalized(layers, base)) for layers in by_name] + (configs if typed else [])
     command = shlex.join(["probe", *sys.argv[1:]])
     tell = functools.partial(print, flush=True)
     screened = functools.partial(_best_of_the_screen, base, command, tell)
     failed = run_race(named, seeds[: base.race.max_seeds], base, screened, launcher, command, tell)
     code = say_bad_records(folder)
-    rows = build_rows(folder)
+    rows = build_rows(folder, base.margin)
     write_tables(folder, rows)
     print(f"\n{render(rows, 'text')}")
     print(*answer(folder, rows), f"Records, tables and decisions: {folder}", sep="\n")
@@ -77,4 +78,9 @@ def _best_of_the_screen(base: Config, command: str, tell: Callable[[str], None])
     record = run_screen(base, tell, command)
     write_screen(Path(base.results_dir), record)
     tell(f"{render_screen(record, 'text')}\nNow the runs.\n")
-    return [scored.layers for scored in record.ranked[: base.race.candidates]]
+    return [_normalized(scored.layers, base) for scored in record.ranked[: base.race.candidates]]
+
+
+def _normalized(layers: LayersConfig, base: Config) -> LayersConfig:
+    """Layers named or screened, normalized as the race's settings say."""
+    return replace(layers, normalize=base.layers.normalize)

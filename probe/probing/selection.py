@@ -19,6 +19,7 @@ class Selection:
     indices: tuple[int, ...]
     combine: str
     width: int
+    normalize: str | None = None
 
     @property
     def is_memory(self) -> bool:
@@ -52,4 +53,4 @@ def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
     )
     combine = "concat" if len(indices) == 1 and cfg.combine != "mix" else cfg.combine  # one layer: nothing to combine
     width = hidden_size * (len(indices) if combine == "concat" else 1)
-    return Selection(name, indices, combine, width)
+    return Selection(name, indices, combine, width, cfg.normalize)

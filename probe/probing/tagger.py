@@ -24,6 +24,7 @@ from probe.probing.arithmetic import arithmetic
 from probe.probing.batches import Batch, EvaluationBatches, TaggedWords, TrainingBatches
 from probe.probing.bilstm import BiLSTM, Dropout
 from probe.probing.combine import mix
+from probe.probing.normalization import input_factor
 from probe.probing.schedule import Schedule, passes
 from probe.probing.selection import Selection
 from probe.system.bfloat16 import EMULATED, way
@@ -53,6 +54,8 @@ class Tagger(pl.LightningModule):
         self.cfg, self.labels = cfg, labels
         self.dev_data = dev
         self.is_mix = selection.combine == "mix"
+        is_scaled = selection.normalize is not None and cfg.num_layers > 0
+        self.input_factor = input_factor(selection.width, cfg.hidden_size) if is_scaled else 1.0
         if self.is_mix:
             self.mix_weights = nn.Parameter(torch.zeros(len(selection.indices)))
             self.mix_scale = nn.Parameter(torch.ones(()))
@@ -74,6 +77,8 @@ class Tagger(pl.LightningModule):
     def forward(self, batch: Batch) -> Tensor:
         """Scores of all labels, (T, B, C)."""
         x = batch.features.float()
+        if self.input_factor != 1:
+            x = x * self.input_factor
         with arithmetic(self.cfg.precision, x.device.type, lstm=self.lstm is not None):
             if self.is_mix:
                 x = mix(x, self.mix_weights, self.mix_scale)

@@ -14,7 +14,7 @@ from probe.reporting.row import Row, short_name
 from probe.reporting.rows import build_rows
 from probe.runs.expected import SWEEP
 from probe.runs.screened import ScreenRecord, load_screen
-from probe.screening.ranking import Scored, selection_bias
+from probe.screening.ranking import TIES, Scored, selection_bias
 from probe.system.files import plain, write_atomically
 from probe.system.show import percent
 
@@ -95,7 +95,7 @@ def notes(record: ScreenRecord) -> list[str]:
     about, most = (100 * bias for bias in selection_bias(ranked))
     how = (
         "not corrected for the number of choices: an older screen"
-        if record.version is None
+        if record.ties != TIES
         else "of screens of equally good choices at most 5 % call any of them not tied"
     )
     lines = [
@@ -146,10 +146,10 @@ def write_screen_tables(folder: Path, record: ScreenRecord) -> list[Path]:
     return [folder / name for name in FILES.values()]
 
 
-def rows_or_screen(folder: Path) -> list[Row]:
+def rows_or_screen(folder: Path, margin: float | None = None) -> list[Row]:
     """A results folder's rows; none where it holds a screen alone. Raises UserError where it holds nothing."""
     try:
-        return build_rows(folder)
+        return build_rows(folder, margin)
     except UserError:
         if sound_screen(folder) is None or any((folder / "records").glob("*.json")) or (folder / SWEEP).exists():
             raise

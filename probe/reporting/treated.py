@@ -39,6 +39,7 @@ def _beside(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
     def like(names: set[str], indices: Sequence[int] = row.indices) -> list[Row]:
         """Several where, say, the task has two controls: all count."""
         same = (other for other in there if (other.indices, other.combine) == (list(indices), row.combine))
+        same = (other for other in same if other.normalize == row.normalize)
         alike = (
             other for other in same if _settings(row).items() <= _settings(other).items()
         )  # the same random weights
@@ -70,7 +71,8 @@ def _beside(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
     if any(name.endswith(SHARE) for name in names) and (paired := to_best_of_sample(row, rows)):
         found["paired"] = paired
     if not any(name.endswith(SHARE) for name in names):
-        parts = [other for other in there if (other.indices, other.combine) == (row.indices, row.combine)]
+        chosen = (row.indices, row.combine, row.normalize)
+        parts = [other for other in there if (other.indices, other.combine, other.normalize) == chosen]
         parts = [part for part in parts if _without_share(part) == names and _settings(part) == _settings(row)]
         runs = [run for part in parts for run in part.records.values() if run.unseen]
         by_seed: defaultdict[int, list[RunRecord]] = defaultdict(list)

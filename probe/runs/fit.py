@@ -22,6 +22,7 @@ from probe.probing.batches import TaggedWords
 from probe.probing.combine import Streamed, bytes_needed, read_selection
 from probe.probing.finetune import TaggedText, fine_tune
 from probe.probing.memory import WordMemory
+from probe.probing.normalization import Normalization, normalization_of
 from probe.probing.schedule import Outcome
 from probe.probing.tagger import Tagger, train_tagger
 from probe.runs.outputs import unfinished_path
@@ -71,7 +72,7 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
         return tune(planned, tell, runs, num_gpus)
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
-    features, where = read_features(planned, device, runs, num_gpus)
+    features, where, normalization = read_features(planned, device, runs, num_gpus)
     tell(f"features: {bytes_needed(planned.store, planned.selection) / 1e9:.2f} GB {PLACES[where]}")
     read_s = time.perf_counter() - clock
     _settle(device)
@@ -114,7 +115,7 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
         bits_epoch=tagger.least_loss_epoch if bits or unseen else None,
         unseen=unseen,
         labels=labels,
-        weights=tagger.best_weights,
+        weights=tagger.best_weights | (normalization.tensors if normalization else {}),
     )
 
 
@@ -272,17 +273,22 @@ def remember(planned: Plan) -> Fit:
 
 def read_features(
     planned: Plan, device: str, runs: int, num_gpus: int
-) -> tuple[dict[str, torch.Tensor | Streamed], str]:
-    """Each split's features for the run's layers, and where they lie; what is missing is extracted first."""
+) -> tuple[dict[str, torch.Tensor | Streamed], str, Normalization | None]:
+    """Each split's features for the run's layers, where they lie, and how they are normalized; what is missing is
+    extracted first."""
     selection = planned.selection
     for attempt in range(1, ATTEMPTS_TO_READ + 1):
         store: FeatureStore = ensure_features(planned.text, planned.encoder, planned.cfg.features, device)
         where = placement(planned.cfg.features.placement, bytes_needed(store, selection), device, runs, num_gpus)
         try:
-            if where == "stream":
-                return {name: Streamed(store, name, selection) for name in planned.corpus.splits}, where
-            target = device if where == "device" else "cpu"
-            return {name: read_selection(store, name, selection, target) for name in planned.corpus.splits}, where
+            normalization = normalization_of(store, selection)
+            features: dict[str, torch.Tensor | Streamed] = {
+                name: Streamed(store, name, selection, normalization=normalization)
+                if where == "stream"
+                else read_selection(store, name, selection, device if where == "device" else "cpu", normalization)
+                for name in planned.corpus.splits
+            }
+            return features, where, normalization
         except DamagedShard as damaged:
             if attempt == ATTEMPTS_TO_READ:
                 raise

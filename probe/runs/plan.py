@@ -97,7 +97,7 @@ def plan(cfg: Config) -> Plan:
     corpus, sample, fingerprint = _derived(of_text, cfg.data.control, cfg.data.train_fraction, cfg.seed, is_lower_cased)
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     refuse_unstored(cfg, selection, encoder)
-    layers = Layers(list(selection.indices), selection.combine)
+    layers = Layers(list(selection.indices), selection.combine, selection.normalize)
     recipe, recipe_of_text = (_recipe(one, cfg) for one in (corpus, text))
     cfg = _settled(cfg, text)
     treatment = None
@@ -113,10 +113,15 @@ def plan(cfg: Config) -> Plan:
 
 
 def _of_memory(cfg: Config) -> Config:
-    """The config of a word memory with settings that it ignores reset: encoder weights, and the seed unless it draws a
-    sample. So a sweep over these makes one run."""
+    """The config of a word memory with settings that it ignores reset: encoder weights, normalization, and the seed
+    unless it draws a sample. So a sweep over these makes one run."""
     seed = cfg.seed if cfg.data.train_fraction not in (None, 1) else 0
-    return replace(cfg, seed=seed, encoder=replace(cfg.encoder, weights="pretrained", weights_seed=0))
+    return replace(
+        cfg,
+        seed=seed,
+        layers=replace(cfg.layers, normalize=None),
+        encoder=replace(cfg.encoder, weights="pretrained", weights_seed=0),
+    )
 
 
 def _of_fine_tuning(cfg: Config) -> Config:
@@ -272,8 +277,8 @@ def prepare_results(results_dir: Path) -> None:
 
 def settings_of(cfg: Config) -> Settings:
     """The config without what only says where things lie, what else is stored there, and how many run at once."""
-    config = asdict(cfg) | {"probe": cfg.probe.stated}
-    for name in ("race", "results_dir", "jobs", "screen", "save_probe"):
+    config = asdict(cfg) | {"layers": cfg.layers.stated, "probe": cfg.probe.stated}
+    for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]
     for name in ("cache_dir", "placement", "layers"):
         del config["features"][name]

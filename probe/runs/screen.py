@@ -16,7 +16,8 @@ from probe.config import Config, UserError
 from probe.runs.expected import Setting
 from probe.runs.plan import Inputs, inputs_of, resolve_device, settings_of
 from probe.runs.provenance import hardware, provenance
-from probe.runs.screened import SCHEMA, SCREEN, VERSION, BadScreen, ScreenIdentity, ScreenRecord, load_screen
+from probe.runs.screened import SCHEMA, SCREEN, BadScreen, ScreenIdentity, ScreenRecord, load_screen
+from probe.screening.ranking import TIES
 from probe.system.files import plain, write_atomically
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def run_screen(cfg: Config, tell: Callable[[str], None], command: str | None = N
         software=software,
         hardware=hardware(device, torch.get_num_threads()),
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
-        version=VERSION,
+        ties=TIES,
     )
     text = json.dumps(plain(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     try:

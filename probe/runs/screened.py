@@ -19,7 +19,6 @@ from probe.system.files import key_of, plain
 SCREEN = "screen.json"
 SCHEMA = 1
 RECIPE = 2  # rises when the code that screens changes what comes out for the same settings
-VERSION = 2  # rises when the same scores give other ties
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class ScreenRecord:
     software: Software
     hardware: Hardware
     finished: str  # UTC
-    version: int | None = None  # VERSION; older files have none: their ties are not corrected for many candidates
+    ties: int | None = None  # which version of the rule decided `tied`; None in files that do not say
 
 
 class BadScreen(UserError):

@@ -76,6 +76,9 @@ def here(typed: Callable, inputs: list[str], tmp_path: Path) -> Callable:
         ["layers=embeddings", "probe=linear"],
         ["layers=single", "layers.indices=[2]", "probe.precision=bfloat16"],
         ["layers=sum_all", "data.task=tags"],
+        ["layers=sum_last_four", "layers.normalize=scale"],
+        ["layers=concat_last_four", "layers.normalize=layer", "features.placement=stream"],
+        ["layers=mix_all", "layers.normalize=train"],
     ],
     ids=" ".join,
 )
