@@ -7,14 +7,11 @@ each seed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 
 from probe.reporting.row import Row
-from probe.scoring.significance import Cell
-
-CONFIDENCE = 0.95
+from probe.scoring.significance import Cell, interval
 
 
 def by_seed(row: Row) -> dict[int, float]:
@@ -33,11 +30,7 @@ def paired_difference(a: Mapping[int, float], b: Mapping[int, float]) -> Cell | 
     mean = fmean(differences)
     if len(differences) < 2:
         return Cell(mean, None, min(differences), max(differences), None)
-    from scipy.special import stdtrit
-
-    std = stdev(differences)
-    reach = float(stdtrit(len(differences) - 1, (1 + CONFIDENCE) / 2)) * std / math.sqrt(len(differences))
-    return Cell(mean, std, min(differences), max(differences), [mean - reach, mean + reach])
+    return Cell(mean, stdev(differences), min(differences), max(differences), interval(differences))
 
 
 def to_best_of_sample(row: Row, rows: Sequence[Row]) -> Cell | None:
