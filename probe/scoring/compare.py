@@ -243,4 +243,5 @@ def _draws(n: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _quantile(values: np.ndarray) -> float:
-    return float(np.quantile(values, CONFIDENCE))
+    """The value that CONFIDENCE of all tables stay within, and one standard error of the simulation more of them."""
+    return float(np.quantile(values, CONFIDENCE + (CONFIDENCE * (1 - CONFIDENCE) / len(values)) ** 0.5))
