@@ -16,9 +16,6 @@ from probe.config import LayersConfig
 
 TIES = 1  # rises when `is_tied` decides otherwise than before on the same scores; screen.json has it
 
-# Two-sided 95 % quantiles of Student's t, for 1, 2, ... degrees of freedom.
-T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-
 
 @dataclass(frozen=True)
 class Scored:
@@ -70,8 +67,11 @@ def rank(candidates: Sequence[Scored]) -> list[Scored]:
 
 def is_tied(one: Scored, first: Scored) -> bool:
     """Whether a paired jackknife t-test at 95 % finds no difference to the first (not corrected for multiple tests)."""
+    from scipy.special import stdtrit
+
     differences = [best - own for best, own in zip(first.f1, one.f1, strict=True)]
-    return abs(statistics.fmean(differences)) <= T95[len(differences) - 2] * jackknife(differences)
+    quantile = float(stdtrit(len(differences) - 1, 0.975))
+    return abs(statistics.fmean(differences)) <= quantile * jackknife(differences)
 
 
 def front(ranked: Sequence[Scored]) -> list[Scored]:
