@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import RUN_PROBE, Started, finish, wait_for
+from support.facts import names
 from support.records import results
 
 from probe.config import Config
@@ -188,12 +189,12 @@ def test_table_page_and_verify_know_of_the_race(typed: Typed, settings: list[str
     sound = typed("verify", "out")
     assert sound.returncode == 0, sound.stdout
     assert "race.json: rules: 2 rows" in sound.stdout
-    assert "decisions.json: what rules and records give: 1 of 2 rows stand" in sound.stdout
+    names(sound.stdout, "ok           decisions.json", "1 of 2 rows")
     file = tmp_path / "out/decisions.json"
     content = json.loads(file.read_text())
     content["left"]["layer_1"]["round"] = 1
     file.write_text(json.dumps(content, indent=1))
-    assert 'FAILED       decisions.json: it has \'"round": 1' in typed("verify", "out").stdout
+    names(typed("verify", "out").stdout, "FAILED       decisions.json", "left.layer_1.round is 1")
     file = tmp_path / "out/race.json"
     content = json.loads(file.read_text())
     content["rules"]["thresholds"][0] /= 2

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.stats import t as student
 from seqeval.metrics import f1_score
 from support.inputs import make_split, random_spans, random_store, stored, written
 
@@ -335,10 +334,10 @@ def test_sentences_of_one_word_and_a_tag_that_train_never_shows(tmp_path: Path):
 
 def test_fewer_sentences_than_samples_are_refused(tmp_path: Path):
     corpus = corpus_of(make_split(2, 1), make_split(3, 2))
-    with pytest.raises(UserError, match=r"=3 parts need as many sentences: of train there are 2. Type screen"):
+    with pytest.raises(UserError, match=r"=3 .*\b2\b.*screen\."):
         screen(store_of(corpus, tmp_path / "store"), corpus, settings(), seed=1)
     corpus = corpus_of(make_split(3, 1), make_split(4, 2))
-    with pytest.raises(UserError, match=r"=3 parts .*: of dev there are 2 by screen.dev_sentences. Type"):
+    with pytest.raises(UserError, match=r"=3 .*\b2\b.*screen\.dev_sentences"):
         screen(store_of(corpus, tmp_path / "other"), corpus, settings(dev_sentences=2), seed=1)
 
 
