@@ -11,7 +11,7 @@ from typing import NamedTuple
 from probe.config import UserError
 from probe.reporting.order import has_counts
 from probe.reporting.published import PUBLISHED, tuning, unlike
-from probe.reporting.rates import all_rates, rate_notes, rate_of
+from probe.reporting.rates import all_rates, rate_notes, rate_of, scale_notes
 from probe.reporting.row import PLAIN, Row, describe_probe, names_of, short_name
 from probe.reporting.verdict import verdict
 from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM
@@ -286,7 +286,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             "rows may be the seed's."
         )
     lines += unconverged_notes(rows, "not ranked")
-    lines += rate_notes(rows)
+    lines += rate_notes(rows) + scale_notes(rows)
     if any(row.left for row in rows) and "order" in columns:
         lines.append(
             "left: a race gave the row no more seeds after that round, most often because it was told apart from the "
