@@ -15,6 +15,7 @@ from tabulate import SEPARATING_LINE, tabulate
 
 from probe.config import UserError
 from probe.reporting.columns import COLUMNS, above, choose_columns, header, notes
+from probe.reporting.rates import rate_of
 from probe.reporting.row import Row, groups_of
 from probe.reporting.rows import SCORES
 from probe.reporting.tasks import grid_of_tasks, tasks_on_one_text
@@ -137,12 +138,15 @@ def rows_csv(rows: Sequence[Row], folders: Sequence[Path] = ()) -> str:
     beside = [name for name in ("selectivity", "beyond", "way", "compression") if any(name in r.beside for r in rows)]
     costs = ("parameters", "seconds_per_epoch", "mb_read", "f1_per_width")
     treated = any(row.treatment for row in rows)
+    normalized, tuned = any(row.normalize for row in rows), any(row.rates for row in rows)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
         ["dir"] * bool(folders)
         + "group data encoder context layers".split()
         + ["treatment"] * treated
+        + ["normalize"] * normalized
+        + ["rate"] * tuned
         + "indices combine width n missing failed order".split()
         + [f"{score}_{part}" for score in scores for part in parts]
         + [f"best_{name}" for name in tests]
@@ -156,6 +160,8 @@ def rows_csv(rows: Sequence[Row], folders: Sequence[Path] = ()) -> str:
             [str(folder) for folder in folders[i : i + 1]]
             + [row.group, row.setting.data, row.setting.encoder, row.setting.features["context"], row.name]
             + [row.treatment or ""] * treated
+            + [row.normalize or "none"] * normalized
+            + [rate_of(row)] * tuned
             + [" ".join(map(str, row.indices)), row.combine, row.width, row.n, row.missing, row.failed, row.order]
             + [content.get(score, {}).get(part) for score in scores for part in parts]
             + [best.get(name) for name in tests]
