@@ -273,11 +273,13 @@ class Config:
     jobs: int
     device: str
     save_probe: bool
+    margin: float
     screen: ScreenConfig
     race: RaceConfig
 
     def __post_init__(self) -> None:
         _one_of("device", self.device, DEVICES)
+        _at_least("margin", self.margin, 0)
         if not 0 <= self.seed < 2**63:
             raise UserError(f"seed={self.seed} is not a number from 0 to 2^63 - 1.")
         self.results_dir = str(Path(self.results_dir).expanduser())
@@ -294,6 +296,12 @@ def conf_dir() -> Path:
     """The folder of the YAML files: inside an installed package, beside it in a checkout."""
     inside = Path(__file__).resolve().parent / "conf"
     return inside if inside.is_dir() else inside.parent.parent / "conf"
+
+
+@functools.cache
+def default_margin() -> float:
+    """The margin of tables, in points, where nobody named another."""
+    return float(_in_file(conf_dir() / "config.yaml")["margin"])
 
 
 def setting_names(cls: type = Config, prefix: str = "") -> list[str]:

@@ -24,7 +24,7 @@ HELP = """\
 probe: which layers of a frozen BERT should I use as features?
 
   probe [train] [-m] [setting=value ...]   one run, or with -m (or +sweep=NAME) a sweep, then its table
-  probe race [setting=value ...]           train rows seed by seed until they are told apart
+  probe race [setting=value ...]           train rows seed by seed, and drop those that are worse
   probe extract [setting=value ...]        fill the feature store and stop
   probe screen [setting=value ...]         every layer and combination ranked without training, in a minute
   probe table [DIR ...] [--format FORMAT]  records to a table: text, md, csv, tex, json; --compare A B

@@ -1,4 +1,4 @@
-"""The command that races rows until they are told apart."""
+"""The command that races rows, and drops those that are significantly worse than the leader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from probe.cli.settings import HYDRA_ONLY, asked_by, hydra_itself
 from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
 
 HELP = """\
-probe race [setting=value ...]     rows trained seed by seed; what is told apart from the leader gets no more
+probe race [setting=value ...]     trains rows seed by seed, and drops a row once it is significantly worse on dev
 
 Rows: the best of `probe screen` (race.candidates=6; 0: none, and no screen), race.rows=[concat_last_four,layer_4], and
 those of layers=A,B or of a sweep; all presets where that is none. Seeds: seed, seed + 1, ... up to race.max_seeds, or
@@ -58,7 +58,7 @@ def race(arguments: list[str]) -> int:
     screened = functools.partial(_best_of_the_screen, base, command, tell)
     failed = run_race(named, seeds[: base.race.max_seeds], base, screened, launcher, command, tell)
     code = say_bad_records(folder)
-    rows = build_rows(folder)
+    rows = build_rows(folder, base.margin)
     write_tables(folder, rows)
     print(f"\n{render(rows, 'text')}")
     print(*answer(folder, rows), f"Records, tables and decisions: {folder}", sep="\n")

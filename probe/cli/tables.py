@@ -10,16 +10,20 @@ from probe.cli.parser import Parser, at_least, results_or_last, say_bad_records
 from probe.config import UserError
 
 TABLE_HELP = """\
-probe table [DIR ...] [--format text|md|csv|tex|json] [--columns NAME,...]
+probe table [DIR ...] [--format text|md|csv|tex|json] [--columns NAME,...] [--margin POINTS]
 probe table --compare A B
 
-Records to a table: mean and standard deviation over seeds, the order of the rows as far as it can be told, and for
-CoNLL-2003 the paper's numbers. Several folders stand side by side. --compare: row by row the difference of two result
-sets, its interval and its p.
+Makes a table from records: which row to use, means and standard deviations over seeds, how far each row lies behind the
+best, and for CoNLL-2003 the paper's numbers. Several folders stand side by side.
+
+--margin   points of dev F1 that you do not mind; the cheapest row within them is recommended (default: margin in
+           conf/config.yaml, 0.5)
+--compare  the difference of two result sets row by row, with its interval over seeds and text
 
 Examples
   probe table results/quickstart --format md
-  probe table results/quickstart --columns default,tests,cost
+  probe table results/quickstart --margin 1
+  probe table results/quickstart --columns default,variance,cost
   probe table results/quickstart results/demo-minilm
   probe table --compare results/quickstart results/demo-minilm
 """
@@ -36,11 +40,13 @@ def table(arguments: list[str]) -> int:
     parser.add_argument("dirs", nargs="*", type=Path)
     parser.add_argument("--format", choices=FORMATS, default="text")
     parser.add_argument("--columns")
+    parser.add_argument("--margin", type=at_least(float, 0))
     parser.add_argument("--compare", action="store_true")
     options = parser.parse_args(arguments)
     folders = options.dirs or [results_or_last(None, options.format)]
-    if options.columns and (options.compare or len(folders) > 1):
-        raise UserError("table: --columns is for one folder.")
+    for name in ("columns", "margin"):
+        if getattr(options, name) is not None and (options.compare or len(folders) > 1):
+            raise UserError(f"table: --{name} is for one folder.")
     if options.compare and len(folders) != 2:
         raise UserError("table: --compare needs two folders of results: probe table --compare A B.")
     code = say_bad_records(*folders)
@@ -52,7 +58,7 @@ def table(arguments: list[str]) -> int:
     elif len(folders) > 1:
         print(render_side_by_side(folders, options.format), end="")
     else:
-        print(render(build_rows(folders[0]), options.format, options.columns), end="")
+        print(render(build_rows(folders[0], options.margin), options.format, options.columns), end="")
     return code
 
 
@@ -61,9 +67,13 @@ def report(arguments: list[str]) -> int:
 
     parser = Parser(prog="probe report", description="Tables, figures and one self-contained page (report.html).")
     parser.add_argument("dir", nargs="?", type=Path, help="folder with records/; none: the one written last")
-    folder = results_or_last(parser.parse_args(arguments).dir)
+    parser.add_argument(
+        "--margin", type=at_least(float, 0), help="points of dev F1 that you do not mind; see probe table"
+    )
+    options = parser.parse_args(arguments)
+    folder = results_or_last(options.dir)
     code = say_bad_records(folder)
-    print(*write_report(folder), sep="\n")
+    print(*write_report(folder, options.margin), sep="\n")
     return code
 
 
@@ -109,7 +119,7 @@ BENCH_HELP = """\
 probe bench [DIR] [setting=value ...]
 
 How many words a second this machine takes through the encoder of a results folder, cut after the deepest layer that
-each row needs. The figures go into DIR/bench.json, and from there into the table's verdict and its column words_s.
+each row needs. The figures go into DIR/bench.json, and from there into the recommendation and the column words_s.
 Settings say what is otherwise here: encoder.path=DIR, device=cpu.
 """
 

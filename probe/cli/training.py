@@ -72,7 +72,7 @@ def train(arguments: list[str]) -> int:
         bad = 0
         for folder in outcome.folders:
             bad |= say_bad_records(folder)
-            rows = build_rows(folder)
+            rows = build_rows(folder, configs[0].margin)
             write_tables(folder, rows)
             print(f"\n{render(rows, 'text')}\nRecords and tables: {folder}")
         for label, reason in outcome.failed:

@@ -14,7 +14,7 @@ from typing import Any
 
 from probe.config import Config, LayersConfig, RaceConfig, UserError
 from probe.racing.evidence import Evidence
-from probe.racing.rule import Cell, Rules, follow, num_ahead, thresholds
+from probe.racing.rule import VERSION, Cell, Rules, num_ahead, replay, thresholds
 from probe.racing.telling import ending_line, round_lines
 from probe.racing.terms import DECISIONS, RACE, Decisions, Entry, Terms, read_terms
 from probe.runs.expected import write_expected
@@ -57,7 +57,7 @@ def run_race(
     plan_of = {planned.selection.name: planned for planned in plans.values()}
     evidence, told = Evidence(folder, terms.runs), 0
     while True:
-        state = follow(terms.rules, terms.rows, evidence.run, evidence.text_variance)
+        state = replay(terms.rules, terms.rows, evidence.run)
         write_atomically(folder / DECISIONS, Decisions.of(state, evidence.still_failed).text())
         for done in state.rounds[told:]:
             for line in round_lines(done, state.left):
@@ -105,7 +105,8 @@ def _terms(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], w
             "Allow more, or name fewer: race.rows=[...]."
         )
     limits = thresholds(len(plans), ahead, len(seeds), wanted.alpha)
-    rules = Rules(wanted.alpha, list(seeds), ahead, limits, wanted.min_seeds, wanted.max_runs, wanted.max_minutes)
+    bounds = wanted.min_seeds, wanted.max_runs, wanted.max_minutes
+    rules = Rules(wanted.alpha, list(seeds), ahead, limits, *bounds, VERSION)
     entries = [
         Entry(
             planned.selection.name,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from probe.config import LayersConfig, UserError
 from probe.racing.evidence import Evidence
-from probe.racing.rule import Cell, Left, Race, Round, Rules, follow
+from probe.racing.rule import Cell, Left, Race, Round, Rules, replay
 from probe.runs.identity import RunIdentity
 from probe.runs.records import decoded, json_of
 
@@ -50,9 +50,8 @@ class Terms:
     @property
     def runs(self) -> dict[Cell, RunIdentity]:
         """Every run that the race could ask for."""
-        return {
-            (entry.row, seed): replace(entry.identity, seed=seed) for entry in self.entries for seed in self.rules.seeds
-        }
+        seeds = [*self.rules.seeds, *self.rules.spare_seeds]
+        return {(entry.row, seed): replace(entry.identity, seed=seed) for entry in self.entries for seed in seeds}
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,12 @@ class Decisions:
     ended: str | None
     needed: dict[str, int | None]
     failed: dict[str, str]
+    replaced: list[Cell] = field(default_factory=list)
 
     @classmethod
     def of(cls, race: Race, failed: dict[Cell, str]) -> Decisions:
         names = {f"{row} seed {seed}": why for (row, seed), why in failed.items()}
-        return cls(race.rounds, race.left, race.standing, race.ended, race.needed, names)
+        return cls(race.rounds, race.left, race.standing, race.ended, race.needed, names, race.replaced)
 
     def text(self) -> str:
         """The file's content, rounded to six digits, as further ones differ from machine to machine."""
@@ -94,6 +94,14 @@ def rows_left(folder: Path) -> dict[str, Left]:
     return {entry.identity.cell: decisions.left[entry.row] for entry in terms.entries if entry.row in decisions.left}
 
 
+def replaced_runs(folder: Path) -> set[str]:
+    """Keys of the runs of the folder's race that never learned, and whose place another seed took. Raises UserError."""
+    terms, decisions = read_terms(folder), read_decisions(folder)
+    if terms is None or decisions is None:
+        return set()
+    return {terms.runs[cell].key for cell in decisions.replaced if cell in terms.runs}
+
+
 def _read(file: Path, kind: type[T]) -> T | None:
     def damaged(problem: str) -> UserError:
         return UserError(f"{file} is damaged ({problem}). Take it from where it was kept, or begin a race anew.")
@@ -107,7 +115,7 @@ def decide_again(folder: Path, terms: Terms, failed: dict[str, str]) -> tuple[Ra
     cells = {f"{row} seed {seed}": (row, seed) for row, seed in terms.runs}
     known = {cells[name]: why for name, why in failed.items() if name in cells}
     evidence = Evidence(folder, terms.runs, known)
-    state = follow(terms.rules, terms.rows, evidence.run, evidence.text_variance)
+    state = replay(terms.rules, terms.rows, evidence.run)
     return state, Decisions.of(state, evidence.still_failed)
 
 

@@ -1,4 +1,4 @@
-"""What a race has answered, in sentences: the best row, what is tied with it, what it would take to tell them apart."""
+"""What a race has answered, in sentences: the best row, what is not shown to be worse, and what it would take."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from probe.racing.telling import ending_line, round_lines
 from probe.racing.terms import Decisions, read_decisions, read_terms
 from probe.reporting.columns import COLUMNS
+from probe.reporting.decisions import WORSE
 from probe.reporting.row import Row
 
 
@@ -35,7 +36,7 @@ def _cells(row: Row) -> set[str]:
 
 
 def _sentences(decisions: Decisions, rows: Mapping[str, Row], num_rows: int) -> Iterator[str]:
-    """rows: by their names in the race. Its leader is the best, even if a row that has one seed only is higher."""
+    """rows: by their names in the race. Its leader comes first, even if a row that has one seed only is higher."""
     standing = {name: row for name, row in rows.items() if not row.left}
     if not standing:
         yield "No row can be ranked."
@@ -45,28 +46,23 @@ def _sentences(decisions: Decisions, rows: Mapping[str, Row], num_rows: int) -> 
     best = standing[first]
     among = f"has the highest dev {best.task.score} of {num_rows} rows" if num_rows > 1 else "ran alone"
     yield (
-        f"{best.name} (layers {COLUMNS['layers'].show(best)}, width {best.width}) {among}: "
+        f"{best.name} (layers {best.layers_as_text}, width {best.width}) {among}: "
         f"{COLUMNS['dev'].show(best)} over {best.n} seed{'s' * (best.n > 1)}, test {COLUMNS['test'].show(best)}."
     )
     if num_rows == 1:
         return
-    tied = {name: standing[name] for name in others if standing[name].order != "below"}
-    if below := [standing[name].name for name in others if name not in tied]:
-        yield f"Below it, by the tests of the table: {', '.join(below)}."
-    if not tied:
-        yield "No other row is tied with it."
+    remaining = {name: standing[name] for name in others if standing[name].label != WORSE}
+    if worse := [standing[name].name for name in others if name not in remaining]:
+        yield f"Significantly worse in the table: {', '.join(worse)}."
+    if not remaining:
+        yield "Every other row is worse."
         return
-    tested = ("tied", "best")  # the table's best need not lead the race
-    for is_tested, stands in ((True, "Tied with it"), (False, "Not tested against it, mostly for too few seeds")):
-        if behind := [row for row in tied.values() if (row.order in tested) == is_tested]:
-            by = ", ".join(f"{row.name} ({100 * (row.dev_mean - best.dev_mean):+.2f})" for row in behind)
-            yield f"{stands}: {by}."
+    by = ", ".join(f"{row.name} ({100 * (row.dev_mean - best.dev_mean):+.2f})" for row in remaining.values())
+    yield f"Not shown to be worse: {by}."
     if decisions.rounds[-1].spread is None:
         return
-    told = [(row.name, decisions.needed.get(name)) for name, row in tied.items()]
-    parts = [f"{name} about {seeds} seeds of each" for name, seeds in told if seeds is not None]
-    if parts:
-        yield f"To tell them apart from it, should the differences stay: {', '.join(parts)}."
-    if hopeless := [name for name, seeds in told if seeds is None]:
-        names = ", ".join(hopeless)
-        yield f"More seeds will not tell {names} apart from it: another dev text could turn the difference."
+    needed = [(row.name, decisions.needed.get(name)) for name, row in remaining.items()]
+    if parts := [f"{name} about {seeds} seeds of each" for name, seeds in needed if seeds is not None]:
+        yield f"To separate them from it, if the differences stay: {', '.join(parts)}."
+    if hopeless := [name for name, seeds in needed if seeds is None]:
+        yield f"More seeds will not separate {', '.join(hopeless)} from it: another dev text could turn the difference."

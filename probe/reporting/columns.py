@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from probe.config import UserError
-from probe.reporting.order import has_counts
+from probe.reporting.caveats import caveats
+from probe.reporting.decisions import BEST, ELIMINATED, UNCONVERGED
 from probe.reporting.published import PUBLISHED, tuning, unlike
 from probe.reporting.rates import all_rates, rate_notes, rate_of, scale_notes
+from probe.reporting.recommendation import recommend
 from probe.reporting.row import PLAIN, Row, describe_probe, names_of, short_name
-from probe.reporting.verdict import verdict
 from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM
-from probe.scoring.significance import ALPHA
-from probe.system.show import p_value, percent
+from probe.system.show import percent
 
 
 class Column(NamedTuple):
@@ -87,33 +87,48 @@ def _measured(row: Row) -> str:
     return f"{row.cost.words_per_second:,}" if row.cost and row.cost.words_per_second else ""
 
 
-def _against(relation: str) -> Callable[[Row], str]:
+def _behind(row: Row) -> str:
+    """How far a row lies behind the best: the difference of their means, and the interval of it to the truly best."""
+    if row.behind is None:
+        return ""
+    difference = row.to_best.dev.difference if row.to_best else 0.0
+    return f"{_signed(difference)} ({_signed(row.behind[0])} .. {_signed(row.behind[1])})"
+
+
+def _to_best(split: str) -> Callable[[Row], str]:
     def show(row: Row) -> str:
-        difference = row.against.get(relation)
-        if difference is None:
+        if row.to_best is None:
             return ""
-        name = f"{difference.row}: " if relation == "next" else ""
-        p = f"p {p_value(difference.dev.p_seeds)} / {p_value(difference.p_text_holm)}"
-        return f"{name}{100 * difference.dev.difference:+.2f}, {p}"
+        part = getattr(row.to_best, split)
+        interval = "" if part.interval is None else f" ({' .. '.join(map(_signed, part.interval))})"
+        return _signed(part.difference) + interval
 
     return show
 
 
-def _order(row: Row) -> str:
-    left = [f"left in round {row.left.round}"] if row.left else []
-    return ", ".join(["not converged", *left]) if row.order == "unconverged" else left[0] if left else row.order or ""
+def _signed(share: float) -> str:
+    """In percent, with its sign; what rounds to nothing has none."""
+    text = f"{100 * share:+.2f}"
+    return "0.00" if float(text) == 0 else text
+
+
+def _component(name: str) -> Callable[[Row], str]:
+    def show(row: Row) -> str:
+        value = getattr(row.components["dev"], name) if row.components else None
+        return "" if value is None else percent(value)
+
+    return show
+
+
+def _label(row: Row) -> str:
+    eliminated = [f"{ELIMINATED} in round {row.left.round}"] if row.left else []
+    return ", ".join([UNCONVERGED, *eliminated]) if row.label == UNCONVERGED else "".join(eliminated) or row.label or ""
 
 
 def _n(row: Row) -> str:
     if not row.missing:
         return str(row.n)
     return f"{row.n} of {row.n + row.missing}" + (f" ({row.failed} failed)" if row.failed else "")
-
-
-def _layers(row: Row) -> str:
-    indices = row.indices
-    in_a_row = len(indices) > 2 and indices == list(range(indices[0], indices[-1] + 1))
-    return f"{indices[0]}..{indices[-1]}" if in_a_row else ", ".join(map(str, indices))
 
 
 def _published(source: str) -> Callable[[Row], str]:
@@ -129,22 +144,26 @@ def _published(source: str) -> Callable[[Row], str]:
 COLUMNS: dict[str, Column] = {
     "row": Column("row", lambda row: row.name, left=True),
     "treatment": Column("treatment", lambda row: row.treatment or "", left=True),
-    "layers": Column("layers", _layers, left=True),
+    "layers": Column("layers", lambda row: row.layers_as_text, left=True),
     "combine": Column("combine", lambda row: row.combine, left=True),
     "width": Column("width", lambda row: str(row.width)),
     "rate": Column("rate", rate_of),
     "n": Column("n", _n),
     "dev": Column("dev F1", _spread("dev_f1")),
     "test": Column("test F1", _spread("test_f1")),
-    "order": Column("order", _order, left=True),
+    "behind": Column("behind the best (95 %)", _behind),
+    "label": Column("label", _label, left=True),
     "paper": Column("paper", _published("paper")),
     "bert_ner": Column("bert_ner", _published("bert_ner")),
     "dev_range": Column("dev min .. max", _range("dev_f1")),
     "test_range": Column("test min .. max", _range("test_f1")),
     "dev_interval": Column("dev 95 %", _interval("dev_f1")),
     "test_interval": Column("test 95 %", _interval("test_f1")),
-    "best": Column("to the best: dev, p seeds / text", _against("best"), left=True),
-    "next": Column("to the next better: dev, p seeds / text", _against("next"), left=True),
+    "dev_to_best": Column("dev: to the best (95 %)", _to_best("dev")),
+    "test_to_best": Column("test: to the best (95 %)", _to_best("test")),
+    "run_sd": Column("sd: run", _component("run")),
+    "seed_text_sd": Column("sd: seed x text", _component("seed_text")),
+    "text_sd": Column("sd: text", _component("text")),
     "strict": Column("test strict F1", _spread("test_strict_f1")),
     "word": Column("test word F1", _spread("test_word_f1")),
     "recall": Column("test entity word recall", _spread("test_entity_word_recall")),
@@ -152,12 +171,15 @@ COLUMNS: dict[str, Column] = {
     "macro": Column("test macro F1", _spread("test_macro_f1")),
     "rates": Column("dev F1 by rate", all_rates, left=True),
     "selectivity": Column("selectivity (95 %)", _beside("selectivity", 100)),
+    "guess_floor": Column("guess floor", _beside("guess_floor", 100)),
     "bits": Column("dev bits", _bits("dev_bits")),
     "test_bits": Column("test bits", _bits("test_bits")),
     "information": Column("dev information", _bits("dev_information")),
     "test_information": Column("test information", _bits("test_information")),
     "beyond": Column("beyond layer 0 (95 %)", _beside("beyond", digits=3)),
-    "way": Column("of the way", _beside("way", 100, 0, " %")),
+    "gap_closed": Column("gap closed from random weights (95 %)", _beside("gap_closed", 100, 0, " %")),
+    "gap_closed_embeddings": Column("from embeddings (95 %)", _beside("gap_closed_embeddings", 100, 0, " %")),
+    "paired": Column("to the best on the same samples: dev (95 %)", _beside("paired", 100)),
     "compression": Column("compression", _beside("compression")),
     "blocks": Column("blocks", lambda row: str(row.blocks)),
     "parameters": Column("parameters", _cost("parameters", ",d")),
@@ -166,18 +188,25 @@ COLUMNS: dict[str, Column] = {
     "words_s": Column("encoder words/s", _measured),
     "f1_per_width": Column("dev F1 a unit of width", lambda row: _cost("f1_per_width", ".2%")(row).removesuffix("%")),
 }
-INTERVALS = ("selectivity", "beyond")  # differences, which readers want to tell from zero
-UNCONVERGED = {
+INTERVALS = ("selectivity", "beyond", "gap_closed", "gap_closed_embeddings", "paired")
+HOW_UNCONVERGED = {
     "cut_short": "ended by probe.max_epochs. Raise it.",
     "silent": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
 }
 COLUMN_NOTES = {
-    "selectivity": "selectivity: dev score minus that of the same row on the control task.",
+    "selectivity": "selectivity: dev score minus that of the same row on the control task; interval over seeds.",
+    "guess_floor": "guess floor: boundary F1 on dev times the sum of squared type shares, which is what guessing each "
+    "type by its frequency would score at the boundaries that were found.",
     "bits": "bits: cross-entropy of a word's tag under the probe.",
     "information": "information, in bits a word: the cross-entropy of a word's tag under the frequency of each tag in "
     "train, minus that under the probe.",
     "beyond": "beyond layer 0: how many bits a word less than layer 0 beside itself, on dev.",
-    "way": "of the way: how far dev has come from the same row of random weights to the fine-tuned encoder.",
+    "gap_closed": "gap closed: of the difference in dev score between the same row of random weights and the best "
+    "fine-tuned row, the share that the row closes; interval over seeds (Fieller's).",
+    "gap_closed_embeddings": "from embeddings: the same share, of the difference between the plain embeddings and the "
+    "best fine-tuned row.",
+    "paired": "to the best on the same samples: a seed draws one sample of train for all rows, so dev scores are "
+    "subtracted seed by seed; interval over seeds, each row by itself.",
     "compression": "compression: uniform code of train's tags over their online code, in the portions that were run.",
 }
 TREATED_NOTES = {
@@ -185,16 +214,18 @@ TREATED_NOTES = {
     RANDOM["random"]: "random weights: the same architecture, initialised anew and never trained.",
     RANDOM["random_blocks"]: "random blocks: trained embeddings, all else initialised anew.",
     CONTROL: "control: another task on the same words, in which each word (of spans: each mention) has a tag drawn at "
-    "random (bounds of spans stay): what is right there is remembered, or guessed among a few.",
+    "random, so that its type can only be memorised or guessed. Of spans the bounds stay and can be learnt, so this is "
+    "another task than Hewitt & Liang's: compare with the guess floor (--columns floors).",
     FINE_TUNED: "fine-tuned: the encoder itself trained, with a linear layer on its last layer; its best epoch on dev.",
 }
 SHOWN = 6  # runs named in a note
-DEFAULT = ("row", "treatment", "layers", "width", "rate", "n", "dev", "test", "order")
+DEFAULT = ("row", "treatment", "layers", "width", "rate", "n", "dev", "test", "behind", "label")
 GROUPS = {  # names for several columns
     "default": DEFAULT,
-    "floors": ("selectivity", "information", "way"),
+    "floors": ("selectivity", "guess_floor", "information", "gap_closed", "gap_closed_embeddings"),
     "bits": ("bits", "information", "beyond", "compression"),
-    "tests": ("order", "best", "next"),
+    "differences": ("behind", "label", "dev_to_best", "test_to_best"),
+    "variance": ("run_sd", "seed_text_sd", "text_sd"),
     "spread": ("dev_range", "test_range", "dev_interval", "test_interval"),
     "scores": ("strict", "word", "recall", "accuracy"),
     "cost": ("width", "blocks", "parameters", "epoch_s", "mb_read", "f1_per_width"),
@@ -205,7 +236,11 @@ def choose_columns(wanted: str | None, rows: Sequence[Row]) -> list[str]:
     """Column names for `--columns a,b,group`. None: what fits the rows. Raises UserError for what is no column."""
     if wanted is None:
         is_known = any(row.about and row.about.data == "CoNLL-2003" for row in rows)
-        empty = {name for name in ("order", "treatment", "rate") if not any(COLUMNS[name].show(row) for row in rows)}
+        empty = {
+            name
+            for name in ("behind", "label", "treatment", "rate")
+            if not any(COLUMNS[name].show(row) for row in rows)
+        }
         return [name for name in DEFAULT if name not in empty] + ["paper"] * is_known
     names: list[str] = []
     for part in wanted.split(","):
@@ -260,7 +295,7 @@ def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
 def unconverged_notes(rows: Sequence[Row], so: str) -> list[str]:
     """A note for each way in which runs of these rows did not converge, and what of such rows is so."""
     lines = []
-    for ending, told in UNCONVERGED.items():
+    for ending, told in HOW_UNCONVERGED.items():
         runs = [record for row in rows for record in row.unconverged if record.ending == ending]
         if runs:
             labels = ", ".join(record.label for record in runs[:SHOWN])
@@ -270,11 +305,13 @@ def unconverged_notes(rows: Sequence[Row], so: str) -> list[str]:
 
 
 def _rising(rows: Sequence[Row]) -> str:
-    """Of fine-tuning, which ends after as many epochs as asked for: where it might have gone on."""
+    """Of fine-tuning, which ends after as many epochs as asked for: how many, and where more might score higher."""
     tuned = [record for row in rows if FINE_TUNED in names_of(row.of) for record in row.records.values()]
     rising = sum(record.best_epoch == len(record.curve) for record in tuned)
+    epochs = " or ".join(map(str, sorted({len(record.curve) for record in tuned})))
+    trained = f" Trained for {epochs} epoch{'' if epochs == '1' else 's'}, so it is no upper bound."
     runs = f" In {rising} of {len(tuned)} runs the best epoch is the last"
-    return f"{runs}: more epochs (probe.max_epochs) may score higher." if rising else ""
+    return trained + (f"{runs}: more epochs (probe.max_epochs) may score higher." if rising else "")
 
 
 def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
@@ -287,35 +324,50 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
         )
     lines += unconverged_notes(rows, "not ranked")
     lines += rate_notes(rows) + scale_notes(rows)
-    if any(row.left for row in rows) and "order" in columns:
+    if any(row.left for row in rows) and "label" in columns:
         lines.append(
-            "left: a race gave the row no more seeds after that round, most often because it was told apart from the "
-            "leader, on dev alone; its test score is not in this table. decisions.json has the reasons."
+            f"{ELIMINATED}: a race gave the row no more seeds after that round, most often because it was "
+            "significantly worse than the leader on dev; its test score is not in this table. decisions.json has the "
+            "reasons."
         )
-    to_best = [row.against["best"] for row in rows if row.against and row.order]
-    if to_best and {"order", "best", "next"} & set(columns):
-        unit = next((difference.unit for difference in to_best if difference.unit), None)
-        text = (
-            f" (not corrected) and paired randomisation of the test split's {unit} (Holm-corrected)"
-            if has_counts(to_best)
-            else " (Holm-corrected)"
-        )
-        note = (
-            "order: best has the highest dev mean of the rows ranked; tied could be as good; below is told apart from "
-            f"it (p < 0.05) by exact permutation of dev {rows[0].task.score} over seeds{text}."
-        )
-        lowest = min(difference.dev.p_seeds for difference in to_best if difference.dev.p_seeds is not None)
-        if any(row.order == "untested" for row in rows):
-            note += " untested: with so few seeds, or without counts, no test could tell it apart, however far it lies."
-        elif lowest >= ALPHA:
-            note += f" Here the seeds are too spread to tell any row apart (lowest p {p_value(lowest)})."
-        lines.append(note)
+    lines += _notes_on_differences(rows, columns)
     there = {name for row in rows for name in names_of(row.of)} | {row.name for row in rows if not row.indices}
     lines += [
         told + (_rising(rows) if name == FINE_TUNED else "") for name, told in TREATED_NOTES.items() if name in there
     ]
     shown = {name for name in columns if name in COLUMN_NOTES and any(COLUMNS[name].show(row) for row in rows)}
     lines += [told for name, told in COLUMN_NOTES.items() if name in shown]
-    if "dev" in columns and any(row.n for row in rows):
-        lines.append(verdict(rows).as_text())
+    lines += caveats(rows, columns)
     return lines
+
+
+def _notes_on_differences(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
+    """What the labels, the intervals and the components of variance mean."""
+    best = next((row for row in rows if row.label == BEST), None)
+    if best is None:
+        return
+    over = "seeds and text" if best.over_text else "seeds alone (the counts of some runs are missing)"
+    if {"behind", "label"} & set(columns):
+        yield (
+            f"behind the best: dev {best.task.score} minus that of the row with the highest mean; in brackets how far "
+            f"the row lies behind the truly best one, over {over}, with 95 % confidence for all rows at once (Hsu "
+            "1984). worse: the whole interval is below 0. within the margin: all of it is above "
+            f"-{best.margin:g} (--margin). undecided: neither. The dev score of a run is that of its best epoch, so it "
+            "is a little too high; test scores decide nothing."
+        )
+    if {"dev_to_best", "test_to_best"} & set(columns):
+        yield f"to the best: the difference of the two rows' means, and its interval over {over} for this pair alone."
+    if {"dev_interval", "test_interval"} & set(columns):
+        yield f"95 %: intervals of the means over {over}."
+    if {"run_sd", "seed_text_sd", "text_sd"} & set(columns):
+        yield (
+            "sd: standard deviations of dev scores. run: between models of other seeds, on all text. seed x text: what "
+            "a seed gains on one text and not on another. text: of the row's mean between texts of this kind and size; "
+            "rows share most of it."
+        )
+
+
+def recommendation(rows: Sequence[Row]) -> list[str]:
+    """The sentence above a table, where there are runs to recommend from."""
+    ranked = [row for row in rows if row.place == PLAIN and row.n]
+    return [recommend(rows).as_text()] if len(ranked) > 1 else []

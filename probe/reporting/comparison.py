@@ -1,4 +1,4 @@
-"""Several result sets: side by side, or two of them row by row with differences, intervals and p."""
+"""Several result sets: side by side, or two of them row by row with differences and intervals."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from probe.config import UserError
 from probe.reporting.columns import COLUMNS, caption, header, unconverged_notes
+from probe.reporting.decisions import differences
 from probe.reporting.formats import Grid, as_json, rows_csv
-from probe.reporting.order import differences
 from probe.reporting.row import Difference, Row, groups_of
 from probe.reporting.rows import build_rows
-from probe.system.show import p_value, percent
+from probe.system.show import percent
 
 SHOWN = ("n", "dev", "test")  # columns of each result set
 
@@ -94,20 +94,18 @@ def render_comparison(comparison: Comparison, form: str) -> str:
         return _csv(compared)
     headers = ["row", "n"]
     for split in ("dev", "test"):
-        headers += [f"{split} A", f"{split} B", "A - B", "95 %", "p seeds"]
-    headers.append("p text")
+        headers += [f"{split} A", f"{split} B", "A - B", "95 %"]
     lines = []
     for difference in compared:
         line = [difference.row, " / ".join(map(str, difference.n))]
         for part in (difference.dev, difference.test):
             interval = "" if part.interval is None else " .. ".join(f"{100 * edge:+.2f}" for edge in part.interval)
-            line += [percent(part.a), percent(part.b), f"{100 * part.difference:+.2f}", interval, p_value(part.p_seeds)]
-        lines.append([*line, p_value(difference.p_text_holm)])
-    unit = next((d.unit for d in compared if d.unit), "none: another text, no seed in common or no counts")
-    below = (
-        "p seeds: exact permutation over seeds, not corrected. p text: paired randomisation over the test split "
-        f"({unit}), Holm-corrected over the rows."
-    )
+            line += [percent(part.a), percent(part.b), f"{100 * part.difference:+.2f}", interval]
+        lines.append(line)
+    over = next((d.dev.over for d in compared if d.dev.over), None)
+    unit = next((d.unit for d in compared if d.unit), None)
+    drawn = f" (paired by {unit} where both sides have one text)" if unit else ""
+    below = f"95 %: intervals over {over}{drawn}, each for its row alone." if over else "One seed allows no interval."
     left = [True] + [False] * (len(headers) - 1)
     return Grid(
         headers, lines, left, comparison.captions, [below, *comparison.left_out], label="tab:comparison"
@@ -115,16 +113,15 @@ def render_comparison(comparison: Comparison, form: str) -> str:
 
 
 def _csv(compared: Sequence[Difference]) -> str:
-    parts = ("a", "b", "difference", "low", "high", "p_seeds", "p_seeds_holm")
-    last = ("p_text", "p_text_holm", "unit")
+    parts = ("a", "b", "difference", "low", "high", "over")
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["row", "n_a", "n_b", *(f"{split}_{part}" for split in ("dev", "test") for part in parts), *last])
+    writer.writerow(["row", "n_a", "n_b", *(f"{split}_{part}" for split in ("dev", "test") for part in parts), "unit"])
     for difference in compared:
         line: list[Any] = [difference.row, *difference.n]
         for split in (difference.dev, difference.test):
             low, high = split.interval or (None, None)
             content = {**asdict(split), "low": low, "high": high}
             line += [content[part] for part in parts]
-        writer.writerow([*line, *(getattr(difference, name) for name in last)])
+        writer.writerow([*line, difference.unit])
     return out.getvalue()

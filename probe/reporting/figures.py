@@ -3,7 +3,7 @@ beyond the embeddings, the learned weights of mixes, learning curves.
 
 Colours are those of Okabe and Ito, told apart by colour-blind readers; markers and line styles tell the same in print.
 The background is white, so that a dark page shows what a light one does. The same records under the same matplotlib
-give the same bytes, and each file names the sha256 of the numbers it was drawn from: `probe verify` checks both.
+give the same bytes.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from probe.reporting.columns import SHOWN, caption, header
+from probe.reporting.decisions import ELIMINATED, UNCONVERGED, WORSE
 from probe.reporting.row import CEILING, FLOOR, PLAIN, Row, groups_of, names_of
 from probe.reporting.tasks import task_names, tasks_on_one_text
 from probe.runs.identity import SHARE
-from probe.system.files import key_of, plain
+from probe.system.files import plain
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vP*X"
 BAND_COLOURS = ("#999999", "#E69F00", "#56B4E9", "#CC79A7")
 DASHES = ("-", "--", "-.", ":")
-HOLLOW = {"below": "worse than the best", "left": "left the race", "unconverged": "not converged"}  # by order
+HOLLOW = {WORSE: "worse than the best", ELIMINATED: "eliminated in the race", UNCONVERGED: "not converged"}  # by label
 FORMS = ("png", "svg")
 STYLE: Any = {
     "svg.hashsalt": "layer-probe",  # element names in SVG are otherwise random
@@ -44,9 +45,9 @@ STYLE: Any = {
 Numbers = dict[str, Any]  # what is drawn, as plain values
 
 
-def draw_all(rows: Sequence[Row]) -> dict[str, tuple[bytes, str]]:
-    """Every picture that rows and their records give: file name to content and the sha256 of its numbers."""
-    drawn: dict[str, tuple[bytes, str]] = {}
+def draw_all(rows: Sequence[Row]) -> dict[str, bytes]:
+    """Every picture that rows and their records give: file name to content."""
+    drawn: dict[str, bytes] = {}
     groups = groups_of([row for row in rows if row.n])
     for group in groups:
         suffix = f"-{group[0].group}" if len(groups) > 1 else ""
@@ -73,18 +74,17 @@ def draw_all(rows: Sequence[Row]) -> dict[str, tuple[bytes, str]]:
     return drawn
 
 
-def draw(numbers: Numbers, make: Callable[[Axes, Numbers], None], title: str, form: str) -> tuple[bytes, str]:
-    """A picture in one form, and the sha256 of its numbers."""
-    sha256 = key_of(numbers)
+def draw(numbers: Numbers, make: Callable[[Axes, Numbers], None], title: str, form: str) -> bytes:
+    """A picture in one form."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 4.0), dpi=150, facecolor="white", layout="constrained")
         axes = figure.add_subplot()
         make(axes, numbers)
         figure.suptitle(title, fontsize=8, x=0.01, ha="left", color="#444444")
         out = io.BytesIO()
-        metadata = {"Description": f"numbers sha256 {sha256}"} | ({"Date": None} if form == "svg" else {})
+        metadata = {"Date": None} if form == "svg" else {}  # the same numbers give the same file
         figure.savefig(out, format=form, metadata=metadata)
-    return out.getvalue(), sha256
+    return out.getvalue()
 
 
 def about(setting: str, unconverged: Sequence[str]) -> str:
@@ -286,7 +286,7 @@ def by_cost(rows: Sequence[Row]) -> Numbers:
         return {}
     return {
         "rows": {
-            row.name: {"blocks": row.blocks, "width": row.width, "order": row.order} | plain(row.cells["dev_f1"])
+            row.name: {"blocks": row.blocks, "width": row.width, "label": row.label} | plain(row.cells["dev_f1"])
             for row in rows
         },
         "of_blocks": next(iter(rows[0].records.values())).encoder.num_layers,
@@ -299,7 +299,7 @@ def draw_by_cost(axes: Axes, numbers: Numbers) -> None:
     narrowest = min(row["width"] for _, row in rows)
     front: list[tuple[int, float]] = []
     for _, row in rows:
-        if row["order"] != "unconverged" and (not front or row["mean"] > front[-1][1]):
+        if row["label"] != UNCONVERGED and (not front or row["mean"] > front[-1][1]):
             front.append((row["blocks"], row["mean"]))
     if front:
         axes.step(
@@ -313,12 +313,12 @@ def draw_by_cost(axes: Axes, numbers: Numbers) -> None:
         axes.errorbar(x, 100 * row["mean"], yerr=100 * (row["std"] or 0.0), color=colour, lw=0.8, capsize=2, zorder=2)
         axes.scatter(
             x, 100 * row["mean"], s=32 * row["width"] / narrowest, marker=MARKERS[i // len(COLOURS) % len(MARKERS)],
-            facecolor="white" if row["order"] in HOLLOW else colour, edgecolor=colour, zorder=3,
+            facecolor="white" if row["label"] in HOLLOW else colour, edgecolor=colour, zorder=3,
         )  # fmt: skip
         axes.scatter([], [], s=32, marker=MARKERS[i // len(COLOURS) % len(MARKERS)], color=colour, label=name)
     axes.set_xticks(range(0, numbers["of_blocks"] + 1, 1 if numbers["of_blocks"] <= 12 else 2))
-    orders = {row["order"] for _, row in rows}
-    hollow = "\nor ".join(text for order, text in HOLLOW.items() if order in orders)  # as wide as the axes are
+    labels = {row["label"] for _, row in rows}
+    hollow = "\nor ".join(text for label, text in HOLLOW.items() if label in labels)  # as wide as the axes are
     hollow = f"; hollow: {hollow}" if hollow else ""
     axes.set_xlabel(f"blocks of the encoder (size of a point: width{hollow})")
     axes.set_ylabel(f"dev {numbers['score']} in percent, mean ± sd")

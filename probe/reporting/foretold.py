@@ -1,8 +1,7 @@
 """How well a screen predicted the trained rows: rank and linear correlation, and the regret of its first picks.
 
-Two rows are told apart if their difference is significant over the text (paired randomisation of the test split,
-Holm-corrected over all pairs), has the same sign on dev and test, and is significant over seeds too where there are
-enough of them for a p below 0.05.
+Two rows are separated if the 95 % interval of their dev difference, over seeds and text, leaves 0 out and test has the
+same sign; the intervals are not corrected for the number of pairs.
 
 A plain sum is a scaled mean. A linear readout does not depend on the scale, training does: with sums among the rows,
 the figures are also given without them.
@@ -19,12 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from probe.config import UserError
+from probe.reporting.decisions import differences
 from probe.reporting.formats import Grid
-from probe.reporting.order import differences
 from probe.reporting.row import Difference, Row, groups_of
 from probe.reporting.rows import build_rows
 from probe.runs.screened import ScreenRecord
-from probe.scoring.significance import ALPHA
 from probe.screening.candidates import readout_of
 from probe.screening.ranking import Scored
 from probe.system.show import percent
@@ -35,16 +33,16 @@ PICKS = (1, 3)
 @dataclass(frozen=True)
 class Foretold:
     """A screen's scores against the dev F1 of trained rows. rows: name, dev F1, screened F1; best dev F1 first. tau:
-    Kendall's tau-b over all pairs; tau_told_apart: over those told apart. They and pearson are None if undefined.
+    Kendall's tau-b over all pairs; tau_separated: over those separated. They and pearson are None if undefined.
     regret: points of dev F1 by which the best of the screen's first PICKS rows is below the best row. without_sums: the
     same without plain sums; None if there are none, or too few other rows.
     """
 
     rows: list[tuple[str, float, float]]
     tau: float | None
-    tau_told_apart: float | None
+    tau_separated: float | None
     pairs: int
-    pairs_told_apart: int
+    pairs_separated: int
     pearson: float | None
     regret: dict[str, float]
     without_sums: Foretold | None = None
@@ -85,25 +83,24 @@ def compare(pairs: Sequence[tuple[Row, Scored]]) -> Foretold:
     foretold = [one.dev_f1 for _, one in pairs]
     told = list(itertools.combinations(range(len(pairs)), 2))
     tests = differences([(pairs[i][0], pairs[j][0]) for i, j in told])
-    apart = [pair for pair, test in zip(told, tests, strict=True) if is_told_apart(test)]
+    separated = [pair for pair, test in zip(told, tests, strict=True) if is_separated(test)]
     ranked = sorted(range(len(pairs)), key=lambda i: (-foretold[i], pairs[i][1].dev_error))
     order = sorted(range(len(pairs)), key=lambda i: -dev[i])
     return Foretold(
         [(pairs[i][0].name, dev[i], foretold[i]) for i in order],
         tau_b(told, dev, foretold),
-        tau_b(apart, dev, foretold),
+        tau_b(separated, dev, foretold),
         len(told),
-        len(apart),
+        len(separated),
         pearson(dev, foretold),
         {str(picks): 100 * (max(dev) - max(dev[i] for i in ranked[:picks])) for picks in PICKS},
     )
 
 
-def is_told_apart(test: Difference) -> bool:
-    if test.p_text_holm is None or test.p_text_holm >= ALPHA or test.dev.difference * test.test.difference <= 0:
-        return False
-    lowest = 2 / math.comb(sum(test.n), test.n[0])
-    return lowest >= ALPHA or (test.dev.p_seeds is not None and test.dev.p_seeds < ALPHA)
+def is_separated(test: Difference) -> bool:
+    """Whether the interval of the two rows' dev difference leaves 0 out, and test has the same sign."""
+    interval = test.dev.interval
+    return interval is not None and interval[0] * interval[1] > 0 and test.dev.difference * test.test.difference > 0
 
 
 def tau_b(pairs: Sequence[tuple[int, int]], a: Sequence[float], b: Sequence[float]) -> float | None:
@@ -140,8 +137,8 @@ def foretold_grid(foretold: Foretold, folder: Path) -> Grid:
 
 def _figures(foretold: Foretold) -> str:
     return (
-        f"Kendall's tau-b {_number(foretold.tau)} over {foretold.pairs} pairs, {_number(foretold.tau_told_apart)} over "
-        f"the {foretold.pairs_told_apart} that the records' tests tell apart; Pearson {_number(foretold.pearson)}. "
+        f"Kendall's tau-b {_number(foretold.tau)} over {foretold.pairs} pairs, {_number(foretold.tau_separated)} over "
+        f"the {foretold.pairs_separated} that the records separate; Pearson {_number(foretold.pearson)}. "
         f"Training only the screen's first of these rows loses {foretold.regret['1']:.2f} points of dev F1 to the "
         f"best, its first three {foretold.regret['3']:.2f}."
     )

@@ -14,12 +14,13 @@ from typing import Any
 from tabulate import SEPARATING_LINE, tabulate
 
 from probe.config import UserError
-from probe.reporting.columns import COLUMNS, above, choose_columns, header, notes
+from probe.reporting.columns import COLUMNS, above, choose_columns, header, notes, recommendation
+from probe.reporting.decisions import BEST
 from probe.reporting.rates import rate_of
-from probe.reporting.row import Row, groups_of
+from probe.reporting.recommendation import recommend
+from probe.reporting.row import Row, SplitDifference, groups_of
 from probe.reporting.rows import SCORES
 from probe.reporting.tasks import grid_of_tasks, tasks_on_one_text
-from probe.reporting.verdict import verdict
 from probe.system.files import write_atomically
 
 FORMATS = ("text", "md", "csv", "tex", "json")
@@ -28,8 +29,9 @@ FILES = {"md": "table.md", "csv": "table.csv", "tex": "table.tex", "json": "tabl
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: lines of cells, and the text above and below. left: which columns are flush left. bold: the best lines.
-    emphasised: their bold columns in formats that do not set the whole line in bold. ruled: lines with a rule above."""
+    """A table: lines of cells, and the text above and below. first: what a reader should read first. left: which
+    columns are flush left. bold: the best lines. emphasised: their bold columns in formats that do not set the whole
+    line in bold. ruled: lines with a rule above."""
 
     headers: list[str]
     lines: list[list[str]]
@@ -40,6 +42,7 @@ class Grid:
     emphasised: list[int] = field(default_factory=list)
     label: str = "tab:layers"
     ruled: list[int] = field(default_factory=list)
+    first: list[str] = field(default_factory=list)
 
     def render(self, form: str) -> str:
         """As text, md or tex."""
@@ -60,7 +63,7 @@ class Grid:
             disable_numparse=True,
             colalign=["left" if left else "right" for left in self.left],
         )
-        return "\n\n".join(["\n".join(self.above), body, *self.below]) + "\n"
+        return "\n\n".join([*self.first, "\n".join(self.above), body, *self.below]) + "\n"
 
 
 def render(rows: Sequence[Row], form: str, columns: str | None = None) -> str:
@@ -68,8 +71,8 @@ def render(rows: Sequence[Row], form: str, columns: str | None = None) -> str:
     if columns is not None and form in ("csv", "json"):
         raise UserError(f"--columns: {form} has columns of its own; text, md and tex can choose.")
     if form == "json":
-        verdicts = {group[0].group: verdict(group).as_json() for group in groups_of(rows)}
-        return as_json([row.as_json() | {"verdict": verdicts[row.group]} for row in rows])
+        recommended = {group[0].group: recommend(group).as_json() for group in groups_of(rows)}
+        return as_json([row.as_json() | {"recommendation": recommended[row.group]} for row in rows])
     if form == "csv":
         return rows_csv(rows)
     grids = [table(group, choose_columns(columns, group)) for group in groups_of(rows)]
@@ -94,10 +97,11 @@ def table(rows: Sequence[Row], names: Sequence[str]) -> Grid:
         [COLUMNS[name].left for name in names],
         above(rows, names),
         notes(rows, names),
-        [i for i, row in enumerate(rows) if row.order == "best"],
+        [i for i, row in enumerate(rows) if row.label == BEST],
         [k for k, name in enumerate(names) if name in ("row", "dev")],
         f"tab:{rows[0].group}",
         [i for i in range(1, len(rows)) if rows[i].place != rows[i - 1].place],
+        recommendation(rows) if "dev" in names else [],
     )
 
 
@@ -112,11 +116,12 @@ def _latex(grid: Grid) -> str:
         lines[i] = [f"\\textbf{{{cell}}}" if cell else cell for cell in lines[i]]
     rules = ["\\midrule\n" if i in grid.ruled else "" for i in range(len(lines))]
     body = "\n".join(f"{rule}  {' & '.join(line)} \\\\" for rule, line in zip(rules, lines, strict=True))
+    caption = _tex(" ".join([*grid.first, *grid.above, *grid.below]))
     return (
         "\\begin{table}\n\\centering\n"
         f"\\begin{{tabular}}{{@{{}}{''.join('l' if left else 'r' for left in grid.left)}@{{}}}}\n\\toprule\n"
         f"  {' & '.join(map(_tex, grid.headers))} \\\\\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
-        f"\\caption{{{_tex(' '.join([*grid.above, *grid.below]))}}}\n\\label{{{grid.label}}}\n\\end{{table}}\n"
+        f"\\caption{{{caption}}}\n\\label{{{grid.label}}}\n\\end{{table}}\n"
     )
 
 
@@ -132,10 +137,10 @@ def rows_csv(rows: Sequence[Row], folders: Sequence[Path] = ()) -> str:
     """A line a row, fractions in full. folders: of each row, where they come from several."""
     scores = [f"{split}_{name}" for split in ("dev", "test") for name in SCORES]
     parts = ("mean", "std", "min", "max")
-    tests = ("dev_difference", "test_difference", "p_seeds", "p_seeds_holm", "p_text", "p_text_holm", "unit")
     bits = [f"{split}_{name}" for split in ("dev", "test") for name in ("bits", "information")]
     bits = bits if any(name in row.cells for row in rows for name in bits) else []
-    beside = [name for name in ("selectivity", "beyond", "way", "compression") if any(name in r.beside for r in rows)]
+    relative = ("selectivity", "guess_floor", "beyond", "gap_closed", "gap_closed_embeddings", "paired", "compression")
+    beside = [name for name in relative if any(name in row.beside for row in rows)]
     costs = ("parameters", "seconds_per_epoch", "mb_read", "f1_per_width")
     treated = any(row.treatment for row in rows)
     normalized, tuned = any(row.normalize for row in rows), any(row.rates for row in rows)
@@ -147,28 +152,33 @@ def rows_csv(rows: Sequence[Row], folders: Sequence[Path] = ()) -> str:
         + ["treatment"] * treated
         + ["normalize"] * normalized
         + ["rate"] * tuned
-        + "indices combine width n missing failed order".split()
+        + "indices combine width n missing failed label behind_low behind_high".split()
         + [f"{score}_{part}" for score in scores for part in parts]
-        + [f"best_{name}" for name in tests]
+        + [f"{split}_to_best{end}" for split in ("dev", "test") for end in ("", "_low", "_high")]
         + list(costs)
         + [f"{name}_{part}" for name in (*bits, *beside) for part in ("mean", "std")]
     )
     for i, row in enumerate(rows):
         content = row.as_json()
-        best, cost = content["against"].get("best", {}), content.get("cost", {})
+        cost = content.get("cost", {})
         writer.writerow(
             [str(folder) for folder in folders[i : i + 1]]
             + [row.group, row.setting.data, row.setting.encoder, row.setting.features["context"], row.name]
             + [row.treatment or ""] * treated
             + [row.normalize or "none"] * normalized
             + [rate_of(row)] * tuned
-            + [" ".join(map(str, row.indices)), row.combine, row.width, row.n, row.missing, row.failed, row.order]
+            + [" ".join(map(str, row.indices)), row.combine, row.width, row.n, row.missing, row.failed, row.label]
+            + list(row.behind or (None, None))
             + [content.get(score, {}).get(part) for score in scores for part in parts]
-            + [best.get(name) for name in tests]
+            + (_to_best(row.to_best.dev) + _to_best(row.to_best.test) if row.to_best else [None] * 6)
             + [cost.get(name) for name in costs]
             + [content.get(name, {}).get(part) for name in (*bits, *beside) for part in ("mean", "std")]
         )
     return out.getvalue()
+
+
+def _to_best(part: SplitDifference) -> list[float | None]:
+    return [part.difference, *(part.interval or (None, None))]
 
 
 def table_files(rows: Sequence[Row]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from probe.racing.rule import Left
 from probe.runs.expected import Setting
 from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, Treatment
 from probe.runs.records import Records, RunRecord
+from probe.scoring.compare import STATISTIC, Components
 from probe.scoring.significance import Cell
 from probe.system.files import plain
 
@@ -22,28 +23,25 @@ FLOOR, PLAIN, TREATED, CEILING = range(4)
 
 @dataclass(frozen=True)
 class SplitDifference:
-    """Two rows on one split: the mean of each (fractions), first - second, its 95 % interval over seeds, and
-    p of an exact permutation test over seeds, as it is and with Holm's correction."""
+    """Two rows on one split: the mean of each (fractions), first - second, and its 95 % interval for two rows that were
+    named beforehand. over: what the interval covers, `seeds and text`, or `seeds` where counts are missing."""
 
     a: float
     b: float
     difference: float
     interval: list[float] | None
-    p_seeds: float | None
-    p_seeds_holm: float | None
+    over: str | None
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Two rows compared. row: the second. n: seeds of each. p_text: paired randomisation over the test split,
-    which swaps sentences or documents (`unit`); None if the two are not of one text, or counts are missing."""
+    """Two rows compared. row: the second. n: seeds of each. unit: what of the text was drawn, sentences or
+    documents."""
 
     row: str
     n: tuple[int, int]
     dev: SplitDifference
     test: SplitDifference
-    p_text: float | None
-    p_text_holm: float | None
     unit: str | None
 
 
@@ -90,13 +88,14 @@ class Tried:
 @dataclass(frozen=True)
 class Row:
     """records: the row's records, one a seed, by file. missing: runs asked for that have no record; `failed` of them
-    left a failure log. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. order: best, tied, below,
-    untested, left or unconverged; None for a row that is not ranked (see `order.in_order`). against: differences to the
-    `best` row and to the `next` better one. treatment: the name of its runs' treatment as displayed; None for plain
-    runs. of: that treatment as recorded. beside: scores relative to other rows, see `reporting.treated`. left: when and
-    why a race gave it no more seeds (its order is `left`, or `unconverged`; it is compared with no other). normalize:
-    how its layers are normalized; None: not. rates: all that it was tried at, where they are several; `records` are
-    those of the best by dev."""
+    left a failure log. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. label, behind, to_best,
+    components: what the table decided, see `decisions.label_rows`; margin: points of dev score, by which it decided.
+    behind: how far the row lies behind the truly best one on dev, [low, high], a fraction. error: the square of the
+    standard error of its difference to the best on dev: what seeds, and what the text contributes. treatment: the name
+    of its runs' treatment as displayed; None for plain runs. of: that treatment as recorded. beside: scores relative to
+    other rows, see `reporting.treated`. left: when and why a race gave it no more seeds; it is compared with no other
+    row. normalize: how its layers are normalized; None: not. rates: all that it was tried at, where they are several;
+    `records` are those of the best by dev."""
 
     name: str
     task: Task
@@ -117,8 +116,13 @@ class Row:
     treatment: str | None = None
     of: Treatment | None = None
     left: Left | None = None
-    order: str | None = None
-    against: Mapping[str, Difference] = field(default_factory=dict)
+    label: str | None = None
+    margin: float | None = None
+    behind: list[float] | None = None
+    over_text: bool = False
+    to_best: Difference | None = None
+    error: tuple[float, float] | None = None
+    components: Mapping[str, Components] = field(default_factory=dict)
     beside: Mapping[str, Cell] = field(default_factory=dict)
     normalize: str | None = None
     rates: Sequence[Tried] = ()
@@ -141,6 +145,12 @@ class Row:
     def blocks(self) -> int:
         """How many of the encoder's blocks have to be computed."""
         return max(self.indices, default=0)
+
+    @property
+    def layers_as_text(self) -> str:
+        """`3..6`, or `0, 3, 5`."""
+        in_a_row = len(self.indices) > 2 and self.indices == list(range(self.indices[0], self.indices[-1] + 1))
+        return f"{self.indices[0]}..{self.indices[-1]}" if in_a_row else ", ".join(map(str, self.indices))
 
     @property
     def is_single(self) -> bool:
@@ -174,8 +184,12 @@ class Row:
             "sha256": self.sha256,
             "missing": self.missing,
             "failed": self.failed,
-            "order": self.order,
-            "against": {relation: _difference_json(difference) for relation, difference in self.against.items()},
+            "statistic": STATISTIC,
+            "margin": self.margin,
+            "label": self.label,
+            "behind": self.behind,
+            "to_best": plain(self.to_best),
+            "components": plain(self.components),
             "group": self.group,
             "setting": plain(self.setting),
             "about": plain(self.about),
@@ -203,20 +217,6 @@ def place_of(indices: Sequence[int], treatment: Treatment | None) -> int:
     if not indices or names & {*RANDOM.values(), CONTROL}:
         return FLOOR
     return PLAIN if not names else CEILING if FINE_TUNED in names else TREATED
-
-
-def _difference_json(difference: Difference) -> dict[str, Any]:
-    return {
-        "row": difference.row,
-        "dev_difference": difference.dev.difference,
-        "dev_interval": difference.dev.interval,
-        "test_difference": difference.test.difference,
-        "p_seeds": difference.dev.p_seeds,
-        "p_text": difference.p_text,
-        "unit": difference.unit,
-        "p_seeds_holm": difference.dev.p_seeds_holm,
-        "p_text_holm": difference.p_text_holm,
-    }
 
 
 def describe_probe(probe: Mapping[str, Any]) -> str:

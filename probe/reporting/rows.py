@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from probe.config import UserError
+from probe.config import UserError, default_margin
 from probe.data.task import TASKS
-from probe.racing.terms import rows_left
-from probe.reporting.order import in_order
+from probe.racing.terms import replaced_runs, rows_left
+from probe.reporting.decisions import label_rows
 from probe.reporting.published import is_conll2003
 from probe.reporting.rates import RATE, best_rate
 from probe.reporting.row import (
@@ -32,7 +32,7 @@ from probe.reporting.row import (
     setting_of,
     short_name,
 )
-from probe.reporting.treated import related
+from probe.reporting.treated import one_kind_of_bits, related
 from probe.runs.bench import Bench, read_bench
 from probe.runs.expected import SWEEP, ExpectedRun, Setting, read_expected
 from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, RunIdentity, Treatment, normalized_name
@@ -114,9 +114,10 @@ def last_results(home: Path = Path("results")) -> Path:
     return max(written, key=lambda folder: (written[folder], folder))
 
 
-def build_rows(results_dir: Path) -> list[Row]:
+def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
     """Rows of one setting together, in the paper's order; invalid records are skipped (see `bad_records`).
 
+    margin: points of dev score that the user does not mind; None: the default.
     Raises UserError if there are neither records nor expected runs.
     """
     results_dir = results_folder(results_dir)
@@ -125,6 +126,9 @@ def build_rows(results_dir: Path) -> list[Row]:
         for error in bad_records(results_dir).values():
             raise error
         raise UserError(f"{results_dir} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
+    if replaced := replaced_runs(results_dir):
+        records = {file: record for file, record in records.items() if record.key not in replaced}
+        expected = [run for run in expected if run.key not in replaced]
     gathered = _beside_frozen(_at_best_rates(_gather(records, expected)))
     settings: dict[str, str] = {}  # of each table, by its group: a frozen row's if it has one
     for row in sorted(gathered, key=_is_fine_tuned, reverse=True):  # fine-tuned first, overwritten: their probe differs
@@ -157,7 +161,8 @@ def build_rows(results_dir: Path) -> list[Row]:
         )
         for row in gathered
     ]
-    return [row for group in groups_of(rows) for row in related(in_order(group))]
+    points = default_margin() if margin is None else margin
+    return [row for group in groups_of(rows) for row in related(label_rows(group, points))]
 
 
 def _name(row: _Gathered, normalized: set[str | None]) -> str:
@@ -180,23 +185,28 @@ def _shown(row: _Gathered) -> tuple[str, str, str | None]:
 
 
 def _treatment(row: _Gathered, alike: list[_Gathered]) -> str | None:
-    """A row's treatment as displayed: its name, and the settings by which rows that look alike differ."""
+    """A row's treatment as displayed: its name, of fine-tuning the number of epochs, and the settings by which rows
+    that look alike differ."""
     if row.identity.treatment is None:
         return None
+    name = row.identity.treatment.name
+    if _is_fine_tuned(row) and (epochs := row.identity.probe.get("max_epochs")):
+        name += f", {epochs} epoch{'s' if epochs > 1 else ''}"
     settings, *others = map(_settings, [row, *alike])
     told = [
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in settings.items()
         if any(other.get(name) != value for other in others)
     ]
-    return f"{row.identity.treatment.name} ({', '.join(told)})" if told else row.identity.treatment.name
+    return f"{name} ({', '.join(told)})" if told else name
 
 
 def _settings(row: _Gathered) -> dict[str, Any]:
     """What the name of a row's treatment does not say."""
     assert row.identity.treatment is not None
     settings = {name: value for name, value in row.identity.treatment.settings.items() if name != "share"}
-    return settings | (row.identity.probe if _is_fine_tuned(row) else {})
+    probe = {name: value for name, value in row.identity.probe.items() if name != "max_epochs"}  # part of its name
+    return settings | (probe if _is_fine_tuned(row) else {})
 
 
 def _gather(records: Records, expected: list[ExpectedRun]) -> list[_Gathered]:
@@ -289,7 +299,7 @@ def _row(gathered: _Gathered, failed: dict[str, Path], treatment: str | None, be
             if len(present) == len(values):
                 cells[f"{split}_{name}"] = summary(present)
         bits = [getattr(record.bits, split) for record in records if record.bits]
-        if bits and len(bits) == len(records):
+        if bits and len(bits) == len(records) and one_kind_of_bits(records):  # others have no mean
             cells[f"{split}_bits"] = summary([one.cross_entropy for one in bits])
             cells[f"{split}_information"] = summary([one.label - one.cross_entropy for one in bits])
     return Row(

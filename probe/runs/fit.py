@@ -55,6 +55,7 @@ class Fit:
     read_s: float
     train_s: float
     bits: Bits | None = None
+    bits_epoch: int | None = None  # the epoch of least dev loss, at which bits and unseen were read
     unseen: Unseen | None = None
     labels: list[str] = field(default_factory=list)  # in the order of the classifier's outputs
     deviations: list[float] | None = None  # of layers that are added up as they are, on train
@@ -100,8 +101,12 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
     )
     train_s = time.perf_counter() - clock
     learned = tagger.learned_mix()
+    test = tagger.predict(data["test"])
+    with tagger.at_least_loss():
+        bits = _in_both({name: _bits(tagger, data[name], train.tags) for name in ("dev", "test")})
+        unseen = None if sample is None else _unseen(tagger, features["train"], sample, label_ids, device)
     return Fit(
-        predictions={"dev": tagger.best_dev_tags, "test": tagger.predict(data["test"])},
+        predictions={"dev": tagger.best_dev_tags, "test": test},
         curve=[Epoch(**point) for point in tagger.curve],
         passes=tagger.passes,
         outcome=tagger.schedule.outcome or "converged",
@@ -112,8 +117,9 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
         hardware=hardware(device, torch.get_num_threads(), bfloat16_way(cfg, device)),
         read_s=read_s,
         train_s=train_s,
-        bits=_in_both({name: _bits(tagger, data[name], train.tags) for name in ("dev", "test")}),
-        unseen=None if sample is None else _unseen(tagger, features["train"], sample, label_ids, device),
+        bits=bits,
+        bits_epoch=tagger.least_loss_epoch if bits or unseen else None,
+        unseen=unseen,
         labels=labels,
         deviations=deviations,
         weights=tagger.best_weights | (normalization.tensors if normalization else {}),
@@ -219,12 +225,17 @@ def tune(planned: Plan, tell: Callable[[str], None], runs: int, num_gpus: int) -
     )
     test, test_loss = tuned.predict(data["test"])
     best = tuned.curve[tuned.best_epoch - 1]
-    nats = {"dev": best["dev_loss"], "test": test_loss}
+    if tuned.least_loss_epoch != tuned.best_epoch:
+        tuned.load_state_dict(tuned.least_loss_weights)
+        _, test_loss = tuned.predict(data["test"])
+        tuned.load_state_dict(tuned.best_weights)
+    nats = {"dev": tuned.curve[tuned.least_loss_epoch - 1]["dev_loss"], "test": test_loss}
     known = {name: data[name].labels[data[name].labels >= 0] for name in nats}
     bits = {
         name: SplitBits(nats[name] / math.log(2), _bits_by_frequency(of, labels, train)) if len(of) else None
         for name, of in known.items()
     }
+    both = _in_both(bits)
     return Fit(
         predictions={"dev": tuned.best_dev_tags, "test": test},
         curve=[Epoch(**point) for point in tuned.curve],
@@ -237,7 +248,8 @@ def tune(planned: Plan, tell: Callable[[str], None], runs: int, num_gpus: int) -
         hardware=here,
         read_s=read_s,
         train_s=sum(point["train_s"] for point in tuned.curve),  # with the epochs before an interruption
-        bits=_in_both(bits),
+        bits=both,
+        bits_epoch=tuned.least_loss_epoch if both else None,
         labels=labels,
     )
 

@@ -18,6 +18,7 @@ RANDOM = {"random": "random weights", "random_blocks": "random blocks"}  # by en
 CONTROL = "control"
 FINE_TUNED = "fine-tuned"
 SHARE = " % of train"
+LOWER_CASED = "lower_cased"  # a setting of a control that was drawn without case
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,34 @@ def test_a_control_of_spans_keeps_their_bounds_and_gives_each_mention_one_type(t
     assert len(set().union(*by_mention.values())) > 1
 
 
+def cased(corpus: Corpus) -> Corpus:
+    """The corpus with every other sentence in capitals."""
+    splits = {
+        name: replace(
+            split,
+            words=[[w.upper() for w in words] if i % 2 else list(words) for i, words in enumerate(split.words)],
+        )
+        for name, split in corpus.splits.items()
+    }
+    return replace(corpus, splits=splits)
+
+
+def test_mentions_that_differ_in_case_alone_have_one_type_where_the_encoder_drops_case(tiny_corpus: Corpus):
+    text, types = cased(tiny_corpus), {}
+    for lower_cases in (True, False):
+        by_mention: dict[str, set[str]] = {}
+        control = control_task(text, 3, lower_cases)
+        assert control.about["control_lower_cased"] is lower_cases
+        for split in control.splits.values():
+            for words, tags in zip(split.words, split.tags, strict=True):
+                for kind, start, end in control.task.items(tags):
+                    by_mention.setdefault(" ".join(words[start:end]).lower(), set()).add(kind)
+        types[lower_cases] = max(map(len, by_mention.values()))
+    assert types == {True: 1, False: 2}, "as written, a mention has two types, or the test shows nothing"
+    lower = control_task(tiny_corpus, 3, True)
+    assert lower.fingerprint() == control_task(tiny_corpus, 3).fingerprint(), "its words have no capitals"
+
+
 def test_a_control_of_a_single_type_is_refused(tiny_corpus: Corpus):
     for split in tiny_corpus.splits.values():
         split.tags = [["O" if tag[2:] != "PER" else tag for tag in tags] for tags in split.tags]

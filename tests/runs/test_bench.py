@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from probe.reporting.verdict import verdict
 from support.records import make_record
 
 from probe.cli.settings import configs_of
@@ -14,7 +15,6 @@ from probe.features import depth
 from probe.features.checkpoint import Encoder
 from probe.reporting.formats import render
 from probe.reporting.rows import build_rows
-from probe.reporting.verdict import verdict
 from probe.runs.bench import Bench, bundled_text, measure, read_bench
 from probe.runs.identity import Treatment
 from probe.runs.records import RecordedEncoder, RunRecord

@@ -10,18 +10,20 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau, pearsonr
 from support.commands import TINY, probe, start, stop, wait_for
+from support.facts import names
 from support.inputs import overrides, small_corpus, write_columns
 from support.records import make_record
 
 from probe.checks.results import check_files
 from probe.config import LayersConfig, UserError
 from probe.reporting.foretold import compare, foretell, pearson, tau_b
-from probe.reporting.page import write_report, write_screen
+from probe.reporting.page import write_report
 from probe.reporting.rows import build_rows
 from probe.runs.identity import Layers, RunIdentity
 from probe.runs.screened import SCREEN, load_screen
 from probe.screening.ranking import Scored
 
+FIRST, LAST = "the first", "the last"  # that a screen ranks
 QUICK = ["screen.max_layers=2", "screen.sentences=40", "screen.samples=2", "screen.dev_sentences=20"]
 
 
@@ -76,39 +78,40 @@ def test_a_screen_is_one_file_that_verify_checks_and_report_shows(screened: Path
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("change", "facts"),
     [
-        (lambda s: s["ranked"].reverse(), "does not stand where its scores put it"),
-        (lambda s: s["ranked"][0]["f1"].__setitem__(0, 0.0), "does not stand where its scores put it"),
-        (lambda s: s["ranked"][-1].update(width=1), "its width is 1"),
-        (lambda s: s["ranked"][-1].update(blocks=77), "77 blocks are not what"),
-        (lambda s: s["identity"].update(seed=9), "its key is not the hash"),
-        (lambda s: s["features"].update(context="document"), "the feature key is not the hash"),
-        (lambda s: s["fingerprint"].update(weights="0"), "the encoder is not the one"),
-        (lambda s: s.pop("words"), "words is missing"),
-        (lambda s: s.update(ranked=[]), "it ranks nothing"),
-        (lambda s: s["ranked"].append(s["ranked"][-1]), "is ranked twice"),
+        (lambda s: s["ranked"].reverse(), [LAST]),
+        (lambda s: s["ranked"][0].update(f1=[0.0] * len(s["ranked"][0]["f1"])), [FIRST]),
+        (lambda s: s["ranked"][-1].update(width=1), [LAST, "width is 1"]),
+        (lambda s: s["ranked"][-1].update(blocks=77), [LAST, "77 blocks"]),
+        (lambda s: s["identity"].update(seed=9), ["key", "identity"]),
+        (lambda s: s["features"].update(context="document"), ["identity.features", "features.context"]),
+        (lambda s: s["fingerprint"].update(weights="0"), ["fingerprint", "features.encoder"]),
+        (lambda s: s.pop("words"), ["words"]),
+        (lambda s: s.update(ranked=[]), [SCREEN]),
+        (lambda s: s["ranked"].append(s["ranked"][-1]), [SCREEN]),
+        (lambda s: s["ranked"][0].update(tied=False), ["screen.json: ties", FIRST]),
     ],
 )
-def test_whatever_is_changed_in_a_screen_is_named(screened: Path, change, named: str):
+def test_whatever_is_changed_in_a_screen_is_named(screened: Path, change, facts: list[str]):
     content = json.loads((screened / SCREEN).read_text())
-    if named.startswith("does not") and content["ranked"][0]["f1"][0] == 0:
-        pytest.skip("nothing to change")
+    places = {FIRST: content["ranked"][0]["layers"]["name"], LAST: content["ranked"][-1]["layers"]["name"]}
     change(content)
     (screened / SCREEN).write_text(json.dumps(content))
-    assert any(named in line for line in bad(screened)), bad(screened)
+    (line,) = bad(screened)
+    names(line, *(places.get(fact, fact) for fact in facts))
 
 
-def test_an_edited_table_and_a_stale_figure_are_named(screened: Path):
-    table = screened / "screen.md"
-    table.write_text(table.read_text().replace("embeddings", "embedings"))
-    assert any(line.startswith("screen.md: line") for line in bad(screened))
-    record = load_screen(screened)
-    assert record is not None
-    write_screen(screened, record)
-    assert bad(screened) == []
-    (screened / "figures" / "screen_by_layer.svg").write_text("<svg></svg>")
-    assert any("screen_by_layer.svg" in line for line in bad(screened))
+def test_ties_of_an_older_screen_are_not_judged(screened: Path):
+    content = json.loads((screened / SCREEN).read_text())
+    for one in content["ranked"]:
+        one["tied"] = not one["tied"]
+    for version in (None, 0):
+        (screened / SCREEN).write_text(json.dumps(content | {"ties": version}))
+        found = {check.name: check.ok for check in check_files(screened, screened.parent / "cache")}
+        assert (found[SCREEN], found["screen.json: ties"]) == (True, None)
+    (screened / SCREEN).write_text(json.dumps(content))
+    assert [line.split(": ")[1] for line in bad(screened)] == ["ties"]
 
 
 @pytest.mark.parametrize(

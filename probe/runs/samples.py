@@ -1,0 +1,81 @@
+"""What comparisons read of records: the scores of a row's runs, and how much each document moves them.
+
+The counts beside a record say how much; a race reads those of dev alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from probe.config import UserError
+from probe.runs.outputs import load_counts
+from probe.runs.records import Records
+from probe.scoring.compare import Sample
+from probe.scoring.metrics import Counts, by_sentence
+from probe.scoring.significance import influence, units_of
+
+SPLITS = ("dev", "test")
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """Of one run on one split. counts: (sentences, 3) gold, predicted and correct. documents: of each sentence, if
+    known."""
+
+    counts: np.ndarray
+    documents: np.ndarray | None
+
+    @classmethod
+    def of(cls, counts: Counts) -> SplitCounts:
+        documents = np.asarray(counts["documents"], dtype=int) if "documents" in counts else None
+        return cls(by_sentence(counts), documents)
+
+
+Load = Callable[[Path], dict[str, SplitCounts] | None]
+
+
+def run_counts(file: Path) -> dict[str, SplitCounts] | None:
+    """The counts of dev and test that belong to a record's file; None where there are none that can be read."""
+    try:
+        counts = load_counts(file)[0]
+    except UserError:
+        return None
+    return {split: SplitCounts.of(counts[split]) for split in SPLITS}
+
+
+def samples_of(rows: Sequence[Records], split: str, load: Load) -> tuple[list[Sample], str | None]:
+    """The rows' scores on a split with the influence of each unit of its text, and what these units are.
+
+    Units are documents where all rows know the same ones, and enough of them, else sentences. Rows scored on different
+    texts have units of their own. Without the counts of every run there are no units: None.
+    """
+    scores = [[getattr(record.scores, split).headline for record in records.values()] for records in rows]
+    known = [[one[split] for file in records if (one := load(file)) is not None] for records in rows]
+    is_whole = all(len(one) == len(row) for one, row in zip(known, rows, strict=True))
+    if not is_whole or any(len({run.counts.shape for run in row}) > 1 for row in known):
+        return [Sample(own) for own in scores], None
+    units = known[0][0].documents
+    for row in known:
+        units = units_of(units, row[0].documents)
+    texts = [row[0].counts[:, 0].tobytes() for row in known]  # by what there is to find
+    influences = [np.stack([influence(run.counts, units_of(run.documents, units)) for run in row]) for row in known]
+    samples = [Sample(own, one) for own, one in zip(scores, _side_by_side(influences, texts), strict=True)]
+    return samples, "sentences" if units is None else "documents"
+
+
+def _side_by_side(influences: Sequence[np.ndarray], texts: Sequence[bytes]) -> list[np.ndarray]:
+    """Influences over the units of all texts: what happens in one text says nothing of another."""
+    sizes = {text: one.shape[1] for text, one in zip(texts, influences, strict=True)}
+    if len(sizes) == 1:
+        return list(influences)
+    starts = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
+    wide = []
+    for text, one in zip(texts, influences, strict=True):
+        placed = np.zeros((len(one), sum(sizes.values())))
+        placed[:, starts[text] : starts[text] + one.shape[1]] = one
+        wide.append(placed)
+    return wide

@@ -1,0 +1,343 @@
+"""How often the decisions of tables and races are wrong: simulated tables, decided by the package's own functions.
+
+    python tests/benchmarks/decisions.py [--tables 1000] [--jobs 2] [--only NAME,...] [--keep FILE]
+
+Each truth says how rows truly differ and how much scores vary. Its variances are those of committed records: between
+runs, of seed x text, and of row x text. A table draws, for every run, what the seed and each document add to its score;
+the package sees the scores and the influence of each document, as it does of real runs. `resampled` truths draw real
+things instead: documents and runs of a committed folder, with replacement, so that F1 is counted anew from their spans.
+
+wrongly_worse     share of tables that call a row worse though no row is truly better than it
+coverage          share of 95 % intervals that hold the truth: of a difference of two rows, of a mean, and (behind) the
+share
+                  of tables in which all low ends of "behind the best" hold
+loss_over_margin  share of tables that recommend a row as within the margin which truly loses more than the margin;
+beside
+                  it the mean true loss of what is recommended, and of the best row where none is within the margin
+power             share of truly worse rows that are called worse, by how far they are behind; and the same of the rule
+that
+                  the package had before (seeds permuted on dev, text tested on test with Holm's correction)
+race              share of races in which the truly best row leaves
+
+The last line is one JSON object of these, each by the name of its truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from probe.racing.rule import SILENT, VERSION, Cell, DevRun, Rules, num_ahead, replay, thresholds
+from probe.reporting.decisions import cheapest_within
+from probe.reporting.row import PLAIN, Row
+from probe.reporting.rows import build_rows
+from probe.runs.samples import run_counts, samples_of
+from probe.scoring.compare import Comparison, Sample
+from probe.scoring.significance import influence
+
+RESULTS = Path(__file__).parents[2] / "results"
+DOCUMENTS = 216  # of CoNLL-2003's dev split
+MARGIN = 0.005
+FAR, NEAR = (0.013, 0.03), (0.0035, 0.006)  # how far behind a row is, of which the power is given
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviations of scores, fractions. run: between runs, on all text. row_text: of a row, paired with
+    another's."""
+
+    run: float
+    seed_text: float
+    row_text: float
+
+    def with_text(self, times: float) -> Noise:
+        """The same on so many times the text."""
+        return Noise(self.run, self.seed_text / times**0.5, self.row_text / times**0.5)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Rows' true scores (fractions) and costs, how many seeds each has, and how much more each varies over seeds."""
+
+    name: str
+    scores: tuple[float, ...]
+    noise: Noise
+    seeds: int = 5
+    spreads: tuple[float, ...] = ()
+    documents: int = DOCUMENTS
+    costs: tuple[tuple[int, ...], ...] = ()
+    pool: tuple[np.ndarray, ...] = field(default=(), compare=False)  # of each row: (runs, documents, 3) counts
+
+    def draw(self, draw: np.random.Generator, seeds: int | None = None) -> list[Sample]:
+        """A table's rows on one text. seeds: other than the truth's own."""
+        if self.pool:
+            return self._drawn_from_pool(draw, seeds or self.seeds)
+        rows, seeds = len(self.scores), seeds or self.seeds
+        spread = np.array(self.spreads or [1.0] * rows)[:, None]
+        unit = self.documents**-0.5
+        moves = self.noise.row_text * unit * draw.standard_normal((rows, 1, self.documents))
+        both = (rows, seeds, self.documents)
+        moves = moves + spread[:, :, None] * self.noise.seed_text * unit * draw.standard_normal(both)
+        runs = spread * self.noise.run * draw.standard_normal((rows, seeds))
+        scores = np.array(self.scores)[:, None] + runs + moves.sum(2)
+        moves = moves - moves.mean(2, keepdims=True)
+        return [Sample(list(scores[row]), moves[row]) for row in range(rows)]
+
+    def _drawn_from_pool(self, draw: np.random.Generator, seeds: int) -> list[Sample]:
+        documents = draw.integers(self.documents, size=self.documents)
+        samples = []
+        for pool in self.pool:
+            counts = pool[draw.integers(len(pool), size=seeds)][:, documents]  # (seeds, documents, 3)
+            gold, predicted, correct = counts.sum(1).T
+            samples.append(Sample(list(2 * correct / (gold + predicted)), np.stack([influence(run) for run in counts])))
+        return samples
+
+
+def noise_of(folder: str, task: str | None = None) -> Noise:
+    """The mean variances of a committed folder's rows on dev."""
+    compared, _ = compared_rows(folder, task)
+    parts = [compared.components(row) for row in range(len(compared.n))]
+    pairs = [compared.error_parts(a, b)[1] / 2 for a, b in itertools.combinations(range(len(parts)), 2)]
+    run, both = (float(np.mean([getattr(part, name) ** 2 for part in parts])) ** 0.5 for name in ("run", "seed_text"))
+    return Noise(run, both, float(np.median(pairs)) ** 0.5)
+
+
+def compared_rows(folder: str, task: str | None = None) -> tuple[Comparison, list[Row]]:
+    rows = [row for row in build_rows(RESULTS / folder) if row.place == PLAIN and row.n > 1]
+    rows = [row for row in rows if task in (None, row.setting.data)]
+    return Comparison(samples_of([row.records for row in rows], "dev", run_counts)[0]), rows
+
+
+def pool_of(row: Row) -> np.ndarray:
+    """A row's counts on dev by document: (runs, documents, 3)."""
+    runs = []
+    for file in row.records:
+        counted = run_counts(file)
+        assert counted is not None
+        split = counted["dev"]
+        assert split.documents is not None
+        place = np.unique(split.documents, return_inverse=True)[1]
+        by_document = np.zeros((int(place.max()) + 1, 3))
+        np.add.at(by_document, place, split.counts)
+        runs.append(by_document)
+    return np.stack(runs)
+
+
+def truths() -> list[Truth]:
+    """Tables without a difference, in many conditions; then the committed rows' differences on more and less text."""
+    noise, equal = noise_of("conll2003-minilm-sentence"), (0.89,) * 9
+    chunks, speech = (noise_of("conll2003-minilm-tasks", f"conll2003-{task}") for task in ("chunks", "pos"))
+    same = replace(noise, row_text=0.0)
+    found = [
+        Truth("nine equal rows", equal, same),
+        Truth("nine equal rows, four times the text", equal, same.with_text(4), documents=4 * DOCUMENTS),
+        Truth("nine equal rows, 10 seeds", equal, same, 10),
+        Truth("nine equal rows, 20 seeds", equal, same, 20),
+        Truth("nine equal rows, 3 seeds", equal, same, 3),
+        Truth("seven equal rows, variances of chunks", equal[:7], replace(chunks, row_text=0.0)),
+        Truth("seven equal rows, variances of parts of speech", equal[:7], replace(speech, row_text=0.0)),
+        Truth("equal in expectation, row x text", equal, noise),
+        Truth("equal in expectation, row x text, four times the text", equal, noise.with_text(4), 5, (), 4 * DOCUMENTS),
+        Truth("equal in expectation, row x text, 3 seeds", equal, noise, 3),
+        Truth("equal in expectation, row x text, 20 seeds", equal, noise, 20),
+        Truth("one row of three times the spread", equal, noise, 5, (3.0, *[1.0] * 8)),
+        Truth("one row of three times the spread, no row x text", equal, same, 5, (3.0, *[1.0] * 8)),
+        Truth("one row of three times the spread, 3 seeds", equal, noise, 3, (3.0, *[1.0] * 8)),
+        Truth("one row ahead by 0.3", (0.893, *[0.89] * 8), noise),
+        Truth("four rows ahead by 1", (*[0.9] * 4, *[0.89] * 5), noise),
+    ]
+    compared, rows = compared_rows("conll2003-minilm-each-layer")
+    means = tuple(compared.means.tolist())
+    costs = tuple((row.blocks, row.width, row.cost.parameters if row.cost else 0) for row in rows)
+    own = noise_of("conll2003-minilm-each-layer")
+    for name, times in (("an eighth", 0.125), ("a quarter", 0.25), ("all", 1.0), ("four times", 4.0)):
+        found.append(
+            Truth(
+                f"committed rows, {name} of the text", means, own.with_text(times), 5, (), int(DOCUMENTS * times), costs
+            )
+        )
+    pools = [pool_of(row) for row in rows]
+    scores = [2 * pool[:, :, 2].sum() / pool[:, :, :2].sum() for pool in pools]
+    found.append(Truth("committed rows, resampled", tuple(scores), own, 5, (), DOCUMENTS, costs, tuple(pools)))
+    best = int(np.argmax(scores))
+    found.append(
+        Truth("nine equal rows, resampled", (scores[best],) * 9, own, 5, (), DOCUMENTS, (), (pools[best],) * 9)
+    )
+    return found
+
+
+def study(truth: Truth, tables: int) -> dict[str, Any]:
+    """What the package decides of so many tables of one truth."""
+    draw, scores = np.random.default_rng(0), np.array(truth.scores)
+    loss = scores.max() - scores
+    wrongly = between = means = behind = over = 0
+    lost, lost_of_best, alone = 0.0, 0.0, 0
+    found: dict[str, list[float]] = {"far": [], "near": [], "far before": [], "near before": []}
+    for _ in range(tables):
+        dev, test = truth.draw(draw), truth.draw(draw)
+        compared = Comparison(dev)
+        bounds = compared.behind()
+        is_worse = [high < 0 for _, high in bounds]
+        wrongly += any(worse and loss[row] < 1e-9 for row, worse in enumerate(is_worse))
+        behind += all(low <= -loss[row] + 1e-9 for row, (low, _) in enumerate(bounds))
+        a, b = draw.choice(len(scores), 2, replace=False)
+        low, high = compared.difference(a, b)[1]
+        between += low <= scores[a] - scores[b] <= high
+        low, high = compared.mean(a)
+        means += low <= scores[a] <= high
+        if truth.costs:
+            place = cheapest_within(bounds, truth.costs, MARGIN)
+            used = compared.best if place is None else place
+            lost += loss[used]
+            alone += place is None
+            lost_of_best += loss[used] if place is None else 0.0
+            over += place is not None and loss[place] > MARGIN
+        before = worse_before(dev, test)
+        for name, (least, most) in (("far", FAR), ("near", NEAR)):
+            for row in np.flatnonzero((loss > least) & (loss < most)):
+                found[name].append(is_worse[row])
+                found[f"{name} before"].append(before[row])
+    result = {
+        "wrongly_worse": wrongly / tables,
+        "coverage": {"difference": between / tables, "mean": means / tables, "behind": behind / tables},
+    }
+    if truth.costs:
+        result["loss_over_margin"] = {
+            "share": over / tables,
+            "mean_loss": round(100 * lost / tables, 3),
+            "none_within": alone / tables,
+            "mean_loss_of_the_best_then": round(100 * lost_of_best / max(1, alone), 3),
+        }
+    if any(found.values()):
+        result["power"] = {name: round(float(np.mean(own)), 3) for name, own in found.items() if own}
+    return result
+
+
+def worse_before(dev: list[Sample], test: list[Sample]) -> list[bool]:
+    """What the package's earlier rule called below: exact permutation over seeds on dev (p < 0.05) and a paired test
+    over the documents of test (Holm-corrected, p < 0.05; here by its normal approximation)."""
+    from scipy.special import ndtr
+
+    means = [float(np.mean(row.scores)) for row in dev]
+    best = int(np.argmax(means))
+    others = [row for row in range(len(dev)) if row != best]
+    p_text = []
+    for row in others:
+        a, b = test[row], test[best]
+        assert a.influence is not None
+        assert b.influence is not None
+        spread = float(np.sqrt(((a.influence.mean(0) - b.influence.mean(0)) ** 2).sum()))
+        p_text.append(2 * float(ndtr(-abs(np.mean(a.scores) - np.mean(b.scores)) / max(spread, 1e-12))))
+    largest, holm = 0.0, {}
+    for rank, place in enumerate(np.argsort(p_text)):
+        largest = max(largest, p_text[place] * (len(others) - rank))
+        holm[others[place]] = largest
+    return [
+        row != best
+        and holm[row] < 0.05
+        and np.mean(test[row].scores) < np.mean(test[best].scores)
+        and _permuted(dev[row].scores, dev[best].scores) < 0.05
+        for row in range(len(dev))
+    ]
+
+
+def _permuted(a: Any, b: Any, most: int = 2_000) -> float:
+    """Two-sided p of a permutation test of two means; by a random part of the divisions where there are many."""
+    values, n = np.array([*a, *b]), len(a)
+    divisions = np.array(list(itertools.combinations(range(2 * n), n))) if n < 7 else None
+    if divisions is None:
+        order = np.random.default_rng(0).permuted(np.tile(np.arange(2 * n), (most, 1)), axis=1)
+        divisions = np.concatenate([np.arange(n)[None], order[:, :n]])
+    sums = values[divisions].sum(1)
+    return float(min(1.0, 2 * min(np.mean(sums >= sums[0] - 1e-12), np.mean(sums <= sums[0] + 1e-12))))
+
+
+def races() -> dict[str, tuple[Truth, float]]:
+    """Truths of a race, the best row first, and the share of runs that never learn."""
+    noise = noise_of("conll2003-minilm-sentence")
+    seeds = (noise.run**2 + noise.seed_text**2) ** 0.5
+    known = Noise(seeds, 0.0, 0.0)
+    thrice = (3.0, *[1.0] * 8)
+
+    def rows(ahead: float) -> tuple[float, ...]:
+        return 0.89 + ahead * seeds, *[0.89] * 8
+
+    found = {}
+    for text, own in (("text known", known), ("text as CoNLL-2003's", noise)):
+        found[f"all equal, {text}"] = Truth("", rows(0), own), 0.0
+        for ahead in (0.3, 1.0):
+            found[f"best ahead by {ahead:g} sd, {text}"] = Truth("", rows(ahead), own), 0.0
+        for ahead in (0.0, 0.3, 1.0):
+            name = f"best spreads three times as much, ahead by {ahead:g} sd, {text}"
+            found[name] = Truth("", rows(ahead), own, 5, thrice), 0.0
+        for share in (0.01, 0.02, 0.05):
+            found[f"best ahead by 1 sd, {share:.0%} of runs never learn, {text}"] = Truth("", rows(1.0), own), share
+    return found
+
+
+def race(truth: Truth, never_learn: float, count: int) -> dict[str, float]:
+    """The share of races in which the truly best row leaves (of equal rows: the mean over rows), and in which any
+    does."""
+    draw, rows = np.random.default_rng(0), [str(row) for row in range(len(truth.scores))]
+    ahead = num_ahead(len(rows))
+    limits = thresholds(len(rows), ahead, truth.seeds, 0.05)
+    rules = Rules(0.05, list(range(1, truth.seeds + 1)), ahead, limits, truth.seeds, version=VERSION)
+    all_seeds = [*rules.seeds, *rules.spare_seeds]
+    are_equal = len(set(truth.scores)) == 1 and not truth.spreads
+    best_left = any_left = runs = 0.0
+    for _ in range(count):
+        samples = truth.draw(draw, len(all_seeds))
+        known: dict[Cell, DevRun] = {}
+        for row, sample in zip(rows, samples, strict=True):
+            assert sample.influence is not None
+            for place, seed in enumerate(all_seeds):
+                fails = draw.random() < never_learn
+                known[row, seed] = DevRun(
+                    0.0 if fails else sample.scores[place],
+                    SILENT if fails else "converged",
+                    influence=sample.influence[place],
+                )
+        done = replay(rules, rows, known.get)
+        best_left += len(done.left) / len(rows) if are_equal else "0" in done.left
+        any_left += bool(done.left)
+        runs += len(done.runs) / (len(rows) * truth.seeds)
+    return {"best_leaves": round(best_left / count, 4), "some_leave": any_left / count, "runs": round(runs / count, 3)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", type=int, default=1000)
+    parser.add_argument("--races", type=int, default=1000)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", help="names of truths, or parts of them, with commas between")
+    options = parser.parse_args()
+    only = options.only.split(",") if options.only else [""]
+
+    def is_wanted(name: str) -> bool:
+        return any(part in name for part in only)
+
+    chosen = [truth for truth in truths() if is_wanted(truth.name)]
+    raced = {name: one for name, one in races().items() if is_wanted(f"race: {name}")}
+    jobs: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
+        *((truth.name, study, (truth, options.tables)) for truth in chosen),
+        *((f"race: {name}", race, (*one, options.races)) for name, one in raced.items()),
+    ]
+    results = Parallel(n_jobs=options.jobs, return_as="generator")(delayed(work)(*given) for _, work, given in jobs)
+    found: dict[str, dict[str, Any]] = {}
+    for (name, _, _), result in zip(jobs, results, strict=True):
+        print(f"{name}: {json.dumps(result)}", flush=True)
+        for what, value in ({"race": result} if name.startswith("race: ") else result).items():
+            found.setdefault(what, {})[name.removeprefix("race: ")] = value
+    print(json.dumps({"tables": options.tables, "races": options.races} | found))
+
+
+if __name__ == "__main__":
+    main()
