@@ -251,7 +251,7 @@ def _scales(
     ]
     warnings: dict[str, Oddity] = {}
     for cfg in configs:
-        if not cfg.reads_features:
+        if not cfg.reads_features or (cfg.encoder, cfg.features) != (configs[0].encoder, configs[0].features):
             continue
         selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
         added = [deviations[layer] for layer in selection.indices if layer in deviations]
