@@ -14,7 +14,7 @@ from support.commands import RUN_PROBE, Started, finish, wait_for
 from support.facts import names
 from support.records import results
 
-from probe.config import Config
+from probe.config import Config, UserError
 from probe.probing import schedule
 from probe.racing.terms import read_decisions, read_terms
 from probe.runs.expected import read_expected
@@ -282,3 +282,23 @@ def test_killed_or_run_twice_at_once_a_race_comes_to_the_same(settings: list[str
         assert results(folder / "out") == results(alone / "out")
         for name in ("race.json", "decisions.json"):
             assert (folder / "out" / name).read_text() == (alone / "out" / name).read_text()
+
+
+def test_rows_named_and_rows_screened_are_normalized_as_the_settings_say(
+    typed: Typed, settings: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    seen: list[list[str | None]] = []
+
+    def stop(named, seeds, base, candidates, *rest):
+        seen.append([cfg.layers.normalize for cfg in named] + [layers.normalize for layers in candidates()])
+        raise UserError("seen")
+
+    monkeypatch.setattr("probe.racing.race.run_race", stop)
+    candidates = ["race.candidates=2", "screen.sentences=40", "screen.samples=2"]
+    for how in ("layers.normalize=scale", "layers.normalize=none"):
+        assert typed("race", *settings, *candidates, "race.rows=[layer_0]", how).returncode == 2
+        assert typed("race", *settings, "race.candidates=0", how).returncode == 2
+    assert seen[0] == ["scale"] * 3
+    assert set(seen[1]) == {"scale"}
+    assert len(seen[1]) > 5, "all presets, as no row is named"
+    assert [set(one) for one in seen[2:]] == [{None}, {None}]
