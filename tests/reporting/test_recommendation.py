@@ -128,16 +128,19 @@ def test_where_every_row_has_one_seed_there_is_no_recommendation_but_a_reason(tm
     assert recommend(build_rows(made(tmp_path, 2))).best is not None, "two seeds of each are enough"
 
 
-def test_a_row_of_one_seed_is_neither_best_nor_recommended_for_its_luck(tmp_path: Path):
+def test_a_row_of_one_seed_is_not_the_best_for_its_luck_and_may_lie_further_behind(tmp_path: Path):
     made(tmp_path)
     make_record(tmp_path, "layer_1", 1, 0.9121, 0.99, indices=(1,), sentences=ALL)
-    rows = build_rows(tmp_path, margin_of(tmp_path, "layer_3", 0.01))
-    given = recommend(rows)
+    rows = {row.name: row for row in build_rows(tmp_path)}
+    given = recommend(list(rows.values()))
     assert given.best is not None
-    assert given.use is not None
-    assert (given.best.row, given.use.row) == ("concat_last_four", "layer_3")
-    assert {row.name: row.label for row in rows}["layer_1"] == "undecided"
+    assert rows["layer_1"].dev_mean > rows["concat_last_four"].dev_mean
+    assert (given.best.row, rows["layer_1"].label) == ("concat_last_four", "undecided")
     assert "layer_1" in given.undecided
+    one, five = rows["layer_1"].error, rows["layer_3"].error
+    assert one is not None
+    assert five is not None
+    assert one[0] == pytest.approx(five[0] * (1 + 1 / 5) / (2 / 5)), "of one seed and of five"
 
 
 def test_a_row_that_is_far_ahead_on_test_is_recommended_no_more_for_it(tmp_path: Path):

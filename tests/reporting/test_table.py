@@ -456,9 +456,9 @@ def test_a_text_without_any_span_is_no_crash(tmp_path: Path):
             path = next((tmp_path / "records").glob(f"{row}-seed{seed}-*"))
             write_counts(path, {split: {"words": [3, 4], "right_tags": [3, 4]} for split in ("dev", "test")})
             assert record.row == row
-    row = next(row for row in build_rows(tmp_path) if row.to_best)
-    assert row.error == (0.0, 0.0)
-    assert row.label == "within the margin"
+    (compared,) = [one for one in build_rows(tmp_path) if one.to_best]
+    assert compared.error == (0.0, 0.0)
+    assert compared.label == "within the margin"
 
 
 def test_counts_of_another_text_are_not_paired(tmp_path: Path):
