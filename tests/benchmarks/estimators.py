@@ -233,7 +233,7 @@ def main() -> None:
         every, without = compare(scored), compare([pair for pair in scored if pair[0].combine != "sum"])
         cells = [name]
         for one in (every, without):
-            cells += [f"{one.tau_told_apart or 0:.2f}", f"{one.pearson or 0:.3f}", f"{one.regret['1']:.2f}"]
+            cells += [f"{one.tau_separated or 0:.2f}", f"{one.pearson or 0:.3f}", f"{one.regret['1']:.2f}"]
         print(f"| {' | '.join(cells)} |")
 
 
