@@ -142,11 +142,11 @@ def _run(arguments: list[str]) -> tuple[int, str, str]:
     """The command in this process: its exit code, and what it printed."""
     from probe.cli.main import main
 
-    argv, environment = sys.argv, dict(os.environ)
+    argv, stdin, environment = sys.argv, sys.stdin, dict(os.environ)
     signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     out, errors, code = io.StringIO(), io.StringIO(), 0
     os.environ |= {"LAYER_PROBE_CACHE": "cache", "COLUMNS": "100"}
-    sys.argv = ["probe", *arguments]
+    sys.argv, sys.stdin = ["probe", *arguments], io.TextIOWrapper(io.BytesIO())
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -154,7 +154,7 @@ def _run(arguments: list[str]) -> tuple[int, str, str]:
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     finally:
-        sys.argv = argv
+        sys.argv, sys.stdin = argv, stdin
         os.environ.clear()
         os.environ.update(environment)
         for number, handler in signals.items():
@@ -171,7 +171,7 @@ def _masked(text: str, is_computed: bool) -> str:
         return text
     text = re.sub("█+", "█", re.sub(r"-{3,}", "---", text))
     text = re.sub(r"(?m)^( *(device|versions|store)\b).*", r"\1 <here>", text)
-    return re.sub(r" {2,}", "  ", re.sub(r"[+-]?(?<![A-Za-z\d.])\d[\d,]*(\.\d+)?", "#", text))
+    return re.sub(r" {2,}", "  ", re.sub(r"[+-]?(?<![A-Za-z\d.])\d+(,\d{3})*(\.\d+)?", "#", text))
 
 
 def main() -> None:
