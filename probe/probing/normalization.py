@@ -11,8 +11,9 @@ W words, L layers chosen, H hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from probe.probing.selection import Selection
 EPSILON = 1e-5  # added to the variance of a word's vector, as layer norms do
 PREFIX = "normalize."  # of its tensors in a file of weights
 PRE_ACTIVATION = 1.2  # see `input_factor`
+MEASURED_SHARDS = 4  # some 32,000 words
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,33 @@ def normalization_of(store: FeatureStore, selection: Selection) -> Normalization
     _, variance = moments(lambda layers: alone(layers) if selection.combine == "concat" else [_sum(alone(layers))])
     summed = len(selection.indices) if selection.combine in ("mean", "mix") else 1  # a mix starts as the mean
     return _rounded(per_word, shift, gain * summed / _where_positive(variance.mean().sqrt()))
+
+
+class Scales(NamedTuple):
+    """The scale of layers, in the order asked for. norms: mean length of a vector. deviations: of a feature from its
+    mean, as the root of the mean variance of features."""
+
+    norms: list[float]
+    deviations: list[float]
+
+
+def scales_in(store: FeatureStore, layers: Sequence[int]) -> Scales:
+    """The scale of stored layers on train, or on the first MEASURED_SHARDS shards of it. Raises DamagedShard."""
+    part = replace(store, shards={"train": store.shards["train"][:MEASURED_SHARDS]})
+    return scales_of(found for _, found in part.read("train", layers))
+
+
+def scales_of(parts: Iterable[Sequence[Tensor]]) -> Scales:
+    """The scale of layers that come in parts, each of them (W, H) of every layer."""
+    norms: list[Tensor] = []
+
+    def seen() -> Iterator[Sequence[Tensor]]:
+        for layers in parts:
+            norms.append(torch.stack([layer.double().norm(dim=-1) for layer in layers]))  # (L, W)
+            yield layers
+
+    _, variance = _moments(seen())
+    return Scales(torch.cat(norms, 1).mean(1).tolist(), variance.mean(1).sqrt().tolist())
 
 
 def restored_normalization(selection: Selection, weights: dict[str, Tensor]) -> Normalization | None:

@@ -12,7 +12,7 @@ from probe.config import UserError
 from probe.reporting.caveats import caveats
 from probe.reporting.decisions import BEST, ELIMINATED, UNCONVERGED
 from probe.reporting.published import PUBLISHED, tuning, unlike
-from probe.reporting.rates import all_rates, rate_notes, rate_of
+from probe.reporting.rates import all_rates, rate_notes, rate_of, scale_notes
 from probe.reporting.recommendation import recommend
 from probe.reporting.row import PLAIN, Row, describe_probe, names_of, short_name
 from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM
@@ -323,7 +323,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             "rows may be the seed's."
         )
     lines += unconverged_notes(rows, "not ranked")
-    lines += rate_notes(rows)
+    lines += rate_notes(rows) + scale_notes(rows)
     if any(row.left for row in rows) and "label" in columns:
         lines.append(
             f"{ELIMINATED}: a race gave the row no more seeds after that round, most often because it was "

@@ -16,6 +16,7 @@ from tabulate import SEPARATING_LINE, tabulate
 from probe.config import UserError
 from probe.reporting.columns import COLUMNS, above, choose_columns, header, notes, recommendation
 from probe.reporting.decisions import BEST
+from probe.reporting.rates import rate_of
 from probe.reporting.recommendation import recommend
 from probe.reporting.row import Row, SplitDifference, groups_of
 from probe.reporting.rows import SCORES
@@ -142,12 +143,15 @@ def rows_csv(rows: Sequence[Row], folders: Sequence[Path] = ()) -> str:
     beside = [name for name in relative if any(name in row.beside for row in rows)]
     costs = ("parameters", "seconds_per_epoch", "mb_read", "f1_per_width")
     treated = any(row.treatment for row in rows)
+    normalized, tuned = any(row.normalize for row in rows), any(row.rates for row in rows)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
         ["dir"] * bool(folders)
         + "group data encoder context layers".split()
         + ["treatment"] * treated
+        + ["normalize"] * normalized
+        + ["rate"] * tuned
         + "indices combine width n missing failed label behind_low behind_high".split()
         + [f"{score}_{part}" for score in scores for part in parts]
         + [f"{split}_to_best{end}" for split in ("dev", "test") for end in ("", "_low", "_high")]
@@ -161,6 +165,8 @@ def rows_csv(rows: Sequence[Row], folders: Sequence[Path] = ()) -> str:
             [str(folder) for folder in folders[i : i + 1]]
             + [row.group, row.setting.data, row.setting.encoder, row.setting.features["context"], row.name]
             + [row.treatment or ""] * treated
+            + [row.normalize or "none"] * normalized
+            + [rate_of(row)] * tuned
             + [" ".join(map(str, row.indices)), row.combine, row.width, row.n, row.missing, row.failed, row.label]
             + list(row.behind or (None, None))
             + [content.get(score, {}).get(part) for score in scores for part in parts]

@@ -1,4 +1,4 @@
-"""Rows that were trained at several learning rates: each stands in one table at its best rate by dev.
+"""Equal terms: rows trained at several learning rates stand in one table, each at its best by dev; and scale is said.
 
 Rows need an equal tuning budget to be compared: one rate suits one width and scale of the input better than another.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
+from probe.probing.scales import REMEDY, adds_unlike, unlike_layers
 from probe.reporting.row import PLAIN, Row
 from probe.runs.records import RunRecord
 from probe.system.show import percent
@@ -61,6 +62,17 @@ def rate_notes(rows: Sequence[Row]) -> list[str]:
     if missing := sum(one.missing for row in tuned for one in row.rates):
         note += f" {missing} runs that were asked for are missing, and a rate without all its seeds is not chosen."
     return [note]
+
+
+def scale_notes(rows: Sequence[Row]) -> list[str]:
+    """Names the rows that add up layers of unlike scale, where their records know it."""
+    found = {}
+    for row in rows:
+        for record in row.records.values():
+            deviations = record.layers.deviations
+            if deviations and adds_unlike(row.combine, row.normalize, deviations):
+                found[row.name] = unlike_layers(row.name, row.combine, deviations)
+    return [f"scale: {'; '.join(found.values())}: {REMEDY}."] if found else []
 
 
 def _at_an_edge(row: Row) -> bool:

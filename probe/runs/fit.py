@@ -22,7 +22,8 @@ from probe.probing.batches import TaggedWords
 from probe.probing.combine import Streamed, bytes_needed, read_selection
 from probe.probing.finetune import TaggedText, fine_tune
 from probe.probing.memory import WordMemory
-from probe.probing.normalization import Normalization, normalization_of
+from probe.probing.normalization import Normalization, normalization_of, scales_in
+from probe.probing.scales import ADDED, REMEDY, adds_unlike, unlike_layers
 from probe.probing.schedule import Outcome
 from probe.probing.tagger import Tagger, train_tagger
 from probe.runs.outputs import unfinished_path
@@ -57,6 +58,7 @@ class Fit:
     bits_epoch: int | None = None  # the epoch of least dev loss, at which bits and unseen were read
     unseen: Unseen | None = None
     labels: list[str] = field(default_factory=list)  # in the order of the classifier's outputs
+    deviations: list[float] | None = None  # of layers that are added up as they are, on train
     weights: dict[str, torch.Tensor] | None = None  # of the best epoch; None where there is nothing to keep
 
 
@@ -74,6 +76,10 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
     device = resolve_device(cfg.device)
     features, where, normalization = read_features(planned, device, runs, num_gpus)
     tell(f"features: {bytes_needed(planned.store, planned.selection) / 1e9:.2f} GB {PLACES[where]}")
+    deviations = _deviations(planned)
+    if deviations and adds_unlike(planned.selection.combine, planned.selection.normalize, deviations):
+        told = unlike_layers(planned.selection.name, planned.selection.combine, deviations)
+        tell(f"WARNING: {told}: {REMEDY}")
     read_s = time.perf_counter() - clock
     _settle(device)
     # With a part of train the label set is still that of all of it, so that the task is the same.
@@ -115,8 +121,18 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
         bits_epoch=tagger.least_loss_epoch if bits or unseen else None,
         unseen=unseen,
         labels=labels,
+        deviations=deviations,
         weights=tagger.best_weights | (normalization.tensors if normalization else {}),
     )
+
+
+def _deviations(planned: Plan) -> list[float] | None:
+    """The deviation per feature of each layer that is added up as it is; None of other rows."""
+    selection = planned.selection
+    if selection.normalize is not None or selection.combine not in ADDED or len(selection.indices) < 2:
+        return None
+    found = scales_in(planned.store.serving(), selection.indices).deviations
+    return [float(f"{deviation:.4g}") for deviation in found]
 
 
 def _labels(train: Tags) -> tuple[list[str], dict[str, int]]:

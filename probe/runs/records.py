@@ -109,9 +109,12 @@ class RecordedFeatures:
 
 @dataclass(frozen=True)
 class RecordedLayers:
+    """deviations: per feature on train, of each layer that is added up as it is; none of other rows."""
+
     indices: list[int]
     combine: str
     width: int
+    deviations: list[float] | None = None
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ def _record(
             sum(store.bytes_of(shards, len(indices)) for shards in store.shards.values() if planned.cfg.reads_features),
             BySplit(**without_pieces) if without_pieces else None,
         ),
-        layers=RecordedLayers(indices, selection.combine, selection.width),
+        layers=RecordedLayers(indices, selection.combine, selection.width, fitted.deviations),
         scores=scores,
         sha256=sha256,
         best_epoch=fitted.best_epoch,

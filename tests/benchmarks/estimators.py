@@ -8,7 +8,7 @@ dev F1, accuracy and squared error; with its scores put through a logistic regre
 (calibrated), also of a word and two neighbours to each side (stacked): F1 and log loss; two measures of transferability
 that look at training words alone, H-score (Bao et al. 2019) and LogME (You et al. 2021), of the same windows; and the
 same readouts of the states of a random BiLSTM (--lstm), which sees the scale of its input. Prints a Markdown table:
-tau-b over the pairs told apart, Pearson and regret, over all rows and without plain sums.
+tau-b over the separated pairs, Pearson and regret, over all rows and without plain sums.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def main() -> None:
             known[readout] = bench.ridge(row) | bench.transferability(row)
         found.append(known[readout] | (bench.random_lstm(row) if options.lstm else {}))
         print(f"{row.name}: {found[-1]}", flush=True)
-    print("| estimator | tau told apart | Pearson | regret | without sums: tau | Pearson | regret |")
+    print("| estimator | tau of separated pairs | Pearson | regret | without sums: tau | Pearson | regret |")
     print("|---|---|---|---|---|---|---|")
     for name in found[0]:
         scored = [
@@ -233,7 +233,7 @@ def main() -> None:
         every, without = compare(scored), compare([pair for pair in scored if pair[0].combine != "sum"])
         cells = [name]
         for one in (every, without):
-            cells += [f"{one.tau_told_apart or 0:.2f}", f"{one.pearson or 0:.3f}", f"{one.regret['1']:.2f}"]
+            cells += [f"{one.tau_separated or 0:.2f}", f"{one.pearson or 0:.3f}", f"{one.regret['1']:.2f}"]
         print(f"| {' | '.join(cells)} |")
 
 

@@ -50,7 +50,7 @@ def screened(overrides: list[str], against: Path) -> dict[str, Any]:
         "candidates": len(record.ranked),
         "pearson": foretold.pearson,
         "tau": foretold.tau,
-        "tau_told_apart": foretold.tau_told_apart,
+        "tau_separated": foretold.tau_separated,
         "regret": foretold.regret["1"],
         "without_sums": None
         if foretold.without_sums is None

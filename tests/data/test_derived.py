@@ -89,7 +89,7 @@ def test_mentions_that_differ_in_case_alone_have_one_type_where_the_encoder_drop
 def test_a_control_of_a_single_type_is_refused(tiny_corpus: Corpus):
     for split in tiny_corpus.splits.values():
         split.tags = [["O" if tag[2:] != "PER" else tag for tag in tags] for tags in split.tags]
-    with pytest.raises(UserError, match=r"data.control=1: tiny has a single type, PER.*data.control=null"):
+    with pytest.raises(UserError, match=r"data\.control=1:.*\bPER\b.*data\.control=null"):
         control_task(tiny_corpus, 1)
 
 
@@ -115,12 +115,12 @@ def test_samples_of_one_seed_lie_in_each_other_and_take_whole_documents(with_doc
 
 def test_a_share_below_one_that_takes_everything_is_refused(tiny_corpus: Corpus):
     assert len(sampled(tiny_corpus, 29 / 30, 1)[0].splits["train"].words) < len(tiny_corpus.splits["train"].words)
-    with pytest.raises(UserError, match=r"=0\.99: of 30 documents that is all\. Type data\.train_fraction=1\."):
+    with pytest.raises(UserError, match=r"=0\.99:.*\b30\b.*data\.train_fraction=1\b"):
         sampled(tiny_corpus, 0.99, 1)
 
 
 def test_a_share_that_takes_nothing_or_lacks_a_type_is_refused_with_the_least_that_does(tiny_corpus: Corpus):
-    with pytest.raises(UserError, match=r"train_fraction=0.001: that is 0 of 30 documents\. The least with all types"):
+    with pytest.raises(UserError, match=r"train_fraction=0\.001:.*\b0\b.*\b30\b"):
         sampled(tiny_corpus, 0.001, 1)
     rare = replace(tiny_corpus.splits["train"], tags=[list(tags) for tags in tiny_corpus.splits["train"].tags])
     rare.tags[40][0] = "B-MISC"

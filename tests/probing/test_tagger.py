@@ -363,10 +363,10 @@ def test_a_tag_that_training_never_showed_is_an_error_of_the_probe_not_a_crash()
 
 
 def test_features_and_labels_of_different_lengths_are_refused():
-    with pytest.raises(ValueError, match="3 feature vectors for 2 words"):
+    with pytest.raises(ValueError, match=r"\b3\b.*\b2\b"):
         TaggedWords(torch.zeros(3, 4), [["O", "O"]], {"O": 0})
 
 
 def test_a_diverged_training_is_said_so():
-    with pytest.raises(UserError, match="training diverged. Lower probe.learning_rate"):
+    with pytest.raises(UserError, match=r"\b(nan|inf)\b.*probe\.learning_rate"):
         trained(1, learning_rate=1e38, gradient_clip=1e38)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,6 +52,36 @@ def test_a_sweep_over_rates_is_one_table_with_each_row_at_its_best(tmp_path: Pat
     assert "rate" in choose_columns(None, rows)
     for rate, mean in LAST.items():
         assert f"{rate:g}: {100 * mean + 0.2:.2f}" in COLUMNS["rates"].show(rows[1])
+
+
+def test_csv_has_the_rate_and_the_normalization_where_there_are_several(tmp_path: Path):
+    sweep(tmp_path / "rates")
+    tuned = list(csv.DictReader(io.StringIO(render(build_rows(tmp_path / "rates"), "csv"))))
+    assert [(line["rate"], "normalize" in line) for line in tuned] == [("0.004", False), ("0.002", False)]
+    for how in (None, "train"):
+        make_record(tmp_path / "scales", "last", 1, 0.8, 0.7, normalize=how)
+    lines = list(csv.DictReader(io.StringIO(render(build_rows(tmp_path / "scales"), "csv"))))
+    assert [(line["normalize"], "rate" in line) for line in lines] == [("none", False), ("train", False)]
+
+
+def test_a_sweep_over_rates_and_scales_ends_in_one_table_that_holds(typed: Callable, inputs: list[str], tmp_path: Path):
+    grid = ["layers=word_memory,last", "layers.normalize=none,scale", "probe.learning_rate=0.01,0.02"]
+    settings = [one for one in inputs if not one.startswith("probe.learning_rate")]
+    done = typed("-m", *settings, *grid, "save_probe=true", "hydra/launcher=basic", "results_dir=out")
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "out/records").iterdir())) == 2 + 4
+    shown = {one["layers"]: one for one in json.loads((tmp_path / "out/table.json").read_text())}
+    assert list(shown) == ["word_memory", "last", "last:scale"]
+    assert len({one["group"] for one in shown.values()}) == 1
+    for name, how in (("last", None), ("last:scale", "scale")):
+        assert shown[name].get("normalize") == how
+        means = {one["rate"]: one["dev"]["mean"] for one in shown[name]["rates"]}
+        assert list(means) == [0.01, 0.02]
+        assert shown[name]["dev_f1"]["mean"] == means[shown[name]["rate"]] == max(means.values())
+    assert typed("verify", "out").returncode == 0
+    tagged = typed("tag", "out", "--row", "last:scale", "ana met smith")
+    assert tagged.returncode == 0, tagged.stderr
+    assert typed("tag", "out", "--row", "last:train", "ana met smith").returncode == 2
 
 
 def test_a_rate_with_fewer_seeds_than_another_is_not_chosen(tmp_path: Path):

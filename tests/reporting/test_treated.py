@@ -60,17 +60,20 @@ def test_floors_stand_above_the_rows_and_the_ceiling_below_with_rules_between(fo
         *((name, None) for name in ("embeddings", "second_to_last", "last")),
         ("fine_tuned", "fine-tuned"),  # without a number of epochs in its key
     ]
-    assert [row.order for row in rows] == [None] * 7 + ["untested", "best", "untested"] + [None], (
-        "floors are not ranked"
-    )
+    assert [row.label for row in rows] == [None] * 7 + ["worse", "best", "worse"] + [None], "floors are not ranked"
     text = render(rows, "text").splitlines()
     rules = [i for i, line in enumerate(text) if line.startswith("---")]
     assert [after - before - 1 for before, after in itertools.pairwise(rules)] == [7, 3]
     assert render(rows, "tex").count("\\midrule") == 3
     assert page(folder, rows, {}).count("border-top") == 2 * 3, "in three tables of the page"
     assert "n = 1" not in render(rows, "text"), "the word memory has no seeds"
-    assert all("best" in row.against for row in rows if row.treatment in ("random weights", "fine-tuned"))
-    assert not any(row.against for row in rows if row.treatment == "control"), "scores of another task"
+    best = next(row for row in rows if row.label == "best")
+    for row in rows:
+        if row.treatment in ("random weights", "fine-tuned"):
+            assert row.to_best is not None
+            assert row.to_best.row == best.name
+            assert row.to_best.dev.difference == pytest.approx(row.dev_mean - best.dev_mean)
+    assert not any(row.to_best for row in rows if row.treatment == "control"), "scores of another task"
 
 
 def test_a_ceiling_that_may_lie_higher_says_so(folder: Path):

@@ -95,7 +95,7 @@ def rewrite(file: Path, counts: dict) -> None:
 
 @pytest.fixture
 def compared(tmp_path: Path) -> Path:
-    """Two rows of five seeds that are told apart, with counts; returns the counts of the first."""
+    """Two rows of five seeds that differ significantly, with counts; returns the counts of the first."""
     for seed in range(1, 6):
         make_record(tmp_path, "last", seed, 0.8 + seed / 1000, 0.8, (6,), sentences=[(2, 2, 2)] * 20)
         make_record(tmp_path, "x", seed, 0.5 + seed / 1000, 0.5, (2,), sentences=[(2, 2, 1)] * 20)
@@ -103,13 +103,13 @@ def compared(tmp_path: Path) -> Path:
 
 
 def test_a_copy_of_a_record_is_named_and_its_run_keeps_its_counts(compared: Path, tmp_path: Path, capsys):
-    orders = [row.order for row in build_rows(tmp_path)]
-    assert orders == ["best", "below"]
+    labels = [row.label for row in build_rows(tmp_path)]
+    assert labels == ["best", "worse"]
     file = next((tmp_path / "records").glob("last-seed1-*"))
     for name in (file.name.replace("seed1", "seed1copy"), f"{file.stem} (copy).json", f"a{file.name}.json"):
         copy = file.with_name(name)
         copy.write_bytes(file.read_bytes())
-        assert [row.order for row in build_rows(tmp_path)] == orders
+        assert [row.label for row in build_rows(tmp_path)] == labels
         assert dispatch(["table", str(tmp_path)]) == 1
         assert capsys.readouterr().err == (
             f"probe: not counted: {copy}: the same run as {file.name}, under another name. Move it away.\n"

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from probe.reporting.verdict import verdict
 from support.records import make_record
 
 from probe.cli.settings import configs_of
@@ -14,6 +13,7 @@ from probe.config import Config, UserError
 from probe.features import depth
 from probe.features.checkpoint import Encoder
 from probe.reporting.formats import render
+from probe.reporting.recommendation import recommend
 from probe.reporting.rows import build_rows
 from probe.runs.bench import Bench, bundled_text, measure, read_bench
 from probe.runs.identity import Treatment
@@ -32,7 +32,7 @@ def made(folder: Path, encoder: Encoder) -> Path:
     return folder
 
 
-def test_each_depth_is_measured_once_and_stands_in_the_verdict(
+def test_each_depth_is_measured_once_and_stands_in_the_recommendation(
     tmp_path: Path, inputs: list[str], monkeypatch: pytest.MonkeyPatch, tiny_encoder: Encoder
 ):
     monkeypatch.setattr("probe.runs.bench.WORDS", 200)
@@ -50,20 +50,21 @@ def test_each_depth_is_measured_once_and_stands_in_the_verdict(
         return cfg
 
     results = made(tmp_path / "results", tiny_encoder)
-    before = verdict(build_rows(results))
+    before = recommend(build_rows(results, margin=5)).as_text()
     (bench,) = measure(results, config_of, tell=lambda _: None)
     assert list(bench.words_per_second) == ["2", "5"], "what a control reads is nobody's use"
     assert set(entered) == {2, 5}
     assert all(speed > 0 for speed in bench.words_per_second.values())
     assert read_bench(results) == {"features-sentence-a": bench}
-    rows = build_rows(results)
-    after = verdict(rows)
-    assert after.cheapest is not None
-    assert after.cheapest.words_per_second == bench.words_per_second["2"]
-    assert f"{bench.words_per_second['2']:,} words/s through the encoder instead of" in after.as_text()
-    assert bench.device_name in after.as_text()
+    rows = build_rows(results, margin=5)
+    after = recommend(rows)
+    assert after.use is not None
+    assert after.use.row == "layer_2"
+    assert after.use.words_per_second == bench.words_per_second["2"]
+    assert f"{bench.words_per_second['2']:,}" in after.as_text()
+    assert bench.machine in after.as_text()
     assert f"{bench.words_per_second['5']:,}" in render(rows, "text", "row,words_s")
-    assert "(counted)" in before.as_text(), "before it was measured, it is counted"
+    assert bench.machine not in before
     assert (
         next(row for row in json.loads(render(rows, "json")) if row["layers"] == "last")["cost"]["measured_on"]
         == bench.machine
@@ -81,7 +82,7 @@ def test_what_was_measured_for_other_features_stays(
     cfg = configs_of([*inputs, f"features.cache_dir={tmp_path / 'cache'}"])[0][0]
     measure(results, lambda _: cfg, tell=lambda _: None)
     make_record(results, "last", 1, 0.8, 0.7, weights="of another")
-    with pytest.raises(UserError, match="is another encoder than that of last seed 1, some/encoder"):
+    with pytest.raises(UserError, match="last seed 1.*some/encoder"):
         measure(results, lambda _: cfg, tell=lambda _: None)
     assert read_bench(results)["other"] == other
     assert len(read_bench(results)) == 2

@@ -276,5 +276,5 @@ def test_seeds_as_large_as_they_may_be_and_labels_that_train_lacks(make: Make, t
 
 
 def test_a_loss_that_is_no_number_is_told_with_what_to_do(make: Make):
-    with pytest.raises(UserError, match="Lower probe.learning_rate"):
+    with pytest.raises(UserError, match=r"probe\.learning_rate"):
         run(make(*TUNED, "probe.learning_rate=1e30"), quiet)

@@ -292,15 +292,15 @@ def test_the_online_code_is_the_sum_over_its_portions(make: Make, monkeypatch, t
 def test_random_weights_with_a_revision_are_refused():
     from test_config import composed
 
-    with pytest.raises(UserError, match=r"encoder.revision=v1: random weights have no revision"):
+    with pytest.raises(UserError, match=r"encoder\.revision=v1:.*encoder\.revision=null"):
         to_config(composed("encoder.weights=random", "encoder.revision=v1"), {})
     assert to_config(composed("encoder.weights=random_blocks", "encoder.revision=v1"), {}).encoder.revision == "v1"
     for wrong, told in (
-        ("encoder.weights=rnd", "not one of pretrained, random"),
-        ("encoder.weights_seed=-1", "not a number"),
-        ("data.control=-1", "too small"),
-        ("data.train_fraction=0", "not a share of train"),
-        ("data.train_fraction=1.5", "not a share of train"),
+        ("encoder.weights=rnd", r"encoder\.weights=.?rnd.*pretrained, random"),
+        ("encoder.weights_seed=-1", r"encoder\.weights_seed=-1"),
+        ("data.control=-1", r"data\.control=-1"),
+        ("data.train_fraction=0", r"data\.train_fraction=0"),
+        ("data.train_fraction=1.5", r"data\.train_fraction=1\.5"),
     ):
         with pytest.raises(UserError, match=told):
             to_config(composed(wrong), {})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import scipy.stats
@@ -11,36 +9,13 @@ import scipy.stats
 from probe.scoring.significance import (
     Cell,
     approximate_randomisation,
-    holm,
     interval,
-    permutation_test,
     summary,
     units_of,
 )
 
 A = [0.912, 0.921, 0.915, 0.930, 0.918]
 B = [0.905, 0.913, 0.909, 0.917, 0.920]
-
-
-def difference_of_means(x, y, axis=-1):
-    return np.mean(x, axis=axis) - np.mean(y, axis=axis)
-
-
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        *[(A, B), (A[:3], B[:3]), (A, B[:2]), (A, A), ([0.1, 0.1], [0.2, 0.2]), (A, [0.1, 0.2])],
-        *[np.split(np.random.default_rng(i).normal(size=8).round(1), [5]) for i in range(20)],  # ties among them
-    ],
-)
-def test_the_permutation_test_over_seeds_is_scipys_exact_one(a, b):
-    theirs = scipy.stats.permutation_test((a, b), difference_of_means, n_resamples=np.inf, alternative="two-sided")
-    assert permutation_test(a, b) == pytest.approx(theirs.pvalue)
-
-
-def test_five_against_five_can_reach_what_it_can_reach_and_one_seed_nothing():
-    assert permutation_test([1, 2, 3, 4, 5], [6, 7, 8, 9, 10]) == pytest.approx(2 / math.comb(10, 5))
-    assert permutation_test([1.0], [2.0, 3.0]) is None
 
 
 @pytest.mark.parametrize("values", [A, A[:3], A[:2], [0.2, 0.8], [*A, *B]])
@@ -116,14 +91,8 @@ def test_sentences_of_one_document_change_sides_together():
 
 
 def test_counts_of_two_texts_cannot_be_paired():
-    with pytest.raises(ValueError, match="2 and of 3 sentences"):
+    with pytest.raises(ValueError, match=r"2 .* 3 "):
         approximate_randomisation(np.zeros((2, 3)), np.zeros((3, 3)))
-
-
-def test_holms_correction_by_hand():
-    assert holm([0.01, 0.04, None, 0.03]) == [pytest.approx(0.03), pytest.approx(0.06), None, pytest.approx(0.06)]
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
-    assert holm([]) == []
 
 
 def test_a_true_null_is_rejected_as_often_as_it_should_be():
@@ -134,10 +103,3 @@ def test_a_true_null_is_rejected_as_often_as_it_should_be():
         a, b = (np.stack([gold, gold, draw.binomial(gold, 0.8)], 1) for _ in range(2))
         rejected += approximate_randomisation(a, b, shuffles=400, seed=trial).p < 0.05
     assert 2 <= rejected <= 22  # 10 expected; beyond these bounds once in some thousand
-
-
-def test_many_seeds_are_divided_at_random_and_give_nearly_the_exact_p():
-    draw = np.random.default_rng(1)
-    a, b = draw.normal(0.0, 1.0, 20), draw.normal(0.6, 1.0, 20)
-    theirs = scipy.stats.permutation_test((a, b), difference_of_means, n_resamples=100_000, rng=1)
-    assert permutation_test(list(a), list(b)) == pytest.approx(theirs.pvalue, abs=0.005)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
-from scipy.stats import t as student
 from seqeval.metrics import f1_score
 from support.inputs import make_split, random_spans, random_store, stored, written
 
@@ -240,7 +240,7 @@ def test_of_119_equal_candidates_none_is_called_not_tied_in_19_of_20_screens(own
     scores = 0.7 + 0.01 * (parts.sum(2, keepdims=True) - parts) / 3  # each without one part
     wrong = (_behind(scores).max(1) > critical(119, 4)).mean()
     assert wrong <= 0.05 + 2 * (0.05 * 0.95 / 1000) ** 0.5
-    uncorrected = (_behind(scores).max(1) > student.ppf(0.975, 3)).mean()
+    uncorrected = (_behind(scores).max(1) > scipy.stats.t.ppf(0.975, 3)).mean()
     assert uncorrected > 0.15, "or the correction shows nothing"
 
 
@@ -335,10 +335,10 @@ def test_sentences_of_one_word_and_a_tag_that_train_never_shows(tmp_path: Path):
 
 def test_fewer_sentences_than_samples_are_refused(tmp_path: Path):
     corpus = corpus_of(make_split(2, 1), make_split(3, 2))
-    with pytest.raises(UserError, match=r"=3 parts need as many sentences: of train there are 2. Type screen"):
+    with pytest.raises(UserError, match=r"=3 .*\b2\b.*screen\."):
         screen(store_of(corpus, tmp_path / "store"), corpus, settings(), seed=1)
     corpus = corpus_of(make_split(3, 1), make_split(4, 2))
-    with pytest.raises(UserError, match=r"=3 parts .*: of dev there are 2 by screen.dev_sentences. Type"):
+    with pytest.raises(UserError, match=r"=3 .*\b2\b.*screen\.dev_sentences"):
         screen(store_of(corpus, tmp_path / "other"), corpus, settings(dev_sentences=2), seed=1)
 
 

@@ -1,0 +1,296 @@
+"""Comparisons of rows against hand computation, scipy, jackknives of real counts and simulations with other draws."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from probe.reporting.rows import build_rows
+from probe.runs.samples import run_counts, samples_of
+from probe.scoring import compare
+from probe.scoring.compare import Comparison, Components, Sample, seed_variances
+from probe.scoring.significance import influence
+
+DEMO = Path(__file__).parents[2] / "results" / "demo-minilm"
+A, B, C = [0.900, 0.910, 0.925], [0.880, 0.870, 0.860], [0.895, 0.905, 0.912]
+
+
+def over_seeds(*rows: Sequence[float]) -> Comparison:
+    return Comparison([Sample(row) for row in rows])
+
+
+def variances_by_hand(rows: Sequence[Sequence[float]]) -> list[float]:
+    """Of one run of each row: its own or the pooled variance, whichever is larger."""
+    squares = [sum((x - sum(row) / len(row)) ** 2 for x in row) for row in rows]
+    pooled = sum(squares) / sum(len(row) - 1 for row in rows)
+    own = [squared / (len(row) - 1) if len(row) > 1 else 0.0 for row, squared in zip(rows, squares, strict=True)]
+    return [max(pooled, one) for one in own]
+
+
+def simulated(n: Sequence[int], tables: int = 40_000, seed: int = 987) -> tuple[np.ndarray, np.ndarray]:
+    """Means of equally good rows, and their squared standard errors over seeds alone: (tables, K) each."""
+    draw = np.random.default_rng(seed)
+    rows = [draw.standard_normal((tables, size)) for size in n]
+    means = np.stack([row.mean(1) for row in rows], 1)
+    squares = np.stack([((row - row.mean(1, keepdims=True)) ** 2).sum(1) for row in rows], 1)
+    pooled = squares.sum(1) / (sum(n) - len(n))
+    own = np.stack([squares[:, i] / (size - 1) if size > 1 else 0 * pooled for i, size in enumerate(n)], 1)
+    return means, np.maximum(own, pooled[:, None]) / np.array(n)
+
+
+def drawn(
+    draw: np.random.Generator,
+    truth: Sequence[float],
+    seeds: int = 5,
+    run: float = 0.0,
+    seed_text: float = 0.0,
+    row_text: float = 0.0,
+    text: float = 0.0,
+    units: int = 100,
+) -> list[Sample]:
+    """Rows with these true scores. The others are standard deviations of a score: over runs, seed x text, row x text,
+    and over the text for all rows alike."""
+    shape = (len(truth), seeds, units)
+    moves = seed_text * draw.standard_normal(shape) + row_text * draw.standard_normal((len(truth), 1, units))
+    moves = (moves + text * draw.standard_normal(units)) / math.sqrt(units)
+    scores = np.array(truth)[:, None] + run * draw.standard_normal(shape[:2]) + moves.sum(2)
+    moves -= moves.mean(2, keepdims=True)
+    return [Sample(list(own), moves[place]) for place, own in enumerate(scores)]
+
+
+def test_a_variance_is_the_larger_of_its_own_and_the_pooled_one():
+    draw = np.random.default_rng(0)
+    there = np.array([[True, True, True, True], [True, True, False, False], [True, False, False, False]])
+    scores = draw.standard_normal((6, 3, 4)) * [[3.0], [1.0], [1.0]]
+    found = seed_variances(scores, there)
+    for table, expected in zip(scores, found, strict=True):
+        rows = [[x for x, is_there in zip(*row, strict=True) if is_there] for row in zip(table, there, strict=True)]
+        assert list(expected) == pytest.approx(variances_by_hand(rows))
+
+
+def test_two_rows_of_equal_seeds_have_the_error_and_difference_of_a_t_test():
+    compared = over_seeds(A, B)
+    t = (np.mean(A) - np.mean(B)) / compared.error(0, 1)
+    variances = variances_by_hand([A, B])
+    assert t == pytest.approx((np.mean(A) - np.mean(B)) / math.sqrt(sum(variances) / 3))
+    alike = [x - 0.02 for x in A]  # of equal spreads, it is Student's
+    compared = over_seeds(A, alike)
+    theirs = scipy.stats.ttest_ind(A, alike).statistic
+    assert compared.difference(0, 1)[0] / compared.error(0, 1) == pytest.approx(theirs)
+    assert compared.error_parts(0, 1) == (pytest.approx(compared.error(0, 1) ** 2), 0.0)
+
+
+@pytest.mark.parametrize("n", [(3, 3), (5, 5, 5, 5), (2, 5, 5, 1)])
+def test_critical_values_are_those_of_another_simulation(n: tuple[int, ...]):
+    compared = over_seeds(*[list(np.random.default_rng(1).normal(0.9, 0.01, size)) for size in n])
+    limits, (means, squared) = compared._simulation, simulated(n)
+    t = (means[:, None] - means[:, :, None]) / np.sqrt(squared[:, None] + squared[:, :, None])
+    near = functools.partial(pytest.approx, rel=0.03)
+    for a, b in itertools.combinations(range(len(n)), 2):
+        assert limits.between(a, b) == near(np.quantile(np.abs(t[:, a, b]), 0.95))
+    for a in range(len(n)):
+        assert limits.to_control[a] == near(np.quantile(t[:, a].max(1), 0.95))
+        assert limits.of_mean(a) == near(np.quantile(np.abs(means[:, a]) / np.sqrt(squared[:, a]), 0.95))
+    leads = []  # of the best row with the most seeds over the others
+    for table in range(len(t)):
+        best = max((row for row in range(len(n)) if n[row] == max(n)), key=lambda row: means[table, row])
+        leads.append(-t[table, best].min())
+    assert limits.range == near(np.quantile(leads, 0.95))
+
+
+def test_critical_values_of_many_seeds_are_those_of_known_spreads():
+    """The larger of two variances is a little too large, so they are a little smaller."""
+    draw = np.random.default_rng(2)
+    limits = over_seeds(*[list(row) for row in draw.normal(0.9, 0.01, (5, 150))])._simulation
+    studentised = scipy.stats.studentized_range.ppf(0.95, 5, 5 * 149) / math.sqrt(2)
+    dunnett = scipy.stats.multivariate_normal(cov=np.full((4, 4), 0.5) + 0.5 * np.eye(4))
+    assert 0.95 * 1.96 < limits.between(0, 1) < 1.01 * 1.96
+    assert 0.95 * 1.96 < limits.of_mean(2) < 1.01 * 1.96
+    assert 0.95 * studentised < limits.range < 1.01 * studentised
+    assert 0.935 < dunnett.cdf([limits.to_control[3]] * 4) < 0.955
+    assert 1.96 < limits.to_control[0] < limits.range, "many to one, to one side, is less than all pairs"
+
+
+def test_intervals_are_differences_by_their_errors_and_critical_values():
+    compared = over_seeds(A, B, C)
+    limits = compared._simulation
+    centre, (low, high) = compared.difference(2, 1)
+    assert centre == pytest.approx(np.mean(C) - np.mean(B))
+    assert (high - low) / 2 == pytest.approx(compared.error(2, 1) * limits.between(2, 1))
+    low, high = compared.mean(0)
+    assert (low + high) / 2 == pytest.approx(np.mean(A))
+    assert (high - low) / 2 == pytest.approx(math.sqrt(variances_by_hand([A, B, C])[0] / 3) * limits.of_mean(0))
+    bounds = compared.behind()
+    means = [np.mean(row) for row in (A, B, C)]
+    for row in range(3):
+        others = [other for other in range(3) if other != row]
+        lows = [means[row] - means[o] - limits.to_control[o] * compared.error(row, o) for o in others]
+        assert bounds[row][0] == pytest.approx(min(0.0, *lows))
+    highs = [means[row] - means[0] + limits.range * compared.error(row, 0) for row in (1, 2)]
+    assert [bound[1] for bound in bounds] == pytest.approx([0.0, *(min(0.0, high) for high in highs)])
+    assert bounds[1][1] < 0, "a row 4 points behind at a spread of one"
+
+
+def by_document(file: Path) -> np.ndarray:
+    """(documents, 3) counts of a committed run on dev."""
+    counted = run_counts(file)
+    assert counted is not None
+    split = counted["dev"]
+    assert split.documents is not None
+    return np.stack([split.counts[split.documents == one].sum(0) for one in np.unique(split.documents)])
+
+
+def jackknifed(runs: np.ndarray) -> np.ndarray:
+    """(seeds, documents): F1 of each run without one document."""
+    rest = runs.sum(1, keepdims=True) - runs
+    return 2 * rest[..., 2] / (rest[..., 0] + rest[..., 1])
+
+
+def jackknife_variance(values: np.ndarray) -> float:
+    return (len(values) - 1) / len(values) * float(((values - values.mean()) ** 2).sum())
+
+
+def test_errors_over_the_text_are_those_of_a_jackknife_of_real_counts():
+    rows = {row.name: row for row in build_rows(DEMO) if row.n > 1 and not row.treatment}
+    chosen = [rows[name] for name in ("embeddings", "last", "concat_last_four")]
+    samples, unit = samples_of([row.records for row in chosen], "dev", run_counts)
+    assert unit == "documents"
+    compared = Comparison(samples)
+    f1 = [jackknifed(np.stack([by_document(file) for file in row.records])) for row in chosen]
+    both = [sum(jackknife_variance(run - own.mean(0)) for run in own) / (len(own) - 1) for own in f1]
+    for a, b in itertools.combinations(range(3), 2):
+        over_text = jackknife_variance(f1[a].mean(0) - f1[b].mean(0))
+        alone = over_text - both[a] / len(f1[a]) - both[b] / len(f1[b])
+        assert compared.error_parts(a, b)[1] == pytest.approx(max(0.0, alone), rel=0.1, abs=0.03 * over_text)
+    for row, own in enumerate(f1):
+        parts = compared.components(row)
+        assert parts.seed_text == pytest.approx(math.sqrt(both[row]), rel=0.05)
+        alone = jackknife_variance(own.mean(0)) - both[row] / len(own)
+        assert parts.text == pytest.approx(math.sqrt(alone), rel=0.05)
+
+
+def test_the_influence_of_documents_is_how_f1_moves_without_them():
+    row = next(row for row in build_rows(DEMO) if row.name == "last" and not row.treatment)
+    counts = by_document(next(iter(row.records)))
+    (without,) = jackknifed(counts[None])
+    gold, predicted, correct = counts.sum(0)
+    moves = influence(counts)
+    assert moves.sum() == pytest.approx(0, abs=1e-12)
+    assert moves == pytest.approx(2 * correct / (gold + predicted) - without, abs=0.15 * np.abs(moves).max())
+    sentences = np.repeat(counts, 2, axis=0)
+    assert influence(sentences, np.repeat(np.arange(len(counts)), 2)) == pytest.approx(moves), "summed by document"
+
+
+def test_what_seeds_and_text_do_together_is_counted_once():
+    """Of nothing but seed x text: the error is the known one, where twice as much would be as easy to find."""
+    draw, sd, seeds = np.random.default_rng(4), 0.01, 5
+    tables = [Comparison(drawn(draw, [0.9] * 6, seeds, seed_text=sd)) for _ in range(200)]
+    known = sd**2 / seeds
+    pooled = np.mean([table.variances.min() for table in tables]) / seeds
+    text = np.mean([table.text.diagonal().mean() for table in tables])
+    assert pooled == pytest.approx(known, rel=0.05)
+    assert abs(text) < 0.03 * known
+    assert np.mean([table.components(0).seed_text for table in tables]) == pytest.approx(sd, rel=0.03)
+    squared = np.mean([sum(table.error_parts(0, 1)) for table in tables])
+    assert 2 * known < squared < 1.5 * 2 * known, "the larger of two variances, but not the sum of two parts"
+
+
+def test_the_text_counts_between_rows_and_what_it_does_to_all_of_them_alike_does_not():
+    draw = np.random.default_rng(5)
+    tables = [Comparison(drawn(draw, [0.9] * 3, run=0.002, row_text=0.01, text=0.03)) for _ in range(200)]
+    over_text = np.mean([table.error_parts(0, 1)[1] for table in tables])
+    assert over_text == pytest.approx(2 * 0.01**2, rel=0.06)
+    shared = np.mean([table.text[0, 1] for table in tables])
+    assert shared == pytest.approx(0.03**2, rel=0.1)
+    text = np.sqrt(np.mean([table.components(1).text ** 2 for table in tables]))  # type: ignore[operator]
+    assert text == pytest.approx(math.hypot(0.01, 0.03), rel=0.05)
+
+
+def test_a_row_with_fewer_seeds_is_never_the_best_and_has_a_wider_interval():
+    compared = over_seeds(A, B, [0.92])
+    assert compared.best == 0
+    assert compared.error(2, 1) > compared.error(0, 1)
+    assert compared.variances[2] == pytest.approx(min(compared.variances)), "one seed has the pooled variance"
+    assert compared.behind()[2][0] < 0, "it may lie behind for all that one seed says"
+    assert over_seeds(A, B, [0.92, 0.92, 0.92]).best == 2
+
+
+def test_without_two_seeds_of_any_row_nothing_is_compared():
+    for rows in ([], [[0.9], [0.8]]):
+        with pytest.raises(ValueError, match="two seeds"):
+            over_seeds(*rows)
+
+
+def test_where_counts_are_missing_errors_are_over_seeds_alone():
+    draw = np.random.default_rng(6)
+    whole = drawn(draw, [0.9, 0.9, 0.89], row_text=0.02, run=0.005)
+    assert Comparison(whole).over_text
+    for rows in ([whole[0], whole[1], Sample(whole[2].scores)], [Sample(row.scores) for row in whole]):
+        compared = Comparison(rows)
+        assert not compared.over_text
+        assert compared.error(0, 1) < Comparison(whole).error(0, 1)
+        assert compared.error_parts(0, 2)[1] == 0.0
+        assert compared.components(0) == Components(None, None, None)
+    shorter = [*whole[:2], Sample(whole[2].scores, whole[2].influence[:, :-1])]  # type: ignore[index]
+    assert not Comparison(shorter).over_text
+
+
+@pytest.mark.parametrize("moves", [None, np.zeros((3, 8))])
+def test_scores_that_are_all_one_have_no_error_and_nobody_is_worse(moves: np.ndarray | None):
+    compared = Comparison([Sample([0.5] * 3, moves)] * 3)
+    assert compared.behind() == [[0.0, 0.0]] * 3
+    assert compared.difference(0, 1) == (0.0, [0.0, 0.0])
+    assert compared.mean(2) == [0.5, 0.5]
+    apart = Comparison([Sample([0.5] * 3, moves), Sample([0.4] * 3, moves)])
+    assert apart.behind() == [[0.0, 0.0], pytest.approx([-0.1, -0.1])]
+
+
+def shares(truth: Sequence[float], tables: int, seed: int, **noise: float) -> dict[str, float]:
+    """Of tables of one truth: how often a truly best row is worse, by the package and by 1.96 in place of its range,
+    and how often all low ends hold."""
+    draw, loss = np.random.default_rng(seed), max(truth) - np.array(truth)
+    found = {"worse": 0.0, "naive": 0.0, "low": 0.0}
+    for _ in range(tables):
+        rows = drawn(draw, truth, **noise)  # type: ignore[arg-type]
+        compared = Comparison(rows if len(noise) > 1 else [Sample(row.scores) for row in rows])
+        bounds, best = compared.behind(), compared.best
+        highs = [
+            compared.means[row] - compared.means[best] + 1.96 * compared.error(row, best) for row in range(len(loss))
+        ]
+        found["worse"] += any(high < 0 and not lost for (_, high), lost in zip(bounds, loss, strict=True)) / tables
+        found["naive"] += any(high < 0 and not lost for high, lost in zip(highs, loss, strict=True)) / tables
+        found["low"] += all(low <= -lost for (low, _), lost in zip(bounds, loss, strict=True)) / tables
+    return found
+
+
+def test_of_equal_rows_one_is_called_worse_in_about_five_of_a_hundred_tables():
+    """0.05 and three standard errors; with the quantile of one comparison it would be far more."""
+    found = shares([0.9] * 9, 400, 7, run=0.003)
+    assert found["worse"] < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)
+    assert found["naive"] > 0.15
+    assert found["low"] > 0.95 - 3 * math.sqrt(0.05 * 0.95 / 400)
+
+
+@pytest.fixture
+def small_simulations(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Critical values of fewer simulated tables, as each table with a text has its own."""
+    monkeypatch.setattr(compare, "SIMULATED", 4_000)
+    for cached in (compare._simulated, compare._draws):
+        cached.cache_clear()
+    yield
+    for cached in (compare._simulated, compare._draws):
+        cached.cache_clear()
+
+
+@pytest.mark.usefixtures("small_simulations")
+def test_rows_that_differ_and_a_text_that_is_a_sample_keep_what_the_intervals_say():
+    found = shares([0.9, 0.9, 0.9, 0.895, 0.88], 120, 8, run=0.002, seed_text=0.003, row_text=0.004)
+    assert found["worse"] < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 120)
+    assert found["low"] > 0.95 - 3 * math.sqrt(0.05 * 0.95 / 120)
