@@ -19,6 +19,7 @@ K rows, S seeds at most, U units of text, N simulated tables.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -124,19 +125,20 @@ class Comparison:
         (Dunnett 1955) for each row in turn as the truly best. Where no row is better than another, a high end is below
         0 in 5 % of tables at most: by the range from the best to any other row, as the best is chosen by its score.
         """
-        best, limits = self.best, self._simulation
+        best = self.best
+        to_control, widest = self._simulation.limits
         bounds = []
         for row in range(len(self.n)):
             errors = np.sqrt(self._errors_of(row))
             low = min(
                 (
-                    float(self.means[row] - self.means[other] - limits.to_control[other] * errors[other])
+                    float(self.means[row] - self.means[other] - to_control[other] * errors[other])
                     for other in range(len(self.n))
                     if other != row
                 ),
                 default=0.0,
             )
-            high = float(self.means[row] - self.means[best] + limits.range * errors[best]) if row != best else 0.0
+            high = float(self.means[row] - self.means[best] + widest * errors[best]) if row != best else 0.0
             bounds.append([min(0.0, low), min(0.0, high)])
         return bounds
 
@@ -191,7 +193,8 @@ def _freedom(influences: Sequence[np.ndarray]) -> int:
     variances = (moves**2).sum(1)
     fourth = (moves**4).sum(1)[variances > 0] / variances[variances > 0] ** 2
     excess = float(fourth.mean()) - 1 / means.shape[1] if len(fourth) else 0.0
-    return int(np.clip(round(2 / excess) if excess > 0 else MOST_FREEDOM, len(means) + 1, MOST_FREEDOM))
+    freedom = np.clip(2 / excess if excess > 0 else MOST_FREEDOM, len(means) + 1, MOST_FREEDOM)
+    return math.ceil(1.05 ** math.floor(math.log(freedom, 1.05)))  # in steps, so that a simulation serves many tables
 
 
 def _between(covariance: np.ndarray, a: int) -> np.ndarray:
@@ -209,56 +212,52 @@ class _Simulation:
     def __init__(self, n: tuple[int, ...], text: np.ndarray, freedom: int) -> None:
         means, self.over_seeds, moves = _draws(n)
         values, vectors = np.linalg.eigh((text + text.T) / 2)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))).astype(np.float32)
         self.n = np.array(n)
         self.means = means + moves @ root.T  # (N, K)
-        self.roots = root @ _wishart_roots(len(means), len(n), freedom)  # (N, K, K); times its transpose: the estimate
-
-    def over_text(self, a: int) -> np.ndarray:
-        """Estimated variances over the text of the differences to row a: (N, K)."""
-        return ((self.roots - self.roots[:, [a]]) ** 2).sum(2)
+        estimates = root @ _wishart(len(means), len(n), freedom) @ root.T  # (N or 1, K, K)
+        self.estimates = np.broadcast_to(estimates, (len(means), *estimates.shape[1:]))
+        self.diagonals = np.einsum("nkk->nk", self.estimates)
 
     def t(self, a: int) -> np.ndarray:
         """Each row's mean minus that of row a, in standard errors: (N, K)."""
-        squared = self.over_seeds + self.over_seeds[:, [a]] + self.over_text(a)
+        squared = np.maximum(0, self.diagonals[:, [a]] + self.diagonals - 2 * self.estimates[:, a])
+        squared += self.over_seeds + self.over_seeds[:, [a]]
         t = (self.means - self.means[:, [a]]) / np.sqrt(squared)
-        t[:, a] = 0.0
+        t[:, a] = 0
         return t
 
     @functools.cached_property
-    def range(self) -> float:
-        """What the difference between the best and any other row stays within in 95 % of tables."""
+    def limits(self) -> tuple[np.ndarray, float]:
+        """What stays within in 95 % of tables: of each row, all others above it (one-sided, many to one; (K,)), and the
+        difference between the best and any other row."""
         best = np.where(self.n == self.n.max(), self.means, -np.inf).argmax(1)
-        places = np.arange(len(best)), best
-        squared = self.over_seeds + self.over_seeds[places][:, None]
-        squared = squared + ((self.roots - self.roots[places][:, None]) ** 2).sum(2)
-        return _quantile(((self.means[places][:, None] - self.means) / np.sqrt(squared)).max(1))
-
-    @functools.cached_property
-    def to_control(self) -> np.ndarray:
-        """For each row, what all others stay within above it in 95 % of tables: one-sided, many to one. (K,)."""
-        return np.array([_quantile(self.t(a).max(1)) for a in range(len(self.n))])
+        to_control, widest = [], np.zeros(len(best))
+        for a in range(len(self.n)):
+            t = self.t(a)
+            to_control.append(_quantile(t.max(1)))
+            widest[best == a] = -t[best == a].min(1)
+        return np.array(to_control), _quantile(widest)
 
     def between(self, a: int, b: int) -> float:
         """What the difference of two rows stays within in 95 % of tables, to both sides."""
-        squared = self.over_seeds[:, a] + self.over_seeds[:, b] + ((self.roots[:, a] - self.roots[:, b]) ** 2).sum(1)
-        return _quantile(np.abs(self.means[:, a] - self.means[:, b]) / np.sqrt(squared))
+        return _quantile(np.abs(self.t(a)[:, b]))
 
     def of_mean(self, a: int) -> float:
         """The same of one row's mean and its true value."""
-        return _quantile(np.abs(self.means[:, a]) / np.sqrt(self.over_seeds[:, a] + (self.roots[:, a] ** 2).sum(1)))
+        return _quantile(np.abs(self.means[:, a]) / np.sqrt(self.over_seeds[:, a] + self.diagonals[:, a]))
 
 
-def _wishart_roots(tables: int, rows: int, freedom: int) -> np.ndarray:
-    """Lower triangles whose products with their transposes are estimates of the unit matrix (Bartlett 1934): (N, K,
-    K)."""
+@functools.lru_cache(maxsize=4)
+def _wishart(tables: int, rows: int, freedom: int) -> np.ndarray:
+    """Estimates of the unit matrix with so many degrees of freedom (Bartlett's decomposition): (N, K, K)."""
     if freedom >= MOST_FREEDOM:
-        return np.eye(rows)[None]
+        return np.eye(rows, dtype=np.float32)[None]
     draw = np.random.default_rng(1)
     roots = np.tril(draw.standard_normal((tables, rows, rows)), -1)
     diagonal = np.arange(rows)
     roots[:, diagonal, diagonal] = np.sqrt(draw.chisquare(freedom - diagonal, (tables, rows)))
-    return roots / freedom**0.5
+    return (roots @ roots.transpose(0, 2, 1) / freedom).astype(np.float32)
 
 
 @functools.lru_cache(maxsize=16)
@@ -275,11 +274,9 @@ def _draws(n: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     seeds = np.array(n)
     there = np.arange(max(n)) < seeds[:, None]
     scores = draw.standard_normal((tables, len(n), max(n)))  # (N, K, S)
-    return (
-        (scores * there).sum(-1) / seeds,
-        seed_variances(scores, there) / seeds,
-        draw.standard_normal((tables, len(n))),
-    )
+    means, variances = (scores * there).sum(-1) / seeds, seed_variances(scores, there) / seeds
+    moves = draw.standard_normal((tables, len(n)))
+    return means.astype(np.float32), variances.astype(np.float32), moves.astype(np.float32)
 
 
 def _quantile(values: np.ndarray) -> float:
