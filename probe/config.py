@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 COMBINES = ("sum", "mean", "concat", "mix", "none")
+NORMALIZES = ("none", "layer", "train", "scale")
 CONTEXTS = ("sentence", "document")
 SUBWORDS = ("first", "last", "mean", "sum", "max")
 DTYPES = ("float16", "bfloat16", "float32")
@@ -159,9 +160,19 @@ class LayersConfig:
     indices: Any
     combine: str
     name: str = ""  # the preset's; empty if indices or combine were set by hand
+    normalize: str | None = None  # typed `none`, kept as None: left out of keys and records
 
     def __post_init__(self) -> None:
         _one_of("layers.combine", self.combine, COMBINES)
+        if self.normalize is not None:
+            _one_of("layers.normalize", self.normalize, NORMALIZES)
+        if self.normalize == "none":
+            self.normalize = None
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """As records have it."""
+        return {name: value for name, value in asdict(self).items() if name != "normalize" or value is not None}
 
 
 @dataclass

@@ -38,7 +38,7 @@ def drawn() -> Iterator[dict]:
     """
     kept: dict = {}
 
-    def once(numbers: Numbers, make: Callable, about: str, form: str) -> tuple[bytes, str]:
+    def once(numbers: Numbers, make: Callable, about: str, form: str) -> bytes:
         key = (canonical(numbers), make, about, form)
         if key not in kept:
             kept[key] = draw(numbers, make, about, form)

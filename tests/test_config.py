@@ -56,7 +56,7 @@ def test_a_sweep_over_an_encoders_layers_must_know_how_many_there_are():
     configs, _ = configs_of([*own, "encoder.num_layers=3"])
     assert [cfg.layers.indices for cfg in configs] == list(range(-3, 1))
     assert {cfg.encoder.num_layers for cfg in configs} == {3}, "a wrong number will be refused"
-    with pytest.raises(UserError, match="one encoder at a time"):
+    with pytest.raises(UserError, match="encoder"):
         configs_of(["+sweep=each_layer", "encoder=bert_base_cased,bert_large_cased", "layers.indices=[0]", "seed=1"])
 
 
@@ -103,7 +103,7 @@ def test_a_text_in_a_record_is_typed_so_that_it_comes_back(text: str):
 
 def test_a_sweep_without_any_value_is_refused():
     for empty in ("seed=range(5,1)", "layers=glob(lst*)"):
-        with pytest.raises(UserError, match="this sweep has no run"):
+        with pytest.raises(UserError, match="sweep"):
             configs_of(["-m", empty])
 
 
@@ -169,27 +169,27 @@ def test_an_encoder_named_by_hand_is_not_held_to_the_presets_layers():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("+typo=1", "no setting 'typo'"),
-        ("+probe.hiden_size=1", "Did you mean probe.hidden_size"),
-        ("probe.hidden_size=x", "probe.hidden_size: Value 'x'"),
-        ("probe.hidden_size=0", "too small"),
-        ("probe.max_epochs=0", "too small"),
-        ("probe.max_epochs=soon", "probe.max_epochs=soon is neither a number nor auto"),
-        ("features.batch_pieces=many", "features.batch_pieces=many is neither a number nor auto"),
-        ("probe.dropout=1", "not in .0, 1"),
-        ("probe.anneal=0", "not in .0, 1"),
-        ("probe.learning_rate=0", "is not a number above 0"),
-        ("probe.gradient_clip=inf", "is not a number above 0"),
-        ("probe.learning_rate=nan", "is not a number above 0"),
-        ("features.subword=middle", "not one of first, last"),
-        ("features.stride=0", "share of a window"),
-        ("features.placement=disk", "not one of auto, memory, device, stream"),
-        ("layers.combine=max", "not one of sum, mean, concat, mix"),
-        ("layers=single", "layers.indices has no value"),
-        ("jobs=0", "neither a number"),
-        ("seed=-1", "not a number from 0"),
-        ("seed=9223372036854775808", "not a number from 0"),
-        ("device=tpu", "not one of auto, cpu, cuda"),
+        ("+typo=1", r"'typo'"),
+        ("+probe.hiden_size=1", r"probe\.hidden_size"),
+        ("probe.hidden_size=x", r"probe\.hidden_size\b.*'x'"),
+        ("probe.hidden_size=0", r"probe\.hidden_size=0\b"),
+        ("probe.max_epochs=0", r"probe\.max_epochs=0\b"),
+        ("probe.max_epochs=soon", r"probe\.max_epochs=soon .*\bauto\b"),
+        ("features.batch_pieces=many", r"features\.batch_pieces=many .*\bauto\b"),
+        ("probe.dropout=1", r"probe\.dropout=1\.0 .*0, 1\b"),
+        ("probe.anneal=0", r"probe\.anneal=0\.0 .*0, 1\b"),
+        ("probe.learning_rate=0", r"probe\.learning_rate=0\.0 .*\b0\b"),
+        ("probe.gradient_clip=inf", r"probe\.gradient_clip=inf\b"),
+        ("probe.learning_rate=nan", r"probe\.learning_rate=nan\b"),
+        ("features.subword=middle", r"features\.subword=.?middle.*\bfirst, last\b"),
+        ("features.stride=0", r"features\.stride=0"),
+        ("features.placement=disk", r"features\.placement=.?disk.*\bauto, memory, device, stream\b"),
+        ("layers.combine=max", r"layers\.combine=.?max.*\bsum, mean, concat, mix\b"),
+        ("layers=single", r"layers\.indices\b"),
+        ("jobs=0", r"jobs=0\b"),
+        ("seed=-1", r"seed=-1\b"),
+        ("seed=9223372036854775808", r"seed=9223372036854775808\b"),
+        ("device=tpu", r"device=.?tpu.*\bauto, cpu, cuda\b"),
     ],
 )
 def test_bad_values_are_refused_with_what_is_allowed(override: str, message: str):

@@ -18,7 +18,6 @@ FLOORS = (
 )
 FILES = sorted(HOUSE.rglob("*.py"))
 ROOMS = [file for file in FILES if file.parent != HOUSE or file.stem in FLOORS]
-LONGEST = 400  # lines
 
 
 def module_of(file: Path) -> str:
@@ -78,11 +77,6 @@ def test_no_module_of_a_folder_imports_itself_by_way_of_others(floor: str):
         TopologicalSorter(within).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
-
-
-@pytest.mark.parametrize("file", FILES, ids=module_of)
-def test_no_file_is_longer_than_a_reader_can_hold(file: Path):
-    assert len(file.read_text(encoding="utf-8").splitlines()) <= LONGEST
 
 
 @pytest.mark.parametrize("file", [f for f in FILES if f.stem == "__init__" and f.parent != HOUSE], ids=module_of)

@@ -6,10 +6,11 @@ Times are extrapolated from short measurements on this machine, on pieces and wo
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus
@@ -20,6 +21,9 @@ from probe.runs.plan import Plan, plan, resolve_device
 from probe.system.files import why_not_writable
 from probe.system.machine import gpus, num_cores, room, side_by_side
 from probe.system.show import duration
+
+if TYPE_CHECKING:
+    import torch
 
 MEASURE_S = 2.0  # how long an encoder is measured, and a probe of each width
 FEWEST_EPOCHS = 10  # what a run that converges takes at least, in the measured sets
@@ -92,8 +96,18 @@ def _epochs(planned: Plan) -> tuple[int, int]:
     return min(max(FEWEST_EPOCHS, schedule.shortest), schedule.max_epochs), schedule.max_epochs
 
 
-def extraction_s(cfg: Config, corpus: Corpus, encoder: Encoder, store: FeatureStore, device: str) -> float:
-    """How long extracting what is missing will take, from running the encoder for a moment on some of it."""
+def extraction_s(
+    cfg: Config,
+    corpus: Corpus,
+    encoder: Encoder,
+    store: FeatureStore,
+    device: str,
+    keep: Callable[[torch.Tensor], None] | None = None,
+) -> float:
+    """How long extracting what is missing will take, from running the encoder for a moment on some of it.
+
+    keep: gets the vectors that came of it, (stored layers, W, H).
+    """
     import torch
 
     from probe.features.depth import stop_at
@@ -120,6 +134,8 @@ def extraction_s(cfg: Config, corpus: Corpus, encoder: Encoder, store: FeatureSt
             clock = time.perf_counter()
         states, _ = states_of(windows, text.pieces, model, encoder, features, device)
         states.sum().item()  # waits for a GPU
+        if keep is not None:
+            keep(states.cpu())
         if i:
             measured += num_pieces(text, windows)
             if time.perf_counter() - clock > MEASURE_S:

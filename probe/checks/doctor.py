@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
@@ -23,8 +23,10 @@ from probe.data.corpus import Corpus, load_corpus
 from probe.data.derived import derived, underived
 from probe.data.split import Split, SplitCounts
 from probe.features.checkpoint import Encoder, open_encoder
-from probe.features.store import FeatureStore
+from probe.features.store import DamagedShard, FeatureStore
 from probe.features.words import Text
+from probe.probing.normalization import Scales, scales_in, scales_of
+from probe.probing.scales import REMEDY, adds_unlike, unlike_layers
 from probe.probing.selection import select
 from probe.reporting.published import CONLL2003
 from probe.runs.provenance import bfloat16_way, hardware, versions
@@ -33,6 +35,9 @@ from probe.system.bfloat16 import EMULATED
 from probe.system.files import short, why_not_writable
 from probe.system.machine import num_cores
 from probe.system.show import duration, how_many, visible
+
+if TYPE_CHECKING:
+    import torch
 
 COUNTED = {  # parts of SplitCounts, as people read them
     "documents": "documents",
@@ -72,7 +77,7 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
     if encoder is not None:
         check("layers", lambda: _layers(cfg, encoder))
     if corpus is not None and encoder is not None and device is not None and cfg.reads_features:
-        check("store", lambda: _store(cfg, corpus, encoder, device))
+        check("store", lambda: _store([cfg, *sweep], corpus, encoder, device, odd))
     if corpus is not None and encoder is not None and cfg.probe.train_encoder:
         check("windows", lambda: _windows(cfg, corpus, encoder, device if len(sweep) < 2 else None))
     check("results", lambda: _results(cfg, runs=not failed))
@@ -201,7 +206,12 @@ def _layers(cfg: Config, encoder: Encoder) -> tuple[None, list[str]]:
     return None, [f"{selection.as_text()} (of {encoder.num_layers}), {selection.width} values a word"]
 
 
-def _store(cfg: Config, corpus: Corpus, encoder: Encoder, device: str) -> tuple[None, list[str]]:
+def _store(
+    configs: Sequence[Config], corpus: Corpus, encoder: Encoder, device: str, odd: list[Oddity]
+) -> tuple[None, list[str]]:
+    """Of the first config: what is stored, and the scale of its layers. A row of any config that adds up layers of
+    unlike scale is added to `odd`."""
+    cfg = configs[0]
     store = FeatureStore.of(corpus, encoder, cfg.features).serving()
     missing, shards = store.missing(), [shard for shards in store.shards.values() for shard in shards]
     head = (
@@ -209,14 +219,46 @@ def _store(cfg: Config, corpus: Corpus, encoder: Encoder, device: str) -> tuple[
     )
     head = head if store.holds_all else f"{head} ({store.layers_as_text()})"
     if not missing:
-        return None, [f"{head}, {store.bytes_of(shards) / 1e9:.2f} GB"]
+        head = f"{head}, {store.bytes_of(shards) / 1e9:.2f} GB"
+        try:
+            scales = scales_in(store, store.layers)
+        except DamagedShard as damaged:
+            return None, [head, f"{damaged}. A run extracts it again"]
+        lines, warnings = _scales(configs, encoder, store, scales)
+        odd += warnings
+        return None, [head, *lines]
     if reason := store.why_no_room(missing):
         raise UserError(reason)
-    left_s = extraction_s(cfg, corpus, encoder, store, device)
+    states: list[torch.Tensor] = []
+    left_s = extraction_s(cfg, corpus, encoder, store, device, states.append)
+    lines, warnings = _scales(configs, encoder, store, scales_of(map(list, states)))
+    odd += warnings
     return None, [
         head,
         f"to extract: {store.bytes_of(missing) / 1e9:.2f} GB, {duration(left_s)} on this machine",
+        *lines,
     ]
+
+
+def _scales(
+    configs: Sequence[Config], encoder: Encoder, store: FeatureStore, scales: Scales
+) -> tuple[list[str], list[Oddity]]:
+    """The scale of each stored layer in two lines, and a warning for each row that adds up layers of unlike scale."""
+    norms, deviations = (dict(zip(store.layers, given, strict=True)) for given in scales)
+    lines = [
+        f"norm of a vector by layer: {', '.join(f'{layer}: {norm:.3g}' for layer, norm in norms.items())}",
+        f"deviation per feature by layer: {', '.join(f'{layer}: {one:.3g}' for layer, one in deviations.items())}",
+    ]
+    warnings: dict[str, Oddity] = {}
+    for cfg in configs:
+        if not cfg.reads_features or (cfg.encoder, cfg.features) != (configs[0].encoder, configs[0].features):
+            continue
+        selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
+        added = [deviations[layer] for layer in selection.indices if layer in deviations]
+        if adds_unlike(selection.combine, selection.normalize, added):
+            told = f"{unlike_layers(selection.name, selection.combine, added)}: {REMEDY}"
+            warnings[selection.name] = Oddity("layers of unlike scale", told)
+    return [*lines, *(f"WARNING: {one.told}" for one in warnings.values())], [*warnings.values()]
 
 
 def _windows(cfg: Config, corpus: Corpus, encoder: Encoder, device: str | None) -> tuple[None, list[str]]:

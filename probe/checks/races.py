@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
 
 from probe.checks.check import Check
+from probe.checks.compare import unequal_facts
 from probe.config import UserError
-from probe.racing.rule import num_ahead, thresholds
+from probe.racing.rule import VERSION, num_ahead, thresholds
 from probe.racing.terms import DECISIONS, RACE, Terms, decide_again, read_decisions, read_terms
 
 NEAR = 0.02  # relative tolerance of a threshold: another version of numpy may draw other numbers
+SIX_DIGITS = 1e-5  # relative tolerance of what decisions.json holds
 
 
 def check_race(folder: Path) -> Iterator[Check]:
@@ -25,6 +28,10 @@ def check_race(folder: Path) -> Iterator[Check]:
         if decisions is not None:
             yield Check(RACE, False, f"there is none, but its {DECISIONS} is")
         return
+    if terms.rules.version != VERSION:
+        for name in (f"{RACE}: rules", DECISIONS):
+            yield Check(name, None, f"of version {terms.rules.version} of the rule; this code decides by {VERSION}")
+        return
     problem = _rule_problem(terms)
     told = f"{len(terms.entries)} rows, up to {len(terms.rules.seeds)} seeds, alpha {terms.rules.alpha}"
     yield Check(f"{RACE}: rules", problem is None, problem or told)
@@ -36,11 +43,9 @@ def check_race(folder: Path) -> Iterator[Check]:
     except (ValueError, IndexError) as error:  # a UserError too; counts of another text, rules that are none
         yield Check(DECISIONS, False, str(error))
         return
-    pairs = zip(decisions.text().splitlines(), again.text().splitlines(), strict=False)
-    odd = next(((there.strip(), made.strip()) for there, made in pairs if there != made), None)
-    if odd or decisions.text() != again.text():
-        there, made = odd or ("shorter or longer", "another end")
-        yield Check(DECISIONS, False, f"it has {there[:100]!r}, the records give {made[:100]!r}")
+    odd = next(unequal_facts(json.loads(decisions.text()), json.loads(again.text()), SIX_DIGITS), None)
+    if odd:
+        yield Check(DECISIONS, False, f"{odd[0]} is {odd[1]}, the records give {odd[2]}")
     elif state.ended is None:
         yield Check(DECISIONS, None, f"what the records give so far; {len(state.todo)} runs are to come: the same race")
     else:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from probe.checks.check import Check
+from probe.checks.compare import unequal
 from probe.checks.complete import unreadable
-from probe.checks.results import unequal
 from probe.config import Config, UserError
 from probe.reporting.published import PUBLISHED, unlike
 from probe.reporting.rows import build_rows, results_folder
@@ -22,6 +22,7 @@ from probe.runs.records import Checksums, RunRecord, load_records
 from probe.scoring.metrics import Scores, count, scores_of
 from probe.system.files import plain, sha256_of, short
 
+CASED = "its control was drawn by the mention as written; this version draws it as the encoder sees it, without case"
 NATIVE = {"bfloat16": "native"}  # assumed of records that do not say how bfloat16 was computed
 ROUNDING_POINTS = 0.2  # that predictions with the same weights may be off elsewhere
 OUTCOME = ("scores", "curve", "best_epoch", "mix", "parameters")
@@ -55,6 +56,8 @@ def _files(record: RunRecord, other: RunRecord) -> Checksums:
 def _outcome(record: RunRecord) -> dict[str, Any]:
     """What came out of a run, without its seconds, and without the dev loss, which older records have not."""
     outcome = {name: plain(getattr(record, name)) for name in OUTCOME}
+    for split in outcome["scores"].values():
+        split.pop("boundary", None)  # older records have none; the predictions, which are compared, give it
     outcome["curve"] = {
         str(number): {name: value for name, value in epoch.items() if name not in ("train_s", "dev_loss")}
         for number, epoch in enumerate(outcome["curve"], 1)
@@ -107,10 +110,13 @@ def predict_again(
 
     files = {record.key: file for file, record in load_records(results_folder(folder)).items()}
     for record in chosen:
+        if record.has_cased_control:
+            yield Check(record.label, None, CASED)
+            continue
         cfg = config_again(record, make_config, overrides)
         device = resolve_device(cfg.device)
         try:
-            tagger = load_probe(files[record.key], record, device)
+            tagger, _ = load_probe(files[record.key], record, device)
             planned = plan(cfg)
         except UserError as error:
             yield Check(record.label, False, str(error))
@@ -120,7 +126,7 @@ def predict_again(
             yield Check(record.label, False, f"another run is asked for here: {', '.join(places)} differ")
             continue
         streamed = replace(cfg, features=replace(cfg.features, placement="stream"))  # one text is read once
-        features, _ = read_features(replace(planned, cfg=streamed), device, runs=1, num_gpus=1)
+        features, *_ = read_features(replace(planned, cfg=streamed), device, runs=1, num_gpus=1)
         if device == "cpu":
             torch.set_num_threads(1)
         apart, same = 0.0, True
@@ -181,6 +187,9 @@ def rerun(
     from probe.runs.run import run
 
     for record in chosen:
+        if record.has_cased_control:
+            yield Check(record.label, None, CASED)
+            continue
         cfg = config_again(record, make_config, overrides)
         identity = plan(cfg).identity
         if identity.key != record.key:

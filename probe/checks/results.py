@@ -1,8 +1,8 @@
 """Do these results hold? Checks of a results folder that only read files; what can be recomputed is not trusted.
 
 Each record must be complete, its key the hash of its identity, its scores what its counts (and predictions, if kept)
-give, its feature key that of its encoder and text, if available. Tables, figures and page must be what the records
-give, and each record the very file that table.json was made from.
+give, its feature key that of its encoder and text, if available. The facts of table.json must be what the records give,
+and each record the very file that table.json was made from.
 """
 
 from __future__ import annotations
@@ -13,31 +13,29 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from probe.checks.check import Check
+from probe.checks.compare import unequal
 from probe.checks.complete import check_complete, some_of
 from probe.checks.races import check_race
 from probe.checks.screened import check_screen
-from probe.checks.tables import check_tables
+from probe.checks.tables import TABLE, check_table, stated_sha256
 from probe.config import ProbeConfig, UserError, recorded_data, recorded_encoder
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.derived import derived
 from probe.data.tags import IOB2
 from probe.features.checkpoint import file_fingerprints
 from probe.probing.schedule import Schedule
-from probe.reporting.formats import FILES, table_files
-from probe.reporting.row import Row
 from probe.reporting.rows import results_folder
-from probe.reporting.screen import rows_or_screen
 from probe.runs.identity import RECIPES
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.records import Records, RunRecord, is_named_after, load_record
 from probe.runs.screened import SCREEN
-from probe.scoring.metrics import Counts, count, scores_of, slices
+from probe.scoring.metrics import Counts, boundary_score, count, scores_of, slices
 from probe.system.files import canonical, key_of, plain, sha256_of
 
 SCORED = ("dev", "test")
+OF_WORDS = ("slices", "boundary")  # scores that the counts do not give, the predictions do
 DERIVED = ("control", "train_fraction")  # settings of data that make a corpus of the one that is read
 ROUNDINGS = 1e-3  # tolerance between bits and the dev loss of training: the batches are the same, the kernels are not
 # What a part of free form can end in.
@@ -52,7 +50,7 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
         raise UserError(f"{folder} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
     records: dict[Path, RunRecord] = {}
     sound: Records = {}
-    stated = _stated_sha256(folder)
+    stated = stated_sha256(folder)
     for file in files:
         try:
             records[file] = load_record(file)
@@ -81,30 +79,16 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
     yield from _corpora(sound)
     yield from _encoders(list(sound.values()), cache_dir)
     yield from check_screen(folder, list(sound.values()), cache_dir)
-    if len(records) == len(files):
-        try:
-            rows = rows_or_screen(folder)
-        except UserError as error:
-            yield Check("tables, figures", False, f"nothing could be compared with them: {error}")
-            return
-        if rows:
-            yield from check_tables(folder, table_files(rows))
-        yield from _figures(folder, rows)
-
-
-def _stated_sha256(folder: Path) -> dict[str, str]:
-    """The sha256 of each record, by its key, as the folder's table.json has it; nothing where it cannot be read."""
-    try:
-        rows = json.loads((folder / FILES["json"]).read_text(encoding="utf-8"))
-        return {key: sha256 for row in rows for key, sha256 in zip(row["keys"], row["sha256"], strict=True)}
-    except (OSError, *ODD):
-        return {}
+    if len(records) == len(files) and (files or (folder / TABLE).exists()):
+        yield from check_table(folder)
 
 
 def _record_problems(file: Path, record: RunRecord) -> Iterator[str]:
     """What in a record contradicts itself. That its key is the hash of its identity was seen when it was loaded."""
     identity, config = record.identity, record.config
     layers = {"indices": record.layers.indices, "combine": record.layers.combine}
+    if config.layers.get("normalize") is not None:
+        layers["normalize"] = config.layers["normalize"]
     for name, stated, made_with in (
         ("seed", config.seed, identity.seed),
         ("probe", config.probe, identity.probe),
@@ -115,15 +99,15 @@ def _record_problems(file: Path, record: RunRecord) -> Iterator[str]:
             yield f"{name} is {canonical(stated)}, but the key was made with {canonical(made_with)}"
     features = record.features
     if key_of(features.identity) != features.key or features.key != identity.features:
-        yield "the feature key is not the hash of what the features are said to be"
+        yield "features.key is not the hash of features.identity"
     for name, value in features.identity.items():
         if name in config.features and config.features[name] != value:
             yield f"features.{name} is {config.features[name]}, but the feature key was made with {value}"
     if features.identity["encoder"] != record.encoder.fingerprint:
-        yield "the encoder is not the one that the feature key was made with"
+        yield "encoder.fingerprint is not that of features.identity"
     kept_apart = len(record.layers.indices) if record.layers.combine == "concat" else 1
     if record.layers.indices and record.layers.width != kept_apart * record.encoder.hidden_size:
-        yield f"its width is {record.layers.width}, its layers give {kept_apart * record.encoder.hidden_size}"
+        yield f"layers.width is {record.layers.width}, its layers give {kept_apart * record.encoder.hidden_size}"
     if not is_named_after(file, record):
         yield "the file is not named after its seed and key"
 
@@ -139,8 +123,9 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
         yield f"{counts_path(file).name} is not what the run wrote (its sha256 is another)"
     for split in SCORED:
         columns = counts[split]
-        stated = {name: value for name, value in plain(getattr(record.scores, split)).items() if name != "slices"}
+        stated = {name: value for name, value in plain(getattr(record.scores, split)).items() if name not in OF_WORDS}
         again = plain(scores_of({name: column for name, column in columns.items() if name != "documents"}))
+        again = {name: value for name, value in again.items() if name not in OF_WORDS}
         for place, written, counted in unequal(stated, again):
             yield f"{split} {place} is {written}, its counts give {counted}"
         known = getattr(record.data.splits, split)
@@ -164,11 +149,27 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
     elif abs(curve[best - 1] - dev) > 1e-9:
         yield f"the curve has {curve[best - 1]} in its best epoch, the dev score is {dev}"
     yield from _outcome_problems(record)
-    loss = record.curve[best - 1].dev_loss
+    yield from _bits_problems(record)
+
+
+def _bits_problems(record: RunRecord) -> Iterator[str]:
+    """Dev bits, or the epoch at which they were read, that the curve does not give.
+
+    Older records have no bits_epoch: their bits are of the best epoch.
+    """
+    losses = [epoch.dev_loss for epoch in record.curve]
+    if record.bits_epoch is not None:
+        known = [math.inf if loss is None else loss for loss in losses]
+        least = known.index(min(known)) + 1
+        if record.bits_epoch != least:
+            yield f"bits_epoch is {record.bits_epoch}, the dev loss is least in epoch {least}"
+            return
+    epoch = record.bits_epoch or record.best_epoch
+    loss = losses[epoch - 1]
     if record.bits and loss is not None:
         bits, by_curve = record.bits.dev.cross_entropy, loss / math.log(2)
         if abs(bits - by_curve) > ROUNDINGS * max(1.0, by_curve):
-            yield f"dev bits are {bits:.4f}, the dev loss of the best epoch gives {by_curve:.4f}"
+            yield f"dev bits are {bits:.4f}, the dev loss of epoch {epoch} gives {by_curve:.4f}"
 
 
 def _outcome_problems(record: RunRecord) -> Iterator[str]:
@@ -218,6 +219,9 @@ def _prediction_problems(file: Path, record: RunRecord, split: str, columns: Cou
     again = slices(words, gold, predicted, None, record.task) if stated else {}
     if odd := next((name for name in again if again[name] != stated.get(name)), None):
         yield f"{predictions.name} gives other scores of a part ({odd})"
+    bounds = getattr(record.scores, split).boundary
+    if bounds is not None and bounds != boundary_score(gold, predicted, record.task):
+        yield f"{predictions.name} gives other scores of boundaries"
 
 
 def _gold(columns: Counts) -> Counts:
@@ -238,15 +242,6 @@ def _slice_problems(record: RunRecord, split: str) -> Iterator[str]:
         parts = [part.gold for name, part in (scores.slices or {}).items() if name.startswith(what)]
         if parts and sum(parts) != scores.counts.gold:
             yield f"{split} has {sum(parts)} spans by '{what} ...', {scores.counts.gold} in all"
-
-
-def unequal(stated: Any, again: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two nested values differ: the place, and both."""
-    if isinstance(stated, dict) and isinstance(again, dict):
-        for name in sorted(stated.keys() | again.keys()):
-            yield from unequal(stated.get(name), again.get(name), f"{place}.{name}" if place else name)
-    elif stated != again:
-        yield place, stated, again
 
 
 def _corpora(records: Records) -> Iterator[Check]:
@@ -273,12 +268,12 @@ def _corpora(records: Records) -> Iterator[Check]:
         texts = {flag: text.text_fingerprint(with_documents=flag) for flag in (False, True)}
 
         @functools.cache
-        def fingerprint(control: int | None, share: float | None, seed: int, text: Corpus = text) -> str:
-            return derived(text, control, share, seed)[0].fingerprint()
+        def fingerprint(control: int | None, share: float | None, seed: int, lower: bool, text: Corpus = text) -> str:
+            return derived(text, control, share, seed, lower)[0].fingerprint()
 
         @functools.cache
-        def standard(control: int | None, text: Corpus = text) -> str:
-            splits = derived(text, control, None, 0)[0].splits
+        def standard(control: int | None, lower: bool, text: Corpus = text) -> str:
+            splits = derived(text, control, None, 0, lower)[0].splits
             return _gold_of({name: count(splits[name].tags, splits[name].tags, text.task) for name in SCORED})
 
         try:
@@ -286,7 +281,7 @@ def _corpora(records: Records) -> Iterator[Check]:
                 record.label
                 for file, record in mine.items()
                 if record.identity.corpus != fingerprint(*_derivation(record))
-                or gold[file] != standard(_derivation(record)[0])
+                or gold[file] != standard(_derivation(record)[0], _derivation(record)[-1])
                 or record.features.identity["text"] != texts[record.config.features["context"] == "document"]
             ]
         except ODD as error:
@@ -310,10 +305,11 @@ def _source(record: RunRecord) -> str:
     return canonical({name: value for name, value in record.config.data.items() if name not in DERIVED})
 
 
-def _derivation(record: RunRecord) -> tuple[int | None, float | None, int]:
-    """What derives a record's corpus: control, share, and the seed that draws the share."""
+def _derivation(record: RunRecord) -> tuple[int | None, float | None, int, bool]:
+    """What derives a record's corpus: control, share, the seed that draws the share, and whether the control was drawn
+    without case (of older records none was)."""
     control, share = (record.config.data.get(name) for name in DERIVED)
-    return control, share, 0 if share is None else record.seed
+    return control, share, 0 if share is None else record.seed, bool(record.data.control_lower_cased)
 
 
 def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
@@ -333,28 +329,3 @@ def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
         odd = next((part for part, recorded in pairs if recorded != fingerprints[part]), None)
         detail = f"other {odd} than those of the records" if odd else f"{' and '.join(fingerprints)} of the records"
         yield Check(name, odd is None, detail)
-
-
-def _figures(folder: Path, rows: Sequence[Row]) -> Iterator[Check]:
-    if not (folder / "figures").is_dir():
-        yield Check("figures, report.html", None, "not there; `probe report` writes them")
-        return
-    from probe.checks.pictures import figure_differs
-    from probe.reporting.page import page_differs, pictures_of
-
-    pictures = pictures_of(folder, rows)
-    for name, (content, numbers) in pictures.items():
-        file = folder / "figures" / name
-        if not file.exists():
-            yield Check(f"figures/{name}", None, "not there; `probe report` draws it")
-            continue
-        stored = file.read_bytes()
-        problem = figure_differs(stored, content, numbers)
-        by_another = "" if stored == content else ", drawn by other versions"
-        yield Check(f"figures/{name}", problem is None, problem or f"what the records give{by_another}")
-    for file in sorted((folder / "figures").glob("*.*")):
-        if file.suffix in (".png", ".svg") and file.name not in pictures:
-            yield Check(f"figures/{file.name}", False, "the records give no such figure; `probe report` removes it")
-    if (folder / "report.html").exists():
-        problem = page_differs(folder, rows)
-        yield Check("report.html", problem is None, problem or "what the records give")

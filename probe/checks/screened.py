@@ -6,19 +6,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from probe.checks.check import Check
-from probe.checks.tables import check_tables
 from probe.config import EncoderConfig, UserError
 from probe.features.checkpoint import file_fingerprints
-from probe.reporting.screen import screen_files
 from probe.runs.records import RunRecord
 from probe.runs.screened import SCREEN, ScreenRecord, load_screen
 from probe.screening.candidates import readout_of
-from probe.screening.ranking import rank
+from probe.screening.ranking import TIES, Scored, rank
 from probe.system.files import key_of
 
 
 def check_screen(folder: Path, records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
-    """A folder's screen, if it has one: in itself, against the runs beside it, and its tables."""
+    """A folder's screen, if it has one: in itself, and against the runs beside it."""
     try:
         screen = load_screen(folder)
     except UserError as error:
@@ -34,18 +32,24 @@ def check_screen(folder: Path, records: Sequence[RunRecord], cache_dir: Path) ->
         found = None
     if found and any(screen.fingerprint.get(part) != found[part] for part in found):
         problems.append("the encoder's files are others than those of the screen")
-    yield Check(SCREEN, not problems, "; ".join(problems) or "key, ranks, ties, widths")
-    if not problems:
-        yield from check_tables(folder, screen_files(screen))
+    yield Check(SCREEN, not problems, "; ".join(problems) or "key, ranks, widths")
+    if problems:
+        return
+    name = f"{SCREEN}: ties"
+    if screen.ties != TIES:
+        yield Check(name, None, "decided by an earlier version; the same screen in another folder decides anew")
+        return
+    odd = next((one.name for one, again in _ranked_again(screen) if one.tied != again.tied), None)
+    yield Check(name, odd is None, f"{odd} is tied otherwise than its scores say" if odd else "what the scores give")
 
 
 def _problems(screen: ScreenRecord, records: Sequence[RunRecord]) -> Iterator[str]:
     """What in a screen contradicts itself, or the runs beside it."""
     identity = screen.identity
     if key_of(screen.features) != identity.features:
-        yield "the feature key is not the hash of what the features are said to be"
+        yield "identity.features is not the hash of features"
     if screen.features.get("encoder") != screen.fingerprint:
-        yield "the encoder is not the one that the feature key was made with"
+        yield "fingerprint is not that of features.encoder"
     for name, value in screen.setting.features.items():
         if name in screen.features and screen.features[name] != value:
             yield f"features.{name} is {value}, but the feature key was made with {screen.features[name]}"
@@ -64,10 +68,13 @@ def _problems(screen: ScreenRecord, records: Sequence[RunRecord]) -> Iterator[st
             return
     if len({readout_of(one.layers.combine, one.layers.indices) for one in screen.ranked}) < len(screen.ranked):
         yield "a choice of layers is ranked twice"
-    for one, again in zip(screen.ranked, rank(screen.ranked), strict=True):
-        if one != again:
-            yield f"{one.name} does not stand where its scores put it, or is tied otherwise than they say"
-            break
+    if odd := next((one.name for one, again in _ranked_again(screen) if one.layers != again.layers), None):
+        yield f"{odd} does not stand where its scores put it"
     texts = {record.identity.corpus for record in records if record.identity.features == identity.features}
     if texts and identity.corpus not in texts:
         yield "the runs beside it with the same features have other tags"
+
+
+def _ranked_again(screen: ScreenRecord) -> Iterator[tuple[Scored, Scored]]:
+    """Each candidate with the one that stands in its place by the scores."""
+    return zip(screen.ranked, rank(screen.ranked), strict=True)

@@ -14,7 +14,7 @@ from probe.cli.settings import config_of, configs_of
 from probe.config import Config, UserError
 
 VERIFY_HELP = """\
-probe verify [DIR] [--format text|json]              records, counts, tables and figures against each other
+probe verify [DIR] [--format text|json]              records, counts, scores and table.json against each other
 probe verify [DIR] --rerun [ROW] [--seed S] [...]    train again and compare; settings may say where data lies
   --sample N [--sample-seed K]                       only N of these runs, drawn at random; says how to draw them again
 probe verify [DIR] --weights [ROW] [--seed S] [...]  predict again with kept weights (save_probe=true), no training

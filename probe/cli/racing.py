@@ -42,16 +42,17 @@ def race(arguments: list[str]) -> int:
     sweep = arguments if {"-m", "--multirun"} & set(arguments) else ["-m", *arguments]
     configs, launcher, settings = asked_by(sweep)
     assert launcher is not None
-    typed = any(name == "layers" or name.startswith("layers.") for name in settings)
+    typed = any(name == "layers" or name.startswith("layers.") for name in settings - {"layers.normalize"})
     base, folder = configs[0], Path(configs[0].results_dir)
     seeds = list(dict.fromkeys(cfg.seed for cfg in configs))
     if len(seeds) == 1:
         seeds = [seeds[0] + number for number in range(base.race.max_seeds)]
     if any(replace(cfg, layers=base.layers, seed=base.seed) != base for cfg in configs):
         raise UserError("A race is among layers: one text, one encoder, one probe, one folder.")
-    named = [replace(base, layers=layers_named(row)) for row in base.race.rows or ()] + (configs if typed else [])
-    if not named and not base.race.candidates:
-        named = [replace(base, layers=preset) for preset in layer_presets()]
+    by_name = [layers_named(row) for row in base.race.rows or ()]
+    if not by_name and not typed and not base.race.candidates:
+        by_name = layer_presets()
+    named = [replace(base, layers=_normalized(layers, base)) for layers in by_name] + (configs if typed else [])
     command = shlex.join(["probe", *sys.argv[1:]])
     tell = functools.partial(print, flush=True)
     screened = functools.partial(_best_of_the_screen, base, command, tell)
@@ -77,4 +78,9 @@ def _best_of_the_screen(base: Config, command: str, tell: Callable[[str], None])
     record = run_screen(base, tell, command)
     write_screen(Path(base.results_dir), record)
     tell(f"{render_screen(record, 'text')}\nNow the runs.\n")
-    return [scored.layers for scored in record.ranked[: base.race.candidates]]
+    return [_normalized(scored.layers, base) for scored in record.ranked[: base.race.candidates]]
+
+
+def _normalized(layers: LayersConfig, base: Config) -> LayersConfig:
+    """Layers named or screened, normalized as the race's settings say."""
+    return replace(layers, normalize=base.layers.normalize)

@@ -37,13 +37,15 @@ class Sample:
         return sorted(itertools.chain.from_iterable(units))
 
 
-def derived(text: Corpus, control: int | None, share: float | None, seed: int) -> tuple[Corpus, Sample | None]:
+def derived(
+    text: Corpus, control: int | None, share: float | None, seed: int, lower_cases: bool = False
+) -> tuple[Corpus, Sample | None]:
     """What a run learns and is scored on, of a corpus as it is.
 
-    control, share: data.control and data.train_fraction. seed: the run's, which draws the sample. Raises UserError for
-    what cannot be.
+    control, share: data.control and data.train_fraction. seed: the run's, which draws the sample. lower_cases: whether
+    the encoder drops case, and with it the control's draw. Raises UserError for what cannot be.
     """
-    corpus = text if control is None else control_task(text, control)
+    corpus = text if control is None else control_task(text, control, lower_cases)
     return (corpus, None) if share is None or share == 1 else sampled(corpus, share, seed)
 
 
@@ -52,12 +54,14 @@ def underived(data: DataConfig) -> DataConfig:
     return replace(data, control=None, train_fraction=None)
 
 
-def control_task(text: Corpus, seed: int) -> Corpus:
+def control_task(text: Corpus, seed: int, lower_cases: bool = False) -> Corpus:
     """The corpus with a control task instead of its own (Hewitt & Liang 2019), which can only be memorised.
 
     Each distinct word gets one tag for all of train, dev and test, drawn from the tag distribution of train. For spans,
-    each distinct mention gets a type drawn likewise; the span boundaries stay. The draw depends on the word or mention,
-    the seed and train's distribution alone.
+    each distinct mention gets a type drawn likewise; the span boundaries stay, so it is another task than Hewitt &
+    Liang's: bounds can be learnt. The draw depends on the word or mention, the seed and train's distribution alone;
+    with `lower_cases` on the word or mention as the encoder sees it, lower-cased: variants that differ in case alone
+    have one tag, or the encoder would be shown contradictory ones.
     """
     task = text.task
     frequent = Counter(kind for tags in text.splits["train"].tags for kind, _, _ in task.items(tags))
@@ -70,7 +74,8 @@ def control_task(text: Corpus, seed: int) -> Corpus:
     up_to = list(itertools.accumulate(frequent[kind] for kind in kinds))
 
     def drawn(words: Sequence[str]) -> str:
-        digest = hashlib.sha256(json.dumps([seed, *words]).encode()).digest()
+        seen = [word.lower() for word in words] if lower_cases else words
+        digest = hashlib.sha256(json.dumps([seed, *seen]).encode()).digest()
         return kinds[bisect(up_to, int.from_bytes(digest) % up_to[-1])]
 
     def retagged(words: Sequence[str], tags: Sequence[str]) -> list[str]:
@@ -87,7 +92,7 @@ def control_task(text: Corpus, seed: int) -> Corpus:
         for name, split in text.splits.items()
     }
     about = {name: value for name, value in text.about.items() if name != "not_in_train"}
-    return replace(text, splits=splits, about=about)
+    return replace(text, splits=splits, about=about | {"control_lower_cased": lower_cases})
 
 
 def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:

@@ -78,7 +78,8 @@ def _bytes(planned: Plan, form: str, each: bool) -> int:
 def identity(planned: Plan, form: str, each: bool) -> dict[str, Any]:
     """What an export is, by content. Its hash tells whether an unfinished one can be continued."""
     selection = chosen(planned.selection, each)
-    return {
+    normalized = {"normalize": selection.normalize} if selection.normalize else {}
+    return normalized | {
         "layout": LAYOUT,
         "format": form,
         "corpus": planned.identity.corpus,

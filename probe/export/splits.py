@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -12,9 +13,10 @@ import torch
 
 from probe.config import Config, UserError
 from probe.data.split import Split
-from probe.features.store import DamagedShard, FeatureStore
+from probe.features.store import DamagedShard
 from probe.features.windows import bounds
 from probe.probing.combine import Streamed
+from probe.probing.normalization import Normalization, normalization_of
 from probe.probing.selection import Selection
 from probe.runs.plan import Plan, plan
 from probe.runs.run import extract
@@ -31,8 +33,8 @@ class Vectors:
     `numpy.asarray(vectors)` is all of it in memory; bfloat16, which NumPy lacks, becomes float32 there.
     """
 
-    def __init__(self, open_store: Callable[[], FeatureStore], split: str, selection: Selection) -> None:
-        self._open = lambda: Streamed(open_store(), split, selection, lazy=True)
+    def __init__(self, open_split: Callable[[], Streamed]) -> None:
+        self._open = open_split
         self._streamed = self._open()
 
     @property
@@ -159,7 +161,24 @@ def read_vectors(cfg: Config, each: bool = False) -> dict[str, Vectors]:
     """Each split's vectors alone; see `read_splits`."""
     planned = plan_to_read(cfg)
     selection = chosen(planned.selection, each)
-    return {name: Vectors(lambda: extract(cfg), name, selection) for name in planned.corpus.splits}
+    # Layers kept apart are normalized as those of a concatenation, each by itself.
+    normalized = replace(selection, combine="concat") if each else selection
+    normalization = cache(lambda: _normalization(cfg, normalized))
+
+    def opened(split: str) -> Streamed:
+        return Streamed(extract(cfg), split, selection, lazy=True, normalization=normalization())
+
+    return {name: Vectors(partial(opened, name)) for name in planned.corpus.splits}
+
+
+def _normalization(cfg: Config, selection: Selection) -> Normalization | None:
+    """How features are normalized, after extracting again what of train was damaged."""
+    for _ in range(ATTEMPTS_TO_READ - 1):
+        try:
+            return normalization_of(extract(cfg), selection)
+        except DamagedShard as damaged:
+            print(f"{damaged}. Extracting it again.", flush=True)
+    return normalization_of(extract(cfg), selection)
 
 
 def plan_to_read(cfg: Config) -> Plan:

@@ -20,7 +20,8 @@ def as_json(
 ) -> dict[str, Any]:
     """The results as JSON values, without the vectors, which `--save` writes.
 
-    Lists by piece concatenate all windows of a text, each of shape[1] pieces. `cosines` are those of --sentence.
+    Lists by piece concatenate all windows of a text, each of shape[1] pieces. norms: of each layer, the mean norm of a
+    word's vector. `cosines` are those of --sentence.
     """
     tokenizer, selection = reader.encoder.tokenizer, reader.selection
     texts = []
@@ -36,6 +37,7 @@ def as_json(
                 "segment_ids": None if reading.types is None else reading.types.flatten().tolist(),
                 "word_of_piece": [word for window in reading.word_of_piece for word in window],
                 "shape": list(reading.shape),
+                "norms": reading.vectors.norm(dim=2).mean(0).tolist() if reading.words else None,
             }
         )
     found: dict[str, Any] = {

@@ -95,7 +95,8 @@ class Reader:
         self.features = replace(cfg.features, context="sentence", layers=None)  # each text by itself, every layer
         self.device = resolve_device(cfg.device)
         self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
-        self.selection: Selection = select(cfg.layers, self.encoder.num_layers, self.encoder.hidden_size)
+        layers = replace(cfg.layers, normalize=None)  # texts have no train to normalize by: vectors as they are
+        self.selection: Selection = select(layers, self.encoder.num_layers, self.encoder.hidden_size)
         report_causal(self.encoder)
         report_emulation(cfg.features, self.device)
         self.model = load_model(self.encoder, self.device, cfg.features.precision, keep_pooler=True)

@@ -55,6 +55,7 @@ def show_reading(reading: Reading, number: int, reader: Reader, num_values: int)
     yield ""
     yield from _show_first_layer(reading, reader, num_values)
     yield ""
+    yield from _show_scales(reading)
     yield from _show_chosen(reading, reader, num_values)
 
 
@@ -102,6 +103,16 @@ def _show_first_layer(reading: Reading, reader: Reader, num_values: int) -> Iter
     yield f"  first values of piece {at}, {pieces[at]}:"
     for name, part in zip(names, (*parts.values(), total, first_layer.normed), strict=True):
         yield f"    {name:<9} {_first(part[at], num_values)}"
+
+
+def _show_scales(reading: Reading) -> Iterator[str]:
+    """The scale of each layer, which a sum, a mean or a mix adds up as it is."""
+    if not len(reading.vectors):
+        return
+    norms = reading.vectors.norm(dim=2).mean(0).tolist()
+    yield "mean norm of a word's vector by layer"
+    yield f"  {', '.join(f'{layer}: {norm:.2f}' for layer, norm in enumerate(norms))}"
+    yield ""
 
 
 def _show_chosen(reading: Reading, reader: Reader, num_values: int) -> Iterator[str]:

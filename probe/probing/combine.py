@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from probe.features.store import FeatureStore
+from probe.probing.normalization import Normalization
 from probe.probing.selection import Selection
 
 
@@ -22,7 +23,11 @@ def bytes_needed(store: FeatureStore, selection: Selection) -> int:
 
 
 def read_selection(
-    store: FeatureStore, split: str, selection: Selection, device: str | torch.device = "cpu"
+    store: FeatureStore,
+    split: str,
+    selection: Selection,
+    device: str | torch.device = "cpu",
+    normalization: Normalization | None = None,
 ) -> torch.Tensor:
     """The features of a split for one selection, on the device, reading only its layers, a shard at a time.
 
@@ -33,7 +38,7 @@ def read_selection(
     for shard, layers in store.read(split, selection.indices):
         rows = features[shard.first : shard.last]
         combined = rows if rows.device.type == "cpu" else torch.empty_like(rows, device="cpu")
-        _combine(layers, selection.combine, combined)
+        _combine(layers, selection.combine, combined, normalization)
         rows.copy_(combined)
     return features.flatten(1) if selection.combine == "concat" else features
 
@@ -51,11 +56,13 @@ def combine(states: torch.Tensor, selection: Selection) -> torch.Tensor:
     return features.flatten(1) if selection.combine == "concat" else features
 
 
-def combine_stored(layers: Sequence[torch.Tensor], selection: Selection) -> torch.Tensor:
+def combine_stored(
+    layers: Sequence[torch.Tensor], selection: Selection, normalization: Normalization | None = None
+) -> torch.Tensor:
     """What `read_selection` gives, from the selection's layers in memory, each (W, H) in the dtype of a store."""
     shape, dtype = _shape(selection, layers[0].shape[1], layers[0].dtype)
     features = torch.empty((len(layers[0]), *shape), dtype=dtype)
-    _combine(layers, selection.combine, features)
+    _combine(layers, selection.combine, features, normalization)
     return features.flatten(1) if selection.combine == "concat" else features
 
 
@@ -66,9 +73,16 @@ class Streamed:
     checksums are compared once: here, or, if lazy, when one of its rows is first read. Raises DamagedShard.
     """
 
-    def __init__(self, store: FeatureStore, split: str, selection: Selection, lazy: bool = False) -> None:
+    def __init__(
+        self,
+        store: FeatureStore,
+        split: str,
+        selection: Selection,
+        lazy: bool = False,
+        normalization: Normalization | None = None,
+    ) -> None:
         self.device = torch.device("cpu")
-        self.combine = selection.combine
+        self.combine, self._normalization = selection.combine, normalization
         self._store, self._shards, self._indices = store, store.shards[split], selection.indices
         self._shape, self.dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
         self._bounds = torch.tensor([0] + [shard.last for shard in self._shards])
@@ -94,7 +108,8 @@ class Streamed:
         for shard, begin, end in zip(self._shards, ends, ends[1:], strict=False):
             if begin < end:
                 inside = wanted[begin:end] - shard.first
-                _combine([layer[inside] for layer in self._layers(shard.number)], self.combine, combined[begin:end])
+                layers = [layer[inside] for layer in self._layers(shard.number)]
+                _combine(layers, self.combine, combined[begin:end], self._normalization)
         return (combined.flatten(1) if self.combine == "concat" else combined)[where]
 
     def between(self, first: int, last: int) -> torch.Tensor:
@@ -104,7 +119,7 @@ class Streamed:
             begin, end = max(first, shard.first), min(last, shard.last)
             if begin < end:
                 layers = [layer[begin - shard.first : end - shard.first] for layer in self._layers(shard.number)]
-                _combine(layers, self.combine, combined[begin - first : end - first])
+                _combine(layers, self.combine, combined[begin - first : end - first], self._normalization)
         return combined.flatten(1) if self.combine == "concat" else combined
 
     def let_go(self) -> None:
@@ -124,8 +139,12 @@ def _shape(selection: Selection, hidden_size: int, exact: torch.dtype) -> tuple[
     return (hidden_size,), torch.float32
 
 
-def _combine(layers: Sequence[torch.Tensor], combine: str, rows: torch.Tensor) -> None:
+def _combine(
+    layers: Sequence[torch.Tensor], combine: str, rows: torch.Tensor, normalization: Normalization | None = None
+) -> None:
     """Fills rows, (W, L, H) or (W, H), from layers, each (W, H)."""
+    if normalization is not None:
+        layers = normalization(layers)
     if combine in ("concat", "mix"):
         for position, layer in enumerate(layers):
             rows[:, position] = layer

@@ -40,7 +40,8 @@ INITIAL_STD = 0.02  # of the linear layer, as BERT's own layers begin
 AT_ONCE = 2048  # pieces, padding included, that go through the encoder at once: bounds the memory
 TELL_EVERY_S = 15
 BACKWARD = 3  # cost of training on a piece, relative to a forward pass alone
-KEPT = ("curve", "best_epoch", "best_dev_tags", "best_weights")  # saved beside weights, optimizer and rates
+# Saved beside weights, optimizer and rates. Weights of one epoch under two names are stored once.
+KEPT = ("curve", "best_epoch", "best_dev_tags", "best_weights", "least_loss_epoch", "least_loss_weights")
 
 
 class TaggedText:
@@ -77,6 +78,7 @@ class FineTuned(nn.Module):
     """An encoder and a linear layer, trained together.
 
     curve: of each epoch, its mean training loss, dev score, mean dev loss (nats a word) and seconds of training.
+    least_loss_weights: of the epoch of least dev loss; the same tensors as best_weights where that epoch is the best.
     """
 
     def __init__(
@@ -94,6 +96,8 @@ class FineTuned(nn.Module):
         self.best_epoch = 0
         self.best_dev_tags: Tags = []
         self.best_weights: dict[str, Tensor] = {}
+        self.least_loss_epoch = 0
+        self.least_loss_weights: dict[str, Tensor] = {}
 
     def forward(self, text: Text, windows: list[Window]) -> tuple[Tensor, Tensor]:
         """Scores of all labels for the words that these windows keep, (W, C), and the words' places in the split."""
@@ -108,13 +112,13 @@ class FineTuned(nn.Module):
         return scores.float(), rows
 
     def bytes_needed(self, widest: int) -> int:
-        """Upper bound on the bytes that training takes beyond the loaded weights: about 5 times the weights, and the
+        """Upper bound on the bytes that training takes beyond the loaded weights: about 6 times the weights, and the
         activations of AT_ONCE pieces kept for the backward pass. widest: pieces of the longest window."""
         config = self.encoder.config
         heads = getattr(config, "num_attention_heads", None) or max(1, self.encoder.hidden_size // 64)
         kept = 17 * self.encoder.hidden_size + 3 * heads * widest  # values a piece and block
         weights = sum(parameter.numel() for parameter in self.parameters())
-        return 4 * (5 * weights + max(AT_ONCE, widest) * self.encoder.num_layers * kept)
+        return 4 * (6 * weights + max(AT_ONCE, widest) * self.encoder.num_layers * kept)
 
     def refuse_without(self, room: float, widest: int) -> None:
         """Raises UserError where training would take more than `room` bytes."""
@@ -178,9 +182,14 @@ def fine_tune(
         tell(f"epoch {epoch + 1} of {tuned.epochs} · loss {loss:.4f} · scoring dev")
         tags, dev_loss = tuned.predict(dev)
         score = headline(dev.tags, tags)
-        if score > max((point["dev"] for point in tuned.curve), default=-1.0):
-            tuned.best_epoch, tuned.best_dev_tags = epoch + 1, tags
-            tuned.best_weights = {name: value.detach().clone() for name, value in tuned.state_dict().items()}
+        is_best = score > max((point["dev"] for point in tuned.curve), default=-1.0)
+        is_least = not tuned.curve or dev_loss < min(point["dev_loss"] for point in tuned.curve)
+        if is_best or is_least:
+            weights = {name: value.detach().clone() for name, value in tuned.state_dict().items()}
+        if is_best:
+            tuned.best_epoch, tuned.best_dev_tags, tuned.best_weights = epoch + 1, tags, weights
+        if is_least:
+            tuned.least_loss_epoch, tuned.least_loss_weights = epoch + 1, weights
         tuned.curve.append({"loss": loss, "dev": score, "dev_loss": dev_loss, "train_s": train_s})
         tell(f"epoch {epoch + 1} of {tuned.epochs} · loss {loss:.4f} · dev {100 * score:.2f} · {train_s:.0f} s")
         state = {name: getattr(tuned, name) for name in KEPT} | {"made_by": made_by}
@@ -259,14 +268,14 @@ def optimizer_of(tuned: FineTuned, train: TaggedText) -> tuple[torch.optim.Optim
 
 
 def _continue(tuned: FineTuned, optimizer: torch.optim.Optimizer, rates: Any, kept: Path, made_by: str) -> bool:
-    """Restores the saved state if it is undamaged and has the same `made_by`; returns whether it did."""
+    """Restores the saved state if it is undamaged, complete and has the same `made_by`; returns whether it did."""
     try:
         state = torch.load(kept, map_location=tuned.device, weights_only=True)
     except FileNotFoundError:
         return False
     except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):
         return False  # damaged: the epochs in it are trained again
-    if state["made_by"] != made_by:
+    if state["made_by"] != made_by or not state.keys() >= set(KEPT):  # a version before kept fewer things
         return False
     tuned.load_state_dict(state["weights"])
     optimizer.load_state_dict(state["optimizer"])

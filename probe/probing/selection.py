@@ -10,7 +10,8 @@ from probe.features.indices import absolute
 
 @dataclass(frozen=True)
 class Selection:
-    """A row of the table: absolute layer indices, in the order asked for, and how they are combined.
+    """A row of the table: absolute layer indices, in the order asked for, how they are combined, and how they are
+    normalized before (None: not).
 
     No layer at all is the word memory, which needs no vectors.
     """
@@ -19,6 +20,7 @@ class Selection:
     indices: tuple[int, ...]
     combine: str
     width: int
+    normalize: str | None = None
 
     @property
     def is_memory(self) -> bool:
@@ -27,10 +29,11 @@ class Selection:
     def as_text(self) -> str:
         if self.is_memory:
             return f"{self.name} = no layer: each word as train has it most often"
+        normalized = f", layers.normalize={self.normalize}" if self.normalize else ""
         return (
-            f"{self.name} = {self.combine} of layers {', '.join(map(str, self.indices))}"
+            f"{self.name} = {self.combine} of layers {', '.join(map(str, self.indices))}{normalized}"
             if len(self.indices) > 1
-            else f"{self.name} = layer {self.indices[0]}"
+            else f"{self.name} = layer {self.indices[0]}{normalized}"
         )
 
 
@@ -52,4 +55,4 @@ def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
     )
     combine = "concat" if len(indices) == 1 and cfg.combine != "mix" else cfg.combine  # one layer: nothing to combine
     width = hidden_size * (len(indices) if combine == "concat" else 1)
-    return Selection(name, indices, combine, width)
+    return Selection(name, indices, combine, width, cfg.normalize)

@@ -9,7 +9,8 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytorch_lightning as pl
@@ -23,6 +24,7 @@ from probe.probing.arithmetic import arithmetic
 from probe.probing.batches import Batch, EvaluationBatches, TaggedWords, TrainingBatches
 from probe.probing.bilstm import BiLSTM, Dropout
 from probe.probing.combine import mix
+from probe.probing.normalization import input_factor
 from probe.probing.schedule import Schedule, passes
 from probe.probing.selection import Selection
 from probe.system.bfloat16 import EMULATED, way
@@ -30,6 +32,9 @@ from probe.system.bfloat16 import EMULATED, way
 
 class Tagger(pl.LightningModule):
     """Trains on TrainingBatches, scores dev after each epoch, and keeps the weights and dev tags of its best epoch.
+
+    It also keeps the weights of the epoch of least dev loss: information and code lengths are defined by the predictor
+    of least cross-entropy, which the epoch best by score is not. Where the two are one epoch, so are the weights.
 
     curve: of each epoch, its mean training loss, dev score, mean dev loss and seconds of training. schedule.outcome:
     how the training ended. passes: how often an epoch shows every sentence.
@@ -49,6 +54,8 @@ class Tagger(pl.LightningModule):
         self.cfg, self.labels = cfg, labels
         self.dev_data = dev
         self.is_mix = selection.combine == "mix"
+        is_scaled = selection.normalize is not None and cfg.num_layers > 0
+        self.input_factor = input_factor(selection.width, cfg.hidden_size) if is_scaled else 1.0
         if self.is_mix:
             self.mix_weights = nn.Parameter(torch.zeros(len(selection.indices)))
             self.mix_scale = nn.Parameter(torch.ones(()))
@@ -61,6 +68,8 @@ class Tagger(pl.LightningModule):
         self.best_epoch = 0
         self.best_dev_tags: Tags = []
         self.best_weights: dict[str, Tensor] = {}
+        self.least_loss_epoch = 0
+        self.least_loss_weights: dict[str, Tensor] = {}
         self._losses: list[Tensor] = []
         self._dev_losses: list[Tensor] = []
         self._started = 0.0
@@ -68,6 +77,8 @@ class Tagger(pl.LightningModule):
     def forward(self, batch: Batch) -> Tensor:
         """Scores of all labels, (T, B, C)."""
         x = batch.features.float()
+        if self.input_factor != 1:
+            x = x * self.input_factor
         with arithmetic(self.cfg.precision, x.device.type, lstm=self.lstm is not None):
             if self.is_mix:
                 x = mix(x, self.mix_weights, self.mix_scale)
@@ -107,10 +118,13 @@ class Tagger(pl.LightningModule):
         known = int((self.dev_data.labels >= 0).sum())  # words whose tag training showed
         dev_loss = float(torch.stack(self._dev_losses).sum()) / max(1, known)
         self.curve.append({"loss": loss, "dev": dev, "dev_loss": dev_loss, "train_s": round(self._trained_s, 3)})
-        if self.schedule.after_epoch(dev, dev_loss):
-            self.best_epoch = len(self.curve)
-            self.best_dev_tags = tags
-            self.best_weights = {name: value.clone() for name, value in self.state_dict().items()}
+        is_best = self.schedule.after_epoch(dev, dev_loss)
+        is_least = len(self.curve) == 1 or dev_loss < self.curve[self.least_loss_epoch - 1]["dev_loss"]
+        weights = {name: value.clone() for name, value in self.state_dict().items()} if is_best or is_least else {}
+        if is_best:
+            self.best_epoch, self.best_dev_tags, self.best_weights = len(self.curve), tags, weights
+        if is_least:
+            self.least_loss_epoch, self.least_loss_weights = len(self.curve), weights
         for group in self.trainer.optimizers[0].param_groups:
             group["lr"] = self.cfg.learning_rate * self.schedule.rate
         self.trainer.should_stop |= self.schedule.outcome is not None
@@ -140,6 +154,15 @@ class Tagger(pl.LightningModule):
             places = torch.where(batch.labels < 0, len(losses) - 1, batch.rows)
             losses[places] = loss
         return losses[:-1].double().cpu()
+
+    @contextmanager
+    def at_least_loss(self) -> Iterator[None]:
+        """Inside, the tagger has the weights of the epoch of least dev loss; afterwards those of its best epoch."""
+        self.load_state_dict(self.least_loss_weights)
+        try:
+            yield
+        finally:
+            self.load_state_dict(self.best_weights)
 
     def learned_mix(self) -> dict[str, Any] | None:
         """The share of each layer (in the order asked for) and the scale; None where nothing is mixed."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from probe.config import Config, LayersConfig, RaceConfig, UserError
 from probe.racing.evidence import Evidence
-from probe.racing.rule import Cell, Rules, num_ahead, replay, thresholds
+from probe.racing.rule import VERSION, Cell, Rules, num_ahead, replay, thresholds
 from probe.racing.telling import ending_line, round_lines
 from probe.racing.terms import DECISIONS, RACE, Decisions, Entry, Terms, read_terms
 from probe.runs.expected import write_expected
@@ -22,7 +22,6 @@ from probe.runs.identity import label_of
 from probe.runs.launch import Launcher
 from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.sweep import run_sweep
-from probe.scoring.compare import STATISTIC
 from probe.system.files import plain, write_atomically
 from probe.system.locks import wait_for_lock
 
@@ -106,8 +105,8 @@ def _terms(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], w
             "Allow more, or name fewer: race.rows=[...]."
         )
     limits = thresholds(len(plans), ahead, len(seeds), wanted.alpha)
-    budget = wanted.max_runs, wanted.max_minutes
-    rules = Rules(wanted.alpha, list(seeds), ahead, limits, wanted.min_seeds, *budget, statistic=STATISTIC)
+    bounds = wanted.min_seeds, wanted.max_runs, wanted.max_minutes
+    rules = Rules(wanted.alpha, list(seeds), ahead, limits, *bounds, VERSION)
     entries = [
         Entry(
             planned.selection.name,

@@ -28,6 +28,7 @@ import numpy as np
 
 from probe.scoring.compare import Comparison, Sample, seed_variances
 
+VERSION = 2  # rises when the rule decides otherwise than before on the same scores; race.json has it
 SIMULATED = 40_000
 MOST_SEEDS = 200  # the most that a race could still take; more are not advised
 MOST_REPLACED = 2  # of a row's runs that never learned; one more, and the row leaves
@@ -38,8 +39,8 @@ SILENT = "silent"  # how a training ended that never scored above zero
 class Rules:
     """Fixed before the first run. seeds: in their order, one a round. ahead: how many rows run the second seed while
     the others wait. thresholds: of t, after rounds 2, 3, ... min_seeds: of the remaining rows, before a race may end
-    because more seeds would hardly help. max_runs, max_minutes: None for no bound. statistic: by which rows are
-    compared; a race of another one cannot be decided again."""
+    because more seeds would hardly help. max_runs, max_minutes: None for no bound. version: of the rule; a race.json
+    that names none was written for the first."""
 
     alpha: float
     seeds: list[int]
@@ -48,7 +49,7 @@ class Rules:
     min_seeds: int
     max_runs: int | None = None
     max_minutes: float | None = None
-    statistic: int = 1
+    version: int = 1
 
     @property
     def spare_seeds(self) -> list[int]:

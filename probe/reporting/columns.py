@@ -9,8 +9,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from probe.config import UserError
+from probe.reporting.caveats import caveats
 from probe.reporting.decisions import BEST, ELIMINATED, UNCONVERGED
-from probe.reporting.published import PUBLISHED, unlike
+from probe.reporting.published import PUBLISHED, tuning, unlike
+from probe.reporting.rates import all_rates, rate_notes, rate_of, scale_notes
 from probe.reporting.recommendation import recommend
 from probe.reporting.row import PLAIN, Row, describe_probe, names_of, short_name
 from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM
@@ -133,6 +135,7 @@ def _published(source: str) -> Callable[[Row], str]:
     def show(row: Row) -> str:
         names = names_of(row.of)
         name = FINE_TUNED if names == {FINE_TUNED} else row.name
+        name = name.partition(":")[0]  # how its layers are normalized
         return "" if names - {FINE_TUNED} else str(PUBLISHED[source].rows.get(name, ""))
 
     return show
@@ -144,6 +147,7 @@ COLUMNS: dict[str, Column] = {
     "layers": Column("layers", lambda row: row.layers_as_text, left=True),
     "combine": Column("combine", lambda row: row.combine, left=True),
     "width": Column("width", lambda row: str(row.width)),
+    "rate": Column("rate", rate_of),
     "n": Column("n", _n),
     "dev": Column("dev F1", _spread("dev_f1")),
     "test": Column("test F1", _spread("test_f1")),
@@ -165,13 +169,17 @@ COLUMNS: dict[str, Column] = {
     "recall": Column("test entity word recall", _spread("test_entity_word_recall")),
     "accuracy": Column("test accuracy", _spread("test_accuracy")),
     "macro": Column("test macro F1", _spread("test_macro_f1")),
+    "rates": Column("dev F1 by rate", all_rates, left=True),
     "selectivity": Column("selectivity (95 %)", _beside("selectivity", 100)),
+    "guess_floor": Column("guess floor", _beside("guess_floor", 100)),
     "bits": Column("dev bits", _bits("dev_bits")),
     "test_bits": Column("test bits", _bits("test_bits")),
     "information": Column("dev information", _bits("dev_information")),
     "test_information": Column("test information", _bits("test_information")),
     "beyond": Column("beyond layer 0 (95 %)", _beside("beyond", digits=3)),
-    "way": Column("of the way", _beside("way", 100, 0, " %")),
+    "gap_closed": Column("gap closed from random weights (95 %)", _beside("gap_closed", 100, 0, " %")),
+    "gap_closed_embeddings": Column("from embeddings (95 %)", _beside("gap_closed_embeddings", 100, 0, " %")),
+    "paired": Column("to the best on the same samples: dev (95 %)", _beside("paired", 100)),
     "compression": Column("compression", _beside("compression")),
     "blocks": Column("blocks", lambda row: str(row.blocks)),
     "parameters": Column("parameters", _cost("parameters", ",d")),
@@ -180,18 +188,25 @@ COLUMNS: dict[str, Column] = {
     "words_s": Column("encoder words/s", _measured),
     "f1_per_width": Column("dev F1 a unit of width", lambda row: _cost("f1_per_width", ".2%")(row).removesuffix("%")),
 }
-INTERVALS = ("selectivity", "beyond")  # differences, which readers want to tell from zero
+INTERVALS = ("selectivity", "beyond", "gap_closed", "gap_closed_embeddings", "paired")
 HOW_UNCONVERGED = {
     "cut_short": "ended by probe.max_epochs. Raise it.",
     "silent": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
 }
 COLUMN_NOTES = {
-    "selectivity": "selectivity: dev score minus that of the same row on the control task.",
+    "selectivity": "selectivity: dev score minus that of the same row on the control task; interval over seeds.",
+    "guess_floor": "guess floor: boundary F1 on dev times the sum of squared type shares, which is what guessing each "
+    "type by its frequency would score at the boundaries that were found.",
     "bits": "bits: cross-entropy of a word's tag under the probe.",
     "information": "information, in bits a word: the cross-entropy of a word's tag under the frequency of each tag in "
     "train, minus that under the probe.",
     "beyond": "beyond layer 0: how many bits a word less than layer 0 beside itself, on dev.",
-    "way": "of the way: how far dev has come from the same row of random weights to the fine-tuned encoder.",
+    "gap_closed": "gap closed: of the difference in dev score between the same row of random weights and the best "
+    "fine-tuned row, the share that the row closes; interval over seeds (Fieller's).",
+    "gap_closed_embeddings": "from embeddings: the same share, of the difference between the plain embeddings and the "
+    "best fine-tuned row.",
+    "paired": "to the best on the same samples: a seed draws one sample of train for all rows, so dev scores are "
+    "subtracted seed by seed; interval over seeds, each row by itself.",
     "compression": "compression: uniform code of train's tags over their online code, in the portions that were run.",
 }
 TREATED_NOTES = {
@@ -199,14 +214,15 @@ TREATED_NOTES = {
     RANDOM["random"]: "random weights: the same architecture, initialised anew and never trained.",
     RANDOM["random_blocks"]: "random blocks: trained embeddings, all else initialised anew.",
     CONTROL: "control: another task on the same words, in which each word (of spans: each mention) has a tag drawn at "
-    "random (bounds of spans stay): what is right there is remembered, or guessed among a few.",
+    "random, so that its type can only be memorised or guessed. Of spans the bounds stay and can be learnt, so this is "
+    "another task than Hewitt & Liang's: compare with the guess floor (--columns floors).",
     FINE_TUNED: "fine-tuned: the encoder itself trained, with a linear layer on its last layer; its best epoch on dev.",
 }
 SHOWN = 6  # runs named in a note
-DEFAULT = ("row", "treatment", "layers", "width", "n", "dev", "test", "behind", "label")
+DEFAULT = ("row", "treatment", "layers", "width", "rate", "n", "dev", "test", "behind", "label")
 GROUPS = {  # names for several columns
     "default": DEFAULT,
-    "floors": ("selectivity", "information", "way"),
+    "floors": ("selectivity", "guess_floor", "information", "gap_closed", "gap_closed_embeddings"),
     "bits": ("bits", "information", "beyond", "compression"),
     "differences": ("behind", "label", "dev_to_best", "test_to_best"),
     "variance": ("run_sd", "seed_text_sd", "text_sd"),
@@ -220,7 +236,11 @@ def choose_columns(wanted: str | None, rows: Sequence[Row]) -> list[str]:
     """Column names for `--columns a,b,group`. None: what fits the rows. Raises UserError for what is no column."""
     if wanted is None:
         is_known = any(row.about and row.about.data == "CoNLL-2003" for row in rows)
-        empty = {name for name in ("behind", "label", "treatment") if not any(COLUMNS[name].show(row) for row in rows)}
+        empty = {
+            name
+            for name in ("behind", "label", "treatment", "rate")
+            if not any(COLUMNS[name].show(row) for row in rows)
+        }
         return [name for name in DEFAULT if name not in empty] + ["paper"] * is_known
     names: list[str] = []
     for part in wanted.split(","):
@@ -236,7 +256,7 @@ def choose_columns(wanted: str | None, rows: Sequence[Row]) -> list[str]:
 def header(name: str, rows: Sequence[Row]) -> str:
     """A column's header; of tags that are no spans the headline is accuracy."""
     header = COLUMNS[name].header
-    return header.replace("F1", rows[0].task.score) if name in ("dev", "test", "f1_per_width") else header
+    return header.replace("F1", rows[0].task.score) if name in ("dev", "test", "rates", "f1_per_width") else header
 
 
 def caption(rows: Sequence[Row]) -> str:
@@ -244,9 +264,16 @@ def caption(rows: Sequence[Row]) -> str:
     setting = rows[0].setting
     return (
         f"{setting.data}, {short_name(setting.encoder)}, {setting.features['context']} context, "
-        f"{setting.features['subword']} piece, {describe_probe(setting.probe)}. {rows[0].task.title} in percent, "
+        f"{setting.features['subword']} piece, {describe_probe(setting.probe)}{_normalized(rows)}. "
+        f"{rows[0].task.title} in percent, "
         "mean ± standard deviation over n seeds."
     )
+
+
+def _normalized(rows: Sequence[Row]) -> str:
+    """How the layers of all rows are normalized; where rows differ in it, their names say it."""
+    ways = {row.normalize for row in rows if row.indices and FINE_TUNED not in names_of(row.of)}
+    return f", layers.normalize={way}" if len(ways) == 1 and (way := next(iter(ways))) else ""
 
 
 def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
@@ -259,6 +286,7 @@ def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     about = replace(about, seeds=" or ".join(map(str, seeds)) or about.seeds)
     return lines + [
         f"{name}: {source.score}, {source.source}. Here otherwise: " + "; ".join(unlike(about, name)) + "."
+        f"{tuning(name, [len(row.rates) for row in rows if row.n and row.place == PLAIN])}"
         for name, source in PUBLISHED.items()
         if name in columns
     ]
@@ -277,11 +305,13 @@ def unconverged_notes(rows: Sequence[Row], so: str) -> list[str]:
 
 
 def _rising(rows: Sequence[Row]) -> str:
-    """Of fine-tuning, which ends after as many epochs as asked for: where it might have gone on."""
+    """Of fine-tuning, which ends after as many epochs as asked for: how many, and where more might score higher."""
     tuned = [record for row in rows if FINE_TUNED in names_of(row.of) for record in row.records.values()]
     rising = sum(record.best_epoch == len(record.curve) for record in tuned)
+    epochs = " or ".join(map(str, sorted({len(record.curve) for record in tuned})))
+    trained = f" Trained for {epochs} epoch{'' if epochs == '1' else 's'}, so it is no upper bound."
     runs = f" In {rising} of {len(tuned)} runs the best epoch is the last"
-    return f"{runs}: more epochs (probe.max_epochs) may score higher." if rising else ""
+    return trained + (f"{runs}: more epochs (probe.max_epochs) may score higher." if rising else "")
 
 
 def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
@@ -293,10 +323,12 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             "rows may be the seed's."
         )
     lines += unconverged_notes(rows, "not ranked")
+    lines += rate_notes(rows) + scale_notes(rows)
     if any(row.left for row in rows) and "label" in columns:
         lines.append(
-            f"{ELIMINATED}: a race gave the row no more seeds after that round, most often because it was significantly "
-            "worse than the leader on dev; its test score is not in this table. decisions.json has the reasons."
+            f"{ELIMINATED}: a race gave the row no more seeds after that round, most often because it was "
+            "significantly worse than the leader on dev; its test score is not in this table. decisions.json has the "
+            "reasons."
         )
     lines += _notes_on_differences(rows, columns)
     there = {name for row in rows for name in names_of(row.of)} | {row.name for row in rows if not row.indices}
@@ -305,6 +337,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     ]
     shown = {name for name in columns if name in COLUMN_NOTES and any(COLUMNS[name].show(row) for row in rows)}
     lines += [told for name, told in COLUMN_NOTES.items() if name in shown]
+    lines += caveats(rows, columns)
     return lines
 
 
@@ -316,21 +349,21 @@ def _notes_on_differences(rows: Sequence[Row], columns: Sequence[str]) -> Iterat
     over = "seeds and text" if best.over_text else "seeds alone (the counts of some runs are missing)"
     if {"behind", "label"} & set(columns):
         yield (
-            f"behind the best: dev {best.task.score} minus that of the row with the highest mean; in brackets how far the "
-            f"row lies behind the truly best one, over {over}, with 95 % confidence for all rows at once (Hsu 1984). worse: "
-            f"the whole interval is below 0. within the margin: all of it is above -{best.margin:g} (--margin). undecided: "
-            "neither. The dev score of a run is that of its best epoch, so it is a little too high; test scores decide "
-            "nothing."
+            f"behind the best: dev {best.task.score} minus that of the row with the highest mean; in brackets how far "
+            f"the row lies behind the truly best one, over {over}, with 95 % confidence for all rows at once (Hsu "
+            "1984). worse: the whole interval is below 0. within the margin: all of it is above "
+            f"-{best.margin:g} (--margin). undecided: neither. The dev score of a run is that of its best epoch, so it "
+            "is a little too high; test scores decide nothing."
         )
     if {"dev_to_best", "test_to_best"} & set(columns):
-        yield f"to the best: the difference of the two rows' means, with its interval over {over}, for these two rows alone."
+        yield f"to the best: the difference of the two rows' means, and its interval over {over} for this pair alone."
     if {"dev_interval", "test_interval"} & set(columns):
         yield f"95 %: intervals of the means over {over}."
     if {"run_sd", "seed_text_sd", "text_sd"} & set(columns):
         yield (
-            "sd: standard deviations of dev scores. run: between models of other seeds, on all text. seed x text: what a "
-            "seed gains on one text and not on another. text: of the row's mean between texts of this kind and size; rows "
-            "share most of it."
+            "sd: standard deviations of dev scores. run: between models of other seeds, on all text. seed x text: what "
+            "a seed gains on one text and not on another. text: of the row's mean between texts of this kind and size; "
+            "rows share most of it."
         )
 
 

@@ -61,7 +61,7 @@ def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
 
 
 def cheapest_within(behind: Sequence[Sequence[float]], costs: Sequence[tuple[int, ...]], margin: float) -> int | None:
-    """The row to use: the cheapest of those whose interval lies above -margin (a fraction); None where there is none."""
+    """The row to use: the cheapest whose interval lies above -margin (a fraction); None where there is none."""
     within = [row for row, (low, _) in enumerate(behind) if low > -margin]
     return min(within, key=costs.__getitem__) if within else None
 

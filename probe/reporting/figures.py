@@ -3,7 +3,7 @@ beyond the embeddings, the learned weights of mixes, learning curves.
 
 Colours are those of Okabe and Ito, told apart by colour-blind readers; markers and line styles tell the same in print.
 The background is white, so that a dark page shows what a light one does. The same records under the same matplotlib
-give the same bytes, and each file names the sha256 of the numbers it was drawn from: `probe verify` checks both.
+give the same bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from probe.reporting.decisions import ELIMINATED, UNCONVERGED, WORSE
 from probe.reporting.row import CEILING, FLOOR, PLAIN, Row, groups_of, names_of
 from probe.reporting.tasks import task_names, tasks_on_one_text
 from probe.runs.identity import SHARE
-from probe.system.files import key_of, plain
+from probe.system.files import plain
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vP*X"
@@ -45,9 +45,9 @@ STYLE: Any = {
 Numbers = dict[str, Any]  # what is drawn, as plain values
 
 
-def draw_all(rows: Sequence[Row]) -> dict[str, tuple[bytes, str]]:
-    """Every picture that rows and their records give: file name to content and the sha256 of its numbers."""
-    drawn: dict[str, tuple[bytes, str]] = {}
+def draw_all(rows: Sequence[Row]) -> dict[str, bytes]:
+    """Every picture that rows and their records give: file name to content."""
+    drawn: dict[str, bytes] = {}
     groups = groups_of([row for row in rows if row.n])
     for group in groups:
         suffix = f"-{group[0].group}" if len(groups) > 1 else ""
@@ -74,18 +74,17 @@ def draw_all(rows: Sequence[Row]) -> dict[str, tuple[bytes, str]]:
     return drawn
 
 
-def draw(numbers: Numbers, make: Callable[[Axes, Numbers], None], title: str, form: str) -> tuple[bytes, str]:
-    """A picture in one form, and the sha256 of its numbers."""
-    sha256 = key_of(numbers)
+def draw(numbers: Numbers, make: Callable[[Axes, Numbers], None], title: str, form: str) -> bytes:
+    """A picture in one form."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 4.0), dpi=150, facecolor="white", layout="constrained")
         axes = figure.add_subplot()
         make(axes, numbers)
         figure.suptitle(title, fontsize=8, x=0.01, ha="left", color="#444444")
         out = io.BytesIO()
-        metadata = {"Description": f"numbers sha256 {sha256}"} | ({"Date": None} if form == "svg" else {})
+        metadata = {"Date": None} if form == "svg" else {}  # the same numbers give the same file
         figure.savefig(out, format=form, metadata=metadata)
-    return out.getvalue(), sha256
+    return out.getvalue()
 
 
 def about(setting: str, unconverged: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ PICKS = (1, 3)
 @dataclass(frozen=True)
 class Foretold:
     """A screen's scores against the dev F1 of trained rows. rows: name, dev F1, screened F1; best dev F1 first. tau:
-    Kendall's tau-b over all pairs; tau_separated: over those separated. They and pearson are None if undefined.
+    Kendall's tau-b over all pairs; tau_separated: tau-a over those separated. They and pearson are None if undefined.
     regret: points of dev F1 by which the best of the screen's first PICKS rows is below the best row. without_sums: the
     same without plain sums; None if there are none, or too few other rows.
     """
@@ -88,8 +88,8 @@ def compare(pairs: Sequence[tuple[Row, Scored]]) -> Foretold:
     order = sorted(range(len(pairs)), key=lambda i: -dev[i])
     return Foretold(
         [(pairs[i][0].name, dev[i], foretold[i]) for i in order],
-        tau_b(told, dev, foretold),
-        tau_b(separated, dev, foretold),
+        tau_b(dev, foretold),
+        tau_a(separated, dev, foretold),
         len(told),
         len(separated),
         pearson(dev, foretold),
@@ -103,19 +103,28 @@ def is_separated(test: Difference) -> bool:
     return interval is not None and interval[0] * interval[1] > 0 and test.dev.difference * test.test.difference > 0
 
 
-def tau_b(pairs: Sequence[tuple[int, int]], a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Kendall's tau-b over some pairs of indices; None if a or b is tied in all of them."""
-    signs = [(np.sign(a[i] - a[j]), np.sign(b[i] - b[j])) for i, j in pairs]
-    with_order = [sum(sign[side] != 0 for sign in signs) for side in (0, 1)]
-    if not all(with_order):
-        return None
-    return float(sum(x * y for x, y in signs) / math.sqrt(with_order[0] * with_order[1]))
+def tau_b(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Kendall's tau-b over all pairs; None if a or b is constant."""
+    from scipy.stats import kendalltau
+
+    return _defined(kendalltau(a, b).statistic)
+
+
+def tau_a(pairs: Sequence[tuple[int, int]], a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Of some pairs of indices, the share that a and b order alike minus the share they order otherwise; None without
+    pairs."""
+    return float(np.mean([np.sign(a[i] - a[j]) * np.sign(b[i] - b[j]) for i, j in pairs])) if pairs else None
 
 
 def pearson(a: Sequence[float], b: Sequence[float]) -> float | None:
-    if np.std(a) == 0 or np.std(b) == 0:
-        return None
-    return float(np.corrcoef(a, b)[0, 1])
+    """Pearson's correlation; None if a or b is constant."""
+    from scipy.stats import pearsonr
+
+    return _defined(pearsonr(a, b).statistic) if np.std(a) and np.std(b) else None  # of a constant it would warn
+
+
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
 
 
 def foretold_grid(foretold: Foretold, folder: Path) -> Grid:

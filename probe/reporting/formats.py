@@ -16,6 +16,7 @@ from tabulate import SEPARATING_LINE, tabulate
 from probe.config import UserError
 from probe.reporting.columns import COLUMNS, above, choose_columns, header, notes, recommendation
 from probe.reporting.decisions import BEST
+from probe.reporting.rates import rate_of
 from probe.reporting.recommendation import recommend
 from probe.reporting.row import Row, SplitDifference, groups_of
 from probe.reporting.rows import SCORES
@@ -115,11 +116,12 @@ def _latex(grid: Grid) -> str:
         lines[i] = [f"\\textbf{{{cell}}}" if cell else cell for cell in lines[i]]
     rules = ["\\midrule\n" if i in grid.ruled else "" for i in range(len(lines))]
     body = "\n".join(f"{rule}  {' & '.join(line)} \\\\" for rule, line in zip(rules, lines, strict=True))
+    caption = _tex(" ".join([*grid.first, *grid.above, *grid.below]))
     return (
         "\\begin{table}\n\\centering\n"
         f"\\begin{{tabular}}{{@{{}}{''.join('l' if left else 'r' for left in grid.left)}@{{}}}}\n\\toprule\n"
         f"  {' & '.join(map(_tex, grid.headers))} \\\\\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
-        f"\\caption{{{_tex(' '.join([*grid.first, *grid.above, *grid.below]))}}}\n\\label{{{grid.label}}}\n\\end{{table}}\n"
+        f"\\caption{{{caption}}}\n\\label{{{grid.label}}}\n\\end{{table}}\n"
     )
 
 
@@ -137,15 +139,19 @@ def rows_csv(rows: Sequence[Row], folders: Sequence[Path] = ()) -> str:
     parts = ("mean", "std", "min", "max")
     bits = [f"{split}_{name}" for split in ("dev", "test") for name in ("bits", "information")]
     bits = bits if any(name in row.cells for row in rows for name in bits) else []
-    beside = [name for name in ("selectivity", "beyond", "way", "compression") if any(name in r.beside for r in rows)]
+    relative = ("selectivity", "guess_floor", "beyond", "gap_closed", "gap_closed_embeddings", "paired", "compression")
+    beside = [name for name in relative if any(name in row.beside for row in rows)]
     costs = ("parameters", "seconds_per_epoch", "mb_read", "f1_per_width")
     treated = any(row.treatment for row in rows)
+    normalized, tuned = any(row.normalize for row in rows), any(row.rates for row in rows)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
         ["dir"] * bool(folders)
         + "group data encoder context layers".split()
         + ["treatment"] * treated
+        + ["normalize"] * normalized
+        + ["rate"] * tuned
         + "indices combine width n missing failed label behind_low behind_high".split()
         + [f"{score}_{part}" for score in scores for part in parts]
         + [f"{split}_to_best{end}" for split in ("dev", "test") for end in ("", "_low", "_high")]
@@ -159,6 +165,8 @@ def rows_csv(rows: Sequence[Row], folders: Sequence[Path] = ()) -> str:
             [str(folder) for folder in folders[i : i + 1]]
             + [row.group, row.setting.data, row.setting.encoder, row.setting.features["context"], row.name]
             + [row.treatment or ""] * treated
+            + [row.normalize or "none"] * normalized
+            + [rate_of(row)] * tuned
             + [" ".join(map(str, row.indices)), row.combine, row.width, row.n, row.missing, row.failed, row.label]
             + list(row.behind or (None, None))
             + [content.get(score, {}).get(part) for score in scores for part in parts]

@@ -5,8 +5,6 @@ Self-contained: no script, no file beside it, no network. The figures stand in i
 
 from __future__ import annotations
 
-import itertools
-import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -59,7 +57,7 @@ def write_report(folder: Path, margin: float | None = None) -> list[Path]:
     for stale in (folder / "figures").glob("*.*"):
         if stale.suffix in (".png", ".svg") and stale.name not in pictures:
             stale.unlink()
-    for name, (content, _) in pictures.items():
+    for name, content in pictures.items():
         write_atomically(folder / "figures" / name, content)
     write_atomically(folder / "report.html", page(folder, rows, pictures))
     return [folder / "report.html", *(folder / "figures" / name for name in pictures)]
@@ -68,19 +66,19 @@ def write_report(folder: Path, margin: float | None = None) -> list[Path]:
 def write_screen(folder: Path, screen: ScreenRecord) -> list[Path]:
     """Writes a screen's tables and figures into its results folder; returns the files."""
     files = write_screen_tables(folder, screen)
-    for name, (content, _) in draw_screen(screen).items():
+    for name, content in draw_screen(screen).items():
         write_atomically(folder / "figures" / name, content)
         files.append(folder / "figures" / name)
     return files
 
 
-def pictures_of(folder: Path, rows: Sequence[Row]) -> dict[str, tuple[bytes, str]]:
-    """Every picture that a results folder gives: file name to content and the sha256 of its numbers."""
+def pictures_of(folder: Path, rows: Sequence[Row]) -> dict[str, bytes]:
+    """Every picture that a results folder gives: file name to content."""
     screen = sound_screen(folder)
     return draw_all(rows) | (draw_screen(screen) if screen else {})
 
 
-def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, tuple[bytes, str]]) -> str:
+def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, bytes]) -> str:
     """The page of a results folder, from its rows and their pictures."""
     title = folder.resolve().name
     parts = [f"<h1>{escape(title)}</h1>"]
@@ -106,7 +104,7 @@ def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, tuple[bytes, 
         parts += ["<h2>Screen</h2>", *_html(grid(screen))]
         parts.append(f"<pre>{escape(_provenance(screen))}</pre>")
     parts.append("<h2>Figures</h2>")
-    for name, (content, _) in pictures.items():
+    for name, content in pictures.items():
         if name.endswith(".svg"):
             parts.append(f'<figure role="img" aria-label="{escape(name)}">{_svg(content)}</figure>')
     parts += ["<h2>Records</h2>", *_records(folder, records)]
@@ -118,33 +116,10 @@ def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, tuple[bytes, 
     )
 
 
-def page_differs(folder: Path, rows: Sequence[Row]) -> str | None:
-    """What is wrong with a folder's page, given its rows and its figures as files; None if nothing is."""
-    stored = (folder / "report.html").read_text(encoding="utf-8", errors="replace")
-    files = {file.name: (file.read_bytes(), "") for file in sorted((folder / "figures").glob("*.svg"))}
-    shown = re.findall(r"<svg.*?</svg>", stored, flags=re.S)
-    for name, (content, _) in files.items():
-        if _svg(content).strip() not in shown:
-            return f"it does not show figures/{name}; `probe report` writes it anew"
-    text, again = (_lines(html) for html in (stored, page(folder, rows, files)))
-    for line, given in itertools.zip_longest(text, again, fillvalue=""):
-        if line != given:
-            same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(line, given, strict=False)))
-            start = max(0, same - 30)
-            return f"it has {line[start : start + 80]!r}, the records give {given[start : start + 80]!r}"
-    return None
-
-
 def _svg(content: bytes) -> str:
     """A picture's file as it stands in a page: without what comes before its element."""
     text = content.decode()
     return text[text.index("<svg") :]
-
-
-def _lines(html: str) -> list[str]:
-    """The lines of a page, without its figures and without the folder's name: it may have been moved."""
-    html = re.sub(r"<figure.*?</figure>\n?", "", html, flags=re.S)
-    return re.sub(r"(<title>|<h1>|probe verify ).*?(</title>|</h1>| --rerun)", r"\1\2", html).splitlines()
 
 
 def _table(rows: Sequence[Row], names: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ dropout, optimiser, whether 768 is per direction; nor how long documents are cut
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from probe.data.split import SplitCounts
@@ -26,6 +26,7 @@ class Published:
     cell: str
     rows: Mapping[str, float]
     setting: Mapping[str, str]
+    tuned: str | None = None  # what of the probe was chosen by which scores, as the source says it
 
 
 WEIGHTED_LAST_FOUR, WEIGHTED_ALL = 95.9, 95.5
@@ -55,6 +56,7 @@ PUBLISHED = {
             "scoring": "not stated (spans or words)",
             "seeds": "5",
         },
+        tuned="hyperparameters were selected on dev (which, and among how many, it does not say)",
     ),
     "bert_ner": Published(
         source="github.com/bigjeager/bert_ner",
@@ -91,6 +93,20 @@ def is_conll2003(splits: CorpusCounts) -> bool:
     """Whether a record's words and spans by split are those of the standard files, wherever they came from."""
     pairs = ((getattr(splits, name), counts) for name, counts in CONLL2003.items())
     return all((ours.words, ours.spans) == (counts.words, counts.spans) for ours, counts in pairs)
+
+
+def tuning(source: str, rates: Sequence[int]) -> str:
+    """How a source's probe was tuned, and how ours was; nothing where the source does not say.
+
+    rates: the number of learning rates tried, of each of our rows; 0 where there was one.
+    """
+    theirs = PUBLISHED[source].tuned
+    if theirs is None:
+        return ""
+    most = max(rates, default=0)
+    same = "each row has the best" if len(set(rates)) < 2 else "rows that were tried at several rates have the best"
+    ours = f"here {same} of {most} learning rates by dev" if most else "here one setting was used for all rows"
+    return f" Tuning: {source}: {theirs}; {ours}."
 
 
 def unlike(ours: About, source: str) -> list[str]:

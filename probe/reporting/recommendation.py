@@ -167,19 +167,22 @@ def _sentences(given: Recommendation) -> Iterator[str]:
     if best is None or use is None:
         yield f"No recommendation yet: {given.none}."
         return
-    over = "over seeds and text" if given.over_text else "over seeds"
-    low = f"at most {percent(abs(use.behind[0]))} points behind the truly best row ({over}, 95 %)"
+    over = f"95 % confidence, over {'seeds and text' if given.over_text else 'seeds'}"
+    low = f"at most {percent(abs(use.behind[0]))} points behind the truly best row ({over})"
     margin = f"{given.margin:g} point{'s' * (given.margin != 1)}"
     if use.row == best.row:
         head = f"Use {use.row} ({_layers(use)}): it has the best dev {given.score}, {percent(use.dev)}"
-        if given.within:
-            yield f"{head}, and lies {low}; no cheaper row is shown to lie within {margin} of the best."
+        if percent(abs(use.behind[0])) == percent(0):
+            yield f"{head}, and no other row is better ({over})."
+        elif given.within:
+            yield f"{head}, and lies {low}."
         else:
-            yield f"{head}; no row is shown to lie within {margin} of the truly best one. This one lies {low}."
+            yield f"{head}, and lies {low}. No row is shown to lie within {margin} of the truly best one."
     else:
         yield (
             f"Use {use.row} ({_layers(use)}): it is the cheapest row within {margin} of the best, {best.row}. Its dev "
-            f"{given.score} is {percent(best.dev - use.dev)} points lower, and it lies {low}. It needs {_saved(use, best)}."
+            f"{given.score} is {percent(best.dev - use.dev)} points lower, and it lies {low}. It needs "
+            f"{_saved(use, best)}."
         )
     if given.undecided:
         names = ", ".join(given.undecided[:NAMED])
@@ -204,8 +207,9 @@ def _times(amounts: Sequence[float | None]) -> str:
     assert least is not None
     if least > MOST_TIMES:
         return f"more than {MOST_TIMES} times"
-    highest = f"{most:.1f}" if most is not None and most <= MOST_TIMES else f"more than {MOST_TIMES}"
-    return f"{max(1.0, least):.1f} to {highest} times"
+    if most is not None and most <= MOST_TIMES:
+        return f"{max(1.0, least):.1f} to {most:.1f} times"
+    return f"at least {least:.1f} times" if least > 1 else f"between once and more than {MOST_TIMES} times"
 
 
 def _layers(use: Use) -> str:

@@ -76,6 +76,16 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Tried:
+    """A row at one of several learning rates. missing: runs asked for that have no record."""
+
+    rate: float
+    seeds: list[int]
+    dev: Cell
+    missing: int
+
+
+@dataclass(frozen=True)
 class Row:
     """records: the row's records, one a seed, by file. missing: runs asked for that have no record; `failed` of them
     left a failure log. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. label, behind, to_best,
@@ -84,7 +94,8 @@ class Row:
     standard error of its difference to the best on dev: what seeds, and what the text contributes. treatment: the name
     of its runs' treatment as displayed; None for plain runs. of: that treatment as recorded. beside: scores relative to
     other rows, see `reporting.treated`. left: when and why a race gave it no more seeds; it is compared with no other
-    row."""
+    row. normalize: how its layers are normalized; None: not. rates: all that it was tried at, where they are several;
+    `records` are those of the best by dev."""
 
     name: str
     task: Task
@@ -113,6 +124,8 @@ class Row:
     error: tuple[float, float] | None = None
     components: Mapping[str, Components] = field(default_factory=dict)
     beside: Mapping[str, Cell] = field(default_factory=dict)
+    normalize: str | None = None
+    rates: Sequence[Tried] = ()
 
     @property
     def n(self) -> int:
@@ -185,6 +198,10 @@ class Row:
             row["treatment"] = self.treatment
         if self.left:
             row["left"] = plain(self.left)
+        if self.normalize:
+            row["normalize"] = self.normalize
+        if self.rates:
+            row |= {"rate": self.setting.probe["learning_rate"], "rates": plain(self.rates)}
         row |= plain(self.cells) | plain(self.beside)
         return row if self.cost is None else row | {"cost": plain(self.cost)}
 

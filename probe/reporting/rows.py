@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import statistics
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,23 @@ from probe.data.task import TASKS
 from probe.racing.terms import replaced_runs, rows_left
 from probe.reporting.decisions import label_rows
 from probe.reporting.published import is_conll2003
-from probe.reporting.row import About, Cost, Row, describe_probe, groups_of, names_of, place_of, setting_of, short_name
-from probe.reporting.treated import related
+from probe.reporting.rates import RATE, best_rate
+from probe.reporting.row import (
+    About,
+    Cost,
+    Row,
+    Tried,
+    describe_probe,
+    groups_of,
+    names_of,
+    place_of,
+    setting_of,
+    short_name,
+)
+from probe.reporting.treated import one_kind_of_bits, related
 from probe.runs.bench import Bench, read_bench
 from probe.runs.expected import SWEEP, ExpectedRun, Setting, read_expected
-from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, RunIdentity, Treatment
+from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, RunIdentity, Treatment, normalized_name
 from probe.runs.progress import failures
 from probe.runs.records import Records, RunRecord, bad_records, load_records
 from probe.scoring.metrics import Scores, SpanScore
@@ -73,6 +85,12 @@ class _Gathered:
     setting: Setting
     records: Records = field(default_factory=dict)
     expected: set[str] = field(default_factory=set)
+    rates: Sequence[Tried] = ()
+
+    @property
+    def missing(self) -> set[str]:
+        """The keys of runs asked for that have no record."""
+        return self.expected - {record.key for record in self.records.values()}
 
 
 def results_folder(folder: Path) -> Path:
@@ -111,7 +129,7 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
     if replaced := replaced_runs(results_dir):
         records = {file: record for file, record in records.items() if record.key not in replaced}
         expected = [run for run in expected if run.key not in replaced]
-    gathered = _beside_frozen(_gather(records, expected))
+    gathered = _beside_frozen(_at_best_rates(_gather(records, expected)))
     settings: dict[str, str] = {}  # of each table, by its group: a frozen row's if it has one
     for row in sorted(gathered, key=_is_fine_tuned, reverse=True):  # fine-tuned first, overwritten: their probe differs
         settings[row.group] = canonical(plain(row.setting))
@@ -124,22 +142,32 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
             _rank(row.name),
             row.identity.layers.indices,
             row.identity.layers.combine,
+            row.identity.layers.normalize or "",
             canonical(row.identity.probe),
         )
     )
     benches, left = read_bench(results_dir), rows_left(results_dir)
     alike: defaultdict[tuple[str, str, str | None], list[_Gathered]] = defaultdict(list)  # by what is shown of them
+    normalized: defaultdict[str, set[str | None]] = defaultdict(set)  # how rows of each table are
     for row in gathered:
         alike[_shown(row)].append(row)
+        if row.identity.layers.indices and not _is_fine_tuned(row):
+            normalized[row.group].add(row.identity.layers.normalize)
     rows = [
         replace(
             _row(row, failed, _treatment(row, alike[_shown(row)]), benches.get(row.identity.features)),
+            name=_name(row, normalized[row.group]),
             left=left.get(row.identity.cell),
         )
         for row in gathered
     ]
     points = default_margin() if margin is None else margin
     return [row for group in groups_of(rows) for row in related(label_rows(group, points))]
+
+
+def _name(row: _Gathered, normalized: set[str | None]) -> str:
+    """A row's name, with how its layers are normalized where the table has several ways."""
+    return normalized_name(row.name, row.identity.layers.normalize) if len(normalized) > 1 else row.name
 
 
 def _rank_of_treatment(treatment: Treatment | None) -> tuple[int, float, str, str]:
@@ -157,23 +185,28 @@ def _shown(row: _Gathered) -> tuple[str, str, str | None]:
 
 
 def _treatment(row: _Gathered, alike: list[_Gathered]) -> str | None:
-    """A row's treatment as displayed: its name, and the settings by which rows that look alike differ."""
+    """A row's treatment as displayed: its name, of fine-tuning the number of epochs, and the settings by which rows
+    that look alike differ."""
     if row.identity.treatment is None:
         return None
+    name = row.identity.treatment.name
+    if _is_fine_tuned(row) and (epochs := row.identity.probe.get("max_epochs")):
+        name += f", {epochs} epoch{'s' if epochs > 1 else ''}"
     settings, *others = map(_settings, [row, *alike])
     told = [
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in settings.items()
         if any(other.get(name) != value for other in others)
     ]
-    return f"{row.identity.treatment.name} ({', '.join(told)})" if told else row.identity.treatment.name
+    return f"{name} ({', '.join(told)})" if told else name
 
 
 def _settings(row: _Gathered) -> dict[str, Any]:
     """What the name of a row's treatment does not say."""
     assert row.identity.treatment is not None
     settings = {name: value for name, value in row.identity.treatment.settings.items() if name != "share"}
-    return settings | (row.identity.probe if _is_fine_tuned(row) else {})
+    probe = {name: value for name, value in row.identity.probe.items() if name != "max_epochs"}  # part of its name
+    return settings | (probe if _is_fine_tuned(row) else {})
 
 
 def _gather(records: Records, expected: list[ExpectedRun]) -> list[_Gathered]:
@@ -201,6 +234,38 @@ def _gather(records: Records, expected: list[ExpectedRun]) -> list[_Gathered]:
     return list(gathered.values())
 
 
+def _at_best_rates(gathered: list[_Gathered]) -> list[_Gathered]:
+    """The rows with one in place of those that differ in their learning rate alone: the best by dev, in one table."""
+    tables: defaultdict[str, list[_Gathered]] = defaultdict(list)
+    for row in gathered:
+        tables[row.identity.key if _is_fine_tuned(row) else row.identity.across_rates].append(row)
+    chosen = []
+    for group, rows in tables.items():
+        if len({row.identity.probe.get(RATE) for row in rows}) < 2:
+            chosen += rows
+            continue
+        alike: defaultdict[str, list[_Gathered]] = defaultdict(list)
+        for row in rows:
+            alike[canonical(plain([row.identity.layers, row.identity.treatment]))].append(row)
+        chosen += [_at_best_rate(same, group) for same in alike.values()]
+    return chosen
+
+
+def _at_best_rate(alike: list[_Gathered], group: str) -> _Gathered:
+    """Of rows that differ in their rate, the best by dev, in the table of this group."""
+    by_rate = {row.identity.probe[RATE]: row for row in sorted(alike, key=lambda row: row.identity.probe[RATE])}
+    best = by_rate[best_rate({rate: list(row.records.values()) for rate, row in by_rate.items()})]
+    name = min((row.name for row in alike), key=_rank)
+    if len(by_rate) < 2 or not best.identity.layers.indices:  # a word memory has no rate
+        return replace(best, group=group, name=name)
+    tried = []
+    for rate, row in by_rate.items():
+        records = sorted(row.records.values(), key=lambda record: record.seed)
+        dev = summary([record.scores.dev.headline for record in records])
+        tried.append(Tried(rate, [record.seed for record in records], dev, len(row.missing)))
+    return replace(best, group=group, name=name, rates=tried)
+
+
 def _beside_frozen(gathered: list[_Gathered]) -> list[_Gathered]:
     """Puts fine-tuned rows into each table of frozen rows with the same input, or if none, into their own."""
     tables: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -226,7 +291,6 @@ def _rank(name: str) -> int:
 def _row(gathered: _Gathered, failed: dict[str, Path], treatment: str | None, bench: Bench | None) -> Row:
     by_seed = sorted(gathered.records.items(), key=lambda pair: pair[1].seed)
     records = [record for _, record in by_seed]
-    missing = gathered.expected - {record.key for record in records}
     cells: dict[str, Cell] = {}
     for split in ("dev", "test"):
         for name, score in SCORES.items():
@@ -235,7 +299,7 @@ def _row(gathered: _Gathered, failed: dict[str, Path], treatment: str | None, be
             if len(present) == len(values):
                 cells[f"{split}_{name}"] = summary(present)
         bits = [getattr(record.bits, split) for record in records if record.bits]
-        if bits and len(bits) == len(records):
+        if bits and len(bits) == len(records) and one_kind_of_bits(records):  # others have no mean
             cells[f"{split}_bits"] = summary([one.cross_entropy for one in bits])
             cells[f"{split}_information"] = summary([one.label - one.cross_entropy for one in bits])
     return Row(
@@ -250,13 +314,15 @@ def _row(gathered: _Gathered, failed: dict[str, Path], treatment: str | None, be
         seeds=[record.seed for record in records],
         keys=[record.key for record in records],
         sha256=[hashlib.sha256(file.read_bytes()).hexdigest() for file, _ in by_seed],
-        missing=len(missing),
-        failed=sum(short(key) in failed for key in missing),
+        missing=len(gathered.missing),
+        failed=sum(short(key) in failed for key in gathered.missing),
         cells=cells,
         about=_about(records[0], len(records)) if records else None,
         cost=_cost(records, gathered.width, cells["dev_f1"].mean, bench) if records else None,
         treatment=treatment,
         of=gathered.identity.treatment,
+        normalize=gathered.identity.layers.normalize,
+        rates=gathered.rates,
     )
 
 

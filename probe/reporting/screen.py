@@ -14,7 +14,7 @@ from probe.reporting.row import Row, short_name
 from probe.reporting.rows import build_rows
 from probe.runs.expected import SWEEP
 from probe.runs.screened import ScreenRecord, load_screen
-from probe.screening.ranking import Scored
+from probe.screening.ranking import TIES, Scored, selection_bias
 from probe.system.files import plain, write_atomically
 from probe.system.show import percent
 
@@ -92,9 +92,17 @@ def notes(record: ScreenRecord) -> list[str]:
     """What a reader must know of the numbers."""
     ranked = record.ranked
     tied = sum(one.tied for one in ranked) - 1
+    about, most = (100 * bias for bias in selection_bias(ranked))
+    how = (
+        "not corrected for the number of choices: an older screen"
+        if record.ties != TIES
+        else "of screens of equally good choices at most 5 % call any of them not tied"
+    )
     lines = [
-        f"{len(ranked)} choices of layers; shown: the best {SHOWN} of each width, and the presets. Not told from the "
-        f"first by the spread (order: tied): {tied}. blocks: of the encoder, that must be run.",
+        f"{len(ranked)} choices of layers; shown: the best {SHOWN} of each width, and the presets. Not significantly "
+        f"behind the first (order: tied): {tied}; {how}. blocks: of the encoder, that must be run.",
+        f"The first of {len(ranked)} was chosen for its score, so this score is too high: by about {about:.1f} points "
+        f"at this spread, by {most:.1f} if all choices were equally good. A test score has no such bias.",
         "The scores rank; a trained probe's are higher. A linear readout cannot tell a sum, a mean and a mix (here at "
         "equal weights) of the same layers apart: they stand in one line, joined by =.",
     ]

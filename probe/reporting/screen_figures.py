@@ -12,8 +12,8 @@ from probe.runs.screened import ScreenRecord
 from probe.screening.ranking import Scored, front
 
 
-def draw_screen(record: ScreenRecord) -> dict[str, tuple[bytes, str]]:
-    """The pictures of a screen: file name to content and the sha256 of its numbers."""
+def draw_screen(record: ScreenRecord) -> dict[str, bytes]:
+    """The pictures of a screen: file name to content."""
     drawn = {}
     for name, numbers, make in (
         ("screen_by_layer", by_layer(record), draw_by_layer),

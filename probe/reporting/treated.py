@@ -6,22 +6,29 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean
 from typing import Any
 
+from probe.reporting.caveats import kind_of_bits
+from probe.reporting.gap import gap_closed
+from probe.reporting.paired import to_best_of_sample
 from probe.reporting.row import Row, names_of
-from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, SHARE
+from probe.runs.identity import CONTROL, FINE_TUNED, LOWER_CASED, RANDOM, SHARE
 from probe.runs.records import RunRecord
+from probe.scoring.metrics import guess_floor
 from probe.scoring.significance import Cell, interval, summary
 
 
 def related(rows: Sequence[Row]) -> list[Row]:
     """One table's rows with `beside` filled in, as far as the rows needed for it are there.
 
-    selectivity: dev score minus that of the same row on a control task (Hewitt & Liang 2019). beyond: for layer 0
-    concatenated with layer k, dev bits of layer 0 concatenated with itself minus its own (conditional probing, Hewitt
-    et al. 2021). way: where its dev mean lies between the same row of a random encoder (0) and the fine-tuned one (1).
-    compression: see `compression`.
+    selectivity: dev score minus that of the same row on a control task (Hewitt & Liang 2019). guess_floor: of a control
+    of spans, what guessing each type by its frequency would score at the boundaries that were found. beyond: for layer
+    0 concatenated with layer k, dev bits of layer 0 concatenated with itself minus its own (conditional probing, Hewitt
+    et al. 2021). gap_closed, gap_closed_embeddings: where its dev mean lies between the same row of a random encoder,
+    or the embeddings, (0) and the fine-tuned encoder (1). compression: see `compression`. paired: of rows on a part of
+    train, dev score minus that of the best row on the same samples, by seed.
+
+    Bits read at different kinds of epoch are not compared: see `RunRecord.has_least_loss_bits`.
     """
     return [replace(row, beside=_beside(row, rows)) if row.n else row for row in rows]
 
@@ -32,27 +39,40 @@ def _beside(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
     def like(names: set[str], indices: Sequence[int] = row.indices) -> list[Row]:
         """Several where, say, the task has two controls: all count."""
         same = (other for other in there if (other.indices, other.combine) == (list(indices), row.combine))
+        same = (other for other in same if other.normalize == row.normalize)
         alike = (
             other for other in same if _settings(row).items() <= _settings(other).items()
         )  # the same random weights
         return [other for other in alike if names_of(other.of) == names]
 
     found: dict[str, Cell] = {}
-    if CONTROL not in names and (controls := like(names | {CONTROL})):
+    if CONTROL not in names and (controls := _drawn_alike(like(names | {CONTROL}))):
         found["selectivity"] = difference(row.dev, [score for control in controls for score in control.dev])
+    if CONTROL in names:
+        floors = [guess_floor(record.scores.dev) for record in row.records.values()]
+        if floors and None not in floors:
+            found["guess_floor"] = summary([floor for floor in floors if floor is not None])
     is_beside_embeddings = row.combine == "concat" and len(row.indices) == 2 and row.indices[0] == 0 != row.indices[1]
     if is_beside_embeddings and (baselines := like(names, [0, 0])):
         bits = [[value for one in rows for value in _dev_bits(one)] for rows in (baselines, [row])]
-        if all(bits):
+        if all(bits) and one_kind_of_bits([run for one in (*baselines, row) for run in one.records.values()]):
             found["beyond"] = difference(*bits)
-    tuned = [other.cells["dev_f1"].mean or 0.0 for other in there if names_of(other.of) == {FINE_TUNED}]
-    if not names and tuned and (untrained := like({RANDOM["random"]})):
-        low, here = fmean(score for one in untrained for score in one.dev), row.cells["dev_f1"].mean
-        assert here is not None
-        if max(tuned) > low:
-            found["way"] = Cell((here - low) / (max(tuned) - low), None, None, None, None)
+    tuned = max((o for o in there if names_of(o.of) == {FINE_TUNED}), key=lambda o: o.dev_mean, default=None)
+    if not names and row.indices and tuned:
+        embeddings = [other for other in there if not other.of and other.is_single and other.indices == [0]]
+        baselines_by_name = {
+            "gap_closed": like({RANDOM["random"]}),
+            "gap_closed_embeddings": [other for other in embeddings if other.indices != row.indices],
+        }
+        for name, some in baselines_by_name.items():
+            scores = [score for one in some for score in one.dev]
+            if scores and (closed := gap_closed(row.dev, scores, tuned.dev)):
+                found[name] = closed
+    if any(name.endswith(SHARE) for name in names) and (paired := to_best_of_sample(row, rows)):
+        found["paired"] = paired
     if not any(name.endswith(SHARE) for name in names):
-        parts = [other for other in there if (other.indices, other.combine) == (row.indices, row.combine)]
+        chosen = (row.indices, row.combine, row.normalize)
+        parts = [other for other in there if (other.indices, other.combine, other.normalize) == chosen]
         parts = [part for part in parts if _without_share(part) == names and _settings(part) == _settings(row)]
         runs = [run for part in parts for run in part.records.values() if run.unseen]
         by_seed: defaultdict[int, list[RunRecord]] = defaultdict(list)
@@ -60,9 +80,22 @@ def _beside(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
             by_seed[run.seed].append(run)
         lengths = [compression(by_seed[seed]) for seed in sorted(by_seed)]
         portions = {tuple(sorted(map(_share, mine))) for mine in by_seed.values()}
+        if not one_kind_of_bits(runs):
+            lengths = []
         if lengths and None not in lengths and len(portions) == 1:  # codes in other portions have no mean
             found["compression"] = summary([length for length in lengths if length is not None])
     return found
+
+
+def _drawn_alike(controls: Sequence[Row]) -> list[Row]:
+    """Controls that were drawn in one way: the newer, without case, where there are both."""
+    newer = [row for row in controls if row.of and row.of.settings.get(LOWER_CASED)]
+    return newer or list(controls)
+
+
+def one_kind_of_bits(runs: Sequence[RunRecord]) -> bool:
+    """Whether the bits of these runs were all read at the epoch of least dev loss, or all at the best one."""
+    return kind_of_bits([run for run in runs if run.bits or run.unseen]) != "mixed"
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> Cell:

@@ -19,6 +19,7 @@ def config_again(
     """The config of a record's run, at the record's commits on the Hub. overrides: for paths that have changed."""
     config = plain(record.config)
     config["probe"] = ADDED_TO_PROBE | config["probe"]
+    config["layers"] = {"normalize": "none"} | config["layers"]
     return _at_commits(make_config([*as_overrides(config), *(overrides or [])]), record)
 
 

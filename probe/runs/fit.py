@@ -22,6 +22,8 @@ from probe.probing.batches import TaggedWords
 from probe.probing.combine import Streamed, bytes_needed, read_selection
 from probe.probing.finetune import TaggedText, fine_tune
 from probe.probing.memory import WordMemory
+from probe.probing.normalization import Normalization, normalization_of, scales_in
+from probe.probing.scales import ADDED, REMEDY, adds_unlike, unlike_layers
 from probe.probing.schedule import Outcome
 from probe.probing.tagger import Tagger, train_tagger
 from probe.runs.outputs import unfinished_path
@@ -53,8 +55,10 @@ class Fit:
     read_s: float
     train_s: float
     bits: Bits | None = None
+    bits_epoch: int | None = None  # the epoch of least dev loss, at which bits and unseen were read
     unseen: Unseen | None = None
     labels: list[str] = field(default_factory=list)  # in the order of the classifier's outputs
+    deviations: list[float] | None = None  # of layers that are added up as they are, on train
     weights: dict[str, torch.Tensor] | None = None  # of the best epoch; None where there is nothing to keep
 
 
@@ -70,8 +74,12 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
         return tune(planned, tell, runs, num_gpus)
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
-    features, where = read_features(planned, device, runs, num_gpus)
+    features, where, normalization = read_features(planned, device, runs, num_gpus)
     tell(f"features: {bytes_needed(planned.store, planned.selection) / 1e9:.2f} GB {PLACES[where]}")
+    deviations = _deviations(planned)
+    if deviations and adds_unlike(planned.selection.combine, planned.selection.normalize, deviations):
+        told = unlike_layers(planned.selection.name, planned.selection.combine, deviations)
+        tell(f"WARNING: {told}: {REMEDY}")
     read_s = time.perf_counter() - clock
     _settle(device)
     # With a part of train the label set is still that of all of it, so that the task is the same.
@@ -93,8 +101,12 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
     )
     train_s = time.perf_counter() - clock
     learned = tagger.learned_mix()
+    test = tagger.predict(data["test"])
+    with tagger.at_least_loss():
+        bits = _in_both({name: _bits(tagger, data[name], train.tags) for name in ("dev", "test")})
+        unseen = None if sample is None else _unseen(tagger, features["train"], sample, label_ids, device)
     return Fit(
-        predictions={"dev": tagger.best_dev_tags, "test": tagger.predict(data["test"])},
+        predictions={"dev": tagger.best_dev_tags, "test": test},
         curve=[Epoch(**point) for point in tagger.curve],
         passes=tagger.passes,
         outcome=tagger.schedule.outcome or "converged",
@@ -105,11 +117,22 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
         hardware=hardware(device, torch.get_num_threads(), bfloat16_way(cfg, device)),
         read_s=read_s,
         train_s=train_s,
-        bits=_in_both({name: _bits(tagger, data[name], train.tags) for name in ("dev", "test")}),
-        unseen=None if sample is None else _unseen(tagger, features["train"], sample, label_ids, device),
+        bits=bits,
+        bits_epoch=tagger.least_loss_epoch if bits or unseen else None,
+        unseen=unseen,
         labels=labels,
-        weights=tagger.best_weights,
+        deviations=deviations,
+        weights=tagger.best_weights | (normalization.tensors if normalization else {}),
     )
+
+
+def _deviations(planned: Plan) -> list[float] | None:
+    """The deviation per feature of each layer that is added up as it is; None of other rows."""
+    selection = planned.selection
+    if selection.normalize is not None or selection.combine not in ADDED or len(selection.indices) < 2:
+        return None
+    found = scales_in(planned.store.serving(), selection.indices).deviations
+    return [float(f"{deviation:.4g}") for deviation in found]
 
 
 def _labels(train: Tags) -> tuple[list[str], dict[str, int]]:
@@ -202,12 +225,17 @@ def tune(planned: Plan, tell: Callable[[str], None], runs: int, num_gpus: int) -
     )
     test, test_loss = tuned.predict(data["test"])
     best = tuned.curve[tuned.best_epoch - 1]
-    nats = {"dev": best["dev_loss"], "test": test_loss}
+    if tuned.least_loss_epoch != tuned.best_epoch:
+        tuned.load_state_dict(tuned.least_loss_weights)
+        _, test_loss = tuned.predict(data["test"])
+        tuned.load_state_dict(tuned.best_weights)
+    nats = {"dev": tuned.curve[tuned.least_loss_epoch - 1]["dev_loss"], "test": test_loss}
     known = {name: data[name].labels[data[name].labels >= 0] for name in nats}
     bits = {
         name: SplitBits(nats[name] / math.log(2), _bits_by_frequency(of, labels, train)) if len(of) else None
         for name, of in known.items()
     }
+    both = _in_both(bits)
     return Fit(
         predictions={"dev": tuned.best_dev_tags, "test": test},
         curve=[Epoch(**point) for point in tuned.curve],
@@ -220,7 +248,8 @@ def tune(planned: Plan, tell: Callable[[str], None], runs: int, num_gpus: int) -
         hardware=here,
         read_s=read_s,
         train_s=sum(point["train_s"] for point in tuned.curve),  # with the epochs before an interruption
-        bits=_in_both(bits),
+        bits=both,
+        bits_epoch=tuned.least_loss_epoch if both else None,
         labels=labels,
     )
 
@@ -260,17 +289,22 @@ def remember(planned: Plan) -> Fit:
 
 def read_features(
     planned: Plan, device: str, runs: int, num_gpus: int
-) -> tuple[dict[str, torch.Tensor | Streamed], str]:
-    """Each split's features for the run's layers, and where they lie; what is missing is extracted first."""
+) -> tuple[dict[str, torch.Tensor | Streamed], str, Normalization | None]:
+    """Each split's features for the run's layers, where they lie, and how they are normalized; what is missing is
+    extracted first."""
     selection = planned.selection
     for attempt in range(1, ATTEMPTS_TO_READ + 1):
         store: FeatureStore = ensure_features(planned.text, planned.encoder, planned.cfg.features, device)
         where = placement(planned.cfg.features.placement, bytes_needed(store, selection), device, runs, num_gpus)
         try:
-            if where == "stream":
-                return {name: Streamed(store, name, selection) for name in planned.corpus.splits}, where
-            target = device if where == "device" else "cpu"
-            return {name: read_selection(store, name, selection, target) for name in planned.corpus.splits}, where
+            normalization = normalization_of(store, selection)
+            features: dict[str, torch.Tensor | Streamed] = {
+                name: Streamed(store, name, selection, normalization=normalization)
+                if where == "stream"
+                else read_selection(store, name, selection, device if where == "device" else "cpu", normalization)
+                for name in planned.corpus.splits
+            }
+            return features, where, normalization
         except DamagedShard as damaged:
             if attempt == ATTEMPTS_TO_READ:
                 raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from probe.system.files import canonical, key_of, plain
@@ -18,6 +18,7 @@ RANDOM = {"random": "random weights", "random_blocks": "random blocks"}  # by en
 CONTROL = "control"
 FINE_TUNED = "fine-tuned"
 SHARE = " % of train"
+LOWER_CASED = "lower_cased"  # a setting of a control that was drawn without case
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,11 @@ class Treatment:
 
 @dataclass(frozen=True)
 class Layers:
-    """Absolute indices, in the order chosen, and how they are combined."""
+    """Absolute indices, in the order chosen, how they are combined, and how they are normalized before (None: not)."""
 
     indices: list[int]
     combine: str
+    normalize: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,12 @@ class RunIdentity:
         return self._without("layers", "seed", "treatment")
 
     @property
+    def across_rates(self) -> str:
+        """What a table has in common whose rows were trained at several learning rates."""
+        probe = {name: value for name, value in self.probe.items() if name != "learning_rate"}
+        return replace(self, probe=probe).group
+
+    @property
     def beside(self) -> str:
         """What all tables that show a fine-tuned run have in common: what is read, not the probe or its recipe."""
         return self._without("layers", "seed", "treatment", "probe", "recipe")
@@ -86,4 +94,9 @@ class RunIdentity:
 def label_of(row: str, identity: RunIdentity) -> str:
     """What people call a run."""
     treatment = f", {identity.treatment.name}," if identity.treatment else ""
-    return f"{row}{treatment} seed {identity.seed}"
+    return f"{normalized_name(row, identity.layers.normalize)}{treatment} seed {identity.seed}"
+
+
+def normalized_name(row: str, normalize: str | None) -> str:
+    """A row's name with how its layers are normalized, where they are."""
+    return f"{row}:{normalize}" if normalize else row

@@ -14,6 +14,7 @@ from probe.data.columns import Layout
 from probe.data.rows import JSON_ENDINGS, Fields, ending_of, read_json_words
 from probe.data.split import lines_of
 from probe.data.untagged import Untagged, looks_like_columns, read_columns_of_words, read_running
+from probe.runs.identity import normalized_name
 from probe.runs.records import RunRecord, load_records
 
 STDIN = "standard input"
@@ -22,19 +23,24 @@ LIKE_A_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]{2,6}")  # one word with a slash
 
 def choose_kept(folder: Path, row: str, seed: int | None) -> tuple[Path, RunRecord]:
     """The record of a row, by its seed or else the one of the best dev score, first of all those whose weights were
-    kept. Raises UserError where there is none."""
+    kept. The row's name may say how its layers are normalized. Raises UserError where there is none."""
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder of results.")
     records = load_records(folder)
     if not records:
         raise UserError(f"{folder} has no finished run. Where a sweep stands: probe sweep-status {folder}")
     records = {file: record for file, record in records.items() if not record.identity.treatment}
-    mine = {file: record for file, record in records.items() if record.row == row and seed in (None, record.seed)}
+    mine = {
+        file: record
+        for file, record in records.items()
+        if row in (record.row, normalized_name(record.row, record.identity.layers.normalize))
+        and seed in (None, record.seed)
+    }
     if not mine:
         known = ", ".join(sorted({record.row for record in records.values()})) or "none"
         of_seed = "" if seed is None else f" and seed {seed}"
         raise UserError(f"{folder} has no record of row {row}{of_seed}. Rows: {known}.")
-    if len({record.identity.group for record in mine.values()}) > 1:
+    if len({record.identity.across_rates for record in mine.values()}) > 1:
         raise UserError(f"{folder} has row {row} in several settings; keep each in a folder of its own.")
     return max(mine.items(), key=lambda pair: (bool(pair[1].sha256.weights), pair[1].scores.dev.headline))
 

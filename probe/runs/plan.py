@@ -22,6 +22,7 @@ from probe.runs.expected import ExpectedRun, Setting
 from probe.runs.identity import (
     CONTROL,
     FINE_TUNED,
+    LOWER_CASED,
     RANDOM,
     RECIPE,
     RECIPE_OF_SMALL,
@@ -91,11 +92,12 @@ def plan(cfg: Config) -> Plan:
         cfg = _of_memory(cfg)
     of_text, encoder_settings, feature_settings = _parts(cfg)
     text, text_fingerprint = _text(of_text)
-    corpus, sample, fingerprint = _derived(of_text, cfg.data.control, cfg.data.train_fraction, cfg.seed)
     encoder, store, pretrained = _features(of_text, encoder_settings, feature_settings)
+    is_lower_cased = cfg.data.control is not None and encoder.lower_cases
+    corpus, sample, fingerprint = _derived(of_text, cfg.data.control, cfg.data.train_fraction, cfg.seed, is_lower_cased)
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     refuse_unstored(cfg, selection, encoder)
-    layers = Layers(list(selection.indices), selection.combine)
+    layers = Layers(list(selection.indices), selection.combine, selection.normalize)
     recipe, recipe_of_text = (_recipe(one, cfg) for one in (corpus, text))
     cfg = _settled(cfg, text)
     treatment = None
@@ -103,7 +105,7 @@ def plan(cfg: Config) -> Plan:
         base = {"corpus": text_fingerprint, "features": pretrained or store.vectors_key, "recipe": recipe_of_text}
         here = {"corpus": fingerprint, "features": store.vectors_key, "recipe": recipe}
         changed = {name: value for name, value in base.items() if value != here[name]}
-        treatment = Treatment(", ".join(names), _settings(cfg), changed)
+        treatment = Treatment(", ".join(names), _settings(cfg, is_lower_cased), changed)
     identity = RunIdentity(
         fingerprint, text.task.name, store.vectors_key, layers, cfg.probe.stated, cfg.seed, recipe, treatment
     )
@@ -111,10 +113,15 @@ def plan(cfg: Config) -> Plan:
 
 
 def _of_memory(cfg: Config) -> Config:
-    """The config of a word memory with settings that it ignores reset: encoder weights, and the seed unless it draws a
-    sample. So a sweep over these makes one run."""
+    """The config of a word memory with settings that it ignores reset: encoder weights, normalization, and the seed
+    unless it draws a sample. So a sweep over these makes one run."""
     seed = cfg.seed if cfg.data.train_fraction not in (None, 1) else 0
-    return replace(cfg, seed=seed, encoder=replace(cfg.encoder, weights="pretrained", weights_seed=0))
+    return replace(
+        cfg,
+        seed=seed,
+        layers=replace(cfg.layers, normalize=None),
+        encoder=replace(cfg.encoder, weights="pretrained", weights_seed=0),
+    )
 
 
 def _of_fine_tuning(cfg: Config) -> Config:
@@ -161,13 +168,16 @@ def _names(cfg: Config) -> list[str]:
     return names + ([f"{100 * share:g}{SHARE}"] if share not in (None, 1) else [])
 
 
-def _settings(cfg: Config) -> dict[str, Any]:
-    """What the names of a run's treatment do not say."""
+def _settings(cfg: Config, is_lower_cased: bool) -> dict[str, Any]:
+    """What the names of a run's treatment do not say. A control drawn without case is another than one drawn with it,
+    and so another row."""
     settings: dict[str, Any] = {}
     if cfg.encoder.weights != "pretrained":
         settings["weights_seed"] = cfg.encoder.weights_seed
     if cfg.data.control is not None:
         settings["control"] = cfg.data.control
+    if is_lower_cased:
+        settings[LOWER_CASED] = True
     if cfg.data.train_fraction not in (None, 1):
         settings["share"] = cfg.data.train_fraction
     return settings
@@ -202,10 +212,12 @@ def _text(data: str) -> tuple[Corpus, str]:
 
 
 @functools.lru_cache(maxsize=8)
-def _derived(data: str, control: int | None, share: float | None, seed: int) -> tuple[Corpus, Sample | None, str]:
+def _derived(
+    data: str, control: int | None, share: float | None, seed: int, lower_cases: bool
+) -> tuple[Corpus, Sample | None, str]:
     """The corpus to train and score on, its sample of train if any, and its fingerprint."""
     text, fingerprint = _text(data)
-    corpus, sample = derived(text, control, share, seed)
+    corpus, sample = derived(text, control, share, seed, lower_cases)
     return corpus, sample, fingerprint if corpus is text else corpus.fingerprint()
 
 
@@ -265,7 +277,7 @@ def prepare_results(results_dir: Path) -> None:
 
 def settings_of(cfg: Config) -> Settings:
     """The config without what only says where things lie, what else is stored there, and how many run at once."""
-    config = asdict(cfg) | {"probe": cfg.probe.stated}
+    config = asdict(cfg) | {"layers": cfg.layers.stated, "probe": cfg.probe.stated}
     for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]
     for name in ("cache_dir", "placement", "layers"):

@@ -66,7 +66,11 @@ class CorpusCounts:
 
 @dataclass(frozen=True)
 class RecordedData:
-    """The corpus: its counts, and how its tags were read. commit: of the Hub's data set that it is."""
+    """The corpus: its counts, and how its tags were read. commit: of the Hub's data set that it is.
+
+    control_lower_cased: of a control, whether it was drawn by the word or mention without case. None: no control, or an
+    older record, drawn by the word or mention as written.
+    """
 
     name: str
     task: str
@@ -78,6 +82,7 @@ class RecordedData:
     skipped: dict[str, dict[str, int]] | None = None
     not_in_train: dict[str, dict[str, int]] | None = None
     commit: str | None = None
+    control_lower_cased: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -104,9 +109,12 @@ class RecordedFeatures:
 
 @dataclass(frozen=True)
 class RecordedLayers:
+    """deviations: per feature on train, of each layer that is added up as it is; none of other rows."""
+
     indices: list[int]
     combine: str
     width: int
+    deviations: list[float] | None = None
 
 
 @dataclass(frozen=True)
@@ -243,6 +251,7 @@ class RunRecord:
     outcome: Outcome | None = None  # how the training ended, see probing.schedule; older records have none
     bits: Bits | None = None  # older records have none, nor has what gives no probabilities
     unseen: Unseen | None = None  # of a run on a part of train
+    bits_epoch: int | None = None  # of least dev loss, whose weights gave bits and unseen; older records: best_epoch
 
     @property
     def ending(self) -> Outcome:
@@ -254,6 +263,21 @@ class RunRecord:
         epochs, probe = len(self.curve), self.config.probe
         is_cut = epochs == probe.get("max_epochs") and epochs - self.best_epoch < probe.get("patience", 0)
         return "cut_short" if is_cut else "converged"
+
+    @property
+    def has_least_loss_bits(self) -> bool:
+        """Whether bits and code lengths are of the epoch of least dev loss; of an older record, as its curve tells."""
+        losses = [epoch.dev_loss for epoch in self.curve]
+        known = [loss for loss in losses if loss is not None]
+        is_best = len(known) == len(losses) > 0 and losses.index(min(known)) + 1 == self.best_epoch
+        return self.bits_epoch is not None or is_best
+
+    @property
+    def has_cased_control(self) -> bool:
+        """Whether it is a control that an older version drew by the word or mention as written, though the encoder
+        drops case."""
+        is_control = self.config.data.get("control") is not None
+        return is_control and self.encoder.lower_cases and not self.data.control_lower_cased
 
     @property
     def task(self) -> Task:

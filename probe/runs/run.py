@@ -30,7 +30,7 @@ from probe.runs.records import (
     load_record,
     write_record,
 )
-from probe.scoring.metrics import count, scores_of, slices
+from probe.scoring.metrics import boundary_score, count, scores_of, slices
 
 if TYPE_CHECKING:
     from probe.runs.fit import Fit
@@ -82,7 +82,8 @@ def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at:
         scores[name] = scores_of(counts[name])
         if task.has_spans:
             parts = slices(split.words, split.tags, predicted, known, task)
-            scores[name] = replace(scores[name], slices=parts)
+            bounds = boundary_score(split.tags, predicted, task)
+            scores[name] = replace(scores[name], slices=parts, boundary=bounds)
         if split.documents is not None:
             counts[name]["documents"] = split.documents
         checksums[name] = write_predictions(path, name, split.words, split.tags, predicted)
@@ -135,7 +136,7 @@ def _record(
             sum(store.bytes_of(shards, len(indices)) for shards in store.shards.values() if planned.cfg.reads_features),
             BySplit(**without_pieces) if without_pieces else None,
         ),
-        layers=RecordedLayers(indices, selection.combine, selection.width),
+        layers=RecordedLayers(indices, selection.combine, selection.width, fitted.deviations),
         scores=scores,
         sha256=sha256,
         best_epoch=fitted.best_epoch,
@@ -151,6 +152,7 @@ def _record(
         outcome=fitted.outcome,
         bits=fitted.bits,
         unseen=fitted.unseen,
+        bits_epoch=fitted.bits_epoch,
     )
 
 

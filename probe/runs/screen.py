@@ -17,6 +17,7 @@ from probe.runs.expected import Setting
 from probe.runs.plan import Inputs, inputs_of, resolve_device, settings_of
 from probe.runs.provenance import hardware, provenance
 from probe.runs.screened import SCHEMA, SCREEN, BadScreen, ScreenIdentity, ScreenRecord, load_screen
+from probe.screening.ranking import TIES
 from probe.system.files import plain, write_atomically
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def run_screen(cfg: Config, tell: Callable[[str], None], command: str | None = N
         software=software,
         hardware=hardware(device, torch.get_num_threads()),
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        ties=TIES,
     )
     text = json.dumps(plain(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     try:

@@ -18,7 +18,7 @@ from probe.system.files import key_of, plain
 
 SCREEN = "screen.json"
 SCHEMA = 1
-RECIPE = 1  # rises when the code that screens changes what comes out for the same settings
+RECIPE = 2  # rises when the code that screens changes what comes out for the same settings
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ class ScreenRecord:
     software: Software
     hardware: Hardware
     finished: str  # UTC
+    ties: int | None = None  # which version of the rule decided `tied`; None in files that do not say
 
 
 class BadScreen(UserError):

@@ -28,11 +28,9 @@ from probe.features.windows import bounds
 from probe.features.words import Text, batches, pieces_at_once, states_of
 from probe.probing.batches import TaggedWords
 from probe.probing.combine import combine_stored
-from probe.probing.selection import Selection
-from probe.probing.tagger import Tagger
 from probe.runs.plan import resolve_device
 from probe.runs.records import RunRecord
-from probe.runs.weights import load_probe
+from probe.runs.weights import load_probe, selection_of
 from probe.system.machine import num_cores
 
 CHUNK_WORDS = 2**16
@@ -48,15 +46,14 @@ class Applier:
         stored = sorted(set(record.layers.indices))
         self.cfg = replace(cfg.features, layers=stored)
         self.places = [stored.index(k) for k in record.layers.indices]
-        self.tagger: Tagger = load_probe(file, record, self.device)
+        self.tagger, self.normalization = load_probe(file, record, self.device)
         self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
         if self.encoder.fingerprint != record.encoder.fingerprint:
             raise UserError(
                 f"{self.encoder.folder} is another encoder than the one the probe was trained on, "
                 f"{record.encoder.name}. Where that is: encoder.path=DIR."
             )
-        layers = record.layers
-        self.selection = Selection(record.row, tuple(layers.indices), layers.combine, layers.width)
+        self.selection = selection_of(record)
         report_causal(self.encoder)
         report_emulation(self.cfg, self.device)
         self.model = load_model(self.encoder, self.device, self.cfg.precision)
@@ -103,7 +100,7 @@ class Applier:
             raise UserError(
                 f"{self.cfg.dtype} cannot hold every value of this text's vectors; the probe was trained on it."
             )
-        return combine_stored(list(layers), self.selection)
+        return combine_stored(list(layers), self.selection, self.normalization)
 
 
 def _chunks(shards: list[Shard], sentence_ends: set[int]) -> Iterator[list[Shard]]:

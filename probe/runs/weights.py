@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from probe.config import ProbeConfig, UserError
+from probe.probing.normalization import Normalization, restored_normalization
 from probe.probing.selection import Selection
 from probe.probing.tagger import Tagger, restored_tagger
 from probe.runs.outputs import weights_path
@@ -30,8 +31,17 @@ def write_weights(record: Path, key: str, labels: list[str], weights: dict[str, 
     return sha256_of(content)
 
 
-def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> Tagger:
-    """The trained probe of a record. file: the record's. Raises UserError where its weights are not what it says."""
+def selection_of(record: RunRecord) -> Selection:
+    """The layers that a record's probe reads."""
+    layers = record.layers
+    return Selection(record.row, tuple(layers.indices), layers.combine, layers.width, record.identity.layers.normalize)
+
+
+def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> tuple[Tagger, Normalization | None]:
+    """The trained probe of a record, and what its features are normalized with. file: the record's.
+
+    Raises UserError where its weights are not what it says.
+    """
     from safetensors import SafetensorError, safe_open
     from safetensors.torch import load
 
@@ -48,9 +58,9 @@ def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> Tagger:
         with safe_open(path, framework="pt") as opened:
             header = json.loads((opened.metadata() or {}).get("probe", "{}"))
         weights, labels = load(content), list(header["labels"])
-        layers = record.layers
-        selection = Selection(record.row, tuple(layers.indices), layers.combine, layers.width)
-        return restored_tagger(ProbeConfig(**record.config.probe), selection, labels, weights, device)
+        selection = selection_of(record)
+        normalization = restored_normalization(selection, weights)
+        return restored_tagger(ProbeConfig(**record.config.probe), selection, labels, weights, device), normalization
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise UserError(f"{path} does not hold this probe's weights ({str(error).splitlines()[0]}).") from None
 

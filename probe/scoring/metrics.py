@@ -53,7 +53,8 @@ class Scores:
 
     span: micro, as conlleval counts. strict: the same, but only what is well-formed IOB2 is a span. word: over words in
     spans, B- and I- alike. entity_word_recall: the share of words in gold spans that got the right type. macro_f1: over
-    the tags, where these are no spans. slices: see `slices`.
+    the tags, where these are no spans. slices: see `slices`. boundary: over span boundaries, whatever their types;
+    older records have none.
     """
 
     accuracy: float
@@ -66,6 +67,7 @@ class Scores:
     ill_formed: int | None = None
     macro_f1: float | None = None
     slices: dict[str, KindScore] | None = None
+    boundary: SpanScore | None = None
 
     @property
     def headline(self) -> float:
@@ -219,6 +221,28 @@ def slices(words: Tags, gold: Tags, predicted: Tags, known: Collection[str] | No
                 for i, holds in enumerate((span in truth, span in guess, span in truth & guess)):
                     total[i] += holds
     return {name: _kind_score(*total) for name, total in sorted(totals.items())}
+
+
+def boundary_score(gold: Tags, predicted: Tags, task: Task) -> SpanScore:
+    """Micro scores over span boundaries: a span is right if its words are, whatever its type."""
+    pairs = [
+        [{(start, end) for _, start, end in task.items(tags)} for tags in both]
+        for both in zip(gold, predicted, strict=True)
+    ]
+    correct = sum(len(truth & guess) for truth, guess in pairs)
+    return _span_score(sum(len(truth) for truth, _ in pairs), sum(len(guess) for _, guess in pairs), correct)
+
+
+def guess_floor(scores: Scores) -> float | None:
+    """The F1 of finding these boundaries and guessing each type by its frequency in the split.
+
+    It is boundary F1 times the sum of squared type shares. None for tags that are no spans, and where boundaries were
+    not scored.
+    """
+    gold = [kind.gold for kind in scores.per_type.values()]
+    if scores.boundary is None or not sum(gold):
+        return None
+    return scores.boundary.f1 * sum((of_kind / sum(gold)) ** 2 for of_kind in gold)
 
 
 def slice_names(sentence: Sequence[str], item: Item, known: Collection[str] | None) -> list[str]:

@@ -96,9 +96,3 @@ def concatenations(
             chosen = {tuple(sorted(top | {k})) for top in tops for k in range(num_layers + 1) if k not in top}
         found = [_by_hand(indices, "concat", num_layers, hidden_size) for indices in sorted(chosen)]
         yield size, found, is_all
-
-
-def last_layers(num_layers: int, hidden_size: int, max_layers: int) -> list[Candidate]:
-    """The last layer, the last two side by side, and so on."""
-    numbers = range(1, min(max_layers, num_layers + 1) + 1)
-    return [_by_hand(range(num_layers + 1 - n, num_layers + 1), "concat", num_layers, hidden_size) for n in numbers]

@@ -3,26 +3,38 @@
 The scores of a candidate are computed several times, each time without another part of the sentences, so their spread
 is a jackknife's (Tukey 1958): of g scores, each without one part, the standard error is the square root of (g - 1) / g
 times the sum of squared deviations.
+
+A candidate is *tied* unless it lies significantly behind the first. The first was chosen among N for its score, so the
+critical value is that of the largest of N such differences, familywise: of screens whose candidates are all equally
+good, at most 5 % call any of them not tied. A difference's variance has g - 1 degrees of freedom alone; the mean over
+all candidates' differences to the first is averaged with it (a moderated t statistic, as in Smyth 2004).
+
+N candidates, g samples, D simulated screens.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from probe.config import LayersConfig
 
-# Two-sided 95 % quantiles of Student's t, for 1, 2, ... degrees of freedom.
-T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+TIES = 2  # rises when `is_tied` decides otherwise than before on the same scores; screen.json has it
+LEVEL = 0.05  # of screens without any difference, how many may call a candidate not tied
+SIMULATED = 2000  # screens, of each structure
+AT_ONCE = 2_000_000  # simulated scores that are held at once
 
 
 @dataclass(frozen=True)
 class Scored:
     """A candidate and its scores on dev, one for each sample. f1: the task's headline, fractions. error: squared error
     a word. alike: presets that no linear readout tells from it. blocks: of the encoder, that must be run for it.
-    tied: whether the spread does not tell it from the first."""
+    tied: whether it is not significantly behind the first, see above."""
 
     layers: LayersConfig
     width: int
@@ -63,13 +75,88 @@ def jackknife(values: Sequence[float]) -> float:
 def rank(candidates: Sequence[Scored]) -> list[Scored]:
     """Best first, by dev F1, then by squared error; with `tied` filled in."""
     ranked = sorted(candidates, key=lambda one: (-one.dev_f1, one.dev_error, one.width, one.layers.name))
-    return [replace(one, tied=is_tied(one, ranked[0])) for one in ranked]
+    if len(ranked) < 2:
+        return [replace(one, tied=True) for one in ranked]
+    scores = np.array([one.f1 for one in ranked])
+    behind = _behind(scores[None])[0]
+    return [replace(one, tied=bool(own <= critical(*scores.shape))) for one, own in zip(ranked, behind, strict=True)]
 
 
-def is_tied(one: Scored, first: Scored) -> bool:
-    """Whether a paired jackknife t-test at 95 % finds no difference to the first (not corrected for multiple tests)."""
-    differences = [best - own for best, own in zip(first.f1, one.f1, strict=True)]
-    return abs(statistics.fmean(differences)) <= T95[len(differences) - 2] * jackknife(differences)
+def _behind(scores: np.ndarray) -> np.ndarray:
+    """How far each candidate lies behind the first, in moderated standard errors: (D, N, g) to (D, N)."""
+    samples = scores.shape[2]
+    first = scores.mean(2).argmax(1)
+    differences = np.take_along_axis(scores, first[:, None, None], 1) - scores
+    mean = differences.mean(2)
+    own = (samples - 1) / samples * ((differences - mean[..., None]) ** 2).sum(2)
+    error = np.sqrt((own + own.sum(1, keepdims=True) / (own.shape[1] - 1)) / 2)
+    apart = np.where(mean > 0, np.inf, 0.0)  # where nothing varies, any difference is one
+    return np.divide(mean, error, out=apart, where=error > 0)
+
+
+@functools.lru_cache
+def critical(candidates: int, samples: int) -> float:
+    """The value of `_behind` that the largest of all candidates exceeds in LEVEL of screens without any difference.
+
+    What the candidates' errors have in common is not known, so it is the largest such value over STRUCTURES, each
+    simulated with normal scores and a fixed seed. Errors that all candidates share cancel in differences.
+    """
+    draw = np.random.default_rng(0)
+    at_once = max(1, AT_ONCE // (candidates * samples))
+    found = []
+    for structure in STRUCTURES:
+        largest: list[float] = []
+        while len(largest) < SIMULATED:
+            parts = structure(draw, min(at_once, SIMULATED - len(largest)), candidates, samples)
+            without = (parts.sum(2, keepdims=True) - parts) / (samples - 1)  # scores, each without one part
+            largest += _behind(without).max(1).tolist()
+        found.append(float(np.quantile(largest, 1 - LEVEL)))
+    return max(found)
+
+
+Structure = Callable[[np.random.Generator, int, int, int], np.ndarray]  # (D, N, g): what each part adds to the scores
+
+
+def _independent(draw: np.random.Generator, screens: int, candidates: int, samples: int) -> np.ndarray:
+    """Each candidate's errors are its own."""
+    return draw.standard_normal((screens, candidates, samples))
+
+
+def _common(factors: int) -> Structure:
+    """All errors come from a few common ones, as those of combinations of the same layers may."""
+
+    def parts(draw: np.random.Generator, screens: int, candidates: int, samples: int) -> np.ndarray:
+        loadings = draw.standard_normal((screens, candidates, factors))
+        return loadings @ draw.standard_normal((screens, factors, samples))
+
+    return parts
+
+
+def _unequal(share: float, times: float) -> Structure:
+    """A share of the candidates (one at least) has so many times the spread of the others."""
+
+    def parts(draw: np.random.Generator, screens: int, candidates: int, samples: int) -> np.ndarray:
+        spread = np.where(np.arange(candidates) < max(1, share * candidates), times, 1.0)
+        return spread[:, None] * draw.standard_normal((screens, candidates, samples))
+
+    return parts
+
+
+STRUCTURES: tuple[Structure, ...] = (_independent, _common(2), _common(5), _unequal(0.1, 3), _unequal(0.3, 2))
+
+
+def selection_bias(ranked: Sequence[Scored]) -> tuple[float, float]:
+    """By how much the first's dev F1 is too high because it was chosen for it: an estimate, and an upper bound.
+
+    Errors are drawn as the samples spread, with a fixed seed: added to the scores as they are (which differ by errors
+    already, so the estimate is rather too low), and to scores that are all equal.
+    """
+    scores = np.array([one.f1 for one in ranked])
+    samples = scores.shape[1]
+    deviations = math.sqrt((samples - 1) / samples) * (scores - scores.mean(1, keepdims=True))
+    errors = np.random.default_rng(0).standard_normal((SIMULATED, samples)) @ deviations.T  # (D, N)
+    chosen = (scores.mean(1) + errors).argmax(1)
+    return float(errors[np.arange(SIMULATED), chosen].mean()), float(errors.max(1).mean())
 
 
 def front(ranked: Sequence[Scored]) -> list[Scored]:

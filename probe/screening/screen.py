@@ -18,7 +18,7 @@ from tqdm import tqdm
 from probe.config import ScreenConfig, UserError
 from probe.data.corpus import Corpus
 from probe.features.store import FeatureStore
-from probe.screening.candidates import Candidate, concatenations, fixed, last_layers
+from probe.screening.candidates import Candidate, concatenations, fixed
 from probe.screening.gold import Gold, f1
 from probe.screening.moments import Moments, Reduction, Text, directions_kept, moments, reduced, reduction
 from probe.screening.ranking import Scored, rank
@@ -196,17 +196,29 @@ class _Bench:
         return moments(layers, self.labels[there], self.train.position[words], lengths[words], self.cfg.window)
 
     def _choose_strengths(self, sums: Moments) -> None:
-        """For each number of layers the ridge's strength with the least squared error on the part of train left out."""
+        """For each number of layers the ridge's strength with the least squared error on the part of train left out.
+
+        That of single layers is the best single layer's: a layer that tells nothing is best shrunk to nothing. That of
+        more is the concatenation's of as many of the best single layers.
+        """
         words = torch.from_numpy(self.train.of_part(0))
         layers, gold = self.train_layers[:, words], self.train.labels[words.numpy()]
         outside = self.beyond["train"][:, words]
-        keys = [one.readout for one in last_layers(self.depth, self.hidden_size, self.cfg.max_layers)]
-        errors: dict[int, dict[float, float]] = {}
-        for strength in STRENGTHS:
-            solved = dict(solve(sums, keys, self.to, {1: strength}))
-            for (_, indices), found in zip(solved, scores([*solved.values()], layers, outside), strict=True):
-                errors.setdefault(len(indices), {})[strength] = float(squared_error(found, gold).mean())
-        self.strengths |= {size: min(by_strength, key=by_strength.__getitem__) for size, by_strength in errors.items()}
+
+        def errors(keys: Sequence[Key]) -> dict[tuple[tuple[int, ...], float], float]:
+            found: dict[tuple[tuple[int, ...], float], float] = {}
+            for strength in STRENGTHS:
+                solved = dict(solve(sums, keys, self.to, {1: strength}))
+                for (_, indices), given in zip(solved, scores([*solved.values()], layers, outside), strict=True):
+                    found[indices, strength] = float(squared_error(given, gold).mean())
+            return found
+
+        single = errors([("concat", (k,)) for k in range(self.depth + 1)])
+        best_first = list(dict.fromkeys(indices[0] for indices, _ in sorted(single, key=single.__getitem__)))
+        sizes = range(2, min(self.cfg.max_layers, len(best_first)) + 1)
+        several = errors([("concat", tuple(sorted(best_first[:size]))) for size in sizes])
+        for indices, strength in sorted(single | several, key=(single | several).__getitem__, reverse=True):
+            self.strengths[len(indices)] = strength
 
     def _scores(self, sums: Moments, keys: Sequence[Key], part: int) -> Iterator[tuple[Key, tuple[float, float]]]:
         """Dev F1 and squared error a word of some readouts, without one part of dev."""

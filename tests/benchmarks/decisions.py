@@ -35,12 +35,12 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from probe.racing.rule import SILENT, Cell, DevRun, Rules, num_ahead, replay, thresholds
+from probe.racing.rule import SILENT, VERSION, Cell, DevRun, Rules, num_ahead, replay, thresholds
 from probe.reporting.decisions import cheapest_within
 from probe.reporting.row import PLAIN, Row
 from probe.reporting.rows import build_rows
 from probe.runs.samples import run_counts, samples_of
-from probe.scoring.compare import STATISTIC, Comparison, Sample
+from probe.scoring.compare import Comparison, Sample
 from probe.scoring.significance import influence
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -289,7 +289,7 @@ def race(truth: Truth, never_learn: float, count: int) -> dict[str, float]:
     draw, rows = np.random.default_rng(0), [str(row) for row in range(len(truth.scores))]
     ahead = num_ahead(len(rows))
     limits = thresholds(len(rows), ahead, truth.seeds, 0.05)
-    rules = Rules(0.05, list(range(1, truth.seeds + 1)), ahead, limits, truth.seeds, statistic=STATISTIC)
+    rules = Rules(0.05, list(range(1, truth.seeds + 1)), ahead, limits, truth.seeds, version=VERSION)
     all_seeds = [*rules.seeds, *rules.spare_seeds]
     are_equal = len(set(truth.scores)) == 1 and not truth.spreads
     best_left = any_left = runs = 0.0

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
 import pytest
 from support.commands import DEADLINE_S, TINY, finish, interpreted, probe, start, stop, wait_for, workers_of
+from support.facts import names
 
 
 def finished_runs(folder: Path) -> list[Path]:
@@ -26,62 +28,62 @@ def in_training(folder: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "facts"),
     [
-        (["layers=nope"], "layers=nope: there is no such preset"),
-        (["layers=sum_al"], "Did you mean layers=sum_all"),
-        (["+typo=1"], "no setting 'typo'"),
-        (["hydra/launcher=slurm", "hydra.launcher.partion=a"], "Did you mean hydra.launcher.partition?"),
-        (["hydra.launcher.partition=a"], "no setting 'hydra.launcher.partition' of hydra/launcher=local"),
-        (["hydra/launcher=slurm", "hydra.launcher.timeout_min=abc"], "timeout_min=abc: this setting is a whole number"),
-        (["hydra.launcher.n_jobs=abc"], "hydra.launcher.n_jobs=abc: this setting is a whole number"),
-        (["hydra/launcher=slurm", "data=demo"], "To send it: probe -m hydra/launcher=slurm data=demo"),
-        (["lerning_rate=1"], "Did you mean probe.learning_rate"),
-        (["layers=single", "layers.indices=[99]"], "99 is out of range; layers are 0 (embeddings) to 12"),
-        (["data.path=/nowhere"], "data.path=/nowhere: there is no such folder"),
-        (["tabel"], "Did you mean `probe table`"),
-        (["layers=last,sum_all"], "probe -m layers=last,sum_all"),
-        (["layers.indices=[1"], "In quotes: 'layers.indices=[9,10]'."),
-        (["data.path=/tmp/é"], """In quotes: 'data.path="/tmp/é"'."""),
-        (["sweep=quickstart"], "+sweep=NAME"),
-        (["-m", "+sweep=quickstart,paper_table"], "one sweep file at a time"),
-        (["+sweep=nope"], "no such preset"),
-        (["~layers"], "layers: one preset is needed"),
-        (["layers=null"], "must be a string"),
-        (["layers=[last,sum_all]"], "layers: one preset is needed"),
-        (["data.path=${nope}"], "nope"),
-        (["device=cuda", "data=demo", "encoder=minilm_l6"], "device=cuda: PyTorch sees no GPU here"),
-        (["data=demo", "encoder=minilm_l6", "results_dir=/proc/x"], "results_dir=/proc/x"),
-        (["--nope"], "no flag --nope"),
-        (["score"], "required: files"),
-        (["score", "/nowhere"], "/nowhere does not exist"),
-        (["data=demo", "data.dev=null"], "There is no dev split: to take it from train"),
-        (["data=demo", "data.scheme=BIO"], "data.scheme='BIO' is not one of auto, IOB1"),
-        (["data=demo", "data.labels=O"], "data.labels"),
-        (["table", "/nowhere"], "/nowhere: there is no such folder"),
-        ([], "data.path=DIR"),
+        (["layers=nope"], ["layers=nope", "concat_last_four"]),
+        (["layers=sum_al"], ["layers=sum_all"]),
+        (["+typo=1"], ["'typo'"]),
+        (["hydra/launcher=slurm", "hydra.launcher.partion=a"], ["hydra.launcher.partition"]),
+        (["hydra.launcher.partition=a"], ["hydra.launcher.partition", "hydra/launcher=local"]),
+        (["hydra/launcher=slurm", "hydra.launcher.timeout_min=abc"], ["hydra.launcher.timeout_min=abc"]),
+        (["hydra.launcher.n_jobs=abc"], ["hydra.launcher.n_jobs=abc"]),
+        (["hydra/launcher=slurm", "data=demo"], ["probe -m hydra/launcher=slurm data=demo"]),
+        (["lerning_rate=1"], ["probe.learning_rate"]),
+        (["layers=single", "layers.indices=[99]"], [99, 0, 12]),
+        (["data.path=/nowhere"], ["data.path=/nowhere"]),
+        (["tabel"], ["`probe table`"]),
+        (["layers=last,sum_all"], ["probe -m layers=last,sum_all"]),
+        (["layers.indices=[1"], ["'layers.indices=[9,10]'"]),
+        (["data.path=/tmp/é"], ["""'data.path="/tmp/é"'"""]),
+        (["sweep=quickstart"], ["+sweep=NAME"]),
+        (["-m", "+sweep=quickstart,paper_table"], ["sweep"]),
+        (["+sweep=nope"], ["sweep=nope", "quickstart"]),
+        (["~layers"], ["layers"]),
+        (["layers=null"], ["string", "list"]),
+        (["layers=[last,sum_all]"], ["layers"]),
+        (["data.path=${nope}"], ["nope"]),
+        (["device=cuda", "data=demo", "encoder=minilm_l6"], ["device=cuda"]),
+        (["data=demo", "encoder=minilm_l6", "results_dir=/proc/x"], ["results_dir=/proc/x"]),
+        (["--nope"], ["--nope"]),
+        (["score"], ["files"]),
+        (["score", "/nowhere"], ["/nowhere"]),
+        (["data=demo", "data.dev=null"], ["dev", "data.dev_fraction=0.1"]),
+        (["data=demo", "data.scheme=BIO"], ["data.scheme='BIO'", "auto, IOB1"]),
+        (["data=demo", "data.labels=O"], ["data.labels"]),
+        (["table", "/nowhere"], ["/nowhere"]),
+        ([], ["data.path=DIR"]),
     ],
 )
-def test_what_a_user_gets_wrong_is_one_or_two_lines_and_exit_2(arguments: list[str], message: str, typed):
+def test_what_a_user_gets_wrong_is_one_or_two_lines_and_exit_2(arguments: list[str], facts: list, typed):
     done = typed(*arguments)
     assert done.returncode == 2, done.stderr
-    assert message in done.stderr
+    names(done.stderr, *facts)
     assert len(done.stderr.strip().splitlines()) <= 2
     assert done.stdout == ""
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "facts"),
     [
-        (["layers=nope"], "layers=nope: there is no such preset"),  # known from Hydra
-        (["score"], "required: files"),  # from the parser
-        ([], "data.path=DIR"),  # from planning a run
+        (["layers=nope"], ["layers=nope", "concat_last_four"]),  # known from Hydra
+        (["score"], ["files"]),  # from the parser
+        ([], ["data.path=DIR"]),  # from planning a run
     ],
 )
-def test_nothing_else_comes_from_a_process_of_its_own(arguments: list[str], message: str, tmp_path: Path):
+def test_nothing_else_comes_from_a_process_of_its_own(arguments: list[str], facts: list, tmp_path: Path):
     done = interpreted(*arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
-    assert message in done.stderr
+    names(done.stderr, *facts)
     assert len(done.stderr.strip().splitlines()) <= 2
     assert done.stdout == ""
 
@@ -89,7 +91,7 @@ def test_nothing_else_comes_from_a_process_of_its_own(arguments: list[str], mess
 def test_help_lists_the_commands(tmp_path: Path):
     done = interpreted("--help", cwd=tmp_path)
     assert done.returncode == 0
-    assert "probe table" in done.stdout
+    names(done.stdout, "probe table")
 
 
 @pytest.mark.slow
@@ -99,9 +101,7 @@ def test_one_run_prints_its_scores_and_record_and_is_not_done_twice(inputs: list
     on_a_cluster = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}  # where Lightning has something to say
     first = interpreted("layers=second_to_last", *inputs, cwd=tmp_path, **on_a_cluster)
     assert first.returncode == 0, first.stderr
-    assert "second_to_last = layer 4 (of 5)" in first.stdout
-    assert "features: 0.00 GB in memory" in first.stdout
-    assert "epoch 2 of at most 2" in first.stdout
+    names(first.stdout, "second_to_last", "layer 4", "epoch 2")
     records = list((tmp_path / "results/runs/records").iterdir())
     assert len(records) == 1
     record = json.loads(records[0].read_text())
@@ -115,7 +115,8 @@ def test_one_run_prints_its_scores_and_record_and_is_not_done_twice(inputs: list
 
     changed = records[0].stat().st_mtime_ns
     again = typed("layers=second_to_last", "features.placement=stream", *inputs)
-    assert "was done already" in again.stdout, "where features lie makes no other run"
+    assert again.returncode == 0
+    assert records == list((tmp_path / "results/runs/records").iterdir()), "where features lie makes no other run"
     assert records[0].stat().st_mtime_ns == changed
 
 
@@ -126,10 +127,9 @@ def test_a_sweep_runs_side_by_side_shows_where_it_stands_and_ends_with_the_table
     sweep = ["layers=last,concat_last_four", "seed=1,2", "results_dir=out", "-m", *inputs]
     done = probe(*sweep, "jobs=2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "4 runs, 0 done already" in done.stdout
-    assert "run 4 of 4 ·" in done.stdout
+    names(done.stdout, "4 runs", "0 done", "run 4 of 4")
     table = done.stdout[done.stdout.index("tiny,") :]
-    assert "concat_last_four  2..5" in table
+    names(table, "concat_last_four  2..5")
     for line in filter(None, done.stderr.splitlines()):
         assert "extracting" in line, "a good sweep says nothing else on stderr"
     assert {p.name for p in (tmp_path / "out").iterdir()} == {
@@ -147,7 +147,7 @@ def test_a_sweep_runs_side_by_side_shows_where_it_stands_and_ends_with_the_table
     records = {p.name: json.loads(p.read_text()) for p in (tmp_path / "out/records").iterdir()}
 
     again = typed(*sweep, "jobs=2")
-    assert "4 runs, all done already" in again.stdout
+    assert "run 1 of" not in again.stdout
     assert table in again.stdout
 
     serial = ["results_dir=serial", "jobs=1", "features.placement=stream"]
@@ -174,11 +174,11 @@ def test_a_failed_run_is_named_and_the_rest_goes_on(inputs: list[str], tmp_path:
         cwd=tmp_path,
     )
     assert done.returncode == 1
-    assert "failed: last seed 1: RuntimeError" in done.stderr
+    names(done.stderr, "last seed 1", "RuntimeError")
     assert "Traceback" not in done.stderr
     assert "out/logs/last-seed1-" in done.stderr
     assert len(list((tmp_path / "out/records").iterdir())) == 1
-    assert "0 of 1" in done.stdout
+    names(done.stdout, "0 of 1")
 
 
 @pytest.mark.slow
@@ -196,7 +196,7 @@ def test_sweeps_as_files_can_be_narrowed_and_redirected(inputs: list[str], tmp_p
 def test_extract_fills_the_store_and_stops(inputs: list[str], tmp_path: Path, typed):
     done = typed("extract", *inputs)
     assert done.returncode == 0, done.stderr
-    assert "6 layers of 16" in done.stdout
+    names(done.stdout, 6, 16)
     assert len(list((tmp_path / "cache").glob("*/*.safetensors"))) == 3
     assert not (tmp_path / "results").exists()
 
@@ -204,7 +204,7 @@ def test_extract_fills_the_store_and_stops(inputs: list[str], tmp_path: Path, ty
 def test_the_whole_config_can_be_shown(tmp_path: Path):
     done = probe("--cfg", "job", "layers=last", cwd=tmp_path)
     assert done.returncode == 0
-    assert "hidden_size: 256" in done.stdout
+    names(done.stdout, "hidden_size: 256")
 
 
 @pytest.mark.slow
@@ -223,7 +223,6 @@ def test_ctrl_c_or_kill_stops_cleanly_and_the_same_command_continues(
     _, errors = finish(process)
     assert process.returncode == 130, errors
     assert not workers_of(process), "no job goes on"
-    assert "the same command continues" in errors
     assert "Traceback" not in errors
     finished = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "out/records").iterdir()}
     done = probe(*sweep, "jobs=1", cwd=tmp_path)
@@ -235,19 +234,17 @@ def test_ctrl_c_or_kill_stops_cleanly_and_the_same_command_continues(
 
 @pytest.mark.slow
 def test_another_terminal_sees_where_a_sweep_stands(inputs: list[str], tmp_path: Path):
-    assert "no sweep was started here" in probe("sweep-status", "out", cwd=tmp_path).stderr
+    assert probe("sweep-status", "out", cwd=tmp_path).returncode == 2
     sweep = ["-m", "layers=last", "seed=range(1,4)", "results_dir=out", "jobs=1", *inputs, "probe.max_epochs=5"]
     sweep += ["probe.patience=9"]
     process = start(*sweep, cwd=tmp_path)
     wait_for(lambda: in_training(tmp_path / "out"), DEADLINE_S, "a run in training", process)
     told = probe("sweep-status", "out", cwd=tmp_path).stdout.splitlines()
-    assert "3 runs: " in told[0]
-    assert "1 running, 0 failed" in told[0]
-    assert told[1].startswith("running  last seed ")
-    assert "epoch" in told[1]
+    names(told[0], "3 runs", "1 running", "0 failed")
+    names(told[1], "last seed", "epoch")
     stop(process)
     told = probe("sweep-status", "out", cwd=tmp_path).stdout.splitlines()
-    assert "0 running" in told[0], "a killed sweep does not look as if it ran"
+    names(told[0], "0 running")  # a killed sweep does not look as if it ran
 
 
 @pytest.mark.slow
@@ -264,7 +261,6 @@ def test_a_killed_worker_costs_no_other_run(inputs: list[str], tmp_path: Path, a
     os.kill(workers_of(process)[0], signal.SIGKILL)
     told, errors = finish(process)
     assert process.returncode == 0, errors
-    assert "A process of the sweep was killed" in told
-    assert ("4 runs are left, now 1 at a time." in told) == (after == 0), "nothing was done: less may be more"
+    assert bool(re.search(r"\b4 runs\b.*\b1 at a time", told)) == (after == 0), "nothing was done: less may be more"
     assert "Traceback" not in errors
     assert len(list((tmp_path / "out/records").iterdir())) == 4

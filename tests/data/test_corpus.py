@@ -103,26 +103,26 @@ def test_fingerprint_tells_words_tags_bounds_and_documents_apart(tiny_corpus: Co
 @pytest.mark.parametrize(
     ("texts", "changes", "message"),
     [
-        ({}, {"dev": "nope"}, r"nope does not exist. Another file name: data.dev=NAME; or .*data.dev_fraction=0.1"),
-        ({}, {"train": "nope"}, r"nope does not exist. Another file name: data.train=NAME\.$"),
-        ({}, {"dev": None}, r"There is no dev split: to take it from train, data.dev=null data.dev_fraction=0.1"),
-        ({}, {"dev_fraction": 0.1}, r"there is a dev split: .*dev.conll. To leave that out: data.dev=null"),
-        ({}, {"train": None}, "There is no train split"),
-        ({"test": "the O\n"}, {}, r"test.conll: no entity in the test split \(1 words, all tagged O\)"),
-        ({"test": "a O\nAna B-PER\n", "dev": "a O\nAna B-PER\n"}, {}, "dev and test hold the same text .*dev.conll, "),
-        ({}, {"test": "train.conll"}, "train and test hold the same text"),
-        ({"dev": "x O\ny S-LOC\nz U-LOC\n"}, {}, r"dev.conll:3 \('z'\): tag 'U-LOC' is not BIOES as S-LOC"),
-        ({"dev": "x O\ny S-PER\n"}, {}, r"dev.conll:2 \('y'\): tag 'S-PER' belongs to BIOES, which most"),
-        ({"dev": "x O\n\ny LOC\n"}, {}, r"dev.conll:3 \('y'\): tag 'LOC' is not O or one of"),
-        ({"dev": "x O\ny B-LOC\n"}, {"labels": ["O", "B-PER"]}, r"dev.conll:2 \('y'\): tag 'B-LOC' is not in data.lab"),
-        ({"dev": "I O\ny I-PER\n"}, {"ill_formed": "error"}, r"1 tags .*IOB2 .*dev.conll:2 \('y'\) I-PER. To read"),
-        ({"dev": "I O\ny B-PER\n"}, {"scheme": "BIOES", "ill_formed": "error"}, r"3 tags are ill-formed BIOES"),
+        ({}, {"dev": "nope"}, r"nope\b.*data\.dev=NAME.*data\.dev_fraction=0\.1"),
+        ({}, {"train": "nope"}, r"nope\b.*data\.train=NAME"),
+        ({}, {"dev": None}, r"dev split.*data\.dev=null data\.dev_fraction=0\.1"),
+        ({}, {"dev_fraction": 0.1}, r"dev\.conll.*data\.dev=null"),
+        ({}, {"train": None}, r"\btrain\b"),
+        ({"test": "the O\n"}, {}, r"test\.conll: .*\b1 word.*\bO\b"),
+        ({"test": "a O\nAna B-PER\n", "dev": "a O\nAna B-PER\n"}, {}, r"dev and test .*dev\.conll, .*test\.conll"),
+        ({}, {"test": "train.conll"}, r"train and test .*train\.conll"),
+        ({"dev": "x O\ny S-LOC\nz U-LOC\n"}, {}, r"dev\.conll:3 \('z'\): .*'U-LOC'.*BIOES.*S-LOC"),
+        ({"dev": "x O\ny S-PER\n"}, {}, r"dev\.conll:2 \('y'\): .*'S-PER'.*BIOES"),
+        ({"dev": "x O\n\ny LOC\n"}, {}, r"dev\.conll:3 \('y'\): .*'LOC'"),
+        ({"dev": "x O\ny B-LOC\n"}, {"labels": ["O", "B-PER"]}, r"dev\.conll:2 \('y'\): .*'B-LOC'.*data\.labels"),
+        ({"dev": "I O\ny I-PER\n"}, {"ill_formed": "error"}, r"\b1 tag.*IOB2 .*dev\.conll:2 \('y'\) I-PER"),
+        ({"dev": "I O\ny B-PER\n"}, {"scheme": "BIOES", "ill_formed": "error"}, r"\b3 tag.*BIOES"),
         (
             {name: f"{name} NN\n" for name in ("train", "dev", "test")},
             {},
-            r"train.conll:1 .*tag 'NN' has no prefix.*data.task=tags",
+            r"train\.conll:1 .*'NN'.*data\.task=tags",
         ),
-        ({"train": "a NN\n"}, {"task": "tags"}, "every word of the train split is tagged NN"),
+        ({"train": "a NN\n"}, {"task": "tags"}, r"\btrain\b.*\bNN\b"),
     ],
 )
 def test_what_cannot_be_right_is_refused(tmp_path: Path, texts: dict, changes: dict, message: str):
@@ -132,11 +132,11 @@ def test_what_cannot_be_right_is_refused(tmp_path: Path, texts: dict, changes: d
 
 
 def test_paths_that_are_no_folder_are_named(tmp_path: Path):
-    with pytest.raises(UserError, match="data.path=/nowhere: there is no such folder"):
+    with pytest.raises(UserError, match=r"data\.path=/nowhere:"):
         load_corpus(data_config("/nowhere"))
-    with pytest.raises(UserError, match="that is a file"):
+    with pytest.raises(UserError, match=r"data\.path="):
         load_corpus(data_config(write_splits(tmp_path) / "train.conll"))
-    with pytest.raises(UserError, match="both empty"):
+    with pytest.raises(UserError, match=r"data\.path.*data\.hub"):
         load_corpus(data_config(None))
 
 
@@ -145,9 +145,9 @@ def test_settings_that_cannot_be_are_refused():
         with pytest.raises(UserError, match=f"data.{next(iter(changes))}"):
             data_config("x", **changes)
     for fraction in (0, 1, 1.5, float("nan")):
-        with pytest.raises(UserError, match="above 0, below 1"):
+        with pytest.raises(UserError, match=r"data\.(dev|test)_fraction="):
             data_config("x", dev_fraction=fraction)
-    with pytest.raises(UserError, match="nothing to train on"):
+    with pytest.raises(UserError, match=r"data\.dev_fraction.*data\.test_fraction"):
         data_config("x", dev_fraction=0.5, test_fraction=0.5)
 
 
@@ -159,7 +159,7 @@ def test_ill_formed_tags_are_counted_with_their_first_three_places_and_read_as_c
     assert corpus.splits["dev"].tags == [["O", "B-PER"], ["B-LOC", "B-PER", "B-LOC"], ["B-PER", "I-PER"]]
     assert len(corpus.notes) == 1
     assert "dev.conll:2 ('b') I-PER; " in corpus.notes[0]
-    assert "dev.conll:6 ('e') I-LOC. They" in corpus.notes[0]
+    assert "dev.conll:6 ('e') I-LOC" in corpus.notes[0]
     assert "dev.conll:8" not in corpus.notes[0]
 
 
@@ -180,7 +180,7 @@ def test_tags_that_are_no_spans_stay_as_they_are(tmp_path: Path):
 
 def test_a_dev_split_without_any_tag_of_train_is_refused(tmp_path: Path):
     texts = {"train": "a DT\nb NN\n", "dev": "d 1\ne 2\n", "test": "f DT\n"}
-    said = r"dev.conll: no tag of the dev split occurs in train \(there: DT, NN; here: 1, 2\). Are they the same"
+    said = r"dev\.conll: .*\bDT, NN\b.*\b1, 2\b"
     with pytest.raises(UserError, match=said):
         load_corpus(data_config(write_splits(tmp_path, **texts), task="tags"))
 
@@ -213,7 +213,7 @@ def test_a_few_sentences_can_be_taken_but_never_all(tmp_path: Path):
     corpus = load_corpus(data_config(folder, dev=None, dev_fraction=0.01))
     assert [len(split.words) for split in corpus.splits.values()] == [2, 1, 1]
     write_splits(tmp_path, train="a B-PER\n")
-    with pytest.raises(UserError, match="1 sentences are too few to take dev from"):
+    with pytest.raises(UserError, match=r"\b1\b.*\bdev\b"):
         load_corpus(data_config(folder, dev=None, dev_fraction=0.5))
 
 
@@ -287,7 +287,7 @@ def test_parquet_in_the_form_of_the_hubs_converted_branch_with_documents(tmp_pat
     corpus = load_corpus(data_config(tmp_path / "conll2003", **files, document_field="document_id"))
     same_spans(corpus, SENTENCES)
     assert corpus.splits["test"].documents == [1, 2]
-    with pytest.raises(UserError, match=r"no 'nope', only id, document_id.*data.document_field=NAME or null"):
+    with pytest.raises(UserError, match=r"'nope'.*\bid, document_id.*data\.document_field=NAME"):
         load_corpus(data_config(tmp_path / "conll2003", **files, document_field="nope"))
     assert load_corpus(data_config(tmp_path / "conll2003", **files)).splits["test"].documents is None
 

@@ -73,10 +73,10 @@ def test_offline_each_revision_gives_its_own_text_and_an_unknown_one_none(
     offline(monkeypatch)
     for revision, word in {None: "new", "main": "new", old: "old", new: "new", "refs/pr/1": "branch"}.items():
         assert word in text(load(revision=revision))[0], revision
-    with pytest.raises(UserError, match=r"data.hub=some/set with data.subset=de is not in its cache"):
+    with pytest.raises(UserError, match=r"data\.hub=some/set.*data\.subset=de\b"):
         load(subset="de")
     for revision in ("other", "1" * 40):
-        with pytest.raises(UserError, match=f"out of reach and data.hub=some/set at {revision} is not in its cache"):
+        with pytest.raises(UserError, match=rf"data\.hub=some/set at {revision}\b"):
             load(revision=revision)
 
 
@@ -85,10 +85,10 @@ def test_a_revision_that_the_hub_cannot_give_now_is_never_another_one(stand_in: 
     stand_in.put("dataset", "some/set", files("other"), revision="other")
     load()
     stand_in.broken = "/other"
-    with pytest.raises(UserError, match=r"gives no answer and data\.hub=some/set at other is not in its cache"):
+    with pytest.raises(UserError, match=r"data\.hub=some/set at other\b"):
         load(revision="other")
     stand_in.broken = "/cdn/"
-    with pytest.raises(UserError, match=r"data\.hub=some/set: the Hub stopped answering"):
+    with pytest.raises(UserError, match=r"data\.hub=some/set:"):
         load(revision="other")
     stand_in.broken = None
     assert "other" in text(load(revision="other"))[0]
@@ -121,7 +121,7 @@ def test_what_was_kept_and_is_damaged_is_made_anew_or_named(
     assert [path.name for path in kept.parent.iterdir()] == ["default"], "nothing else is left"
     damage(kept, how)
     offline(monkeypatch)
-    with pytest.raises(UserError, match=rf"^{kept} was damaged .*, was removed, .*:\n.*is not in its cache") as error:
+    with pytest.raises(UserError, match=rf"^{kept} ") as error:
         load(hub_dev="dev")
     assert len(str(error.value).splitlines()) == 2
 
@@ -163,7 +163,7 @@ def test_a_download_that_breaks_off_goes_on_where_it_was_or_is_made_again(
 
 def test_without_the_hub_the_error_names_the_ways_out(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nothing listens there
-    with pytest.raises(UserError, match=r"out of reach.*data\.path=DIR.*data=demo encoder=minilm_l6"):
+    with pytest.raises(UserError, match=r"data\.path=DIR.*data=demo encoder=minilm_l6"):
         load()
     assert not stand_in.asked
 
@@ -242,7 +242,7 @@ def test_of_several_subsets_only_the_files_of_the_one_asked_for_come(stand_in: H
 
 def test_splits_may_have_any_name(stand_in: Hub):
     stand_in.put("dataset", "some/set", files("Bo", train="training", validation="dev", test="eval"))
-    with pytest.raises(UserError, match=r"no split 'train', only .*training.*Another name: data\.hub_train=NAME\.$"):
+    with pytest.raises(UserError, match=r"'train'.*training.*data\.hub_train=NAME"):
         load()
     corpus = load(hub_train="training", hub_dev="dev", hub_test="eval")
     assert text(corpus) == ["Ana met Bo train", "Ana met Bo validation", "Ana met Bo test"]

@@ -101,6 +101,34 @@ def test_what_is_read_back_is_the_store_and_the_text(
     assert not list((tmp_path / "out").glob(".*"))
 
 
+@pytest.mark.parametrize(
+    ("settings", "combined"),
+    [
+        (["layers=sum_last_four"], lambda z: z.sum(0)),
+        (["layers=concat_last_four"], lambda z: np.concatenate(z, 1)),
+        (["layers=sum_last_four", "--each"], lambda z: z.swapaxes(0, 1)),
+    ],
+)
+def test_normalized_vectors_are_exported_as_a_probe_reads_them(
+    settings: list[str], combined: Callable, inputs: list[str], tmp_path: Path, typed: Typed, small_shards: None
+):
+    done = typed("export", *inputs, *settings, "layers.normalize=scale", "--to", "out", "--format", "npy")
+    assert done.returncode == 0, done.stderr
+
+    def alike(split: str) -> np.ndarray:
+        layers, train = stored_layers(tmp_path / "cache", split), stored_layers(tmp_path / "cache", "train")
+        of_train = {k: train[k].double().numpy() for k in "2345"}
+        return np.stack(
+            [(layers[k].double().numpy() - x.mean(0)) / np.sqrt(x.var(0).mean()) for k, x in of_train.items()]
+        )
+
+    scale = np.sqrt(combined(alike("train")).var(0).mean())
+    for split in ("train", "dev", "test"):
+        found = np.load(tmp_path / f"out/{split}.vectors.npy").astype(np.float64)
+        assert np.allclose(found, combined(alike(split)) / scale, rtol=2e-3, atol=2e-3)
+    assert json.loads((tmp_path / "out/export.json").read_text())["normalize"] == "scale"
+
+
 @pytest.mark.parametrize("form", EXPORT_FORMATS)
 def test_layers_can_be_kept_apart_summed_or_stored_in_bfloat16(
     form: str, inputs: list[str], tmp_path: Path, typed: Typed

@@ -115,7 +115,7 @@ def test_bfloat16_is_float32_in_numpy_and_itself_in_torch(settings: list[str]):
     assert vectors[:2].dtype == torch.bfloat16
     assert np.asarray(vectors).dtype == np.float32
     assert np.array_equal(np.asarray(vectors), vectors[:].float().numpy())
-    with pytest.raises(ValueError, match="a copy"):
+    with pytest.raises(ValueError, match="copy"):
         np.array(vectors, copy=False)
 
 
@@ -127,17 +127,17 @@ def test_scikit_learn_takes_the_vectors_as_they_are(splits: Splits, tmp_path: Pa
 
 
 def test_settings_that_cannot_be_are_refused(settings: list[str]):
-    with pytest.raises(UserError, match="no such preset"):
+    with pytest.raises(UserError, match=r"^layers=nope\b.*concat_last_four"):
         probe.features("layers=nope")
-    with pytest.raises(UserError, match="One encoder and one choice"):
+    with pytest.raises(UserError, match=r"encoder\b.*\blayers\b"):
         probe.features("-m", *settings, "layers=last,sum_all")
-    with pytest.raises(UserError, match="features are of the whole text"):  # its words would not be those of the rows
+    with pytest.raises(UserError, match=r"data\.train_fraction=0\.5.*data\.train_fraction=null"):
         probe.features(*settings, "layers=last", "data.train_fraction=0.5")
-    with pytest.raises(UserError, match="no layer, so there are no vectors"):  # nor is nothing a vector of zeros
+    with pytest.raises(UserError, match=r"layers=word_memory.*layers=last"):  # nor is nothing a vector of zeros
         probe.features(*settings, "layers=word_memory")
-    with pytest.raises(UserError, match="Features are a frozen encoder's: leave out probe=finetune"):
+    with pytest.raises(UserError, match="probe=finetune"):
         probe.features(*(one for one in settings if not one.startswith("probe.")), "layers=last", "probe=finetune")
-    with pytest.raises(UserError, match="Settings are strings as on the command line"):
+    with pytest.raises(UserError, match="encoder=minilm_l6"):
         probe.features(settings)  # type: ignore[arg-type]
 
 

@@ -88,7 +88,7 @@ def test_a_checkpoint_with_missing_weights_is_refused_not_filled_with_noise(tiny
     weights = load_file(folder / "model.safetensors")
     del weights["encoder.layer.3.output.dense.weight"]
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(UserError, match="1 weights are missing .encoder.layer.3.output.dense.weight"):
+    with pytest.raises(UserError, match=r"\b1\b.*encoder\.layer\.3\.output\.dense\.weight"):
         load_model(open_encoder(encoder_config(folder), tmp_path), "cpu")
 
 
@@ -108,13 +108,13 @@ def test_hashes_of_many_files_are_remembered_and_a_changed_one_is_hashed_again(
 
 
 def test_what_is_no_encoder_is_refused(tiny_bert: Path, tmp_path: Path):
-    with pytest.raises(UserError, match="there is no such folder"):
+    with pytest.raises(UserError, match=r"encoder\.path="):
         open_encoder(EncoderConfig("x", "/nowhere", None, None, "pretrained", 0), tmp_path)
-    with pytest.raises(UserError, match="no config.json"):
+    with pytest.raises(UserError, match=r"config\.json"):
         open_encoder(encoder_config(tmp_path), tmp_path)
     folder = copied(tiny_bert, tmp_path)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(UserError, match="no weights in safetensors form"):
+    with pytest.raises(UserError, match="safetensors"):
         open_encoder(encoder_config(folder), tmp_path)
     (folder / "pytorch_model.bin").rename(folder / "model.safetensors")
     config = json.loads((folder / "config.json").read_text())
@@ -125,7 +125,7 @@ def test_what_is_no_encoder_is_refused(tiny_bert: Path, tmp_path: Path):
 
 
 def test_a_presets_number_of_layers_must_be_the_encoders(tiny_bert: Path, tmp_path: Path):
-    with pytest.raises(UserError, match="has 5 layers, not encoder.num_layers=12"):
+    with pytest.raises(UserError, match=r"\b5\b.*encoder\.num_layers=12"):
         open_encoder(EncoderConfig("x", str(tiny_bert), None, 12, "pretrained", 0), tmp_path)
 
 
@@ -158,7 +158,7 @@ def test_a_packaged_encoder_with_other_content_is_refused(tmp_path: Path, monkey
 
 
 def test_without_the_hub_an_encoder_that_is_not_cached_names_the_ways_out(tmp_path: Path):
-    with pytest.raises(UserError, match=r"out of reach.*encoder=minilm_l6.*encoder.path=DIR"):
+    with pytest.raises(UserError, match=r"encoder=minilm_l6.*encoder\.path=DIR"):
         open_encoder(EncoderConfig("google-bert/bert-base-cased", None, None, 12, "pretrained", 0), tmp_path)
 
 

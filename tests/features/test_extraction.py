@@ -256,5 +256,5 @@ def test_hidden_states_that_are_not_one_a_piece_are_refused(
 ):
     honest = words.hidden_states
     monkeypatch.setattr(words, "hidden_states", lambda *a: tuple(s.repeat(1, 2, 1) for s in honest(*a)))
-    with pytest.raises(UserError, match=r"gives hidden states .* 6 with 16 values for each piece are needed"):
+    with pytest.raises(UserError, match=r"\b6\b.*\b16\b"):
         ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")

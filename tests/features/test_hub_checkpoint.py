@@ -93,11 +93,11 @@ def test_a_download_that_breaks_off_is_never_taken_for_whole(
     stand_in.put("model", "some/bert", files)
     last = files[max(name for name in files if name.endswith(".safetensors"))]
     stand_in.cut, stand_in.dies = {sha(last): 1000}, True
-    with pytest.raises(UserError, match=r"encoder\.name=some/bert: the Hub stopped answering.*fetches what is left"):
+    with pytest.raises(UserError, match=r"encoder\.name=some/bert\b.*LAYER_PROBE_HUB"):
         opened(tmp_path)
     with monkeypatch.context() as patched:
         offline(patched)
-        with pytest.raises(UserError, match="out of reach and encoder.name=some/bert is not in its cache"):
+        with pytest.raises(UserError, match=r"encoder\.name=some/bert\b"):
             opened(tmp_path)
     forget()
     stand_in.broken = None
@@ -123,7 +123,7 @@ def test_what_is_in_the_cache_is_used_without_the_hub_each_commit_for_itself(
     for revision, commit, encoder in ((None, new, second), ("main", new, second), (old, old, first)):
         again = opened(tmp_path, revision=revision)
         assert (again.commit, again.fingerprint) == (commit, encoder.fingerprint)
-    with pytest.raises(UserError, match="some/bert at other is not in its cache"):
+    with pytest.raises(UserError, match=r"some/bert at other\b"):
         opened(tmp_path, revision="other")
 
 
@@ -192,7 +192,7 @@ def test_what_is_damaged_in_the_hubs_cache_is_refused_with_the_command_that_mend
     before = hidden_states(encoder)
     damaged = encoder.folder / file
     damaged.resolve().write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 2])
-    with pytest.raises(UserError, match=r"\nIf a file is damaged: rm -r (\S+), then the same command") as error:
+    with pytest.raises(UserError, match=r"\brm -r (\S+),") as error:
         hidden_states(opened(tmp_path))
     assert len(str(error.value).splitlines()) == 2
     shutil.rmtree(re.search(r"rm -r (\S+),", str(error.value))[1])  # type: ignore[index]
@@ -206,8 +206,8 @@ def test_a_folder_whose_index_names_a_file_that_is_not_there_is_refused(bert: Pa
     for name, content in sharded(bert).items():
         (folder / name).write_bytes(content)
     (folder / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(UserError, match=r"index\.json names model-00002-of-00002\.safetensors, which is not there"):
+    with pytest.raises(UserError, match=r"index\.json.*model-00002-of-00002\.safetensors"):
         open_encoder(EncoderConfig("", str(folder), None, None, "pretrained", 0), tmp_path / "store")
     (folder / "model.safetensors.index.json").write_text("[]")
-    with pytest.raises(UserError, match="is no index of weights"):
+    with pytest.raises(UserError, match=r"index\.json"):
         open_encoder(EncoderConfig("", str(folder), None, None, "pretrained", 0), tmp_path / "store")

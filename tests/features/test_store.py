@@ -142,7 +142,7 @@ def test_a_damaged_shard_is_named_set_aside_and_made_again(
     path = store.path(store.shards["train"][0])
     content = path.read_bytes()
     damage(path)
-    with pytest.raises(DamagedShard, match="train-00000.safetensors.*set aside as"):
+    with pytest.raises(DamagedShard, match=r"train-00000\.safetensors"):
         read_all(store)
     assert not path.exists()
     assert len(list(store.directory.glob("*.damaged-*"))) == 1
@@ -219,7 +219,7 @@ def test_too_little_disk_is_said_before_anything_is_computed(
     tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("probe.system.files.shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
-    with pytest.raises(UserError, match=r"features: .* GB are needed and .* GB free\. .*features\.cache_dir=DIR"):
+    with pytest.raises(UserError, match=r"\d GB .*\d GB .*features\.cache_dir=DIR"):
         ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
 
 
@@ -230,7 +230,7 @@ def test_a_disk_that_fills_up_leaves_nothing_under_a_final_name(
     kept = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then writing fails as it does at a quota
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
     try:
-        with pytest.raises(UserError, match=r"-00000\.safetensors cannot be written: .*File too large"):
+        with pytest.raises(UserError, match=r"-00000\.safetensors.*File too large"):
             ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)

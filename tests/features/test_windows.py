@@ -81,7 +81,7 @@ def test_document_context_joins_the_sentences_of_a_document_and_no_others(tiny_e
 
 def test_document_context_without_documents_is_refused(tiny_encoder: Encoder):
     split = one_split([["the", "bank"]])
-    with pytest.raises(UserError, match="knows no documents"):
+    with pytest.raises(UserError, match=r"features\.context=document.*features\.context=sentence"):
         list(plan_windows(split, cut_split(tiny_encoder.tokenizer, split), "document", 20, 0.5))
 
 

@@ -183,7 +183,7 @@ def test_a_pooler_without_weights_is_not_shown_as_if_it_had_some(tiny_bert: Path
     without = reader(tiny_cfg, folder)
     reading = without.read("ana")
     assert reading.pooled is None
-    with pytest.raises(UserError, match=r"has no pooler .*There are: cls, mean"):
+    with pytest.raises(UserError, match=r"--sentence pooler.*cls, mean"):
         sentence_vector(reading, "pooler", without)
 
 
@@ -417,10 +417,10 @@ def test_texts_come_from_standard_input_one_a_line(
     texts = json.loads(capsys.readouterr().out)["texts"]
     assert [text["text"] for text in texts] == ["ana met a=b", "encoder=x won"]
     given(b"ana\nm\xff\n")
-    with pytest.raises(UserError, match="standard input, line 2"):
+    with pytest.raises(UserError, match=r"line 2\b"):
         dispatch(["inspect", *tiny_settings])
     given(b"")
-    with pytest.raises(UserError, match="holds no text"):
+    with pytest.raises(UserError, match="(?i)standard input"):
         dispatch(["inspect", *tiny_settings])
 
 
@@ -429,18 +429,18 @@ def test_texts_come_from_standard_input_one_a_line(
     [
         (["ana"], {"pad": 2}, "--pad 2: text 1 has 3 pieces, .* pad to 3 to 24"),
         (["ana"], {"pad": 25}, "--pad 25: .* at most 24"),
-        (["ana"], {"values": -1}, "--values -1: 0 or more"),
-        (["ana"], {"segment": 2}, "segments are 0 to 1"),
-        (["ana"], {"pair": True}, "--pair needs two texts, and not 1"),
-        (["ana " * 15, "met " * 15], {"pair": True}, "--pair: 33 pieces, and tiny-bert.* takes 1 to 24 at once"),
-        (["ana " * 50, "met"], {"pair": True}, "longer than the encoder's window"),
-        (["ana", "met washs" + "ing" * 30], {}, "text:2, word 2 of the sentence .*: 32 pieces, more than the 22"),
-        (["ana met smith"], {"word": "smit"}, "no text has this word. Did you mean smith"),
-        (["ana met smith"], {"word": "ana"}, "have it once"),
-        (["ana met smith"], {"word": "ana's"}, "one word is needed, not 3: ana ' s"),
-        (["ana"], {"figure": Path("x.png")}, "add --word WORD"),
-        (["ana"], {"word": "ana", "figure": Path("x.pdf")}, "must end in .png or .svg"),
-        (["ana"], {"save": Path("x.pt")}, "must end in .safetensors"),
+        (["ana"], {"values": -1}, "--values -1: .*0"),
+        (["ana"], {"segment": 2}, r"\b2\b.*0 to 1\b"),
+        (["ana"], {"pair": True}, r"--pair .*\b1\b"),
+        (["ana " * 15, "met " * 15], {"pair": True}, r"--pair: 33 .*tiny-bert.*\b24\b"),
+        (["ana " * 50, "met"], {"pair": True}, r"--pair"),
+        (["ana", "met washs" + "ing" * 30], {}, r"text:2, word 2 .*\b32\b.*\b22\b"),
+        (["ana met smith"], {"word": "smit"}, r"smit\b.*smith\b"),
+        (["ana met smith"], {"word": "ana"}, r"--word ana\b"),
+        (["ana met smith"], {"word": "ana's"}, r"\b3\b.*ana ' s"),
+        (["ana"], {"figure": Path("x.png")}, "--word WORD"),
+        (["ana"], {"word": "ana", "figure": Path("x.pdf")}, r"x\.pdf.*\.png.*\.svg"),
+        (["ana"], {"save": Path("x.pt")}, r"x\.pt\b.*\.safetensors"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line_or_two(
@@ -454,11 +454,11 @@ def test_what_cannot_be_is_said_in_a_line_or_two(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--sentence", "nope"], "invalid choice: 'nope'"),
-        (["--nope"], "unrecognized arguments: --nope"),
-        (["layers=single", "layers.indices=[9]"], "9 is out of range; layers are 0 .* to 5"),
-        (["lerning_rate=1"], "There is no setting"),
-        (["layers=last,sum_all"], "names several values"),
+        (["--sentence", "nope"], "--sentence.*'nope'"),
+        (["--nope"], "--nope"),
+        (["layers=single", "layers.indices=[9]"], r"\b9 .*\b0\b.*\b5\b"),
+        (["lerning_rate=1"], "lerning_rate.*probe.learning_rate"),
+        (["layers=last,sum_all"], "layers=last,sum_all"),
     ],
 )
 def test_settings_and_options_that_do_not_exist_are_said(arguments: list[str], message: str, tiny_settings: list[str]):
@@ -467,7 +467,7 @@ def test_settings_and_options_that_do_not_exist_are_said(arguments: list[str], m
 
 
 def test_a_sweep_of_settings_is_refused():
-    with pytest.raises(UserError, match="a sweep is for training"):
+    with pytest.raises(UserError, match=r"encoder\b.*\blayers\b"):
         config_of(["-m", "layers=last"])
 
 
@@ -475,7 +475,7 @@ def test_without_the_hub_the_default_encoder_names_the_ways_out(tmp_path: Path, 
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     if hub.reachable():
         pytest.skip("the Hub is in reach")
-    with pytest.raises(UserError, match=r"out of reach.*encoder=minilm_l6.*encoder.path=DIR"):
+    with pytest.raises(UserError, match=r"encoder=minilm_l6.*encoder\.path=DIR"):
         dispatch(["inspect", "ana", f"features.cache_dir={tmp_path}"])
 
 
@@ -645,5 +645,5 @@ def test_golden_banks(base: Reader):
 
 
 def test_bytes_that_are_no_utf8_are_refused_as_a_text(tiny_settings: list[str]):
-    with pytest.raises(UserError, match="text 1 is not UTF-8"):
+    with pytest.raises(UserError, match=r"text 1\b.*UTF-8"):
         dispatch(["inspect", "caf\udce9", *tiny_settings])

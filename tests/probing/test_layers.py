@@ -38,18 +38,18 @@ def test_indices_become_absolute_in_the_order_asked_for(asked, combine, indices,
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ([99], "99 is out of range; layers are 0 .embeddings. to 12"),
-        ([-14], "-14 is out of range"),
-        ([1, 1], "layer 1 more than once"),
-        ([12, -1], "layer 12 more than once"),
-        ([], "names no layer"),
-        ("5:5", "names no layer"),
-        ("0:99", "99 is out of range"),
-        ("-20:", "-20 is out of range"),
-        ("all", "neither a list"),
-        ([1.5], "neither a list"),
-        ([True], "neither a list"),
-        (None, "neither a list"),
+        ([99], r"\b99 .*\b0 .*\b12\b"),
+        ([-14], r"-14\b"),
+        ([1, 1], r"layer 1\b"),
+        ([12, -1], r"layer 12\b"),
+        ([], r"layers\.indices=\[\]"),
+        ("5:5", r"layers\.indices=5:5"),
+        ("0:99", r"\b99\b"),
+        ("-20:", r"-20\b"),
+        ("all", r"layers\.indices=all"),
+        ([1.5], r"layers\.indices=\[1\.5\]"),
+        ([True], r"layers\.indices=\[(T|t)rue\]"),
+        (None, r"layers\.indices=(None|null)"),
     ],
 )
 def test_what_is_no_selection_is_refused_with_the_valid_range(asked, message):
@@ -174,5 +174,5 @@ def test_mix_takes_each_layer_by_its_own_weight():
 
 
 def test_mix_refuses_a_wrong_number_of_weights():
-    with pytest.raises(ValueError, match=r"^\(3,\) weights for 4 layers$"):
+    with pytest.raises(ValueError, match=r"^\(3,\).*\b4\b"):
         mix(torch.randn(7, 4, 3), torch.zeros(3), torch.ones(()))

@@ -13,14 +13,14 @@ import pytest
 from support.commands import RUN_PROBE, Started, finish, wait_for
 from support.records import results
 
-from probe.config import Config
+from probe.config import Config, UserError
 from probe.probing import schedule
+from probe.racing.rule import VERSION
 from probe.racing.terms import read_decisions, read_terms
 from probe.runs.expected import read_expected
 from probe.runs.plan import plan
 from probe.runs.run import run
 from probe.runs.sweep import Outcome
-from probe.scoring.compare import STATISTIC
 
 Typed = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -78,7 +78,7 @@ def test_runs_of_a_race_have_the_bits_of_a_sweeps_and_their_test_scores_are_told
     assert not decisions.failed
     terms = read_terms(tmp_path / "out")
     assert terms is not None
-    assert terms.rules.statistic == STATISTIC
+    assert terms.rules.version == VERSION
     after = done.stdout.index(decisions.ended)
     assert "dev F1" in done.stdout[:after]
     assert done.stdout.index("test F1") > after
@@ -220,13 +220,13 @@ def test_terms_and_decisions_of_before_runs_were_replaced_can_be_read(
     assert typed(*race("layer_0", "layer_1"), *settings).returncode == 0
     out = tmp_path / "out"
     terms, decisions = json.loads((out / "race.json").read_text()), json.loads((out / "decisions.json").read_text())
-    assert terms["rules"].pop("statistic") == STATISTIC
+    assert terms["rules"].pop("version") == VERSION
     assert decisions.pop("replaced") == []
     (out / "race.json").write_text(json.dumps(terms))
     (out / "decisions.json").write_text(json.dumps(decisions))
     older, decided = read_terms(out), read_decisions(out)
     assert older is not None
-    assert older.rules.statistic == 1
+    assert older.rules.version == 1
     assert decided is not None
     assert decided.replaced == []
     assert typed("table", "out").returncode == 0
@@ -298,3 +298,23 @@ def test_killed_or_run_twice_at_once_a_race_comes_to_the_same(settings: list[str
         assert results(folder / "out") == results(alone / "out")
         for name in ("race.json", "decisions.json"):
             assert (folder / "out" / name).read_text() == (alone / "out" / name).read_text()
+
+
+def test_rows_named_and_rows_screened_are_normalized_as_the_settings_say(
+    typed: Typed, settings: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    seen: list[list[str | None]] = []
+
+    def stop(named, seeds, base, candidates, *rest):
+        seen.append([cfg.layers.normalize for cfg in named] + [layers.normalize for layers in candidates()])
+        raise UserError("seen")
+
+    monkeypatch.setattr("probe.racing.race.run_race", stop)
+    candidates = ["race.candidates=2", "screen.sentences=40", "screen.samples=2"]
+    for how in ("layers.normalize=scale", "layers.normalize=none"):
+        assert typed("race", *settings, *candidates, "race.rows=[layer_0]", how).returncode == 2
+        assert typed("race", *settings, "race.candidates=0", how).returncode == 2
+    assert seen[0] == ["scale"] * 3
+    assert set(seen[1]) == {"scale"}
+    assert len(seen[1]) > 5, "all presets, as no row is named"
+    assert [set(one) for one in seen[2:]] == [{None}, {None}]

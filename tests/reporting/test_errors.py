@@ -148,18 +148,18 @@ def test_words_seen_in_training_are_left_out_where_nobody_knows_them(tmp_path: P
 
 
 def test_what_cannot_be_compared_is_refused_with_what_there_is(tmp_path: Path):
-    with pytest.raises(UserError, match=r"no row 'lats' with records\. Rows: embeddings, second_to_last"):
+    with pytest.raises(UserError, match=r"'lats'.*embeddings, second_to_last"):
         compare_errors(DEMO, "lats", None)
-    with pytest.raises(UserError, match=r"no seed 9 in common; there are: last \[1, 2, 3\]"):
+    with pytest.raises(UserError, match=r"\b9\b.*last \[1, 2, 3\]"):
         compare_errors(DEMO, "last", None, seed=9)
     shutil.copytree(DEMO, tmp_path / "demo")
     file = next((tmp_path / "demo/predictions").glob("last-seed1-*.test.conll"))
     file.write_text(file.read_text().replace(" B-PER\n", " O\n", 1))
-    with pytest.raises(UserError, match="is not what the run wrote"):
+    with pytest.raises(UserError, match=r"\.conll.*sha256"):
         compare_errors(tmp_path / "demo", *PAIR)
     make_record(tmp_path / "two", "last", 1, 0.8, 0.7)
     make_record(tmp_path / "two", "last", 1, 0.8, 0.7, context="document")
-    with pytest.raises(UserError, match="2 rows 'last', of several settings"):
+    with pytest.raises(UserError, match=r"\b2\b.*'last'"):
         compare_errors(tmp_path / "two", "last", None)
 
 

@@ -59,7 +59,7 @@ def test_a_row_that_did_not_converge_is_named_above_the_picture_that_lacks_it(tm
     splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
     data = RecordedData("pos", "spans", splits)
     make_record(folder, "layer_3", 1, 0.5, 0.5, (3,), corpus="pos", data=data, outcome="cut_short")
-    assert b"not converged: layer_3 of pos -->" in draw_all(build_rows(folder))["score_by_task.svg"][0]
+    assert b"not converged: layer_3 of pos -->" in draw_all(build_rows(folder))["score_by_task.svg"]
 
 
 def test_the_figure_draws_every_task_by_layer(tmp_path: Path):

@@ -217,9 +217,7 @@ def test_what_may_still_be_in_a_queue_that_is_silent_is_not_sent_again(queue: Pa
     now = settings(queue)
     keep(queue, "5", {"5_0": "a"})
     monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: pytest.fail("sent"))
-    with pytest.raises(
-        UserError, match=r"no answer, and job 5, .* may still run\.\n.*if that job is gone: rm .*5\.json"
-    ):
+    with pytest.raises(UserError, match=r"job 5\b.*\n.*\brm .*5\.json"):
         run_array(print, [Sent("a", queue / "a.done")], now, lambda _: None, nobody)
     monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: ["7"])
     threading.Timer(0.5, (queue / "b.done").touch).start()
@@ -241,7 +239,7 @@ def test_a_machine_without_slurm_is_told_of_as_such(queue: Path, monkeypatch: py
     pytest.importorskip("submitit")
     monkeypatch.setenv("PATH", str(queue / "empty"))
     now = settings(queue)
-    with pytest.raises(UserError, match="^nothing was sent: .* are not here. Type the command on a login node"):
+    with pytest.raises(UserError, match="srun.*sbatch"):
         cluster._submit(cluster.again(print, now), [Sent("a", queue / "a.done")], now)
 
 
@@ -274,7 +272,7 @@ def test_a_job_that_makes_room_is_begun_anew_and_one_at_its_limit_only_as_often_
     once_more = again.checkpoint("job").function
     assert once_more.times_left == 0
     once_more.began = again.began
-    with pytest.raises(CutOff, match="hydra.launcher.timeout_min=10 cut it off. Type a larger one"):
+    with pytest.raises(CutOff, match=r"hydra\.launcher\.timeout_min=10\b"):
         once_more.checkpoint("job")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -11,17 +12,19 @@ from typing import Any
 
 import pytest
 import torch
+from seqeval.metrics.sequence_labeling import get_entities
 from support.inputs import data_config, encoder_config, features_config, run_config, stored
 
 import probe.runs.fit
-from probe.checks.results import check_files
+from probe.checks.results import _bits_problems, check_files
 from probe.config import Config, LayersConfig, ProbeConfig, UserError, to_config
 from probe.features.extraction import ensure_features
 from probe.probing import schedule
 from probe.probing.tagger import Tagger, train_tagger
 from probe.reporting.formats import write_tables
 from probe.reporting.rows import build_rows
-from probe.runs.plan import Plan, plan, prepare_results
+from probe.runs.plan import Plan, forget_inputs, plan, prepare_results
+from probe.runs.records import load_record
 from probe.runs.run import run
 
 MEMORY = LayersConfig([], "none", "word_memory")
@@ -78,6 +81,85 @@ def test_what_is_asked_for_enters_the_identity_and_the_table_of_what_it_is_compa
     assert (one.corpus != other.corpus, one.cell == other.cell) == (True, True), "each seed draws a sample of its own"
 
 
+def test_a_control_for_an_encoder_without_case_is_another_row_than_an_older_one_and_says_so(make: Make):
+    planned = plan(make(control=1))
+    treatment = planned.identity.treatment
+    assert planned.encoder.lower_cases
+    assert treatment is not None
+    assert treatment.settings == {"control": 1, "lower_cased": True}
+    older = replace(planned.identity, treatment=replace(treatment, settings={"control": 1}))
+    assert older.group == planned.identity.group
+    assert older.cell != planned.identity.cell
+    assert run(make(control=1), quiet).data.control_lower_cased is True
+    assert run(make(), quiet).data.control_lower_cased is None
+
+
+def test_an_older_control_drawn_by_the_mention_as_written_holds_and_its_selectivity_is_not_mixed(
+    make: Make, monkeypatch: pytest.MonkeyPatch, tiny_data: Path, tmp_path: Path
+):
+    for file in tiny_data.iterdir():  # half of the sentences in capitals
+        sentences = file.read_text().split("\n\n")
+        raised = [
+            "\n".join(" ".join([w.split()[0].upper(), *w.split()[1:]]) for w in s.splitlines() if w) if i % 2 else s
+            for i, s in enumerate(sentences)
+        ]
+        file.write_text("\n\n".join(raised) + "\n")
+    forget_inputs()
+    run(make(), quiet)
+    newer = run(make(control=1), quiet)
+    (file,) = (path for path in (tmp_path / "out/records").glob("*.json") if newer.key[:10] in path.name)
+    with monkeypatch.context() as older_version:
+        older_version.setattr(type(plan(make()).encoder), "lower_cases", False)
+        forget_inputs()
+        older = run(make(control=1), quiet)
+    forget_inputs()
+    assert older.key != newer.key
+    (file,) = (path for path in (tmp_path / "out/records").glob("*.json") if older.key[:10] in path.name)
+    content = json.loads(file.read_text())
+    del content["data"]["control_lower_cased"]
+    content["encoder"]["lower_cases"] = True
+    file.write_text(json.dumps(content))
+    assert load_record(file).has_cased_control
+    write_tables(tmp_path / "out", build_rows(tmp_path / "out"))
+    checks = list(check_files(tmp_path / "out", tmp_path / "cache"))
+    assert [check.line() for check in checks if check.ok is False] == []
+    assert sum(check.ok is True and check.name.startswith("corpus") for check in checks) == 1
+    rows = build_rows(tmp_path / "out")
+    assert len(rows) == 3
+    (plain,) = (row for row in rows if row.treatment is None)
+    assert plain.beside["selectivity"].mean == pytest.approx(plain.dev[0] - newer.scores.dev.headline)
+    content["data"]["control_lower_cased"] = True  # which it was not
+    file.write_text(json.dumps(content))
+    write_tables(tmp_path / "out", build_rows(tmp_path / "out"))
+    failed = [check.name for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False]
+    assert any(name.startswith("corpus") for name in failed)
+
+
+def test_boundaries_are_scored_beside_spans_and_checked_against_the_predictions(make: Make, tmp_path: Path):
+    record = run(make(control=1), quiet)
+    (predictions,) = (tmp_path / "out/predictions").glob("*.dev.conll")
+    found, right = [0, 0], 0
+    gold_of: Counter[str] = Counter()
+    for sentence in predictions.read_text().split("\n\n"):
+        tags = list(zip(*(line.split()[1:] for line in sentence.splitlines() if line), strict=True))
+        spans = [{(start, end) for _, start, end in get_entities(list(one))} for one in tags]
+        gold_of.update(kind for one in tags[:1] for kind, _, _ in get_entities(list(one)))
+        if spans:
+            found = [found[0] + len(spans[0]), found[1] + len(spans[1])]
+            right += len(spans[0] & spans[1])
+    boundary = record.scores.dev.boundary
+    assert boundary is not None
+    assert boundary.f1 == pytest.approx(2 * right / sum(found))
+    floor = boundary.f1 * sum((n / gold_of.total()) ** 2 for n in gold_of.values())
+    (row,) = build_rows(tmp_path / "out")
+    assert row.beside["guess_floor"].mean == pytest.approx(floor)
+    (file,) = (tmp_path / "out/records").glob("*.json")
+    content = json.loads(file.read_text())
+    content["scores"]["dev"]["boundary"]["f1"] += 0.01
+    file.write_text(json.dumps(content))
+    assert any("boundaries" in check.detail for check in check_files(tmp_path / "out", tmp_path / "cache"))
+
+
 def test_the_epochs_that_auto_comes_to_are_in_key_and_record_and_of_a_share_those_of_the_whole(make: Make, monkeypatch):
     monkeypatch.setattr(schedule, "EPOCH_UPDATES", 1)
     monkeypatch.setattr(schedule, "FULL_UPDATES", 8)
@@ -121,6 +203,28 @@ def test_a_folder_with_every_kind_of_run_is_verified_and_a_spoilt_one_is_not(mak
     file.write_text(text.replace(f'"cross_entropy": {bits}', f'"cross_entropy": {float(bits) - 0.1}', 1))
     told = [check.detail for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False]
     assert any("dev bits are" in detail for detail in told)
+    record = json.loads(text)
+    record["bits_epoch"] = record["bits_epoch"] % len(record["curve"]) + 1
+    file.write_text(json.dumps(record))
+    told = [check.detail for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False]
+    assert any("bits_epoch" in detail for detail in told)
+
+
+def test_bits_of_an_older_record_are_checked_at_its_best_epoch(make: Make, tmp_path: Path):
+    record = run(make(), quiet)
+    (file,) = (tmp_path / "out/records").glob("*.json")
+    losses = [epoch.dev_loss or 0.0 for epoch in record.curve]
+    least = min(losses)
+    assert record.has_least_loss_bits
+    for other in range(1, len(losses) + 1):
+        of_other = replace(record, best_epoch=other, bits_epoch=None)
+        assert of_other.has_least_loss_bits == (losses.index(least) + 1 == other)
+        told = list(_bits_problems(of_other))
+        assert bool(told) == (losses[other - 1] - least > 1e-3)
+    older = json.loads(file.read_text())
+    del older["bits_epoch"]
+    file.write_text(json.dumps(older))
+    assert load_record(file).bits_epoch is None
 
 
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[Tagger]:
@@ -151,6 +255,9 @@ def bits_of(tagger: Tagger, planned: Plan, split: str, sentences: list[int], tag
 def test_bits_are_torchs_cross_entropy_and_what_the_tags_own_frequencies_give(make: Make, monkeypatch):
     kept, cfg = trained(monkeypatch), make()
     record, planned = run(cfg, quiet), plan(cfg)
+    losses = [epoch.dev_loss for epoch in record.curve]
+    assert record.bits_epoch == losses.index(min(filter(None, losses))) + 1
+    kept[0].load_state_dict(kept[0].least_loss_weights)
     train = planned.corpus.splits["train"]
     frequent = Counter(tag for tags in train.tags for tag in tags)
     assert record.bits is not None
@@ -175,6 +282,7 @@ def test_the_online_code_is_the_sum_over_its_portions(make: Make, monkeypatch, t
     code = sum(len(train.words[i]) for i in in_order[0]) * math.log2(labels)
     for tagger, planned, known, more in zip(kept, plans, in_order, in_order[1:], strict=False):
         assert len(tagger.labels) == labels, "a part of train has all tags to choose from"
+        tagger.load_state_dict(tagger.least_loss_weights)
         code += float(bits_of(tagger, planned, "train", sorted(set(more) - set(known)), train.tags).sum())
     run(make(), quiet)  # the row that it is shown on
     (row,) = (row for row in build_rows(tmp_path / "out") if row.treatment is None)
@@ -184,15 +292,15 @@ def test_the_online_code_is_the_sum_over_its_portions(make: Make, monkeypatch, t
 def test_random_weights_with_a_revision_are_refused():
     from test_config import composed
 
-    with pytest.raises(UserError, match=r"encoder.revision=v1: random weights have no revision"):
+    with pytest.raises(UserError, match=r"encoder\.revision=v1:.*encoder\.revision=null"):
         to_config(composed("encoder.weights=random", "encoder.revision=v1"), {})
     assert to_config(composed("encoder.weights=random_blocks", "encoder.revision=v1"), {}).encoder.revision == "v1"
     for wrong, told in (
-        ("encoder.weights=rnd", "not one of pretrained, random"),
-        ("encoder.weights_seed=-1", "not a number"),
-        ("data.control=-1", "too small"),
-        ("data.train_fraction=0", "not a share of train"),
-        ("data.train_fraction=1.5", "not a share of train"),
+        ("encoder.weights=rnd", r"encoder\.weights=.?rnd.*pretrained, random"),
+        ("encoder.weights_seed=-1", r"encoder\.weights_seed=-1"),
+        ("data.control=-1", r"data\.control=-1"),
+        ("data.train_fraction=0", r"data\.train_fraction=0"),
+        ("data.train_fraction=1.5", r"data\.train_fraction=1\.5"),
     ):
         with pytest.raises(UserError, match=told):
             to_config(composed(wrong), {})

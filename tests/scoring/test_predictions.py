@@ -183,7 +183,7 @@ def test_an_empty_last_column_is_none(tmp_path: Path):
 @pytest.mark.parametrize("line", ["EU B-ORG", "EU"])
 def test_too_few_columns_are_told_with_what_is_needed(tmp_path: Path, line: str):
     (tmp_path / "file").write_text(f"{line}\n")
-    with pytest.raises(UserError, match=r"file:1: .* Here three: word, gold tag, predicted tag\."):
+    with pytest.raises(UserError, match=r"file:1: .*\bword\b.*\bgold\b.*\bpredicted\b"):
         read_predictions(tmp_path / "file", SPANS, False)
 
 
@@ -201,7 +201,7 @@ def test_tags_that_are_no_spans_are_scored_as_scikit_learn_does_and_hinted_at(tm
     flat = [[tag for sentence in tags for tag in sentence] for tags in (gold, predicted)]
     assert scores["accuracy"] == pytest.approx(accuracy_score(*flat))
     assert scores["macro_f1"] == pytest.approx(sklearn_f1(*flat, average="macro"))
-    with pytest.raises(UserError, match=r"file:\d+ .*no spans. Tags that are no spans: --task tags"):
+    with pytest.raises(UserError, match=r"file:\d+ .*--task tags"):
         read_predictions(file, SPANS, False)
 
 
@@ -215,7 +215,7 @@ def test_document_marks_count_as_words_only_until_they_are_ignored(tmp_path: Pat
     assert plain(ignored.scores())["counts"]["words"] == 2
     assert ignored.split.documents == [1, 2]
     file.write_text("a B-X B-X\n\n-DOCSTART-\n")
-    with pytest.raises(UserError, match=r"file:3: one column .*--ignore-docstart leaves such lines out"):
+    with pytest.raises(UserError, match=r"file:3: .*--ignore-docstart"):
         read_predictions(file, SPANS, False)
 
 
@@ -248,10 +248,10 @@ def test_the_paired_test_tells_a_difference_from_none_and_refuses_other_texts(tm
     assert unit == "sentence"
     assert paired_test(a, a)[0].p == 1.0
     shorter = read_predictions(write(tmp_path / "c", gold[:-1], gold[:-1]), SPANS, False)
-    with pytest.raises(UserError, match="201 sentences, .* 200; two systems"):
+    with pytest.raises(UserError, match=r"\b201\b.*\b200\b"):
         paired_test(a, shorter)
     others = [["B-OTHER", *tags[1:]] for tags in gold]
-    with pytest.raises(UserError, match=r"a:1 and .*d:1: sentences with other gold tags"):
+    with pytest.raises(UserError, match=r"\ba:1\b.*\bd:1\b"):
         paired_test(a, read_predictions(write(tmp_path / "d", others, gold), SPANS, False))
 
 

@@ -58,16 +58,19 @@ def make_record(
     documents: list[int] | None = None,
     splits: dict[str, SplitCounts] | None = None,
     treatment: Treatment | None = None,
+    normalize: str | None = None,
+    rate: float | None = None,
     **changes: Any,
 ) -> RunRecord:
     """Writes a record, and its counts where `sentences` has gold, predicted and correct spans of each split.
 
     changes: other parts of the record than these make.
     """
-    features, layers = f"features-{context}-{weights}", Layers(list(indices), combine)
-    identity = RunIdentity(corpus, task, features, layers, {}, seed, treatment=treatment)
+    features, layers = f"features-{context}-{weights}", Layers(list(indices), combine, normalize)
+    rates = {} if rate is None else {"learning_rate": rate}
+    identity = RunIdentity(corpus, task, features, layers, rates, seed, treatment=treatment)
     feature_settings = {"context": context, "subword": "first"}
-    probe = {"num_layers": 2, "hidden_size": 8, "precision": "float32"}
+    probe = {"num_layers": 2, "hidden_size": 8, "precision": "float32", **rates}
     record = RunRecord(
         schema=SCHEMA,
         key=identity.key,

