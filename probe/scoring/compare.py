@@ -231,7 +231,10 @@ class _Simulation:
         best = np.where(self.n == self.n.max(), self.means, -np.inf).argmax(1)
         places = np.arange(len(best)), best
         squared = self.over_seeds + self.over_seeds[places][:, None]
-        squared = squared + ((self.roots - self.roots[places][:, None]) ** 2).sum(2)
+        of_best = (
+            self.roots[places] if len(self.roots) > 1 else self.roots[0, best]
+        )  # one for all tables: known variances
+        squared = squared + ((self.roots - of_best[:, None]) ** 2).sum(2)
         return _quantile(((self.means[places][:, None] - self.means) / np.sqrt(squared)).max(1))
 
     @functools.cached_property

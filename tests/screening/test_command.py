@@ -62,11 +62,7 @@ def test_a_screen_is_one_file_that_verify_checks_and_report_shows(screened: Path
         asked = record.identity
         identity = RunIdentity(asked.corpus, "spans", asked.features, Layers([0], "concat"), settings, seed)
         make_record(screened.parent / "trained", "embeddings", seed, 0.8, 0.7, identity=identity)
-<<<<<<< HEAD
-    with pytest.raises(UserError, match="trained"):
-=======
     with pytest.raises(UserError, match=r"--against \S*trained"):
->>>>>>> stats
         foretell(record, screened.parent / "trained")
     before = (screened / SCREEN).read_bytes()
     again = typed("screen", *inputs, *QUICK, "results_dir=out", "--format", "json")
