@@ -231,9 +231,7 @@ class _Simulation:
         best = np.where(self.n == self.n.max(), self.means, -np.inf).argmax(1)
         places = np.arange(len(best)), best
         squared = self.over_seeds + self.over_seeds[places][:, None]
-        of_best = (
-            self.roots[places] if len(self.roots) > 1 else self.roots[0, best]
-        )  # one for all tables: known variances
+        of_best = self.roots[places] if len(self.roots) > 1 else self.roots[0, best]
         squared = squared + ((self.roots - of_best[:, None]) ** 2).sum(2)
         return _quantile(((self.means[places][:, None] - self.means) / np.sqrt(squared)).max(1))
 
