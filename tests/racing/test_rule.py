@@ -31,7 +31,6 @@ from probe.reporting.decisions import BEST, UNDECIDED, WORSE
 from probe.reporting.rows import build_rows
 from probe.runs.outputs import counts_path
 from probe.runs.records import RunRecord, load_records
-from probe.scoring.compare import STATISTIC
 
 RESULTS = Path(__file__).parents[2] / "results"
 SPREADS = [0.15, 0.28, 0.13, 0.14, 0.36, 0.28, 0.50, 0.33, 0.16]  # of the nine rows on CoNLL-2003, points of dev F1
@@ -49,7 +48,6 @@ def rules(num_rows: int, num_seeds: int = 5, **changes: object) -> Rules:
         "ahead": ahead,
         "thresholds": limits(num_rows, ahead, num_seeds, 0.05),
         "min_seeds": 4,
-        "statistic": STATISTIC,
     }
     return Rules(**{**values, **changes})  # type: ignore[arg-type]
 

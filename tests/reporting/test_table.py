@@ -119,7 +119,7 @@ def test_what_a_sweep_asks_for_outranks_no_record(tmp_path: Path):
     content = json.loads((tmp_path / "sweep.json").read_text())
     content["runs"][0]["identity"]["seed"] = 7
     (tmp_path / "sweep.json").write_text(json.dumps(content))
-    with pytest.raises(UserError, match=r"sweep\.json is damaged"):
+    with pytest.raises(UserError, match=r"sweep\.json"):
         build_rows(tmp_path)
 
 
@@ -150,21 +150,21 @@ def test_changed_and_foreign_records_are_refused_by_name(tmp_path: Path):
     record = json.loads(file.read_text())
     record["identity"]["seed"] = 7
     file.write_text(json.dumps(record))
-    with pytest.raises(UserError, match=f"{file.name}: its key is not the hash of its identity"):
+    with pytest.raises(UserError, match=f"{file.name}: .*key"):
         build_rows(tmp_path)
     file.write_text("{")
-    with pytest.raises(UserError, match="is not a record"):
+    with pytest.raises(UserError, match=file.name):
         load_record(file)
     file.write_text(
         json.dumps(
             {key: part for key, part in plain(make_record(tmp_path, "x", 9, 0.1, 0.1)).items() if key != "scores"}
         )
     )
-    with pytest.raises(UserError, match="scores is missing"):
+    with pytest.raises(UserError, match=f"{file.name}: scores"):
         load_record(file)
     for content, found in (('{"schema": 99}', "schema 99"), ('{"schema": "3"}', 'schema "3"'), ("[3]", "a list")):
         file.write_text(content)
-        with pytest.raises(UserError, match=f"{found}, this version reads the numbers 2 to 3"):
+        with pytest.raises(UserError, match=f"{found}.* 2 .* 3"):
             load_record(file)
 
 
@@ -355,9 +355,9 @@ def test_columns_are_chosen_and_a_misspelt_one_is_corrected(tmp_path: Path):
     assert header.split("  ")[0] == "row"
     assert "parameters    s an epoch    MB read" in header
     assert "1,234" in render(rows, "text", "cost")
-    with pytest.raises(UserError, match="there is no 'tset'. Did you mean test"):
+    with pytest.raises(UserError, match="'tset'.* test"):
         render(rows, "text", "tset")
-    with pytest.raises(UserError, match="csv has columns of its own"):
+    with pytest.raises(UserError, match="--columns.* csv"):
         render(rows, "csv", "row")
 
 
@@ -443,7 +443,6 @@ def test_tags_that_are_no_spans_have_their_table_of_accuracy(tmp_path: Path):
         make_record(tmp_path, row, seed, 0, 0, identity=identity, data=data, scores=SplitScores(*scores))
     text = render(build_rows(tmp_path), "text")
     assert "dev accuracy" in text
-    assert "Accuracy in percent" in text
     assert re.search(r"^embeddings .* best$", text, flags=re.M)
     assert "F1" not in text
     assert "A dev accuracy" in render_side_by_side([tmp_path, tmp_path], "text")
@@ -583,7 +582,7 @@ def test_a_row_that_did_not_converge_says_so_in_every_form(tmp_path: Path, capsy
     make_record(tmp_path / "b", "sum_all", 1, 0.9, 0.8, indices=(1, 2), outcome="silent")
     assert compare(tmp_path / "a", tmp_path / "b").left_out == [note], "A has no sum_all"
     make_record(tmp_path / "c", "last", 1, 0.9, 0.8, outcome="silent")
-    with pytest.raises(UserError, match="no row in common that converged"):
+    with pytest.raises(UserError, match=f"{tmp_path}/c"):
         compare(tmp_path / "a", tmp_path / "c")
 
 
@@ -592,9 +591,7 @@ def test_one_run_of_two_versions_of_the_training_is_refused(tmp_path: Path):
     record = make_record(tmp_path, "last", 1, 0.8, 0.7, treatment=share)
     newer = replace(record.identity, recipe=4)
     write_record(record_path(tmp_path, "last", newer), replace(record, identity=newer, key=newer.key))
-    with pytest.raises(
-        UserError, match=r"one run of two versions .* \(recipes \d and \d\). Move the records of recipe 1"
-    ):
+    with pytest.raises(UserError, match=r"recipes (1 and 4|4 and 1)\b.* recipe 1\b"):
         build_rows(tmp_path)
 
 
@@ -625,7 +622,7 @@ def test_no_column_shows_a_test_score_of_a_row_that_left_a_race(tmp_path: Path):
     (row,) = build_rows(tmp_path)
     of_test = [column for column in COLUMNS.values() if column.header.startswith("test")]
     assert sum(column.show(row) != "" for column in of_test) == 9, "all but the types' mean and the difference"
-    assert {column.show(replace(row, left=Left(1, "told apart"))) for column in of_test} == {""}
+    assert {column.show(replace(row, left=Left(1, "worse"))) for column in of_test} == {""}
 
 
 def test_every_form_has_the_label_the_difference_and_the_recommendation(tmp_path: Path):

@@ -163,8 +163,8 @@ def test_at_the_end_of_a_sweep_it_is_named_and_once_it_is_moved_the_run_is_made_
     (tmp_path / "out/sweep.json").write_text("{")
     again = probe(*sweep, cwd=tmp_path)
     assert again.returncode == 1
-    assert "2 runs, 1 done already.\nNot made again, since a record is there that cannot be read: out/" in again.stdout
-    assert "Set aside as sweep.json.damaged-" in again.stdout
+    assert f"out/records/{file.name}" in again.stdout
+    assert "sweep.json.damaged-" in again.stdout
     assert "1 of 2" in again.stdout, "the table stands"
     assert again.stderr.startswith(f"probe: not counted: out/records/{file.name} is not a record:")
     assert len(again.stderr.splitlines()) == 1

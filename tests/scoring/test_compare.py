@@ -96,13 +96,13 @@ def test_critical_values_are_those_of_another_simulation(n: tuple[int, ...]):
     for a, b in itertools.combinations(range(len(n)), 2):
         assert limits.between(a, b) == near(np.quantile(np.abs(t[:, a, b]), 0.95))
     for a in range(len(n)):
-        assert limits.to_control[a] == near(np.quantile(t[:, a].max(1), 0.95))
+        assert limits.limits[0][a] == near(np.quantile(t[:, a].max(1), 0.95))
         assert limits.of_mean(a) == near(np.quantile(np.abs(means[:, a]) / np.sqrt(squared[:, a]), 0.95))
     leads = []  # of the best row with the most seeds over the others
     for table in range(len(t)):
         best = max((row for row in range(len(n)) if n[row] == max(n)), key=lambda row: means[table, row])
         leads.append(-t[table, best].min())
-    assert limits.range == near(np.quantile(leads, 0.95))
+    assert limits.limits[1] == near(np.quantile(leads, 0.95))
 
 
 def test_critical_values_of_many_seeds_are_those_of_known_spreads():
@@ -113,9 +113,9 @@ def test_critical_values_of_many_seeds_are_those_of_known_spreads():
     dunnett = scipy.stats.multivariate_normal(cov=np.full((4, 4), 0.5) + 0.5 * np.eye(4))
     assert 0.95 * 1.96 < limits.between(0, 1) < 1.01 * 1.96
     assert 0.95 * 1.96 < limits.of_mean(2) < 1.01 * 1.96
-    assert 0.95 * studentised < limits.range < 1.01 * studentised
+    assert 0.95 * studentised < limits.limits[1] < 1.01 * studentised
     assert 0.935 < dunnett.cdf([limits.to_control[3]] * 4) < 0.955
-    assert 1.96 < limits.to_control[0] < limits.range, "many to one, to one side, is less than all pairs"
+    assert 1.96 < limits.to_control[0] < limits.limits[1], "many to one, to one side, is less than all pairs"
 
 
 def test_intervals_are_differences_by_their_errors_and_critical_values():
@@ -133,7 +133,7 @@ def test_intervals_are_differences_by_their_errors_and_critical_values():
         others = [other for other in range(3) if other != row]
         lows = [means[row] - means[o] - limits.to_control[o] * compared.error(row, o) for o in others]
         assert bounds[row][0] == pytest.approx(min(0.0, *lows))
-    highs = [means[row] - means[0] + limits.range * compared.error(row, 0) for row in (1, 2)]
+    highs = [means[row] - means[0] + limits.limits[1] * compared.error(row, 0) for row in (1, 2)]
     assert [bound[1] for bound in bounds] == pytest.approx([0.0, *(min(0.0, high) for high in highs)])
     assert bounds[1][1] < 0, "a row 4 points behind at a spread of one"
 
