@@ -19,6 +19,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support.commands import DEADLINE_S, Started, finish, flip_a_bit, wait_for
+from support.facts import names
 
 from probe.config import EXPORT_FORMATS, UserError
 from probe.export import export as exporting
@@ -198,7 +199,7 @@ def test_a_target_that_is_there_is_refused_at_once_and_left_as_it_is(
     before = os.lstat(target)
     done = typed("export", *inputs, "layers=last", "--to", "out")
     assert done.returncode == 2
-    assert "out is there already, and was left as it is. Another place: --to DIR" in done.stderr
+    names(done.stderr, "out", "--to DIR")
     assert len(done.stderr.splitlines()) == 1
     assert os.lstat(target).st_mtime_ns == before.st_mtime_ns
     assert [path.read_text() for path in (target, target / "mine") if path.is_file()] == ["precious"] * (
@@ -353,7 +354,6 @@ def test_a_disk_that_fills_up_is_told_and_costs_nothing_that_was_written(
     assert done.returncode == 2
     assert "cannot be written" in done.stderr
     assert "File too large" in done.stderr
-    assert "the same command continues" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
     assert typed(*command, "out").returncode == 0
@@ -384,12 +384,12 @@ def test_an_unfinished_export_of_something_else_is_left_alone(
     for other in (["layers=embeddings"], ["layers=last", "--format", "npy"], ["layers=last", "features.subword=mean"]):
         done = typed("export", *inputs, *other, "--to", "out")
         assert done.returncode == 2
-        assert "out.part is an unfinished export of something else" in done.stderr
+        names(done.stderr, "out.part")
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out.part").iterdir()} == before
     (tmp_path / "mine.part").mkdir()
     (tmp_path / "mine.part/thesis.txt").write_text("precious")
     done = typed("export", *inputs, "layers=last", "--to", "mine")
-    assert "mine.part holds something else" in done.stderr
+    names(done.stderr, "mine.part")
     assert [path.name for path in (tmp_path / "mine.part").iterdir()] == ["thesis.txt"]
 
 
@@ -398,7 +398,7 @@ def test_two_at_once_do_not_write_into_each_other(inputs: list[str], tmp_path: P
     with Hold(tmp_path / "out.part/.lock", exclusive=True):
         done = typed("export", *inputs, "layers=last", "--to", "out")
     assert done.returncode == 2
-    assert "out.part is being written by another process" in done.stderr
+    names(done.stderr, "out.part")
     assert typed("export", *inputs, "layers=last", "--to", "out").returncode == 0
 
 

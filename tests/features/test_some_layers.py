@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support.commands import flip_a_bit
+from support.facts import names
 from support.inputs import data_config, features_config
 
 from probe.config import UserError
@@ -147,7 +148,7 @@ def test_an_encoder_that_cannot_be_stopped_is_computed_whole_and_that_is_said(
 
     monkeypatch.setattr(depth, "_end_at", one_off)
     some = made(tiny_corpus, tiny_encoder, tmp_path / "some", [0, 2])
-    assert "cannot be stopped at layer 2; all its 5 blocks are computed" in capsys.readouterr().err
+    names(capsys.readouterr().err, "layer 2", "5 blocks")
     assert same_vectors(some, every, [0, 2])
 
 
@@ -183,8 +184,7 @@ def test_layers_that_a_row_needs_and_the_store_leaves_out_are_named(inputs: list
         done = typed(*command, "layers=last", "features.layers=[1]", *inputs)
         told = done.stderr + done.stdout
         assert done.returncode == (1 if command == ["doctor"] else 2), told
-        assert "features.layers=[1] leaves out layers that are needed: last = layer 5" in told
-        assert "Type 'features.layers=[1,5]', or features.layers=null for all." in told
+        names(told, "features.layers=[1]", "layer 5", "'features.layers=[1,5]'", "features.layers=null")
     assert not list((tmp_path / "cache").glob("*/*.safetensors"))
 
 

@@ -156,17 +156,18 @@ def test_a_sweep_that_asks_for_it_shows_the_screen_first_and_its_runs_keep_their
     assert load_screen(tmp_path / "shown") is not None
     plain = typed(*sweep, "results_dir=plain")
     assert plain.returncode == 0
-    names = [{path.name for path in (tmp_path / folder / "records").iterdir()} for folder in ("shown", "plain")]
-    assert names[0] == names[1]
+    made = [{path.name for path in (tmp_path / folder / "records").iterdir()} for folder in ("shown", "plain")]
+    assert made[0] == made[1]
     against = typed("screen", *inputs, *QUICK, "results_dir=shown", "--against", "plain")
     assert against.returncode == 2
+    names(against.stderr, "--against")
     for path in (tmp_path / "plain/records").iterdir():  # two epochs of so small a text are too few
         path.write_text(json.dumps(json.loads(path.read_text()) | {"outcome": "converged"}))
     against = typed("screen", *inputs, *QUICK, "results_dir=shown", "--against", "plain")
     assert against.returncode == 0
     other = typed("screen", *inputs, *QUICK, "results_dir=shown", "features.dtype=float32", "--against", "plain")
     assert other.returncode == 2
-    assert "--against plain" in other.stderr
+    names(other.stderr, "--against plain")
 
 
 def test_correlations_are_none_where_they_are_undefined():
