@@ -21,9 +21,8 @@ import numpy as np
 from tabulate import tabulate
 
 from probe.racing.evidence import Evidence
-from probe.racing.rule import Cell, DevRun, Race, Rules, num_ahead, replay, thresholds
+from probe.racing.rule import VERSION, Cell, DevRun, Race, Rules, num_ahead, replay, thresholds
 from probe.runs.records import load_records
-from probe.scoring.compare import STATISTIC
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("conll2003-minilm-sentence", "conll2003-minilm-document", "conll2003-minilm-each-layer", "demo-minilm")
@@ -32,7 +31,7 @@ FOLDERS = ("conll2003-minilm-sentence", "conll2003-minilm-document", "conll2003-
 def rules_of(num_rows: int, seeds: Sequence[int]) -> Rules:
     ahead = num_ahead(num_rows)
     limits = thresholds(num_rows, ahead, len(seeds), 0.05)
-    return Rules(0.05, list(seeds), ahead, limits, min_seeds=4, statistic=STATISTIC)
+    return Rules(0.05, list(seeds), ahead, limits, min_seeds=4, version=VERSION)
 
 
 def dealt(rows: Sequence[str], seeds: Sequence[int], draw: np.random.Generator | None) -> dict[Cell, Cell]:

@@ -280,7 +280,7 @@ def test_a_row_that_did_not_converge_is_drawn_hollow_and_stands_on_no_front(tmp_
     front = next(line for line in drawn.lines if str(line.get_label()).startswith("front"))
     assert np.allclose(front.get_xydata(), [[0, 70], [6, 80], [6, 80]])
     assert drawn.get_xlabel().endswith("hollow: not converged)")
-    assert b"not converged: layer_1 -->" in draw_all(build_rows(tmp_path))["f1_by_cost.svg"][0]
+    assert b"not converged: layer_1 -->" in draw_all(build_rows(tmp_path))["f1_by_cost.svg"]
 
 
 def test_rows_of_which_none_converged_are_drawn_without_a_front(tmp_path: Path):
@@ -292,7 +292,7 @@ def test_rows_of_which_none_converged_are_drawn_without_a_front(tmp_path: Path):
     assert not any(str(line.get_label()).startswith("front") for line in drawn.lines)
     pictures = draw_all(rows)
     assert {"f1_by_cost.png", "f1_by_layer.png"} <= pictures.keys()
-    assert b"not converged: embeddings; last; layer_1 -->" in pictures["f1_by_layer.svg"][0]
+    assert b"not converged: embeddings; last; layer_1 -->" in pictures["f1_by_layer.svg"]
 
 
 def test_a_long_list_of_rows_that_did_not_converge_is_cut_and_wrapped():
