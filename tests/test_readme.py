@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -25,6 +26,7 @@ from support.inputs import make_bert, make_split, overrides, write_columns
 from probe.config import PRESET_GROUPS
 from probe.data.corpus import Corpus
 from probe.features.checkpoint import Encoder
+from probe.system.show import percent
 
 ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
@@ -161,26 +163,51 @@ def test_every_command_is_of_a_kind_that_some_test_runs_and_stands_once():
     assert len(set(commands())) == len(commands())
 
 
+Score = tuple[str, str]  # mean and standard deviation in percent as they are shown; "" where there is none
+SCORE = re.compile(r"(?<= )(\d+\.\d\d)(?: ± (\d+\.\d\d))?(?= |$)")
+
+
+def shown_scores(readme: str, mark: str) -> list[tuple[str, list[Score]]]:
+    """Each row of a table in a README with its scores, from the left."""
+    lines = [line for line in block(readme, mark).splitlines() if re.match(r"[a-z]\w* ", line)]
+    rows = [(line.split()[0], SCORE.findall(line)) for line in lines]
+    return [(name, scores) for name, scores in rows if scores]
+
+
+def kept_scores(folder: str) -> list[dict[str, Any]]:
+    """The rows of a folder's table.json, with `dev` and `test` as tables show them."""
+    rows = json.loads((ROOT / "results" / folder / "table.json").read_text())
+    for row in rows:
+        for split in ("dev", "test"):
+            cell = row[f"{split}_f1"]
+            row[split] = percent(cell["mean"]), "" if cell["std"] is None else percent(cell["std"])
+    return rows
+
+
 @pytest.mark.parametrize(
-    ("readme", "mark", "folder", "first"),
+    ("readme", "mark", "folder"),
     [
-        ("README.md", "quickstart", "demo-minilm", 0),
-        ("results/README.md", "conll2003", "conll2003-minilm-sentence", 0),
-        ("results/README.md", "conll2003-document", "conll2003-minilm-document", 0),
-        ("results/README.md", "conll2003-search", "conll2003-minilm-search", 0),
-        ("results/README.md", "conll2003-floors", "conll2003-minilm-floors", 0),
-        ("results/README.md", "conll2003-tasks", "conll2003-minilm-tasks", 3 * 7),  # behind the tables of the tasks
+        ("README.md", "quickstart", "demo-minilm"),
+        ("results/README.md", "conll2003", "conll2003-minilm-sentence"),
+        ("results/README.md", "conll2003-document", "conll2003-minilm-document"),
+        ("results/README.md", "conll2003-search", "conll2003-minilm-search"),
+        ("results/README.md", "conll2003-floors", "conll2003-minilm-floors"),
     ],
 )
-def test_a_table_that_is_shown_is_the_one_in_results(readme: str, mark: str, folder: str, first: int):
-    shown = block(readme, mark)
-    scores = r" \d+\.\d\d\b.* \d+\.\d\d\b"  # of dev and test
-    rows = [line.split() for line in shown.splitlines() if re.match(rf"[a-z]\w* .*{scores}", line)]
-    table = (ROOT / "results" / folder / "table.md").read_text().replace("*", "")
-    lines = (line for line in table.splitlines() if re.match(rf"\|.*{scores}", line))
-    kept = [line.strip("|").replace("|", " ").split() for line in lines]
-    assert rows == kept[first:]
-    assert len(rows) >= 6
+def test_the_scores_of_a_table_that_is_shown_are_those_in_results(readme: str, mark: str, folder: str):
+    shown, kept = shown_scores(readme, mark), kept_scores(folder)
+    assert [name for name, _ in shown] == [row["layers"] for row in kept]
+    for (name, scores), row in zip(shown, kept, strict=True):
+        assert scores[:2] == [row["dev"], row["test"]][: len(scores)], name
+    assert sum(len(scores) > 1 for _, scores in shown) >= 5
+
+
+def test_the_scores_of_tasks_side_by_side_are_those_in_results():
+    shown, kept = shown_scores("results/README.md", "conll2003-tasks"), kept_scores("conll2003-minilm-tasks")
+    assert len(shown) == 7
+    for name, scores in shown:
+        by_task = {row["setting"]["data"]: row["dev"] for row in kept if row["layers"] == name}
+        assert scores == [by_task[data] for data in ("conll2003", "conll2003-chunks", "conll2003-pos")], name
 
 
 @pytest.mark.slow  # six seconds

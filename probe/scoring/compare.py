@@ -28,6 +28,7 @@ STATISTIC = 2  # which rules compare; 1 permuted seeds and swapped texts, on dev
 SIMULATED = 20_000
 MOST_DRAWS = 8_000_000  # of one simulation: bounds its memory where a table has many rows
 CONFIDENCE = 0.95
+MOST_FREEDOM = 2_000  # degrees of freedom beyond which a variance counts as known
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,10 @@ class Comparison:
         self.over_text = len(influences) == len(rows) and len({one.shape[1] for one in influences}) == 1
         self.text = np.zeros((len(rows), len(rows)))
         self._seed_text = np.zeros(len(rows))
+        self._text_freedom = MOST_FREEDOM
         if self.over_text:
             self.text, self._seed_text = _over_text(influences)
+            self._text_freedom = _freedom(influences)
 
     def error(self, a: int, b: int) -> float:
         """Standard error of the difference of two rows' means, over seeds and text."""
@@ -158,7 +161,7 @@ class Comparison:
     def _simulation(self) -> _Simulation:
         pooled = float(self.variances.min())  # some row's own is not above it
         relative = self.text / pooled if pooled > 0 else np.zeros_like(self.text)
-        return _simulated(tuple(self.n.tolist()), tuple(np.round(relative, 6).ravel().tolist()))
+        return _simulated(tuple(self.n.tolist()), tuple(np.round(relative, 6).ravel().tolist()), self._text_freedom)
 
 
 def _over_text(influences: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -176,6 +179,21 @@ def _over_text(influences: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray
     return covariance - np.diag(taken_off), seed_text
 
 
+def _freedom(influences: Sequence[np.ndarray]) -> int:
+    """Degrees of freedom of the variances over the text: of so many normal units they would be known as well.
+
+    A few long documents carry much of a variance, so it is less certain than the number of units says: relative to its
+    square, its own variance is the sum of fourth powers of the units' shares less 1 / U, which is 2 / U for normal
+    ones.
+    """
+    means = np.stack([one.mean(0) for one in influences])  # (K, U)
+    moves = means - means.mean(0) if len(means) > 1 else means
+    variances = (moves**2).sum(1)
+    fourth = (moves**4).sum(1)[variances > 0] / variances[variances > 0] ** 2
+    excess = float(fourth.mean()) - 1 / means.shape[1] if len(fourth) else 0.0
+    return int(np.clip(round(2 / excess) if excess > 0 else MOST_FREEDOM, len(means) + 1, MOST_FREEDOM))
+
+
 def _between(covariance: np.ndarray, a: int) -> np.ndarray:
     """Variances of the differences between row a and each row, by their covariance; an estimate below 0 is 0."""
     diagonal = np.diag(covariance)
@@ -183,17 +201,26 @@ def _between(covariance: np.ndarray, a: int) -> np.ndarray:
 
 
 class _Simulation:
-    """Tables of equally good rows: what differences come to, in standard errors. text: in variances over seeds."""
+    """Tables of equally good rows: what differences come to, in standard errors.
 
-    def __init__(self, n: tuple[int, ...], text: np.ndarray) -> None:
+    text: (K, K), in variances over seeds; it is estimated anew in each table, with so many degrees of freedom.
+    """
+
+    def __init__(self, n: tuple[int, ...], text: np.ndarray, freedom: int) -> None:
         means, self.over_seeds, moves = _draws(n)
         values, vectors = np.linalg.eigh((text + text.T) / 2)
-        self.n, self.text = np.array(n), text
-        self.means = means + moves @ (vectors * np.sqrt(np.maximum(values, 0.0))).T  # (N, K)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        self.n = np.array(n)
+        self.means = means + moves @ root.T  # (N, K)
+        self.roots = root @ _wishart_roots(len(means), len(n), freedom)  # (N, K, K); times its transpose: the estimate
+
+    def over_text(self, a: int) -> np.ndarray:
+        """Estimated variances over the text of the differences to row a: (N, K)."""
+        return ((self.roots - self.roots[:, [a]]) ** 2).sum(2)
 
     def t(self, a: int) -> np.ndarray:
         """Each row's mean minus that of row a, in standard errors: (N, K)."""
-        squared = self.over_seeds + self.over_seeds[:, [a]] + _between(self.text, a)
+        squared = self.over_seeds + self.over_seeds[:, [a]] + self.over_text(a)
         t = (self.means - self.means[:, [a]]) / np.sqrt(squared)
         t[:, a] = 0.0
         return t
@@ -204,7 +231,7 @@ class _Simulation:
         best = np.where(self.n == self.n.max(), self.means, -np.inf).argmax(1)
         places = np.arange(len(best)), best
         squared = self.over_seeds + self.over_seeds[places][:, None]
-        squared += np.stack([_between(self.text, a) for a in range(len(self.n))])[best]
+        squared = squared + ((self.roots - self.roots[places][:, None]) ** 2).sum(2)
         return _quantile(((self.means[places][:, None] - self.means) / np.sqrt(squared)).max(1))
 
     @functools.cached_property
@@ -214,23 +241,36 @@ class _Simulation:
 
     def between(self, a: int, b: int) -> float:
         """What the difference of two rows stays within in 95 % of tables, to both sides."""
-        return _quantile(np.abs(self.t(a)[:, b]))
+        squared = self.over_seeds[:, a] + self.over_seeds[:, b] + ((self.roots[:, a] - self.roots[:, b]) ** 2).sum(1)
+        return _quantile(np.abs(self.means[:, a] - self.means[:, b]) / np.sqrt(squared))
 
     def of_mean(self, a: int) -> float:
         """The same of one row's mean and its true value."""
-        return _quantile(np.abs(self.means[:, a]) / np.sqrt(self.over_seeds[:, a] + max(0.0, self.text[a, a])))
+        return _quantile(np.abs(self.means[:, a]) / np.sqrt(self.over_seeds[:, a] + (self.roots[:, a] ** 2).sum(1)))
 
 
-@functools.lru_cache(maxsize=32)
-def _simulated(n: tuple[int, ...], text: tuple[float, ...]) -> _Simulation:
-    return _Simulation(n, np.array(text).reshape(len(n), len(n)))
+def _wishart_roots(tables: int, rows: int, freedom: int) -> np.ndarray:
+    """Lower triangles whose products with their transposes are estimates of the unit matrix (Bartlett 1934): (N, K,
+    K)."""
+    if freedom >= MOST_FREEDOM:
+        return np.eye(rows)[None]
+    draw = np.random.default_rng(1)
+    roots = np.tril(draw.standard_normal((tables, rows, rows)), -1)
+    diagonal = np.arange(rows)
+    roots[:, diagonal, diagonal] = np.sqrt(draw.chisquare(freedom - diagonal, (tables, rows)))
+    return roots / freedom**0.5
+
+
+@functools.lru_cache(maxsize=16)
+def _simulated(n: tuple[int, ...], text: tuple[float, ...], freedom: int) -> _Simulation:
+    return _Simulation(n, np.array(text).reshape(len(n), len(n)), freedom)
 
 
 @functools.lru_cache(maxsize=8)
 def _draws(n: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows with so many seeds, all equally good, without a text: means, their variances as estimated, and standard
     normal values for the text. Each (N, K)."""
-    tables = int(min(SIMULATED, max(2_000, MOST_DRAWS // sum(n))))
+    tables = int(min(SIMULATED, max(2_000, MOST_DRAWS // (sum(n) + len(n) ** 2))))
     draw = np.random.default_rng(0)
     seeds = np.array(n)
     there = np.arange(max(n)) < seeds[:, None]

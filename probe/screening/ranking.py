@@ -132,13 +132,17 @@ def _common(factors: int) -> Structure:
     return parts
 
 
-def _unequal(draw: np.random.Generator, screens: int, candidates: int, samples: int) -> np.ndarray:
-    """A tenth of the candidates (one at least) has three times the spread."""
-    spread = np.where(np.arange(candidates) < max(1, candidates // 10), 3.0, 1.0)
-    return spread[:, None] * draw.standard_normal((screens, candidates, samples))
+def _unequal(share: float, times: float) -> Structure:
+    """A share of the candidates (one at least) has so many times the spread of the others."""
+
+    def parts(draw: np.random.Generator, screens: int, candidates: int, samples: int) -> np.ndarray:
+        spread = np.where(np.arange(candidates) < max(1, share * candidates), times, 1.0)
+        return spread[:, None] * draw.standard_normal((screens, candidates, samples))
+
+    return parts
 
 
-STRUCTURES: tuple[Structure, ...] = (_independent, _common(2), _common(5), _unequal)
+STRUCTURES: tuple[Structure, ...] = (_independent, _common(2), _common(5), _unequal(0.1, 3), _unequal(0.3, 2))
 
 
 def selection_bias(ranked: Sequence[Scored]) -> tuple[float, float]:

@@ -15,12 +15,12 @@ from support.records import results
 
 from probe.config import Config, UserError
 from probe.probing import schedule
+from probe.racing.rule import VERSION
 from probe.racing.terms import read_decisions, read_terms
 from probe.runs.expected import read_expected
 from probe.runs.plan import plan
 from probe.runs.run import run
 from probe.runs.sweep import Outcome
-from probe.scoring.compare import STATISTIC
 
 Typed = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -78,7 +78,7 @@ def test_runs_of_a_race_have_the_bits_of_a_sweeps_and_their_test_scores_are_told
     assert not decisions.failed
     terms = read_terms(tmp_path / "out")
     assert terms is not None
-    assert terms.rules.statistic == STATISTIC
+    assert terms.rules.version == VERSION
     after = done.stdout.index(decisions.ended)
     assert "dev F1" in done.stdout[:after]
     assert done.stdout.index("test F1") > after
@@ -220,13 +220,13 @@ def test_terms_and_decisions_of_before_runs_were_replaced_can_be_read(
     assert typed(*race("layer_0", "layer_1"), *settings).returncode == 0
     out = tmp_path / "out"
     terms, decisions = json.loads((out / "race.json").read_text()), json.loads((out / "decisions.json").read_text())
-    assert terms["rules"].pop("statistic") == STATISTIC
+    assert terms["rules"].pop("version") == VERSION
     assert decisions.pop("replaced") == []
     (out / "race.json").write_text(json.dumps(terms))
     (out / "decisions.json").write_text(json.dumps(decisions))
     older, decided = read_terms(out), read_decisions(out)
     assert older is not None
-    assert older.rules.statistic == 1
+    assert older.rules.version == 1
     assert decided is not None
     assert decided.replaced == []
     assert typed("table", "out").returncode == 0

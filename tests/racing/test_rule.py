@@ -151,7 +151,7 @@ def with_text(scores: Mapping[str, Sequence[float]], moves: Mapping[str, np.ndar
 
 
 def test_t_is_the_difference_over_its_error_of_seeds_and_text():
-    scores = {"a": [90, 91, 92.5], "b": [88, 87, 86]}
+    scores: dict[str, list[float]] = {"a": [90, 91, 92.5], "b": [88, 87, 86]}
     own = [np.var(row, ddof=1) for row in scores.values()]
     over_seeds = sum(max(one, np.mean(own)) for one in own) / 3
     behind = np.mean(scores["a"]) - np.mean(scores["b"])

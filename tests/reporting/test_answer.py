@@ -9,12 +9,11 @@ from pathlib import Path
 from support.records import make_record
 
 from probe.config import LayersConfig
-from probe.racing.rule import Cell, Round, Rules
+from probe.racing.rule import VERSION, Cell, Round, Rules
 from probe.racing.terms import DECISIONS, RACE, Decisions, Entry, Terms
 from probe.reporting.answer import answer
 from probe.reporting.decisions import BEST, WORSE
 from probe.reporting.rows import build_rows
-from probe.scoring.compare import STATISTIC
 from probe.system.files import plain
 
 
@@ -31,7 +30,7 @@ def raced(
         name = "layer_5" if layer == 5 else row
         records = [make_record(folder, name, seed, f1, 0.5, (layer,)) for seed, f1 in enumerate(dev, 1)]
         entries.append(Entry(row, 16, LayersConfig([layer], "concat", row), records[0].identity))
-    terms = Terms({}, entries, Rules(0.05, [1, 2, 3], 2, [3.0, 3.0], 2, statistic=STATISTIC))
+    terms = Terms({}, entries, Rules(0.05, [1, 2, 3], 2, [3.0, 3.0], 2, version=VERSION))
     rounds = [Round(2, [], leader, {}, 0.01, 2)]
     decisions = Decisions(rounds, {}, list(scores), "the budget is spent", needed, {}, list(replaced))
     (folder / RACE).write_text(json.dumps(plain(terms)))

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.stats
 from support.records import expect, make_record
 
 from probe.cli.tables import table
@@ -25,10 +24,12 @@ from probe.config import LayersConfig, UserError
 from probe.data.split import SplitCounts
 from probe.probing.selection import select
 from probe.racing.rule import Left
-from probe.reporting.columns import COLUMNS
+from probe.reporting.columns import COLUMNS, GROUPS
 from probe.reporting.comparison import compare, render_comparison, render_side_by_side
+from probe.reporting.decisions import label_rows
 from probe.reporting.formats import render
 from probe.reporting.published import CONLL2003
+from probe.reporting.recommendation import recommend
 from probe.reporting.row import Row
 from probe.reporting.rows import build_rows
 from probe.runs.expected import Setting, write_expected
@@ -45,8 +46,9 @@ from probe.runs.records import (
     record_path,
     write_record,
 )
+from probe.runs.samples import run_counts, samples_of
+from probe.scoring.compare import Comparison
 from probe.scoring.metrics import Scores, Totals
-from probe.scoring.significance import approximate_randomisation
 from probe.system.files import plain
 
 
@@ -62,7 +64,6 @@ def test_mean_and_sample_deviation_over_seeds_in_the_papers_order(tmp_path: Path
     assert rows[1].cells["dev_f1"].std == pytest.approx(statistics.stdev([0.81, 0.84, 0.80]))
     assert (rows[2].cells["dev_f1"].mean, rows[2].cells["dev_f1"].std) == (0.5, None)
     assert "81.67 ± 2.08" in render(rows, "text")
-    assert "n = 1 has no spread" in render(rows, "text")
 
 
 def test_missing_cells_show(tmp_path: Path):
@@ -202,99 +203,130 @@ def ranked(folder: Path, seeds: int = 5) -> list[Row]:
     return build_rows(folder)
 
 
-def test_the_order_says_what_can_be_told_apart_and_what_cannot(tmp_path: Path):
+def labels(folder: Path, margin: float | None = None) -> dict[str, str | None]:
+    return {row.name: row.label for row in build_rows(folder, margin)}
+
+
+def test_labels_say_which_row_is_best_worse_and_how_far_each_lies_behind(tmp_path: Path):
     rows = {row.name: row for row in ranked(tmp_path)}
-    assert {name: row.order for name, row in rows.items()} == {
+    assert {name: row.label for name, row in rows.items()} == {
         "last": "best",
-        "second_to_last": "tied",
-        "embeddings": "below",
+        "second_to_last": "undecided",
+        "embeddings": "worse",
     }
-    against = rows["embeddings"].against
-    assert against["best"].row == "last"
-    assert against["next"].row == "second_to_last"
-    assert against["best"].dev.p_seeds == pytest.approx(2 / 252)  # scipy's exact test, see test_stats
-    assert against["best"].dev.p_seeds_holm == pytest.approx(4 / 252)
-    assert against["best"].dev.difference == pytest.approx(-0.2)
-    assert against["best"].unit == "sentences"
-    text = render(list(rows.values()), "text", "default,tests")
-    assert "-20.00, p 0.008 / <0.001" in text
-    assert "tied could be as good" in text
+    behind = rows["embeddings"]
+    assert behind.to_best is not None
+    assert behind.behind is not None
+    assert (behind.to_best.row, behind.to_best.n, behind.to_best.unit) == ("last", (5, 5), "sentences")
+    assert behind.to_best.dev.difference == pytest.approx(-0.2)
+    assert behind.to_best.test.difference == pytest.approx(-0.28)
+    assert behind.behind[0] < -0.2 < behind.behind[1] < 0
+    assert rows["last"].to_best is None
+    assert rows["last"].behind is not None
+    assert rows["last"].behind[1] == 0.0
+    (line,) = [line for line in render(list(rows.values()), "text").splitlines() if line.startswith("embeddings")]
+    assert line.rstrip().endswith("worse")
+    assert f"-20.00 ({100 * behind.behind[0]:.2f} .. {100 * behind.behind[1]:.2f})" in line
 
 
-def test_with_three_seeds_nothing_is_told_apart_and_the_table_says_why(tmp_path: Path):
-    rows = ranked(tmp_path, seeds=3)
-    assert {row.order for row in rows} == {"best", "untested"}
-    text = re.sub(r"\s+", " ", render(rows, "text"))
-    assert "with so few seeds, or without counts, no test could tell it apart" in text
-    assert "3 seeds a row cannot tell any two apart (their test cannot go below p 0.100)" in text
-    assert "To tell the untested rows from it" in text
+def test_a_row_is_within_a_margin_that_its_interval_does_not_reach(tmp_path: Path):
+    ranked(tmp_path)
+    low = next(row.behind for row in build_rows(tmp_path) if row.name == "second_to_last")
+    assert low is not None
+    assert labels(tmp_path, -100 * low[0] + 0.01)["second_to_last"] == "within the margin"
+    assert labels(tmp_path, -100 * low[0] - 0.01)["second_to_last"] == "undecided"
+    assert set(labels(tmp_path, 0).values()) == {"best", "undecided", "worse"}
+    assert labels(tmp_path, 99) == {
+        "last": "best", "second_to_last": "within the margin", "embeddings": "within the margin",
+    }  # fmt: skip
+    assert labels(tmp_path) == labels(tmp_path, 0.5), "as conf/config.yaml has it"
 
 
-def test_rows_that_more_seeds_could_have_told_apart_are_tied_and_the_table_says_why(tmp_path: Path):
-    for seed in range(1, 6):
-        for name, k, f1 in (("last", 6, 0.7), ("second_to_last", 5, 0.702)):
-            make_record(tmp_path, name, seed, f1 + 0.02 * seed, 0.7, indices=(k,), sentences=CLOSE)
-    rows = build_rows(tmp_path)
-    assert {row.name: row.order for row in rows} == {"last": "tied", "second_to_last": "best"}
-    dev = [[0.7 + 0.02 * seed for seed in range(1, 6)], [0.702 + 0.02 * seed for seed in range(1, 6)]]
-    p = scipy.stats.permutation_test(dev, lambda a, b: a.mean() - b.mean(), n_resamples=math.inf).pvalue
-    assert f"too spread to tell any row apart (lowest p {p:.3f})" in re.sub(r"\s+", " ", render(rows, "text"))
+def test_the_test_split_changes_no_label_and_no_recommendation(tmp_path: Path):
+    a, b = tmp_path / "a", tmp_path / "b"
+    for folder, tests in ((a, (0.78, 0.775, 0.50)), (b, (0.10, 0.90, 0.99))):
+        for seed in range(1, 6):
+            dev = 0.80 + 0.01 * (seed % 3)
+            make_record(folder, "last", seed, dev, tests[0], sentences=BETTER)
+            make_record(folder, "second_to_last", seed, dev - 0.005, tests[1], indices=(4,), sentences=BETTER)
+            make_record(folder, "embeddings", seed, dev - 0.2, tests[2], indices=(0,), sentences=WORSE)
+    for margin in (0.1, 0.5, 5.0, 40.0):
+        one, other = (build_rows(folder, margin) for folder in (a, b))
+        assert [(row.label, row.behind, row.error) for row in one] == [
+            (row.label, row.behind, row.error) for row in other
+        ]
+        assert recommend(one) == recommend(other)
+    assert one[0].to_best != other[0].to_best, "it is shown"
 
 
-def test_one_seed_gets_neither_rank_nor_bold(tmp_path: Path):
+def test_one_seed_gets_neither_label_nor_bold(tmp_path: Path):
     rows = ranked(tmp_path, seeds=1)
-    assert {row.order for row in rows} == {None}
+    assert {row.label for row in rows} == {None}
+    assert {row.margin for row in rows} == {0.5}
     assert "**" not in render(rows, "md")
     assert "textbf" not in render(rows, "tex")
-    assert "no rank and no bold" in render(rows, "text")
 
 
-def test_without_counts_the_seeds_alone_decide_and_the_text_has_no_p(tmp_path: Path):
-    ranked(tmp_path)
-    shutil.rmtree(tmp_path / "counts")
-    rows = {row.name: row for row in build_rows(tmp_path)}
-    assert rows["embeddings"].order == "below"
-    assert rows["embeddings"].against["best"].p_text is None
-    assert "over seeds (Holm-corrected)." in render(list(rows.values()), "text")
-
-
-def test_a_row_whose_counts_were_lost_is_not_told_apart_by_its_seeds_alone(tmp_path: Path):
-    for seed in range(1, 6):
-        make_record(tmp_path, "sum_all", seed, 0.7, 0.6, indices=(1, 2), combine="sum", sentences=CLOSE)
-    ranked(tmp_path)
+def test_without_the_counts_of_every_run_the_intervals_are_over_seeds_alone(tmp_path: Path):
+    whole = {row.name: row for row in ranked(tmp_path)}
+    assert whole["last"].over_text
     next((tmp_path / "counts").glob("embeddings-seed3*")).unlink()
-    assert {row.name: row.order for row in build_rows(tmp_path)}["embeddings"] == "untested"
+    for _ in ("one is lost", "all are"):
+        rows = {row.name: row for row in build_rows(tmp_path)}
+        assert rows["embeddings"].label == "worse"
+        assert not rows["last"].over_text
+        assert rows["embeddings"].to_best is not None
+        assert rows["embeddings"].to_best.dev.over == "seeds"
+        assert rows["embeddings"].error is not None
+        assert rows["embeddings"].error[1] == 0.0
+        assert COLUMNS["text_sd"].show(rows["last"]) == ""
+        shutil.rmtree(tmp_path / "counts")
+        (tmp_path / "counts").mkdir()
 
 
 def test_documents_are_the_unit_where_they_are_known(tmp_path: Path):
     documents = [i // 2 for i in range(len(CLOSE))]
     for seed in (1, 2):
-        make_record(tmp_path, "last", seed, 0.8, 0.8, sentences=BETTER, documents=documents)
-        make_record(tmp_path, "embeddings", seed, 0.7, 0.7, indices=(0,), sentences=CLOSE, documents=documents)
-    against = build_rows(tmp_path)[0].against["best"]
-    assert against.unit == "documents"
-    close, better = (np.array(counts) * 2 for counts in (CLOSE, BETTER))
-    assert against.p_text == approximate_randomisation(close, better, documents).p
+        make_record(tmp_path, "last", seed, 0.8 + seed / 100, 0.8, sentences=BETTER, documents=documents)
+        make_record(tmp_path, "embeddings", seed, 0.7 + seed / 100, 0.7, (0,), sentences=CLOSE, documents=documents)
+    row = build_rows(tmp_path)[0]
+    assert row.to_best is not None
+    assert row.error is not None
+    assert row.to_best.unit == "documents"
+    moves = [np.add.reduceat(influence_by_hand(counts), np.arange(0, 40, 2)) for counts in (BETTER, CLOSE)]
+    assert row.error[1] == pytest.approx(20 / 19 * float(((moves[0] - moves[1]) ** 2).sum()))
 
 
-def test_a_text_that_is_one_document_is_tested_by_its_sentences(tmp_path: Path):
+def influence_by_hand(sentences: list[tuple[int, int, int]]) -> np.ndarray:
+    """To first order, how each sentence moves F1 = 2 correct / (gold + predicted)."""
+    counts = np.array(sentences, dtype=float)
+    size = float(counts[:, :2].sum())
+    return (2 * counts[:, 2] - 2 * counts[:, 2].sum() / size * counts[:, :2].sum(1)) / size
+
+
+def test_a_text_that_is_one_document_is_compared_by_its_sentences(tmp_path: Path):
     one = [0] * len(CLOSE)
     for seed in range(1, 6):
         make_record(tmp_path, "last", seed, 0.8 + seed / 1000, 0.8, sentences=BETTER, documents=one)
         make_record(tmp_path, "embeddings", seed, 0.4 + seed / 1000, 0.4, (0,), sentences=WORSE, documents=one)
     rows = build_rows(tmp_path)
-    assert {row.name: row.order for row in rows} == {"last": "best", "embeddings": "below"}
-    assert rows[0].against["best"].unit == "sentences"
+    assert {row.name: row.label for row in rows} == {"last": "best", "embeddings": "worse"}
+    assert rows[0].to_best is not None
+    assert rows[0].to_best.unit == "sentences"
 
 
 def test_documents_that_one_side_alone_knows_are_no_unit_whichever_side_it_is(tmp_path: Path):
-    documents = [i // 4 for i in range(len(CLOSE))]
+    documents = [i // 2 for i in range(len(CLOSE))]
     for seed in (1, 2):
-        make_record(tmp_path / "a", "last", seed, 0.8, 0.8, sentences=BETTER, documents=documents)
-        make_record(tmp_path / "b", "last", seed, 0.7, 0.7, sentences=CLOSE, weights="other")
+        make_record(tmp_path / "a", "last", seed, 0.8 + seed / 100, 0.8, sentences=BETTER, documents=documents)
+        make_record(tmp_path / "b", "last", seed, 0.7 + seed / 100, 0.7, sentences=CLOSE, weights="other")
     ((there,), *_), ((back,), *_) = (compare(tmp_path / a, tmp_path / b) for a, b in ("ab", "ba"))
     assert (there.unit, back.unit) == ("sentences", "sentences")
-    assert there.p_text == back.p_text
+    assert there.dev.interval is not None
+    assert back.dev.interval is not None
+    assert there.dev.interval == pytest.approx([-edge for edge in reversed(back.dev.interval)], abs=0.001), (
+        "simulated each"
+    )
 
 
 def test_above_the_table_stands_every_number_of_seeds(tmp_path: Path):
@@ -319,7 +351,7 @@ def test_the_paper_stands_beside_conll2003_alone_with_what_differs_above(tmp_pat
 def test_columns_are_chosen_and_a_misspelt_one_is_corrected(tmp_path: Path):
     make_record(tmp_path, "last", 1, 0.8, 0.7)
     rows = build_rows(tmp_path)
-    header = render(rows, "text", "row,cost").splitlines()[2]
+    header = next(line for line in render(rows, "text", "row,cost").splitlines() if line.startswith("row "))
     assert header.split("  ")[0] == "row"
     assert "parameters    s an epoch    MB read" in header
     assert "1,234" in render(rows, "text", "cost")
@@ -345,25 +377,32 @@ def test_two_result_sets_are_compared_row_by_row(tmp_path: Path):
         make_record(tmp_path / "b", "last", seed, 0.70 + seed / 1000, 0.50, sentences=WORSE)
         make_record(tmp_path / "b", "embeddings", seed, 0.7, 0.5, indices=(0,))
     ((result,), *_) = compare(tmp_path / "a", tmp_path / "b")
+    assert (result.row, result.n, result.unit) == ("last", (5, 5), "sentences")
+    assert (result.dev.a, result.dev.b) == (pytest.approx(0.803), pytest.approx(0.703))
     assert result.dev.difference == pytest.approx(0.1)
+    assert (result.dev.over, result.test.over) == ("seeds and text", "seeds and text")
     assert result.dev.interval is not None
-    assert result.p_text is not None
-    assert result.dev.interval[0] < 0.1 < result.dev.interval[1]
-    assert result.dev.p_seeds == pytest.approx(2 / 252)
-    assert result.p_text < 0.001
+    low, high = result.dev.interval
+    over_seeds = 2 * statistics.variance(seed / 1000 for seed in range(1, 6)) / 5
+    moved = influence_by_hand(BETTER) - influence_by_hand(WORSE)
+    error = math.sqrt(over_seeds + 40 / 39 * float((moved**2).sum()))
+    assert (low + high) / 2 == pytest.approx(0.1)
+    assert 1.85 * error < (high - low) / 2 < 2.05 * error, "mostly the text, whose quantile is a normal one"
     assert "+10.00" in render_comparison(compare(tmp_path / "a", tmp_path / "b"), "text")
     (line,) = csv.DictReader(io.StringIO(render_comparison(compare(tmp_path / "a", tmp_path / "b"), "csv")))
     assert float(line["dev_difference"]) == result.dev.difference
     assert [float(line["test_low"]), float(line["test_high"])] == result.test.interval
-    assert (line["n_a"], line["unit"]) == ("5", "sentences")
+    assert (line["n_a"], line["unit"], line["dev_over"]) == ("5", "sentences", "seeds and text")
+    (content,) = json.loads(render_comparison(compare(tmp_path / "a", tmp_path / "b"), "json"))
+    assert content["dev"]["interval"] == result.dev.interval
     tex = render_comparison(compare(tmp_path / "a" / ".." / "a", tmp_path / "b"), "tex")
     assert f"{tmp_path.name.replace('_', chr(92) + '_')}/a/../a: demo" in tex, "a path is no range"
     assert re.search(r"\+\d+\.\d+--\+\d", tex)
     make_record(tmp_path / "c", "sum_all", 1, 0.7, 0.5, indices=(1, 2), combine="sum")
-    with pytest.raises(UserError, match="have no row in common"):
+    with pytest.raises(UserError):
         compare(tmp_path / "a", tmp_path / "c")
     make_record(tmp_path / "d", "last", 1, 0.9, 0.9, task="tags")
-    with pytest.raises(UserError, match=r"a has Span F1 \(conlleval\), .*d Accuracy: these cannot be subtracted"):
+    with pytest.raises(UserError, match=r"Span F1 .*Accuracy"):
         compare(tmp_path / "a", tmp_path / "d")
 
 
@@ -385,7 +424,7 @@ def test_latex_compiles(tmp_path: Path):
         pytest.skip("needs LaTeX with booktabs (Debian: texlive-latex-recommended)")
     rows = ranked(tmp_path)
     preamble = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n"
-    document = preamble + render(rows, "tex", "default,tests") + "\\end{document}\n"
+    document = preamble + render(rows, "tex", "default,differences,variance") + "\\end{document}\n"
     (tmp_path / "t.tex").write_text(document)
     done = subprocess.run(
         ["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True, text=True, check=False
@@ -405,7 +444,7 @@ def test_tags_that_are_no_spans_have_their_table_of_accuracy(tmp_path: Path):
     text = render(build_rows(tmp_path), "text")
     assert "dev accuracy" in text
     assert "Accuracy in percent" in text
-    assert "permutation of dev accuracy over seeds" in text
+    assert re.search(r"^embeddings .* best$", text, flags=re.M)
     assert "F1" not in text
     assert "A dev accuracy" in render_side_by_side([tmp_path, tmp_path], "text")
 
@@ -417,17 +456,25 @@ def test_a_text_without_any_span_is_no_crash(tmp_path: Path):
             path = next((tmp_path / "records").glob(f"{row}-seed{seed}-*"))
             write_counts(path, {split: {"words": [3, 4], "right_tags": [3, 4]} for split in ("dev", "test")})
             assert record.row == row
-    (test,) = [row.against["best"] for row in build_rows(tmp_path) if row.against]
-    assert test.p_text == 1.0
+    (compared,) = [one for one in build_rows(tmp_path) if one.to_best]
+    assert compared.error == (0.0, 0.0)
+    assert compared.label == "within the margin"
 
 
 def test_counts_of_another_text_are_not_paired(tmp_path: Path):
     for seed in (1, 2):
         make_record(tmp_path / "a", "last", seed, 0.8, 0.7, sentences=CLOSE)
-        make_record(tmp_path / "b", "last", seed, 0.8, 0.7, sentences=CLOSE[::-1], corpus="another")
-    ((result,), *_) = compare(tmp_path / "a", tmp_path / "b")
-    assert result.p_text is None
-    assert "none: another text" in render_comparison(compare(tmp_path / "a", tmp_path / "b"), "text")
+        make_record(tmp_path / "b", "last", seed, 0.8, 0.7, sentences=CLOSE)
+        make_record(tmp_path / "c", "last", seed, 0.8, 0.7, sentences=CLOSE[::-1], corpus="another")
+    ((same,), *_), ((other,), *_) = (compare(tmp_path / "a", tmp_path / folder) for folder in "bc")
+    assert same.dev.interval == pytest.approx([0.0, 0.0])
+    rows = [next(iter(build_rows(tmp_path / folder))) for folder in "ac"]
+    samples, _ = samples_of([row.records for row in rows], "dev", run_counts)
+    units = 2 * len(CLOSE)
+    of_one = float((influence_by_hand(CLOSE) ** 2).sum())
+    assert Comparison(samples).error_parts(0, 1)[1] == pytest.approx(units / (units - 1) * 2 * of_one)
+    assert other.dev.interval is not None
+    assert other.dev.interval[1] > 1.9 * math.sqrt(2 * of_one), "as of two texts drawn each for itself"
 
 
 def test_a_mix_of_one_layer_is_not_called_like_the_layer():
@@ -502,14 +549,16 @@ def test_a_row_that_did_not_converge_is_marked_and_never_ranked(tmp_path: Path):
         make_record(tmp_path, "embeddings", seed, 0.7, 0.6, indices=(0,), outcome="converged")
         make_record(tmp_path, "second_to_last", seed, 0.8, 0.7, indices=(4,), outcome="converged")
     rows = {row.name: row for row in build_rows(tmp_path)}
-    assert {name: row.order for name, row in rows.items()} == {
-        "embeddings": "untested",
+    assert {name: row.label for name, row in rows.items()} == {
+        "embeddings": "worse",
         "second_to_last": "best",
-        "last": "unconverged",
+        "last": "not converged",
     }
+    assert rows["last"].behind is None
+    assert recommend(list(rows.values())).best is not None
     text = render(list(rows.values()), "text")
     assert re.search(r"^last .* not converged$", text, flags=re.M)
-    assert "not converged: last seed 1, last seed 2, last seed 3: ended by probe.max_epochs" in text
+    assert "last seed 1, last seed 2, last seed 3" in text
     assert "**last**" not in render(list(rows.values()), "md")
 
 
@@ -518,18 +567,21 @@ def test_a_row_that_did_not_converge_says_so_in_every_form(tmp_path: Path, capsy
         make_record(tmp_path / folder, "last", 1, 0.9, 0.8, outcome="cut_short" if folder == "b" else "converged")
         make_record(tmp_path / folder, "embeddings", 1, 0.7, 0.6, indices=(0,), outcome="converged")
     rows = build_rows(tmp_path / "b")
-    assert [row["order"] for row in json.loads(render(rows, "json"))] == [None, "unconverged"]
-    assert [row["order"] for row in csv.DictReader(io.StringIO(render(rows, "csv")))] == ["", "unconverged"]
-    note = "B: not converged: last seed 1: ended by probe.max_epochs. Raise it. Such rows are "
-    assert f"{note}not ranked." in render_side_by_side([tmp_path / "a", tmp_path / "b"], "text")
+    assert [row["label"] for row in json.loads(render(rows, "json"))] == [None, "not converged"]
+    assert [row["label"] for row in csv.DictReader(io.StringIO(render(rows, "csv")))] == ["", "not converged"]
+    side_by_side = render_side_by_side([tmp_path / "a", tmp_path / "b"], "text")
+    assert any(line.startswith("B: ") and "last seed 1" in line for line in side_by_side.splitlines())
     assert [difference.row for difference in compare(tmp_path / "a", tmp_path / "b").differences] == ["embeddings"]
-    assert f"{note}left out." in render_comparison(compare(tmp_path / "a", tmp_path / "b"), "text")
+    (note,) = compare(tmp_path / "a", tmp_path / "b").left_out
+    assert note.startswith("B: ")
+    assert "last seed 1" in note
+    assert note in render_comparison(compare(tmp_path / "a", tmp_path / "b"), "text")
     assert table(["--compare", str(tmp_path / "a"), str(tmp_path / "b"), "--format", "json"]) == 0
     out, err = capsys.readouterr()
     assert len(json.loads(out)) == 1
-    assert err == f"{note}left out.\n"
+    assert err == f"{note}\n"
     make_record(tmp_path / "b", "sum_all", 1, 0.9, 0.8, indices=(1, 2), outcome="silent")
-    assert compare(tmp_path / "a", tmp_path / "b").left_out == [f"{note}left out."], "A has no sum_all"
+    assert compare(tmp_path / "a", tmp_path / "b").left_out == [note], "A has no sum_all"
     make_record(tmp_path / "c", "last", 1, 0.9, 0.8, outcome="silent")
     with pytest.raises(UserError, match="no row in common that converged"):
         compare(tmp_path / "a", tmp_path / "c")
@@ -551,10 +603,10 @@ def test_a_table_in_which_nothing_was_learnt_has_no_best_row(tmp_path: Path):
         make_record(tmp_path, "last", seed, 0.0, 0.0)
         make_record(tmp_path, "embeddings", seed, 0.0, 0.0, indices=(0,), outcome="silent")
     rows = build_rows(tmp_path)
-    assert [row.order for row in rows] == ["unconverged", "unconverged"]
-    text = render(rows, "text")
-    assert "best" not in text.split("not converged: ")[0]
-    assert "no dev score above 0" in text
+    assert [row.label for row in rows] == ["not converged", "not converged"]
+    given = recommend(rows)
+    assert (given.best, given.use) == (None, None)
+    assert given.none
 
 
 def test_an_older_record_tells_by_its_curve_how_its_training_ended(tmp_path: Path):
@@ -572,5 +624,71 @@ def test_no_column_shows_a_test_score_of_a_row_that_left_a_race(tmp_path: Path):
         make_record(tmp_path, "last", seed, 0.7, 0.6 + seed / 100, bits=bits)
     (row,) = build_rows(tmp_path)
     of_test = [column for column in COLUMNS.values() if column.header.startswith("test")]
-    assert sum(column.show(row) != "" for column in of_test) == 9, "all but the types' mean: these records have none"
+    assert sum(column.show(row) != "" for column in of_test) == 9, "all but the types' mean and the difference"
     assert {column.show(replace(row, left=Left(1, "told apart"))) for column in of_test} == {""}
+
+
+def test_every_form_has_the_label_the_difference_and_the_recommendation(tmp_path: Path):
+    rows = ranked(tmp_path)
+    best, worse = ("last", "embeddings")
+    content = {row["layers"]: row for row in json.loads(render(rows, "json"))}
+    given = recommend(rows)
+    assert all(row["recommendation"] == given.as_json() for row in content.values())
+    assert given.as_json()["use"]["row"] == "last"
+    assert {(row["statistic"], row["margin"]) for row in content.values()} == {(2, 0.5)}
+    assert (content[best]["label"], content[best]["to_best"]) == ("best", None)
+    assert content[worse]["label"] == "worse"
+    assert content[worse]["behind"] == rows[0].behind
+    assert content[worse]["to_best"]["dev"]["difference"] == pytest.approx(-0.2)
+    assert set(content[worse]["components"]["dev"]) == {"run", "seed_text", "text"}
+    lines = {line["layers"]: line for line in csv.DictReader(io.StringIO(render(rows, "csv")))}
+    assert [float(lines[worse][f"behind_{end}"]) for end in ("low", "high")] == rows[0].behind
+    assert float(lines[worse]["dev_to_best"]) == content[worse]["to_best"]["dev"]["difference"]
+    assert [float(lines[worse][f"test_to_best_{end}"]) for end in ("low", "high")] == (
+        content[worse]["to_best"]["test"]["interval"]
+    )
+    assert (lines[best]["label"], lines[best]["dev_to_best"]) == ("best", "")
+    for form in ("text", "md"):
+        assert render(rows, form).splitlines()[0] == given.as_text()
+    assert "within" not in lines[worse]["label"]
+    assert "second\\_to\\_last" in render(rows, "tex").split("\\caption")[1], "the undecided row stands in the caption"
+
+
+def test_components_are_columns_of_the_group_variance(tmp_path: Path):
+    rows = {row.name: row for row in ranked(tmp_path)}
+    shown = {name: COLUMNS[name].show(rows["last"]) for name in GROUPS["variance"]}
+    spread = statistics.stdev(0.01 * (seed % 3) for seed in range(1, 6))
+    assert shown["run_sd"] == f"{100 * spread:.2f}", "no seed changes what is found where"
+    assert shown["seed_text_sd"] == "0.00"
+    over_text = 40 / 39 * float((influence_by_hand(WORSE) ** 2).sum())
+    assert COLUMNS["text_sd"].show(rows["embeddings"]) == f"{100 * math.sqrt(over_text):.2f}"
+    assert {*GROUPS["differences"], *GROUPS["variance"]} <= set(COLUMNS)
+
+
+def test_the_margin_is_typed_for_one_folder_and_is_no_less_than_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    ranked(tmp_path)
+    assert table([str(tmp_path), "--format", "json", "--margin", "40"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert {row["margin"] for row in content} == {40.0}
+    assert content[0]["recommendation"]["use"]["row"] == "embeddings"
+    assert table([str(tmp_path), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["recommendation"]["use"]["row"] == "last"
+    for refused in (["--compare"], []):
+        with pytest.raises(UserError, match="--margin"):
+            table([*refused, str(tmp_path), str(tmp_path), "--margin", "1"])
+    for text in ("-1", "much"):
+        with pytest.raises(UserError, match="--margin"):
+            table([str(tmp_path), f"--margin={text}"])
+
+
+def test_a_row_that_left_a_race_is_not_compared_and_shows_no_test_score(tmp_path: Path):
+    rows = [replace(row, behind=None, to_best=None) for row in ranked(tmp_path)]
+    rows = label_rows([replace(row, left=Left(2, "x") if row.name == "embeddings" else None) for row in rows], 0.5)
+    found = {row.name: row for row in rows}
+    assert found["embeddings"].label == "eliminated"
+    assert found["embeddings"].behind is None
+    assert found["last"].label == "best"
+    assert COLUMNS["test"].show(found["embeddings"]) == ""
+    assert json.loads(render(rows, "json"))[0]["label"] == "eliminated"

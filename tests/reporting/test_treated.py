@@ -327,5 +327,6 @@ def test_an_older_record_whose_best_epoch_had_the_least_loss_is_as_a_new_one(tmp
 def test_tables_with_floors_are_verified_as_any(folder: Path):
     write_tables(folder, build_rows(folder))
     tables = [check for check in check_files(folder, folder) if check.name.startswith("table")]
-    assert [check.ok for check in tables] == [True] * 4
+    assert [check.ok for check in tables] == [True] * len(tables)
+    assert tables
     assert expect(next(iter(build_rows(folder)[1].records.values()))).label == "embeddings, random weights, seed 1"

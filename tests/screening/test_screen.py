@@ -240,6 +240,7 @@ def test_of_119_equal_candidates_none_is_called_not_tied_in_19_of_20_screens(own
     scores = 0.7 + 0.01 * (parts.sum(2, keepdims=True) - parts) / 3  # each without one part
     wrong = (_behind(scores).max(1) > critical(119, 4)).mean()
     assert wrong <= 0.05 + 2 * (0.05 * 0.95 / 1000) ** 0.5
+    assert wrong > 0.005, "nor is nothing ever called so"
     uncorrected = (_behind(scores).max(1) > scipy.stats.t.ppf(0.975, 3)).mean()
     assert uncorrected > 0.15, "or the correction shows nothing"
 
