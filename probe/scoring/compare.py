@@ -212,7 +212,8 @@ class _Simulation:
     def __init__(self, n: tuple[int, ...], text: np.ndarray, freedom: int) -> None:
         means, self.over_seeds, moves = _draws(n)
         values, vectors = np.linalg.eigh((text + text.T) / 2)
-        root = (vectors * np.sqrt(np.maximum(values, 0.0))).astype(np.float32)
+        # The symmetric root is one whatever signs and order the eigenvectors come in, which differ from CPU to CPU.
+        root = (vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T).astype(np.float32)
         self.n = np.array(n)
         self.means = means + moves @ root.T  # (N, K)
         estimates = root @ _wishart(len(means), len(n), freedom) @ root.T  # (N or 1, K, K)
