@@ -17,7 +17,7 @@ probe screen [setting=value ...] [--format text|md|csv|tex|json] [--against DIR]
 Every single layer, every preset, concatenations of up to screen.max_layers layers and means of neighbouring layers,
 ranked without training: a linear readout of a word and its neighbours is solved for each from one pass over the
 features. Only train and dev are read. Writes screen.json, a table and figures to results_dir.
---against DIR: how well it foretold the rows that were trained there, and what its first picks would have cost.
+--against DIR: how well it predicted the rows that were trained there, and what its first picks would have cost.
 
 Examples
   probe screen data=demo encoder=minilm_l6 results_dir=results/quickstart

@@ -249,6 +249,8 @@ def choose_columns(wanted: str | None, rows: Sequence[Row]) -> list[str]:
             hint = f" Did you mean {close[0]}?" if close else ""
             raise UserError(f"--columns: there is no {part!r}.{hint} There are: {', '.join([*COLUMNS, *GROUPS])}.")
         names += [name for name in GROUPS.get(part, (part,)) if name not in names]
+    if "rate" not in wanted.split(",") and not any(row.rates for row in rows):
+        names = [name for name in names if name != "rate"]
     is_treated = any(row.treatment for row in rows)
     return names if is_treated or "treatment" in wanted.split(",") else [n for n in names if n != "treatment"]
 

@@ -60,10 +60,15 @@ def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
     return [labelled.get(id(row), row) for row in rows]
 
 
-def cheapest_within(behind: Sequence[Sequence[float]], costs: Sequence[tuple[int, ...]], margin: float) -> int | None:
-    """The row to use: the cheapest whose interval lies above -margin (a fraction); None where there is none."""
+def cheapest_within(
+    behind: Sequence[Sequence[float]], costs: Sequence[tuple[int, ...]], means: Sequence[float], margin: float
+) -> int | None:
+    """The row to use: the cheapest whose interval lies above -margin (a fraction); None where there is none.
+
+    Of rows that cost the same, the one with the highest mean.
+    """
     within = [row for row, (low, _) in enumerate(behind) if low > -margin]
-    return min(within, key=costs.__getitem__) if within else None
+    return min(within, key=lambda row: (costs[row], -means[row])) if within else None
 
 
 def _label(behind: Sequence[float], margin: float) -> str:

@@ -87,7 +87,8 @@ def recommend(rows: Sequence[Row]) -> Recommendation:
     if best is None:
         return Recommendation(score, margin, none=_why_none(rows))
     ranked = [row for row in rows if row.behind is not None]
-    place = cheapest_within([row.behind or [] for row in ranked], [_cost(row) for row in ranked], margin / 100)
+    bounds, means = [row.behind or [] for row in ranked], [row.dev_mean for row in ranked]
+    place = cheapest_within(bounds, [_cost(row) for row in ranked], means, margin / 100)
     chosen = best if place is None else ranked[place]
     open_rows = [row for row in ranked if row.label == UNDECIDED and _cost(row) < _cost(chosen)]
     open_rows.sort(key=lambda row: -(row.behind or [0.0])[0])
