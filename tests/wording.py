@@ -61,7 +61,7 @@ MISTAKES = [
 ]
 READ = [  # what is read from fixtures, numbers and all
     "table demo",
-    "table demo --columns default,tests,cost",
+    "table demo --columns default,differences,cost",
     "table demo --format md",
     "table demo --format tex",
     "table race",

@@ -90,7 +90,7 @@ class Comparison:
         self._text_freedom = MOST_FREEDOM
         if self.over_text:
             self.text, self._seed_text = _over_text(influences)
-            self._text_freedom = _freedom(influences)
+            self._text_freedom = _freedom(influences, self.text)
 
     def error(self, a: int, b: int) -> float:
         """Standard error of the difference of two rows' means, over seeds and text."""
@@ -181,18 +181,23 @@ def _over_text(influences: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray
     return covariance - np.diag(taken_off), seed_text
 
 
-def _freedom(influences: Sequence[np.ndarray]) -> int:
+def _freedom(influences: Sequence[np.ndarray], text: np.ndarray) -> int:
     """Degrees of freedom of the variances over the text: of so many normal units they would be known as well.
+
+    text: as `_over_text` gives it.
 
     A few long documents carry much of a variance, so it is less certain than the number of units says: relative to its
     square, its own variance is the sum of fourth powers of the units' shares less 1 / U, which is 2 / U for normal
-    ones.
+    ones. What is taken off for seed x text leaves less of the variance, with all of its uncertainty.
     """
     means = np.stack([one.mean(0) for one in influences])  # (K, U)
     moves = means - means.mean(0) if len(means) > 1 else means
     variances = (moves**2).sum(1)
     fourth = (moves**4).sum(1)[variances > 0] / variances[variances > 0] ** 2
     excess = float(fourth.mean()) - 1 / means.shape[1] if len(fourth) else 0.0
+    if len(means) > 1 and variances.sum() > 0:
+        left = np.trace(text) - text.mean() * len(text)  # of the sum of variances, as the rows differ
+        excess /= max(0.1, float(left / variances.sum())) ** 2
     freedom = np.clip(2 / excess if excess > 0 else MOST_FREEDOM, len(means) + 1, MOST_FREEDOM)
     return math.ceil(1.05 ** math.floor(math.log(freedom, 1.05)))  # in steps, so that a simulation serves many tables
 

@@ -97,14 +97,16 @@ def test_a_margin_that_no_cheaper_row_is_within_leaves_the_best(tmp_path: Path):
     assert not narrow.within, "the best itself may lie further behind the truly best row"
 
 
-def test_the_cheapest_is_that_of_least_blocks_then_width_then_parameters():
+def test_the_cheapest_is_that_of_least_blocks_then_width_then_parameters_then_the_better():
     behind = [[-0.002, 0.0], [-0.004, 0.0], [-0.003, 0.0], [-0.02, -0.01]]
     costs = [(6, 64, 5000), (3, 32, 900), (3, 16, 1000), (0, 16, 10)]
-    assert cheapest_within(behind, costs, 0.005) == 2
-    assert cheapest_within(behind, [*costs[:2], (3, 32, 800), costs[3]], 0.005) == 2
-    assert cheapest_within(behind, costs, 0.0025) == 0
-    assert cheapest_within(behind, costs, 0.002) is None, "the end itself is not within"
-    assert cheapest_within(behind, costs, 0.03) == 3
+    means = [0.9, 0.89, 0.895, 0.88]
+    assert cheapest_within(behind, costs, means, 0.005) == 2
+    assert cheapest_within(behind, [*costs[:2], (3, 32, 800), costs[3]], means, 0.005) == 2
+    assert cheapest_within(behind, [costs[0], costs[1], costs[1], costs[3]], means, 0.005) == 2
+    assert cheapest_within(behind, costs, means, 0.0025) == 0
+    assert cheapest_within(behind, costs, means, 0.002) is None, "the end itself is not within"
+    assert cheapest_within(behind, costs, means, 0.03) == 3
 
 
 def test_the_recommendation_is_in_json_beside_every_row_of_its_table(tmp_path: Path):

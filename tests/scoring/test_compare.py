@@ -114,8 +114,8 @@ def test_critical_values_of_many_seeds_are_those_of_known_spreads():
     assert 0.95 * 1.96 < limits.between(0, 1) < 1.01 * 1.96
     assert 0.95 * 1.96 < limits.of_mean(2) < 1.01 * 1.96
     assert 0.95 * studentised < limits.limits[1] < 1.01 * studentised
-    assert 0.935 < dunnett.cdf([limits.to_control[3]] * 4) < 0.955
-    assert 1.96 < limits.to_control[0] < limits.limits[1], "many to one, to one side, is less than all pairs"
+    assert 0.935 < dunnett.cdf([limits.limits[0][3]] * 4) < 0.955
+    assert 1.96 < limits.limits[0][0] < limits.limits[1], "many to one, to one side, is less than all pairs"
 
 
 def test_intervals_are_differences_by_their_errors_and_critical_values():
@@ -131,7 +131,7 @@ def test_intervals_are_differences_by_their_errors_and_critical_values():
     means = [np.mean(row) for row in (A, B, C)]
     for row in range(3):
         others = [other for other in range(3) if other != row]
-        lows = [means[row] - means[o] - limits.to_control[o] * compared.error(row, o) for o in others]
+        lows = [means[row] - means[o] - limits.limits[0][o] * compared.error(row, o) for o in others]
         assert bounds[row][0] == pytest.approx(min(0.0, *lows))
     highs = [means[row] - means[0] + limits.limits[1] * compared.error(row, 0) for row in (1, 2)]
     assert [bound[1] for bound in bounds] == pytest.approx([0.0, *(min(0.0, high) for high in highs)])
