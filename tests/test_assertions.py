@@ -23,8 +23,11 @@ NAMES = {
 }
 
 
-def texts(node: ast.AST) -> Iterator[ast.Constant]:
-    return (one for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str))
+def texts(node: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yields the strings within a node, with their lines."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Constant) and isinstance(one.value, str):
+            yield one.lineno, one.value
 
 
 def compared(tree: ast.AST) -> Iterator[ast.AST]:
@@ -50,7 +53,7 @@ def compared_in(function: ast.FunctionDef) -> Iterator[ast.AST]:
 def columns(call: ast.Call, used: set[str]) -> Iterator[ast.AST]:
     """Yields the values of those arguments of `parametrize` that a test compares."""
     names, rows = call.args[:2]
-    listed = [one.value for one in texts(names)]
+    listed = [text for _, text in texts(names)]
     if isinstance(names, ast.Constant):
         listed = [name.strip() for name in listed[0].split(",")]
     for row in rows.elts if isinstance(rows, ast.List | ast.Tuple) else []:
@@ -61,10 +64,10 @@ def columns(call: ast.Call, used: set[str]) -> Iterator[ast.AST]:
 def sentences(source: str) -> list[str]:
     """Returns the sentences that a test's source compares, with their lines."""
     found = {
-        f"{text.lineno}: {text.value}"
+        f"{line}: {text}"
         for part in compared(ast.parse(source))
-        for text in texts(part)
-        if text.value not in NAMES and SENTENCE.search(text.value)
+        for line, text in texts(part)
+        if text not in NAMES and SENTENCE.search(text)
     }
     return sorted(found)
 
