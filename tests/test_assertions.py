@@ -11,9 +11,10 @@ import pytest
 
 HERE = Path(__file__)
 FILES = sorted(file for file in HERE.parent.rglob("test_*.py") if file != HERE)  # its own sentences are examples
-SENTENCE = re.compile(r"(?<![\w.=/-])[a-z][a-z']*(?: [a-z][a-z']*){3,}(?![\w=/])")
+SENTENCE = re.compile(r"(?<![\w.=/-])[A-Za-z][a-z']*(?: [a-z][a-z']*){3,}(?![\w=/])")
 # What has four words or more and is no sentence.
 NAMES = {
+    "Tasks on one text": "a table has this heading",
     "a prefix of all words": "a warning of `probe doctor` has this name",
     "blanks at line ends": "a key of what a corpus counts",
     "invisible characters around tags": "a key of what a corpus counts",
@@ -78,7 +79,7 @@ def sentences(source: str) -> list[str]:
         ("assert 'the store is in use by a job' in told", 1),
         ("assert told == f'probe: {file} has no counts of test here'", 1),
         ("with raises(E, match=r'runs\\.conll: there is no such file'): pass", 1),
-        ("names(told, 'nothing was sent to the cluster')", 1),
+        ("names(told, 'Nothing was sent to the cluster')", 1),
         ("@mark.parametrize('a, b', [('x', 'y is no name of them')])\ndef test(a, b): assert b in f(a)", 1),
         (
             "@mark.parametrize(('a', 'b'), [('more than three words', 'y')])\ndef test(a, b): assert f(a) == b",
