@@ -27,6 +27,7 @@ from probe.cli.settings import config_of, configs_of
 from probe.config import Config, UserError
 from probe.probing.finetune import FineTuned, fine_tune
 from probe.reporting.formats import render, write_tables
+from probe.reporting.recommendation import recommend
 from probe.reporting.row import CEILING, PLAIN, Row
 from probe.reporting.rows import build_rows
 from probe.runs.outputs import read_predictions
@@ -143,10 +144,13 @@ def test_its_row_is_the_ceiling_of_every_table_of_frozen_rows_on_the_same_text(m
 
 def test_without_frozen_rows_it_has_a_table_of_its_own(make: Make, tmp_path: Path):
     run(make(*TUNED, "probe.max_epochs=1"), quiet)
-    text = render(build_rows(tmp_path / "out"), "text")
+    rows = build_rows(tmp_path / "out")
+    text = render(rows, "text")
     (caption,) = [line for line in text.splitlines() if "Span F1" in line]
     names(caption, "fine-tuned", "linear layer")
-    names(text, "verdict: none")
+    given = recommend(rows)
+    assert (given.best, given.use) == (None, None), "there is no row to compare with another"
+    assert given.as_text() not in text
 
 
 def outcome(folder: Path) -> dict[str, Any]:

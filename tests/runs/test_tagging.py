@@ -93,7 +93,9 @@ def test_tagging_the_test_file_gives_the_very_predictions_of_the_record(
     done = here("verify", str(folder), "--weights")
     assert done.returncode == 0, done.stdout
     (checked,) = [line for line in done.stdout.splitlines() if "kept weights" in line]
-    names(checked, f"{row} seed 1")
+    (record,) = load_records(folder).values()
+    assert checked.split()[0] == "ok"
+    names(checked, f"{record.label}:")
 
 
 def test_many_small_chunks_give_what_one_gives(
