@@ -40,7 +40,9 @@ def test_list_explain_verify_and_prune_as_a_user_types_them(inputs: list[str], t
 
     whole = probe("cache", "verify", "--sample", "20", *inputs, cwd=tmp_path)
     assert whole.returncode == 0, whole.stdout + whole.stderr
-    names(whole.stdout, "20 words")
+    computed = re.search(r"^(\d+) words\b", whole.stdout, re.M)
+    assert computed is not None
+    assert int(computed[1]) >= 20
     shard = next(p for p in (tmp_path / "cache").glob("*/dev-00000.safetensors") if p.stat().st_size < 40_000)
     flip_a_bit(shard)
     broken = [
