@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.commands import num_calls
+from support.facts import names
 from support.inputs import (
     SCHEMES,
     Span,
@@ -193,7 +194,9 @@ def test_dev_and_test_can_be_taken_from_train_by_document_and_always_the_same(ti
         "dev": {"fraction": 0.2, "by": "document", "seed": 0, "sentences": 12},
         "test": {"fraction": 0.1, "by": "document", "seed": 0, "sentences": 6},
     }
-    assert any("dev is 12 sentences taken from train, by document" in note for note in corpus.notes)
+    for name, number in {"dev": 12, "test": 6}.items():
+        (note,) = [note for note in corpus.notes if f"data.{name}_fraction" in note]
+        names(note, name, f"{number} sentences", "train", "by document")
     parts = corpus.splits
     assert [len(set(parts[name].documents or [])) for name in parts] == [21, 6, 3]
     together = sorted(

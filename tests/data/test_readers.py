@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import json
 import os
-import re
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import datasets
 import huggingface_hub.constants
 import pytest
 from support.commands import interpreted, num_calls
+from support.facts import names
 
 from probe.config import UserError
 from probe.data.columns import Layout, read_columns
@@ -292,6 +292,7 @@ def test_without_the_hub_the_error_names_the_ways_out_and_nobody_asks_twice(tmp_
                 silent.accept()[0].close()
                 calls += 1
     assert done.returncode == 2, done.stderr
-    assert "data.hub=leondz/wnut_17 at refs/convert/parquet is not in its cache" in done.stderr
-    assert re.search(r"data.path=DIR.*data=demo encoder=minilm_l6", done.stderr)
+    names(
+        done.stderr, "data.hub=leondz/wnut_17", "refs/convert/parquet", "data.path=DIR", "data=demo encoder=minilm_l6"
+    )
     assert calls == 1, "the libraries' own long retries are never begun"

@@ -104,5 +104,5 @@ def test_a_tokenizer_that_cuts_given_words_otherwise_is_refused():
     backend.train_from_iterator(["Paris may be nice"] * 3, trainer)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
     keep_prefix_spaces(tokenizer)
-    with pytest.raises(UserError, match="otherwise than running text"):
+    with pytest.raises(UserError, match=r"\btokenizer of made\b"):
         check_words(tokenizer, "made")

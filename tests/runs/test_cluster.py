@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.facts import names
 from support.inputs import data_config, encoder_config, features_config, run_config
 
 from probe.config import LayersConfig, ProbeConfig, UserError
@@ -64,14 +65,14 @@ def settings(folder: Path) -> dict:
 
 
 ENDINGS = {
-    "JobState=FAILED Reason=NonZeroExitCode ExitCode=137:0": "killed (signal 9, Killed). ",
-    "JobState=FAILED Reason=RaisedSignal ExitCode=0:15": "killed (signal 15, Terminated). ",
-    "JobState=CANCELLED Reason=None ExitCode=0:0": "cancelled before it began, by scancel",
-    "JobState=PREEMPTED Reason=None ExitCode=0:0": "killed: it had to make room",
-    "JobState=NODE_FAIL Reason=None ExitCode=0:0": "killed: its node failed",
-    "JobState=TIMEOUT Reason=TimeLimit ExitCode=0:15": "out of time: hydra.launcher.timeout_min=60 cut it off.",
-    "JobState=OUT_OF_MEMORY Reason=OutOfMemory ExitCode=0:125": "out of memory: hydra.launcher.mem_gb=16 was not",
-    "JobState=COMPLETED Reason=None ExitCode=0:0": "ended without a result or any output",
+    "JobState=FAILED Reason=NonZeroExitCode ExitCode=137:0": ["killed", "signal 9, Killed"],
+    "JobState=FAILED Reason=RaisedSignal ExitCode=0:15": ["killed", "signal 15, Terminated"],
+    "JobState=CANCELLED Reason=None ExitCode=0:0": ["cancelled", "scancel"],
+    "JobState=PREEMPTED Reason=None ExitCode=0:0": ["killed", "another job"],
+    "JobState=NODE_FAIL Reason=None ExitCode=0:0": ["killed", "node", "NODE_FAIL"],
+    "JobState=TIMEOUT Reason=TimeLimit ExitCode=0:15": ["out of time", "hydra.launcher.timeout_min=60"],
+    "JobState=OUT_OF_MEMORY Reason=OutOfMemory ExitCode=0:125": ["out of memory", "hydra.launcher.mem_gb=16"],
+    "JobState=COMPLETED Reason=None ExitCode=0:0": ["ended", "COMPLETED, exit code 0"],
 }
 
 
@@ -85,11 +86,14 @@ def test_why_a_job_ended_is_told_from_scontrol_and_where_it_has_forgotten_from_s
     told.append(cluster._why("7_1", "", settings(queue)))
     (queue / "sacct").unlink()
     for text in told:
-        assert text.startswith(ENDINGS[ending]), text
+        first, *facts = ENDINGS[ending]
+        line = text.splitlines()[0]
+        assert line.startswith(first)
+        names(line, *facts)
         assert f"SLURM job 7_1: {state}" in text
     never = cluster._why("7_1", "", settings(queue))
-    assert never.startswith("cancelled before it began, by scancel or by the cluster. ")
-    assert "unknown by now" in never
+    assert never.startswith("cancelled ")
+    names(never, "scancel", "SLURM job 7_1: unknown")
     assert "_log" not in never, "there is none"
 
 
@@ -100,10 +104,12 @@ def test_the_last_word_of_a_job_is_its_own_and_not_that_of_srun(queue: Path):
     log.parent.mkdir()
     log.write_text("ImportError: no torch here\nsrun: error: vm: task 0: Exited with exit code 1\n")
     told = cluster._why("7_1", "FAILED", now)
-    assert told.startswith(f"ended without a result. Its output, {log}, ends: ImportError: no torch here\n")
+    assert told.startswith("ended ")
+    names(told.splitlines()[0], log)
+    assert told.splitlines()[0].endswith(": ImportError: no torch here")
     assert "srun: error: vm" in told, "below the line stands all"
-    log.write_text("srun: error: Unable to create step\n")
-    assert "ends: srun: error: Unable to create step\n" in cluster._why("7_1", "FAILED", now)
+    log.write_text("srun: error: no step\n")
+    assert cluster._why("7_1", "FAILED", now).splitlines()[0].endswith(": srun: error: no step")
 
 
 def test_a_job_killed_for_memory_on_a_cluster_without_cgroups_is_known_by_its_log(queue: Path):
@@ -123,7 +129,7 @@ def test_all_jobs_are_waited_for_and_one_that_died_is_told_of(queue: Path, monke
 
     def tell(line: str) -> None:
         told.append(line)
-        if "none runs" in line:  # now a runs, b is killed, and c is finished
+        if "Priority" in line:  # now a runs, b is killed, and c is finished
             (queue / "c.done").touch()
             (queue / "squeue").write_text("7_0|RUNNING|None\n7_1|FAILED|NonZeroExitCode\n")
 
@@ -137,10 +143,9 @@ def test_all_jobs_are_waited_for_and_one_that_died_is_told_of(queue: Path, monke
     assert jobs[0].is_over(), "killed is one, waited for are all"
     assert list(died) == ["b"]
     assert died["b"].startswith("killed (signal 9")
-    assert told == [
-        "3 runs sent as SLURM job 7; scancel 7 withdraws them.",
-        "In SLURM's queue, none runs yet: Resources, Priority.",
-    ]
+    sent, waiting = told
+    names(sent, "3 runs", "SLURM job 7", "scancel 7")
+    names(waiting, "Resources, Priority")
 
 
 def nobody(job: Sent, why: str) -> None:
@@ -168,7 +173,7 @@ def test_why_jobs_died_that_no_command_waited_for_is_found_out_later(queue: Path
     (queue / "scontrol").write_text("JobState=TIMEOUT Reason=TimeLimit ExitCode=0:15\n")
     died = cluster.deaths(queue / "slurm", "abc")
     assert list(died) == ["a"], "c was sent again"
-    assert died["a"].startswith("out of time: hydra.launcher.timeout_min=60")
+    names(died["a"], "out of time", "hydra.launcher.timeout_min=60")
     assert not cluster.deaths(queue / "slurm", "b")
     assert len(list((queue / "slurm").glob("*.json"))) == 3
 
@@ -184,9 +189,8 @@ def test_the_status_of_a_sweep_tells_of_jobs_that_died_unseen(job: Job, queue: P
     (queue / "scontrol").write_text("JobState=OUT_OF_MEMORY Reason=OutOfMemory ExitCode=0:125\n")
     first, second = lines(job.results_dir)
     assert "1 failed, 0 waiting" in first
-    assert second == (
-        "failed   embeddings seed 1: out of memory: hydra.launcher.mem_gb=16 was not enough. Type a larger one."
-    )
+    assert second.startswith("failed ")
+    names(second, "embeddings seed 1", "out of memory", "hydra.launcher.mem_gb=16")
 
 
 def test_a_job_that_is_in_the_queue_still_is_not_sent_twice_and_an_array_that_ended_is_forgotten(
@@ -208,7 +212,7 @@ def test_a_job_that_is_in_the_queue_still_is_not_sent_twice_and_an_array_that_en
     told: list[str] = []
     run_array(print, [Sent(key, queue / f"{key}.done") for key in "abc"], now, told.append, nobody)
     assert sent == ["b", "c"]
-    assert told[0].startswith("1 of them are in SLURM's queue already (job 5): waited for, not sent again.")
+    names(told[0], "1 of them", "job 5", "scancel 5")
     assert sorted(path.name for path in (queue / "slurm").glob("*.json")) == ["5.json", "7.json"]
     assert json.loads((queue / "slurm/7.json").read_text()) == {"jobs": {"7_0": "b", "7_1": "c"}, "settings": now}
 
@@ -253,7 +257,7 @@ def test_a_command_that_is_stopped_says_how_to_end_its_jobs(queue: Path, monkeyp
     monkeypatch.setattr(cluster.time, "sleep", stop)
     with pytest.raises(KeyboardInterrupt):
         run_array(print, [Sent(key, queue / key) for key in "ab"], settings(queue), told.append, nobody)
-    assert told[-1].endswith("To end them: scancel 7")
+    assert told[-1].endswith(": scancel 7")
 
 
 def test_a_job_that_makes_room_is_begun_anew_and_one_at_its_limit_only_as_often_as_asked(
@@ -302,7 +306,7 @@ def test_data_that_a_node_lacks_or_has_otherwise_is_the_failure_of_the_run(job: 
     changed.write_text(changed.read_text() + "more O\n")
     forget_texts()
     run_job(job)
-    assert "data or encoder are others than where the sweep was started" in failure(job)
+    names(failure(job), f"on {os.uname().nodename}", f"not {short(job.key)}")
     assert job.is_over()
     next((job.results_dir / "logs").glob("*.failed.txt")).unlink()
     changed.unlink()
@@ -315,7 +319,7 @@ def test_data_that_a_node_lacks_or_has_otherwise_is_the_failure_of_the_run(job: 
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (CutOff("out of time: hydra.launcher.timeout_min=1 cut it off."), "out of time: hydra.launcher.timeout_min=1"),
+        (CutOff("out of time: hydra.launcher.timeout_min=1"), "out of time: hydra.launcher.timeout_min=1"),
         (MemoryError("no room"), "MemoryError: no room"),
     ],
 )
@@ -347,12 +351,12 @@ def test_a_run_says_that_it_extracts_and_one_that_is_cut_off_says_why(job: Job, 
     def run(*_: object) -> None:
         (file,) = (job.results_dir / "logs").glob("*.running.txt")
         seen.append(file.read_text())
-        raise CutOff("out of time: hydra.launcher.timeout_min=1 cut it off.")
+        raise CutOff("out of time: hydra.launcher.timeout_min=1")
 
     monkeypatch.setattr(sweep, "run", run)
     run_job(job)
     assert seen == ["extracting features"]
-    assert failure(job) == "out of time: hydra.launcher.timeout_min=1 cut it off."
+    assert failure(job) == "out of time: hydra.launcher.timeout_min=1"
     sweep.write_expected(job.results_dir, [job.expected])
     assert any("out of time" in line for line in lines(job.results_dir))
     run_job(replace(job, command="once more"))

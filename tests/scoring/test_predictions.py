@@ -13,6 +13,7 @@ from seqeval.scheme import BILOU, IOB2, IOBES
 from sklearn.metrics import accuracy_score
 from sklearn.metrics import f1_score as sklearn_f1
 from support.commands import probe, python
+from support.facts import names
 from support.inputs import SCHEMES, random_spans, written
 
 from probe.config import UserError
@@ -88,7 +89,7 @@ def test_gold_in_iob1_may_stand_beside_predictions_in_iob2(tmp_path: Path):
     assert scores["span"]["f1"] == scores["strict"]["f1"] == scores["word"]["f1"] == 1.0
     assert scores["ill_formed"] == 0
     assert scores["accuracy"] == conlleval_accuracy(tmp_path / "file") < 1
-    assert "what two schemes write apart is wrong" in render(found)
+    names(render(found).splitlines()[-1], "Accuracy", "two schemes")
 
 
 def conlleval_accuracy(file: Path) -> float:
@@ -233,7 +234,7 @@ def test_tags_with_something_invisible_behind_them_are_scored_without_it_and_cou
     file.write_text("Ana B-PER B-PER\u200b\nx O\ufeff O\n")
     found = read_predictions(file, SPANS, False)
     assert found.scores().accuracy == 1
-    assert render(found).endswith("\n2 tags have invisible characters around them, which do not count.\n")
+    names(render(found).splitlines()[-1], "2 tags", "invisible characters")
 
 
 def test_the_paired_test_tells_a_difference_from_none_and_refuses_other_texts(tmp_path: Path):
@@ -274,23 +275,23 @@ def test_the_command_prints_what_it_found_and_json_in_its_stated_shape(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "facts"),
     [
-        ("a B-X\n", "file:1: 2 columns"),
-        ("a O O\nb B-X S-X\n", ""),
-        ("a B-X X\n", "file:1 ('a'): tag 'X' has no prefix and no tag is O"),
-        ("a B-X O\nb O\n", "file:2: 2 columns"),
+        ("a B-X\n", ["file:1", "2 columns"]),
+        ("a O O\nb B-X S-X\n", []),
+        ("a B-X X\n", ["file:1", "'a'", "'X'", "O"]),
+        ("a B-X O\nb O\n", ["file:2", "2 columns"]),
     ],
 )
-def test_files_that_do_not_fit_are_refused_with_their_line(tmp_path: Path, content: str, message: str):
+def test_files_that_do_not_fit_are_refused_with_their_line(tmp_path: Path, content: str, facts: list[str]):
     file = tmp_path / "file"
     file.write_text(content)
-    if not message:
+    if not facts:
         assert read_predictions(file, SPANS, False).schemes == ("IOB2", "BIOES")
         return
     with pytest.raises(UserError) as caught:
         read_predictions(file, SPANS, False)
-    assert message in str(caught.value)
+    names(caught.value, *facts)
 
 
 def test_scoring_imports_nothing_that_takes_long(tmp_path: Path):

@@ -112,22 +112,22 @@ def test_ties_of_an_older_screen_are_not_judged(screened: Path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "facts"),
     [
-        (["screen.windo=1"], "Did you mean screen.window?"),
-        (["screen.samples=1"], "screen.samples=1 is not a number from 2 to 10"),
-        (["screen.max_layers=0"], "screen.max_layers=0 is too small"),
-        (["screen.window=x"], "screen.window"),
-        (["screen.window=11"], "screen.window=11 is not a number from 0 to 10"),
-        (["--against", "/nowhere"], "/nowhere: there is no such folder"),
-        (["--nope"], "unrecognized arguments"),
-        (["--format", "xml"], "invalid choice"),
+        (["screen.windo=1"], ["windo", "screen.window"]),
+        (["screen.samples=1"], ["screen.samples=1", "2 to 10"]),
+        (["screen.max_layers=0"], ["screen.max_layers=0", "1 or more"]),
+        (["screen.window=x"], ["screen.window"]),
+        (["screen.window=11"], ["screen.window=11", "0 to 10"]),
+        (["--against", "/nowhere"], ["--against /nowhere"]),
+        (["--nope"], ["--nope"]),
+        (["--format", "xml"], ["--format", "'xml'"]),
     ],
 )
-def test_what_is_mistyped_is_named(typed, inputs: list[str], arguments: list[str], message: str):
+def test_what_is_mistyped_is_named(typed, inputs: list[str], arguments: list[str], facts: list[str]):
     done = typed("screen", *inputs, *arguments)
     assert done.returncode == 2
-    assert message in done.stderr
+    names(done.stderr, *facts)
     assert "Traceback" not in done.stderr
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import interpreter, probe, start
+from support.facts import names
 from support.records import results
 from support.slurm import Slurm, running_slurm, wait_until
 
@@ -150,10 +151,9 @@ def test_a_killed_and_a_cancelled_run_are_told_as_such_while_the_others_finish(
     slurm.call("scancel", second)
     told, errors = process.communicate(timeout=300)
     assert process.returncode == 1, told
-    assert sorted(line.split(".")[0] for line in first_lines(out)) == [
-        "killed (signal 6, Aborted)",
-        "killed: cancelled, by scancel or by the cluster",
-    ]
+    aborted, cancelled = sorted(first_lines(out))
+    names(aborted, "killed", "signal 6, Aborted")
+    names(cancelled, "killed", "cancelled", "scancel")
     assert errors.count("failed: last seed 1: killed") == 2
     assert len(errors.splitlines()) == 2
     assert "1 done, 0 running, 2 failed, 0 waiting" in status(out)
@@ -165,20 +165,20 @@ def test_a_run_that_needs_more_memory_or_time_names_the_setting_to_raise(slurm: 
     process = start(*sweep, "results_dir=time", "hydra.launcher.timeout_min=1", cwd=tmp_path, **slurm.env)
     done = probe(*memory, cwd=tmp_path, **slurm.env)
     assert done.returncode == 1
-    assert "failed: last seed 1: out of memory: hydra.launcher.mem_gb=2 was not enough" in done.stderr
+    names(done.stderr, "last seed 1", "out of memory", "hydra.launcher.mem_gb=2")
     assert "1 failed, 0 waiting" in status(tmp_path / "memory")
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 1
-    assert "failed: last seed 1: out of time: hydra.launcher.timeout_min=1 cut it off. Type a larger one" in errors
+    names(errors, "last seed 1", "out of time", "hydra.launcher.timeout_min=1")
     assert "1 failed, 0 waiting" in status(tmp_path / "time")
 
 
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
-        ("hydra.launcher.partition=nope", "invalid partition specified: nope"),
-        ("hydra.launcher.mem_gb=999", "Memory specification can not be satisfied"),
-        ("hydra.launcher.timeout_min=9999", "Requested time limit is invalid"),
+        ("hydra.launcher.partition=nope", "nope"),
+        ("hydra.launcher.mem_gb=999", "Memory specification"),
+        ("hydra.launcher.timeout_min=9999", "time limit"),
         ("+hydra.launcher.partion=short", "partion"),
     ],
 )
@@ -188,8 +188,8 @@ def test_what_slurm_refuses_is_told_with_its_reason_and_was_not_sent(
     sweep = ["-m", "layers=last", "seed=1", "results_dir=out", *inputs, *HERE, setting]
     done = probe(*sweep, cwd=tmp_path, **slurm.env)
     assert done.returncode == 2
-    assert done.stderr.startswith("probe: nothing was sent, SLURM does not take it: ")
-    assert reason in done.stderr
+    assert done.stderr.startswith("probe: ")
+    names(done.stderr, "SLURM", reason)
     assert len(done.stderr.splitlines()) == 2
     assert not numbers(slurm)
 
@@ -204,15 +204,14 @@ def test_a_stopped_command_names_its_array_and_the_next_one_waits_for_it(slurm: 
     os.kill(process.pid, signal.SIGTERM)  # as Ctrl-C, which is ignored behind a shell's &
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert f"sent as SLURM job {array}" in out
-    assert f"To end them: scancel {array}" in out
+    names(out, f"SLURM job {array}")
+    assert out.count(f"scancel {array}") == 2, "once it was sent, and when the command was stopped"
     again = start(*[part.replace("seed=1,2", "seed=1,2,3") for part in sweep], cwd=tmp_path, **slurm.env)
     wait_until(lambda: len(numbers(slurm)) == 3, "the third sent too", 180)
     release(slurm)
     out, errors = again.communicate(timeout=300)
     assert again.returncode == 0, out + errors
-    assert f"2 of them are in SLURM's queue already (job {array}): waited for, not sent again" in out
-    assert "1 runs sent" in out
+    names(out, "2 of them", f"job {array}", f"scancel {array}", "1 runs")
     keys = [json.loads(path.read_text())["key"] for path in (tmp_path / "out/records").glob("*.json")]
     assert len(keys) == 3
 
@@ -231,5 +230,4 @@ def test_what_ended_jobs_while_no_command_waited_is_told_by_sweep_status(slurm: 
     wait_until(lambda: numbers(slurm) == [second], "two are over", 120)
     told = probe("sweep-status", "out", cwd=tmp_path, **slurm.env).stdout
     assert "0 done, 1 running, 2 failed, 0 waiting" in told
-    assert "killed (signal 6, Aborted)" in told
-    assert "cancelled before it began, by scancel or by the cluster" in told
+    names(told, "killed", "signal 6, Aborted", "cancelled", "scancel")

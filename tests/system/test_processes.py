@@ -95,7 +95,7 @@ def test_the_workers_of_a_sweep_end_with_it_and_hold_its_store_no_longer(inputs:
     os.kill(process.pid, how)  # it alone, not its children
     _, errors = process.communicate(timeout=120)
     assert process.returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
-    assert ("the same command continues" in errors) == (how == signal.SIGHUP)
+    assert ("probe: stopped" in errors) == (how == signal.SIGHUP)
     assert wait_until(lambda: not living_workers_of(process))
     with Hold(lock, exclusive=True) as hold:
         assert hold.held
