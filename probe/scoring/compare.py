@@ -162,7 +162,8 @@ class Comparison:
     @functools.cached_property
     def _simulation(self) -> _Simulation:
         pooled = float(self.variances.min())  # some row's own is not above it
-        # One standard error more than estimated: critical values fall with the share of the text, known badly by few seeds.
+        # One standard error more than estimated: critical values fall with the share of the text, which few seeds tell
+        # badly.
         pooled *= 1 + (2 / int((self.n - 1).sum())) ** 0.5
         relative = self.text / pooled if pooled > 0 else np.zeros_like(self.text)
         return _simulated(tuple(self.n.tolist()), tuple(np.round(relative, 6).ravel().tolist()), self._text_freedom)
