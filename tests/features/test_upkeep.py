@@ -229,6 +229,8 @@ def test_a_sweep_says_that_it_repairs_a_damaged_shard(inputs: list[str], tmp_pat
     sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", f"jobs={jobs}", *inputs]
     done = probe(*sweep, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    (line,) = [line for line in done.stdout.splitlines() if "Extracting it again" in line]
-    names(line, "dev-00000.safetensors", "layer 5")
-    assert line.startswith("last seed ")
+    lines = [line for line in done.stdout.splitlines() if "Extracting it again" in line]
+    assert 1 <= len(lines) <= jobs, "runs side by side may both have met it"
+    for line in lines:
+        names(line, "dev-00000.safetensors", "layer 5")
+        assert line.startswith("last seed ")
