@@ -24,7 +24,7 @@ import numpy as np
 
 from probe.config import LayersConfig
 
-TIES = 2  # rises when `is_tied` decides otherwise than before on the same scores; screen.json has it
+TIES = 2  # rises when `rank` decides `tied` otherwise than before on the same scores; screen.json has it
 LEVEL = 0.05  # of screens without any difference, how many may call a candidate not tied
 SIMULATED = 2000  # screens, of each structure
 AT_ONCE = 2_000_000  # simulated scores that are held at once

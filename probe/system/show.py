@@ -23,10 +23,6 @@ def how_many(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def p_value(p: float | None) -> str:
-    return "-" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
 def visible(text: str) -> str:
     """A text with its invisible characters, which a no-break space or a byte order mark is, escaped."""
     return text if text.isprintable() else repr(text)[1:-1]
