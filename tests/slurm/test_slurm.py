@@ -80,20 +80,12 @@ def status(out: Path) -> str:
 def test_preempted_requeued_and_left_alone_an_array_gives_the_bits_of_a_local_sweep(
     slurm: Slurm, few: list[str], tmp_path: Path
 ):
-    sweep = [
-        "-m",
-        "layers=last,concat_last_four",
-        "seed=1",
-        "results_dir=out",
-        *few,
-        "probe.max_epochs=150",
-        "probe.anneal=1",
-    ]
-    sweep.append("probe.patience=150")
+    sweep = ["-m", "layers=last,concat_last_four", "seed=1", "results_dir=out", *few]
+    sweep += ["probe.max_epochs=60", "probe.anneal=1", "probe.patience=60"]
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         folder.mkdir()
-    done = probe(*sweep, "jobs=1", cwd=here)
+    done = probe(*sweep, "jobs=2", cwd=here)  # a thread each: two threads wait for each other where others compute
     assert done.returncode == 0, done.stderr
     process = start(*sweep, *HERE, LIMIT, cwd=there, **slurm.env)
     wait_until(lambda: is_training(there / "out", 2), "both train", 180)
