@@ -39,7 +39,7 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
     for settings and texts that cannot be.
     """
     from probe.cli.settings import config_of
-    from probe.inspection.reading import Reader
+    from probe.inspect.encoded_text import Reader
 
     reader = Reader(config_of(list(settings)))
     given = [texts] if isinstance(texts, str) else texts

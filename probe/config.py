@@ -183,7 +183,7 @@ class ProbeConfig:
     learning_rate: float
     anneal: float
     batch_size: int
-    max_epochs: int | str  # auto: by the text, see probing.schedule
+    max_epochs: int | str  # auto: by the text, see probes.schedule
     patience: int
     gradient_clip: float
     precision: str

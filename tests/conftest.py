@@ -18,10 +18,11 @@ from support.inputs import encoder_config, make_bert, overrides, small_corpus, w
 from probe.cli.main import main
 from probe.config import EncoderConfig
 from probe.data.corpus import Corpus
-from probe.features.checkpoint import Encoder, open_encoder
-from probe.reporting import figures, screen_figures
-from probe.reporting.figures import Numbers, draw
+from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.screen import figures as screen_figures
 from probe.system.files import canonical
+from probe.tables import figures
+from probe.tables.figures import Numbers, draw
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,8 @@ import pytest
 
 from probe.cli.settings import configs_of
 from probe.config import Config
-from probe.probing.schedule import Schedule
-from probe.probing.selection import select
+from probe.probes.schedule import Schedule
+from probe.probes.selection import select
 from probe.runs import plan
 from probe.runs.identity import Layers
 from probe.runs.records import RunRecord, load_records

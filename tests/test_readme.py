@@ -25,8 +25,8 @@ from support.inputs import make_bert, make_split, overrides, write_columns
 
 from probe.config import PRESET_GROUPS
 from probe.data.corpus import Corpus
-from probe.features.checkpoint import Encoder
-from probe.system.show import percent
+from probe.encoders.checkpoint import Encoder
+from probe.system.format import percent
 
 ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")

@@ -37,10 +37,10 @@ again: probe verify {folder} --rerun [--sample N]; runs struck from sweep.json w
 
 
 def verify(arguments: list[str]) -> int:
-    from probe.checks import reruns
-    from probe.checks.complete import unreadable
-    from probe.checks.results import check_files
-    from probe.reporting.published import PUBLISHED
+    from probe.tables.published import PUBLISHED
+    from probe.verify import reruns
+    from probe.verify.complete import unreadable
+    from probe.verify.results import check_files
 
     parser = Parser(prog="probe verify", usage=VERIFY_HELP)
     parser.add_argument("dir", nargs="?", default="")
@@ -112,7 +112,7 @@ def _config_of_one(typed: list[str]) -> Config:
 
 
 def doctor(arguments: list[str]) -> int:
-    from probe.checks.doctor import examine
+    from probe.doctor.doctor import examine
 
     parser = Parser(
         prog="probe doctor",

@@ -33,9 +33,9 @@ def at_least(kind: type, least: int) -> Callable[[str], Any]:
 
 def say_bad_records(*folders: Path) -> int:
     """The files of these folders that are no records, or no counts, a line each on stderr; returns the exit code."""
-    from probe.reporting.rows import results_folder
     from probe.runs.outputs import bad_counts
     from probe.runs.records import bad_records, load_records
+    from probe.tables.rows import results_folder
 
     bad: list[UserError] = []
     for folder in map(results_folder, folders):
@@ -52,7 +52,7 @@ def results_or_last(folder: Path | None, form: str = "text") -> Path:
     """
     if folder is not None:
         return folder
-    from probe.reporting.rows import last_results
+    from probe.tables.rows import last_results
 
     last = last_results()
     print(f"{last} (written last; another: name its folder)", file=sys.stdout if form == "text" else sys.stderr)

@@ -34,10 +34,10 @@ def race(arguments: list[str]) -> int:
     if any(argument.split("=")[0] in HYDRA_ONLY for argument in arguments):
         hydra_itself(arguments)
         return 0
-    from probe.racing.race import run_race
-    from probe.reporting.answer import answer
-    from probe.reporting.formats import render, write_tables
-    from probe.reporting.rows import build_rows
+    from probe.race.race import run_race
+    from probe.race.report import answer
+    from probe.tables.formats import render, write_tables
+    from probe.tables.rows import build_rows
 
     sweep = arguments if {"-m", "--multirun"} & set(arguments) else ["-m", *arguments]
     configs, launcher, settings = asked_by(sweep)
@@ -71,9 +71,9 @@ def _best_of_the_screen(base: Config, command: str, tell: Callable[[str], None])
     """Runs the screen, shows and writes it, and returns the layers that it ranks first (race.candidates of them)."""
     if not base.race.candidates:
         return []
-    from probe.reporting.page import write_screen
-    from probe.reporting.screen import render_screen
-    from probe.runs.screen import run_screen
+    from probe.report.page import write_screen
+    from probe.screen.report import render_screen
+    from probe.screen.run import run_screen
 
     record = run_screen(base, tell, command)
     write_screen(Path(base.results_dir), record)

@@ -27,12 +27,12 @@ Examples
 
 
 def screen(arguments: list[str]) -> int:
-    from probe.reporting.foretold import foretell, foretold_grid
-    from probe.reporting.formats import FORMATS, as_json
-    from probe.reporting.page import write_screen
-    from probe.reporting.screen import render_screen
-    from probe.runs.screen import run_screen
+    from probe.report.page import write_screen
+    from probe.screen.report import render_screen
+    from probe.screen.run import run_screen
+    from probe.screen.validation import foretell, foretold_grid
     from probe.system.files import plain
+    from probe.tables.formats import FORMATS, as_json
 
     parser = Parser(prog="probe screen", usage=SCREEN_HELP)
     parser.add_argument("--format", choices=FORMATS, default="text")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, stated, to_config, unknown_setting
-from probe.runs.again import quoted
+from probe.runs.config_from_record import quoted
 from probe.runs.launch import Launcher
 
 TAKE_SETTINGS = ("train", "extract", "race", "screen", "inspect", "cache", "export", "bench", "tag")

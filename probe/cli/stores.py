@@ -24,7 +24,7 @@ The store's place: features.cache_dir=DIR or LAYER_PROBE_CACHE.
 
 
 def cache(arguments: list[str]) -> int:
-    from probe.features import upkeep as store_cache
+    from probe.cache import maintenance as store_cache
 
     parser = Parser(prog="probe cache", usage="probe cache ACTION ...\n\n" + CACHE_HELP)
     parser.add_argument("action", choices=("list", "explain", "verify", "prune"))
@@ -70,7 +70,7 @@ def cache(arguments: list[str]) -> int:
 
 
 def _prune(cache_dir: Path, older_than: float | None, keep: int | None, yes: bool) -> int:
-    from probe.features import upkeep as store_cache
+    from probe.cache import maintenance as store_cache
 
     if older_than is None and keep is None:
         raise UserError("probe cache prune needs a rule: --older-than DAYS or --keep N.")

@@ -30,10 +30,10 @@ Examples
 
 
 def table(arguments: list[str]) -> int:
-    from probe.reporting.columns import COLUMNS, GROUPS
-    from probe.reporting.comparison import compare, render_comparison, render_side_by_side
-    from probe.reporting.formats import FORMATS, render
-    from probe.reporting.rows import build_rows
+    from probe.tables.columns import COLUMNS, GROUPS
+    from probe.tables.comparison import compare, render_comparison, render_side_by_side
+    from probe.tables.formats import FORMATS, render
+    from probe.tables.rows import build_rows
 
     columns = f"\ncolumns: {', '.join(COLUMNS)}\nseveral at once: {', '.join(GROUPS)}\n"
     parser = Parser(prog="probe table", usage=TABLE_HELP + columns)
@@ -63,7 +63,7 @@ def table(arguments: list[str]) -> int:
 
 
 def report(arguments: list[str]) -> int:
-    from probe.reporting.page import write_report
+    from probe.report.page import write_report
 
     parser = Parser(prog="probe report", description="Tables, figures and one self-contained page (report.html).")
     parser.add_argument("dir", nargs="?", type=Path, help="folder with records/; none: the one written last")
@@ -91,8 +91,8 @@ Examples
 
 
 def errors(arguments: list[str]) -> int:
-    from probe.reporting.errors import compare_errors, lines
-    from probe.reporting.formats import as_json
+    from probe.errors.errors import compare_errors, lines
+    from probe.tables.formats import as_json
 
     parser = Parser(prog="probe errors", usage=ERRORS_HELP)
     parser.add_argument("dir", nargs="?", type=Path)
@@ -125,10 +125,10 @@ Settings say what is otherwise here: encoder.path=DIR, device=cpu.
 
 
 def bench(arguments: list[str]) -> int:
+    from probe.bench.bench import BENCH, measure
     from probe.cli.settings import configs_of
-    from probe.reporting.rows import results_folder
-    from probe.runs.again import config_again
-    from probe.runs.bench import BENCH, measure
+    from probe.runs.config_from_record import config_again
+    from probe.tables.rows import results_folder
 
     parser = Parser(prog="probe bench", usage=BENCH_HELP)
     parser.add_argument("given", nargs="*")

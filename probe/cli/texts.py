@@ -10,7 +10,7 @@ from pathlib import Path
 from probe.cli.parser import Parser
 from probe.cli.settings import SETTING, config_of
 from probe.config import SENTENCES, UserError
-from probe.system.show import percent
+from probe.system.format import percent
 
 SCORE_HELP = """\
 probe score FILE [FILE] [--task spans|tags] [--ignore-docstart] [--format text|json]
@@ -29,7 +29,7 @@ Examples
 
 def score(arguments: list[str]) -> int:
     from probe.data.task import TASKS
-    from probe.scoring import predictions as scoring
+    from probe.score import predictions as scoring
     from probe.system.files import plain
 
     parser = Parser(prog="probe score", usage=SCORE_HELP)
@@ -104,7 +104,7 @@ def inspect(arguments: list[str]) -> int:
     cfg = config_of([argument for argument in given if SETTING.match(argument)])
     texts = [argument for argument in given if not SETTING.match(argument)] or _texts_from_stdin()
 
-    from probe.inspection.report import lines
+    from probe.inspect.report import lines
 
     for line in lines(cfg, texts, **options):
         print(line)
@@ -145,7 +145,7 @@ Examples
 
 
 def tag(arguments: list[str]) -> int:
-    from probe.data.untagged import INPUTS
+    from probe.tag.untagged import INPUTS
 
     parser = Parser(prog="probe tag", usage=TAG_HELP)
     parser.add_argument("given", nargs="*")
@@ -163,11 +163,11 @@ def tag(arguments: list[str]) -> int:
         )
 
     from probe.cli.settings import configs_of
-    from probe.runs.again import config_again
-    from probe.runs.kept import choose_kept, read_untagged, written
+    from probe.runs.config_from_record import config_again
+    from probe.tag.io import choose_kept, read_untagged, written
 
     file, record = choose_kept(Path(words[0]), options.row, options.seed)
-    from probe.runs.tagging import Applier  # imports torch, so only after choose_kept, which may refuse
+    from probe.tag.corpus_tagger import Applier  # imports torch, so only after choose_kept, which may refuse
 
     cfg = config_again(record, lambda typed: configs_of(typed)[0][0], overrides)
     untagged = [read_untagged(given, cfg.data, record, options.input) for given in words[1:]]

@@ -34,9 +34,9 @@ def _screen_first(configs: Sequence[Config], command: str) -> None:
     asked = {cfg.results_dir: cfg for cfg in configs if cfg.screen.first}
     if not asked:
         return
-    from probe.reporting.page import write_screen
-    from probe.reporting.screen import render_screen
-    from probe.runs.screen import run_screen
+    from probe.report.page import write_screen
+    from probe.screen.report import render_screen
+    from probe.screen.run import run_screen
 
     for folder, cfg in asked.items():
         try:
@@ -62,9 +62,9 @@ def train(arguments: list[str]) -> int:
     command = shlex.join(["probe", *sys.argv[1:]])
     tell = functools.partial(print, flush=True)
     if launcher:
-        from probe.reporting.formats import render, write_tables
-        from probe.reporting.rows import build_rows
         from probe.runs.sweep import run_sweep
+        from probe.tables.formats import render, write_tables
+        from probe.tables.rows import build_rows
 
         if launcher.is_here:
             _screen_first(configs, command)

@@ -30,7 +30,7 @@ from probe.data.split import Split, SplitCounts, bare_tag
 from probe.data.tags import OddTag, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
 from probe.data.task import SPANS, TASKS, Task
 from probe.system import hub
-from probe.system.show import visible
+from probe.system.format import visible
 
 SPLITS = ("train", "dev", "test")
 BUNDLED = "bundled"  # data.path of the corpus inside the package

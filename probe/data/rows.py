@@ -12,7 +12,7 @@ from typing import Any
 from probe.config import UserError
 from probe.data.sentences import Packing
 from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, bare_tag, check_tag, lines_of, too_long
-from probe.system.show import visible
+from probe.system.format import visible
 
 JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 ONE_A_LINE = " Of a list over many lines: jq -c '.[]' FILE > NEW."

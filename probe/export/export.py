@@ -19,7 +19,7 @@ from tqdm import tqdm
 from probe.config import Config, UserError
 from probe.export.formats import FORMATS
 from probe.export.splits import Vectors, chosen, plan_to_read, read_vectors
-from probe.probing.combine import bytes_needed
+from probe.probes.combine import bytes_needed
 from probe.runs.plan import Plan, settings_of
 from probe.runs.provenance import provenance
 from probe.system.files import key_of, plain, why_not_writable, write_atomically

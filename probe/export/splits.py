@@ -15,9 +15,9 @@ from probe.config import Config, UserError
 from probe.data.split import Split
 from probe.features.store import DamagedShard
 from probe.features.windows import bounds
-from probe.probing.combine import Streamed
-from probe.probing.normalization import Normalization, normalization_of
-from probe.probing.selection import Selection
+from probe.probes.combine import Streamed
+from probe.probes.normalization import Normalization, normalization_of
+from probe.probes.selection import Selection
 from probe.runs.plan import Plan, plan
 from probe.runs.run import extract
 

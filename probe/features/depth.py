@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from probe.features.checkpoint import Encoder
-from probe.features.encoder import Stopped, hidden_states
+from probe.encoders.checkpoint import Encoder
+from probe.encoders.encoder import Stopped, hidden_states
 from probe.features.words import padded
 
 

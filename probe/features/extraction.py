@@ -29,9 +29,9 @@ from tqdm import tqdm
 
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
-from probe.features.checkpoint import Encoder, refuse_changed
+from probe.encoders.checkpoint import Encoder, refuse_changed
+from probe.encoders.encoder import load_model
 from probe.features.depth import stop_at
-from probe.features.encoder import load_model
 from probe.features.store import FeatureStore, Shard
 from probe.features.words import Text, batches, pieces_at_once, states_of
 from probe.system.bfloat16 import EMULATED, way

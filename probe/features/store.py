@@ -30,7 +30,7 @@ import xxhash
 
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
-from probe.features.checkpoint import Encoder
+from probe.encoders.checkpoint import Encoder
 from probe.features.indices import stored_layers
 from probe.features.windows import bounds
 from probe.system.files import canonical, key_of, why_not_writable, write_atomically, written_whole

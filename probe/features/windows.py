@@ -15,7 +15,7 @@ import numpy as np
 
 from probe.config import UserError
 from probe.data.split import Split
-from probe.features.pieces import Pieces
+from probe.encoders.pieces import Pieces
 
 
 class Window(NamedTuple):

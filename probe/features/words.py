@@ -14,10 +14,10 @@ import torch
 
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
-from probe.features.checkpoint import Encoder
-from probe.features.encoder import hidden_states
+from probe.encoders.checkpoint import Encoder
+from probe.encoders.encoder import hidden_states
+from probe.encoders.pieces import Pieces, cut_split
 from probe.features.indices import stored_layers
-from probe.features.pieces import Pieces, cut_split
 from probe.features.store import Shard
 from probe.features.windows import Window, plan_windows
 from probe.system.machine import sent

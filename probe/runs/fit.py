@@ -18,14 +18,14 @@ from probe.data.tags import Tags
 from probe.features.extraction import ensure_features
 from probe.features.store import DamagedShard, FeatureStore
 from probe.features.words import Text
-from probe.probing.batches import TaggedWords
-from probe.probing.combine import Streamed, bytes_needed, read_selection
-from probe.probing.finetune import TaggedText, fine_tune
-from probe.probing.memory import WordMemory
-from probe.probing.normalization import Normalization, normalization_of, scales_in
-from probe.probing.scales import ADDED, REMEDY, adds_unlike, unlike_layers
-from probe.probing.schedule import Outcome
-from probe.probing.tagger import Tagger, train_tagger
+from probe.probes.batches import TaggedWords
+from probe.probes.combine import Streamed, bytes_needed, read_selection
+from probe.probes.finetune import TaggedText, fine_tune
+from probe.probes.majority_tag import WordMemory
+from probe.probes.normalization import Normalization, normalization_of, scales_in
+from probe.probes.scales import ADDED, REMEDY, adds_unlike, unlike_layers
+from probe.probes.schedule import Outcome
+from probe.probes.tagger import Tagger, train_tagger
 from probe.runs.outputs import unfinished_path
 from probe.runs.plan import Plan, resolve_device
 from probe.runs.provenance import bfloat16_way, hardware, versions

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, LayersConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.derived import Sample, derived, underived
-from probe.features.checkpoint import Encoder, open_encoder
+from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.indices import stored_layers
 from probe.features.store import FeatureStore
-from probe.probing.schedule import FULL_UPDATES, Schedule, passes, updates
-from probe.probing.selection import Selection, select
-from probe.runs.expected import ExpectedRun, Setting
+from probe.probes.schedule import FULL_UPDATES, Schedule, passes, updates
+from probe.probes.selection import Selection, select
 from probe.runs.identity import (
     CONTROL,
     FINE_TUNED,
@@ -35,6 +34,7 @@ from probe.runs.identity import (
 )
 from probe.runs.outputs import is_done
 from probe.runs.records import Settings, record_path
+from probe.runs.sweep_plan import ExpectedRun, Setting
 from probe.system.files import canonical
 
 ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about that

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from probe.config import UserError
 from probe.runs.cluster import deaths
-from probe.runs.expected import SWEEP, read_expected
 from probe.runs.records import BadRecord, RunRecord, load_record
+from probe.runs.sweep_plan import SWEEP, read_expected
 from probe.system.files import SHORT_KEY, short
+from probe.system.format import duration
 from probe.system.locks import is_locked, wait_for_lock
-from probe.system.show import duration
 
 
 def failures(results_dir: Path) -> dict[str, Path]:

@@ -23,7 +23,7 @@ import msgspec
 from probe.config import UserError
 from probe.data.split import SplitCounts
 from probe.data.task import TASKS, Task
-from probe.probing.schedule import Outcome
+from probe.probes.schedule import Outcome
 from probe.runs.identity import RunIdentity, label_of
 from probe.scoring.metrics import Scores
 from probe.system.bfloat16 import Way
@@ -248,7 +248,7 @@ class RunRecord:
     hardware: Hardware
     started: str  # UTC
     finished: str
-    outcome: Outcome | None = None  # how the training ended, see probing.schedule; older records have none
+    outcome: Outcome | None = None  # how the training ended, see probes.schedule; older records have none
     bits: Bits | None = None  # older records have none, nor has what gives no probabilities
     unseen: Unseen | None = None  # of a run on a part of train
     bits_epoch: int | None = None  # of least dev loss, whose weights gave bits and unseen; older records: best_epoch

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from probe.config import Config, UserError
 from probe.runs.cluster import CutOff
-from probe.runs.expected import ExpectedRun, write_expected
 from probe.runs.launch import Launcher, do_apart
 from probe.runs.outputs import is_done
 from probe.runs.plan import Plan, plan, prepare_results, resolve_device
@@ -27,12 +26,13 @@ from probe.runs.progress import Standing, first_line, is_running, running
 from probe.runs.provenance import bfloat16_way
 from probe.runs.records import RunRecord, load_record, record_path
 from probe.runs.run import extract, run
+from probe.runs.sweep_plan import ExpectedRun, write_expected
 from probe.system import hub
 from probe.system.bfloat16 import EMULATED
 from probe.system.files import short
+from probe.system.format import duration, percent
 from probe.system.machine import gpus, side_by_side, take_gpu
 from probe.system.processes import LOOK_EVERY_S
-from probe.system.show import duration, percent
 
 # What is said of a run whose training did not converge.
 ENDINGS = {

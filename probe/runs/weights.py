@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 
 from probe.config import ProbeConfig, UserError
-from probe.probing.normalization import Normalization, restored_normalization
-from probe.probing.selection import Selection
-from probe.probing.tagger import Tagger, restored_tagger
+from probe.probes.normalization import Normalization, restored_normalization
+from probe.probes.selection import Selection
+from probe.probes.tagger import Tagger, restored_tagger
 from probe.runs.outputs import weights_path
 from probe.runs.records import RunRecord
 from probe.system.files import canonical, sha256_of, write_atomically

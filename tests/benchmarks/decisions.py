@@ -31,13 +31,13 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from probe.racing.rule import SILENT, VERSION, Cell, DevRun, Rules, num_ahead, replay, thresholds
-from probe.reporting.decisions import cheapest_within
-from probe.reporting.row import PLAIN, Row
-from probe.reporting.rows import build_rows
+from probe.race.rule import SILENT, VERSION, Cell, DevRun, Rules, num_ahead, replay, thresholds
 from probe.runs.samples import run_counts, samples_of
 from probe.scoring.compare import Comparison, Sample
 from probe.scoring.significance import influence
+from probe.tables.decisions import cheapest_within
+from probe.tables.row import PLAIN, Row
+from probe.tables.rows import build_rows
 
 RESULTS = Path(__file__).parents[2] / "results"
 DOCUMENTS = 216  # of CoNLL-2003's dev split

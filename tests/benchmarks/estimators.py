@@ -24,20 +24,20 @@ from torch.nn.functional import cross_entropy
 from probe.cli.settings import config_of
 from probe.config import LayersConfig
 from probe.features.extraction import ensure_features
-from probe.probing.batches import EvaluationBatches, TaggedWords
-from probe.probing.bilstm import BiLSTM
-from probe.probing.combine import Streamed
-from probe.probing.selection import Selection
-from probe.reporting.foretold import compare
-from probe.reporting.row import Row
-from probe.reporting.rows import build_rows
+from probe.probes.batches import EvaluationBatches, TaggedWords
+from probe.probes.bilstm import BiLSTM
+from probe.probes.combine import Streamed
+from probe.probes.selection import Selection
 from probe.runs.plan import inputs_of
-from probe.screening.candidates import readout_of
-from probe.screening.gold import Gold, f1
-from probe.screening.moments import Text, moments, reduced, reduction
-from probe.screening.ranking import Scored
-from probe.screening.readout import STRENGTHS, scores, solve
-from probe.screening.screen import beyond, draw, squared_error
+from probe.screen.candidates import readout_of
+from probe.screen.gold import Gold, f1
+from probe.screen.moments import Text, moments, reduced, reduction
+from probe.screen.ranking import Scored
+from probe.screen.readout import STRENGTHS, scores, solve
+from probe.screen.screen import beyond, draw, squared_error
+from probe.screen.validation import compare
+from probe.tables.row import Row
+from probe.tables.rows import build_rows
 
 STACKED = 2  # neighbours to each side whose scores the second readout sees
 UNITS = 256  # of the random BiLSTM, per direction

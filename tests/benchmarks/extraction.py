@@ -26,9 +26,9 @@ from probe.cli.settings import configs_of
 from probe.config import FeaturesConfig
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split
+from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.encoders.encoder import hidden_states, load_model
 from probe.features import extraction
-from probe.features.checkpoint import Encoder, open_encoder
-from probe.features.encoder import hidden_states, load_model
 from probe.features.extraction import ensure_features
 from probe.features.store import FeatureStore
 from probe.features.words import Text, batches, pieces_at_once, to_tensors

@@ -20,8 +20,8 @@ from statistics import fmean
 import numpy as np
 from tabulate import tabulate
 
-from probe.racing.evidence import Evidence
-from probe.racing.rule import VERSION, Cell, DevRun, Race, Rules, num_ahead, replay, thresholds
+from probe.race.dev_scores import Evidence
+from probe.race.rule import VERSION, Cell, DevRun, Race, Rules, num_ahead, replay, thresholds
 from probe.runs.records import load_records
 
 ROOT = Path(__file__).parents[2]

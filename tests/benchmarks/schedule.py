@@ -38,10 +38,10 @@ from probe.cli.settings import configs_of
 from probe.config import Config
 from probe.data.tags import Tags
 from probe.features.extraction import ensure_features
-from probe.probing.batches import TaggedWords
-from probe.probing.combine import Streamed
-from probe.probing.schedule import Schedule
-from probe.probing.tagger import train_tagger
+from probe.probes.batches import TaggedWords
+from probe.probes.combine import Streamed
+from probe.probes.schedule import Schedule
+from probe.probes.tagger import train_tagger
 from probe.runs.plan import Plan, plan
 from probe.scoring.metrics import span_f1
 from probe.system.locks import Hold, wait_for_lock

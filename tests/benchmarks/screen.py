@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from probe.cli.settings import config_of
-from probe.reporting.foretold import foretell
 from probe.runs.plan import inputs_of
 from probe.runs.run import extract
-from probe.runs.screened import load_screen
+from probe.screen.record import load_screen
+from probe.screen.validation import foretell
 from probe.system.files import plain
 
 

@@ -23,9 +23,9 @@ from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split
 from probe.features import extraction
 from probe.features.extraction import ensure_features
-from probe.runs.again import config_again
-from probe.runs.kept import choose_kept
-from probe.runs.tagging import Applier
+from probe.runs.config_from_record import config_again
+from probe.tag.corpus_tagger import Applier
+from probe.tag.io import choose_kept
 
 
 def repeated(split: Split, times: int) -> Split:

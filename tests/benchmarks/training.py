@@ -21,9 +21,9 @@ from torch import nn
 from probe.cli.settings import configs_of
 from probe.config import ProbeConfig
 from probe.features.extraction import ensure_features
-from probe.probing.batches import Batch, TaggedWords, TrainingBatches
-from probe.probing.combine import read_selection
-from probe.probing.tagger import Tagger, train_tagger
+from probe.probes.batches import Batch, TaggedWords, TrainingBatches
+from probe.probes.combine import read_selection
+from probe.probes.tagger import Tagger, train_tagger
 from probe.runs.plan import plan
 from probe.scoring.metrics import span_f1
 

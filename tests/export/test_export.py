@@ -24,7 +24,7 @@ from support.facts import names
 from probe.config import EXPORT_FORMATS, UserError
 from probe.export import export as exporting
 from probe.export.formats import FORMATS
-from probe.probing.combine import Streamed
+from probe.probes.combine import Streamed
 from probe.system.locks import Hold
 
 Typed = Callable[..., subprocess.CompletedProcess[str]]
@@ -290,7 +290,7 @@ import probe.features.store
 probe.features.store.WORDS_IN_SHARD = 20
 from probe.features import extraction
 extraction.num_cores = lambda: 1
-from probe.probing.combine import Streamed
+from probe.probes.combine import Streamed
 between = Streamed.between
 Streamed.between = lambda *a: (time.sleep(float(sys.argv[1])), between(*a))[1]
 from probe.cli.main import dispatch

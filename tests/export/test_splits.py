@@ -17,8 +17,8 @@ from support.commands import flip_a_bit, python
 
 import probe
 from probe.config import UserError
+from probe.encoders.checkpoint import Encoder
 from probe.export.splits import Splits
-from probe.features.checkpoint import Encoder
 from probe.features.store import FeatureStore, Shard
 
 

@@ -17,8 +17,8 @@ from support.inputs import data_config, encoder_config, features_config, make_sp
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split
+from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features import extraction, words
-from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.extraction import ensure_features
 from probe.features.store import FeatureStore
 from probe.system import bfloat16

@@ -14,14 +14,14 @@ from support.commands import flip_a_bit
 from support.facts import names
 from support.inputs import data_config, features_config
 
+from probe.cache.maintenance import entries, explain, verify_checksums, verify_sample
 from probe.config import UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split
+from probe.encoders.checkpoint import Encoder
 from probe.features import depth
-from probe.features.checkpoint import Encoder
 from probe.features.extraction import ensure_features
 from probe.features.store import MANIFEST, DamagedShard, FeatureStore
-from probe.features.upkeep import entries, explain, verify_checksums, verify_sample
 from probe.system.files import short
 
 

@@ -23,8 +23,8 @@ from support.inputs import encoder_config, features_config
 
 from probe.config import UserError
 from probe.data.corpus import Corpus
+from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features import extraction
-from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.extraction import ensure_features
 from probe.features.store import DamagedShard, FeatureStore
 from probe.system.locks import Hold
@@ -251,7 +251,7 @@ from support.commands import DEADLINE_S, wait_for
 from support.inputs import encoder_config, features_config, make_split
 from probe.features import extraction
 from probe.data.corpus import Corpus
-from probe.features.checkpoint import open_encoder
+from probe.encoders.checkpoint import open_encoder
 if no_locks:
     import fcntl
     def flock(*_):

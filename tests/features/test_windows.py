@@ -10,8 +10,8 @@ from transformers import PreTrainedTokenizerFast
 
 from probe.config import UserError
 from probe.data.split import Split
-from probe.features.checkpoint import Encoder
-from probe.features.pieces import check_words, cut_split, keep_prefix_spaces
+from probe.encoders.checkpoint import Encoder
+from probe.encoders.pieces import check_words, cut_split, keep_prefix_spaces
 from probe.features.windows import plan_windows
 
 

@@ -15,10 +15,10 @@ from support.records import expect, make_record
 
 from probe.cli.main import dispatch
 from probe.config import UserError
-from probe.reporting.rows import build_rows
-from probe.runs.expected import write_expected
 from probe.runs.progress import lines
 from probe.runs.records import bad_records
+from probe.runs.sweep_plan import write_expected
+from probe.tables.rows import build_rows
 
 
 @pytest.fixture

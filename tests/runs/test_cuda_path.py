@@ -14,12 +14,12 @@ from support.inputs import data_config, encoder_config, features_config, make_be
 
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import Corpus
+from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features import extraction, words
-from probe.features.checkpoint import Encoder, open_encoder
 from probe.features.extraction import ensure_features
 from probe.features.store import FeatureStore
 from probe.features.words import Text, batches, pieces_at_once
-from probe.probing import schedule
+from probe.probes import schedule
 from probe.runs import provenance, sweep
 from probe.runs.plan import plan
 from probe.runs.run import run

@@ -20,20 +20,20 @@ from support.facts import names
 from support.inputs import make_bert
 
 import probe.runs.fit
-from probe.checks.cost import cost_of_sweep
-from probe.checks.reruns import rerun
-from probe.checks.results import check_files
 from probe.cli.settings import config_of, configs_of
 from probe.config import Config, UserError
-from probe.probing.finetune import FineTuned, fine_tune
-from probe.reporting.formats import render, write_tables
-from probe.reporting.recommendation import recommend
-from probe.reporting.row import CEILING, PLAIN, Row
-from probe.reporting.rows import build_rows
+from probe.doctor.cost import cost_of_sweep
+from probe.probes.finetune import FineTuned, fine_tune
 from probe.runs.outputs import read_predictions
 from probe.runs.plan import plan, prepare_results
 from probe.runs.records import RunRecord, load_records
 from probe.runs.run import run
+from probe.tables.formats import render, write_tables
+from probe.tables.recommendation import recommend
+from probe.tables.row import CEILING, PLAIN, Row
+from probe.tables.rows import build_rows
+from probe.verify.reruns import rerun
+from probe.verify.results import check_files
 
 TUNED = "probe=finetune probe.dropout=0 probe.learning_rate=0.01 probe.batch_size=4 probe.max_epochs=8".split()
 LINEAR = "probe=linear probe.learning_rate=0.001 probe.max_epochs=1 layers=embeddings".split()

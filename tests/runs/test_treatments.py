@@ -16,16 +16,16 @@ from seqeval.metrics.sequence_labeling import get_entities
 from support.inputs import data_config, encoder_config, features_config, run_config, stored
 
 import probe.runs.fit
-from probe.checks.results import _bits_problems, check_files
 from probe.config import Config, LayersConfig, ProbeConfig, UserError, to_config
 from probe.features.extraction import ensure_features
-from probe.probing import schedule
-from probe.probing.tagger import Tagger, train_tagger
-from probe.reporting.formats import write_tables
-from probe.reporting.rows import build_rows
+from probe.probes import schedule
+from probe.probes.tagger import Tagger, train_tagger
 from probe.runs.plan import Plan, forget_inputs, plan, prepare_results
 from probe.runs.records import load_record
 from probe.runs.run import run
+from probe.tables.formats import write_tables
+from probe.tables.rows import build_rows
+from probe.verify.results import _bits_problems, check_files
 
 MEMORY = LayersConfig([], "none", "word_memory")
 Make = Callable[..., Config]

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from probe.reporting.rows import build_rows
 from probe.runs.samples import run_counts, samples_of
 from probe.scoring import compare
 from probe.scoring.compare import Comparison, Components, Sample, seed_variances
 from probe.scoring.significance import influence
+from probe.tables.rows import build_rows
 
 DEMO = Path(__file__).parents[2] / "results" / "demo-minilm"
 A, B, C = [0.900, 0.910, 0.925], [0.880, 0.870, 0.860], [0.895, 0.905, 0.912]

@@ -75,7 +75,7 @@ SERVER.set_forkserver_preload(
         "pytest",
         "probe.cli.main",
         "probe.runs.fit",
-        "probe.inspection.reading",
+        "probe.inspect.encoded_text",
         "transformers.models.bert.modeling_bert",
         "transformers.models.bert.tokenization_bert",
         "joblib",

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from probe.data.split import SplitCounts
-from probe.runs.expected import ExpectedRun
 from probe.runs.identity import Layers, RunIdentity, Treatment
 from probe.runs.outputs import write_counts
 from probe.runs.records import (
@@ -30,6 +29,7 @@ from probe.runs.records import (
     record_path,
     write_record,
 )
+from probe.runs.sweep_plan import ExpectedRun
 from probe.scoring.metrics import Scores, SpanScore, Totals
 
 SAME = ("key", "identity", "config", "scores", "sha256", "best_epoch", "mix", "parameters")
@@ -108,7 +108,7 @@ def make_record(
 
 def expect(record: RunRecord) -> ExpectedRun:
     """A record's run as a sweep asks for it."""
-    from probe.reporting.row import setting_of
+    from probe.tables.row import setting_of
 
     return ExpectedRun(record.key, record.row, record.identity, record.layers.width, setting_of(record))
 

@@ -1,0 +1,162 @@
+"""How many words a second an encoder takes, cut after each of the depths that a table's rows need: `bench.json`.
+
+Measured on the bundled text, so that every folder's figures are of one text; the rest is as in the folder's runs. The
+depths take turns in each round, so that whatever else the machine does slows all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from probe.config import Config, UserError, recorded_data
+from probe.data.corpus import BUNDLED, Corpus, load_corpus
+from probe.runs.records import Records, RunRecord, decoded, json_of, load_records
+from probe.system.files import plain, write_atomically
+
+BENCH = "bench.json"
+WORDS = 2_000  # or a little more: whole documents
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Bench:
+    """features: key of the features whose encoder, context and precision these are. words_per_second: by how many
+    blocks were computed; medians of the rounds."""
+
+    features: str
+    encoder: str
+    device: str
+    device_name: str
+    threads: int
+    versions: dict[str, str | None]
+    words: int
+    rounds: int
+    words_per_second: dict[str, int]
+    measured: str  # UTC
+
+    @property
+    def machine(self) -> str:
+        """For people."""
+        return self.device_name if self.device == "cuda" else f"{self.device_name}, {self.threads} threads"
+
+
+def read_bench(results_dir: Path) -> dict[str, Bench]:
+    """What was measured for a folder, by the key of its features; nothing where nobody did. Raises UserError."""
+    file = results_dir / BENCH
+
+    def damaged(problem: str) -> UserError:
+        return UserError(f"{file} is damaged ({problem}). Remove it, and measure again: probe bench {results_dir}")
+
+    content = json_of(file, damaged)
+    benches = [] if content is None else decoded(content, list[Bench], damaged)
+    return {bench.features: bench for bench in benches}
+
+
+def measure(
+    results_dir: Path, make_config: Callable[[RunRecord], Config], tell: Callable[[str], None] = print
+) -> list[Bench]:
+    """Measures every encoder of a folder's records at the depths they need, and keeps the figures beside them.
+
+    make_config: gives the config of a record's run. Figures of before stay for what is not measured now.
+    """
+    benches = read_bench(results_dir)
+    records: Records = load_records(results_dir)
+    if not records:
+        raise UserError(f"{results_dir} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
+    by_features: dict[str, list[RunRecord]] = {}
+    for record in records.values():
+        if not record.identity.treatment:
+            by_features.setdefault(record.identity.features, []).append(record)
+    for key, alike in by_features.items():
+        depths = sorted({max(record.layers.indices, default=0) for record in alike})
+        benches[key] = _measure(alike[0], make_config(alike[0]), depths, tell)
+    write_atomically(results_dir / BENCH, json.dumps(plain([*benches.values()]), indent=1, ensure_ascii=False) + "\n")
+    return [benches[key] for key in by_features]
+
+
+def _measure(record: RunRecord, cfg: Config, depths: list[int], tell: Callable[[str], None]) -> Bench:
+    import torch
+    from tqdm import tqdm
+
+    from probe.encoders.checkpoint import open_encoder
+    from probe.encoders.encoder import hidden_states, load_model
+    from probe.features.depth import stop_at
+    from probe.features.store import cut_shards
+    from probe.features.words import Text, batches, pieces_at_once, to_tensors
+    from probe.runs.plan import resolve_device
+    from probe.runs.provenance import hardware, versions
+    from probe.system.machine import num_cores
+
+    encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
+    if encoder.fingerprint != record.encoder.fingerprint:
+        raise UserError(f"{encoder.folder} is another encoder than that of {record.label}, {record.encoder.name}.")
+    device = resolve_device(cfg.device)
+    torch.set_num_threads(num_cores())
+    corpus = bundled_text()
+    text = Text(corpus, "dev", encoder, cfg.features)
+    at_once = pieces_at_once(cfg.features.batch_pieces, encoder, device)
+    made = [
+        [None if part is None else part.to(device) for part in to_tensors(windows, text.pieces, encoder)]
+        for shard in cut_shards("dev", corpus.splits["dev"].lengths)
+        for windows in batches(text, shard, encoder, at_once, device)
+    ]
+    model = load_model(encoder, device, cfg.features.precision)
+    words = corpus.splits["dev"].num_words
+    tell(
+        f"{encoder.name} on {device}, {num_cores()} threads, {words} words, after blocks {', '.join(map(str, depths))}"
+    )
+
+    @torch.inference_mode()
+    def seconds(deepest: int) -> float:
+        hooks = stop_at(deepest, model, encoder, device)
+        clock = time.perf_counter()
+        for ids, mask, types in made:
+            assert ids is not None
+            assert mask is not None
+            hidden_states(model, ids, mask, types)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        took = time.perf_counter() - clock
+        for hook in hooks:
+            hook.remove()
+        return took
+
+    seconds(depths[-1])  # the first pass makes room in memory
+    times: dict[int, list[float]] = {depth: [] for depth in depths}
+    rounds = [(depth, number) for number in range(ROUNDS) for depth in depths]
+    for depth, _ in tqdm(rounds, desc="measuring", unit=" passes", dynamic_ncols=True, leave=False):
+        times[depth].append(seconds(depth))
+    machine = hardware(device, torch.get_num_threads())
+    return Bench(
+        features=record.identity.features,
+        encoder=encoder.name,
+        device=device,
+        device_name=machine.device_name,
+        threads=machine.threads,
+        versions={name: version for name, version in versions().items() if name in ("python", "torch", "transformers")},
+        words=words,
+        rounds=ROUNDS,
+        words_per_second={str(depth): round(words / statistics.median(took)) for depth, took in times.items()},
+        measured=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def bundled_text() -> Corpus:
+    """The first documents of the bundled dev split, WORDS or a little more, as a corpus of one split."""
+    files: dict[str, Any] = {"train": "train.conll", "dev": "dev.conll", "test": "test.conll", "path": BUNDLED}
+    dev = load_corpus(recorded_data(files)).splits["dev"]
+    assert dev.documents is not None
+    many = 0
+    for end, words in enumerate(dev.words):
+        if many >= WORDS and dev.documents[end] != dev.documents[end - 1]:
+            break
+        many += len(words)
+    kept = {name: getattr(dev, name)[:end] for name in ("words", "tags", "documents", "lines")}
+    return Corpus("bundled", {"dev": replace(dev, **kept)})

@@ -1,0 +1,207 @@
+"""What a sweep will cost: disk and time to extract missing features, and time to train.
+
+Times are extrapolated from short measurements on this machine, on pieces and words of the text itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from probe.config import Config, UserError
+from probe.data.corpus import Corpus
+from probe.encoders.checkpoint import Encoder
+from probe.features.store import FeatureStore, Shard
+from probe.probes.schedule import Schedule, passes
+from probe.runs.plan import Plan, plan, resolve_device
+from probe.system.files import why_not_writable
+from probe.system.format import duration
+from probe.system.machine import gpus, num_cores, room, side_by_side
+
+if TYPE_CHECKING:
+    import torch
+
+MEASURE_S = 2.0  # how long an encoder is measured, and a probe of each width
+FEWEST_EPOCHS = 10  # what a run that converges takes at least, in the measured sets
+MEASURED_SENTENCES = 2000
+
+
+def cost_of_sweep(configs: Sequence[Config]) -> list[str]:
+    """A sweep's runs, the stores that it has to fill, and how long its training takes, a line each.
+
+    Raises UserError for a run that cannot be, and where there is no room for what is to be extracted.
+    """
+    plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
+    todo = [planned for planned in plans if not planned.is_done]
+    lines = [f"{len(plans)} runs, {len(todo)} to be made"]
+    trained = [planned for planned in todo if planned.cfg.reads_features]
+    tuned = [planned for planned in todo if planned.cfg.probe.train_encoder]
+    if not trained + tuned:
+        return lines
+    first = (trained + tuned)[0].cfg
+    device = resolve_device(first.device)
+    at_once = side_by_side(first.jobs, len(gpus()) if device == "cuda" else 0)
+    lines += _of_frozen(trained, device, at_once) if trained else []
+    if tuned:
+        of_one = {planned.identity.cell: planned for planned in tuned}  # whatever the seed
+        at_once = min(at_once, len(tuned))
+        seconds = {same: tuning_s(planned, device, at_once) for same, planned in of_one.items()}
+        total = sum(seconds[planned.identity.cell] for planned in tuned)
+        lines.append(f"to fine-tune: {len(tuned)} runs, {duration(total / at_once)}")
+    return lines
+
+
+def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> list[str]:
+    """Of runs on stored features: what is to be extracted for them, and how long their probes train."""
+    lines = []
+    by_store = {planned.store.key: planned for planned in trained}.values()
+    stores = [(one, store) for one in by_store if (store := one.store.serving()).missing()]
+    if stores:
+        num_bytes = sum(store.bytes_of(store.missing()) for _, store in stores)
+        folder = Path(trained[0].cfg.features.cache_dir)
+        if reason := why_not_writable(folder, num_bytes):
+            raise UserError(f"features.cache_dir={folder}: {reason}.")
+        seconds = sum(extraction_s(one.cfg, one.text, one.encoder, store, device) for one, store in stores)
+        lines.append(f"to extract: {len(stores)} stores, {num_bytes / 1e9:.2f} GB, {duration(seconds)}")
+    alike = {_work(planned): planned for planned in trained}
+    speeds = {work: training_s_per_word(planned, device) for work, planned in alike.items()}
+    least = most = 0.0
+    epochs = {planned.identity.key: _epochs(planned) for planned in trained}
+    for planned in trained:
+        splits, cfg = planned.corpus.splits, planned.cfg.probe
+        words = splits["train"].num_words * passes(len(splits["train"].words), cfg.batch_size)
+        epoch_s = speeds[_work(planned)] * (words + splits["dev"].num_words / 3)  # dev: forward pass only
+        least += epoch_s * epochs[planned.identity.key][0]
+        most += epoch_s * epochs[planned.identity.key][1]
+    fewest, at_most = min(first for first, _ in epochs.values()), max(last for _, last in epochs.values())
+    at_once = min(at_once, len(trained))
+    time_s = f"{duration(least / at_once)} to {duration(most / at_once)}"
+    lines.append(f"to train: {time_s}, {at_once} at once; runs take {fewest} to {at_most} epochs")
+    return lines
+
+
+def _work(planned: Plan) -> tuple[int, int, str, str]:
+    """What a word costs in training: what is read of it, how that becomes one vector, and the probe."""
+    chosen = planned.selection
+    return chosen.width, len(chosen.indices), chosen.combine, repr(planned.cfg.probe)
+
+
+def _epochs(planned: Plan) -> tuple[int, int]:
+    """How many a run will take, at least and at most."""
+    schedule = Schedule.of(planned.cfg.probe, len(planned.corpus.splits["train"].words))
+    return min(max(FEWEST_EPOCHS, schedule.shortest), schedule.max_epochs), schedule.max_epochs
+
+
+def extraction_s(
+    cfg: Config,
+    corpus: Corpus,
+    encoder: Encoder,
+    store: FeatureStore,
+    device: str,
+    keep: Callable[[torch.Tensor], None] | None = None,
+) -> float:
+    """How long extracting what is missing will take, from running the encoder for a moment on some of it.
+
+    keep: gets the vectors that came of it, (stored layers, W, H).
+    """
+    import torch
+
+    from probe.encoders.encoder import load_model
+    from probe.features.depth import stop_at
+    from probe.features.words import Text, batches, pieces_at_once, states_of
+
+    torch.set_num_threads(num_cores())
+    missing: list[Shard] = store.missing()
+    features = replace(cfg.features, layers=list(store.layers))
+    texts = {name: Text(corpus, name, encoder, features) for name in corpus.splits}
+    model = load_model(encoder, device, features.precision)
+    stop_at(store.layers[-1], model, encoder, device)
+
+    def num_pieces(text: Text, windows: list) -> int:
+        return sum(text.pieces.count(window.first, window.last) + encoder.special.count for window in windows)
+
+    text = texts[missing[0].split]
+    at_once = pieces_at_once(features.batch_pieces, encoder, device)
+    some = batches(text, missing[0], encoder, at_once, device)
+    some = some[:: max(1, len(some) // 8)]
+    measured, clock = 0, 0.0
+    for i, windows in enumerate([some[len(some) // 2], *some]):
+        if i == 1:  # the first is for warming up
+            clock = time.perf_counter()
+        states, _ = states_of(windows, text.pieces, model, encoder, features, device)
+        states.sum().item()  # waits for a GPU
+        if keep is not None:
+            keep(states.cpu())
+        if i:
+            measured += num_pieces(text, windows)
+            if time.perf_counter() - clock > MEASURE_S:
+                break
+    speed = measured / (time.perf_counter() - clock)
+    return sum(num_pieces(texts[shard.split], texts[shard.split].windows_of(shard)) for shard in missing) / speed
+
+
+def tuning_s(planned: Plan, device: str, at_once: int = 1) -> float:
+    """How long a run trains its encoder, from doing so for a moment on some of the text.
+
+    Raises UserError where memory does not suffice for `at_once` such runs side by side.
+    """
+    import torch
+
+    from probe.encoders.encoder import load_model
+    from probe.probes.finetune import BACKWARD, FineTuned, optimizer_of, update
+    from probe.runs.fit import texts_of
+
+    torch.set_num_threads(1)
+    cfg, (data, labels) = planned.cfg, texts_of(planned)
+    train = data["train"]
+    tuned = FineTuned(
+        cfg.probe, cfg.features.subword, planned.encoder, load_model(planned.encoder, device), labels, device
+    )
+    tuned.requires_grad_().to(device).train()
+    tuned.refuse_without(room(device, at_once, len(gpus()) if device == "cuda" else 0), max(train.widths))
+    optimizer, rates = optimizer_of(tuned, train)
+    some = train.batches(cfg.probe.batch_size, torch.Generator().manual_seed(0))
+    update(tuned, train, some[0], optimizer, rates)  # for warming up
+    pieces, clock = 0, time.perf_counter()
+    for numbers in some:
+        update(tuned, train, numbers, optimizer, rates)
+        pieces += sum(train.widths[number] for number in numbers)
+        if time.perf_counter() - clock > MEASURE_S:
+            break
+    seen = {name: sum(split.widths) / BACKWARD for name, split in data.items()}
+    whole = tuned.epochs * (sum(train.widths) + seen["dev"]) + seen["test"]
+    return whole * (time.perf_counter() - clock) / pieces
+
+
+def training_s_per_word(planned: Plan, device: str) -> float:
+    """Seconds that training a run's probe takes for a word, from training one briefly on random vectors."""
+    import torch
+
+    from probe.probes.batches import TaggedWords, TrainingBatches
+    from probe.probes.tagger import Tagger
+
+    torch.set_num_threads(1)
+    tags = planned.corpus.splits["train"].tags[:MEASURED_SENTENCES]
+    labels = sorted({tag for sentence in tags for tag in sentence})
+    layers = [len(planned.selection.indices)] if planned.selection.combine == "mix" else []
+    features = torch.randn(sum(map(len, tags)), *layers, planned.selection.width)
+    data = TaggedWords(features, tags, {label: i for i, label in enumerate(labels)}, device)
+    cfg = planned.cfg.probe
+    tagger = Tagger(cfg, planned.selection, labels, data, data, lambda gold, predicted: 0.0).to(device)
+    optimizer = torch.optim.Adam(tagger.parameters(), lr=cfg.learning_rate, fused=True)
+    words, clock = 0, 0.0
+    for i, batch in enumerate(islice(TrainingBatches(data, cfg.batch_size, 0, passes=2), 10_000)):
+        if i == 1:  # the first is for warming up
+            clock = time.perf_counter()
+        optimizer.zero_grad()
+        tagger.training_step(batch).backward()
+        optimizer.step()
+        if i:
+            words += int(batch.words.sum())
+            if time.perf_counter() - clock > MEASURE_S:
+                break
+    return (time.perf_counter() - clock) / max(words, 1)

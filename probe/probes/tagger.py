@@ -1,0 +1,275 @@
+"""The probe: a BiLSTM (or nothing) and a linear layer over frozen features, trained with Lightning.
+
+T words of the longest sentence, B sentences, N words in a batch, C labels.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.plugins.environments import LightningEnvironment
+from torch import Tensor, nn
+
+from probe.config import ProbeConfig, UserError
+from probe.data.tags import Tags
+from probe.probes.arithmetic import arithmetic
+from probe.probes.batches import Batch, EvaluationBatches, TaggedWords, TrainingBatches
+from probe.probes.bilstm import BiLSTM, Dropout
+from probe.probes.combine import mix
+from probe.probes.normalization import input_factor
+from probe.probes.schedule import Schedule, passes
+from probe.probes.selection import Selection
+from probe.system.bfloat16 import EMULATED, way
+
+
+class Tagger(pl.LightningModule):
+    """Trains on TrainingBatches, scores dev after each epoch, and keeps the weights and dev tags of its best epoch.
+
+    It also keeps the weights of the epoch of least dev loss: information and code lengths are defined by the predictor
+    of least cross-entropy, which the epoch best by score is not. Where the two are one epoch, so are the weights.
+
+    curve: of each epoch, its mean training loss, dev score, mean dev loss and seconds of training. schedule.outcome:
+    how the training ended. passes: how often an epoch shows every sentence.
+    """
+
+    def __init__(
+        self,
+        cfg: ProbeConfig,
+        selection: Selection,
+        labels: list[str],
+        train: TaggedWords,
+        dev: TaggedWords,
+        headline: Callable[[Tags, Tags], float],
+    ) -> None:
+        super().__init__()
+        self.headline = headline
+        self.cfg, self.labels = cfg, labels
+        self.dev_data = dev
+        self.is_mix = selection.combine == "mix"
+        is_scaled = selection.normalize is not None and cfg.num_layers > 0
+        self.input_factor = input_factor(selection.width, cfg.hidden_size) if is_scaled else 1.0
+        if self.is_mix:
+            self.mix_weights = nn.Parameter(torch.zeros(len(selection.indices)))
+            self.mix_scale = nn.Parameter(torch.ones(()))
+        self.dropout = Dropout(cfg.dropout)
+        self.lstm = BiLSTM(selection.width, cfg.hidden_size, cfg.num_layers, cfg.dropout) if cfg.num_layers else None
+        self.classifier = nn.Linear(2 * cfg.hidden_size if cfg.num_layers else selection.width, len(labels))
+        self.passes = passes(len(train.lengths), cfg.batch_size)
+        self.schedule = Schedule.of(cfg, len(train.lengths))
+        self.curve: list[dict[str, float]] = []
+        self.best_epoch = 0
+        self.best_dev_tags: Tags = []
+        self.best_weights: dict[str, Tensor] = {}
+        self.least_loss_epoch = 0
+        self.least_loss_weights: dict[str, Tensor] = {}
+        self._losses: list[Tensor] = []
+        self._dev_losses: list[Tensor] = []
+        self._started = 0.0
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Scores of all labels, (T, B, C)."""
+        x = batch.features.float()
+        if self.input_factor != 1:
+            x = x * self.input_factor
+        with arithmetic(self.cfg.precision, x.device.type, lstm=self.lstm is not None):
+            if self.is_mix:
+                x = mix(x, self.mix_weights, self.mix_scale)
+            x = self.dropout(x)
+            if self.lstm is not None:
+                x = self.dropout(self.lstm(x, batch.mirror))
+            scores = self.classifier(x)
+        return scores.float()
+
+    def training_step(self, batch: Batch) -> Tensor:
+        loss = nn.functional.cross_entropy(*_to_compare(self(batch), batch))
+        self._losses.append(loss.detach())
+        return loss
+
+    def on_train_epoch_start(self) -> None:
+        self._started = time.perf_counter()
+        self._losses = []
+
+    def on_validation_epoch_start(self) -> None:
+        self._trained_s = time.perf_counter() - self._started
+        self._dev_ids = _no_ids(self.dev_data)
+        self._dev_losses = []
+
+    def validation_step(self, batch: Batch) -> None:
+        scores = self(batch)
+        _keep_best(self._dev_ids, scores, batch)
+        self._dev_losses.append(nn.functional.cross_entropy(*_to_compare(scores, batch), reduction="sum"))
+
+    def on_validation_epoch_end(self) -> None:
+        loss = float(torch.stack(self._losses).mean())
+        if not math.isfinite(loss):
+            raise UserError(
+                f"the loss is {loss} in epoch {len(self.curve) + 1}: training diverged. Lower probe.learning_rate."
+            )
+        tags = self._tags(self.dev_data, self._dev_ids)
+        dev = self.headline(self.dev_data.tags, tags)
+        known = int((self.dev_data.labels >= 0).sum())  # words whose tag training showed
+        dev_loss = float(torch.stack(self._dev_losses).sum()) / max(1, known)
+        self.curve.append({"loss": loss, "dev": dev, "dev_loss": dev_loss, "train_s": round(self._trained_s, 3)})
+        is_best = self.schedule.after_epoch(dev, dev_loss)
+        is_least = len(self.curve) == 1 or dev_loss < self.curve[self.least_loss_epoch - 1]["dev_loss"]
+        weights = {name: value.clone() for name, value in self.state_dict().items()} if is_best or is_least else {}
+        if is_best:
+            self.best_epoch, self.best_dev_tags, self.best_weights = len(self.curve), tags, weights
+        if is_least:
+            self.least_loss_epoch, self.least_loss_weights = len(self.curve), weights
+        for group in self.trainer.optimizers[0].param_groups:
+            group["lr"] = self.cfg.learning_rate * self.schedule.rate
+        self.trainer.should_stop |= self.schedule.outcome is not None
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), lr=self.cfg.learning_rate, fused=True)
+
+    @torch.inference_mode()
+    def predict(self, data: TaggedWords) -> Tags:
+        """The tags of every sentence, in the split's order. Puts the module into evaluation mode."""
+        self.eval()
+        ids = _no_ids(data)
+        for batch in EvaluationBatches(data):
+            _keep_best(ids, self(batch), batch)
+        return self._tags(data, ids)
+
+    @torch.inference_mode()
+    def losses(self, data: TaggedWords) -> Tensor:
+        """The cross-entropy of each word's tag, (W,), in nats, on the CPU. NaN for a tag that training never showed,
+        and for words of sentences that `data` leaves out. Puts the module into evaluation mode."""
+        self.eval()
+        losses = torch.full((len(data.labels) + 1,), math.nan, device=data.device)  # the last: a dummy for UNCOUNTED
+        for batch in EvaluationBatches(data):
+            loss = nn.functional.cross_entropy(
+                self(batch).flatten(0, 1), batch.labels.flatten(), reduction="none"
+            ).view_as(batch.labels)
+            places = torch.where(batch.labels < 0, len(losses) - 1, batch.rows)
+            losses[places] = loss
+        return losses[:-1].double().cpu()
+
+    @contextmanager
+    def at_least_loss(self) -> Iterator[None]:
+        """Inside, the tagger has the weights of the epoch of least dev loss; afterwards those of its best epoch."""
+        self.load_state_dict(self.least_loss_weights)
+        try:
+            yield
+        finally:
+            self.load_state_dict(self.best_weights)
+
+    def learned_mix(self) -> dict[str, Any] | None:
+        """The share of each layer (in the order asked for) and the scale; None where nothing is mixed."""
+        if not self.is_mix:
+            return None
+        return {"weights": self.mix_weights.softmax(0).tolist(), "scale": self.mix_scale.item()}
+
+    def _tags(self, data: TaggedWords, ids: Tensor) -> Tags:
+        names = [self.labels[i] for i in ids.tolist()]
+        return [names[a : a + n] for a, n in zip(data.starts.tolist(), data.lengths.tolist(), strict=True)]
+
+
+def _to_compare(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Scores (T, B, C) and labels in a loss's shapes: (N, C), (N,), on a CPU without padding.
+
+    On a GPU, selecting the words would wait for their number. Padding stays in there, labelled UNCOUNTED: the gradients
+    are the same, and so is the loss up to its last bit, as it is summed in another order.
+    """
+    if scores.device.type == "cpu":
+        return scores[batch.words], batch.labels[batch.words]
+    return scores.flatten(0, 1), batch.labels.flatten()
+
+
+def _no_ids(data: TaggedWords) -> Tensor:
+    """Label ids to be filled in by `_keep_best`: one a word, and a dummy for padding."""
+    return torch.zeros(len(data.labels) + 1, dtype=torch.long, device=data.device)
+
+
+def _keep_best(ids: Tensor, scores: Tensor, batch: Batch) -> None:
+    """Writes the id of each word's highest-scoring label to its place in ids, and padding's to the dummy at the end."""
+    ids[torch.where(batch.words, batch.rows, len(ids) - 1)] = scores.argmax(-1)
+
+
+class Announce(pl.Callback):
+    """Tells one line an epoch."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.tell = tell
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        assert isinstance(pl_module, Tagger)
+        point = pl_module.curve[-1]
+        epoch, most = len(pl_module.curve), pl_module.schedule.max_epochs
+        left_s = (most - epoch) * point["train_s"]
+        self.tell(
+            f"epoch {epoch} of at most {most} · loss {point['loss']:.4f} · dev {100 * point['dev']:.2f} · "
+            f"{point['train_s']:.1f} s · at most {left_s / 60:.1f} min left"
+        )
+
+
+def train_tagger(
+    cfg: ProbeConfig,
+    selection: Selection,
+    train: TaggedWords,
+    dev: TaggedWords,
+    labels: list[str],
+    headline: Callable[[Tags, Tags], float],
+    seed: int,
+    tell: Callable[[str], None],
+) -> Tagger:
+    """Trains under Schedule, by dev's headline score; returns the tagger with the weights of its best epoch.
+
+    `headline` scores gold and predicted tags. `tell` gets one line an epoch, and one before if bfloat16 is emulated.
+    The seed fixes initialisation, batches and dropout. On a CPU the result is bit-equal for a given number of threads.
+    """
+    quieten_libraries()
+    if cfg.precision == "bfloat16" and way(train.device, cfg.num_layers > 0) == "emulated":
+        tell(f"probe.precision=bfloat16: {EMULATED[train.device]}")
+    torch.manual_seed(seed)
+    tagger = Tagger(cfg, selection, labels, train, dev, headline)
+    device = train.device
+    trainer = pl.Trainer(
+        accelerator="gpu" if device == "cuda" else "cpu",
+        devices=1,
+        max_epochs=tagger.schedule.max_epochs,
+        gradient_clip_val=cfg.gradient_clip,
+        callbacks=[Announce(tell)],
+        plugins=[LightningEnvironment()],  # ignores a SLURM job around this process
+        logger=False,
+        enable_checkpointing=False,  # the best weights are kept in memory: nothing to leave behind when killed
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    try:
+        trainer.fit(tagger, TrainingBatches(train, cfg.batch_size, seed, tagger.passes), EvaluationBatches(dev))
+    except SystemExit:  # what Lightning makes of Ctrl-C
+        raise KeyboardInterrupt from None
+    tagger.load_state_dict(tagger.best_weights)
+    return tagger.to(device)
+
+
+def restored_tagger(
+    cfg: ProbeConfig, selection: Selection, labels: list[str], weights: dict[str, Tensor], device: str
+) -> Tagger:
+    """A tagger that was trained before, to predict with. Raises RuntimeError for weights of another shape."""
+    nothing = TaggedWords(torch.zeros(1, 1), [labels[:1]], {})  # there is nothing to train on
+    tagger = Tagger(cfg, selection, labels, nothing, nothing, lambda gold, predicted: 0.0)
+    tagger.load_state_dict(weights)
+    return tagger.to(device).eval()
+
+
+def quieten_libraries() -> None:
+    """Keeps adverts, and advice that is not for our user, off the terminal."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", module=r"(pytorch_lightning|lightning_fabric)\..*")
+    # An emulated LSTM's weights are rounded copies; cuDNN puts them side by side again, at each call.
+    warnings.filterwarnings("ignore", message=r"RNN module weights are not part of single contiguous chunk")
+    # Lightning's own call of something torch has since renamed.
+    warnings.filterwarnings("ignore", message=r".*LeafSpec.* is deprecated", category=FutureWarning)

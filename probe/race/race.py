@@ -1,0 +1,163 @@
+"""A race in a results folder: its rules and rows are fixed in race.json before the first run, then round follows round.
+
+Each round's runs are made as a sweep. Every decision follows from race.json and the records alone, so a stopped race
+continues where it was, earlier runs count, and two processes in one folder reach the same decisions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from probe.config import Config, LayersConfig, RaceConfig, UserError
+from probe.race.dev_scores import Evidence
+from probe.race.log import ending_line, round_lines
+from probe.race.rule import VERSION, Cell, Rules, num_ahead, replay, thresholds
+from probe.race.spec import DECISIONS, RACE, Decisions, Entry, Terms, read_terms
+from probe.runs.identity import label_of
+from probe.runs.launch import Launcher
+from probe.runs.plan import Plan, plan, prepare_results
+from probe.runs.sweep import run_sweep
+from probe.runs.sweep_plan import write_expected
+from probe.system.files import plain, write_atomically
+from probe.system.locks import wait_for_lock
+
+
+def run_race(
+    named: Sequence[Config],
+    seeds: Sequence[int],
+    base: Config,
+    candidates: Callable[[], list[LayersConfig]],
+    launcher: Launcher,
+    command: str,
+    tell: Callable[[str], None] = print,
+) -> dict[Cell, str]:
+    """Races these configs, one a row, and the candidates in one results folder; returns why runs have failed.
+
+    base: the settings of the race, and of the candidates' runs. candidates: called only when a race begins; afterwards
+    its rows are in race.json. Raises UserError for what cannot be raced, and if the folder holds another race.
+    """
+    folder = Path(base.results_dir)
+    _refuse(named, base)
+    asked = {"named": sorted({_name(cfg.layers) for cfg in named}), "candidates": base.race.candidates}
+    there = read_terms(folder)
+    if there is None:
+        configs = [*named, *(replace(base, layers=layers) for layers in candidates())]
+    elif there.asked != asked:
+        raise _other_race(folder, f"{_described(there.asked)}; here {_described(asked)}")
+    else:
+        configs = [replace(base, layers=entry.layers) for entry in there.entries]
+    plans: dict[str, Plan] = {}  # by cell: if a row has two names, the first counts
+    for planned in map(plan, configs):
+        plans.setdefault(planned.identity.cell, planned)
+    terms = _agreed(folder, _terms([*plans.values()], seeds, asked, base.race))
+    plan_of = {planned.selection.name: planned for planned in plans.values()}
+    evidence, told = Evidence(folder, terms.runs), 0
+    while True:
+        state = replay(terms.rules, terms.rows, evidence.run)
+        write_atomically(folder / DECISIONS, Decisions.of(state, evidence.still_failed).text())
+        for done in state.rounds[told:]:
+            for line in round_lines(done, state.left):
+                tell(line)
+        told = len(state.rounds)
+        decided = [(plan_of[row].expected, terms.runs[row, seed]) for row, seed in state.runs]  # also if done before
+        expected = [replace(run, key=identity.key, identity=identity) for run, identity in decided]
+        if expected and (note := write_expected(folder, expected)):
+            tell(note)
+        if not state.todo:
+            tell(ending_line(state.rounds, state.ended))
+            return evidence.still_failed
+        tell(f"Round {told + 1} of at most {len(terms.rules.seeds)}: {len(state.standing)} rows stand.")
+        wanted = [replace(plan_of[row].cfg, seed=seed) for row, seed in state.todo]
+        outcome = run_sweep(wanted, launcher, command, tell, dev_only=True)
+        reasons = dict(outcome.failed)
+        for cell in state.todo:
+            if not evidence.path(cell).exists():  # recorded as failed, or this round would repeat forever
+                label = label_of(cell[0], terms.runs[cell])
+                evidence.failed[cell] = reasons.get(label, "no record came of it; the same command tries again")
+
+
+def _refuse(named: Sequence[Config], base: Config) -> None:
+    """Raises UserError for what is no choice of frozen layers, and for runs that differ in more than their seed."""
+    if base.probe.train_encoder:
+        raise UserError("A race is among layers of a frozen encoder: leave out probe=finetune.")
+    if base.data.train_fraction not in (None, 1):
+        raise UserError(
+            f"data.train_fraction={base.data.train_fraction}: each seed would draw a text of its own, and a race "
+            "compares seeds on one text. Type data.train_fraction=null."
+        )
+    if any(cfg.layers.combine == "none" for cfg in named):
+        raise UserError("layers=word_memory: it has no seeds to race with. Its run is made in seconds without a race.")
+
+
+def _terms(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], wanted: RaceConfig) -> Terms:
+    """The terms of a race among these. Raises UserError for two rows of one name, and for more rows than max_runs."""
+    names = [planned.selection.name for planned in plans]
+    if doubled := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"Two rows of this race are called {doubled} and are not the same layers.")
+    ahead = num_ahead(len(plans))
+    if wanted.max_runs is not None and wanted.max_runs < len(plans):
+        raise UserError(
+            f"race.max_runs={wanted.max_runs}: the first round alone has {len(plans)} runs, one a row. "
+            "Allow more, or name fewer: race.rows=[...]."
+        )
+    limits = thresholds(len(plans), ahead, len(seeds), wanted.alpha)
+    bounds = wanted.min_seeds, wanted.max_runs, wanted.max_minutes
+    rules = Rules(wanted.alpha, list(seeds), ahead, limits, *bounds, VERSION)
+    entries = [
+        Entry(
+            planned.selection.name,
+            planned.selection.width,
+            planned.cfg.layers,
+            replace(planned.identity, seed=seeds[0]),
+        )
+        for planned in plans
+    ]
+    return Terms(asked, entries, rules)
+
+
+def _agreed(folder: Path, terms: Terms) -> Terms:
+    """The terms of the folder's race; these are written if it has none yet. Raises UserError if they differ."""
+    prepare_results(folder)
+    with wait_for_lock(folder / "logs" / "race.lock"):
+        there = read_terms(folder)
+        if there is None:
+            write_atomically(folder / RACE, json.dumps(plain(terms), indent=1, ensure_ascii=False) + "\n")
+            return terms
+    if difference := _difference(there, terms):
+        raise _other_race(folder, difference)
+    return there
+
+
+def _other_race(folder: Path, difference: str) -> UserError:
+    return UserError(
+        f"{folder} holds a race by other rules ({difference}), and a race keeps its rules.\n"
+        "The same settings continue it; another one has a folder of its own: results_dir=NAME."
+    )
+
+
+def _name(layers: LayersConfig) -> str:
+    """As tables have it, where the layers were named by absolute indices."""
+    indices = layers.indices if isinstance(layers.indices, list) else [layers.indices]
+    return layers.name or "_".join(["layer" if len(indices) == 1 else layers.combine, *map(str, indices)])
+
+
+def _described(asked: dict[str, Any]) -> str:
+    rows = ", ".join(asked.get("named", [])) or "none"
+    return f"{asked.get('candidates')} candidates of the screen and the rows {rows}"
+
+
+def _difference(there: Terms, wanted: Terms) -> str | None:
+    """In what two races differ; None if in nothing. Thresholds follow from the rest."""
+    if there.rows != wanted.rows:
+        return f"rows {', '.join(there.rows)}; here {', '.join(wanted.rows)}"
+    old, new = asdict(there.rules), asdict(wanted.rules)
+    for name in old:
+        if name != "thresholds" and old[name] != new[name]:
+            return f"{name} {old[name]}, here {new[name]}"
+    if there.entries != wanted.entries:
+        return "another text, encoder or probe"
+    return None

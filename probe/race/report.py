@@ -1,0 +1,68 @@
+"""What a race has answered, in sentences: the best row, what is not shown to be worse, and what it would take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from probe.race.log import ending_line, round_lines
+from probe.race.spec import Decisions, read_decisions, read_terms
+from probe.tables.columns import COLUMNS
+from probe.tables.decisions import WORSE
+from probe.tables.row import Row
+
+
+def answer(folder: Path, rows: Sequence[Row]) -> list[str]:
+    """The answer of a folder's race, given its rows; nothing where there is no race, or it goes on."""
+    terms, decisions = read_terms(folder), read_decisions(folder)
+    if terms is None or decisions is None or decisions.ended is None:
+        return []
+    names = {entry.identity.cell: entry.row for entry in terms.entries}  # in the race; records may call a row otherwise
+    own = {names[cell]: row for row in rows for cell in _cells(row) if cell in names}
+    return list(_sentences(decisions, own, len(terms.entries)))
+
+
+def race_lines(folder: Path) -> list[str]:
+    """A folder's race round by round; nothing where there is none."""
+    decisions = read_decisions(folder)
+    if decisions is None:
+        return []
+    lines = [line for done in decisions.rounds for line in round_lines(done, decisions.left)]
+    return [*lines, ending_line(decisions.rounds, decisions.ended)]
+
+
+def _cells(row: Row) -> set[str]:
+    return {record.identity.cell for record in row.records.values()}
+
+
+def _sentences(decisions: Decisions, rows: Mapping[str, Row], num_rows: int) -> Iterator[str]:
+    """rows: by their names in the race. Its leader comes first, even if a row that has one seed only is higher."""
+    standing = {name: row for name, row in rows.items() if not row.left}
+    if not standing:
+        yield "No row can be ranked."
+        return
+    leader = decisions.rounds[-1].leader
+    first, *others = sorted(standing, key=lambda name: (name == leader, standing[name].dev_mean), reverse=True)
+    best = standing[first]
+    among = f"has the highest dev {best.task.score} of {num_rows} rows" if num_rows > 1 else "ran alone"
+    yield (
+        f"{best.name} (layers {best.layers_as_text}, width {best.width}) {among}: "
+        f"{COLUMNS['dev'].show(best)} over {best.n} seed{'s' * (best.n > 1)}, test {COLUMNS['test'].show(best)}."
+    )
+    if num_rows == 1:
+        return
+    remaining = {name: standing[name] for name in others if standing[name].label != WORSE}
+    if worse := [standing[name].name for name in others if name not in remaining]:
+        yield f"Significantly worse in the table: {', '.join(worse)}."
+    if not remaining:
+        yield "Every other row is worse."
+        return
+    by = ", ".join(f"{row.name} ({100 * (row.dev_mean - best.dev_mean):+.2f})" for row in remaining.values())
+    yield f"Not shown to be worse: {by}."
+    if decisions.rounds[-1].spread is None:
+        return
+    needed = [(row.name, decisions.needed.get(name)) for name, row in remaining.items()]
+    if parts := [f"{name} about {seeds} seeds of each" for name, seeds in needed if seeds is not None]:
+        yield f"To separate them from it, if the differences stay: {', '.join(parts)}."
+    if hopeless := [name for name, seeds in needed if seeds is None]:
+        yield f"More seeds will not separate {', '.join(hopeless)} from it: another dev text could turn the difference."

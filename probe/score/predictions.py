@@ -1,0 +1,202 @@
+"""Anybody's predictions in CoNLL columns (word ... gold predicted), scored every way people score them.
+
+Each column is read in its own scheme. What is not IOB2 is turned into it first: a scorer that does not know BIOES
+counts its spans wrongly. Accuracy alone compares tags as they are written, as conlleval does. Reads files only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+import numpy as np
+from tabulate import SEPARATING_LINE, tabulate
+
+from probe.config import UserError
+from probe.data.columns import ColumnsError, Layout, read_columns
+from probe.data.corpus import places_of
+from probe.data.split import Split
+from probe.data.tags import OddTag, Tags, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
+from probe.data.task import Task
+from probe.scoring.metrics import Counts, Scores, by_sentence, count, scores_of, strict_counts
+from probe.scoring.significance import Randomisation, approximate_randomisation, units_of
+from probe.system.files import plain
+from probe.system.format import percent
+
+DOCUMENT_MARKER = "-DOCSTART-"
+ENOUGH = 10  # so many predicted spans, all begun with I-, are a scheme; fewer may be a tagger's mistakes
+
+
+@dataclass
+class Predictions:
+    """A file of predictions, counted. gold: in IOB2. marks: lines between documents that were counted as words.
+    invisible: tags that were read without what nobody sees around them."""
+
+    file: Path
+    task: Task
+    split: Split
+    gold: Tags
+    counts: Counts
+    schemes: tuple[str, str] | None  # of gold and predicted, as they are in the file
+    marks: int
+    invisible: int
+
+    def scores(self) -> Scores:
+        return scores_of(self.counts)
+
+    def table(self) -> np.ndarray:
+        """(sentences, 3): the number of gold, predicted and correct items, all types together."""
+        return by_sentence(self.counts)
+
+    def as_json(self) -> dict:
+        """Its scores, and in which scheme each column was read."""
+        named = {} if self.schemes is None else {"schemes": dict(zip(("gold", "predicted"), self.schemes, strict=True))}
+        return {**plain(self.scores()), **named}
+
+
+def read_predictions(file: Path, task: Task, ignore_docstart: bool) -> Predictions:
+    """Reads and counts a file: the word first, gold and predicted tag last. Raises UserError with the line."""
+    marker = DOCUMENT_MARKER if ignore_docstart else None
+    try:
+        split, other = (
+            read_columns(file, Layout(0, column, "auto", None, marker, None), "Type: probe score FILE.")
+            for column in (-2, -1)
+        )
+    except ColumnsError as error:
+        hint = " --ignore-docstart leaves such lines out." if DOCUMENT_MARKER in error.columns else ""
+        if error.too_few:
+            hint = " Here three: word, gold tag, predicted tag."
+        raise UserError(f"{error.found}{hint}") from None
+    gold: Tags = split.tags
+    predicted: Tags = other.tags
+    marks = sum(word == DOCUMENT_MARKER for words in split.words for word in words)
+    invisible = split.invisible + other.invisible
+    if not task.has_spans:
+        return Predictions(file, task, split, gold, count(gold, predicted, task), None, marks, invisible)
+    gold_scheme = _scheme(split, "auto")
+    predicted_scheme = _scheme_beside(other, gold_scheme)
+    as_written = [sum(map(str.__eq__, gs, ps)) for gs, ps in zip(gold, predicted, strict=True)]
+    gold, predicted = (
+        _prefixed(tags) if scheme == "IO" and is_bare(tags) else tags
+        for tags, scheme in ((gold, gold_scheme), (predicted, predicted_scheme))
+    )
+    letters = strict_counts(gold, predicted, gold_scheme, predicted_scheme)
+    if gold_scheme != "IOB2":
+        gold = [to_iob2(tags) for tags in gold]
+    if predicted_scheme != "IOB2":
+        predicted = [to_iob2(tags) for tags in predicted]
+    counts = count(gold, predicted, task) | letters | {"right_tags": as_written}
+    return Predictions(file, task, split, gold, counts, (gold_scheme, predicted_scheme), marks, invisible)
+
+
+def _scheme(split: Split, asked: str) -> str:
+    try:
+        return find_scheme(split.tags, asked)
+    except OddTag as odd:
+        if asked != "auto":
+            return _scheme(split, "auto")
+        place = next(places_of(split, odd.tag))
+        raise UserError(f"{place}: tag {odd.tag!r} {odd}. Tags that are no spans: --task tags.") from None
+
+
+def _scheme_beside(predicted: Split, gold_scheme: str) -> str:
+    """The scheme of predictions: gold's, unless they are plainly in another.
+
+    Detected from predictions alone, a tagger's stray I- could pass for IOB1, with nothing ill-formed. But for gold in
+    IOB1, as CoNLL-2003 was distributed, predictions are often IOB2, and for gold in BIOES, predictions that never end a
+    span with E- or S- are not BIOES.
+    """
+    if gold_scheme in ("IOB1", "IO"):
+        return _scheme(predicted, "auto")
+    held = _scheme(predicted, gold_scheme)
+    prefixes = {tag[0] for tags in predicted.tags for tag in tags} - {"O"}
+    if held != gold_scheme or not prefixes <= set("BI"):
+        return held
+    alone = _scheme(predicted, "auto")
+    wrong, wrong_alone = (sum(len(ill_formed(tags, s)) for tags in predicted.tags) for s in (gold_scheme, alone))
+    if gold_scheme == "IOB2" and (wrong < ENOUGH or wrong_alone):
+        return gold_scheme
+    return alone if wrong_alone < wrong else gold_scheme
+
+
+def _prefixed(tags: Tags) -> Tags:
+    return [with_prefixes(sentence) for sentence in tags]
+
+
+def paired_test(a: Predictions, b: Predictions) -> tuple[Randomisation, str]:
+    """The difference of the two files' span F1 (or accuracy) with its p, and what was shuffled.
+
+    Documents are swapped as a whole where both files mark the same ones, and enough of them, else sentences. Raises
+    UserError if the files are not of one text.
+    """
+    for i, (ours, theirs) in enumerate(zip(a.split.words, b.split.words, strict=False)):
+        same_tags = [to_iob2(tags) for tags in (a.gold[i], b.gold[i])] if a.task.has_spans else [a.gold[i], b.gold[i]]
+        if ours != theirs or same_tags[0] != same_tags[1]:
+            what = "words" if ours != theirs else "gold tags"
+            raise UserError(
+                f"{a.split.origin}:{a.split.lines[i]} and {b.split.origin}:{b.split.lines[i]}: sentences with other "
+                f"{what}; two systems can only be compared on one text."
+            )
+    if len(a.split.words) != len(b.split.words):
+        raise UserError(
+            f"{a.file} has {len(a.split.words)} sentences, {b.file} {len(b.split.words)}; two systems can only be "
+            "compared on one text."
+        )
+    units = units_of(a.split.documents, b.split.documents)
+    return approximate_randomisation(a.table(), b.table(), units), "sentence" if units is None else "document"
+
+
+def render(predictions: Predictions) -> str:
+    """Scores for people: percentages, two decimals."""
+    scores = predictions.scores()
+    total = scores.counts
+    head = f"{predictions.file}: {total.sentences} sentences, {total.words} words"
+    lines: list[list[str | float | None]] = [
+        ["accuracy", None, None, scores.accuracy],
+        ["macro F1 over tags", None, None, scores.macro_f1],
+    ]
+    if predictions.schemes is not None:
+        gold, predicted = predictions.schemes
+        schemes = gold if gold == predicted else f"gold {gold}, predicted {predicted}"
+        head += f"; spans: {total.gold} in gold, {total.predicted} predicted, {total.correct} right. {schemes}"
+        head += f", {scores.ill_formed} predicted tags ill-formed"
+        assert scores.span is not None
+        assert scores.strict is not None
+        assert scores.word is not None
+        lines = [
+            ["span (conlleval)", *astuple(scores.span)],
+            ["span, strict", *astuple(scores.strict)],
+            ["word (B- and I- alike)", *astuple(scores.word)],
+            ["recall of entity words", None, scores.entity_word_recall, None],
+            ["accuracy, O counted, tags as written", None, None, scores.accuracy],
+        ]
+    per_type: list[list[str | float | None]] = [
+        [f"{kind} ({score.gold})", score.precision, score.recall, score.f1] for kind, score in scores.per_type.items()
+    ]
+    blocks = [
+        [[name, *("" if value is None else percent(float(value)) for value in row)] for name, *row in block]
+        for block in (lines, per_type)
+    ]
+    text = tabulate(
+        [*blocks[0], SEPARATING_LINE, *blocks[1]],
+        ["", "precision", "recall", "F1" if predictions.task.has_spans else "F1, accuracy"],
+        disable_numparse=True,
+        colalign=("left", "right", "right", "right"),
+    )
+    if predictions.schemes is not None and len(set(predictions.schemes)) > 1:
+        text += (
+            "\nAccuracy compares tags as they are written, as conlleval does: what two schemes write apart is wrong."
+        )
+    if predictions.marks:
+        text += f"\n{predictions.marks} lines {DOCUMENT_MARKER} count as words; --ignore-docstart leaves them out."
+    if predictions.invisible:
+        text += f"\n{predictions.invisible} tags have invisible characters around them, which do not count."
+    return f"{head}.\n\n{text}\n"
+
+
+def render_test(a: Predictions, b: Predictions, tested: Randomisation, unit: str) -> str:
+    name = "span F1" if a.task.has_spans else "accuracy"
+    return (
+        f"{a.file} minus {b.file}: {100 * tested.difference:+.2f} points of {name}, p = {tested.p:.4f} "
+        f"(paired approximate randomisation, {tested.shuffles:,} shuffles of {tested.units:,} {unit}s).\n"
+    )

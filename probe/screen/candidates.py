@@ -1,0 +1,98 @@
+"""What a screen ranks: every single layer, the presets, concatenations, means of neighbouring layers (no torch).
+
+To a linear readout a sum, a mean and a mix with equal weights are equivalent, and so are concatenations in any order:
+equivalent choices are one candidate, which also carries the names of the others.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from probe.config import LayersConfig, layer_presets
+from probe.probes.selection import Selection, select
+
+EVERY = 100  # most concatenations of one number of layers to try all; beyond, the best of one layer less are extended
+GROWN_FROM = 8  # how many of those are extended
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A choice of layers. layers: with absolute indices and a name. width: values a word. blocks: how many of the
+    encoder's must be run for it. alike: names of presets equivalent to it for a linear readout."""
+
+    layers: LayersConfig
+    width: int
+    blocks: int
+    alike: list[str] = field(default_factory=list)
+
+    @property
+    def readout(self) -> tuple[str, tuple[int, ...]]:
+        """What a linear readout sees of it."""
+        return readout_of(self.layers.combine, self.layers.indices)
+
+    @property
+    def label(self) -> str:
+        """Its name, and those of the presets it stands for too."""
+        return " = ".join([self.layers.name, *self.alike])
+
+
+def readout_of(combine: str, indices: Iterable[int]) -> tuple[str, tuple[int, ...]]:
+    """What a linear readout sees of a choice of layers; the same for those it cannot tell apart."""
+    chosen = tuple(sorted(indices))
+    return "concat" if combine == "concat" or len(chosen) == 1 else "mean", chosen
+
+
+def _candidate(chosen: Selection, alike: Iterable[str] = ()) -> Candidate:
+    layers = LayersConfig(list(chosen.indices), chosen.combine, chosen.name)
+    return Candidate(layers, chosen.width, max(chosen.indices), list(alike))
+
+
+def _by_hand(indices: Sequence[int], combine: str, num_layers: int, hidden_size: int) -> Candidate:
+    return _candidate(select(LayersConfig(list(indices), combine), num_layers, hidden_size))
+
+
+def fixed(num_layers: int, hidden_size: int) -> list[Candidate]:
+    """The candidates that there are whatever scores best: single layers, presets, means of neighbouring layers."""
+    presets = [select(preset, num_layers, hidden_size) for preset in _that_fit(num_layers)]
+    alike: dict[tuple[str, tuple[int, ...]], list[Selection]] = {}
+    for preset in presets:
+        alike.setdefault(readout_of(preset.combine, preset.indices), []).append(preset)
+    candidates = {}
+    for readout, same in alike.items():
+        # Mean before sum: a mean trains at the learning rates of single layers, a sum of many needs a lower one.
+        same.sort(key=lambda preset: ("concat", "mean", "mix", "sum").index(preset.combine))
+        candidates[readout] = _candidate(same[0], [preset.name for preset in same[1:]])
+    neighbours = [range(a, b) for a in range(num_layers + 1) for b in range(a + 1, num_layers + 2)]
+    for indices in sorted(neighbours, key=len):
+        combine = "concat" if len(indices) == 1 else "mean"
+        candidates.setdefault(readout_of(combine, indices), _by_hand(indices, combine, num_layers, hidden_size))
+    return list(candidates.values())
+
+
+def _that_fit(num_layers: int) -> Iterator[LayersConfig]:
+    """The presets that an encoder of so many blocks has the layers for."""
+    for preset in layer_presets():
+        if isinstance(preset.indices, str) or all(-num_layers - 1 <= k <= num_layers for k in preset.indices):
+            yield preset
+
+
+def concatenations(
+    num_layers: int, hidden_size: int, max_layers: int, best: Callable[[list[Candidate]], list[Candidate]]
+) -> Iterator[tuple[int, list[Candidate], bool]]:
+    """The concatenations of 2, 3, ... layers: how many layers, the candidates, and whether they are all there are.
+
+    best: sorts candidates, the best first; asked only where there are too many of the next number.
+    """
+    found = [_by_hand([k], "concat", num_layers, hidden_size) for k in range(num_layers + 1)]
+    for size in range(2, min(max_layers, num_layers + 1) + 1):
+        is_all = math.comb(num_layers + 1, size) <= EVERY
+        if is_all:
+            chosen = set(itertools.combinations(range(num_layers + 1), size))
+        else:
+            tops = [set(candidate.layers.indices) for candidate in best(found)[:GROWN_FROM]]
+            chosen = {tuple(sorted(top | {k})) for top in tops for k in range(num_layers + 1) if k not in top}
+        found = [_by_hand(indices, "concat", num_layers, hidden_size) for indices in sorted(chosen)]
+        yield size, found, is_all

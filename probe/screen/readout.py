@@ -1,0 +1,224 @@
+"""A linear readout of every candidate, which predicts a word's label from its window, solved from second moments.
+
+Concatenations are solved together, by a Cholesky factorisation that eliminates one layer at a time from the normal
+equations. Those that begin with the same layers share these steps: most pay for their last layer alone.
+
+L + 1 layers, R directions kept of each, H hidden size, K places of the window, B = K * R, C labels, W words,
+N readouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from probe.screen.moments import Moments, Reduction
+
+STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)  # of the ridge, as shares of the mean variance of what is read
+AT_ONCE = 16  # readouts whose scores are computed together
+
+Key = tuple[str, tuple[int, ...]]  # "concat" or "mean", and of which layers, ascending: Candidate.readout
+
+
+@dataclass(frozen=True)
+class Readout:
+    """weights: (L of the candidate, R, K, C), for its layers in their order. bias: (C,)."""
+
+    indices: tuple[int, ...]
+    weights: Tensor
+    bias: Tensor
+
+
+def scores(readouts: Sequence[Readout], layers: Tensor, beyond: Tensor) -> Iterator[Tensor]:
+    """(W, C) of each readout on a text. layers: (L + 1, W, R). beyond: (K, W), whether a place is beyond the word's
+    sentence."""
+    for start in range(0, len(readouts), AT_ONCE):
+        yield from _scores(readouts[start : start + AT_ONCE], layers, beyond).unbind(1)
+
+
+def _scores(readouts: Sequence[Readout], layers: Tensor, beyond: Tensor) -> Tensor:
+    """(W, N, C)."""
+    places, labels = readouts[0].weights.shape[2:]
+    num_words = layers.shape[1]
+    read = layers.new_zeros(num_words, len(readouts), places * labels)
+    for k, layer in enumerate(layers):
+        using = [n for n, readout in enumerate(readouts) if k in readout.indices]
+        if using:
+            weights = [readouts[n].weights[readouts[n].indices.index(k)].flatten(1) for n in using]
+            for n, part in zip(using, (layer @ torch.cat(weights, 1)).split(places * labels, 1), strict=True):
+                read[:, n] += part
+    total = torch.stack([readout.bias for readout in readouts]).repeat(num_words, 1, 1)
+    for place, part in enumerate(read.unflatten(2, (places, labels)).unbind(2)):
+        moved = part.roll(places // 2 - place, 0)  # row t has word t + place - window
+        total += moved.masked_fill_(beyond[place][:, None, None], 0)
+    return total
+
+
+def solve(
+    sums: Moments, wanted: Sequence[Key], to: Reduction, strengths: Mapping[int, float]
+) -> Iterator[tuple[Key, Readout]]:
+    """Ridge regressions on one-hot labels, solved from the moments; not in the order of `wanted`.
+
+    A sum, a mean and a mix are solved as the mean. strengths: of the ridge, by the number of layers concatenated; for
+    more layers than its largest key, that key's. Moments are centred: constants get no weight, the bias no penalty.
+    """
+    means = [indices for combine, indices in wanted if combine == "mean"]
+    for indices, readout in _averaged(sums, means, to, strengths[1]):
+        yield ("mean", indices), readout
+    by_strength: dict[float, list[tuple[int, ...]]] = {}
+    for combine, indices in wanted:
+        if combine == "concat":
+            by_strength.setdefault(strengths[min(len(indices), max(strengths))], []).append(indices)
+    for strength, some in by_strength.items():
+        for readout in _concatenated(sums, some, to, strength):
+            yield ("concat", readout.indices), readout
+
+
+def _ridge(diagonal: Tensor, size: int, strength: float, words: int) -> Tensor | int:
+    """The penalty added to each variance. size: dimensions of the layers before reduction, so that a strength means the
+    same however many directions are kept."""
+    mean = diagonal.sum() / size
+    return strength * mean if mean > 0 else words
+
+
+def _averaged(
+    sums: Moments, wanted: list[tuple[int, ...]], to: Reduction, strength: float
+) -> Iterator[tuple[tuple[int, ...], Readout]]:
+    """Readouts of means of layers, in hidden size. Moments grow layer by layer: those of 2, 3, 4 from those of 2, 3."""
+    num_layers, whole, kept = to.directions.shape
+    size = len(sums.x) // num_layers
+    places = size // kept
+    xx = sums.xx.view(num_layers, size, num_layers, size)
+    # (L + 1, R, H): from a reduced layer back to its hidden size; the same at each place
+    basis = to.directions.transpose(1, 2) * to.scale[:, None, None]
+
+    def left(matrix: Tensor, k: int) -> Tensor:
+        """(K * R, columns) of layer k to (K * H, columns)."""
+        return (basis[k].T @ matrix.view(places, kept, -1)).view(places * whole, -1)
+
+    indices: tuple[int, ...] = ()
+    total = sums.xx.new_zeros(places * whole, places * whole)
+    for chosen in sorted(wanted):
+        if chosen[: len(indices)] != indices:
+            indices = ()
+            total.zero_()
+        for k in chosen[len(indices) :]:
+            across = sums.xx.new_zeros(places * whole, size)  # sum over earlier layers of moments with this one
+            for j in indices:
+                across += left(xx[j, :, k], j)
+            both = left(across.T.contiguous(), k)
+            total += both
+            total += both.T
+            total += left(left(xx[k, :, k], k).T.contiguous(), k)
+            indices = (*indices, k)
+        some = list(chosen)
+        xx_of_mean = total / len(some) ** 2
+        xy = torch.einsum("lrh,lkrc->khc", basis[some], sums.xy.view(num_layers, places, kept, -1)[some]).flatten(0, 1)
+        x = torch.einsum("lrh,lkr->kh", basis[some], sums.x.view(num_layers, places, kept)[some]).flatten()
+        x, xy = x / len(some), xy / len(some)
+        xx_of_mean -= torch.outer(x, x) / sums.words
+        xy -= torch.outer(x, sums.y) / sums.words
+        diagonal = xx_of_mean.diagonal()
+        diagonal += _ridge(diagonal, len(diagonal), strength, sums.words)
+        weights = _solved(xx_of_mean, xy)
+        bias = (sums.y - x @ weights) / sums.words
+        weights = torch.einsum("lrh,khc->lrkc", basis[some] / len(some), weights.unflatten(0, (places, whole)))
+        yield chosen, Readout(chosen, weights.contiguous(), bias)
+
+
+def _solved(matrix: Tensor, right: Tensor) -> Tensor:
+    """The solution for a positive definite matrix; where float32 has too few digits for it, in float64."""
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    if not int(failed):
+        return torch.cholesky_solve(right, factor)
+    return torch.cholesky_solve(right.double(), torch.linalg.cholesky(matrix.double())).to(right.dtype)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A layer eliminated. factor: (B, B), the Cholesky factor of what remained of its block. across: (B, B) for each
+    later layer, the off-diagonal blocks solved with it. right: (B, C), the right-hand side solved with it."""
+
+    layer: int
+    factor: Tensor
+    across: dict[int, Tensor]
+    right: Tensor
+
+
+def _concatenated(sums: Moments, wanted: list[tuple[int, ...]], to: Reduction, strength: float) -> list[Readout]:
+    """Readouts of concatenated layers."""
+    num_layers, whole, kept = to.directions.shape
+    size = len(sums.x) // num_layers
+    places = size // kept
+    xx = sums.xx.view(num_layers, size, num_layers, size)
+    xy, x = sums.xy.view(num_layers, size, -1), sums.x.view(num_layers, size)
+    variances = sums.xx.diagonal() - sums.x.square() / sums.words
+    ridge = _ridge(variances, num_layers * places * whole, strength, sums.words)
+
+    def paths(dtype: torch.dtype) -> Iterator[list[_Step]]:
+        blocks = {}
+        for i, j in _pairs(wanted):
+            blocks[i, j] = torch.addr(xx[i, :, j].to(dtype), x[i].to(dtype), x[j].to(dtype), alpha=-1 / sums.words)
+            if i == j:
+                blocks[i, j].diagonal().add_(ridge)
+        right = {k: (xy[k] - torch.outer(x[k], sums.y) / sums.words).to(dtype) for k in _layers(wanted)}
+        return _eliminate(blocks, right, wanted, [])
+
+    try:
+        solved = [_back(path) for path in paths(x.dtype)]
+    except torch.linalg.LinAlgError:  # float32 has too few digits for it
+        solved = [_back(path) for path in paths(torch.float64)]
+    readouts = []
+    for by_layer in solved:
+        weights = {k: own.to(x.dtype) for k, own in sorted(by_layer.items())}
+        bias = (sums.y - sum(x[k] @ own for k, own in weights.items())) / sums.words
+        apart = [own.unflatten(0, (places, kept)).transpose(0, 1) for own in weights.values()]
+        readouts.append(Readout(tuple(weights), torch.stack(apart), bias))
+    return readouts
+
+
+def _layers(wanted: Sequence[tuple[int, ...]]) -> list[int]:
+    return sorted({k for indices in wanted for k in indices})
+
+
+def _pairs(wanted: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
+    """The pairs of layers that one of these concatenations has, each layer with itself included."""
+    return sorted({(i, j) for indices in wanted for i in indices for j in indices if i <= j})
+
+
+def _eliminate(
+    blocks: dict[tuple[int, int], Tensor], right: dict[int, Tensor], wanted: list[tuple[int, ...]], path: list[_Step]
+) -> Iterator[list[_Step]]:
+    """The steps for each of `wanted`, beginning with `path`. blocks, right: what remains of the normal equations.
+
+    Raises LinAlgError where a block is not positive definite.
+    """
+    for k in sorted({indices[0] for indices in wanted}):
+        rest = [indices[1:] for indices in wanted if indices[0] == k and len(indices) > 1]
+        factor = torch.linalg.cholesky(blocks[k, k])
+        own = torch.linalg.solve_triangular(factor, right[k], upper=False)
+        if (k,) in wanted:
+            yield [*path, _Step(k, factor, {}, own)]
+        later = _layers(rest)
+        if not later:
+            continue
+        side_by_side = torch.cat([blocks[k, j] for j in later], 1)
+        eliminated = torch.linalg.solve_triangular(factor, side_by_side, upper=False).split(len(factor), 1)
+        across = dict(zip(later, eliminated, strict=True))
+        left = {(i, j): torch.addmm(blocks[i, j], across[i].T, across[j], alpha=-1) for i, j in _pairs(rest)}
+        left_right = {j: torch.addmm(right[j], across[j].T, own, alpha=-1) for j in later}
+        yield from _eliminate(left, left_right, rest, [*path, _Step(k, factor, across, own)])
+
+
+def _back(path: list[_Step]) -> dict[int, Tensor]:
+    """Back substitution: each layer's weights, (B, C), from the last eliminated to the first."""
+    weights: dict[int, Tensor] = {}
+    for step in reversed(path):
+        right = step.right
+        for j, own in weights.items():
+            right = torch.addmm(right, step.across[j], own, alpha=-1)
+        weights[step.layer] = torch.linalg.solve_triangular(step.factor.T, right, upper=True)
+    return weights

@@ -1,0 +1,93 @@
+"""The screen of a results folder: `screen.json`, which layers were ranked how, on what, with what.
+
+One screen a folder; another one replaces it. Like a record it has a key, the hash of its identity. Imports nothing that
+takes long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from probe.config import UserError
+from probe.runs.records import Hardware, Software, decoded, json_of
+from probe.runs.sweep_plan import Setting
+from probe.screen.ranking import Scored
+from probe.system.files import key_of, plain
+
+SCREEN = "screen.json"
+SCHEMA = 1
+RECIPE = 2  # rises when the code that screens changes what comes out for the same settings
+
+
+@dataclass(frozen=True)
+class ScreenIdentity:
+    """What makes a screen that screen: content, never names or paths."""
+
+    corpus: str
+    task: str
+    features: str
+    screen: dict[str, Any]
+    seed: int
+    recipe: int = RECIPE
+
+    @property
+    def key(self) -> str:
+        return key_of(plain(self))
+
+
+@dataclass(frozen=True)
+class ScreenRecord:
+    """ranked: best first. words: used of train and dev. directions: kept of each layer; variance_kept: the least share
+    of a layer's variance along them. strengths: ridge penalties, by the number of concatenated layers. grown: numbers
+    of layers for which not every concatenation was tried. data, encoder: their settings. fingerprint: the encoder's.
+    features: what the feature key is the hash of. peak_rss_mb: the most memory that the process took."""
+
+    schema: int
+    key: str
+    identity: ScreenIdentity
+    setting: Setting
+    data: dict[str, Any]
+    encoder: dict[str, Any]
+    fingerprint: dict[str, str]
+    num_layers: int
+    hidden_size: int
+    features: dict[str, Any]
+    words: dict[str, int]
+    directions: int
+    variance_kept: float
+    strengths: dict[str, float]
+    grown: list[int]
+    ranked: list[Scored]
+    seconds: float
+    peak_rss_mb: int
+    software: Software
+    hardware: Hardware
+    finished: str  # UTC
+    ties: int | None = None  # which version of the rule decided `tied`; None in files that do not say
+
+
+class BadScreen(UserError):
+    """A screen.json that cannot be understood."""
+
+
+def load_screen(folder: Path) -> ScreenRecord | None:
+    """A results folder's screen; None where there is none. Raises BadScreen naming the field and what is wrong,
+    UserError where it cannot be read."""
+    path = folder / SCREEN
+
+    def bad(problem: str) -> BadScreen:
+        return BadScreen(f"{path}: {problem}. Move it away and screen again.")
+
+    content = json_of(path, bad)
+    if content is None:
+        return None
+    record = decoded(content, ScreenRecord, bad)
+    if record.schema != SCHEMA:
+        raise bad(f"schema {record.schema}, this version reads {SCHEMA}")
+    if record.identity.key != record.key:
+        raise bad("its key is not the hash of its identity; it was changed")
+    if not record.ranked:
+        raise bad("it ranks nothing")
+    return record

@@ -1,0 +1,124 @@
+"""Screens a config's text and encoder, and writes what came out into the results folder."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from probe.config import Config, UserError
+from probe.runs.plan import Inputs, inputs_of, resolve_device, settings_of
+from probe.runs.provenance import hardware, provenance
+from probe.runs.sweep_plan import Setting
+from probe.screen.ranking import TIES
+from probe.screen.record import SCHEMA, SCREEN, BadScreen, ScreenIdentity, ScreenRecord, load_screen
+from probe.system.files import plain, write_atomically
+
+if TYPE_CHECKING:
+    from probe.features.store import FeatureStore
+    from probe.screen.screen import Screened
+
+ATTEMPTS_TO_READ = 3
+
+
+def screen_identity(inputs: Inputs, cfg: Config) -> ScreenIdentity:
+    """What the screen that a config asks for is."""
+    task = inputs.corpus.task.name
+    screen = {name: value for name, value in asdict(cfg.screen).items() if name != "first"}  # when, not what
+    return ScreenIdentity(inputs.fingerprint, task, inputs.store.vectors_key, screen, cfg.seed)
+
+
+def run_screen(cfg: Config, tell: Callable[[str], None], command: str | None = None) -> ScreenRecord:
+    """Screens and writes the folder's screen.json, extracting missing features first; returns an existing one at once.
+
+    A damaged screen, or one of another text, encoder or setting, is replaced at the end.
+    """
+    if cfg.probe.train_encoder:
+        raise UserError("A screen ranks the layers of a frozen encoder: leave out probe=finetune.")
+    if cfg.data.control is not None or cfg.data.train_fraction is not None or cfg.features.layers is not None:
+        raise UserError(
+            "A screen reads every layer of the whole text as it is: leave out data.control, data.train_fraction and "
+            "features.layers."
+        )
+    inputs = inputs_of(cfg)
+    identity = screen_identity(inputs, cfg)
+    folder = Path(cfg.results_dir)
+    try:
+        there = load_screen(folder)
+    except BadScreen as error:
+        tell(f"{error} It is replaced.")
+        there = None
+    if there is not None and there.key == identity.key:
+        tell(f"screened already: {folder / SCREEN}")
+        return there
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"results_dir={cfg.results_dir} cannot be written ({error.strerror}).") from None
+    software = provenance(command)  # of the code as it was loaded
+    device = resolve_device(cfg.device)
+    for note in inputs.corpus.notes:
+        tell(f"data: {note}.")
+    store, found, seconds = _screened(inputs, cfg, device, tell)
+    import torch
+
+    settings = settings_of(cfg)
+    record = ScreenRecord(
+        schema=SCHEMA,
+        key=identity.key,
+        identity=identity,
+        setting=Setting(inputs.corpus.name, inputs.encoder.name, settings.features, {}),
+        data=settings.data,
+        encoder=settings.encoder,
+        fingerprint=inputs.encoder.fingerprint,
+        num_layers=store.num_layers,
+        hidden_size=store.hidden_size,
+        features=store.identity,
+        words=found.words,
+        directions=found.directions,
+        variance_kept=found.variance_kept,
+        strengths={str(size): strength for size, strength in found.strengths.items()},
+        grown=found.grown,
+        ranked=found.ranked,
+        seconds=round(seconds, 3),
+        peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        software=software,
+        hardware=hardware(device, torch.get_num_threads()),
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        ties=TIES,
+    )
+    text = json.dumps(plain(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    try:
+        write_atomically(folder / SCREEN, text)
+    except OSError as error:
+        raise UserError(f"{folder / SCREEN} cannot be written ({error.strerror}).") from None
+    return record
+
+
+def _screened(
+    inputs: Inputs, cfg: Config, device: str, tell: Callable[[str], None]
+) -> tuple[FeatureStore, Screened, float]:
+    """The store, whole; what the screen gave; and its seconds, without those of extracting."""
+    from probe.features.extraction import ensure_features
+    from probe.features.store import DamagedShard
+    from probe.screen.screen import screen
+
+    for attempt in range(1, ATTEMPTS_TO_READ + 1):
+        store = ensure_features(inputs.corpus, inputs.encoder, cfg.features, device)
+        clock = time.perf_counter()
+        try:
+            found = screen(store, inputs.corpus, cfg.screen, cfg.seed, device, tell)
+            return store, found, time.perf_counter() - clock
+        except DamagedShard as error:
+            if attempt == ATTEMPTS_TO_READ:
+                raise UserError(
+                    f"{error}, and was again after each of {attempt} extractions. Is the disk sound?"
+                ) from None
+            print(f"{error}; extracting it again", file=sys.stderr)
+    raise AssertionError("returned or raised")

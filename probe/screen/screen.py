@@ -1,0 +1,243 @@
+"""Ranks every choice of layers without training: draws sentences, gathers moments, solves and scores readouts.
+
+Train and dev are each divided into parts of whole sentences; each jackknife sample leaves one part of both out. Test is
+never read.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from probe.config import ScreenConfig, UserError
+from probe.data.corpus import Corpus
+from probe.features.store import FeatureStore
+from probe.screen.candidates import Candidate, concatenations, fixed
+from probe.screen.gold import Gold, f1
+from probe.screen.moments import Moments, Reduction, Text, directions_kept, moments, reduced, reduction
+from probe.screen.ranking import Scored, rank
+from probe.screen.readout import STRENGTHS, Key, scores, solve
+from probe.system.machine import num_cores
+
+SMALL = 1024  # for a matrix narrower than this, a second thread costs more than it gains
+PARTS_BYTES = 300e6  # the moments of all parts are kept if they take no more than this; else they are gathered again
+
+
+@dataclass(frozen=True)
+class Screened:
+    """ranked: best first. words: how many were used of train and dev. directions: how many were kept of each layer;
+    variance_kept: the smallest share of a layer's variance along them. strengths: of the ridge, by the number of layers
+    concatenated. grown: the numbers of layers for which not every concatenation was tried."""
+
+    ranked: list[Scored]
+    words: dict[str, int]
+    directions: int
+    variance_kept: float
+    strengths: dict[int, float]
+    grown: list[int]
+
+
+def screen(
+    store: FeatureStore,
+    corpus: Corpus,
+    cfg: ScreenConfig,
+    seed: int,
+    device: str = "cpu",
+    tell: Callable[[str], None] = lambda _: None,
+) -> Screened:
+    """Every single layer, preset, concatenation of up to cfg.max_layers and mean of neighbouring layers, ranked.
+
+    The store must be whole. Raises UserError for too few sentences, DamagedShard.
+    """
+    is_small = (2 * cfg.window + 1) * (store.num_layers + 1) * store.hidden_size < SMALL
+    torch.set_num_threads(1 if is_small else num_cores())
+    known = sorted({tag for tags in corpus.splits["train"].tags for tag in tags})
+    train = draw(corpus, "train", cfg.sentences, cfg.samples, seed, known)
+    dev = draw(corpus, "dev", cfg.dev_sentences, cfg.samples, seed, known)
+    for text, setting in ((train, "sentences"), (dev, "dev_sentences")):
+        if (there := len(text.lengths)) < cfg.samples:
+            limit = f" by screen.{setting}" if there < len(corpus.splits[text.split].words) else ""
+            fewer = f" Type screen.samples={there}." if there > 1 else ""
+            raise UserError(
+                f"screen.samples={cfg.samples} parts need as many sentences: of {text.split} there are {there}{limit}."
+                f"{fewer}"
+            )
+    directions = directions_kept(cfg.directions, store, cfg.window, device)
+    to = reduction(store, train, directions, device)
+    tell(
+        f"screen: {len(train.lengths)} sentences of train, {len(dev.lengths)} of dev; of each layer {directions} of "
+        f"{store.hidden_size} directions, {100 * min(to.kept):.1f} % of its variance or more"
+    )
+    bench = _Bench(store, corpus, cfg, train, dev, known, to)
+    ranked = rank(bench.scored(tell))
+    words = {text.split: len(text.rows) for text in (train, dev)}
+    return Screened(ranked, words, directions, min(to.kept), bench.strengths, bench.grown)
+
+
+def draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int, known: Sequence[str]) -> Text:
+    """A random sample of a split's sentences, in their order, each assigned to a part."""
+    tags = corpus.splits[split].tags
+    shuffled = np.random.default_rng([seed, len(split)]).permutation(len(tags))[:sentences]
+    part_of = dict(zip(shuffled.tolist(), (np.arange(len(shuffled)) % parts).tolist(), strict=True))
+    chosen = sorted(part_of)
+    starts = np.cumsum([0] + [len(sentence) for sentence in tags])
+    ids = {label: i for i, label in enumerate(known)}
+    return Text(
+        split,
+        np.concatenate([np.arange(starts[i], starts[i + 1]) for i in chosen]),
+        np.array([len(tags[i]) for i in chosen]),
+        np.array([ids.get(tag, -1) for i in chosen for tag in tags[i]]),
+        np.array([part_of[i] for i in chosen]),
+        [tags[i] for i in chosen],
+    )
+
+
+class _Bench:
+    """Train and dev as they are screened. strengths: of the ridge, once chosen. grown: see Screened."""
+
+    def __init__(
+        self,
+        store: FeatureStore,
+        corpus: Corpus,
+        cfg: ScreenConfig,
+        train: Text,
+        dev: Text,
+        known: Sequence[str],
+        to: Reduction,
+    ) -> None:
+        self.cfg, self.to, self.train, self.dev = cfg, to, train, dev
+        self.depth, self.hidden_size = store.num_layers, store.hidden_size
+        self.train_layers = reduced(store, train, to)
+        self.dev_layers = reduced(store, dev, to)
+        device = to.mean.device
+        self.labels = torch.nn.functional.one_hot(torch.from_numpy(train.labels), len(known)).float().to(device)
+        self.beyond = {text.split: beyond(text, cfg.window).to(device) for text in (train, dev)}
+        self.gold = Gold(dev.tags, known, dev.part, cfg.samples, corpus.task)
+        self.strengths: dict[int, float] = {}
+        self.grown: list[int] = []
+
+    def scored(self, tell: Callable[[str], None]) -> list[Scored]:
+        """Every candidate with its scores."""
+        tell("screen: gathering second moments")
+        sums = self._without_each_part()
+        candidates: list[Candidate] = []
+        results: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]] = {}
+        interval = 0.5 if sys.stderr.isatty() else 30
+        with tqdm(desc="screening", unit=" readouts", dynamic_ncols=True, mininterval=interval) as bar:
+            for part, others in enumerate(sums):
+
+                def add(some: Sequence[Candidate], part: int = part, others: Moments = others) -> None:
+                    for key, score in self._scores(others, [one.readout for one in some], part):
+                        results.setdefault(key, []).append(score)
+                        bar.update()
+
+                if part == 0:
+                    self._choose_strengths(others)
+                    candidates = self._candidates(add, results)
+                    bar.total = len(candidates) * self.cfg.samples
+                else:
+                    add(candidates)
+        scores = {one.readout: tuple(map(list, zip(*results[one.readout], strict=True))) for one in candidates}
+        return [
+            Scored(one.layers, one.width, one.blocks, scores[one.readout][0], scores[one.readout][1], one.alike)
+            for one in candidates
+        ]
+
+    def _candidates(
+        self,
+        add: Callable[[Sequence[Candidate]], None],
+        results: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]],
+    ) -> list[Candidate]:
+        """All that are to be scored, each scored on the first sample, by which concatenations are grown."""
+        candidates = {one.readout: one for one in fixed(self.depth, self.hidden_size)}
+
+        def score() -> None:
+            add([one for key, one in candidates.items() if key not in results])  # together: they share work
+
+        def best(some: list[Candidate]) -> list[Candidate]:
+            score()
+            return sorted(some, key=lambda one: results[one.readout][0][0], reverse=True)
+
+        for size, found, is_all in concatenations(self.depth, self.hidden_size, self.cfg.max_layers, best):
+            candidates = {one.readout: one for one in found} | candidates
+            self.grown += [] if is_all else [size]
+        score()
+        return list(candidates.values())
+
+    def _without_each_part(self) -> Iterator[Moments]:
+        """The moments of train without its first part, without its second, ..."""
+        words_of = [self.train.of_part(part) for part in range(self.cfg.samples)]
+        first = self._moments(words_of[0])
+        if first.bytes * self.cfg.samples <= PARTS_BYTES:  # each is gathered once
+            parts = [first, *map(self._moments, words_of[1:])]
+            total = parts[0].copy()
+            for part in parts[1:]:
+                total.put_back(part)
+        else:
+            parts = [first]
+            total = self._moments(np.ones(len(self.train.rows), bool))
+        for number, words in enumerate(words_of):
+            left_out = parts[number] if number < len(parts) else self._moments(words)
+            total.take_out(left_out)
+            yield total
+            total.put_back(left_out)
+
+    def _moments(self, words: np.ndarray) -> Moments:
+        """The moments of these words of train (a mask), which make whole sentences."""
+        there = torch.from_numpy(words)
+        layers = self.train_layers if words.all() else self.train_layers[:, there]
+        lengths = np.repeat(self.train.lengths, self.train.lengths)
+        return moments(layers, self.labels[there], self.train.position[words], lengths[words], self.cfg.window)
+
+    def _choose_strengths(self, sums: Moments) -> None:
+        """For each number of layers the ridge's strength with the least squared error on the part of train left out.
+
+        That of single layers is the best single layer's: a layer that tells nothing is best shrunk to nothing. That of
+        more is the concatenation's of as many of the best single layers.
+        """
+        words = torch.from_numpy(self.train.of_part(0))
+        layers, gold = self.train_layers[:, words], self.train.labels[words.numpy()]
+        outside = self.beyond["train"][:, words]
+
+        def errors(keys: Sequence[Key]) -> dict[tuple[tuple[int, ...], float], float]:
+            found: dict[tuple[tuple[int, ...], float], float] = {}
+            for strength in STRENGTHS:
+                solved = dict(solve(sums, keys, self.to, {1: strength}))
+                for (_, indices), given in zip(solved, scores([*solved.values()], layers, outside), strict=True):
+                    found[indices, strength] = float(squared_error(given, gold).mean())
+            return found
+
+        single = errors([("concat", (k,)) for k in range(self.depth + 1)])
+        best_first = list(dict.fromkeys(indices[0] for indices, _ in sorted(single, key=single.__getitem__)))
+        sizes = range(2, min(self.cfg.max_layers, len(best_first)) + 1)
+        several = errors([("concat", tuple(sorted(best_first[:size]))) for size in sizes])
+        for indices, strength in sorted(single | several, key=(single | several).__getitem__, reverse=True):
+            self.strengths[len(indices)] = strength
+
+    def _scores(self, sums: Moments, keys: Sequence[Key], part: int) -> Iterator[tuple[Key, tuple[float, float]]]:
+        """Dev F1 and squared error a word of some readouts, without one part of dev."""
+        kept = ~self.dev.of_part(part)
+        solved = dict(solve(sums, keys, self.to, self.strengths))
+        for key, found in zip(solved, scores([*solved.values()], self.dev_layers, self.beyond["dev"]), strict=True):
+            counts = np.delete(self.gold.counts(found.argmax(1).cpu().numpy()), part, axis=0).sum(0)
+            yield key, (float(f1(counts)), float(squared_error(found, self.dev.labels)[kept].mean()))
+
+
+def beyond(text: Text, window: int) -> Tensor:
+    """(K, W) whether a place of a word's window is beyond its sentence."""
+    position, lengths = text.position, np.repeat(text.lengths, text.lengths)
+    places = [(position + place < 0) | (position + place >= lengths) for place in range(-window, window + 1)]
+    return torch.from_numpy(np.stack(places))
+
+
+def squared_error(scores: Tensor, labels: np.ndarray) -> np.ndarray:
+    """(W,) between each word's scores and its one-hot label; a label not in train is an extra column of zero scores."""
+    gold = torch.from_numpy(labels).to(scores.device)
+    own = scores.gather(1, gold.clamp(min=0)[:, None])[:, 0]
+    return (scores.square().sum(1) + 1 - 2 * torch.where(gold >= 0, own, torch.zeros_like(own))).cpu().numpy()

@@ -1,0 +1,157 @@
+"""How well a screen predicted the trained rows: rank and linear correlation, and the regret of its first picks.
+
+Two rows are separated if the 95 % interval of their dev difference, over seeds and text, leaves 0 out and test has the
+same sign; the intervals are not corrected for the number of pairs.
+
+A plain sum is a scaled mean. A linear readout does not depend on the scale, training does: with sums among the rows,
+the figures are also given without them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from probe.config import UserError
+from probe.screen.candidates import readout_of
+from probe.screen.ranking import Scored
+from probe.screen.record import ScreenRecord
+from probe.system.format import percent
+from probe.tables.decisions import differences
+from probe.tables.formats import Grid
+from probe.tables.row import Difference, Row, groups_of
+from probe.tables.rows import build_rows
+
+PICKS = (1, 3)
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """A screen's scores against the dev F1 of trained rows. rows: name, dev F1, screened F1; best dev F1 first. tau:
+    Kendall's tau-b over all pairs; tau_separated: tau-a over those separated. They and pearson are None if undefined.
+    regret: points of dev F1 by which the best of the screen's first PICKS rows is below the best row. without_sums: the
+    same without plain sums; None if there are none, or too few other rows.
+    """
+
+    rows: list[tuple[str, float, float]]
+    tau: float | None
+    tau_separated: float | None
+    pairs: int
+    pairs_separated: int
+    pearson: float | None
+    regret: dict[str, float]
+    without_sums: Foretold | None = None
+
+
+def foretell(record: ScreenRecord, folder: Path) -> Foretold:
+    """The screen against the trained rows of a folder. Raises UserError where these are of another text or features."""
+    rows = [row for row in build_rows(folder) if row.n and not row.treatment]
+    features = {one.identity.features for row in rows for one in row.records.values()}
+    texts = {one.identity.corpus for row in rows for one in row.records.values()}
+    if record.identity.features not in features or record.identity.corpus not in texts:
+        raise UserError(
+            f"--against {folder}: its runs are of another text or other features than the screen "
+            f"({record.setting.data}, {record.setting.encoder}, {record.setting.features['context']} context)."
+        )
+    rows = [row for row in rows if _is_of(row, record) and not row.unconverged]
+    if len(groups_of(rows)) > 1:
+        raise UserError(f"--against {folder}: its rows are of several probes; keep each in a folder of its own.")
+    by_readout = {readout_of(one.layers.combine, one.layers.indices): one for one in record.ranked}
+    pairs = [(row, by_readout.get(readout_of(row.combine, row.indices))) for row in rows]
+    ranked = [(row, one) for row, one in pairs if one is not None]
+    others = [(row, one) for row, one in ranked if row.combine != "sum"]
+    without = compare(others) if 2 <= len(others) < len(ranked) else None
+    return replace(compare(ranked), without_sums=without)
+
+
+def _is_of(row: Row, record: ScreenRecord) -> bool:
+    identity = next(iter(row.records.values())).identity
+    asked = record.identity
+    return (identity.features, identity.corpus, identity.task) == (asked.features, asked.corpus, asked.task)
+
+
+def compare(pairs: Sequence[tuple[Row, Scored]]) -> Foretold:
+    """Rows with what a screen says of them. Raises UserError for fewer than two."""
+    if len(pairs) < 2:
+        raise UserError("--against needs two rows or more of what was screened, trained until they converged.")
+    dev = [float(np.mean(row.dev)) for row, _ in pairs]
+    foretold = [one.dev_f1 for _, one in pairs]
+    told = list(itertools.combinations(range(len(pairs)), 2))
+    tests = differences([(pairs[i][0], pairs[j][0]) for i, j in told])
+    separated = [pair for pair, test in zip(told, tests, strict=True) if is_separated(test)]
+    ranked = sorted(range(len(pairs)), key=lambda i: (-foretold[i], pairs[i][1].dev_error))
+    order = sorted(range(len(pairs)), key=lambda i: -dev[i])
+    return Foretold(
+        [(pairs[i][0].name, dev[i], foretold[i]) for i in order],
+        tau_b(dev, foretold),
+        tau_a(separated, dev, foretold),
+        len(told),
+        len(separated),
+        pearson(dev, foretold),
+        {str(picks): 100 * (max(dev) - max(dev[i] for i in ranked[:picks])) for picks in PICKS},
+    )
+
+
+def is_separated(test: Difference) -> bool:
+    """Whether the interval of the two rows' dev difference leaves 0 out, and test has the same sign."""
+    interval = test.dev.interval
+    return interval is not None and interval[0] * interval[1] > 0 and test.dev.difference * test.test.difference > 0
+
+
+def tau_b(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Kendall's tau-b over all pairs; None if a or b is constant."""
+    from scipy.stats import kendalltau
+
+    return _defined(kendalltau(a, b).statistic)
+
+
+def tau_a(pairs: Sequence[tuple[int, int]], a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Of some pairs of indices, the share that a and b order alike minus the share they order otherwise; None without
+    pairs."""
+    return float(np.mean([np.sign(a[i] - a[j]) * np.sign(b[i] - b[j]) for i, j in pairs])) if pairs else None
+
+
+def pearson(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Pearson's correlation; None if a or b is constant."""
+    from scipy.stats import pearsonr
+
+    return _defined(pearsonr(a, b).statistic) if np.std(a) and np.std(b) else None  # of a constant it would warn
+
+
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def foretold_grid(foretold: Foretold, folder: Path) -> Grid:
+    """The trained rows with what the screen said, and the figures below."""
+    place = {name: i for i, (name, _, _) in enumerate(sorted(foretold.rows, key=lambda row: -row[2]), 1)}
+    lines = [[name, percent(dev), percent(screened), str(place[name])] for name, dev, screened in foretold.rows]
+    below = [_figures(foretold)]
+    if foretold.without_sums:
+        below.append(f"Without plain sums, whose scale no linear readout sees: {_figures(foretold.without_sums)}")
+    return Grid(
+        ["row", "dev F1 trained", "dev F1 screened", "place"],
+        lines,
+        [True, False, False, False],
+        [f"The screen against the trained rows of {folder}."],
+        below,
+        [0],
+    )
+
+
+def _figures(foretold: Foretold) -> str:
+    return (
+        f"Kendall's tau-b {_number(foretold.tau)} over {foretold.pairs} pairs, {_number(foretold.tau_separated)} over "
+        f"the {foretold.pairs_separated} that the records separate; Pearson {_number(foretold.pearson)}. "
+        f"Training only the screen's first of these rows loses {foretold.regret['1']:.2f} points of dev F1 to the "
+        f"best, its first three {foretold.regret['3']:.2f}."
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

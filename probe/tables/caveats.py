@@ -1,0 +1,57 @@
+"""What is not comparable in a table because records of several versions stand in it, in notes below the table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from probe.runs.records import RunRecord
+from probe.tables.row import Row
+
+OF_BITS = frozenset({"bits", "test_bits", "information", "test_information", "beyond", "compression"})  # columns
+SHOWN = 6  # rows named in a note
+
+
+def caveats(rows: Sequence[Row], columns: Collection[str]) -> list[str]:
+    """columns: those of the table."""
+    lines = []
+    if any(run.has_cased_control for row in rows for run in row.records.values()):
+        lines.append(
+            "control of older records: drawn by the mention as written, though the encoder drops case, so variants of "
+            "one mention may have several types. Their selectivity is too high. A new run draws without case and is a "
+            "row of its own."
+        )
+    return lines + (_of_bits(rows) if OF_BITS & set(columns) else [])
+
+
+def _of_bits(rows: Sequence[Row]) -> list[str]:
+    """That bits of older records were read at another kind of epoch, and of which rows."""
+    kinds: dict[str, list[str]] = {"least": [], "best": [], "mixed": []}
+    for row in rows:
+        if runs := [run for run in row.records.values() if run.bits or run.unseen]:
+            kinds[kind_of_bits(runs)].append(f"{row.name}, {row.treatment}" if row.treatment else row.name)
+    lines = []
+    if older := kinds["best"]:
+        others = kinds["least"] or kinds["mixed"]
+        lines.append(
+            f"bits {f'of {_some(older)}' if others else 'here'}: read at the epoch best by dev score, as older "
+            "versions did, not at the one of least dev loss. There are too many of them, unevenly by row"
+            + ("; they do not compare with those of other rows." if others else ".")
+        )
+    if mixed := kinds["mixed"]:
+        lines.append(f"no bits of {_some(mixed)}: they were read at two kinds of epoch. Train the older runs again.")
+    return lines
+
+
+def kind_of_bits(runs: Sequence[RunRecord]) -> str:
+    """At which epoch all of these runs had their bits read: of the least dev loss, the best by score, or mixed.
+
+    Older records say nothing of it; where the best epoch of all of them had the least loss, it was least.
+    """
+    if all(run.has_least_loss_bits for run in runs):
+        return "least"
+    return "best" if all(run.bits_epoch is None for run in runs) else "mixed"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return "; ".join(names[:SHOWN]) + more

@@ -1,0 +1,107 @@
+"""What a table decides: which row is best, how far each lies behind, and which are worse. On dev alone.
+
+The test split is compared too, and shown; it changes no label.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from probe.runs.identity import CONTROL
+from probe.runs.samples import SPLITS, Load, run_counts, samples_of
+from probe.scoring.compare import Comparison
+from probe.tables.row import PLAIN, Difference, Row, SplitDifference, names_of
+
+BEST, WORSE, WITHIN, UNDECIDED = "best", "worse", "within the margin", "undecided"
+UNCONVERGED, ELIMINATED = "not converged", "eliminated"
+
+
+def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
+    """One table's rows with labels, and their differences to the best row.
+
+    margin: points of dev score that the user does not mind. best: the highest dev mean of the rows with the most seeds.
+    within the margin: the whole interval of how far the row lies behind the truly best one is above -margin. worse: the
+    whole interval is below 0. undecided: neither. Rows that have left a race, or whose runs did not all converge, are
+    not compared. Baselines, upper bounds and rows trained on less text get no label; but for controls, which are
+    another task, their difference to the best row is given.
+    """
+    rows = [
+        replace(row, label=UNCONVERGED if row.unconverged else ELIMINATED if row.left else None, margin=margin)
+        for row in rows
+    ]
+    load = functools.cache(run_counts)
+    ranked = [row for row in rows if row.place == PLAIN and row.n and row.label is None]
+    if len(ranked) < 2 or max(row.n for row in ranked) < 2:
+        return rows
+    on, unit = _compared(ranked, load)
+    dev = on["dev"]
+    labelled: dict[int, Row] = {}
+    for place, (row, behind) in enumerate(zip(ranked, dev.behind(), strict=True)):
+        cells = dict(row.cells)
+        for split in SPLITS:
+            cells[f"{split}_f1"] = replace(cells[f"{split}_f1"], interval=on[split].mean(place))
+        labelled[id(row)] = replace(
+            row,
+            cells=cells,
+            behind=behind,
+            label=BEST if place == dev.best else _label(behind, margin / 100),
+            error=None if place == dev.best else dev.error_parts(place, dev.best),
+            to_best=None if place == dev.best else _difference(row, ranked[dev.best], on, place, dev.best, unit),
+            components={split: on[split].components(place) for split in SPLITS},
+            over_text=dev.over_text,
+        )
+    best = ranked[dev.best]
+    for row in rows:
+        if row.place != PLAIN and row.n and row.label is None and CONTROL not in names_of(row.of):
+            (difference,) = differences([(row, best)], load)
+            labelled[id(row)] = replace(row, to_best=difference)
+    return [labelled.get(id(row), row) for row in rows]
+
+
+def cheapest_within(
+    behind: Sequence[Sequence[float]], costs: Sequence[tuple[int, ...]], means: Sequence[float], margin: float
+) -> int | None:
+    """The row to use: the cheapest whose interval lies above -margin (a fraction); None where there is none.
+
+    Of rows that cost the same, the one with the highest mean.
+    """
+    within = [row for row, (low, _) in enumerate(behind) if low > -margin]
+    return min(within, key=lambda row: (costs[row], -means[row])) if within else None
+
+
+def _label(behind: Sequence[float], margin: float) -> str:
+    low, high = behind
+    return WITHIN if low > -margin else WORSE if high < 0 else UNDECIDED
+
+
+def differences(pairs: Sequence[tuple[Row, Row]], load: Load | None = None) -> list[Difference]:
+    """Each pair of rows compared by itself. load: gives a record's counts, `run_counts` if none is named."""
+    found = []
+    for a, b in pairs:
+        on, unit = _compared([a, b], load or functools.cache(run_counts))
+        found.append(_difference(a, b, on, 0, 1, unit))
+    return found
+
+
+def _compared(rows: Sequence[Row], load: Load) -> tuple[dict[str, Comparison], str | None]:
+    """The rows compared on each split, and the units of dev's text; no comparison where each has a single seed."""
+    samples = {split: samples_of([row.records for row in rows], split, load) for split in SPLITS}
+    unit = samples["dev"][1]
+    if max(row.n for row in rows) < 2:
+        return {}, unit
+    return {split: Comparison(given) for split, (given, _) in samples.items()}, unit
+
+
+def _difference(a: Row, b: Row, on: dict[str, Comparison], place: int, of_other: int, unit: str | None) -> Difference:
+    splits = {}
+    for split in SPLITS:
+        means = [row.cells[f"{split}_f1"].mean for row in (a, b)]
+        assert means[0] is not None
+        assert means[1] is not None
+        compared = on.get(split)
+        between = compared.difference(place, of_other)[1] if compared else None
+        over = None if compared is None else "seeds and text" if compared.over_text else "seeds"
+        splits[split] = SplitDifference(means[0], means[1], means[0] - means[1], between, over)
+    return Difference(b.name, (a.n, b.n), splits["dev"], splits["test"], unit)

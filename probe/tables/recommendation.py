@@ -1,0 +1,232 @@
+"""What to use: the cheapest row that is shown to lie within the margin of the best one. A pure function of a table's
+rows.
+
+Cost is compared by the encoder blocks needed, then by the width of the vectors, then by the parameters of the probe.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from probe.system.files import plain
+from probe.system.format import amount, percent
+from probe.tables.decisions import BEST, ELIMINATED, UNDECIDED, cheapest_within
+from probe.tables.row import PLAIN, Row
+
+MOST_TIMES = 20  # more seeds or text than so many times are "more than"
+NAMED = 4  # rows in a sentence
+
+
+@dataclass(frozen=True)
+class Use:
+    """A row to use. behind: how far it lies behind the truly best row on dev, a fraction, [low, high]. blocks: of the
+    encoder's `of_blocks` that have to be computed. parameters: of the probe.
+
+    encoder_flops: for a piece, at 24 H^2 a BERT block (products inside attention left out). probe_flops: for a word.
+    words_per_second: of the encoder cut after these blocks, on `measured_on`; None until `probe bench` has measured it.
+    """
+
+    row: str
+    layers: str
+    dev: float
+    behind: list[float]
+    blocks: int
+    of_blocks: int
+    width: int
+    parameters: int
+    encoder_flops: int
+    probe_flops: int
+    words_per_second: int | None = None
+    measured_on: str | None = None
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What would show a row to lie within the margin, if its true difference to the best is within one standard error
+    of the one measured: so many times the seeds, and so many times seeds and text together, [least, most]. None: no
+    amount."""
+
+    row: str
+    seeds: list[float | None]
+    seeds_and_text: list[float | None]
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """margin: points that the user does not mind. best: the highest dev mean. use: the cheapest row within the margin,
+    or the best where no row is shown to be. within: whether `use` is. over_text: whether intervals cover seeds and
+    text, or seeds alone. undecided: cheaper rows that could be within the margin. effort: for the likeliest of them.
+    none: why there is no recommendation."""
+
+    score: str
+    margin: float
+    best: Use | None = None
+    use: Use | None = None
+    within: bool = False
+    over_text: bool = False
+    undecided: tuple[str, ...] = ()
+    effort: Effort | None = None
+    none: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return plain(self)
+
+    def as_text(self) -> str:
+        """One or two sentences."""
+        return " ".join(_sentences(self))
+
+
+def recommend(rows: Sequence[Row]) -> Recommendation:
+    """The recommendation of one table, its rows as `decisions.label_rows` gives them."""
+    score, margin = rows[0].task.score, rows[0].margin or 0.0
+    rows = [row for row in rows if row.place == PLAIN]
+    best = next((row for row in rows if row.label == BEST), None)
+    if best is None:
+        return Recommendation(score, margin, none=_why_none(rows))
+    ranked = [row for row in rows if row.behind is not None]
+    bounds, means = [row.behind or [] for row in ranked], [row.dev_mean for row in ranked]
+    place = cheapest_within(bounds, [_cost(row) for row in ranked], means, margin / 100)
+    chosen = best if place is None else ranked[place]
+    open_rows = [row for row in ranked if row.label == UNDECIDED and _cost(row) < _cost(chosen)]
+    open_rows.sort(key=lambda row: -(row.behind or [0.0])[0])
+    return Recommendation(
+        score,
+        margin,
+        _use(best),
+        _use(chosen),
+        place is not None,
+        best.over_text,
+        tuple(row.name for row in open_rows),
+        _effort(open_rows[0], best, margin / 100) if open_rows else None,
+    )
+
+
+def _why_none(rows: Sequence[Row]) -> str:
+    if not any(row.n for row in rows):
+        return "no run is done" if rows else "there is no row to compare with another"
+    if any(row.label == ELIMINATED for row in rows):
+        return "the race leaves no two rows to compare"
+    ranked = [row for row in rows if row.n and not row.unconverged]
+    if max((row.n for row in ranked), default=0) == 1:
+        return "every row has one seed, and the seed alone moves F1 by about a point; type seed=1,2,3"
+    return "one row alone cannot be compared" if len(ranked) == 1 else "no two rows converged"
+
+
+def _cost(row: Row) -> tuple[int, int, int]:
+    return row.blocks, row.width, row.cost.parameters if row.cost else 0
+
+
+def _use(row: Row) -> Use:
+    record = next(iter(row.records.values()))
+    cost, mean = row.cost, row.cells["dev_f1"].mean
+    assert cost is not None
+    assert mean is not None
+    assert row.behind is not None
+    return Use(
+        row=row.name,
+        layers=row.layers_as_text,
+        dev=mean,
+        behind=row.behind,
+        blocks=row.blocks,
+        of_blocks=record.encoder.num_layers,
+        width=row.width,
+        parameters=cost.parameters,
+        encoder_flops=24 * record.encoder.hidden_size**2 * row.blocks,
+        probe_flops=2 * cost.parameters,
+        words_per_second=cost.words_per_second,
+        measured_on=cost.measured_on,
+    )
+
+
+def _effort(row: Row, best: Row, margin: float) -> Effort | None:
+    """How much more it takes to show a row within the margin. The error's square has a part that falls with seeds and
+    one that falls with the text alone."""
+    assert row.behind is not None
+    assert row.to_best is not None
+    if row.error is None:
+        return None
+    difference, (over_seeds, over_text) = row.to_best.dev.difference, row.error
+    reach = (
+        difference - row.behind[0]
+    )  # of the interval's low end, in points; against the best itself or a closer rival
+    error = math.sqrt(over_seeds + over_text)
+    seeds: list[float | None] = []
+    both: list[float | None] = []
+    for truth in (difference + error, difference - error):
+        allowed = (truth + margin) * error / reach if reach > 0 else 0.0  # the standard error that would do
+        room = allowed**2 if allowed > 0 else 0.0
+        both.append((over_seeds + over_text) / room if room else None)
+        seeds.append(over_seeds / (room - over_text) if room > over_text else None)
+    return Effort(row.name, seeds, both)
+
+
+def _sentences(given: Recommendation) -> Iterator[str]:
+    best, use = given.best, given.use
+    if best is None or use is None:
+        yield f"No recommendation yet: {given.none}."
+        return
+    over = f"95 % confidence, over {'seeds and text' if given.over_text else 'seeds'}"
+    low = f"at most {percent(abs(use.behind[0]))} points behind the truly best row ({over})"
+    margin = f"{given.margin:g} point{'s' * (given.margin != 1)}"
+    if use.row == best.row:
+        head = f"Use {use.row} ({_layers(use)}): it has the best dev {given.score}, {percent(use.dev)}"
+        if percent(abs(use.behind[0])) == percent(0):
+            yield f"{head}, and no other row is better ({over})."
+        elif given.within:
+            yield f"{head}, and lies {low}."
+        else:
+            yield f"{head}, and lies {low}. No row is shown to lie within {margin} of the truly best one."
+    else:
+        yield (
+            f"Use {use.row} ({_layers(use)}): it is the cheapest row within {margin} of the best, {best.row}. Its dev "
+            f"{given.score} is {percent(best.dev - use.dev)} points lower, and it lies {low}. It needs "
+            f"{_saved(use, best)}."
+        )
+    if given.undecided:
+        names = ", ".join(given.undecided[:NAMED])
+        more = f" and {len(given.undecided) - NAMED} more" if len(given.undecided) > NAMED else ""
+        yield f"Cheaper, but undecided: {names}{more}." + (_effort_sentence(given.effort) if given.effort else "")
+
+
+def _effort_sentence(effort: Effort) -> str:
+    """What it would take, as a range: a single number would look more certain than it is."""
+    if effort.seeds_and_text[0] is None:
+        return f" No amount of seeds and text is likely to show {effort.row} within the margin."
+    if effort.seeds[0] is not None:
+        return f" To show {effort.row} within the margin takes {_times(effort.seeds)} as many seeds."
+    return (
+        f" More seeds alone are not likely to show {effort.row} within the margin. It takes "
+        f"{_times(effort.seeds_and_text)} as many seeds and as much dev text."
+    )
+
+
+def _times(amounts: Sequence[float | None]) -> str:
+    least, most = amounts
+    assert least is not None
+    if least > MOST_TIMES:
+        return f"more than {MOST_TIMES} times"
+    if most is not None and most <= MOST_TIMES:
+        return f"{max(1.0, least):.1f} to {most:.1f} times"
+    return f"at least {least:.1f} times" if least > 1 else f"between once and more than {MOST_TIMES} times"
+
+
+def _layers(use: Use) -> str:
+    return f"layer{'s' * (not use.layers.isdecimal())} {use.layers}"
+
+
+def _saved(use: Use, best: Use) -> str:
+    """What is needed instead of what."""
+    parts = [
+        f"{use.blocks} instead of {best.blocks} of the encoder's {best.of_blocks} blocks" * (use.blocks != best.blocks),
+        f"{use.width} instead of {best.width} features per word" * (use.width != best.width),
+    ]
+    needs = " and ".join(part for part in parts if part) or "the same blocks and width"
+    speeds = ""
+    if use.words_per_second and best.words_per_second and use.measured_on == best.measured_on:
+        speeds = f" ({use.words_per_second:,} instead of {best.words_per_second:,} words/s on {use.measured_on})"
+    elif use.encoder_flops != best.encoder_flops:
+        speeds = f" ({amount(use.encoder_flops)} instead of {amount(best.encoder_flops)} operations per piece)"
+    return needs + speeds

@@ -1,0 +1,148 @@
+"""What a row comes to beside the other rows of its table: its control, a random encoder, less text, the embeddings."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from probe.runs.identity import CONTROL, FINE_TUNED, LOWER_CASED, RANDOM, SHARE
+from probe.runs.records import RunRecord
+from probe.scoring.metrics import guess_floor
+from probe.scoring.significance import Cell, interval, summary
+from probe.tables.caveats import kind_of_bits
+from probe.tables.gap import gap_closed
+from probe.tables.paired import to_best_of_sample
+from probe.tables.row import Row, names_of
+
+
+def related(rows: Sequence[Row]) -> list[Row]:
+    """One table's rows with `beside` filled in, as far as the rows needed for it are there.
+
+    selectivity: dev score minus that of the same row on a control task (Hewitt & Liang 2019). guess_floor: of a control
+    of spans, what guessing each type by its frequency would score at the boundaries that were found. beyond: for layer
+    0 concatenated with layer k, dev bits of layer 0 concatenated with itself minus its own (conditional probing, Hewitt
+    et al. 2021). gap_closed, gap_closed_embeddings: where its dev mean lies between the same row of a random encoder,
+    or the embeddings, (0) and the fine-tuned encoder (1). compression: see `compression`. paired: of rows on a part of
+    train, dev score minus that of the best row on the same samples, by seed.
+
+    Bits read at different kinds of epoch are not compared: see `RunRecord.has_least_loss_bits`.
+    """
+    return [replace(row, beside=_beside(row, rows)) if row.n else row for row in rows]
+
+
+def _beside(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
+    names, there = names_of(row.of), [other for other in rows if other.n]
+
+    def like(names: set[str], indices: Sequence[int] = row.indices) -> list[Row]:
+        """Several where, say, the task has two controls: all count."""
+        same = (other for other in there if (other.indices, other.combine) == (list(indices), row.combine))
+        same = (other for other in same if other.normalize == row.normalize)
+        alike = (
+            other for other in same if _settings(row).items() <= _settings(other).items()
+        )  # the same random weights
+        return [other for other in alike if names_of(other.of) == names]
+
+    found: dict[str, Cell] = {}
+    if CONTROL not in names and (controls := _drawn_alike(like(names | {CONTROL}))):
+        found["selectivity"] = difference(row.dev, [score for control in controls for score in control.dev])
+    if CONTROL in names:
+        floors = [guess_floor(record.scores.dev) for record in row.records.values()]
+        if floors and None not in floors:
+            found["guess_floor"] = summary([floor for floor in floors if floor is not None])
+    is_beside_embeddings = row.combine == "concat" and len(row.indices) == 2 and row.indices[0] == 0 != row.indices[1]
+    if is_beside_embeddings and (baselines := like(names, [0, 0])):
+        bits = [[value for one in rows for value in _dev_bits(one)] for rows in (baselines, [row])]
+        if all(bits) and one_kind_of_bits([run for one in (*baselines, row) for run in one.records.values()]):
+            found["beyond"] = difference(*bits)
+    tuned = max((o for o in there if names_of(o.of) == {FINE_TUNED}), key=lambda o: o.dev_mean, default=None)
+    if not names and row.indices and tuned:
+        embeddings = [other for other in there if not other.of and other.is_single and other.indices == [0]]
+        baselines_by_name = {
+            "gap_closed": like({RANDOM["random"]}),
+            "gap_closed_embeddings": [other for other in embeddings if other.indices != row.indices],
+        }
+        for name, some in baselines_by_name.items():
+            scores = [score for one in some for score in one.dev]
+            if scores and (closed := gap_closed(row.dev, scores, tuned.dev)):
+                found[name] = closed
+    if any(name.endswith(SHARE) for name in names) and (paired := to_best_of_sample(row, rows)):
+        found["paired"] = paired
+    if not any(name.endswith(SHARE) for name in names):
+        chosen = (row.indices, row.combine, row.normalize)
+        parts = [other for other in there if (other.indices, other.combine, other.normalize) == chosen]
+        parts = [part for part in parts if _without_share(part) == names and _settings(part) == _settings(row)]
+        runs = [run for part in parts for run in part.records.values() if run.unseen]
+        by_seed: defaultdict[int, list[RunRecord]] = defaultdict(list)
+        for run in runs:
+            by_seed[run.seed].append(run)
+        lengths = [compression(by_seed[seed]) for seed in sorted(by_seed)]
+        portions = {tuple(sorted(map(_share, mine))) for mine in by_seed.values()}
+        if not one_kind_of_bits(runs):
+            lengths = []
+        if lengths and None not in lengths and len(portions) == 1:  # codes in other portions have no mean
+            found["compression"] = summary([length for length in lengths if length is not None])
+    return found
+
+
+def _drawn_alike(controls: Sequence[Row]) -> list[Row]:
+    """Controls that were drawn in one way: the newer, without case, where there are both."""
+    newer = [row for row in controls if row.of and row.of.settings.get(LOWER_CASED)]
+    return newer or list(controls)
+
+
+def one_kind_of_bits(runs: Sequence[RunRecord]) -> bool:
+    """Whether the bits of these runs were all read at the epoch of least dev loss, or all at the best one."""
+    return kind_of_bits([run for run in runs if run.bits or run.unseen]) != "mixed"
+
+
+def difference(a: Sequence[float], b: Sequence[float]) -> Cell:
+    """Mean of a minus mean of b, each over its seeds: the deviation of the two together, and the 95 % interval."""
+    one, other = summary(a), summary(b)
+    assert one.mean is not None
+    assert other.mean is not None
+    if one.std is None or other.std is None:
+        return Cell(one.mean - other.mean, None, None, None, None)
+    return Cell(one.mean - other.mean, math.hypot(one.std, other.std), None, None, interval(a, b))
+
+
+def compression(runs: Sequence[RunRecord]) -> float | None:
+    """Uniform code length of train's tags over their online code length (Voita & Titov 2020), from one seed's runs on
+    nested shares of train.
+
+    The tags of the smallest share are coded uniformly; those of each further portion by the probe trained on all before
+    it, up to the whole. Finer shares give a shorter code. None if a run lacks the bits up to the next run's share.
+    """
+    by_share = sorted(runs, key=_share)
+    code = words = 0.0
+    labels = 0
+    for run, after in zip(by_share, [*map(_share, by_share[1:]), 1.0], strict=True):
+        assert run.unseen is not None
+        at = {portion.share: portion for portion in run.unseen.portions}
+        if after not in at:
+            return None
+        if not words:
+            words, labels = float(run.data.splits.train.words), run.unseen.labels
+            code, words = words * math.log2(labels), words + at[1.0].words
+        code += at[after].bits
+    return words * math.log2(labels) / code if code else None
+
+
+def _share(run: RunRecord) -> float:
+    return run.identity.treatment.settings["share"] if run.identity.treatment else 1.0
+
+
+def _settings(row: Row) -> dict[str, Any]:
+    """What its treatment's name does not say, but for the share of train."""
+    settings = row.of.settings if row.of else {}
+    return {name: value for name, value in settings.items() if name != "share"}
+
+
+def _without_share(row: Row) -> set[str]:
+    return {name for name in names_of(row.of) if not name.endswith(SHARE)}
+
+
+def _dev_bits(row: Row) -> list[float]:
+    return [record.bits.dev.cross_entropy for record in row.records.values() if record.bits]

@@ -1,0 +1,246 @@
+"""A row of a table: one choice of layers in one setting, over its seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from probe.data.task import Task
+from probe.race.rule import Left
+from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, Treatment
+from probe.runs.records import Records, RunRecord
+from probe.runs.sweep_plan import Setting
+from probe.scoring.compare import STATISTIC, Components
+from probe.scoring.significance import Cell
+from probe.system.files import plain
+
+# The parts of a table, from the top: baselines that a row should be well above, the rows themselves, variants of them
+# (trained on less text), and what they cannot be expected to reach.
+FLOOR, PLAIN, TREATED, CEILING = range(4)
+
+
+@dataclass(frozen=True)
+class SplitDifference:
+    """Two rows on one split: the mean of each (fractions), first - second, and its 95 % interval for two rows that were
+    named beforehand. over: what the interval covers, `seeds and text`, or `seeds` where counts are missing."""
+
+    a: float
+    b: float
+    difference: float
+    interval: list[float] | None
+    over: str | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two rows compared. row: the second. n: seeds of each. unit: what of the text was drawn, sentences or
+    documents."""
+
+    row: str
+    n: tuple[int, int]
+    dev: SplitDifference
+    test: SplitDifference
+    unit: str | None
+
+
+@dataclass(frozen=True)
+class About:
+    """A row's setting in the words of `published`: what makes two tables like or unlike."""
+
+    task: str
+    data: str
+    encoder: str
+    case: str
+    context: str
+    piece: str
+    probe: str
+    scoring: str
+    seeds: str
+
+
+@dataclass(frozen=True)
+class Cost:
+    """parameters of the probe; median seconds of an epoch; megabytes of features read; dev score a unit of width.
+
+    words_per_second: through the encoder, cut after the row's deepest layer, as `probe bench` measured it, and on what.
+    """
+
+    parameters: int
+    seconds_per_epoch: float
+    mb_read: float
+    f1_per_width: float
+    words_per_second: int | None = None
+    measured_on: str | None = None
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A row at one of several learning rates. missing: runs asked for that have no record."""
+
+    rate: float
+    seeds: list[int]
+    dev: Cell
+    missing: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """records: the row's records, one a seed, by file. missing: runs asked for that have no record; `failed` of them
+    left a failure log. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. label, behind, to_best,
+    components: what the table decided, see `decisions.label_rows`; margin: points of dev score, by which it decided.
+    behind: how far the row lies behind the truly best one on dev, [low, high], a fraction. error: the square of the
+    standard error of its difference to the best on dev: what seeds, and what the text contributes. treatment: the name
+    of its runs' treatment as displayed; None for plain runs. of: that treatment as recorded. beside: scores relative to
+    other rows, see `tables.relative_scores`. left: when and why a race gave it no more seeds; it is compared with no other
+    row. normalize: how its layers are normalized; None: not. rates: all that it was tried at, where they are several;
+    `records` are those of the best by dev."""
+
+    name: str
+    task: Task
+    indices: list[int]
+    combine: str
+    width: int
+    group: str  # key of the table that it belongs to
+    setting: Setting
+    records: Records
+    seeds: list[int]
+    keys: list[str]
+    sha256: list[str]  # of the records' files
+    missing: int
+    failed: int
+    cells: dict[str, Cell]
+    about: About | None
+    cost: Cost | None
+    treatment: str | None = None
+    of: Treatment | None = None
+    left: Left | None = None
+    label: str | None = None
+    margin: float | None = None
+    behind: list[float] | None = None
+    over_text: bool = False
+    to_best: Difference | None = None
+    error: tuple[float, float] | None = None
+    components: Mapping[str, Components] = field(default_factory=dict)
+    beside: Mapping[str, Cell] = field(default_factory=dict)
+    normalize: str | None = None
+    rates: Sequence[Tried] = ()
+
+    @property
+    def n(self) -> int:
+        return len(self.records)
+
+    @property
+    def place(self) -> int:
+        """FLOOR, PLAIN, TREATED or CEILING: where it stands in its table."""
+        return place_of(self.indices, self.of)
+
+    @property
+    def unconverged(self) -> list[RunRecord]:
+        """The runs whose training was cut short, or never scored above zero."""
+        return [record for record in self.records.values() if record.ending != "converged"]
+
+    @property
+    def blocks(self) -> int:
+        """How many of the encoder's blocks have to be computed."""
+        return max(self.indices, default=0)
+
+    @property
+    def layers_as_text(self) -> str:
+        """`3..6`, or `0, 3, 5`."""
+        in_a_row = len(self.indices) > 2 and self.indices == list(range(self.indices[0], self.indices[-1] + 1))
+        return f"{self.indices[0]}..{self.indices[-1]}" if in_a_row else ", ".join(map(str, self.indices))
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one layer as it is."""
+        return len(self.indices) == 1 and self.combine != "mix"
+
+    @property
+    def dev_mean(self) -> float:
+        """A row without records is behind all others."""
+        return self.cells["dev_f1"].mean or 0.0
+
+    @property
+    def dev(self) -> list[float]:
+        """The headline of every seed, fractions."""
+        return [record.scores.dev.headline for record in self.records.values()]
+
+    @property
+    def test(self) -> list[float]:
+        return [record.scores.test.headline for record in self.records.values()]
+
+    def as_json(self) -> dict[str, Any]:
+        """What `probe table --format json` prints and `table.json` holds."""
+        row: dict[str, Any] = {
+            "layers": self.name,
+            "indices": self.indices,
+            "combine": self.combine,
+            "width": self.width,
+            "n": self.n,
+            "seeds": self.seeds,
+            "keys": self.keys,
+            "sha256": self.sha256,
+            "missing": self.missing,
+            "failed": self.failed,
+            "statistic": STATISTIC,
+            "margin": self.margin,
+            "label": self.label,
+            "behind": self.behind,
+            "to_best": plain(self.to_best),
+            "components": plain(self.components),
+            "group": self.group,
+            "setting": plain(self.setting),
+            "about": plain(self.about),
+        }
+        if self.treatment:
+            row["treatment"] = self.treatment
+        if self.left:
+            row["left"] = plain(self.left)
+        if self.normalize:
+            row["normalize"] = self.normalize
+        if self.rates:
+            row |= {"rate": self.setting.probe["learning_rate"], "rates": plain(self.rates)}
+        row |= plain(self.cells) | plain(self.beside)
+        return row if self.cost is None else row | {"cost": plain(self.cost)}
+
+
+def names_of(treatment: Treatment | None) -> set[str]:
+    """What a treatment does, each by its name."""
+    return set(treatment.name.split(", ")) if treatment else set()
+
+
+def place_of(indices: Sequence[int], treatment: Treatment | None) -> int:
+    """The part of the table that a row with these layers and this treatment stands in."""
+    names = names_of(treatment)
+    if not indices or names & {*RANDOM.values(), CONTROL}:
+        return FLOOR
+    return PLAIN if not names else CEILING if FINE_TUNED in names else TREATED
+
+
+def describe_probe(probe: Mapping[str, Any]) -> str:
+    """A probe's settings in a few words."""
+    if probe.get("train_encoder"):
+        model = "fine-tuned with a linear layer"
+    elif probe["num_layers"]:
+        model = f"BiLSTM {probe['num_layers']} x {probe['hidden_size']} per direction"
+    else:
+        model = "linear probe"
+    precision = probe.get("precision", "float32")
+    return model + (f" in {precision}" if precision not in ("float32", "auto") else "")
+
+
+def short_name(encoder: str) -> str:
+    """An encoder's name without its owner."""
+    return Path(encoder).name
+
+
+def groups_of(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows of one setting together, in their order."""
+    return [[row for row in rows if row.group == group] for group in dict.fromkeys(row.group for row in rows)]
+
+
+def setting_of(record: RunRecord) -> Setting:
+    """What a caption says of a record's run."""
+    return Setting(record.data.name, record.encoder.name, record.config.features, record.config.probe)

@@ -1,0 +1,356 @@
+"""Records to rows: means and spreads over seeds, tests against the best row and the next, cost; missing cells stay.
+
+A pure function of a results folder's files: records, the counts beside them, and what its sweeps asked for. Imports
+nothing that takes long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from probe.bench.bench import Bench, read_bench
+from probe.config import UserError, default_margin
+from probe.data.task import TASKS
+from probe.race.spec import replaced_runs, rows_left
+from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, RunIdentity, Treatment, normalized_name
+from probe.runs.progress import failures
+from probe.runs.records import Records, RunRecord, bad_records, load_records
+from probe.runs.sweep_plan import SWEEP, ExpectedRun, Setting, read_expected
+from probe.scoring.metrics import Scores, SpanScore
+from probe.scoring.significance import Cell, summary
+from probe.system.files import canonical, plain, short
+from probe.tables.decisions import label_rows
+from probe.tables.published import is_conll2003
+from probe.tables.rates import RATE, best_rate
+from probe.tables.relative_scores import one_kind_of_bits, related
+from probe.tables.row import (
+    About,
+    Cost,
+    Row,
+    Tried,
+    describe_probe,
+    groups_of,
+    names_of,
+    place_of,
+    setting_of,
+    short_name,
+)
+
+# The order of the paper's table (Devlin et al. 2019, Table 7), with our variants beside what they vary.
+PAPER_ORDER = (
+    "embeddings",
+    "second_to_last",
+    "last",
+    "sum_last_four",
+    "mean_last_four",
+    "mix_last_four",
+    "concat_last_four",
+    "sum_all",
+    "mix_all",
+)
+TREATMENTS = (*RANDOM.values(), CONTROL, FINE_TUNED)  # in the order of the table
+
+
+def _part(score: SpanScore | None, part: str) -> float | None:
+    return None if score is None else getattr(score, part)
+
+
+# Scores of a split, by the name they have in rows; None where the task has no such score.
+SCORES: dict[str, Callable[[Scores], float | None]] = {
+    "f1": lambda scores: scores.headline,  # of tags that are no spans: accuracy
+    "precision": lambda scores: _part(scores.span, "precision"),
+    "recall": lambda scores: _part(scores.span, "recall"),
+    "strict_f1": lambda scores: _part(scores.strict, "f1"),
+    "word_f1": lambda scores: _part(scores.word, "f1"),
+    "entity_word_recall": lambda scores: scores.entity_word_recall,
+    "accuracy": lambda scores: scores.accuracy,
+    "macro_f1": lambda scores: scores.macro_f1,
+}
+
+
+@dataclass
+class _Gathered:
+    """What is known of a row while records are gathered: runs of one row differ in their seed alone."""
+
+    name: str
+    group: str  # the table that it stands in
+    identity: RunIdentity  # of one of its runs
+    width: int
+    setting: Setting
+    records: Records = field(default_factory=dict)
+    expected: set[str] = field(default_factory=set)
+    rates: Sequence[Tried] = ()
+
+    @property
+    def missing(self) -> set[str]:
+        """The keys of runs asked for that have no record."""
+        return self.expected - {record.key for record in self.records.values()}
+
+
+def results_folder(folder: Path) -> Path:
+    """The folder that was meant: of results, where its records/ was named. Raises UserError if there is none."""
+    if folder.name == "records" and not (folder / "records").is_dir():
+        folder = folder.parent
+    if not folder.is_dir():
+        raise UserError(f"{folder}: there is no such folder. `probe +sweep=quickstart` makes results/quickstart.")
+    return folder
+
+
+def last_results(home: Path = Path("results")) -> Path:
+    """The folder of results that was written last. Raises UserError if there is none."""
+    written = {
+        folder: max(path.stat().st_mtime for path in (folder, *folder.glob("records/*.json"), *folder.glob(SWEEP)))
+        for folder in (home.iterdir() if home.is_dir() else ())
+        if (folder / "records").is_dir() or (folder / SWEEP).is_file()
+    }
+    if not written:
+        raise UserError(f"{home}/ holds no results. `probe +sweep=quickstart` makes results/quickstart.")
+    return max(written, key=lambda folder: (written[folder], folder))
+
+
+def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
+    """Rows of one setting together, in the paper's order; invalid records are skipped (see `bad_records`).
+
+    margin: points of dev score that the user does not mind; None: the default.
+    Raises UserError if there are neither records nor expected runs.
+    """
+    results_dir = results_folder(results_dir)
+    records, expected, failed = load_records(results_dir), read_expected(results_dir), failures(results_dir)
+    if not records and not expected:
+        for error in bad_records(results_dir).values():
+            raise error
+        raise UserError(f"{results_dir} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
+    if replaced := replaced_runs(results_dir):
+        records = {file: record for file, record in records.items() if record.key not in replaced}
+        expected = [run for run in expected if run.key not in replaced]
+    gathered = _beside_frozen(_at_best_rates(_gather(records, expected)))
+    settings: dict[str, str] = {}  # of each table, by its group: a frozen row's if it has one
+    for row in sorted(gathered, key=_is_fine_tuned, reverse=True):  # fine-tuned first, overwritten: their probe differs
+        settings[row.group] = canonical(plain(row.setting))
+    gathered.sort(
+        key=lambda row: (
+            settings[row.group],
+            row.group,
+            place_of(row.identity.layers.indices, row.identity.treatment),
+            _rank_of_treatment(row.identity.treatment),
+            _rank(row.name),
+            row.identity.layers.indices,
+            row.identity.layers.combine,
+            row.identity.layers.normalize or "",
+            canonical(row.identity.probe),
+        )
+    )
+    benches, left = read_bench(results_dir), rows_left(results_dir)
+    alike: defaultdict[tuple[str, str, str | None], list[_Gathered]] = defaultdict(list)  # by what is shown of them
+    normalized: defaultdict[str, set[str | None]] = defaultdict(set)  # how rows of each table are
+    for row in gathered:
+        alike[_shown(row)].append(row)
+        if row.identity.layers.indices and not _is_fine_tuned(row):
+            normalized[row.group].add(row.identity.layers.normalize)
+    rows = [
+        replace(
+            _row(row, failed, _treatment(row, alike[_shown(row)]), benches.get(row.identity.features)),
+            name=_name(row, normalized[row.group]),
+            left=left.get(row.identity.cell),
+        )
+        for row in gathered
+    ]
+    points = default_margin() if margin is None else margin
+    return [row for group in groups_of(rows) for row in related(label_rows(group, points))]
+
+
+def _name(row: _Gathered, normalized: set[str | None]) -> str:
+    """A row's name, with how its layers are normalized where the table has several ways."""
+    return normalized_name(row.name, row.identity.layers.normalize) if len(normalized) > 1 else row.name
+
+
+def _rank_of_treatment(treatment: Treatment | None) -> tuple[int, float, str, str]:
+    """A treatment's place in its part of the table: a larger share of train stands further down."""
+    if treatment is None:
+        return 0, 0.0, "", ""
+    names = treatment.name.split(", ")
+    rank = min(TREATMENTS.index(name) if name in TREATMENTS else len(TREATMENTS) for name in names) + len(names) / 10
+    return 1, treatment.settings.get("share", 1.0), f"{rank}", canonical([treatment.name, treatment.settings])
+
+
+def _shown(row: _Gathered) -> tuple[str, str, str | None]:
+    """A row's group, name and treatment."""
+    return row.group, row.name, row.identity.treatment.name if row.identity.treatment else None
+
+
+def _treatment(row: _Gathered, alike: list[_Gathered]) -> str | None:
+    """A row's treatment as displayed: its name, of fine-tuning the number of epochs, and the settings by which rows
+    that look alike differ."""
+    if row.identity.treatment is None:
+        return None
+    name = row.identity.treatment.name
+    if _is_fine_tuned(row) and (epochs := row.identity.probe.get("max_epochs")):
+        name += f", {epochs} epoch{'s' if epochs > 1 else ''}"
+    settings, *others = map(_settings, [row, *alike])
+    told = [
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in settings.items()
+        if any(other.get(name) != value for other in others)
+    ]
+    return f"{name} ({', '.join(told)})" if told else name
+
+
+def _settings(row: _Gathered) -> dict[str, Any]:
+    """What the name of a row's treatment does not say."""
+    assert row.identity.treatment is not None
+    settings = {name: value for name, value in row.identity.treatment.settings.items() if name != "share"}
+    probe = {name: value for name, value in row.identity.probe.items() if name != "max_epochs"}  # part of its name
+    return settings | (probe if _is_fine_tuned(row) else {})
+
+
+def _gather(records: Records, expected: list[ExpectedRun]) -> list[_Gathered]:
+    """Records and expected runs by row; a row with records is described by them.
+
+    Raises UserError where one seed of a row was trained by two versions of this package.
+    """
+    gathered: dict[str, _Gathered] = {}
+    for file, record in records.items():
+        new = _Gathered(record.row, record.identity.group, record.identity, record.layers.width, setting_of(record))
+        row = gathered.setdefault(record.identity.cell, new)
+        for file_of_other, other in row.records.items():
+            if other.seed == record.seed:
+                older = min(record.identity.recipe, other.identity.recipe)
+                raise UserError(
+                    f"{file} and {file_of_other.name} are one run of two versions of the training (recipes "
+                    f"{record.identity.recipe} and {other.identity.recipe}). Move the records of recipe {older} away, "
+                    "or sweep into another results_dir."
+                )
+        row.records[file] = record
+        row.name = min(row.name, record.row, key=_rank)
+    for run in expected:
+        new = _Gathered(run.row, run.identity.group, run.identity, run.width, run.setting)
+        gathered.setdefault(run.identity.cell, new).expected.add(run.key)
+    return list(gathered.values())
+
+
+def _at_best_rates(gathered: list[_Gathered]) -> list[_Gathered]:
+    """The rows with one in place of those that differ in their learning rate alone: the best by dev, in one table."""
+    tables: defaultdict[str, list[_Gathered]] = defaultdict(list)
+    for row in gathered:
+        tables[row.identity.key if _is_fine_tuned(row) else row.identity.across_rates].append(row)
+    chosen = []
+    for group, rows in tables.items():
+        if len({row.identity.probe.get(RATE) for row in rows}) < 2:
+            chosen += rows
+            continue
+        alike: defaultdict[str, list[_Gathered]] = defaultdict(list)
+        for row in rows:
+            alike[canonical(plain([row.identity.layers, row.identity.treatment]))].append(row)
+        chosen += [_at_best_rate(same, group) for same in alike.values()]
+    return chosen
+
+
+def _at_best_rate(alike: list[_Gathered], group: str) -> _Gathered:
+    """Of rows that differ in their rate, the best by dev, in the table of this group."""
+    by_rate = {row.identity.probe[RATE]: row for row in sorted(alike, key=lambda row: row.identity.probe[RATE])}
+    best = by_rate[best_rate({rate: list(row.records.values()) for rate, row in by_rate.items()})]
+    name = min((row.name for row in alike), key=_rank)
+    if len(by_rate) < 2 or not best.identity.layers.indices:  # a word memory has no rate
+        return replace(best, group=group, name=name)
+    tried = []
+    for rate, row in by_rate.items():
+        records = sorted(row.records.values(), key=lambda record: record.seed)
+        dev = summary([record.scores.dev.headline for record in records])
+        tried.append(Tried(rate, [record.seed for record in records], dev, len(row.missing)))
+    return replace(best, group=group, name=name, rates=tried)
+
+
+def _beside_frozen(gathered: list[_Gathered]) -> list[_Gathered]:
+    """Puts fine-tuned rows into each table of frozen rows with the same input, or if none, into their own."""
+    tables: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for row in gathered:
+        if not _is_fine_tuned(row):
+            tables[row.identity.beside][row.group] = None
+    placed: list[_Gathered] = []
+    for row in gathered:
+        own = [row.group] if not _is_fine_tuned(row) else tables.get(row.identity.beside, [row.group])
+        placed += [replace(row, group=group) for group in own]
+    return placed
+
+
+def _is_fine_tuned(row: _Gathered) -> bool:
+    return FINE_TUNED in names_of(row.identity.treatment)
+
+
+def _rank(name: str) -> int:
+    """A row's place in the table. Of two names of one row that of the paper is shown."""
+    return PAPER_ORDER.index(name) if name in PAPER_ORDER else len(PAPER_ORDER)
+
+
+def _row(gathered: _Gathered, failed: dict[str, Path], treatment: str | None, bench: Bench | None) -> Row:
+    by_seed = sorted(gathered.records.items(), key=lambda pair: pair[1].seed)
+    records = [record for _, record in by_seed]
+    cells: dict[str, Cell] = {}
+    for split in ("dev", "test"):
+        for name, score in SCORES.items():
+            values = [score(getattr(record.scores, split)) for record in records]
+            present = [value for value in values if value is not None]
+            if len(present) == len(values):
+                cells[f"{split}_{name}"] = summary(present)
+        bits = [getattr(record.bits, split) for record in records if record.bits]
+        if bits and len(bits) == len(records) and one_kind_of_bits(records):  # others have no mean
+            cells[f"{split}_bits"] = summary([one.cross_entropy for one in bits])
+            cells[f"{split}_information"] = summary([one.label - one.cross_entropy for one in bits])
+    return Row(
+        name=gathered.name,
+        task=TASKS[gathered.identity.task],
+        indices=gathered.identity.layers.indices,
+        combine=gathered.identity.layers.combine,
+        width=gathered.width,
+        group=short(gathered.group),
+        setting=gathered.setting,
+        records=gathered.records,
+        seeds=[record.seed for record in records],
+        keys=[record.key for record in records],
+        sha256=[hashlib.sha256(file.read_bytes()).hexdigest() for file, _ in by_seed],
+        missing=len(gathered.missing),
+        failed=sum(short(key) in failed for key in gathered.missing),
+        cells=cells,
+        about=_about(records[0], len(records)) if records else None,
+        cost=_cost(records, gathered.width, cells["dev_f1"].mean, bench) if records else None,
+        treatment=treatment,
+        of=gathered.identity.treatment,
+        normalize=gathered.identity.layers.normalize,
+        rates=gathered.rates,
+    )
+
+
+def _cost(records: list[RunRecord], width: int, dev: float | None, bench: Bench | None) -> Cost | None:
+    assert dev is not None
+    seconds = [epoch.train_s for record in records for epoch in record.curve]
+    if not seconds:  # nothing was trained
+        return None
+    speed = bench.words_per_second.get(str(max(records[0].layers.indices, default=0))) if bench else None
+    return Cost(
+        records[0].parameters,
+        statistics.median(seconds),
+        records[0].features.bytes_read / 1e6,
+        dev / width,
+        speed,
+        bench.machine if bench and speed else None,
+    )
+
+
+def _about(record: RunRecord, num_seeds: int) -> About:
+    return About(
+        task=record.data.task,
+        data="CoNLL-2003" if is_conll2003(record.data.splits) else record.data.name,
+        encoder=short_name(record.encoder.name),
+        case="dropped" if record.encoder.lower_cases else "kept",
+        context=record.config.features["context"],
+        piece=record.config.features["subword"],
+        probe=describe_probe(record.config.probe),
+        scoring="spans" if record.task.has_spans else record.task.score,
+        seeds=str(num_seeds),
+    )

@@ -1,0 +1,115 @@
+"""Tags text with a kept probe, by the functions that made its features: the same pieces, windows, batches and pooling.
+
+A text goes through in chunks of about CHUNK_WORDS words (of whole shards, as a store of it would have), so memory does
+not grow with it. The encoder stops after the deepest layer that the probe reads.
+
+W words, L layers chosen, H hidden size.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from probe.config import Config, UserError
+from probe.data.corpus import Corpus
+from probe.data.split import Split
+from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.encoders.encoder import load_model
+from probe.features.depth import stop_at
+from probe.features.extraction import report_causal, report_empty_words, report_emulation
+from probe.features.store import Shard, cut_shards
+from probe.features.windows import bounds
+from probe.features.words import Text, batches, pieces_at_once, states_of
+from probe.probes.batches import TaggedWords
+from probe.probes.combine import combine_stored
+from probe.runs.plan import resolve_device
+from probe.runs.records import RunRecord
+from probe.runs.weights import load_probe, selection_of
+from probe.system.machine import num_cores
+
+CHUNK_WORDS = 2**16
+SHOW_FROM = 5_000  # words; what takes longer shows how far it is
+
+
+class Applier:
+    """A record's probe and its encoder, loaded once. Raises UserError where the encoder is another."""
+
+    def __init__(self, file: Path, record: RunRecord, cfg: Config) -> None:
+        self.device = resolve_device(cfg.device)
+        self.record = record
+        stored = sorted(set(record.layers.indices))
+        self.cfg = replace(cfg.features, layers=stored)
+        self.places = [stored.index(k) for k in record.layers.indices]
+        self.tagger, self.normalization = load_probe(file, record, self.device)
+        self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
+        if self.encoder.fingerprint != record.encoder.fingerprint:
+            raise UserError(
+                f"{self.encoder.folder} is another encoder than the one the probe was trained on, "
+                f"{record.encoder.name}. Where that is: encoder.path=DIR."
+            )
+        self.selection = selection_of(record)
+        report_causal(self.encoder)
+        report_emulation(self.cfg, self.device)
+        self.model = load_model(self.encoder, self.device, self.cfg.precision)
+        stop_at(stored[-1], self.model, self.encoder, self.device)
+
+    def tag(self, split: Split) -> Iterator[list[str]]:
+        """The tags of each sentence, in order."""
+        if self.cfg.context == "document" and split.documents is None:
+            split = replace(split, documents=[0] * len(split.words))
+        name = split.origin
+        corpus = Corpus(name, {name: split})
+        text = Text(corpus, name, self.encoder, self.cfg)
+        report_empty_words(corpus, {name: text})
+        ends = bounds(split.lengths)
+        bar = tqdm(
+            total=split.num_words, desc="tagging", unit=" words", unit_scale=True, dynamic_ncols=True,
+            disable=split.num_words < SHOW_FROM, mininterval=0.5 if sys.stderr.isatty() else 30,
+        )  # fmt: skip
+        done = 0
+        with bar:
+            for chunk in _chunks(cut_shards(name, split.lengths), set(ends.tolist())):
+                torch.set_num_threads(num_cores())
+                features = torch.cat([self._features(text, shard, bar) for shard in chunk])
+                if self.device == "cpu":
+                    torch.set_num_threads(1)  # as it was trained
+                last = int(ends.searchsorted(chunk[-1].last))
+                sentences = [["O"] * len(words) for words in split.words[done:last]]
+                data = TaggedWords(features, sentences, {}, self.device)
+                yield from (list(tags) for tags in self.tagger.predict(data))
+                done = last
+
+    @torch.inference_mode()
+    def _features(self, text: Text, shard: Shard, bar: tqdm) -> torch.Tensor:
+        """What the probe reads of a shard's words, as a store would give it."""
+        indices = self.selection.indices
+        dtype = getattr(torch, self.cfg.dtype)
+        layers = torch.empty((len(indices), shard.last - shard.first, self.encoder.hidden_size), dtype=dtype)
+        at_once = pieces_at_once(self.cfg.batch_pieces, self.encoder, self.device)
+        for windows in batches(text, shard, self.encoder, at_once, self.device):
+            states, rows = states_of(windows, text.pieces, self.model, self.encoder, self.cfg, self.device)
+            layers.index_copy_(1, rows.cpu() - shard.first, states[self.places].to(dtype).cpu())
+            bar.update(len(rows))
+        if not layers.isfinite().all():
+            raise UserError(
+                f"{self.cfg.dtype} cannot hold every value of this text's vectors; the probe was trained on it."
+            )
+        return combine_stored(list(layers), self.selection, self.normalization)
+
+
+def _chunks(shards: list[Shard], sentence_ends: set[int]) -> Iterator[list[Shard]]:
+    """Shards after one another, CHUNK_WORDS words or a little more, up to the end of a sentence."""
+    chunk: list[Shard] = []
+    for shard in shards:
+        chunk.append(shard)
+        if shard.last - chunk[0].first >= CHUNK_WORDS and shard.last in sentence_ends:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

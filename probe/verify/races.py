@@ -1,0 +1,68 @@
+"""Does a race hold? Its thresholds are simulated again, and its decisions made again from the records."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from probe.config import UserError
+from probe.race.rule import VERSION, num_ahead, thresholds
+from probe.race.spec import DECISIONS, RACE, Terms, decide_again, read_decisions, read_terms
+from probe.verify.check import Check
+from probe.verify.compare import unequal_facts
+
+NEAR = 0.02  # relative tolerance of a threshold: another version of numpy may draw other numbers
+SIX_DIGITS = 1e-5  # relative tolerance of what decisions.json holds
+
+
+def check_race(folder: Path) -> Iterator[Check]:
+    """The race of a results folder, where there is one."""
+    try:
+        terms, decisions = read_terms(folder), read_decisions(folder)
+    except UserError as error:
+        yield Check(RACE, False, str(error))
+        return
+    if terms is None:
+        if decisions is not None:
+            yield Check(RACE, False, f"there is none, but its {DECISIONS} is")
+        return
+    if terms.rules.version != VERSION:
+        for name in (f"{RACE}: rules", DECISIONS):
+            yield Check(name, None, f"of version {terms.rules.version} of the rule; this code decides by {VERSION}")
+        return
+    problem = _rule_problem(terms)
+    told = f"{len(terms.entries)} rows, up to {len(terms.rules.seeds)} seeds, alpha {terms.rules.alpha}"
+    yield Check(f"{RACE}: rules", problem is None, problem or told)
+    if decisions is None:
+        yield Check(DECISIONS, None, "not there; the same race writes it")
+        return
+    try:
+        state, again = decide_again(folder, terms, decisions.failed)
+    except (ValueError, IndexError) as error:  # a UserError too; counts of another text, rules that are none
+        yield Check(DECISIONS, False, str(error))
+        return
+    odd = next(unequal_facts(json.loads(decisions.text()), json.loads(again.text()), SIX_DIGITS), None)
+    if odd:
+        yield Check(DECISIONS, False, f"{odd[0]} is {odd[1]}, the records give {odd[2]}")
+    elif state.ended is None:
+        yield Check(DECISIONS, None, f"what the records give so far; {len(state.todo)} runs are to come: the same race")
+    else:
+        yield Check(
+            DECISIONS, True, f"what rules and records give: {len(state.standing)} of {len(terms.rows)} rows stand"
+        )
+
+
+def _rule_problem(terms: Terms) -> str | None:
+    """What is wrong with a race's rules: a threshold below what alpha asks for lets the best row leave too often."""
+    rules, num_rows = terms.rules, len(terms.entries)
+    if not 0 < rules.alpha < 1:
+        return f"alpha {rules.alpha} is no probability"
+    again = thresholds(num_rows, num_ahead(num_rows), len(rules.seeds), rules.alpha)
+    if rules.ahead != num_ahead(num_rows) or len(again) != len(rules.thresholds):
+        return f"{rules.ahead} rows ahead and {len(rules.thresholds)} thresholds are not those of {num_rows} rows"
+    for stated, simulated in zip(rules.thresholds, again, strict=True):
+        if not math.isclose(stated, simulated, rel_tol=NEAR):
+            return f"threshold {stated:.3f}, simulated again {simulated:.3f}"
+    return None

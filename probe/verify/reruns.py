@@ -1,0 +1,201 @@
+"""Runs against the same runs made again, made elsewhere, or published."""
+
+from __future__ import annotations
+
+import math
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from probe.config import Config, UserError
+from probe.runs.config_from_record import config_again
+from probe.runs.outputs import as_columns
+from probe.runs.records import Checksums, RunRecord, load_records
+from probe.scoring.metrics import Scores, count, scores_of
+from probe.system.files import plain, sha256_of, short
+from probe.tables.published import PUBLISHED, unlike
+from probe.tables.rows import build_rows, results_folder
+from probe.verify.check import Check
+from probe.verify.compare import unequal
+from probe.verify.complete import unreadable
+
+CASED = "its control was drawn by the mention as written; this version draws it as the encoder sees it, without case"
+NATIVE = {"bfloat16": "native"}  # assumed of records that do not say how bfloat16 was computed
+ROUNDING_POINTS = 0.2  # that predictions with the same weights may be off elsewhere
+OUTCOME = ("scores", "curve", "best_epoch", "mix", "parameters")
+
+
+def compare_runs(reference: RunRecord, again: RunRecord, name: str) -> Check:
+    """A run against the same run made again or elsewhere: the same bits, or the reason why not."""
+    places = [place for place, *_ in unequal(_outcome(reference), _outcome(again))]
+    if not places and _files(reference, again) == _files(again, reference):
+        return Check(name, True, "the same bits")
+    reasons = [f"{place} {a} / {b}" for place, a, b in unequal(_environment(reference), _environment(again))]
+    if not reasons:
+        commits = [short(run.software.git.commit) if run.software.git else "no commit" for run in (reference, again)]
+        code = f"; code of {commits[0]} / {commits[1]}" if commits[0] != commits[1] else ""
+        where = places[0] if places else "predictions"
+        return Check(name, False, f"not the same bits ({where}) on the same machine{code}")
+    pairs = [(getattr(reference.scores, split), getattr(again.scores, split)) for split in ("dev", "test")]
+    dev, test = (abs(100 * (a.headline - b.headline)) for a, b in pairs)
+    most_dev, most_test = (tolerance(scores) for scores, _ in pairs)
+    detail = f"dev {dev:.2f} and test {test:.2f} points apart (allowed: {most_dev:.1f} and {most_test:.1f})"
+    within = dev <= most_dev and test <= most_test
+    return Check(name, within, f"{detail}; otherwise here: {', '.join(reasons)}")
+
+
+def _files(record: RunRecord, other: RunRecord) -> Checksums:
+    """What lies beside a record; weights only where both have kept theirs."""
+    both = record.sha256.weights is not None and other.sha256.weights is not None
+    return record.sha256 if both else replace(record.sha256, weights=None)
+
+
+def _outcome(record: RunRecord) -> dict[str, Any]:
+    """What came out of a run, without its seconds, and without the dev loss, which older records have not."""
+    outcome = {name: plain(getattr(record, name)) for name in OUTCOME}
+    for split in outcome["scores"].values():
+        split.pop("boundary", None)  # older records have none; the predictions, which are compared, give it
+    outcome["curve"] = {
+        str(number): {name: value for name, value in epoch.items() if name not in ("train_s", "dev_loss")}
+        for number, epoch in enumerate(outcome["curve"], 1)
+    }
+    return outcome
+
+
+def _environment(record: RunRecord) -> dict[str, Any]:
+    bfloat16 = {"bfloat16": "not used"} if record.config.probe.get("precision") == "auto" else NATIVE
+    return {**record.software.versions, **bfloat16, **plain(record.hardware)}
+
+
+def tolerance(scores: Scores) -> float:
+    """Points by which a run repeated elsewhere may differ on a split: two, or two standard errors if that is more.
+
+    Other roundings change the course of training as another seed would, which moves F1 further on a small split. The
+    standard error is that of a proportion over the split's gold spans (or words, where tags are not spans).
+    """
+    share = min(max(scores.headline, 0), 1)  # an edited record may hold any number
+    return max(2.0, 200 * math.sqrt(share * (1 - share) / max(scores.counts.gold, 1)))
+
+
+def check_against(folder: Path, reference: Path) -> Iterator[Check]:
+    """Runs of one folder against the same runs of another."""
+    ours, theirs = (
+        {record.key: record for record in load_records(results_folder(place)).values()} for place in (folder, reference)
+    )
+    for place in (folder, reference):
+        yield from unreadable(results_folder(place))
+    shared = ours.keys() & theirs.keys()
+    if not shared:
+        raise UserError(f"{folder} and {reference} have no run in common: data, encoder, features or probe differ.")
+    for key in sorted(shared, key=lambda key: (ours[key].row, ours[key].seed)):
+        yield compare_runs(theirs[key], ours[key], ours[key].label)
+    for key in theirs.keys() - shared:
+        yield Check(theirs[key].label, None, f"not in {folder}")
+
+
+def predict_again(
+    chosen: Sequence[RunRecord], folder: Path, make_config: Callable[[list[str]], Config], overrides: list[str]
+) -> Iterator[Check]:
+    """Predicts dev and test with the kept weights of runs, without training, and compares. overrides: see `rerun`."""
+    import torch
+
+    from probe.probes.batches import TaggedWords
+    from probe.runs.fit import read_features
+    from probe.runs.plan import plan, resolve_device
+    from probe.runs.provenance import bfloat16_way, hardware, versions
+    from probe.runs.weights import load_probe
+
+    files = {record.key: file for file, record in load_records(results_folder(folder)).items()}
+    for record in chosen:
+        if record.has_cased_control:
+            yield Check(record.label, None, CASED)
+            continue
+        cfg = config_again(record, make_config, overrides)
+        device = resolve_device(cfg.device)
+        try:
+            tagger, _ = load_probe(files[record.key], record, device)
+            planned = plan(cfg)
+        except UserError as error:
+            yield Check(record.label, False, str(error))
+            continue
+        if planned.identity.key != record.key:
+            places = [place for place, *_ in unequal(plain(record.identity), plain(planned.identity))]
+            yield Check(record.label, False, f"another run is asked for here: {', '.join(places)} differ")
+            continue
+        streamed = replace(cfg, features=replace(cfg.features, placement="stream"))  # one text is read once
+        features, *_ = read_features(replace(planned, cfg=streamed), device, runs=1, num_gpus=1)
+        if device == "cpu":
+            torch.set_num_threads(1)
+        apart, same = 0.0, True
+        for name in ("dev", "test"):
+            split, stated = planned.corpus.splits[name], getattr(record.scores, name)
+            data = TaggedWords(features[name], split.tags, {}, device)
+            predicted = tagger.predict(data)
+            same &= sha256_of(as_columns(split.words, split.tags, predicted)) == record.sha256.predictions[name]
+            scores = scores_of(count(split.tags, predicted, record.task))
+            apart = max(apart, abs(100 * (scores.headline - stated.headline)))
+        here = {**versions(), **NATIVE, **plain(hardware(device, 1, bfloat16_way(cfg, device)))}
+        reasons = [f"{place} {a} / {b}" for place, a, b in unequal(_environment(record), here)]
+        if same:
+            yield Check(record.label, True, "its kept weights give the very predictions of the record")
+        else:
+            ok = bool(reasons) and apart <= ROUNDING_POINTS
+            why = f"otherwise here: {', '.join(reasons)}" if reasons else "on the same machine"
+            yield Check(record.label, ok, f"other predictions, {apart:.2f} points apart; {why}")
+
+
+def check_against_published(folder: Path, source: str) -> Iterator[Check]:
+    """Means beside published numbers, and what differs in the setting: shown, never judged."""
+    published = PUBLISHED[source]
+    for row in build_rows(folder):
+        cell = row.cells.get(published.cell)
+        if row.name not in published.rows or row.treatment or not row.about or cell is None or cell.mean is None:
+            continue
+        mean, theirs = 100 * cell.mean, published.rows[row.name]
+        otherwise = unlike(row.about, source)
+        detail = f"{mean:.2f} here, {theirs} there ({mean - theirs:+.2f})"
+        yield Check(row.name, None, detail + (f"; here otherwise: {'; '.join(otherwise)}" if otherwise else ""))
+
+
+def choose_runs(
+    folder: Path, row: str | None, seed: int | None, sample: int | None = None, sample_seed: int = 0
+) -> list[RunRecord]:
+    """The records of a row and seed (None: any), or `sample` of them at random, fixed by sample_seed and records.
+
+    Raises UserError if there are none.
+    """
+    records = list(load_records(results_folder(folder)).values())
+    chosen = [record for record in records if row in (None, record.row) and seed in (None, record.seed)]
+    if not chosen:
+        known = sorted({record.row for record in records})
+        of_seed = "" if seed is None else f" and seed {seed}"
+        raise UserError(f"{folder} has no record of row {row}{of_seed}. Rows: {', '.join(known)}.")
+    if sample is None or sample >= len(chosen):
+        return chosen
+    by_key = sorted(chosen, key=lambda record: record.key)  # whatever their files are called
+    return sorted(random.Random(sample_seed).sample(by_key, sample), key=chosen.index)
+
+
+def rerun(
+    chosen: Sequence[RunRecord], make_config: Callable[[list[str]], Config], overrides: list[str]
+) -> Iterator[Check]:
+    """Trains runs again in a folder of their own and compares. overrides: for what lies elsewhere (data.path=DIR)."""
+    from probe.runs.plan import plan
+    from probe.runs.run import run
+
+    for record in chosen:
+        if record.has_cased_control:
+            yield Check(record.label, None, CASED)
+            continue
+        cfg = config_again(record, make_config, overrides)
+        identity = plan(cfg).identity
+        if identity.key != record.key:
+            places = [place for place, *_ in unequal(plain(record.identity), plain(identity))]
+            yield Check(record.label, False, f"another run would be made here: {', '.join(places)} differ")
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            again = run(replace(cfg, results_dir=scratch, jobs=1), tell=lambda _: None)
+        yield compare_runs(record, again, record.label)

@@ -1,0 +1,331 @@
+"""Do these results hold? Checks of a results folder that only read files; what can be recomputed is not trusted.
+
+Each record must be complete, its key the hash of its identity, its scores what its counts (and predictions, if kept)
+give, its feature key that of its encoder and text, if available. The facts of table.json must be what the records give,
+and each record the very file that table.json was made from.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from probe.config import ProbeConfig, UserError, recorded_data, recorded_encoder
+from probe.data.corpus import Corpus, load_corpus
+from probe.data.derived import derived
+from probe.data.tags import IOB2
+from probe.encoders.checkpoint import file_fingerprints
+from probe.probes.schedule import Schedule
+from probe.runs.identity import RECIPES
+from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
+from probe.runs.records import Records, RunRecord, is_named_after, load_record
+from probe.scoring.metrics import Counts, boundary_score, count, scores_of, slices
+from probe.screen.record import SCREEN
+from probe.system.files import canonical, key_of, plain, sha256_of
+from probe.tables.rows import results_folder
+from probe.verify.check import Check
+from probe.verify.compare import unequal
+from probe.verify.complete import check_complete, some_of
+from probe.verify.races import check_race
+from probe.verify.screens import check_screen
+from probe.verify.tables import TABLE, check_table, stated_sha256
+
+SCORED = ("dev", "test")
+OF_WORDS = ("slices", "boundary")  # scores that the counts do not give, the predictions do
+DERIVED = ("control", "train_fraction")  # settings of data that make a corpus of the one that is read
+ROUNDINGS = 1e-3  # tolerance between bits and the dev loss of training: the batches are the same, the kernels are not
+# What a part of free form can end in.
+ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
+    """Every check that reads files alone. Raises UserError where there are no results."""
+    folder = results_folder(folder)
+    files = sorted((folder / "records").glob("*.json"))
+    if not files and not (folder / SCREEN).exists():
+        raise UserError(f"{folder} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
+    records: dict[Path, RunRecord] = {}
+    sound: Records = {}
+    stated = stated_sha256(folder)
+    for file in files:
+        try:
+            records[file] = load_record(file)
+        except UserError as error:
+            yield Check(file.name, False, str(error))
+    for file, record in records.items():
+        try:
+            problems = [
+                *_record_problems(file, record),
+                *_score_problems(file, record),
+                *_weight_problems(file, record),
+            ]
+        except ODD as error:
+            problems = [f"a part of it is missing or of another kind ({type(error).__name__}: {error})"]
+        if record.key in stated and stated[record.key] != sha256_of(file.read_bytes()):
+            problems.append("it is not the record that table.json was made from (its sha256 is another)")
+        what = "key, counts, scores" + (", predictions" if predictions_path(file, "test").exists() else "")
+        what += ", weights" if weights_path(file).exists() else ""
+        yield Check(file.name, not problems, "; ".join(problems) or what)
+        sound |= {} if problems else {file: record}
+    if gone := sum(bool(one.sha256.weights) and not weights_path(file).exists() for file, one in records.items()):
+        yield Check("weights", None, f"those of {gone} records, which kept them, are not here")
+    if files:
+        yield from check_complete(folder, records)
+    yield from check_race(folder)
+    yield from _corpora(sound)
+    yield from _encoders(list(sound.values()), cache_dir)
+    yield from check_screen(folder, list(sound.values()), cache_dir)
+    if len(records) == len(files) and (files or (folder / TABLE).exists()):
+        yield from check_table(folder)
+
+
+def _record_problems(file: Path, record: RunRecord) -> Iterator[str]:
+    """What in a record contradicts itself. That its key is the hash of its identity was seen when it was loaded."""
+    identity, config = record.identity, record.config
+    layers = {"indices": record.layers.indices, "combine": record.layers.combine}
+    if config.layers.get("normalize") is not None:
+        layers["normalize"] = config.layers["normalize"]
+    for name, stated, made_with in (
+        ("seed", config.seed, identity.seed),
+        ("probe", config.probe, identity.probe),
+        ("task", record.data.task, identity.task),
+        ("layers", layers, plain(identity.layers)),
+    ):
+        if stated != made_with:
+            yield f"{name} is {canonical(stated)}, but the key was made with {canonical(made_with)}"
+    features = record.features
+    if key_of(features.identity) != features.key or features.key != identity.features:
+        yield "features.key is not the hash of features.identity"
+    for name, value in features.identity.items():
+        if name in config.features and config.features[name] != value:
+            yield f"features.{name} is {config.features[name]}, but the feature key was made with {value}"
+    if features.identity["encoder"] != record.encoder.fingerprint:
+        yield "encoder.fingerprint is not that of features.identity"
+    kept_apart = len(record.layers.indices) if record.layers.combine == "concat" else 1
+    if record.layers.indices and record.layers.width != kept_apart * record.encoder.hidden_size:
+        yield f"layers.width is {record.layers.width}, its layers give {kept_apart * record.encoder.hidden_size}"
+    if not is_named_after(file, record):
+        yield "the file is not named after its seed and key"
+
+
+def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
+    """What of a record's scores its counts and predictions do not give again."""
+    try:
+        counts, sha256 = load_counts(file)
+    except UserError as error:
+        yield str(error)
+        return
+    if sha256 != record.sha256.counts:
+        yield f"{counts_path(file).name} is not what the run wrote (its sha256 is another)"
+    for split in SCORED:
+        columns = counts[split]
+        stated = {name: value for name, value in plain(getattr(record.scores, split)).items() if name not in OF_WORDS}
+        again = plain(scores_of({name: column for name, column in columns.items() if name != "documents"}))
+        again = {name: value for name, value in again.items() if name not in OF_WORDS}
+        for place, written, counted in unequal(stated, again):
+            yield f"{split} {place} is {written}, its counts give {counted}"
+        known = getattr(record.data.splits, split)
+        for name, written, counted in (
+            ("sentences", known.sentences, len(columns["words"])),
+            ("words", known.words, sum(columns["words"])),
+            ("spans", known.spans, sum(map(sum, _gold(columns).values())) if record.task.has_spans else None),
+        ):
+            if written != counted:
+                yield f"{split} has {written} {name}, its counts {counted}"
+        yield from _slice_problems(record, split)
+        yield from _prediction_problems(file, record, split, columns)
+    curve, best = [epoch.dev for epoch in record.curve], record.best_epoch
+    dev = record.scores.dev.headline
+    if record.layers.combine == "none":
+        if curve or best:
+            yield "a word memory has no epochs"
+        return
+    if curve.index(max(curve)) + 1 != best:
+        yield f"best_epoch is {best}, the curve is highest in epoch {curve.index(max(curve)) + 1}"
+    elif abs(curve[best - 1] - dev) > 1e-9:
+        yield f"the curve has {curve[best - 1]} in its best epoch, the dev score is {dev}"
+    yield from _outcome_problems(record)
+    yield from _bits_problems(record)
+
+
+def _bits_problems(record: RunRecord) -> Iterator[str]:
+    """Dev bits, or the epoch at which they were read, that the curve does not give.
+
+    Older records have no bits_epoch: their bits are of the best epoch.
+    """
+    losses = [epoch.dev_loss for epoch in record.curve]
+    if record.bits_epoch is not None:
+        known = [math.inf if loss is None else loss for loss in losses]
+        least = known.index(min(known)) + 1
+        if record.bits_epoch != least:
+            yield f"bits_epoch is {record.bits_epoch}, the dev loss is least in epoch {least}"
+            return
+    epoch = record.bits_epoch or record.best_epoch
+    loss = losses[epoch - 1]
+    if record.bits and loss is not None:
+        bits, by_curve = record.bits.dev.cross_entropy, loss / math.log(2)
+        if abs(bits - by_curve) > ROUNDINGS * max(1.0, by_curve):
+            yield f"dev bits are {bits:.4f}, the dev loss of epoch {epoch} gives {by_curve:.4f}"
+
+
+def _outcome_problems(record: RunRecord) -> Iterator[str]:
+    """An end of training that the curve does not give; older records say nothing of it."""
+    losses = [epoch.dev_loss for epoch in record.curve]
+    probe = ProbeConfig(**record.config.probe)
+    is_older = record.outcome is None or None in losses or record.identity.recipe not in RECIPES
+    if is_older or probe.train_encoder:
+        return
+    schedule = Schedule.of(probe, record.data.splits.train.sentences)
+    for epoch, loss in zip(record.curve, losses, strict=True):
+        schedule.after_epoch(epoch.dev, loss or 0.0)
+    if schedule.outcome != record.outcome:
+        yield f"outcome is {record.outcome}, the curve gives {schedule.outcome}"
+
+
+def _weight_problems(file: Path, record: RunRecord) -> Iterator[str]:
+    """What of the kept weights is not as the record says. Whether they predict the same: `verify --weights`."""
+    path = weights_path(file)
+    if path.exists() and sha256_of(path.read_bytes()) != record.sha256.weights:
+        yield f"{path.name} is not what the run wrote (its sha256 is another)"
+
+
+def _prediction_problems(file: Path, record: RunRecord, split: str, columns: Counts) -> Iterator[str]:
+    """What a split's file of predictions, where there is one, contradicts."""
+    predictions = predictions_path(file, split)
+    if not predictions.exists():
+        if predictions_path(file, "dev" if split == "test" else "test").exists():
+            yield f"{predictions.name} is missing"
+        return
+    try:
+        (words, gold, predicted), sha256 = read_predictions(predictions)
+    except (IndexError, ValueError):
+        yield f"{predictions.name} is not in columns of word, gold and predicted tag"
+        return
+    if sha256 != record.sha256.predictions[split]:
+        yield f"{predictions.name} is not what the run wrote (its sha256 is another)"
+    tags = (tag for sentence in (*gold, *predicted) for tag in sentence)
+    if record.task.has_spans and (other := next((tag for tag in tags if not IOB2.fullmatch(tag)), None)) is not None:
+        yield f"{predictions.name} holds {other!r}, which is no tag of IOB2"
+        return
+    recounted = count(gold, predicted, record.task)
+    names = sorted(recounted.keys() | columns.keys() - {"documents"})
+    if odd := next((name for name in names if recounted.get(name) != columns.get(name)), None):
+        yield f"{predictions.name} gives other counts ({odd})"
+    stated = getattr(record.scores, split).slices or {}
+    again = slices(words, gold, predicted, None, record.task) if stated else {}
+    if odd := next((name for name in again if again[name] != stated.get(name)), None):
+        yield f"{predictions.name} gives other scores of a part ({odd})"
+    bounds = getattr(record.scores, split).boundary
+    if bounds is not None and bounds != boundary_score(gold, predicted, record.task):
+        yield f"{predictions.name} gives other scores of boundaries"
+
+
+def _gold(columns: Counts) -> Counts:
+    """How much of each kind there is to find in each sentence."""
+    return {name: column for name, column in columns.items() if name.startswith("gold:")}
+
+
+def _gold_of(counts: dict[str, Counts]) -> str:
+    """The hash of what there is to find in dev and test; a type that was only predicted is not of it."""
+    found = {split: {name: column for name, column in _gold(counts[split]).items() if any(column)} for split in SCORED}
+    return key_of(found)
+
+
+def _slice_problems(record: RunRecord, split: str) -> Iterator[str]:
+    """Parts of a split by length that do not add up to the whole."""
+    scores = getattr(record.scores, split)
+    for what in ("span of", "sentence of"):
+        parts = [part.gold for name, part in (scores.slices or {}).items() if name.startswith(what)]
+        if parts and sum(parts) != scores.counts.gold:
+            yield f"{split} has {sum(parts)} spans by '{what} ...', {scores.counts.gold} in all"
+
+
+def _corpora(records: Records) -> Iterator[Check]:
+    """Each corpus of the records, read anew if available, with its controls and samples derived anew.
+
+    Runs on one corpus were scored on one gold standard, and where the corpus is at hand, on its tags.
+    """
+    gold = {file: _gold_of(load_counts(file)[0]) for file in records}
+    if alone := _alone(records, gold):
+        yield Check("gold tags", False, f"other runs on the same corpus have others than {some_of(alone)}")
+    for data in dict.fromkeys(_source(record) for record in records.values()):
+        mine = {file: record for file, record in records.items() if _source(record) == data}
+        cfg = json.loads(data)
+        name = f"corpus {next(iter(mine.values())).data.name}"
+        path = cfg.get("path")
+        try:
+            if path is None or (path != "bundled" and not Path(path).is_dir()):
+                yield Check(name, None, f"its text is not at hand ({path or cfg.get('hub')})")
+                continue
+            text = load_corpus(recorded_data(cfg))
+        except (UserError, TypeError) as error:
+            yield Check(name, False, str(error))
+            continue
+        texts = {flag: text.text_fingerprint(with_documents=flag) for flag in (False, True)}
+
+        @functools.cache
+        def fingerprint(control: int | None, share: float | None, seed: int, lower: bool, text: Corpus = text) -> str:
+            return derived(text, control, share, seed, lower)[0].fingerprint()
+
+        @functools.cache
+        def standard(control: int | None, lower: bool, text: Corpus = text) -> str:
+            splits = derived(text, control, None, 0, lower)[0].splits
+            return _gold_of({name: count(splits[name].tags, splits[name].tags, text.task) for name in SCORED})
+
+        try:
+            odd = [
+                record.label
+                for file, record in mine.items()
+                if record.identity.corpus != fingerprint(*_derivation(record))
+                or gold[file] != standard(_derivation(record)[0], _derivation(record)[-1])
+                or record.features.identity["text"] != texts[record.config.features["context"] == "document"]
+            ]
+        except ODD as error:
+            yield Check(name, False, f"{', '.join(DERIVED)} of a record cannot be: {error}")
+            continue
+        yield Check(name, not odd, f"another text than that of {some_of(odd)}" if odd else "the text of the records")
+
+
+def _alone(records: Records, gold: dict[Path, str]) -> list[str]:
+    """The runs with another gold standard than most runs on their corpus. gold: a hash of each run's."""
+    read = {file: (record.identity.corpus, record.identity.task) for file, record in records.items()}
+    standards: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for file, text in read.items():
+        standards[text][gold[file]] += 1
+    usual = {text: hashes.most_common(1)[0][0] for text, hashes in standards.items()}
+    return [record.label for file, record in records.items() if gold[file] != usual[read[file]]]
+
+
+def _source(record: RunRecord) -> str:
+    """A record's data settings as far as they say which corpus is read."""
+    return canonical({name: value for name, value in record.config.data.items() if name not in DERIVED})
+
+
+def _derivation(record: RunRecord) -> tuple[int | None, float | None, int, bool]:
+    """What derives a record's corpus: control, share, the seed that draws the share, and whether the control was drawn
+    without case (of older records none was)."""
+    control, share = (record.config.data.get(name) for name in DERIVED)
+    return control, share, 0 if share is None else record.seed, bool(record.data.control_lower_cased)
+
+
+def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
+    """Each encoder of the records, its files hashed anew where they are at hand."""
+    for encoder in dict.fromkeys(canonical(record.config.encoder) for record in records):
+        mine = [record for record in records if canonical(record.config.encoder) == encoder]
+        name = f"encoder {mine[0].encoder.name}"
+        try:
+            fingerprints = file_fingerprints(recorded_encoder(mine[0].config.encoder), cache_dir)
+        except (TypeError, UserError) as error:
+            yield Check(name, False, f"its settings are not those of an encoder: {error}")
+            continue
+        if fingerprints is None:
+            yield Check(name, None, "its files are not at hand")
+            continue
+        pairs = ((part, record.encoder.fingerprint.get(part)) for part in fingerprints for record in mine)
+        odd = next((part for part, recorded in pairs if recorded != fingerprints[part]), None)
+        detail = f"other {odd} than those of the records" if odd else f"{' and '.join(fingerprints)} of the records"
+        yield Check(name, odd is None, detail)

@@ -1,0 +1,80 @@
+"""Does a folder's screen hold? Checks of screen.json that read files alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from probe.config import EncoderConfig, UserError
+from probe.encoders.checkpoint import file_fingerprints
+from probe.runs.records import RunRecord
+from probe.screen.candidates import readout_of
+from probe.screen.ranking import TIES, Scored, rank
+from probe.screen.record import SCREEN, ScreenRecord, load_screen
+from probe.system.files import key_of
+from probe.verify.check import Check
+
+
+def check_screen(folder: Path, records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
+    """A folder's screen, if it has one: in itself, and against the runs beside it."""
+    try:
+        screen = load_screen(folder)
+    except UserError as error:
+        yield Check(SCREEN, False, str(error))
+        return
+    if screen is None:
+        return
+    problems = list(_problems(screen, records))
+    try:
+        found = file_fingerprints(EncoderConfig(**screen.encoder), cache_dir)
+    except TypeError:
+        problems.append("its settings are not those of an encoder")
+        found = None
+    if found and any(screen.fingerprint.get(part) != found[part] for part in found):
+        problems.append("the encoder's files are others than those of the screen")
+    yield Check(SCREEN, not problems, "; ".join(problems) or "key, ranks, widths")
+    if problems:
+        return
+    name = f"{SCREEN}: ties"
+    if screen.ties != TIES:
+        yield Check(name, None, "decided by an earlier version; the same screen in another folder decides anew")
+        return
+    odd = next((one.name for one, again in _ranked_again(screen) if one.tied != again.tied), None)
+    yield Check(name, odd is None, f"{odd} is tied otherwise than its scores say" if odd else "what the scores give")
+
+
+def _problems(screen: ScreenRecord, records: Sequence[RunRecord]) -> Iterator[str]:
+    """What in a screen contradicts itself, or the runs beside it."""
+    identity = screen.identity
+    if key_of(screen.features) != identity.features:
+        yield "identity.features is not the hash of features"
+    if screen.features.get("encoder") != screen.fingerprint:
+        yield "fingerprint is not that of features.encoder"
+    for name, value in screen.setting.features.items():
+        if name in screen.features and screen.features[name] != value:
+            yield f"features.{name} is {value}, but the feature key was made with {screen.features[name]}"
+    samples = identity.screen.get("samples")
+    for one in screen.ranked:
+        layers = one.layers
+        if any(not 0 <= k <= screen.num_layers for k in layers.indices) or one.blocks != max(
+            layers.indices, default=-1
+        ):
+            yield f"{one.name}: {one.blocks} blocks are not what layers {layers.indices} need"
+        width = screen.hidden_size * (len(layers.indices) if layers.combine == "concat" else 1)
+        if one.width != width:
+            yield f"{one.name}: its width is {one.width}, its layers have {width}"
+        if {len(one.f1), len(one.error)} != {samples} or not all(0 <= f1 <= 1 for f1 in one.f1):
+            yield f"{one.name}: not {samples} scores from 0 to 1"
+            return
+    if len({readout_of(one.layers.combine, one.layers.indices) for one in screen.ranked}) < len(screen.ranked):
+        yield "a choice of layers is ranked twice"
+    if odd := next((one.name for one, again in _ranked_again(screen) if one.layers != again.layers), None):
+        yield f"{odd} does not stand where its scores put it"
+    texts = {record.identity.corpus for record in records if record.identity.features == identity.features}
+    if texts and identity.corpus not in texts:
+        yield "the runs beside it with the same features have other tags"
+
+
+def _ranked_again(screen: ScreenRecord) -> Iterator[tuple[Scored, Scored]]:
+    """Each candidate with the one that stands in its place by the scores."""
+    return zip(screen.ranked, rank(screen.ranked), strict=True)

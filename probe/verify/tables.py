@@ -1,0 +1,155 @@
+"""Whether the facts in table.json are what the records give; words and layout are not compared.
+
+Text, Markdown, CSV, LaTeX, figures and the page say the same in other forms, and `probe report` makes them anew. What a
+statistic decides (order, differences, verdict) is compared where table.json was decided by the same statistic.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from probe.config import UserError
+from probe.runs.records import json_of
+from probe.tables.formats import FILES, render
+from probe.tables.rows import build_rows
+from probe.verify.check import Check
+from probe.verify.compare import unequal_facts
+
+TABLE = FILES["json"]
+FACTS = ("layers", "indices", "combine", "width", "n", "seeds", "keys", "missing")
+SPLITS = ("dev_", "test_")  # how the names of scores begin
+PARTS = ("mean", "std", "min", "max")  # of a score
+COSTS = ("parameters", "seconds_per_epoch", "mb_read", "f1_per_width")
+# Neither recomputed here nor decided by a statistic: `sha256` is checked with each record, the others are words.
+OTHER = ("sha256", "failed", "group", "setting", "about", "treatment", "cost", "statistic")
+ROUNDING = 1e-9  # relative, of what is summed anew
+SIMULATED = 1e-4  # relative, of what follows from simulated quantiles: their last digits are each CPU's
+
+JsonRow = dict[str, Any]
+
+
+def stated_sha256(folder: Path) -> dict[str, str]:
+    """The sha256 of each record, by its key, as table.json has it; nothing where it cannot be read."""
+    try:
+        rows = json.loads((folder / TABLE).read_text(encoding="utf-8"))
+        return {key: sha256 for row in rows for key, sha256 in zip(row["keys"], row["sha256"], strict=True)}
+    except (OSError, LookupError, RecursionError, TypeError, ValueError):
+        return {}
+
+
+def check_table(folder: Path) -> Iterator[Check]:
+    """A folder's table.json against its records."""
+    try:
+        stated = json_of(folder / TABLE, lambda problem: UserError(f"it cannot be read: {problem}"))
+        rows = [replace(row, failed=0) for row in build_rows(folder, _margin(stated))]
+    except UserError as error:
+        yield Check(TABLE, False, str(error))
+        return
+    if stated is None:
+        lost = "not there, and with it the sha256 of each record; the end of a sweep and `probe report` write it"
+        yield Check(TABLE, None, lost)
+        return
+    yield from compare_tables(stated, json.loads(render(rows, "json")))
+
+
+def _margin(stated: Any) -> float | None:
+    """The margin that a table's rows were labelled by; None where it does not say."""
+    row = stated[0] if isinstance(stated, list) and stated and isinstance(stated[0], dict) else {}
+    margin = row.get("margin")
+    return float(margin) if isinstance(margin, int | float) and margin >= 0 else None
+
+
+def compare_tables(stated: Any, made: Sequence[JsonRow]) -> Iterator[Check]:
+    """The content of table.json against the rows that the records give. stated: of any version, or anything else."""
+    if problem := _not_a_table(stated):
+        yield Check(TABLE, False, f"{problem}; `probe report` writes it anew")
+        return
+    pairs, problems = _pairs(stated, made)
+    for there, row in pairs:
+        problems += [f"{_name(row)} {problem}" for problem in _facts(there, row)]
+    told = "; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else "")
+    yield Check(TABLE, not problems, told or f"the runs, scores and costs of {len(made)} rows")
+    if problems:
+        return
+    name = f"{TABLE}: decisions"
+    decided = [(there, row) for there, row in pairs if there.get("statistic") == row.get("statistic") is not None]
+    if not decided:
+        yield Check(name, None, "decided by an earlier version; `probe report` decides anew")
+        return
+    odd = next((f"{_name(row)} {problem}" for there, row in decided for problem in _decisions(there, row)), None)
+    yield Check(name, odd is None, odd or "what the records give")
+
+
+def _not_a_table(stated: Any) -> str | None:
+    """Why this is no table of any version: without runs and their sha256 there is nothing to compare."""
+    if not isinstance(stated, list) or not all(isinstance(row, dict) for row in stated):
+        return "it is not a list of rows"
+    for row in stated:
+        keys, sha256 = row.get("keys"), row.get("sha256")
+        if not isinstance(keys, list) or not isinstance(sha256, list) or len(keys) != len(sha256):
+            return f"{_name(row)} does not name its runs (keys) and their records (sha256)"
+    return None
+
+
+def _pairs(stated: Sequence[JsonRow], made: Sequence[JsonRow]) -> tuple[list[tuple[JsonRow, JsonRow]], list[str]]:
+    """Each row with the stated row of the same runs, and what has no counterpart.
+
+    Rows share a run, or have none and the same layers. A fine-tuned row stands in each table of its input.
+    """
+    by_run: defaultdict[str, list[JsonRow]] = defaultdict(list)
+    for row in stated:
+        for run in _runs(row):
+            by_run[run].append(row)
+    pairs: list[tuple[JsonRow, JsonRow]] = []
+    used: set[int] = set()
+    problems = []
+    for row in made:
+        candidates = [there for run in _runs(row) for there in by_run[run] if id(there) not in used]
+        if not candidates:
+            problems.append(f"{_name(row)} is not in it")
+            continue
+        there = next((one for one in candidates if one.get("group") == row.get("group")), candidates[0])
+        used.add(id(there))
+        pairs.append((there, row))
+    return pairs, problems + [f"{_name(row)} is of no record" for row in stated if id(row) not in used]
+
+
+def _runs(row: JsonRow) -> list[str]:
+    layers = json.dumps([row.get(name) for name in ("indices", "combine", "width")])
+    return [str(key) for key in row["keys"]] or [layers]
+
+
+def _name(row: JsonRow) -> str:
+    return str(row.get("layers", "a row"))
+
+
+def _facts(stated: JsonRow, made: JsonRow) -> Iterator[str]:
+    for name in FACTS:
+        if name in made and stated.get(name) != made[name]:
+            yield f"{name} is {stated.get(name)}, the records give {made[name]}"
+    for name, cell in made.items():
+        if name.startswith(SPLITS) and isinstance(cell, dict):
+            yield from _told(unequal_facts(_parts(stated.get(name), PARTS), _parts(cell, PARTS), ROUNDING, name, True))
+    if "dev_f1" in made and not _parts(stated.get("dev_f1"), PARTS):
+        yield "has no dev_f1"
+    there, again = _parts(stated.get("cost"), COSTS), _parts(made.get("cost"), COSTS)
+    yield from _told(unequal_facts(there, again, ROUNDING, "cost", in_common=True))
+
+
+def _parts(value: Any, names: Sequence[str]) -> JsonRow:
+    return {name: value[name] for name in names if name in value} if isinstance(value, dict) else {}
+
+
+def _decisions(stated: JsonRow, made: JsonRow) -> Iterator[str]:
+    decided = {name: value for name, value in made.items() if name not in (*FACTS, *OTHER)}
+    yield from _told(unequal_facts(stated, decided, SIMULATED, in_common=True))
+
+
+def _told(differences: Iterable[tuple[str, Any, Any]]) -> Iterator[str]:
+    for place, there, again in differences:
+        yield f"{place} is {there}, the records give {again}"

@@ -1,0 +1,236 @@
+"""Looking after the store: what serves a config and why not, what is whole, and what may go."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.commands import flip_a_bit, probe
+from support.facts import names
+from support.inputs import features_config
+
+from probe.cache.maintenance import entries, is_used, prunable, remove
+from probe.cli.main import dispatch
+from probe.config import UserError
+from probe.data.corpus import Corpus
+from probe.encoders.checkpoint import Encoder
+from probe.features.extraction import ensure_features
+from probe.features.store import _HELD, IN_USE, DamagedShard, FeatureStore
+from probe.system.files import short
+from probe.system.locks import Hold
+
+
+@pytest.mark.slow
+def test_list_explain_verify_and_prune_as_a_user_types_them(inputs: list[str], tmp_path: Path):
+    assert "0 stores" in probe("cache", "list", cwd=tmp_path).stdout
+    assert probe("extract", *inputs, cwd=tmp_path).returncode == 0
+    assert probe("extract", "features.dtype=float32", "features.subword=mean", *inputs, cwd=tmp_path).returncode == 0
+    listed = probe("cache", "list", cwd=tmp_path).stdout
+    assert "2 stores" in listed
+    assert "tiny (595 words)" in listed
+    told = probe("cache", "explain", "features.dtype=float32", "features.subword=mean", *inputs, cwd=tmp_path).stdout
+    assert len([line for line in told.splitlines() if "serves" in line and "complete" in line]) == 1
+    (other,) = [line for line in told.splitlines() if "float16" in line]
+    assert re.search(r"\bsubword\b.*\bfirst\b.*\bmean\b.*\bdtype\b.*\bfloat16\b.*\bfloat32\b", other)
+
+    whole = probe("cache", "verify", "--sample", "20", *inputs, cwd=tmp_path)
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    computed = re.search(r"^(\d+) words\b", whole.stdout, re.M)
+    assert computed is not None
+    assert int(computed[1]) >= 20
+    shard = next(p for p in (tmp_path / "cache").glob("*/dev-00000.safetensors") if p.stat().st_size < 40_000)
+    flip_a_bit(shard)
+    broken = [
+        probe("cache", "verify", *o, *inputs, cwd=tmp_path)
+        for o in ([], ["features.dtype=float32", "features.subword=mean"])
+    ]
+    assert sorted(done.returncode for done in broken) == [0, 1]
+    names("".join(done.stdout for done in broken), "dev-00000.safetensors", "layer 5")
+
+    dry = probe("cache", "prune", "--keep", "1", cwd=tmp_path)
+    assert "would delete" in dry.stdout
+    assert len(entries(tmp_path / "cache")) == 2
+    real = probe("cache", "prune", "--keep", "1", "--yes", cwd=tmp_path)
+    assert real.returncode == 0
+    assert len(entries(tmp_path / "cache")) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lst"], "invalid choice"),
+        ([], "required"),
+        (["prune"], "needs a rule"),
+        (["prune", "--keep", "x"], "--keep: invalid number, 0 or more"),
+        (["prune", "--older-than", "-1"], "--older-than: "),
+        (["verify", "--sample", "-1"], "--sample: "),
+    ],
+)
+def test_misuse_is_one_line(arguments: list[str], message: str, typed):
+    done = typed("cache", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_sample_of_other_vectors_is_found_out(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
+    """Checksums cannot see features that were wrong from the start; computing again can."""
+    from probe.cache.maintenance import verify_sample
+    from probe.features import extraction
+
+    cfg = features_config(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        honest = extraction.states_of
+        patch.setattr(extraction, "states_of", lambda *a: (honest(*a)[0].roll(1, 1), honest(*a)[1]))
+        store = ensure_features(tiny_corpus, tiny_encoder, cfg, "cpu")
+    _, worst, allowed = verify_sample(store, tiny_corpus, tiny_encoder, cfg, 10)
+    assert worst > 100 * allowed
+
+
+def test_what_a_running_job_holds_is_not_deleted(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
+    store = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
+    _HELD.pop(store.directory).__exit__()  # this process is done with it
+    code = (
+        "import sys; from pathlib import Path; from probe.system.locks import Hold\n"
+        "hold = Hold(Path(sys.argv[1]) / '.in-use'); print(hold.held, flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(store.directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "True\n"
+        (entry,) = entries(tmp_path)
+        with pytest.raises(UserError, match=rf"^{short(entry.key)} .*\bin use\b"):
+            remove(entry)
+        assert not store.missing()
+        job.kill()
+        job.wait()
+        (tmp_path / f".pruned-{entry.key}").mkdir()  # left by a prune that was interrupted
+        remove(entry)  # a killed job holds nothing
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def test_age_and_number_choose_what_goes(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
+    old = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
+    new = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path, subword="last"), "cpu")
+    ten_days_ago = time.time() - 10 * 86400
+    for file in old.directory.iterdir():
+        os.utime(file, (ten_days_ago, ten_days_ago))
+    assert [entry.key for entry in prunable(tmp_path, 9, None)] == [old.key]
+    assert [entry.key for entry in prunable(tmp_path, 11, None)] == []
+    assert [entry.key for entry in prunable(tmp_path, None, 1)] == [old.key]
+    assert {entry.key for entry in prunable(tmp_path, None, 0)} == {old.key, new.key}
+
+
+def test_a_path_in_a_manifest_is_never_followed(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
+    import json
+
+    store = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "train-00000.safetensors").write_bytes(b"not yours")
+    manifest = json.loads((store.directory / "manifest.json").read_text())
+    manifest["key"] = "../../outside"
+    (store.directory / "manifest.json").write_text(json.dumps(manifest))
+    (entry,) = entries(tmp_path / "cache")
+    assert entry.manifest is None
+    assert entry.directory == store.directory
+    assert list(store.read("train", [0]))
+    assert (outside / "train-00000.safetensors").read_bytes() == b"not yours"
+
+
+YESTERDAY_S = 90_000  # seconds ago
+
+
+def leave(store: FeatureStore, *names: str, age_s: float = YESTERDAY_S) -> None:
+    """Files that writers left so long ago."""
+    for name in names:
+        (store.directory / name).write_bytes(b"x" * 1000)
+        os.utime(store.directory / name, (time.time() - age_s,) * 2)
+
+
+OURS, LIBRARYS = ".train-00000.safetensors.host.1.abc", ".tmpAbCdEf"
+DAMAGED = ("train-00000.safetensors.damaged-1", "manifest.json.damaged-2")
+
+
+def test_who_takes_a_complete_store_removes_old_leftovers_and_nothing_else(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
+):
+    store = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
+    whole = {path.name for path in store.directory.iterdir()}
+    leave(store, OURS, LIBRARYS, *DAMAGED)
+    leave(store, f"{OURS}2", f"{DAMAGED[0]}2", age_s=0)
+    ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
+    assert {path.name for path in store.directory.iterdir()} == {*whole, f"{OURS}2", f"{DAMAGED[0]}2"}
+
+
+def test_what_is_damaged_stays_a_day_however_old_it_was(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
+    store = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
+    shard = store.path(store.shards["dev"][0])
+    flip_a_bit(shard)
+    os.utime(shard, (time.time() - YESTERDAY_S,) * 2)
+    with pytest.raises(DamagedShard):
+        list(store.read("dev", [5]))
+    ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
+    assert len(list(store.directory.glob("*.damaged-*"))) == 1
+
+
+def test_leftovers_are_counted_and_pruning_takes_them_from_what_stays(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    store = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
+    leave(store, OURS, *DAMAGED)
+    cache = f"features.cache_dir={tmp_path}"
+    assert dispatch(["cache", "list", cache]) == 0
+    assert "3 damaged or half-made files of 0.000 GB  tiny" in capsys.readouterr().out
+    assert dispatch(["cache", "prune", "--keep", "5", cache]) == 0
+    out = capsys.readouterr().out
+    assert f"would delete 3 damaged or half-made files in {short(store.key)}, 0.000 GB" in out
+    names(out, "0 stores", "0.00 GB", "--yes")
+    assert (store.directory / OURS).exists()
+    assert dispatch(["cache", "prune", "--keep", "5", "--yes", cache]) == 0
+    assert f"deleted 3 damaged or half-made files in {short(store.key)}" in capsys.readouterr().out
+    assert not {OURS, *DAMAGED} & {path.name for path in store.directory.iterdir()}
+    assert not store.missing()
+
+
+def test_pruning_neither_says_that_it_deletes_what_is_in_use_nor_counts_it(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    used = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
+    free = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path, subword="last"), "cpu")
+    for store in (used, free):
+        _HELD.pop(store.directory).__exit__()
+    with Hold(used.directory / IN_USE):
+        when = {entry.key: entry.used for entry in entries(tmp_path)}
+        for yes, verb in (([], "would delete"), (["--yes"], "deleted")):
+            assert dispatch(["cache", "prune", "--keep", "0", f"features.cache_dir={tmp_path}", *yes]) == 0
+            out = capsys.readouterr().out
+            names(out, short(used.key))
+            assert [line.split("  ")[0] for line in out.splitlines() if line.startswith(verb)] == [
+                f"{verb} {short(free.key)}"
+            ]
+            assert out.splitlines()[-1].startswith("1 stores, ")
+    assert [entry.key for entry in entries(tmp_path)] == [used.key]
+    assert [is_used(entry) for entry in entries(tmp_path)] == [False]
+    assert entries(tmp_path)[0].used == when[used.key], "asking is no use"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_sweep_says_that_it_repairs_a_damaged_shard(inputs: list[str], tmp_path: Path, jobs: int):
+    assert probe("extract", *inputs, cwd=tmp_path).returncode == 0
+    (shard,) = (tmp_path / "cache").glob("*/dev-00000.safetensors")
+    flip_a_bit(shard)
+    sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", f"jobs={jobs}", *inputs]
+    done = probe(*sweep, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if "Extracting it again" in line]
+    assert 1 <= len(lines) <= jobs, "runs side by side may both have met it"
+    for line in lines:
+        names(line, "dev-00000.safetensors", "layer 5")
+        assert line.startswith("last seed ")

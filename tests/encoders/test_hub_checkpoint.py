@@ -1,0 +1,217 @@
+"""Encoders of the Hub, from a stand-in on this machine: the files that are needed, whole, and of the right commit."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from support.facts import names
+from support.hub import Hub, forget, old_layout, sha
+
+from probe.config import EncoderConfig, UserError
+from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.encoders.encoder import load_model
+
+NEEDED = {"config.json", "tokenizer_config.json", "vocab.txt", "model.safetensors"}
+
+
+def opened(tmp_path: Path, name: str = "some/bert", revision: str | None = None) -> Encoder:
+    return open_encoder(EncoderConfig(name, None, revision, None, "pretrained", 0), tmp_path / "store")
+
+
+def sharded(bert: Path) -> dict[str, bytes]:
+    """The same weights in two files with an index."""
+    files = {file.name: file.read_bytes() for file in bert.iterdir() if file.name != "model.safetensors"}
+    weights = load_file(bert / "model.safetensors")
+    names = sorted(weights)
+    index: dict[str, str] = {}
+    for number, mine in enumerate((names[::2], names[1::2]), start=1):
+        name = f"model-0000{number}-of-00002.safetensors"
+        save_file({key: weights[key] for key in mine}, bert.parent / name, {"format": "pt"})
+        files[name] = (bert.parent / name).read_bytes()
+        index |= dict.fromkeys(mine, name)
+    return {**files, "model.safetensors.index.json": json.dumps({"metadata": {}, "weight_map": index}).encode()}
+
+
+@pytest.fixture
+def bert(tiny_bert: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(tiny_bert, tmp_path / "bert" / "files")
+
+
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    forget()
+
+
+def hidden_states(encoder: Encoder) -> torch.Tensor:
+    inputs = encoder.tokenizer("ana met smith in paris", return_tensors="pt")
+    with torch.no_grad():
+        states = load_model(encoder, "cpu", "float32")(**inputs, output_hidden_states=True).hidden_states
+    return torch.stack(states)
+
+
+def test_a_checkpoint_in_berts_own_layout_gives_the_models_own_hidden_states(stand_in: Hub, bert: Path, tmp_path: Path):
+    commit = stand_in.put("model", "some/bert", old_layout(bert))
+    encoder = opened(tmp_path)
+    assert (encoder.commit, encoder.num_layers, encoder.source) == (commit, 5, "Hub some/bert")
+    model = transformers.BertModel.from_pretrained(bert).eval()
+    tokenizer = transformers.BertTokenizer(str(bert / "vocab.txt"), model_max_length=24)
+    with torch.no_grad():
+        inputs = tokenizer("ana met smith in paris", return_tensors="pt")
+        expected = torch.stack(model(**inputs, output_hidden_states=True).hidden_states)
+    assert expected.shape == (6, 1, 7, 16)
+    assert torch.equal(hidden_states(encoder), expected)
+
+
+def test_only_the_files_that_an_encoder_needs_come_weights_last(stand_in: Hub, bert: Path, tmp_path: Path):
+    stand_in.put("model", "some/bert", old_layout(bert))
+    opened(tmp_path)
+    asked = stand_in.files_asked()
+    assert set(asked) == NEEDED
+    assert len(asked) == len(NEEDED)
+    assert asked[-1] == "model.safetensors"
+
+
+def test_a_checkpoint_in_several_files_is_the_same_encoder(stand_in: Hub, bert: Path, tmp_path: Path):
+    stand_in.put("model", "some/bert", {**sharded(bert), "model.fp16.safetensors": b"not to be fetched"})
+    encoder = opened(tmp_path)
+    assert not [file for file in stand_in.files_asked() if "fp16" in file]
+    whole = open_encoder(EncoderConfig("", str(bert), None, None, "pretrained", 0), tmp_path / "store")
+    assert torch.equal(hidden_states(encoder), hidden_states(whole))
+
+
+@pytest.mark.parametrize("in_shards", [False, True])
+def test_a_download_that_breaks_off_is_never_taken_for_whole(
+    stand_in: Hub, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_shards: bool
+):
+    files = sharded(bert) if in_shards else {file.name: file.read_bytes() for file in bert.iterdir()}
+    stand_in.put("model", "some/bert", files)
+    last = files[max(name for name in files if name.endswith(".safetensors"))]
+    stand_in.cut, stand_in.dies = {sha(last): 1000}, True
+    with pytest.raises(UserError, match=r"encoder\.name=some/bert\b.*LAYER_PROBE_HUB"):
+        opened(tmp_path)
+    with monkeypatch.context() as patched:
+        offline(patched)
+        with pytest.raises(UserError, match=r"encoder\.name=some/bert\b"):
+            opened(tmp_path)
+    forget()
+    stand_in.broken = None
+    stand_in.asked.clear()
+    encoder = opened(tmp_path)
+    assert len([file for file in stand_in.files_asked() if file.endswith(".safetensors")]) == 1, "the others are here"
+    whole = open_encoder(EncoderConfig("", str(bert), None, None, "pretrained", 0), tmp_path / "store")
+    assert torch.equal(hidden_states(encoder), hidden_states(whole))
+
+
+def test_what_is_in_the_cache_is_used_without_the_hub_each_commit_for_itself(
+    stand_in: Hub, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    old = stand_in.put("model", "some/bert", bert)
+    first = opened(tmp_path)
+    weights = {name: 2 * part for name, part in load_file(bert / "model.safetensors").items()}
+    save_file(weights, bert / "model.safetensors", {"format": "pt"})
+    forget()
+    new = stand_in.put("model", "some/bert", bert)
+    second = opened(tmp_path)
+    assert first.fingerprint != second.fingerprint
+    offline(monkeypatch)
+    for revision, commit, encoder in ((None, new, second), ("main", new, second), (old, old, first)):
+        again = opened(tmp_path, revision=revision)
+        assert (again.commit, again.fingerprint) == (commit, encoder.fingerprint)
+    with pytest.raises(UserError, match=r"some/bert at other\b"):
+        opened(tmp_path, revision="other")
+
+
+def test_an_encoder_that_comes_from_the_cache_of_a_hub_that_is_down_says_so(stand_in: Hub, bert: Path, tmp_path: Path):
+    stand_in.put("model", "some/bert", old_layout(bert))
+    opened(tmp_path)
+    stand_in.broken = "/api/"
+    forget()
+    source = opened(tmp_path).source
+    assert source.startswith("Hub some/bert, ")
+    names(source, "cache")
+
+
+def test_nothing_but_names_and_files_is_asked_of_the_hub(stand_in: Hub, bert: Path, tmp_path: Path):
+    """`transformers` would look for weights in other forms, templates and the like."""
+    stand_in.put("model", "some/bert", old_layout(bert))
+    encoder = opened(tmp_path)
+    load_model(encoder, "cpu", "float32")
+    asked = [path for path in stand_in.asked if path == "HEAD /" or "/api/models" in path]
+    assert len(asked) == len([path for path in stand_in.asked if not re.search("/resolve/|/cdn/|/agent-", path)])
+    assert asked == ["HEAD /", "GET /api/models/some/bert"]
+    stand_in.asked.clear()
+    open_encoder(EncoderConfig("", str(bert), None, None, "pretrained", 0), tmp_path / "store")
+    assert not stand_in.asked
+
+
+@pytest.mark.parametrize(
+    ("name", "revision", "facts"),
+    [
+        ("some/bertt", None, ["encoder.name=some/bertt", "private", "hf auth login"]),
+        ("some/bert", "mian", ["encoder.revision=mian", "some/bert", "main, refs/pr/3"]),
+        ("some/gated", None, ["encoder.name=some/gated", "http://", "/some/gated", "hf auth login"]),
+        ("only/bin", None, ["only/bin", "safetensors", "pytorch_model.bin", "encoder.revision=refs/pr/NUMBER"]),
+        ("no/config", None, ["no/config", "config.json", "encoder.name=OWNER"]),
+        ("odd/index", None, ["model.safetensors.index.json", "'../model.safetensors'", "encoder.path=DIR"]),
+        ("no/shard", None, ["encoder.name=no/shard", "model-00002-of-00002.safetensors", "encoder.revision=NAME"]),
+        ("./here/there/x", None, ["encoder.name=./here/there/x", "OWNER/NAME", "encoder.path=DIR"]),
+    ],
+)
+def test_what_is_not_there_is_refused_with_what_to_type(
+    stand_in: Hub, bert: Path, tmp_path: Path, name: str, revision: str | None, facts: list[str]
+):
+    for there in ("some/bert", "some/gated"):
+        stand_in.put("model", there, bert)
+    stand_in.put("model", "some/bert", bert, "refs/pr/3")
+    stand_in.gated.add("some/gated")
+    stand_in.put("model", "only/bin", {"config.json": "{}", "pytorch_model.bin": b"..."})
+    stand_in.put("model", "no/config", {"model.safetensors": b"..."})
+    index: dict[str, bytes | str] = {"config.json": "{}", "model-1.safetensors": b"..."}
+    index["model.safetensors.index.json"] = '{"weight_map": {"a": "../model.safetensors"}}'
+    stand_in.put("model", "odd/index", index)
+    stand_in.put("model", "no/shard", {k: v for k, v in sharded(bert).items() if not k.startswith("model-00002")})
+    with pytest.raises(UserError) as error:
+        opened(tmp_path, name, revision)
+    names(error.value, *facts)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
+    asked = [file for file in stand_in.files_asked() if file.endswith((".bin", ".safetensors"))]
+    assert asked == ["model-00001-of-00002.safetensors"] * (name == "no/shard")
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"])
+def test_what_is_damaged_in_the_hubs_cache_is_refused_with_the_command_that_mends_it(
+    stand_in: Hub, bert: Path, tmp_path: Path, file: str
+):
+    content = sharded(bert) if "index" in file else {path.name: path.read_bytes() for path in bert.iterdir()}
+    stand_in.put("model", "some/bert", content)
+    encoder = opened(tmp_path)
+    before = hidden_states(encoder)
+    damaged = encoder.folder / file
+    damaged.resolve().write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 2])
+    with pytest.raises(UserError, match=r"\brm -r (\S+),") as error:
+        hidden_states(opened(tmp_path))
+    assert len(str(error.value).splitlines()) == 2
+    shutil.rmtree(re.search(r"rm -r (\S+),", str(error.value))[1])  # type: ignore[index]
+    forget()
+    assert torch.equal(hidden_states(opened(tmp_path)), before)
+
+
+def test_a_folder_whose_index_names_a_file_that_is_not_there_is_refused(bert: Path, tmp_path: Path):
+    folder = tmp_path / "half"
+    folder.mkdir()
+    for name, content in sharded(bert).items():
+        (folder / name).write_bytes(content)
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(UserError, match=r"index\.json.*model-00002-of-00002\.safetensors"):
+        open_encoder(EncoderConfig("", str(folder), None, None, "pretrained", 0), tmp_path / "store")
+    (folder / "model.safetensors.index.json").write_text("[]")
+    with pytest.raises(UserError, match=r"index\.json"):
+        open_encoder(EncoderConfig("", str(folder), None, None, "pretrained", 0), tmp_path / "store")

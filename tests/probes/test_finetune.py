@@ -1,0 +1,157 @@
+"""Fine-tuning: the same losses as a bare loop, the same bits after a stop, every word predicted once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from support.inputs import features_config
+
+from probe.config import ProbeConfig
+from probe.data.corpus import Corpus
+from probe.encoders.checkpoint import Encoder
+from probe.features.words import Text
+from probe.probes.finetune import FineTuned, TaggedText, fine_tune
+from probe.scoring.metrics import span_f1
+
+
+def settings(**changes: object) -> ProbeConfig:
+    values: dict[str, Any] = {"num_layers": 0, "hidden_size": 0, "dropout": 0.0, "learning_rate": 1e-2, "max_epochs": 3}
+    values |= {"batch_size": 1000, "anneal": 1.0, "patience": 3, "gradient_clip": 1.0, "precision": "float32"}
+    return ProbeConfig(**{**values, **changes})
+
+
+def texts(corpus: Corpus, encoder: Encoder, tmp_path: Path) -> tuple[dict[str, TaggedText], list[str]]:
+    labels = sorted({tag for sentence in corpus.splits["train"].tags for tag in sentence})
+    ids = {label: i for i, label in enumerate(labels)}
+    cfg = features_config(tmp_path)
+    made = {
+        name: TaggedText(Text(corpus, name, encoder, cfg), split.tags, ids, encoder.special.count)
+        for name, split in corpus.splits.items()
+    }
+    return made, labels
+
+
+def tuned(corpus: Corpus, encoder: Encoder, tmp_path: Path, tell=lambda _: None, **changes: object) -> FineTuned:
+    data, labels = texts(corpus, encoder, tmp_path)
+    kept = tmp_path / "kept.pt"
+    return fine_tune(
+        settings(**changes),
+        "first",
+        encoder,
+        data["train"],
+        data["dev"],
+        labels,
+        span_f1,
+        1,
+        "cpu",
+        kept,
+        "here",
+        1e9,
+        tell,
+    )
+
+
+@pytest.fixture
+def still(tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> Encoder:
+    """The tiny encoder without dropout."""
+    from_pretrained = transformers.AutoModel.from_pretrained
+    calm: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+    def without_dropout(folder: str, **settings: Any) -> Any:
+        return from_pretrained(folder, **settings, **calm)
+
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", without_dropout)
+    return tiny_encoder
+
+
+def test_the_losses_are_those_of_a_bare_loop(still: Encoder, tiny_corpus: Corpus, tmp_path: Path):
+    ours = tuned(tiny_corpus, still, tmp_path)
+
+    torch.manual_seed(1)
+    model = transformers.AutoModel.from_pretrained(still.folder, add_pooling_layer=False).train()
+    split = tiny_corpus.splits["train"]
+    head = torch.nn.Linear(16, len(ours.labels))
+    torch.nn.init.normal_(head.weight, std=0.02)
+    torch.nn.init.zeros_(head.bias)
+    tokens = still.tokenizer(split.words, is_split_into_words=True, padding=True, return_tensors="pt")
+    ids = torch.full(tokens["input_ids"].shape, -100)
+    for i, tags in enumerate(split.tags):
+        words = tokens.word_ids(i)
+        for position, word in enumerate(words):
+            if word is not None and word != words[position - 1]:
+                ids[i, position] = ours.labels.index(tags[word])
+    parameters = [*model.parameters(), *head.parameters()]
+    decayed = [parameter for parameter in parameters if parameter.dim() > 1]
+    others = [parameter for parameter in parameters if parameter.dim() == 1]
+    optimizer = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}], lr=0.0
+    )
+    losses = []
+    for share in (1.0, 2 / 3, 1 / 3):  # three updates: a tenth of them to rise in is none
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-2 * share
+        scores = head(model(**tokens).last_hidden_state)
+        loss = torch.nn.functional.cross_entropy(scores.flatten(0, 1), ids.flatten())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert [point["loss"] for point in ours.curve] == pytest.approx(losses, rel=1e-4)
+    assert losses[2] < losses[0]
+
+
+def test_stopped_after_any_epoch_it_comes_to_the_same_bits(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
+    for name in ("alone", "stopped"):
+        (tmp_path / name).mkdir()
+    alone = tuned(tiny_corpus, tiny_encoder, tmp_path / "alone", batch_size=8, dropout=0.3)
+
+    def stop_at_an_epoch(line: str) -> None:
+        raise KeyboardInterrupt
+
+    for _ in range(2):  # after the first epoch, and after the second
+        with pytest.raises(KeyboardInterrupt):
+            tuned(tiny_corpus, tiny_encoder, tmp_path / "stopped", stop_at_an_epoch, batch_size=8, dropout=0.3)
+    ours = tuned(tiny_corpus, tiny_encoder, tmp_path / "stopped", batch_size=8, dropout=0.3)
+    assert [point["loss"] for point in ours.curve] == [point["loss"] for point in alone.curve]
+    weights = alone.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in ours.state_dict().items())
+    assert ours.least_loss_epoch == alone.least_loss_epoch > 0
+    assert ours.least_loss_weights.keys() == weights.keys()
+    assert all(torch.equal(value, alone.least_loss_weights[name]) for name, value in ours.least_loss_weights.items())
+
+
+def test_weights_of_least_dev_loss_are_kept_and_are_those_of_the_best_epoch_where_it_is_one(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
+):
+    data, _ = texts(tiny_corpus, tiny_encoder, tmp_path)
+    seen = set()
+    for epochs in (1, 6):
+        (tmp_path / str(epochs)).mkdir()
+        changes = {"batch_size": 4, "learning_rate": 5e-2, "max_epochs": epochs}
+        ours = tuned(tiny_corpus, tiny_encoder, tmp_path / str(epochs), **changes)
+        losses = [point["dev_loss"] for point in ours.curve]
+        assert ours.least_loss_epoch == losses.index(min(losses)) + 1
+        is_one = ours.least_loss_epoch == ours.best_epoch
+        assert (ours.least_loss_weights is ours.best_weights) == is_one
+        ours.load_state_dict(ours.least_loss_weights)
+        assert ours.predict(data["dev"])[1] == pytest.approx(min(losses), rel=1e-6)
+        seen.add(is_one)
+    assert seen == {True, False}, "or the test shows half"
+
+
+def test_a_state_without_all_that_is_kept_is_not_gone_on_from(
+    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
+):
+    first = tuned(tiny_corpus, tiny_encoder, tmp_path)
+    state = torch.load(tmp_path / "kept.pt", weights_only=True)
+    del state["least_loss_weights"]
+    torch.save(state, tmp_path / "kept.pt")
+    lines: list[str] = []
+    again = tuned(tiny_corpus, tiny_encoder, tmp_path, lines.append)
+    assert sum("dev" in line and "epoch 1 of 3" in line for line in lines) > 0, "the first epoch was trained again"
+    assert again.curve[0]["loss"] == first.curve[0]["loss"]

@@ -1,0 +1,372 @@
+"""The probe against PyTorch's own packed BiLSTM, and its promises about seeds, batches and the best epoch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from support.inputs import make_split, random_store
+from torch import nn
+
+from probe.config import LayersConfig, ProbeConfig, UserError
+from probe.data.corpus import Corpus
+from probe.probes import batches, schedule
+from probe.probes.batches import EvaluationBatches, TaggedWords, TrainingBatches
+from probe.probes.bilstm import BiLSTM, Dropout, mirrored
+from probe.probes.combine import Streamed, read_selection
+from probe.probes.selection import Selection, select
+from probe.probes.tagger import Tagger, train_tagger
+from probe.scoring.metrics import span_f1
+from probe.system import bfloat16
+
+WIDTH, LABELS = 16, ["B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O"]
+ONE_LAYER = select(LayersConfig([0], "concat"), 5, WIDTH)
+EPOCH = 50  # in updates: five passes over 80 sentences, 8 at a time
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def short_epochs(monkeypatch: pytest.MonkeyPatch):
+    """Half of what a release has, in half of the time; in what measure a release counts is in test_schedule."""
+    monkeypatch.setattr(schedule, "EPOCH_UPDATES", EPOCH)
+    monkeypatch.setattr(schedule, "FULL_UPDATES", 2 * EPOCH)
+    monkeypatch.setattr(schedule, "WARM_UP_UPDATES", 10 * EPOCH)
+
+
+def probe_config(**changes) -> ProbeConfig:
+    values: dict = {
+        "num_layers": 2,
+        "hidden_size": 8,
+        "dropout": 0.2,
+        "learning_rate": 0.01,
+        "anneal": 1.0,
+        "batch_size": 8,
+        "max_epochs": 3,
+        "patience": 5,
+        "gradient_clip": 1.0,
+        "precision": "float32",
+    }
+    return ProbeConfig(**{**values, **changes})
+
+
+def made(num_sentences: int, seed: int) -> TaggedWords:
+    split = make_split(num_sentences, seed)
+    vectors = {
+        word: torch.randn(WIDTH, generator=torch.Generator().manual_seed(sum(map(ord, word))))
+        for words in split.words
+        for word in words
+    }
+    features = torch.stack([vectors[word] for words in split.words for word in words])
+    return TaggedWords(features, split.tags, {label: i for i, label in enumerate(LABELS)})
+
+
+def packed_reference(ours: BiLSTM, width: int, hidden: int, layers: int) -> nn.LSTM:
+    """PyTorch's bidirectional LSTM with the same weights."""
+    theirs = nn.LSTM(width, hidden, layers, bidirectional=True)
+    for k in range(layers):
+        for suffix, one_way in (("", ours.forwards[k]), ("_reverse", ours.backwards[k])):
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+                getattr(theirs, f"{name}_l{k}{suffix}").data.copy_(getattr(one_way, f"{name}_l0"))
+    return theirs
+
+
+def test_bilstm_equals_a_packed_one_in_outputs_and_gradients():
+    torch.manual_seed(0)
+    ours = BiLSTM(WIDTH, 8, 2, dropout=0.0)
+    theirs = packed_reference(ours, WIDTH, 8, 2)
+    data = made(30, 1)
+    batch = data.batch(torch.randperm(30))
+    lengths = batch.words.sum(0)
+
+    x = data.features[batch.rows]
+    x = torch.where(batch.words[:, :, None], x, 1e3)  # whatever stands at padding must not matter
+    mine = ours(x, batch.mirror)[batch.words]
+    packed = nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+    padded, _ = nn.utils.rnn.pad_packed_sequence(theirs(packed)[0])
+    torch.testing.assert_close(mine, padded[batch.words], atol=1e-5, rtol=0)
+
+    weights = torch.randn_like(mine)
+    (mine * weights).sum().backward()
+    (padded[batch.words] * weights).sum().backward()
+    for k in range(2):
+        for suffix, one_way in (("", ours.forwards[k]), ("_reverse", ours.backwards[k])):
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+                torch.testing.assert_close(
+                    getattr(one_way, f"{name}_l0").grad,
+                    getattr(theirs, f"{name}_l{k}{suffix}").grad,
+                    atol=1e-4,
+                    rtol=1e-4,
+                )
+
+
+def test_mirroring_is_a_gather_in_values_and_gradients_and_sums_nothing():
+    torch.manual_seed(0)
+    batch = made(30, 1).batch(torch.arange(7))
+    x = torch.randn(*batch.mirror.shape, 5, dtype=torch.float64, requires_grad=True)
+    index = batch.mirror[:, :, None].expand_as(x)
+    assert torch.equal(mirrored(x, batch.mirror), x.gather(0, index))
+    assert torch.equal(mirrored(mirrored(x, batch.mirror), batch.mirror), x)
+    upstream = torch.randn_like(x)
+    (mine,) = torch.autograd.grad(mirrored(x, batch.mirror), x, upstream)
+    (gathered,) = torch.autograd.grad(x.gather(0, index), x, upstream)
+    assert torch.equal(mine, gathered)
+    torch.autograd.gradcheck(lambda x: mirrored(x, batch.mirror), x)
+    torch.autograd.gradgradcheck(lambda x: mirrored(x, batch.mirror), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5])
+def test_dropout_drops_a_share_keeps_the_mean_and_its_gradient_knows_what_was_dropped(p: float, dtype: torch.dtype):
+    torch.manual_seed(0)
+    ours, theirs = Dropout(p), nn.Dropout(p)
+    x = torch.rand(200, 500, dtype=dtype).add_(1).requires_grad_()
+    out = ours(x)
+    assert out.dtype == dtype
+    dropped = out == 0
+    assert abs(float(dropped.float().mean()) - p) < 0.005
+    torch.testing.assert_close(out[~dropped], theirs.eval()(x)[~dropped] / (1 - p))
+    out.sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad == 0, dropped)
+    assert not torch.equal(ours(x) == 0, dropped) or p == 0, "each time others"
+    assert ours.eval()(x) is x
+
+
+def test_a_sentence_is_scored_alike_whatever_its_neighbours():
+    torch.manual_seed(0)
+    data = made(40, 2)
+    tagger = Tagger(probe_config(), ONE_LAYER, LABELS, data, data, span_f1).eval()
+    alone = data.batch(torch.tensor([5]))
+    among = data.batch(torch.tensor([3, 5, 30, 31]))
+    with torch.no_grad():
+        here = tagger(alone)[:, 0]
+        there = tagger(among)[: len(here), 1]
+    torch.testing.assert_close(here, there, atol=1e-5, rtol=0)
+
+
+def test_every_epoch_shows_every_sentence_once_in_another_order():
+    data = made(101, 3)
+    batches = TrainingBatches(data, 8, seed=1)
+    epochs = []
+    for _ in range(2):
+        shown = [tuple(sorted(b.rows[0].tolist())) for b in batches]
+        assert sorted(start for batch in shown for start in batch) == sorted(data.starts.tolist())
+        assert len(shown) == len(batches)
+        epochs.append(shown)
+    assert epochs[0] != epochs[1]
+    again = [tuple(sorted(b.rows[0].tolist())) for b in TrainingBatches(data, 8, seed=1)]
+    other = [tuple(sorted(b.rows[0].tolist())) for b in TrainingBatches(data, 8, seed=2)]
+    assert again == epochs[0] != other
+
+
+def test_an_epoch_of_several_passes_shows_every_sentence_so_often_in_batches_that_differ():
+    data = made(21, 3)
+    shown = [tuple(sorted(batch.rows[0].tolist())) for batch in TrainingBatches(data, 8, seed=1, passes=3)]
+    assert len(shown) == len(TrainingBatches(data, 8, seed=1, passes=3)) == 9
+    passes = [shown[0:3], shown[3:6], shown[6:9]]
+    for one in passes:
+        assert sorted(start for batch in one for start in batch) == sorted(data.starts.tolist())
+    assert passes[0] != passes[1] != passes[2]
+
+
+def test_batch_points_each_word_at_its_own_vector_and_label():
+    data = made(25, 4)
+    for batch in EvaluationBatches(data):
+        for column in range(batch.rows.shape[1]):
+            length = int(batch.words[:, column].sum())
+            start = int(batch.rows[0, column])
+            assert batch.rows[:length, column].tolist() == list(range(start, start + length))
+            assert batch.labels[:length, column].tolist() == data.labels[start : start + length].tolist()
+            assert batch.mirror[:length, column].tolist() == list(reversed(range(length)))
+
+
+def test_a_long_sentence_does_not_make_its_batch_as_long_many_times(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(batches, "EVALUATION_WORDS", 100)
+    tags = [["O"] * length for length in (3, 240, 3, 60, 50, 3, 49)]
+    words = sum(map(len, tags))
+    shapes, rows = [], []
+    for batch in (made := EvaluationBatches(TaggedWords(torch.zeros(words, 2), tags, {"O": 0}))):
+        shapes.append(tuple(batch.words.shape))
+        rows += batch.rows[batch.words].tolist()
+    assert shapes == [(3, 3), (50, 2), (60, 1), (240, 1)]
+    assert len(made) == 4
+    assert sorted(rows) == list(range(words)), "every word once"
+
+
+def trained(seed: int, selection: Selection = ONE_LAYER, **changes) -> Tagger:
+    train, dev = made(80, 5), made(30, 6)
+    if selection.combine == "mix":
+        for data in (train, dev):
+            assert isinstance(data.features, torch.Tensor)
+            noise = torch.randn(data.features.shape, generator=torch.Generator().manual_seed(0))
+            data.features = torch.stack([noise, data.features], 1)
+    return train_tagger(probe_config(**changes), selection, train, dev, LABELS, span_f1, seed, print)
+
+
+def test_one_seed_gives_the_same_bits_and_another_does_not():
+    first, again, other = trained(1), trained(1), trained(2)
+    assert first.curve[-1]["loss"] == again.curve[-1]["loss"] != other.curve[-1]["loss"]
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("combine", ["mean", "concat", "mix"])
+def test_training_on_streamed_features_gives_the_same_bits(tiny_corpus: Corpus, tmp_path: Path, combine: str):
+    store = random_store(tmp_path / "store", {name: split.num_words for name, split in tiny_corpus.splits.items()})
+    selection = select(LayersConfig([1, 3, 5], combine), 5, WIDTH)
+    label_ids = {label: i for i, label in enumerate(LABELS)}
+    taggers, predictions = [], []
+    for read in (read_selection, Streamed):
+        train, dev, test = (
+            TaggedWords(read(store, split, selection), tiny_corpus.splits[split].tags, label_ids)
+            for split in ("train", "dev", "test")
+        )
+        taggers.append(train_tagger(probe_config(), selection, train, dev, LABELS, span_f1, 1, print))
+        predictions.append(taggers[-1].predict(test))
+    held, streamed = taggers
+    assert [point["loss"] for point in held.curve] == [point["loss"] for point in streamed.curve]
+    assert all(torch.equal(a, b) for a, b in zip(held.parameters(), streamed.parameters(), strict=True))
+    assert predictions[0] == predictions[1]
+
+
+def test_batches_are_on_the_device_wherever_the_features_lie():
+    data = made(20, 8)
+    elsewhere = TaggedWords(data.features, data.tags, {label: i for i, label in enumerate(LABELS)}, device="meta")
+    for batch in (next(iter(EvaluationBatches(elsewhere))), next(iter(TrainingBatches(elsewhere, 8, 1)))):
+        assert {tensor.device.type for tensor in batch} == {"meta"}
+
+
+def test_float32_is_plain_arithmetic():
+    torch.manual_seed(0)
+    data = made(30, 9)
+    tagger = Tagger(probe_config(), ONE_LAYER, LABELS, data, data, span_f1).eval()
+    batch = data.batch(torch.arange(30))
+    with torch.no_grad():
+        scores = tagger(batch)
+        assert tagger.lstm is not None
+        assert torch.equal(scores, tagger.classifier(tagger.lstm(batch.features, batch.mirror)))
+
+
+def test_bfloat16_learns_and_one_seed_gives_the_same_bits():
+    first, again = (trained(1, precision="bfloat16", max_epochs=3) for _ in range(2))
+    exact = trained(1, max_epochs=1)
+    assert [point["loss"] for point in first.curve] == [point["loss"] for point in again.curve]
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+    assert all(parameter.dtype == torch.float32 for parameter in first.parameters()), "weights are kept exact"
+    loss = first.curve[0]["loss"]
+    assert exact.curve[0]["loss"] != loss == pytest.approx(exact.curve[0]["loss"], rel=0.02)
+    test = made(50, 7)
+    predicted = first.predict(test)
+    assert span_f1(test.tags, predicted) > 0.8
+    assert first.predict(test) == predicted
+    with torch.no_grad():
+        alone = first(test.batch(torch.tensor([5])))[:, 0]
+        among = first(test.batch(torch.tensor([3, 5, 30, 31])))[: len(alone), 1]
+    assert alone.dtype == torch.float32
+    torch.testing.assert_close(alone, among, atol=0.05, rtol=0.02)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_only_an_emulation_is_told(works: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(bfloat16, "_product_works", lambda: works)
+    trained(1, precision="bfloat16", num_layers=0, max_epochs=1)
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 2 - works
+    assert told[0].startswith("probe.precision=bfloat16: this CPU has none") != works
+
+
+@pytest.mark.parametrize("num_layers", [2, 0])
+def test_probe_learns_what_can_be_learnt(num_layers: int):
+    tagger = trained(1, num_layers=num_layers, hidden_size=8 * num_layers, max_epochs=3)
+    test = made(50, 7)
+    assert span_f1(test.tags, tagger.predict(test)) > 0.8
+
+
+def test_mix_learns_which_layer_tells_something():
+    selection = select(LayersConfig([1, 2], "mix"), 5, WIDTH)
+    learned = trained(1, selection, max_epochs=3).learned_mix()
+    assert learned is not None
+    assert sum(learned["weights"]) == pytest.approx(1)
+    assert learned["weights"][1] > 0.55
+
+
+def test_weights_that_come_back_are_those_of_the_best_epoch():
+    tagger = trained(3, learning_rate=0.5, max_epochs=8, patience=8)
+    dev = made(30, 6)
+    best = max(point["dev"] for point in tagger.curve)
+    assert tagger.curve[tagger.best_epoch - 1]["dev"] == best
+    assert tagger.predict(dev) == tagger.best_dev_tags
+    assert span_f1(dev.tags, tagger.best_dev_tags) == best
+    assert tagger.curve[-1]["dev"] < best, "this seed should end below its best, or the test shows nothing"
+
+
+def test_beside_them_are_those_of_the_epoch_of_least_dev_loss():
+    tagger = trained(3, learning_rate=0.5, max_epochs=8, patience=8)
+    losses, dev = [point["dev_loss"] for point in tagger.curve], made(30, 6)
+    assert tagger.least_loss_epoch == losses.index(min(losses)) + 1
+    assert tagger.least_loss_epoch != tagger.best_epoch, "or the test shows nothing"
+    best = {name: value.clone() for name, value in tagger.state_dict().items()}
+    with tagger.at_least_loss():
+        batch = dev.batch(torch.arange(30))
+        with torch.no_grad():
+            loss = nn.functional.cross_entropy(tagger.eval()(batch)[batch.words], batch.labels[batch.words])
+        assert float(loss) == pytest.approx(min(losses), rel=1e-5)
+    assert all(torch.equal(value, best[name]) for name, value in tagger.state_dict().items())
+    assert tagger.predict(dev) == tagger.best_dev_tags
+
+
+def test_training_stops_when_dev_f1_no_longer_rises_at_the_rate_of_the_schedule():
+    tagger = trained(1, max_epochs=60, patience=1, learning_rate=0.02, anneal=0.5, batch_size=1)
+    assert len(tagger.curve) == max(tagger.best_epoch, 10 * EPOCH // 80) + 2 < 60
+    assert tagger.schedule.outcome == "converged"
+    (group,) = tagger.trainer.optimizers[0].param_groups
+    assert group["lr"] == 0.02 * tagger.schedule.rate < 0.02
+
+
+def test_a_training_that_the_last_epoch_ended_says_so():
+    assert trained(1, max_epochs=1, learning_rate=0.05).schedule.outcome == "cut_short"
+
+
+def test_a_run_that_scores_zero_for_long_is_not_ended_and_learns_in_the_end():
+    tagger = trained(1, learning_rate=5e-4, patience=1, max_epochs=16)
+    scores = [point["dev"] for point in tagger.curve]
+    zeros, chance = scores.count(0), scores[0]
+    assert zeros + 1 >= 10, "or the test shows nothing"
+    assert chance > scores[zeros + 1] > 0, "nor does it then"
+    assert scores[-1] > 0.5
+    assert tagger.schedule.outcome == "cut_short"
+
+
+def test_dev_loss_is_that_of_a_word_in_cross_entropy():
+    dev = made(30, 6)
+    tagger = trained(3, max_epochs=1)
+    with torch.no_grad():
+        batch = dev.batch(torch.arange(30))
+        loss = nn.functional.cross_entropy(tagger.eval()(batch)[batch.words], batch.labels[batch.words])
+    assert tagger.curve[-1]["dev_loss"] == pytest.approx(float(loss), rel=1e-5)
+
+
+def test_a_tag_that_training_never_showed_is_an_error_of_the_probe_not_a_crash():
+    train, dev = made(40, 5), made(10, 6)
+    dev = TaggedWords(
+        dev.features, [["B-MISC"] * len(t) for t in dev.tags], {label: i for i, label in enumerate(LABELS)}
+    )
+    tagger = train_tagger(probe_config(max_epochs=1), ONE_LAYER, train, dev, LABELS, span_f1, 1, print)
+    assert tagger.curve[0]["dev"] == 0.0
+
+
+def test_features_and_labels_of_different_lengths_are_refused():
+    with pytest.raises(ValueError, match=r"\b3\b.*\b2\b"):
+        TaggedWords(torch.zeros(3, 4), [["O", "O"]], {"O": 0})
+
+
+def test_a_diverged_training_is_said_so():
+    with pytest.raises(UserError, match=r"\b(nan|inf)\b.*probe\.learning_rate"):
+        trained(1, learning_rate=1e38, gradient_clip=1e38)

@@ -1,0 +1,320 @@
+"""A race in a folder: its runs are ordinary ones, and it comes to the same however it was made."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.commands import RUN_PROBE, Started, finish, wait_for
+from support.records import results
+
+from probe.config import Config, UserError
+from probe.probes import schedule
+from probe.race.rule import VERSION
+from probe.race.spec import read_decisions, read_terms
+from probe.runs.plan import plan
+from probe.runs.run import run
+from probe.runs.sweep import Outcome
+from probe.runs.sweep_plan import read_expected
+
+Typed = Callable[..., subprocess.CompletedProcess[str]]
+
+QUICK = {
+    "EPOCH_UPDATES": 1,
+    "WARM_UP_UPDATES": 40,
+    "FULL_UPDATES": 8,
+}  # trainings that end by themselves, within seconds
+PROBE = ["probe=linear", "probe.batch_size=8", "probe.learning_rate=0.1", "probe.patience=4", "probe.max_epochs=60"]
+HERE = ["hydra/launcher=basic", "results_dir=out"]
+ROWS = ["layer_0", "concat_0_1", "concat_0_5"]
+
+
+@pytest.fixture
+def settings(inputs: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Of runs that converge soon; processes of their own need `a_process`."""
+    for name, value in QUICK.items():
+        monkeypatch.setattr(schedule, name, value)
+    return [*(text for text in inputs if not text.startswith("probe.")), *PROBE, *HERE]
+
+
+def race(*rows: str) -> list[str]:
+    return [
+        "race",
+        f"race.rows=[{','.join(rows or ROWS)}]",
+        "race.candidates=0",
+        "race.max_seeds=3",
+        "race.min_seeds=3",
+    ]
+
+
+def a_process(*arguments: str, cwd: Path) -> Started:
+    """`probe` in a process of its own, with the quick schedule."""
+    patch = "; ".join(f"schedule.{name} = {value}" for name, value in QUICK.items())
+    return Started(arguments, cwd, {}, f"from probe.probes import schedule; {patch}; {RUN_PROBE}")
+
+
+def num_records(folder: Path) -> int:
+    return len([*(folder / "out/records").glob("*.json")])
+
+
+def made_at(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in (folder / "records").glob("*.json")}
+
+
+@pytest.mark.slow
+def test_runs_of_a_race_have_the_bits_of_a_sweeps_and_their_test_scores_are_told_at_the_end(
+    typed: Typed, settings: list[str], tmp_path: Path
+):
+    done = typed(*race(), *settings)
+    assert done.returncode == 0, done.stderr
+    decisions = read_decisions(tmp_path / "out")
+    assert decisions is not None
+    assert decisions.ended is not None
+    assert not decisions.failed
+    terms = read_terms(tmp_path / "out")
+    assert terms is not None
+    assert terms.rules.version == VERSION
+    after = done.stdout.index(decisions.ended)
+    assert "dev F1" in done.stdout[:after]
+    assert done.stdout.index("test F1") > after
+    raced = results(tmp_path / "out")
+    assert num_records(tmp_path) == sum(len(done.runs) for done in decisions.rounds)
+    layers = ["layers=single", "layers.indices=[0],[0,5]", "seed=1"]
+    assert typed("-m", *layers, *settings, "results_dir=swept").returncode == 0
+    swept = results(tmp_path / "swept")
+    assert len(swept) == 8, "of two runs a record, counts, and predictions of two splits"
+    assert {name: raced[name] for name in swept} == swept
+
+
+@pytest.mark.slow
+def test_a_race_continues_keeps_its_rules_and_counts_runs_that_were_there(
+    typed: Typed, settings: list[str], tmp_path: Path
+):
+    before = ["-m", "layers=single", "layers.indices=[0],[0,5]", "seed=2,1"]
+    assert typed(*before, *settings).returncode == 0
+    first = made_at(tmp_path / "out")
+    assert typed(*race(), *settings).returncode == 0
+    whole, decisions = made_at(tmp_path / "out"), (tmp_path / "out/decisions.json").read_text()
+    assert whole.items() >= first.items()
+    terms = (tmp_path / "out/race.json").read_text()
+    (tmp_path / "out/sweep.json").unlink()  # as where all runs come from elsewhere
+    again = typed(*race(), *settings)
+    assert again.returncode == 0
+    made = read_decisions(tmp_path / "out")
+    assert made is not None
+    asked_for = {(run.row, run.identity.seed) for run in read_expected(tmp_path / "out")}
+    assert asked_for == {tuple(cell) for done in made.rounds for cell in done.runs}
+    assert made_at(tmp_path / "out") == whole
+    assert (tmp_path / "out/decisions.json").read_text() == decisions
+    for change, said in (
+        ("race.alpha=0.2", ("0.05", "0.2")),
+        ("race.max_seeds=2", ("[1, 2, 3]", "[1, 2]")),
+        ("race.rows=[layer_0]", ("concat_0_1", "layer_0")),
+        ("race.candidates=2", ("2",)),
+        ("probe.dropout=0.3", ("probe",)),
+    ):
+        refused = typed(*race(), *settings, change)
+        assert refused.returncode == 2
+        assert all(value in refused.stderr for value in said)
+        assert "results_dir" in refused.stderr
+    assert (tmp_path / "out/race.json").read_text() == terms
+    assert made_at(tmp_path / "out") == whole
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_stops_no_other_and_is_tried_again(
+    typed: Typed, settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fails(cfg: object, *arguments: object) -> object:
+        if cfg.seed == 1 and cfg.layers.indices == [0, 1]:  # type: ignore[attr-defined]
+            raise MemoryError("not enough")
+        return run(cfg, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("probe.runs.sweep.run", fails)
+    done = typed(*race(), *settings)
+    assert done.returncode == 1
+    assert "MemoryError" in done.stderr
+    decisions = read_decisions(tmp_path / "out")
+    assert decisions is not None
+    assert decisions.left["concat_0_1"].round == 1
+    assert "MemoryError: not enough" in decisions.left["concat_0_1"].why
+    assert decisions.rounds[-1].number > 1
+    assert typed("verify", "out").stdout.count("FAILED") == 1, "the run that is missing"
+    monkeypatch.setattr("probe.runs.sweep.run", run)
+    assert typed(*race(), *settings).returncode == 0
+    decisions = read_decisions(tmp_path / "out")
+    assert decisions is not None
+    assert not decisions.failed
+    assert ("concat_0_1", 1) in decisions.rounds[0].runs
+    assert typed("verify", "out").returncode == 0
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_round_of_which_nothing_comes_is_not_run_without_end(
+    told: bool, typed: Typed, settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Also of a control, whose runs have longer names; and where nobody says why."""
+    rounds: list[int] = []
+
+    def fails(configs: list[Config], *_arguments: object, **_settings: object) -> Outcome:
+        assert not rounds, "the same round again"
+        rounds.append(len(configs))
+        return Outcome([], [(plan(cfg).label, "no memory") for cfg in configs] if told else [])
+
+    monkeypatch.setattr("probe.race.race.run_sweep", fails)
+    typed(*race("layer_0", "concat_0_5"), *settings, "treatment=control")
+    decisions = read_decisions(tmp_path / "out")
+    assert decisions is not None
+    assert [*decisions.failed] == ["layer_0 seed 1", "concat_0_5 seed 1"]
+    assert all(("no memory" in why) == told for why in decisions.failed.values())
+    assert decisions.ended is not None
+    assert decisions.standing == []
+
+
+def test_table_page_and_verify_know_of_the_race(typed: Typed, settings: list[str], tmp_path: Path):
+    assert typed(*race("layer_0", "layer_1"), *settings).returncode == 0
+    decisions = read_decisions(tmp_path / "out")
+    assert decisions is not None
+    assert list(decisions.left) == ["layer_1"], "of a random encoder"
+    [row] = [row for row in json.loads(typed("table", "out", "--format", "json").stdout) if row["layers"] == "layer_1"]
+    assert (row["label"], row["left"]["round"]) == ("eliminated", decisions.left["layer_1"].round)
+    assert typed("report", "out").returncode == 0
+    sound = typed("verify", "out")
+    assert sound.returncode == 0, sound.stdout
+    decided, asked = (tmp_path / "out" / name for name in ("decisions.json", "race.json"))
+    content, terms = json.loads(decided.read_text()), json.loads(asked.read_text())
+
+    def failed_of(file: str) -> bool:
+        done = typed("verify", "out")
+        return done.returncode == 1 and any(
+            line.startswith("FAILED") and file in line for line in done.stdout.splitlines()
+        )
+
+    content["left"]["layer_1"]["round"] = 1
+    decided.write_text(json.dumps(content, indent=1))
+    assert failed_of("decisions.json")
+    changes: list[dict[str, object]] = [
+        {"thresholds": [terms["rules"]["thresholds"][0] / 2, *terms["rules"]["thresholds"][1:]]},
+        {"thresholds": []},
+        {"alpha": 2.0},
+    ]
+    for change in changes:
+        asked.write_text(json.dumps({**terms, "rules": terms["rules"] | change}))
+        assert failed_of("race.json")
+    asked.write_text("{")
+    for command in ("table", "report"):
+        refused = typed(command, "out")
+        assert refused.returncode == 2
+        assert "race.json" in refused.stderr
+    assert failed_of("race.json")
+
+
+def test_terms_and_decisions_of_before_runs_were_replaced_can_be_read(
+    typed: Typed, settings: list[str], tmp_path: Path
+):
+    assert typed(*race("layer_0", "layer_1"), *settings).returncode == 0
+    out = tmp_path / "out"
+    terms, decisions = json.loads((out / "race.json").read_text()), json.loads((out / "decisions.json").read_text())
+    assert terms["rules"].pop("version") == VERSION
+    assert decisions.pop("replaced") == []
+    (out / "race.json").write_text(json.dumps(terms))
+    (out / "decisions.json").write_text(json.dumps(decisions))
+    older, decided = read_terms(out), read_decisions(out)
+    assert older is not None
+    assert older.rules.version == 1
+    assert decided is not None
+    assert decided.replaced == []
+    assert typed("table", "out").returncode == 0
+
+
+def test_what_cannot_be_raced_is_refused_before_anything_is_computed(typed: Typed, settings: list[str], tmp_path: Path):
+    for change, said in (
+        ("race.rows=[last,layer_77]", "0 (embeddings) to 5"),
+        ("race.rows=[concat_last_for]", "concat_last_four"),
+        ("race.rows=[mid]", "mid"),
+        ("race.max_runs=2", "3"),
+        ("race.max_seeds=1", "race.max_seeds"),
+        ("race.alpha=1", "race.alpha"),
+        ("probe.dropout=0.1,0.2", "probe"),
+        ("race.max_run=2", "race.max_runs"),
+        ("data.train_fraction=0.5", "seed"),
+        ("layers=last,word_memory", "seed"),
+    ):
+        refused = typed(*race(), *settings, change)
+        assert refused.returncode == 2, change
+        assert said in refused.stderr
+        assert not (tmp_path / "out/race.json").exists()
+
+
+def test_one_row_alone_and_seeds_of_ones_own(typed: Typed, settings: list[str], tmp_path: Path):
+    done = typed(*race("layer_0"), *settings, "seed=7")
+    assert done.returncode == 0
+    terms = read_terms(tmp_path / "out")
+    assert terms is not None
+    assert terms.rules.seeds == [7, 8, 9]
+    assert num_records(tmp_path) == 1
+
+
+def test_the_best_of_the_screen_race_with_the_rows_that_were_named(typed: Typed, settings: list[str], tmp_path: Path):
+    asked = ["race", "race.candidates=2", "race.rows=[layer_0]", "race.max_seeds=2", "screen.sentences=40"]
+    done = typed(*asked, *settings)
+    assert done.returncode == 0, done.stderr
+    terms = read_terms(tmp_path / "out")
+    assert terms is not None
+    screened = json.loads((tmp_path / "out/screen.json").read_text())["ranked"]
+    best = [one["layers"]["name"] for one in screened[:2]]
+    assert terms.rows == ["layer_0", *(name for name in best if name != "embeddings")], "the name that was asked for"
+    (tmp_path / "out/screen.json").unlink()
+    again = typed(*asked, *settings)
+    assert again.returncode == 0
+    assert not (tmp_path / "out/screen.json").exists(), "a race that continues has its rows"
+    assert read_terms(tmp_path / "out") == terms
+
+
+@pytest.mark.slow
+def test_killed_or_run_twice_at_once_a_race_comes_to_the_same(settings: list[str], tmp_path: Path):
+    alone, killed, twice = (tmp_path / name for name in ("alone", "killed", "twice"))
+    for folder in (alone, killed, twice):
+        folder.mkdir()
+    _, errors = finish(a_process(*race(), *settings, cwd=alone))
+    assert read_decisions(alone / "out") is not None, errors
+    for seen in (1, 4):
+        process = a_process(*race(), *settings, cwd=killed)
+        wait_for(lambda seen=seen: num_records(killed) >= seen, 300, f"{seen} records", process)  # type: ignore[misc]
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    assert num_records(killed) < num_records(alone)
+    both = [a_process(*race(), *settings, cwd=twice) for _ in range(2)]
+    for process in (a_process(*race(), *settings, cwd=killed), *both):
+        _, errors = finish(process)
+        assert process.returncode == 0, errors
+    for folder in (killed, twice):
+        assert results(folder / "out") == results(alone / "out")
+        for name in ("race.json", "decisions.json"):
+            assert (folder / "out" / name).read_text() == (alone / "out" / name).read_text()
+
+
+def test_rows_named_and_rows_screened_are_normalized_as_the_settings_say(
+    typed: Typed, settings: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    seen: list[list[str | None]] = []
+
+    def stop(named, seeds, base, candidates, *rest):
+        seen.append([cfg.layers.normalize for cfg in named] + [layers.normalize for layers in candidates()])
+        raise UserError("seen")
+
+    monkeypatch.setattr("probe.race.race.run_race", stop)
+    candidates = ["race.candidates=2", "screen.sentences=40", "screen.samples=2"]
+    for how in ("layers.normalize=scale", "layers.normalize=none"):
+        assert typed("race", *settings, *candidates, "race.rows=[layer_0]", how).returncode == 2
+        assert typed("race", *settings, "race.candidates=0", how).returncode == 2
+    assert seen[0] == ["scale"] * 3
+    assert set(seen[1]) == {"scale"}
+    assert len(seen[1]) > 5, "all presets, as no row is named"
+    assert [set(one) for one in seen[2:]] == [{None}, {None}]

@@ -1,0 +1,50 @@
+"""What sweeps have asked for: kept by all of them, whatever happens to the file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.commands import SERVER
+from support.records import expect, make_record
+
+from probe.config import UserError
+from probe.runs.sweep_plan import ExpectedRun, read_expected, write_expected
+from probe.tables.rows import build_rows
+
+
+def _ask_one_by_one(folder: Path, runs: list[ExpectedRun]) -> None:
+    for run in runs:
+        write_expected(folder, [run])
+
+
+def test_sweeps_that_start_together_lose_none_of_what_the_others_ask_for(tmp_path: Path):
+    run = expect(make_record(tmp_path / "elsewhere", "last", 1, 0.8, 0.7))
+    runs = []
+    for seed in range(60):
+        identity = replace(run.identity, seed=seed)
+        runs.append(replace(run, key=identity.key, identity=identity))
+    processes = [SERVER.Process(target=_ask_one_by_one, args=(tmp_path, runs[i::4])) for i in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=120)
+        assert process.exitcode == 0
+    assert {run.key for run in read_expected(tmp_path)} == {run.key for run in runs}
+    assert not list((tmp_path / "logs").iterdir())
+
+
+def test_a_damaged_file_is_set_aside_by_the_next_sweep_and_records_stay(tmp_path: Path):
+    there = make_record(tmp_path, "last", 1, 0.8, 0.7)
+    assert write_expected(tmp_path, [expect(there)]) is None
+    (tmp_path / "sweep.json").write_text('{"runs": [')
+    with pytest.raises(UserError, match=r"sweep\.json"):
+        build_rows(tmp_path)
+    note = write_expected(tmp_path, [expect(there)])
+    (aside,) = tmp_path.glob("sweep.json.damaged-*")
+    assert note is not None
+    assert f"Set aside as {aside.name}" in note
+    assert aside.read_text() == '{"runs": ['
+    assert [(row.n, row.missing) for row in build_rows(tmp_path)] == [(1, 0)]
+    assert write_expected(tmp_path, [expect(there)]) is None

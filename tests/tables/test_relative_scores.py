@@ -1,0 +1,332 @@
+"""Floors, rows and ceiling in one table, and what a row comes to beside them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+from support.records import COUNTS, expect, make_record
+
+from probe.data.split import SplitCounts
+from probe.report.page import page
+from probe.runs.identity import Treatment
+from probe.runs.records import Bits, CorpusCounts, Epoch, Portion, RecordedData, RunRecord, SplitBits, Unseen
+from probe.tables.caveats import caveats, kind_of_bits
+from probe.tables.figures import draw_all
+from probe.tables.formats import render, write_tables
+from probe.tables.gap import gap_closed
+from probe.tables.relative_scores import compression, difference
+from probe.tables.rows import build_rows
+from probe.verify.results import check_files
+
+SEEDS = (1, 2, 3)
+RANDOM = Treatment("random weights", {"weights_seed": 0}, {"features": "features-sentence-a"})
+CONTROL = Treatment("control", {"control": 1}, {"corpus": "corpus"})
+TUNED = Treatment("fine-tuned")
+
+
+def told(bits: float) -> Bits:
+    return Bits(SplitBits(bits, 2.0), SplitBits(bits + 0.1, 2.0))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    make_record(tmp_path, "word_memory", 0, 0.5, 0.4, indices=(), combine="none", curve=[], best_epoch=0)
+    for seed in SEEDS:
+        for layer, name, dev in ((0, "embeddings", 0.6), (5, "second_to_last", 0.8), (6, "last", 0.7)):
+            f1, bits = dev + seed / 1000, told(1 - dev + seed / 100)
+            make_record(tmp_path, name, seed, f1, f1, indices=(layer,), bits=bits)
+            low = 0.3 + seed / 1000
+            make_record(tmp_path, name, seed, low, low, indices=(layer,), weights="r", treatment=RANDOM, bits=bits)
+            make_record(tmp_path, name, seed, low / 3, 0.1, indices=(layer,), corpus="c", treatment=CONTROL, bits=bits)
+        make_record(tmp_path, "fine_tuned", seed, 0.9 + seed / 1000, 0.9, indices=(6,), combine="mean", treatment=TUNED)
+    return tmp_path
+
+
+def test_floors_stand_above_the_rows_and_the_ceiling_below_with_rules_between(folder: Path):
+    rows = build_rows(folder)
+    assert [(row.name, row.treatment) for row in rows] == [
+        ("word_memory", None),
+        *((name, "random weights") for name in ("embeddings", "second_to_last", "last")),
+        *((name, "control") for name in ("embeddings", "second_to_last", "last")),
+        *((name, None) for name in ("embeddings", "second_to_last", "last")),
+        ("fine_tuned", "fine-tuned"),  # without a number of epochs in its key
+    ]
+    assert [row.label for row in rows] == [None] * 7 + ["worse", "best", "worse"] + [None], "floors are not ranked"
+    text = render(rows, "text").splitlines()
+    rules = [i for i, line in enumerate(text) if line.startswith("---")]
+    assert [after - before - 1 for before, after in itertools.pairwise(rules)] == [7, 3]
+    assert render(rows, "tex").count("\\midrule") == 3
+    assert page(folder, rows, {}).count("border-top") == 2 * 3, "in three tables of the page"
+    assert "n = 1" not in render(rows, "text"), "the word memory has no seeds"
+    best = next(row for row in rows if row.label == "best")
+    for row in rows:
+        if row.treatment in ("random weights", "fine-tuned"):
+            assert row.to_best is not None
+            assert row.to_best.row == best.name
+            assert row.to_best.dev.difference == pytest.approx(row.dev_mean - best.dev_mean)
+    assert not any(row.to_best for row in rows if row.treatment == "control"), "scores of another task"
+
+
+def test_a_ceiling_that_may_lie_higher_says_so(folder: Path):
+    text = render(build_rows(folder), "text")
+    assert "probe.max_epochs" not in text, "of two epochs the first is best"
+    assert "2 epochs" in text
+    for seed in SEEDS[1:]:
+        make_record(folder, "fine_tuned", seed, 0.9, 0.9, indices=(6,), combine="mean", treatment=TUNED, best_epoch=2)
+    (told,) = (line for line in render(build_rows(folder), "text").splitlines() if "probe.max_epochs" in line)
+    assert "2 of 3 runs" in told
+
+
+def test_selectivity_and_the_gap_closed(folder: Path):
+    rows = {(row.name, row.treatment): row for row in build_rows(folder)}
+    row = rows["last", None]
+    own, control = [0.7 + s / 1000 for s in SEEDS], [(0.3 + s / 1000) / 3 for s in SEEDS]
+    cell = row.beside["selectivity"]
+    assert cell.mean is not None
+    assert cell.mean == pytest.approx(statistics.fmean(own) - statistics.fmean(control))
+    assert cell.std == pytest.approx(math.sqrt(statistics.variance(own) + statistics.variance(control)))
+    assert cell.interval is not None
+    assert cell.interval[0] <= cell.mean <= cell.interval[1]
+    assert row.beside["gap_closed"].mean == pytest.approx((0.702 - 0.302) / (0.902 - 0.302))
+    assert row.beside["gap_closed_embeddings"].mean == pytest.approx((0.702 - 0.602) / (0.902 - 0.602))
+    assert "gap_closed_embeddings" not in rows["embeddings", None].beside
+    assert "selectivity" not in rows["last", "control"].beside
+    assert "gap_closed" not in rows["last", "random weights"].beside
+    text = render(list(rows.values()), "text", "default,floors")
+    assert "60.13 ± 0.11" in text
+    assert "67 %" in text
+    assert "33 %" in text
+    assert json.loads(render(list(rows.values()), "json"))[9]["selectivity"]["mean"] == cell.mean
+    assert "selectivity_mean" in render(list(rows.values()), "csv").splitlines()[0]
+
+
+def test_information_is_what_the_tags_take_less_what_the_probe_takes(folder: Path):
+    row = next(row for row in build_rows(folder) if row.name == "last" and row.treatment is None)
+    assert row.cells["dev_bits"].mean == pytest.approx(0.32)
+    assert row.cells["dev_information"].mean == pytest.approx(2 - 0.32)
+    assert row.cells["test_information"].mean == pytest.approx(2 - 0.42)
+    assert "1.680 ± 0.010" in render([row], "text", "row,information")
+
+
+def test_without_floors_a_table_is_what_it_was_before_there_were_any(tmp_path: Path):
+    for seed in SEEDS:
+        make_record(tmp_path, "last", seed, 0.7, 0.7)
+    rows = build_rows(tmp_path)
+    assert not rows[0].beside
+    assert {"dev_bits", "selectivity"} & json.loads(render(rows, "json"))[0].keys() == set()
+    for form in ("text", "csv", "tex", "md"):
+        assert all(word not in render(rows, form) for word in ("treatment", "bits", "selectivity"))
+
+
+def test_floors_and_ceiling_lie_behind_the_curve_by_layer(folder: Path):
+    pytest.importorskip("matplotlib")
+    from probe.tables.figures import by_layer
+
+    rows = build_rows(folder)
+    numbers = by_layer(rows)
+    assert numbers["layers"] == [0, 5, 6]
+    assert {name: band["layers"] for name, band in numbers["bands"].items()} == {
+        "word_memory": [],
+        "random weights": [0, 5, 6],
+        "control": [0, 5, 6],
+        "fine-tuned": [],
+    }
+    assert numbers["bands"]["random weights"]["dev"][0]["mean"] == pytest.approx(0.302)
+    assert numbers["n"] == [3], "a word memory has no spread"
+    make_record(folder, "fine_tuned", 4, 0.9, 0.9, indices=(6,), combine="mean", treatment=TUNED)
+    rows = build_rows(folder)
+    assert by_layer(rows)["n"] == [3, 4]
+    assert "f1_by_layer.png" in draw_all(rows)
+
+
+def test_what_a_layer_tells_beyond_the_embeddings_is_a_column_and_a_curve(tmp_path: Path):
+    for seed in SEEDS:
+        for k in (0, 1, 2):
+            make_record(tmp_path, f"concat_0_{k}", seed, 0.5, 0.5, indices=(0, k), bits=told(1 - k / 10 + seed / 100))
+    rows = {row.name: row for row in build_rows(tmp_path)}
+    assert "beyond" not in rows["concat_0_0"].beside
+    assert rows["concat_0_2"].beside["beyond"].mean == pytest.approx(0.2)
+    assert "beyond_embeddings.svg" in draw_all(list(rows.values()))
+
+
+def part(folder: Path, share: float, seed: int, portions: list[tuple[float, int, float]]) -> RunRecord:
+    words = 1000 - portions[-1][1]
+    train = SplitCounts(None, 2, words, spans=3)
+    return make_record(
+        folder,
+        "last",
+        seed,
+        0.5 + share / 10,
+        0.5,
+        corpus=f"part-{share}-{seed}",
+        treatment=Treatment(f"{100 * share:g} % of train", {"share": share}, {"corpus": "corpus"}),
+        data=RecordedData("demo", "spans", CorpusCounts(train, COUNTS, COUNTS)),
+        unseen=Unseen(9, [Portion(*portion) for portion in portions]),
+    )
+
+
+def test_the_online_code_adds_each_portion_under_the_probe_of_all_before_it(tmp_path: Path):
+    runs = []
+    for seed in (1, 2):
+        make_record(tmp_path, "last", seed, 0.7, 0.7)
+        runs += [
+            part(tmp_path, 0.1, seed, [(0.2, 100, 90.0 * seed), (0.5, 400, 500.0), (1.0, 900, 950.0)]),
+            part(tmp_path, 0.5, seed, [(1.0, 500, 120.0)]),
+        ]
+    rows = build_rows(tmp_path)
+    uniform = 1000 * math.log2(9)
+    assert [row.treatment for row in rows] == [None, "10 % of train", "50 % of train"]
+    cell = rows[0].beside["compression"]
+    assert cell.mean == pytest.approx(uniform / (100 * math.log2(9) + 500 + 120))
+    assert (cell.std, rows[1].beside) == (0.0, {})
+    assert compression([runs[1]]) == pytest.approx(uniform / (500 * math.log2(9) + 120))
+    unknown = replace(runs[1], identity=replace(runs[1].identity, treatment=Treatment("x", {"share": 0.3})))
+    assert compression([runs[0], unknown]) is None, "what lies between is not known"
+    assert "f1_by_share.png" in draw_all(rows)
+    assert "compression" in render(rows, "text", "default,compression")
+    part(tmp_path, 0.1, 3, [(1.0, 900, 950.0)])
+    make_record(tmp_path, "last", 3, 0.7, 0.7)
+    assert "compression" not in build_rows(tmp_path)[0].beside, "a seed told in other portions than the others"
+
+
+def test_a_control_is_that_of_the_same_random_weights(tmp_path: Path):
+    base = {"corpus": "corpus", "features": "features-sentence-a"}
+    for weights_seed, dev in ((1, 0.4), (0, 0.3)):
+        settings = {"weights_seed": weights_seed}
+        made = Treatment("random weights", settings, {"features": base["features"]})
+        make_record(tmp_path, "last", 1, dev, 0.1, weights=f"r{weights_seed}", treatment=made)
+        made = Treatment("random weights, control", {**settings, "control": 1}, base)
+        make_record(tmp_path, "last", 1, dev / 2, 0.1, corpus="c", weights=f"r{weights_seed}", treatment=made)
+    found = [row.beside["selectivity"].mean for row in build_rows(tmp_path) if "control" not in (row.treatment or "")]
+    assert found == [pytest.approx(0.15), pytest.approx(0.2)]
+
+
+def test_where_a_task_has_two_controls_both_count(tmp_path: Path):
+    for seed in SEEDS:
+        make_record(tmp_path, "last", seed, 0.7, 0.7)
+        for control, dev in ((1, 0.2), (2, 0.4)):
+            treatment = Treatment("control", {"control": control}, {"corpus": "corpus"})
+            make_record(tmp_path, "last", seed, dev + seed / 100, 0.1, corpus=f"c{control}", treatment=treatment)
+    (cell,) = [row.beside["selectivity"] for row in build_rows(tmp_path) if not row.treatment]
+    assert cell.mean == pytest.approx(0.7 - (0.3 + 0.02))
+    assert cell.std == pytest.approx(statistics.stdev([0.21, 0.22, 0.23, 0.41, 0.42, 0.43]))
+
+
+def test_two_seeds_of_random_weights_are_two_rows_and_tell_which(tmp_path: Path):
+    for weights_seed in (0, 1):
+        treatment = Treatment("random weights", {"weights_seed": weights_seed}, {"features": "features-sentence-a"})
+        make_record(tmp_path, "last", 1, 0.7, 0.7, weights=f"r{weights_seed}", treatment=treatment)
+    shown = [row.treatment for row in build_rows(tmp_path)]
+    assert shown == ["random weights (weights_seed 0)", "random weights (weights_seed 1)"]
+
+
+def test_a_difference_is_numpys(tmp_path: Path):
+    cell = difference([0.5, 0.7], [0.1, 0.2, 0.3])
+    assert cell.mean == pytest.approx(0.4)
+    assert cell.std == pytest.approx(np.sqrt(np.var([0.5, 0.7], ddof=1) + np.var([0.1, 0.2, 0.3], ddof=1)))
+    assert difference([0.5], [0.1, 0.3]).std is None
+
+
+def draws(mean: float, sd: float, n: int) -> np.ndarray:
+    return np.random.default_rng([int(1000 * mean), n]).normal(mean, sd, (4000, n))
+
+
+def test_the_gaps_interval_holds_the_true_share_19_times_in_20():
+    row, baseline, tuned = draws(0.85, 0.004, 5), draws(0.80, 0.010, 3), draws(0.90, 0.002, 3)
+    held = widths = 0.0
+    for one, low, high in zip(row, baseline, tuned, strict=True):
+        cell = gap_closed(one.tolist(), low.tolist(), high.tolist())
+        assert cell is not None
+        if cell.interval is None:
+            held += 1  # it excludes nothing
+        else:
+            held += cell.interval[0] <= 0.5 <= cell.interval[1]
+            widths += cell.interval[1] - cell.interval[0]
+    assert held / 4000 == pytest.approx(0.95, abs=0.02)
+    assert 0 < widths / 4000 < 0.5
+
+
+def test_the_gaps_interval_ends_where_the_row_just_differs():
+    row, baseline, tuned = [0.85, 0.86, 0.852], [0.80, 0.81, 0.803], [0.90, 0.904, 0.9]
+    cell = gap_closed(row, baseline, tuned)
+    assert cell is not None
+    assert cell.interval is not None
+    mean, var = (lambda values: float(np.mean(values))), (lambda values: float(np.var(values, ddof=1)) / len(values))
+    share = (mean(row) - mean(baseline)) / (mean(tuned) - mean(baseline))
+    parts = [var(row), (1 - share) ** 2 * var(baseline), share**2 * var(tuned)]
+    freedom = sum(parts) ** 2 / sum(part**2 / 2 for part in parts)
+    for end in cell.interval:
+        off = mean(row) - (1 - end) * mean(baseline) - end * mean(tuned)
+        error = math.sqrt(var(row) + (1 - end) ** 2 * var(baseline) + end**2 * var(tuned))
+        assert abs(off) / error == pytest.approx(student.ppf(0.975, freedom))
+    assert gap_closed(row, baseline, [0.7, 0.7]) is None
+    one_seed = gap_closed(row, baseline, [0.9])
+    assert one_seed is not None
+    assert one_seed.interval is None
+
+
+def test_rows_on_one_sample_are_compared_seed_by_seed(tmp_path: Path):
+    last = {1: 0.30, 2: 0.45, 3: 0.41}
+    concat = {1: 0.33, 2: 0.49, 3: 0.46}
+    for seed in SEEDS:
+        treatment = Treatment("1 % of train", {"share": 0.01}, {"corpus": "corpus"})
+        for name, indices, scores in (("last", (6,), last), ("concat_5_6", (5, 6), concat)):
+            own: dict[str, Any] = {"corpus": f"part-{seed}", "treatment": treatment}
+            make_record(tmp_path, name, seed, scores[seed], 0.5, indices=indices, **own)
+            make_record(tmp_path, name, seed, 0.7, 0.7, indices=indices)
+    rows = {(row.name, row.treatment): row for row in build_rows(tmp_path)}
+    cell = rows["last", "1 % of train"].beside["paired"]
+    differences = [last[seed] - concat[seed] for seed in SEEDS]
+    assert cell.mean == pytest.approx(np.mean(differences))
+    assert cell.std == pytest.approx(np.std(differences, ddof=1))
+    low, high = student.interval(0.95, 2, np.mean(differences), np.std(differences, ddof=1) / 3**0.5)
+    assert cell.interval == pytest.approx([low, high])
+    for other in (("concat_5_6", "1 % of train"), ("last", None), ("concat_5_6", None)):
+        assert "paired" not in rows[other].beside
+    assert "-4.00 ± 1.00" in render(list(rows.values()), "text", "row,paired")
+    assert "paired_mean" in render(list(rows.values()), "csv").splitlines()[0]
+
+
+def with_losses(*losses: float) -> dict[str, Any]:
+    """A curve whose first epoch is the best by dev score."""
+    return {"curve": [Epoch(0.5, 0.7 - i / 10, 1.0, loss) for i, loss in enumerate(losses)], "best_epoch": 1}
+
+
+def test_bits_read_at_two_kinds_of_epoch_have_no_mean_and_no_difference_and_rows_of_each_are_named(tmp_path: Path):
+    for seed in SEEDS:
+        newer = {"bits_epoch": 2, **with_losses(0.5, 0.4)}
+        for k, made in ((0, newer), (1, newer), (2, with_losses(0.5, 0.4)), (3, newer if seed == 1 else {})):
+            made = {**with_losses(0.5, 0.4), **made, "bits": told(1 - k / 10)}
+            make_record(tmp_path, f"concat_0_{k}", seed, 0.7, 0.7, indices=(0, k), **made)
+    rows = {row.name: row for row in build_rows(tmp_path)}
+    assert [name for name, row in rows.items() if "dev_bits" in row.cells] == ["concat_0_0", "concat_0_1", "concat_0_2"]
+    assert [name for name, row in rows.items() if "beyond" in row.beside] == ["concat_0_1"]
+    older, mixed = caveats(list(rows.values()), ["bits"])
+    assert ("concat_0_2" in older, "concat_0_1" in older, "concat_0_3" in mixed) == (True, False, True)
+    assert not caveats(list(rows.values()), ["dev"])
+    assert not caveats([rows["concat_0_0"], rows["concat_0_1"]], ["bits"])
+
+
+def test_an_older_record_whose_best_epoch_had_the_least_loss_is_as_a_new_one(tmp_path: Path):
+    for name, losses in (("last", (0.4, 0.5)), ("embeddings", (0.5, 0.4))):
+        layer = 6 if name == "last" else 0
+        make_record(tmp_path, name, 1, 0.7, 0.7, indices=(layer,), bits=told(0.5), **with_losses(*losses))
+    kinds = {row.name: kind_of_bits(list(row.records.values())) for row in build_rows(tmp_path)}
+    assert kinds == {"last": "least", "embeddings": "best"}
+
+
+def test_tables_with_floors_are_verified_as_any(folder: Path):
+    write_tables(folder, build_rows(folder))
+    tables = [check for check in check_files(folder, folder) if check.name.startswith("table")]
+    assert [check.ok for check in tables] == [True] * len(tables)
+    assert tables
+    assert expect(next(iter(build_rows(folder)[1].records.values()))).label == "embeddings, random weights, seed 1"

@@ -1,0 +1,691 @@
+"""Records to tables: right means, nothing hidden, nothing mixed up."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import math
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.records import expect, make_record
+
+from probe.cli.tables import table
+from probe.config import LayersConfig, UserError
+from probe.data.split import SplitCounts
+from probe.probes.selection import select
+from probe.race.rule import Left
+from probe.runs.identity import Layers, RunIdentity, Treatment
+from probe.runs.outputs import write_counts
+from probe.runs.records import (
+    Bits,
+    CorpusCounts,
+    RecordedData,
+    Settings,
+    SplitBits,
+    SplitScores,
+    load_record,
+    record_path,
+    write_record,
+)
+from probe.runs.samples import run_counts, samples_of
+from probe.runs.sweep_plan import Setting, write_expected
+from probe.scoring.compare import Comparison
+from probe.scoring.metrics import Scores, Totals
+from probe.system.files import plain
+from probe.tables.columns import COLUMNS, GROUPS
+from probe.tables.comparison import compare, render_comparison, render_side_by_side
+from probe.tables.decisions import label_rows
+from probe.tables.formats import render
+from probe.tables.published import CONLL2003
+from probe.tables.recommendation import recommend
+from probe.tables.row import Row
+from probe.tables.rows import build_rows
+
+
+def test_mean_and_sample_deviation_over_seeds_in_the_papers_order(tmp_path: Path):
+    for seed, dev in enumerate([0.81, 0.84, 0.80], start=1):
+        make_record(tmp_path, "last", seed, dev, dev - 0.05)
+        make_record(tmp_path, "embeddings", seed, dev - 0.1, dev - 0.2, indices=(0,))
+    make_record(tmp_path, "layer_3", 1, 0.5, 0.5, indices=(3,))
+    rows = build_rows(tmp_path)
+    assert [row.name for row in rows] == ["embeddings", "last", "layer_3"]
+    assert rows[1].n == 3
+    assert rows[1].cells["dev_f1"].mean == pytest.approx(statistics.mean([0.81, 0.84, 0.80]))
+    assert rows[1].cells["dev_f1"].std == pytest.approx(statistics.stdev([0.81, 0.84, 0.80]))
+    assert (rows[2].cells["dev_f1"].mean, rows[2].cells["dev_f1"].std) == (0.5, None)
+    assert "81.67 ± 2.08" in render(rows, "text")
+
+
+def test_missing_cells_show(tmp_path: Path):
+    there = make_record(tmp_path / "a", "last", 1, 0.8, 0.7)
+    second = make_record(tmp_path / "elsewhere", "last", 2, 0.8, 0.7)
+    other = make_record(tmp_path / "elsewhere", "sum_all", 1, 0.8, 0.7, indices=(1, 2, 3), combine="sum")
+    write_expected(tmp_path / "a", [expect(there), expect(second), expect(other)])
+    rows = build_rows(tmp_path / "a")
+    assert [(row.name, row.n, row.missing) for row in rows] == [("last", 1, 1), ("sum_all", 0, 1)]
+    text = render(rows, "text")
+    assert "1 of 2" in text
+    assert "0 of 1" in text
+    assert text.count("missing") == 2
+
+
+def test_unlike_settings_never_share_a_mean(tmp_path: Path):
+    make_record(tmp_path, "last", 1, 0.8, 0.7)
+    make_record(tmp_path, "last", 1, 0.9, 0.7, context="document")
+    make_record(tmp_path, "last", 1, 0.7, 0.7, corpus="another of the same name")
+    make_record(tmp_path, "last", 1, 0.6, 0.7, weights="edited under the same name")
+    rows = build_rows(tmp_path)
+    assert [row.n for row in rows] == [1, 1, 1, 1]
+    assert render(rows, "text").count("context") == 4
+
+
+def test_one_run_is_counted_once_whatever_its_row_was_called(tmp_path: Path):
+    record = make_record(tmp_path, "last", 1, 0.8, 0.7)
+    (tmp_path / "records" / f"copied-seed1-{record.key[:10]}.json").write_text(json.dumps(plain(record)))
+    (row,) = build_rows(tmp_path)
+    assert (row.n, row.cells["dev_f1"].std) == (1, None)
+
+
+def test_a_narrower_sweep_does_not_hide_what_a_wider_one_left_open(tmp_path: Path):
+    there = make_record(tmp_path / "a", "last", 1, 0.8, 0.7)
+    open_cell = make_record(tmp_path / "elsewhere", "sum_all", 2, 0.8, 0.7, indices=(1, 2, 3), combine="sum")
+    write_expected(tmp_path / "a", [expect(there), expect(open_cell)])
+    write_expected(tmp_path / "a", [expect(there)])
+    assert [(row.name, row.missing) for row in build_rows(tmp_path / "a")] == [("last", 0), ("sum_all", 1)]
+
+
+def test_what_a_sweep_asks_for_outranks_no_record(tmp_path: Path):
+    runs = []
+    for seed in (1, 2):
+        record = make_record(tmp_path, "last", seed, 0.8, 0.7, indices=(6,))
+        wrong = Setting("other", "large", {}, {})
+        runs.append(replace(expect(record), row="layer_6", width=1, setting=wrong))
+    runs.append(expect(make_record(tmp_path / "elsewhere", "layer_3", 1, 0.8, 0.7, indices=(3,))))
+    before = render(build_rows(tmp_path), "text")
+    write_expected(tmp_path, runs)
+    rows = build_rows(tmp_path)
+    assert [(row.name, row.width, row.n) for row in rows] == [("last", 16, 2), ("layer_3", 16, 0)]
+    assert render(rows[:1], "text") == before
+    content = json.loads((tmp_path / "sweep.json").read_text())
+    content["runs"][0]["identity"]["seed"] = 7
+    (tmp_path / "sweep.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"sweep\.json"):
+        build_rows(tmp_path)
+
+
+def test_of_two_names_of_one_row_the_papers_is_shown(tmp_path: Path):
+    make_record(tmp_path, "layer_5", 1, 0.8, 0.7, indices=(5,))
+    make_record(tmp_path, "second_to_last", 2, 0.8, 0.7, indices=(5,))
+    (row,) = build_rows(tmp_path)
+    assert (row.name, row.n) == ("second_to_last", 2)
+
+
+def test_json_csv_and_markdown_say_the_same(tmp_path: Path):
+    make_record(tmp_path, "concat_last_four", 1, 0.81, 0.75, indices=(3, 4, 5, 6))
+    make_record(tmp_path, "concat_last_four", 2, 0.83, 0.77, indices=(3, 4, 5, 6))
+    rows = build_rows(tmp_path)
+    row = json.loads(render(rows, "json"))[0]
+    assert {k: row[k] for k in ("layers", "indices", "combine", "width", "n")} == {
+        "layers": "concat_last_four", "indices": [3, 4, 5, 6], "combine": "concat", "width": 64, "n": 2,
+    }  # fmt: skip
+    assert set(row["dev_f1"]) == {"mean", "std", "min", "max", "interval"}
+    line = next(csv.DictReader(io.StringIO(render(rows, "csv"))))
+    assert float(line["dev_f1_mean"]) == row["dev_f1"]["mean"] == pytest.approx(0.82)
+    assert "| concat_last_four | 3..6" in render(rows, "md")
+
+
+def test_changed_and_foreign_records_are_refused_by_name(tmp_path: Path):
+    make_record(tmp_path, "last", 1, 0.8, 0.7)
+    file = next((tmp_path / "records").iterdir())
+    record = json.loads(file.read_text())
+    record["identity"]["seed"] = 7
+    file.write_text(json.dumps(record))
+    with pytest.raises(UserError, match=f"{file.name}: .*key"):
+        build_rows(tmp_path)
+    file.write_text("{")
+    with pytest.raises(UserError, match=file.name):
+        load_record(file)
+    file.write_text(
+        json.dumps(
+            {key: part for key, part in plain(make_record(tmp_path, "x", 9, 0.1, 0.1)).items() if key != "scores"}
+        )
+    )
+    with pytest.raises(UserError, match=f"{file.name}: scores"):
+        load_record(file)
+    for content, found in (('{"schema": 99}', "schema 99"), ('{"schema": "3"}', 'schema "3"'), ("[3]", "a list")):
+        file.write_text(content)
+        with pytest.raises(UserError, match=f"{found}.* 2 .* 3"):
+            load_record(file)
+
+
+def test_an_empty_or_missing_folder_says_what_to_type(tmp_path: Path):
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(UserError, match="probe .sweep=quickstart"):
+            build_rows(folder)
+
+
+def test_table_needs_neither_torch_nor_hydra(tmp_path: Path):
+    make_record(tmp_path, "last", 1, 0.8, 0.7)
+    code = (
+        "import sys; sys.argv = ['probe', 'table', sys.argv[1]]\n"
+        "from probe.cli.main import dispatch\n"
+        "dispatch(sys.argv[1:])\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'hydra', 'pytorch_lightning', 'scipy'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "80.00" in done.stdout
+
+
+CLOSE = [(3, 3, 2), (2, 2, 2), (1, 1, 1), (4, 4, 3)] * 10
+BETTER = [(3, 3, 3), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 10
+WORSE = [(3, 3, 1), (2, 2, 1), (1, 1, 0), (4, 4, 1)] * 10
+
+
+def ranked(folder: Path, seeds: int = 5) -> list[Row]:
+    """Three rows: one best, one as good, one far below."""
+    for seed in range(1, seeds + 1):
+        wobble = 0.01 * (seed % 3)
+        make_record(folder, "last", seed, 0.80 + wobble, 0.78, sentences=BETTER)
+        make_record(folder, "second_to_last", seed, 0.795 + wobble, 0.775, indices=(4,), sentences=BETTER)
+        make_record(folder, "embeddings", seed, 0.60 + wobble, 0.50, indices=(0,), sentences=WORSE)
+    return build_rows(folder)
+
+
+def labels(folder: Path, margin: float | None = None) -> dict[str, str | None]:
+    return {row.name: row.label for row in build_rows(folder, margin)}
+
+
+def test_labels_say_which_row_is_best_worse_and_how_far_each_lies_behind(tmp_path: Path):
+    rows = {row.name: row for row in ranked(tmp_path)}
+    assert {name: row.label for name, row in rows.items()} == {
+        "last": "best",
+        "second_to_last": "undecided",
+        "embeddings": "worse",
+    }
+    behind = rows["embeddings"]
+    assert behind.to_best is not None
+    assert behind.behind is not None
+    assert (behind.to_best.row, behind.to_best.n, behind.to_best.unit) == ("last", (5, 5), "sentences")
+    assert behind.to_best.dev.difference == pytest.approx(-0.2)
+    assert behind.to_best.test.difference == pytest.approx(-0.28)
+    assert behind.behind[0] < -0.2 < behind.behind[1] < 0
+    assert rows["last"].to_best is None
+    assert rows["last"].behind is not None
+    assert rows["last"].behind[1] == 0.0
+    (line,) = [line for line in render(list(rows.values()), "text").splitlines() if line.startswith("embeddings")]
+    assert line.rstrip().endswith("worse")
+    assert f"-20.00 ({100 * behind.behind[0]:.2f} .. {100 * behind.behind[1]:.2f})" in line
+
+
+def test_a_row_is_within_a_margin_that_its_interval_does_not_reach(tmp_path: Path):
+    ranked(tmp_path)
+    low = next(row.behind for row in build_rows(tmp_path) if row.name == "second_to_last")
+    assert low is not None
+    assert labels(tmp_path, -100 * low[0] + 0.01)["second_to_last"] == "within the margin"
+    assert labels(tmp_path, -100 * low[0] - 0.01)["second_to_last"] == "undecided"
+    assert set(labels(tmp_path, 0).values()) == {"best", "undecided", "worse"}
+    assert labels(tmp_path, 99) == {
+        "last": "best", "second_to_last": "within the margin", "embeddings": "within the margin",
+    }  # fmt: skip
+    assert labels(tmp_path) == labels(tmp_path, 0.5), "as conf/config.yaml has it"
+
+
+def test_the_test_split_changes_no_label_and_no_recommendation(tmp_path: Path):
+    a, b = tmp_path / "a", tmp_path / "b"
+    for folder, tests in ((a, (0.78, 0.775, 0.50)), (b, (0.10, 0.90, 0.99))):
+        for seed in range(1, 6):
+            dev = 0.80 + 0.01 * (seed % 3)
+            make_record(folder, "last", seed, dev, tests[0], sentences=BETTER)
+            make_record(folder, "second_to_last", seed, dev - 0.005, tests[1], indices=(4,), sentences=BETTER)
+            make_record(folder, "embeddings", seed, dev - 0.2, tests[2], indices=(0,), sentences=WORSE)
+    for margin in (0.1, 0.5, 5.0, 40.0):
+        one, other = (build_rows(folder, margin) for folder in (a, b))
+        assert [(row.label, row.behind, row.error) for row in one] == [
+            (row.label, row.behind, row.error) for row in other
+        ]
+        assert recommend(one) == recommend(other)
+    assert one[0].to_best != other[0].to_best, "it is shown"
+
+
+def test_one_seed_gets_neither_label_nor_bold(tmp_path: Path):
+    rows = ranked(tmp_path, seeds=1)
+    assert {row.label for row in rows} == {None}
+    assert {row.margin for row in rows} == {0.5}
+    assert "**" not in render(rows, "md")
+    assert "textbf" not in render(rows, "tex")
+
+
+def test_without_the_counts_of_every_run_the_intervals_are_over_seeds_alone(tmp_path: Path):
+    whole = {row.name: row for row in ranked(tmp_path)}
+    assert whole["last"].over_text
+    next((tmp_path / "counts").glob("embeddings-seed3*")).unlink()
+    for _ in ("one is lost", "all are"):
+        rows = {row.name: row for row in build_rows(tmp_path)}
+        assert rows["embeddings"].label == "worse"
+        assert not rows["last"].over_text
+        assert rows["embeddings"].to_best is not None
+        assert rows["embeddings"].to_best.dev.over == "seeds"
+        assert rows["embeddings"].error is not None
+        assert rows["embeddings"].error[1] == 0.0
+        assert COLUMNS["text_sd"].show(rows["last"]) == ""
+        shutil.rmtree(tmp_path / "counts")
+        (tmp_path / "counts").mkdir()
+
+
+def test_documents_are_the_unit_where_they_are_known(tmp_path: Path):
+    documents = [i // 2 for i in range(len(CLOSE))]
+    for seed in (1, 2):
+        make_record(tmp_path, "last", seed, 0.8 + seed / 100, 0.8, sentences=BETTER, documents=documents)
+        make_record(tmp_path, "embeddings", seed, 0.7 + seed / 100, 0.7, (0,), sentences=CLOSE, documents=documents)
+    row = build_rows(tmp_path)[0]
+    assert row.to_best is not None
+    assert row.error is not None
+    assert row.to_best.unit == "documents"
+    moves = [np.add.reduceat(influence_by_hand(counts), np.arange(0, 40, 2)) for counts in (BETTER, CLOSE)]
+    assert row.error[1] == pytest.approx(20 / 19 * float(((moves[0] - moves[1]) ** 2).sum()))
+
+
+def influence_by_hand(sentences: list[tuple[int, int, int]]) -> np.ndarray:
+    """To first order, how each sentence moves F1 = 2 correct / (gold + predicted)."""
+    counts = np.array(sentences, dtype=float)
+    size = float(counts[:, :2].sum())
+    return (2 * counts[:, 2] - 2 * counts[:, 2].sum() / size * counts[:, :2].sum(1)) / size
+
+
+def test_a_text_that_is_one_document_is_compared_by_its_sentences(tmp_path: Path):
+    one = [0] * len(CLOSE)
+    for seed in range(1, 6):
+        make_record(tmp_path, "last", seed, 0.8 + seed / 1000, 0.8, sentences=BETTER, documents=one)
+        make_record(tmp_path, "embeddings", seed, 0.4 + seed / 1000, 0.4, (0,), sentences=WORSE, documents=one)
+    rows = build_rows(tmp_path)
+    assert {row.name: row.label for row in rows} == {"last": "best", "embeddings": "worse"}
+    assert rows[0].to_best is not None
+    assert rows[0].to_best.unit == "sentences"
+
+
+def test_documents_that_one_side_alone_knows_are_no_unit_whichever_side_it_is(tmp_path: Path):
+    documents = [i // 2 for i in range(len(CLOSE))]
+    for seed in (1, 2):
+        make_record(tmp_path / "a", "last", seed, 0.8 + seed / 100, 0.8, sentences=BETTER, documents=documents)
+        make_record(tmp_path / "b", "last", seed, 0.7 + seed / 100, 0.7, sentences=CLOSE, weights="other")
+    ((there,), *_), ((back,), *_) = (compare(tmp_path / a, tmp_path / b) for a, b in ("ab", "ba"))
+    assert (there.unit, back.unit) == ("sentences", "sentences")
+    assert there.dev.interval is not None
+    assert back.dev.interval is not None
+    assert there.dev.interval == pytest.approx([-edge for edge in reversed(back.dev.interval)], abs=0.001), (
+        "simulated each"
+    )
+
+
+def test_above_the_table_stands_every_number_of_seeds(tmp_path: Path):
+    for seed in range(1, 6):
+        make_record(tmp_path, "last", seed, 0.8, 0.7)
+        if seed < 4:
+            make_record(tmp_path, "embeddings", seed, 0.7, 0.6, indices=(0,))
+    assert "seeds 3 or 5 (paper: 5)" in render(build_rows(tmp_path), "text", "default,paper")
+
+
+def test_the_paper_stands_beside_conll2003_alone_with_what_differs_above(tmp_path: Path):
+    make_record(tmp_path / "conll", "concat_last_four", 1, 0.9, 0.9, indices=(3, 4, 5, 6), splits=CONLL2003)
+    make_record(tmp_path / "conll", "layer_3", 1, 0.9, 0.9, indices=(3,), splits=CONLL2003)
+    text = render(build_rows(tmp_path / "conll"), "text")
+    assert text.split("concat_last_four")[1].splitlines()[0].endswith("96.1")
+    assert "encoder encoder (paper: bert-base-cased); case dropped (paper: kept); context sentence" in text
+    make_record(tmp_path / "other", "concat_last_four", 1, 0.9, 0.9, indices=(3, 4, 5, 6))
+    assert "96.1" not in render(build_rows(tmp_path / "other"), "text")
+    assert "data demo (paper: CoNLL-2003)" in render(build_rows(tmp_path / "other"), "text", "default,paper")
+
+
+def test_columns_are_chosen_and_a_misspelt_one_is_corrected(tmp_path: Path):
+    make_record(tmp_path, "last", 1, 0.8, 0.7)
+    rows = build_rows(tmp_path)
+    header = next(line for line in render(rows, "text", "row,cost").splitlines() if line.startswith("row "))
+    assert header.split("  ")[0] == "row"
+    assert "parameters    s an epoch    MB read" in header
+    assert "1,234" in render(rows, "text", "cost")
+    with pytest.raises(UserError, match="'tset'.* test"):
+        render(rows, "text", "tset")
+    with pytest.raises(UserError, match="--columns.* csv"):
+        render(rows, "csv", "row")
+
+
+def test_several_folders_stand_side_by_side(tmp_path: Path):
+    make_record(tmp_path / "a", "last", 1, 0.8, 0.7)
+    make_record(tmp_path / "b", "last", 1, 0.9, 0.6, context="document")
+    make_record(tmp_path / "b", "embeddings", 1, 0.5, 0.4, indices=(0,), context="document")
+    text = render_side_by_side([tmp_path / "a", tmp_path / "b"], "text")
+    assert f"B: {tmp_path / 'b'}: demo, encoder, document context" in text
+    line = next(line for line in text.splitlines() if line.startswith("last "))
+    assert line.split() == ["last", "1", "80.00", "70.00", "1", "90.00", "60.00"]
+
+
+def test_two_result_sets_are_compared_row_by_row(tmp_path: Path):
+    for seed in range(1, 6):
+        make_record(tmp_path / "a", "last", seed, 0.80 + seed / 1000, 0.78, sentences=BETTER, context="document")
+        make_record(tmp_path / "b", "last", seed, 0.70 + seed / 1000, 0.50, sentences=WORSE)
+        make_record(tmp_path / "b", "embeddings", seed, 0.7, 0.5, indices=(0,))
+    ((result,), *_) = compare(tmp_path / "a", tmp_path / "b")
+    assert (result.row, result.n, result.unit) == ("last", (5, 5), "sentences")
+    assert (result.dev.a, result.dev.b) == (pytest.approx(0.803), pytest.approx(0.703))
+    assert result.dev.difference == pytest.approx(0.1)
+    assert (result.dev.over, result.test.over) == ("seeds and text", "seeds and text")
+    assert result.dev.interval is not None
+    low, high = result.dev.interval
+    over_seeds = 2 * statistics.variance(seed / 1000 for seed in range(1, 6)) / 5
+    moved = influence_by_hand(BETTER) - influence_by_hand(WORSE)
+    error = math.sqrt(over_seeds + 40 / 39 * float((moved**2).sum()))
+    assert (low + high) / 2 == pytest.approx(0.1)
+    assert 1.85 * error < (high - low) / 2 < 2.05 * error, "mostly the text, whose quantile is a normal one"
+    assert "+10.00" in render_comparison(compare(tmp_path / "a", tmp_path / "b"), "text")
+    (line,) = csv.DictReader(io.StringIO(render_comparison(compare(tmp_path / "a", tmp_path / "b"), "csv")))
+    assert float(line["dev_difference"]) == result.dev.difference
+    assert [float(line["test_low"]), float(line["test_high"])] == result.test.interval
+    assert (line["n_a"], line["unit"], line["dev_over"]) == ("5", "sentences", "seeds and text")
+    (content,) = json.loads(render_comparison(compare(tmp_path / "a", tmp_path / "b"), "json"))
+    assert content["dev"]["interval"] == result.dev.interval
+    tex = render_comparison(compare(tmp_path / "a" / ".." / "a", tmp_path / "b"), "tex")
+    assert f"{tmp_path.name.replace('_', chr(92) + '_')}/a/../a: demo" in tex, "a path is no range"
+    assert re.search(r"\+\d+\.\d+--\+\d", tex)
+    make_record(tmp_path / "c", "sum_all", 1, 0.7, 0.5, indices=(1, 2), combine="sum")
+    with pytest.raises(UserError):
+        compare(tmp_path / "a", tmp_path / "c")
+    make_record(tmp_path / "d", "last", 1, 0.9, 0.9, task="tags")
+    with pytest.raises(UserError, match=r"Span F1 .*Accuracy"):
+        compare(tmp_path / "a", tmp_path / "d")
+
+
+def test_latex_is_booktabs_and_escapes_what_latex_would_read(tmp_path: Path):
+    tex = render(ranked(tmp_path), "tex")
+    assert "\\toprule" in tex
+    assert "\\textbf{last}" in tex
+    assert "second\\_to\\_last" in tex
+    assert "$\\pm$" in tex
+    assert not re.search(r"(?<!\\)[_%#]", tex.replace("tab:", ""))
+
+
+@pytest.mark.slow
+def test_latex_compiles(tmp_path: Path):
+    if (
+        shutil.which("kpsewhich") is None
+        or subprocess.run(["kpsewhich", "booktabs.sty"], capture_output=True).returncode
+    ):
+        pytest.skip("needs LaTeX with booktabs (Debian: texlive-latex-recommended)")
+    rows = ranked(tmp_path)
+    preamble = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n"
+    document = preamble + render(rows, "tex", "default,differences,variance") + "\\end{document}\n"
+    (tmp_path / "t.tex").write_text(document)
+    done = subprocess.run(
+        ["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert (tmp_path / "t.pdf").stat().st_size > 1000
+
+
+def test_tags_that_are_no_spans_have_their_table_of_accuracy(tmp_path: Path):
+    counts = CorpusCounts(*[SplitCounts(None, 2, 10, tags=5)] * 3)
+    for (row, layer), seed in itertools.product((("embeddings", 0), ("last", 5)), (1, 2)):
+        totals = Totals(2, 10, 10, 10, 8)
+        scores = [Scores(accuracy - seed / 100 - layer / 50, {}, totals, macro_f1=0.6) for accuracy in (0.8, 0.7)]
+        identity = RunIdentity("corpus", "tags", "features", Layers([layer], "concat"), {}, seed)
+        data = RecordedData("demo", "tags", counts)
+        make_record(tmp_path, row, seed, 0, 0, identity=identity, data=data, scores=SplitScores(*scores))
+    text = render(build_rows(tmp_path), "text")
+    assert "dev accuracy" in text
+    assert re.search(r"^embeddings .* best$", text, flags=re.M)
+    assert "F1" not in text
+    assert "A dev accuracy" in render_side_by_side([tmp_path, tmp_path], "text")
+
+
+def test_a_text_without_any_span_is_no_crash(tmp_path: Path):
+    for row, indices in (("last", (5,)), ("embeddings", (0,))):
+        for seed in (1, 2):
+            record = make_record(tmp_path, row, seed, 0.8, 0.7, indices=indices)
+            path = next((tmp_path / "records").glob(f"{row}-seed{seed}-*"))
+            write_counts(path, {split: {"words": [3, 4], "right_tags": [3, 4]} for split in ("dev", "test")})
+            assert record.row == row
+    (compared,) = [one for one in build_rows(tmp_path) if one.to_best]
+    assert compared.error == (0.0, 0.0)
+    assert compared.label == "within the margin"
+
+
+def test_counts_of_another_text_are_not_paired(tmp_path: Path):
+    for seed in (1, 2):
+        make_record(tmp_path / "a", "last", seed, 0.8, 0.7, sentences=CLOSE)
+        make_record(tmp_path / "b", "last", seed, 0.8, 0.7, sentences=CLOSE)
+        make_record(tmp_path / "c", "last", seed, 0.8, 0.7, sentences=CLOSE[::-1], corpus="another")
+    ((same,), *_), ((other,), *_) = (compare(tmp_path / "a", tmp_path / folder) for folder in "bc")
+    assert same.dev.interval == pytest.approx([0.0, 0.0])
+    rows = [next(iter(build_rows(tmp_path / folder))) for folder in "ac"]
+    samples, _ = samples_of([row.records for row in rows], "dev", run_counts)
+    units = 2 * len(CLOSE)
+    of_one = float((influence_by_hand(CLOSE) ** 2).sum())
+    assert Comparison(samples).error_parts(0, 1)[1] == pytest.approx(units / (units - 1) * 2 * of_one)
+    assert other.dev.interval is not None
+    assert other.dev.interval[1] > 1.9 * math.sqrt(2 * of_one), "as of two texts drawn each for itself"
+
+
+def test_a_mix_of_one_layer_is_not_called_like_the_layer():
+    names = [select(LayersConfig([6], combine), 6, 8).name for combine in ("mix", "sum", "concat")]
+    assert names == ["mix_6", "layer_6", "layer_6"]
+
+
+def test_a_control_stands_in_the_table_of_what_it_controls(tmp_path: Path):
+    random_weights = Treatment("random weights", {"seed": 0}, base={"features": "features-sentence-a"})
+    for seed in (1, 2, 3):
+        make_record(tmp_path, "last", seed, 0.8 + seed / 1000, 0.7)
+        make_record(tmp_path, "embeddings", seed, 0.6 + seed / 1000, 0.5, indices=(0,))
+        make_record(tmp_path, "last", seed, 0.4, 0.3, weights="random", treatment=random_weights)
+        make_record(tmp_path, "last", seed, 0.5, 0.4, treatment=Treatment("random weights", {"seed": 1}))
+    rows = build_rows(tmp_path)
+    assert len({row.group for row in rows}) == 1
+    assert [(row.name, row.treatment, row.n) for row in rows] == [
+        ("last", "random weights (seed 0)", 3),
+        ("last", "random weights (seed 1)", 3),
+        ("embeddings", None, 3),
+        ("last", None, 3),
+    ], "two settings of one treatment are two rows"
+    text = render(rows, "text")
+    assert re.search(r"^last +random weights \(seed 0\) +5 +16 +3 +40\.00", text, flags=re.M)
+    assert "treatment" in next(csv.reader(io.StringIO(render(rows, "csv"))))
+    assert json.loads(render(rows, "json"))[0]["treatment"] == "random weights (seed 0)"
+
+
+def test_a_run_without_treatment_keeps_the_key_it_had_before_there_were_any():
+    records = Path(__file__).parent.parent.parent / "results/conll2003-minilm-sentence/records"
+    record = records / "embeddings-seed1-c0247ba46b.json"
+    stored = json.loads(record.read_text())
+    assert "treatment" not in stored["identity"]
+    assert load_record(record).identity.key == stored["key"]
+    treated = replace(load_record(record).identity, treatment=Treatment("control"))
+    assert treated.key != stored["key"]
+    assert treated.group == load_record(record).identity.group
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda r: r["scores"]["dev"]["span"].pop("f1"), "scores.dev.span.f1 is missing"),
+        (lambda r: r.update(best_epoch="two"), "best_epoch: expected `int`, got `str`"),
+        (lambda r: r.update(scores={}), "scores.dev is missing"),
+        (lambda r: r.update(curve=[]), "curve: "),
+        (lambda r: r.update(best_epoch=3), r"best_epoch: 3 .*\b2 epochs"),
+        (lambda r: r.update(best_epoch=0), r"best_epoch: 0 .*\b2 epochs"),
+        (lambda r: r["hardware"].update(bfloat16="yes"), "hardware.bfloat16: .*'yes'"),
+        (lambda r: r["curve"][1].update(loss=None), r"curve\[1\]\.loss: expected `float`, got `null`"),
+    ],
+)
+def test_what_is_not_the_schema_is_refused_with_the_fields_name(tmp_path: Path, change, told: str):
+    make_record(tmp_path, "last", 1, 0.8, 0.7)
+    (file,) = (tmp_path / "records").iterdir()
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=f"{file.name}: {told}"):
+        load_record(file)
+
+
+def cut(**settings: int) -> Settings:
+    """Settings of a run that may take two epochs, as the curve of `make_record` has."""
+    probe = {"num_layers": 2, "hidden_size": 8, "precision": "float32", "max_epochs": 2, "patience": 3, **settings}
+    return Settings({}, {}, {"context": "sentence", "subword": "first"}, {}, probe, 1, "cpu")
+
+
+def test_a_row_that_did_not_converge_is_marked_and_never_ranked(tmp_path: Path):
+    for seed in (1, 2, 3):
+        make_record(tmp_path, "last", seed, 0.9, 0.8, config=cut(), outcome="cut_short" if seed == 2 else None)
+        make_record(tmp_path, "embeddings", seed, 0.7, 0.6, indices=(0,), outcome="converged")
+        make_record(tmp_path, "second_to_last", seed, 0.8, 0.7, indices=(4,), outcome="converged")
+    rows = {row.name: row for row in build_rows(tmp_path)}
+    assert {name: row.label for name, row in rows.items()} == {
+        "embeddings": "worse",
+        "second_to_last": "best",
+        "last": "not converged",
+    }
+    assert rows["last"].behind is None
+    assert recommend(list(rows.values())).best is not None
+    text = render(list(rows.values()), "text")
+    assert re.search(r"^last .* not converged$", text, flags=re.M)
+    assert "last seed 1, last seed 2, last seed 3" in text
+    assert "**last**" not in render(list(rows.values()), "md")
+
+
+def test_a_row_that_did_not_converge_says_so_in_every_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for folder in ("a", "b"):
+        make_record(tmp_path / folder, "last", 1, 0.9, 0.8, outcome="cut_short" if folder == "b" else "converged")
+        make_record(tmp_path / folder, "embeddings", 1, 0.7, 0.6, indices=(0,), outcome="converged")
+    rows = build_rows(tmp_path / "b")
+    assert [row["label"] for row in json.loads(render(rows, "json"))] == [None, "not converged"]
+    assert [row["label"] for row in csv.DictReader(io.StringIO(render(rows, "csv")))] == ["", "not converged"]
+    side_by_side = render_side_by_side([tmp_path / "a", tmp_path / "b"], "text")
+    assert any(line.startswith("B: ") and "last seed 1" in line for line in side_by_side.splitlines())
+    assert [difference.row for difference in compare(tmp_path / "a", tmp_path / "b").differences] == ["embeddings"]
+    (note,) = compare(tmp_path / "a", tmp_path / "b").left_out
+    assert note.startswith("B: ")
+    assert "last seed 1" in note
+    assert note in render_comparison(compare(tmp_path / "a", tmp_path / "b"), "text")
+    assert table(["--compare", str(tmp_path / "a"), str(tmp_path / "b"), "--format", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert len(json.loads(out)) == 1
+    assert err == f"{note}\n"
+    make_record(tmp_path / "b", "sum_all", 1, 0.9, 0.8, indices=(1, 2), outcome="silent")
+    assert compare(tmp_path / "a", tmp_path / "b").left_out == [note], "A has no sum_all"
+    make_record(tmp_path / "c", "last", 1, 0.9, 0.8, outcome="silent")
+    with pytest.raises(UserError, match=f"{tmp_path}/c"):
+        compare(tmp_path / "a", tmp_path / "c")
+
+
+def test_one_run_of_two_versions_of_the_training_is_refused(tmp_path: Path):
+    share = Treatment("5 % of train", {"share": 0.05}, {"recipe": 1})
+    record = make_record(tmp_path, "last", 1, 0.8, 0.7, treatment=share)
+    newer = replace(record.identity, recipe=4)
+    write_record(record_path(tmp_path, "last", newer), replace(record, identity=newer, key=newer.key))
+    with pytest.raises(UserError, match=r"recipes (1 and 4|4 and 1)\b.* recipe 1\b"):
+        build_rows(tmp_path)
+
+
+def test_a_table_in_which_nothing_was_learnt_has_no_best_row(tmp_path: Path):
+    for seed in (1, 2):
+        make_record(tmp_path, "last", seed, 0.0, 0.0)
+        make_record(tmp_path, "embeddings", seed, 0.0, 0.0, indices=(0,), outcome="silent")
+    rows = build_rows(tmp_path)
+    assert [row.label for row in rows] == ["not converged", "not converged"]
+    given = recommend(rows)
+    assert (given.best, given.use) == (None, None)
+    assert given.none
+
+
+def test_an_older_record_tells_by_its_curve_how_its_training_ended(tmp_path: Path):
+    last = make_record(tmp_path, "last", 1, 0.8, 0.7, config=cut(), best_epoch=2)
+    assert last.ending == "cut_short"
+    assert replace(last, config=cut(max_epochs=3)).ending == "converged"
+    assert replace(last, config=cut(patience=1), best_epoch=1).ending == "converged"
+    committed = Path(__file__).parent.parent.parent / "results/conll2003-minilm-sentence/records"
+    assert {load_record(file).ending for file in committed.iterdir()} == {"converged"}
+
+
+def test_no_column_shows_a_test_score_of_a_row_that_left_a_race(tmp_path: Path):
+    for seed in (1, 2):
+        bits = Bits(SplitBits(0.5, 2.0), SplitBits(0.5 + seed / 10, 2.0))
+        make_record(tmp_path, "last", seed, 0.7, 0.6 + seed / 100, bits=bits)
+    (row,) = build_rows(tmp_path)
+    of_test = [column for column in COLUMNS.values() if column.header.startswith("test")]
+    assert sum(column.show(row) != "" for column in of_test) == 9, "all but the types' mean and the difference"
+    assert {column.show(replace(row, left=Left(1, "worse"))) for column in of_test} == {""}
+
+
+def test_every_form_has_the_label_the_difference_and_the_recommendation(tmp_path: Path):
+    rows = ranked(tmp_path)
+    best, worse = ("last", "embeddings")
+    content = {row["layers"]: row for row in json.loads(render(rows, "json"))}
+    given = recommend(rows)
+    assert all(row["recommendation"] == given.as_json() for row in content.values())
+    assert given.as_json()["use"]["row"] == "last"
+    assert {(row["statistic"], row["margin"]) for row in content.values()} == {(2, 0.5)}
+    assert (content[best]["label"], content[best]["to_best"]) == ("best", None)
+    assert content[worse]["label"] == "worse"
+    assert content[worse]["behind"] == rows[0].behind
+    assert content[worse]["to_best"]["dev"]["difference"] == pytest.approx(-0.2)
+    assert set(content[worse]["components"]["dev"]) == {"run", "seed_text", "text"}
+    lines = {line["layers"]: line for line in csv.DictReader(io.StringIO(render(rows, "csv")))}
+    assert [float(lines[worse][f"behind_{end}"]) for end in ("low", "high")] == rows[0].behind
+    assert float(lines[worse]["dev_to_best"]) == content[worse]["to_best"]["dev"]["difference"]
+    assert [float(lines[worse][f"test_to_best_{end}"]) for end in ("low", "high")] == (
+        content[worse]["to_best"]["test"]["interval"]
+    )
+    assert (lines[best]["label"], lines[best]["dev_to_best"]) == ("best", "")
+    for form in ("text", "md"):
+        assert render(rows, form).splitlines()[0] == given.as_text()
+    assert "within" not in lines[worse]["label"]
+    assert "second\\_to\\_last" in render(rows, "tex").split("\\caption")[1], "the undecided row stands in the caption"
+
+
+def test_components_are_columns_of_the_group_variance(tmp_path: Path):
+    rows = {row.name: row for row in ranked(tmp_path)}
+    shown = {name: COLUMNS[name].show(rows["last"]) for name in GROUPS["variance"]}
+    spread = statistics.stdev(0.01 * (seed % 3) for seed in range(1, 6))
+    assert shown["run_sd"] == f"{100 * spread:.2f}", "no seed changes what is found where"
+    assert shown["seed_text_sd"] == "0.00"
+    over_text = 40 / 39 * float((influence_by_hand(WORSE) ** 2).sum())
+    assert COLUMNS["text_sd"].show(rows["embeddings"]) == f"{100 * math.sqrt(over_text):.2f}"
+    assert {*GROUPS["differences"], *GROUPS["variance"]} <= set(COLUMNS)
+
+
+def test_the_margin_is_typed_for_one_folder_and_is_no_less_than_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    ranked(tmp_path)
+    assert table([str(tmp_path), "--format", "json", "--margin", "40"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert {row["margin"] for row in content} == {40.0}
+    assert content[0]["recommendation"]["use"]["row"] == "embeddings"
+    assert table([str(tmp_path), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["recommendation"]["use"]["row"] == "last"
+    for refused in (["--compare"], []):
+        with pytest.raises(UserError, match="--margin"):
+            table([*refused, str(tmp_path), str(tmp_path), "--margin", "1"])
+    for text in ("-1", "much"):
+        with pytest.raises(UserError, match="--margin"):
+            table([str(tmp_path), f"--margin={text}"])
+
+
+def test_a_row_that_left_a_race_is_not_compared_and_shows_no_test_score(tmp_path: Path):
+    rows = [replace(row, behind=None, to_best=None) for row in ranked(tmp_path)]
+    rows = label_rows([replace(row, left=Left(2, "x") if row.name == "embeddings" else None) for row in rows], 0.5)
+    found = {row.name: row for row in rows}
+    assert found["embeddings"].label == "eliminated"
+    assert found["embeddings"].behind is None
+    assert found["last"].label == "best"
+    assert COLUMNS["test"].show(found["embeddings"]) == ""
+    assert json.loads(render(rows, "json"))[0]["label"] == "eliminated"

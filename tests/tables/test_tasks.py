@@ -1,0 +1,114 @@
+"""Several tasks on one text stand in one table and one figure, each scaled to its own range."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.records import COUNTS, make_record
+
+from probe.cli.settings import configs_of
+from probe.report.page import write_report
+from probe.runs.identity import Treatment
+from probe.runs.records import CorpusCounts, RecordedData, Settings
+from probe.tables.figures import by_task, draw_all
+from probe.tables.formats import render, table_files
+from probe.tables.rows import build_rows
+from probe.tables.tasks import task_names, tasks_on_one_text
+
+DEV = {"pos": [0.90, 0.96, 0.94], "names": [0.60, 0.70, 0.90]}
+
+
+def made(folder: Path, names: tuple[str, ...] = ("pos", "names")) -> Path:
+    splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
+    for name in names:
+        for layer, dev in enumerate(DEV[name]):
+            for seed in (1, 2, 3):
+                make_record(
+                    folder, f"layer_{layer}", seed, dev + (seed - 2) / 1000, 0.5, (layer,), corpus=name,
+                    data=RecordedData(name, "spans", splits),
+                )  # fmt: skip
+    return folder
+
+
+def test_each_task_is_scaled_to_its_own_range(tmp_path: Path):
+    rows = build_rows(made(tmp_path))
+    text = render(rows, "text")
+    block = text[text.index("Tasks on one text") :]
+    assert "names layer_2" in block
+    assert "pos layer_1" in block
+    lines = {line.split()[0]: line for line in block.splitlines() if line.startswith("layer_")}
+    heads = next(line for line in block.splitlines() if line.startswith("row"))
+    first, second = ("pos", "names") if heads.index("pos: dev F1") < heads.index("names: dev F1") else ("names", "pos")
+    for layer in range(3):
+        shown = lines[f"layer_{layer}"].split()
+        expected = []
+        for name in (first, second):
+            low, high = min(DEV[name]), max(DEV[name])
+            share = (DEV[name][layer] - low) / (high - low)
+            expected += [f"{100 * DEV[name][layer]:.2f}", "±", "0.10", f"{100 * share:.0f}"]
+        assert shown[1:] == expected
+    assert "tab:tasks-" in render(rows, "tex")
+    assert "Tasks on one text" in table_files(rows)["table.md"]
+    assert isinstance(json.loads(render(rows, "json")), list)
+
+
+def test_a_row_that_did_not_converge_is_named_above_the_picture_that_lacks_it(tmp_path: Path):
+    folder = made(tmp_path)
+    splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
+    data = RecordedData("pos", "spans", splits)
+    make_record(folder, "layer_3", 1, 0.5, 0.5, (3,), corpus="pos", data=data, outcome="cut_short")
+    assert b"not converged: layer_3 of pos -->" in draw_all(build_rows(folder))["score_by_task.svg"]
+
+
+def test_the_figure_draws_every_task_by_layer(tmp_path: Path):
+    rows = build_rows(made(tmp_path))
+    (groups,) = tasks_on_one_text(rows)
+    numbers = by_task(groups)
+    assert {name: task["layers"] for name, task in numbers.items()} == {"pos": [0, 1, 2], "names": [0, 1, 2]}
+    for name, task in numbers.items():
+        assert task["dev"] == pytest.approx(DEV[name])
+    assert {"score_by_task.png", "score_by_task.svg"} <= draw_all(rows).keys()
+    write_report(tmp_path)
+    assert "<h2>Tasks</h2>" in (tmp_path / "report.html").read_text()
+
+
+def test_one_task_or_another_text_is_no_comparison_of_tasks(tmp_path: Path):
+    assert tasks_on_one_text(build_rows(made(tmp_path / "one", ("pos",)))) == []
+    for seed in (1, 2):
+        make_record(tmp_path / "two", "last", seed, 0.8, 0.7)
+        make_record(tmp_path / "two", "last", seed, 0.8, 0.7, context="document")
+    assert tasks_on_one_text(build_rows(tmp_path / "two")) == []
+    assert not [name for name in draw_all(build_rows(tmp_path / "two")) if name.startswith("score_by_task")]
+    made(tmp_path / "three", ("pos",))
+    control = Treatment("control", base={"corpus": "pos"})
+    make_record(tmp_path / "three", "layer_0", 1, 0.5, 0.5, (0,), corpus="control", treatment=control)
+    assert tasks_on_one_text(build_rows(tmp_path / "three")) == []
+
+
+def test_tasks_of_one_name_and_score_are_told_apart_by_their_settings_or_else_by_their_corpus(tmp_path: Path):
+    splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
+    features, probe = {"context": "sentence", "subword": "first"}, {"num_layers": 0, "precision": "float32"}
+    for corpus, column in (("one", 1), ("two", 2), ("two, edited", 2)):
+        data = {"name": "mine", "tag_column": column, "scheme": "auto"}
+        make_record(
+            tmp_path, "last", 1, 0.5, 0.5, corpus=corpus, data=RecordedData("mine", "spans", splits),
+            config=Settings(data, {}, features, {}, probe, 1, "cpu"),
+        )  # fmt: skip
+    (groups,) = tasks_on_one_text(build_rows(tmp_path))
+    names = {"mine (F1, data.tag_column=1)", "mine (F1, corpus two)", "mine (F1, corpus two, edite)"}
+    assert set(task_names(groups)) == names
+
+
+def test_the_sweep_asks_for_every_layer_of_three_tasks_that_share_their_words():
+    configs, launcher = configs_of(["+sweep=tasks", "data.path=DIR", "seed=1"])
+    assert launcher is not None
+    assert len(configs) == 21
+    data = {cfg.data.name: (cfg.data.task, cfg.data.tag_column, cfg.data.tags_field) for cfg in configs}
+    assert data == {
+        "conll2003-pos": ("tags", 1, "pos_tags"),
+        "conll2003-chunks": ("spans", 2, "chunk_tags"),
+        "conll2003": ("spans", -1, "ner_tags"),
+    }
+    assert {cfg.data.path for cfg in configs} == {"DIR"}

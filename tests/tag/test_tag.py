@@ -1,0 +1,353 @@
+"""A kept probe gives the very predictions of its record, by `probe tag` and by `verify --weights`."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+from support.commands import TINY, flip_a_bit, interpreted, python
+from support.facts import names, numbers_in
+from support.inputs import overrides, small_corpus, write_columns
+
+from probe.cli.settings import configs_of
+from probe.config import UserError
+from probe.data.corpus import Corpus
+from probe.features import words
+from probe.runs import fit
+from probe.runs.plan import plan
+from probe.runs.records import load_record, load_records
+from probe.runs.run import run
+from probe.runs.weights import how_to_keep, load_probe
+from probe.verify.results import check_files
+
+
+def make(inputs: list[str], *more: str) -> tuple[Path, str]:
+    """A run with its weights kept; its results folder and its row."""
+    cfg = configs_of([*inputs, "save_probe=true", "results_dir=results", *more])[0][0]
+    record = run(cfg, tell=lambda _: None)
+    return Path("results").absolute(), record.row
+
+
+def predictions_of(folder: Path, split: str = "test") -> bytes:
+    (file,) = (folder / "predictions").glob(f"*.{split}.conll")
+    return file.read_bytes()
+
+
+def words_of(tagged: subprocess.CompletedProcess[str]) -> bytes:
+    """What was tagged, without the lines between documents."""
+    return tagged.stdout.replace("-DOCSTART- O O\n\n", "").encode()
+
+
+@pytest.fixture(scope="module")
+def kept_once(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("kept")
+    data = write_columns(home / "data", small_corpus())
+    sure = [f"results_dir={home / 'results'}", f"features.cache_dir={home / 'cache'}", "save_probe=true"]
+    run(configs_of([*overrides(tiny_bert, data), *TINY, "layers=last", *sure])[0][0], tell=lambda _: None)
+    return home
+
+
+@pytest.fixture
+def kept(here: Callable, kept_once: Path, tmp_path: Path) -> tuple[Path, str]:
+    """The results folder of a run of the last layer with its weights, to spoil, and its row."""
+    shutil.copytree(kept_once, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "results", "last"
+
+
+@pytest.fixture
+def here(typed: Callable, inputs: list[str], tmp_path: Path) -> Callable:
+    """The command in a folder of its own, with its cache."""
+    return typed
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["layers=last"],
+        ["layers=mix_all", "features.subword=mean"],
+        ["layers=concat_last_four", "features.context=document", "features.dtype=float32"],
+        ["layers=embeddings", "probe=linear"],
+        ["layers=single", "layers.indices=[2]", "probe.precision=bfloat16"],
+        ["layers=sum_all", "data.task=tags"],
+        ["layers=sum_last_four", "layers.normalize=scale"],
+        ["layers=concat_last_four", "layers.normalize=layer", "features.placement=stream"],
+        ["layers=mix_all", "layers.normalize=train"],
+    ],
+    ids=" ".join,
+)
+def test_tagging_the_test_file_gives_the_very_predictions_of_the_record(
+    here: Callable, inputs: list[str], tiny_data: Path, settings: list[str]
+):
+    folder, row = make(inputs, *settings)
+    done = here("tag", str(folder), "--row", row, str(tiny_data / "test.conll"))
+    assert done.returncode == 0, done.stderr
+    assert words_of(done) == predictions_of(folder)
+    done = here("verify", str(folder), "--weights")
+    assert done.returncode == 0, done.stdout
+    (checked,) = [line for line in done.stdout.splitlines() if "kept weights" in line]
+    (record,) = load_records(folder).values()
+    assert checked.split()[0] == "ok"
+    names(checked, f"{record.label}:")
+
+
+def test_many_small_chunks_give_what_one_gives(
+    here: Callable, kept: tuple[Path, str], tiny_data: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder, row = kept
+    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 20)
+    monkeypatch.setattr("probe.tag.corpus_tagger.CHUNK_WORDS", 30)
+    done = here("tag", str(folder), "--row", row, str(tiny_data / "test.conll"))
+    assert words_of(done) == predictions_of(folder)
+
+
+def test_the_encoder_stops_after_the_deepest_layer_that_the_probe_reads(
+    here: Callable, inputs: list[str], tiny_data: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder, row = make(inputs, "layers.indices=[1,3]", "layers.combine=sum")
+    seen: list[int] = []
+    whole = words.hidden_states
+
+    def counted(*given):
+        states = whole(*given)
+        seen.append(len(states) - 1)
+        return states
+
+    monkeypatch.setattr(words, "hidden_states", counted)
+    done = here("tag", str(folder), "--row", row, str(tiny_data / "test.conll"))
+    assert set(seen) == {3}
+    assert words_of(done) == predictions_of(folder)
+
+
+def test_weights_are_safetensors_named_by_the_record_and_part_of_no_key(kept: tuple[Path, str], inputs: list[str]):
+    folder, _ = kept
+    ((file, record),) = load_records(folder).items()
+    (weights,) = (folder / "weights").iterdir()
+    assert weights.suffix == ".safetensors"
+    with safe_open(weights, framework="pt") as opened:
+        header = json.loads(opened.metadata()["probe"])
+        num = sum(opened.get_tensor(name).numel() for name in opened.keys())  # noqa: SIM118
+    assert header["key"] == record.key
+    assert num == record.parameters
+    assert "save_probe" not in json.dumps(json.loads(file.read_text()))
+    again = configs_of([*inputs, "layers=last", "results_dir=results"])[0][0]
+    assert run(again, tell=lambda _: None).finished == record.finished, "one run, with or without its weights"
+    assert all(check.ok for check in check_files(folder, Path()) if check.name == file.name)
+    flip_a_bit(weights)
+    (check,) = [check for check in check_files(folder, Path()) if check.name == file.name]
+    names(check.detail, weights.name, "sha256")
+    with pytest.raises(UserError, match=r"\.safetensors.*sha256"):
+        load_probe(file, record)
+    weights.unlink()
+    checks = {check.name: check for check in check_files(folder, Path())}
+    assert (checks[file.name].ok, checks["weights"].ok) == (True, None)
+    assert numbers_in(checks["weights"].detail) == [1]
+    with pytest.raises(UserError, match=weights.name):
+        load_probe(file, record)
+
+
+def test_what_has_no_weights_is_done_all_the_same(here: Callable, inputs: list[str], monkeypatch: pytest.MonkeyPatch):
+    whole = fit.fit
+    monkeypatch.setattr(fit, "fit", lambda *given: replace(whole(*given), weights=None))
+    folder, row = make(inputs, "layers=last")
+    ((file, record),) = load_records(folder).items()
+    assert record.sha256.weights == ""
+    assert plan(configs_of([*inputs, "layers=last", "save_probe=true", "results_dir=results"])[0][0]).is_done
+    done = here("tag", str(folder), "--row", row, "x")
+    assert (done.returncode, "last seed 1 has no weights" in done.stderr) == (2, True)
+    assert all(check.ok for check in check_files(folder, Path()) if check.name == file.name)
+
+
+@pytest.mark.slow
+def test_a_run_without_weights_says_the_command_that_keeps_them_and_that_command_does(
+    here: Callable, inputs: list[str], tiny_data: Path
+):
+    sweep = ["-m", *inputs, "layers=last,embeddings", "seed=1,2", "jobs=1", "results_dir=results"]
+    assert here(*sweep).returncode == 0
+    for file in Path("results/records").iterdir():
+        content = json.loads(file.read_text())
+        content["software"]["command"] = shlex.join(["probe", *sweep])  # workers of a test were typed by pytest
+        file.write_text(json.dumps(content))
+    done = here("tag", "results", "--row", "last", "--seed", "2", "x")
+    assert done.returncode == 2
+    command = re.search(r"To keep them: (.*)$", done.stderr, flags=re.M)
+    assert command is not None
+    before = {record.label: record for record in load_records(Path("results")).values()}
+    assert here(*shlex.split(command[1])[1:]).returncode == 0
+    after = {record.label: record for record in load_records(Path("results")).values()}
+    kept = {label for label, record in after.items() if record.sha256.weights}
+    assert kept == {"last seed 2"}
+    assert after["last seed 2"].scores == before["last seed 2"].scores
+    assert after["last seed 2"].key == before["last seed 2"].key
+    done = here("tag", "results", "--row", "last", str(tiny_data / "test.conll"))
+    assert "last seed 2" in done.stderr, "the one that was kept, whatever its dev score"
+
+
+def test_a_command_that_was_no_training_of_ours_is_not_made_up(kept: tuple[Path, str]):
+    folder, _ = kept
+    ((file, record),) = load_records(folder).items()
+    names(how_to_keep(record, file), "save_probe=true", f"results_dir={folder}")
+    assert "probe " not in how_to_keep(record, file), "no command"
+
+
+def test_text_comes_as_words_columns_or_running_lines_and_goes_as_columns_or_json(
+    here: Callable, kept: tuple[Path, str], tmp_path: Path
+):
+    folder, row = kept
+    told = here("tag", str(folder), "--row", row, "ana met smith in paris.", "--format", "json")
+    (line,) = told.stdout.splitlines()
+    running = json.loads(line)
+    assert running["tokens"] == ["ana", "met", "smith", "in", "paris", "."]
+    assert len(running["tags"]) == 6
+    one = tmp_path / "one.txt"
+    one.write_text("ana\nmet\nsmith\nin\nparis\n.\n\nacme\nwon\n")
+    words = here("tag", str(folder), "--row", row, str(one))
+    assert "columns, 1 a line: 2 sentences, 8 words" in words.stderr
+    first = words.stdout.split("\n\n")[0].splitlines()
+    assert [line.split(" ") for line in first] == [list(pair) for pair in zip(*list(running.values())[:2], strict=True)]
+    four = tmp_path / "four.txt"
+    four.write_text(
+        "-DOCSTART- -X- O O\n\nana NNP x B-PER\nwon VBD y O\n\n-DOCSTART- (2)\n\nacme NNP z B-ORG\n\n-DOCSTART- (3)\n"
+    )
+    columns = here("tag", str(folder), "--row", row, str(four))
+    assert "2 sentences, 3 words, 2 documents" in columns.stderr
+    given, come = four.read_text().splitlines(), columns.stdout.splitlines()
+    assert come[0] == "-DOCSTART- -X- O O O"
+    assert [line if line[:1] in ("", "-") else line.rpartition(" ")[0] for line in come[1:]] == given[1:]
+    assert [len(line.split(" ")) for line in come] == [5, 1, 5, 5, 1, 2, 1, 5, 1, 2]
+    lines = tmp_path / "lines.txt"
+    lines.write_text("Ana met Smith\nAcme won Leeds\n")
+    assert "running text: 2 sentences, 6 words" in here("tag", str(folder), "--row", row, str(lines)).stderr
+    forced = here("tag", str(folder), "--row", row, str(lines), "--input", "columns")
+    assert "columns, 3 a line: 1 sentences, 2 words" in forced.stderr
+
+
+def test_columns_are_read_as_training_reads_them(
+    here: Callable, kept: tuple[Path, str], tiny_data: Path, tmp_path: Path
+):
+    folder, row = kept
+    text = (tiny_data / "test.conll").read_text()
+    odd = tmp_path / "odd.conll"
+    for changed in (text.replace("\n\n", "\n\t\n", 3), text.replace(" O\n", " O\t\n", 3), "\ufeff" + text):
+        odd.write_text(changed)
+        done = here("tag", str(folder), "--row", row, str(odd))
+        assert words_of(done) == predictions_of(folder), done.stderr
+
+
+def test_json_lines_give_the_tags_of_the_same_columns(
+    here: Callable, kept: tuple[Path, str], tiny_corpus: Corpus, tmp_path: Path
+):
+    folder, row = kept
+    lines = "".join(json.dumps({"tokens": words}) + "\n" for words in tiny_corpus.splits["test"].words)
+    (tmp_path / "test.jsonl").write_text(lines)
+    (tmp_path / "test.txt").write_text(lines)
+    done = here("tag", str(folder), "--row", row, "test.jsonl")
+    assert "test.jsonl: read as JSON lines: " in done.stderr
+    recorded = [line.split(" ")[::2] for line in predictions_of(folder).decode().splitlines()]
+    assert [line.split(" ") for line in done.stdout.splitlines()] == [pair or [""] for pair in recorded]
+    assert here("tag", str(folder), "--row", row, "test.txt", "--input", "json").stdout == done.stdout
+    (tmp_path / "test.jsonl").write_text(lines.replace("tokens", "words"))
+    other = here("tag", str(folder), "--row", row, "test.jsonl")
+    assert "has no 'tokens', only words" in other.stderr
+    named = here("tag", str(folder), "--row", row, "test.jsonl", "data.words_field=words", "data.document_field=doc")
+    assert named.stdout == done.stdout, named.stderr
+
+
+def test_a_file_has_one_separator_and_texts_an_empty_line_between_them(here: Callable, kept: tuple[Path, str]):
+    folder, row = kept
+    Path("tabs.tsv").write_text("ana\tO\nmet\tO\n\nnew york\tO\nwon\tO\n")
+    done = here("tag", str(folder), "--row", row, "tabs.tsv")
+    assert [line.count("\t") for line in done.stdout.splitlines()] == [2, 2, 0, 2, 2]
+    done = here("tag", str(folder), "--row", row, "ana won", "acme met smith")
+    assert [len(line.split()) for line in done.stdout.splitlines()] == [2, 2, 0, 2, 2, 2]
+    assert here("tag", str(folder), "--row", row, "ana won " * 200).stdout.count("\n") == 400, "longer than a file name"
+
+
+def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, kept: tuple[Path, str]):
+    folder, row = kept
+    Path("uneven.txt").write_text("ana x\nwon\n")
+    Path("long.txt").write_text("ana won\n" + "ana " * 10_001 + "\n")
+    refused: list[tuple[list[object], list[str]]] = [
+        (["nowhere/x.txt", "no such file"], ["nowhere/x.txt"]),
+        (["test.conll", "no such file", "echo test.conll | probe tag ... -"], ["test.conll"]),
+        (["text", "no word"], [""]),
+        (["uneven.txt:2", "one column", "'won'", 2], ["uneven.txt", "--input", "columns"]),
+        ([folder, "last", "seed 7", "Rows: last"], ["x", "--seed", "7"]),
+        (["encoder.path=other"], ["x", "encoder.path=other"]),
+        (["probe tag RESULTS --row ROW"], []),
+        (["probe tag RESULTS --row ROW", "'x=y.txt'", "- < FILE"], ["x=y.txt"]),
+        (["probe: results", "folder"], ["results"]),
+        (["long.txt:2", "10001 words", "10000 words"], ["long.txt"]),
+        (["'typo'"], ["x", "+typo=1"]),
+    ]
+    for facts, given in refused:
+        done = here("tag", str(folder), "--row", row, *given)
+        assert (done.returncode, done.stdout) == (2, ""), facts
+        names(done.stderr, *facts)
+        assert done.stderr.count("\n") <= 2
+
+
+def test_a_folder_without_a_finished_run_is_named_before_torch_is_loaded(tmp_path: Path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was loaded')")
+    done = interpreted("tag", "kept", "--row", "last", "ana won", cwd=tmp_path)
+    assert done.returncode == 2
+    names(done.stderr, "kept", "probe sweep-status kept")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_another_encoder_than_the_trained_on_is_refused(
+    here: Callable, kept: tuple[Path, str], tiny_bert: Path, tmp_path: Path
+):
+    folder, row = kept
+    shutil.copytree(tiny_bert, tmp_path / "other")
+    config = json.loads((tmp_path / "other/config.json").read_text())
+    (tmp_path / "other/config.json").write_text(json.dumps({**config, "layer_norm_eps": 1e-3}))
+    done = here("tag", str(folder), "--row", row, "ana won", f"encoder.path={tmp_path / 'other'}")
+    assert done.returncode == 2
+    names(done.stderr, "encoder.path=DIR")
+
+
+def test_a_text_without_marks_is_one_document(here: Callable, inputs: list[str], tiny_corpus: Corpus, tmp_path: Path):
+    folder, row = make(inputs, "layers=last", "features.context=document")
+    corpus = Corpus("one", {"test": tiny_corpus.splits["test"]})
+    file = write_columns(tmp_path / "one", corpus) / "test.conll"
+    text = file.read_text()
+    file.write_text("-DOCSTART- O\n\n" + text.replace("-DOCSTART- O\n\n", ""))
+    marked = here("tag", str(folder), "--row", row, str(file))
+    file.write_text(text.replace("-DOCSTART- O\n\n", ""))
+    assert words_of(here("tag", str(folder), "--row", row, str(file))) == words_of(marked)
+
+
+def test_verify_of_a_folder_without_asking_for_weights_needs_no_torch(kept: tuple[Path, str]):
+    folder, _ = kept
+    code = (
+        "import sys; from probe.cli.main import dispatch\n"
+        "dispatch(['verify', sys.argv[1]]); assert 'torch' not in sys.modules"
+    )
+    done = python(code, str(folder))
+    assert done.returncode == 0, done.stderr
+    assert ", weights" in done.stdout
+
+
+def test_other_predictions_of_the_kept_weights_are_told(here: Callable, kept: tuple[Path, str], inputs: list[str]):
+    folder, _ = kept
+    ((file, record),) = load_records(folder).items()
+    content = json.loads(file.read_text())
+    content["sha256"]["predictions"]["dev"] = "0" * 64
+    file.write_text(json.dumps(content))
+    done = here("verify", str(folder), "--weights")
+    assert done.returncode == 1
+    (checked,) = [line for line in done.stdout.splitlines() if "points" in line]
+    names(checked, f"{record.row} seed 1", "0.00 points", "same machine")
+    assert load_record(file).key == record.key
+    assert plan(configs_of([*inputs, "layers=last"])[0][0]).identity.key == record.key
+    done = here("verify", str(folder), "--weights", "--rerun")
+    assert done.returncode == 2
