@@ -39,9 +39,9 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
     for settings and texts that cannot be.
     """
     from probe.cli.settings import config_of
-    from probe.inspect.encoded_text import Reader
+    from probe.inspect.encoded_text import TextEncoder
 
-    reader = Reader(config_of(list(settings)))
+    reader = TextEncoder(config_of(list(settings)))
     given = [texts] if isinstance(texts, str) else texts
     readings = (reader.read(text, number=i + 1) for i, text in enumerate(given))
     read = [WordVectors(reading.words, reading.vectors) for reading in readings]

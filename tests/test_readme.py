@@ -6,7 +6,6 @@ a probe of one epoch; what lies under results/ in the repository is there.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import shlex
@@ -258,20 +257,6 @@ def test_the_readmes_file_list_is_what_is_there():
     there = {name for name in there if not name.endswith(("__init__.py", "__main__.py"))}
     assert set(listed_files()) == there
     assert len(listed_files()) == len(there)
-
-
-def test_a_folder_imports_only_from_folders_that_the_readme_lists_below_it():
-    floors = list(dict.fromkeys(name.split("/")[0].removesuffix(".py") for name in listed_files()))
-    upwards = []
-    for file in sorted((ROOT / "probe").rglob("*.py")):
-        here = file.relative_to(ROOT / "probe").parts[0].removesuffix(".py")
-        for node in ast.walk(ast.parse(file.read_text())):
-            if not isinstance(node, ast.ImportFrom) or here not in floors:
-                continue
-            there = (node.module or "").split(".")
-            if there[0] == "probe" and len(there) > 1 and floors.index(there[1]) < floors.index(here):
-                upwards.append(f"{file.relative_to(ROOT)}:{node.lineno} imports {node.module}")
-    assert upwards == []
 
 
 def test_every_preset_is_listed_and_every_listed_one_is_there():

@@ -16,7 +16,7 @@ from probe.encoders.checkpoint import Encoder
 from probe.features.indices import stored_layers
 from probe.features.store import IN_USE, LEFT_FOR_S, FeatureStore, leftovers, read_manifest, with_layers
 from probe.system.files import canonical, short
-from probe.system.locks import Hold, is_locked
+from probe.system.locks import FileLock, is_locked
 
 PRUNED = ".pruned-"  # what a store is called while it is deleted
 # Largest distance that rounding explains between one vector computed in two different batches, relative to its norm.
@@ -182,7 +182,7 @@ def remove_leftovers(entry: Entry, yes: bool) -> tuple[int, int]:
 
 def remove(entry: Entry) -> None:
     """Deletes a store, and what an interrupted prune left. Raises UserError if a running job holds it."""
-    with Hold(entry.directory / IN_USE, exclusive=True) as hold:
+    with FileLock(entry.directory / IN_USE, exclusive=True) as hold:
         if not hold.held:
             why = "is in use by a running job" if hold.busy else "cannot be locked (no permission, or no locks here)"
             raise UserError(f"{short(entry.key)} {why}; it stays.")

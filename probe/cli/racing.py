@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from probe.cli.parser import say_bad_records
-from probe.cli.settings import HYDRA_ONLY, asked_by, hydra_itself
+from probe.cli.settings import HYDRA_ONLY, hydra_itself, parse_command
 from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
 
 HELP = """\
@@ -40,7 +40,7 @@ def race(arguments: list[str]) -> int:
     from probe.tables.rows import build_rows
 
     sweep = arguments if {"-m", "--multirun"} & set(arguments) else ["-m", *arguments]
-    configs, launcher, settings = asked_by(sweep)
+    configs, launcher, settings = parse_command(sweep)
     assert launcher is not None
     typed = any(name == "layers" or name.startswith("layers.") for name in settings - {"layers.normalize"})
     base, folder = configs[0], Path(configs[0].results_dir)

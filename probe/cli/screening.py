@@ -30,7 +30,7 @@ def screen(arguments: list[str]) -> int:
     from probe.report.page import write_screen
     from probe.screen.report import render_screen
     from probe.screen.run import run_screen
-    from probe.screen.validation import foretell, foretold_grid
+    from probe.screen.validation import foretold_grid, validate_screen
     from probe.system.files import plain
     from probe.tables.formats import FORMATS, as_json
 
@@ -48,7 +48,7 @@ def screen(arguments: list[str]) -> int:
     tell = functools.partial(print, file=sys.stderr, flush=True)
     record = run_screen(cfg, tell, shlex.join(["probe", *sys.argv[1:]]))
     files = write_screen(Path(cfg.results_dir), record)
-    foretold = foretell(record, options.against) if options.against is not None else None
+    foretold = validate_screen(record, options.against) if options.against is not None else None
     if options.format == "json":
         shown = plain(record) if foretold is None else {"screen": plain(record), "against": plain(foretold)}
         print(as_json(shown), end="")

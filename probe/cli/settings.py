@@ -49,7 +49,7 @@ def complete(arguments: list[str], commands: list[str]) -> None:
     hydra_itself(arguments)
 
 
-class Asked(NamedTuple):
+class ParsedCommand(NamedTuple):
     """The config of every run that was asked for, checked; the launcher where they are a sweep; and which settings were
     typed, or stand in a sweep's file."""
 
@@ -60,10 +60,10 @@ class Asked(NamedTuple):
 
 def configs_of(arguments: list[str]) -> tuple[list[Config], Launcher | None]:
     """The config of every run that these arguments ask for, checked, and the launcher if they are a sweep."""
-    return asked_by(arguments)[:2]
+    return parse_command(arguments)[:2]
 
 
-def asked_by(arguments: list[str]) -> Asked:
+def parse_command(arguments: list[str]) -> ParsedCommand:
     """What these arguments ask for."""
     from hydra import compose, initialize_config_dir
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -121,7 +121,7 @@ def asked_by(arguments: list[str]) -> Asked:
             if is_sweep and "encoder.num_layers" in OmegaConf.to_yaml(base.hydra.sweeper):
                 _check_depths(configs, {o.key_or_group for o in parsed})
             typed = {str(o.key_or_group) for o in parser.parse_overrides(jobs[0])}
-            return Asked(configs, _launcher(base) if is_sweep else None, typed)
+            return ParsedCommand(configs, _launcher(base) if is_sweep else None, typed)
     except UserError:
         raise
     except (HydraException, OmegaConfBaseException, AttributeError, TypeError, ValueError) as error:

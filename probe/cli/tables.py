@@ -127,7 +127,7 @@ Settings say what is otherwise here: encoder.path=DIR, device=cpu.
 def bench(arguments: list[str]) -> int:
     from probe.bench.bench import BENCH, measure
     from probe.cli.settings import configs_of
-    from probe.runs.config_from_record import config_again
+    from probe.runs.config_from_record import config_from_record
     from probe.tables.rows import results_folder
 
     parser = Parser(prog="probe bench", usage=BENCH_HELP)
@@ -139,7 +139,7 @@ def bench(arguments: list[str]) -> int:
     folder = results_folder(results_or_last(Path(folders[0]) if folders else None))
     made = measure(
         folder,
-        lambda record: config_again(record, lambda typed: configs_of(typed)[0][0], overrides),
+        lambda record: config_from_record(record, lambda typed: configs_of(typed)[0][0], overrides),
         functools.partial(print, flush=True),
     )
     for one in made:

@@ -163,15 +163,15 @@ def tag(arguments: list[str]) -> int:
         )
 
     from probe.cli.settings import configs_of
-    from probe.runs.config_from_record import config_again
-    from probe.tag.io import choose_kept, read_untagged, written
+    from probe.runs.config_from_record import config_from_record
+    from probe.tag.io import read_untagged, select_saved_probe, written
 
-    file, record = choose_kept(Path(words[0]), options.row, options.seed)
-    from probe.tag.corpus_tagger import Applier  # imports torch, so only after choose_kept, which may refuse
+    file, record = select_saved_probe(Path(words[0]), options.row, options.seed)
+    from probe.tag.corpus_tagger import CorpusTagger  # imports torch, so only after choose_kept, which may refuse
 
-    cfg = config_again(record, lambda typed: configs_of(typed)[0][0], overrides)
+    cfg = config_from_record(record, lambda typed: configs_of(typed)[0][0], overrides)
     untagged = [read_untagged(given, cfg.data, record, options.input) for given in words[1:]]
-    applier = Applier(file, record, cfg)
+    applier = CorpusTagger(file, record, cfg)
     print(f"{record.label} (dev {percent(record.scores.dev.headline)})", file=sys.stderr)
     for number, text in enumerate(untagged):
         print(text.told, file=sys.stderr, flush=True)

@@ -89,7 +89,7 @@ def train(arguments: list[str]) -> int:
     was_done = planned.is_done
     if planned.record_path.exists() and not was_done:
         print("its weights were not kept: it is made again, and its record with it", flush=True)
-    of_how_many = "" if planned.selection.is_memory else f" (of {planned.encoder.num_layers})"
+    of_how_many = "" if planned.selection.is_majority_tag else f" (of {planned.encoder.num_layers})"
     trained = ", with all below it trained, whatever layers= says" if planned.cfg.probe.train_encoder else ""
     print(
         f"{planned.selection.as_text()}{of_how_many}{trained}, {planned.corpus.title}, "

@@ -30,7 +30,7 @@ from probe.data.split import Split, SplitCounts, bare_tag
 from probe.data.tags import OddTag, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
 from probe.data.task import SPANS, TASKS, Task
 from probe.system import hub
-from probe.system.format import visible
+from probe.system.format import escape_invisible
 
 SPLITS = ("train", "dev", "test")
 BUNDLED = "bundled"  # data.path of the corpus inside the package
@@ -106,7 +106,7 @@ def load_corpus(cfg: DataConfig) -> Corpus:
         if hub.is_from_cache(_repo(cfg)):
             corpus.notes.append(f"the Hub gave no answer; this is commit {corpus.about['commit']}, from its cache")
     if corpus.task.has_spans:
-        settle_scheme(corpus, cfg.scheme, cfg.ill_formed)
+        normalize_tags(corpus, cfg.scheme, cfg.ill_formed)
     _check_tags(corpus)
     for what, counts in skipped.items():
         if any(counts.values()):
@@ -207,7 +207,7 @@ def _part(split: Split, keep: list[bool]) -> Split:
     )
 
 
-def settle_scheme(corpus: Corpus, wanted: str, on_ill_formed: str) -> None:
+def normalize_tags(corpus: Corpus, wanted: str, on_ill_formed: str) -> None:
     """Finds the scheme over all splits, notes what is ill-formed, and turns the tags into IOB2, in place."""
     splits = corpus.splits
     together = Sentences.of(tags for split in splits.values() for tags in split.tags)
@@ -317,7 +317,7 @@ def _check_tags(corpus: Corpus) -> None:
         if new:
             unknown[name] = new
             place = next(places_of(split, corpus.task.tag_of(next(iter(new)))))
-            shown = [f"{visible(kind)} ({count})" for kind, count in list(new.items())[:NEW_SHOWN]]
+            shown = [f"{escape_invisible(kind)} ({count})" for kind, count in list(new.items())[:NEW_SHOWN]]
             shown += [f"and {len(new) - NEW_SHOWN} more"] if len(new) > NEW_SHOWN else []
             corpus.notes.append(
                 f"{name} has {corpus.task.kinds} that train never shows, so no prediction can be right there: "

@@ -20,7 +20,24 @@ from probe.data.sentences import Sentences
 from probe.data.split import Split
 
 # Shares of train at which code lengths are read off: those of Voita & Titov 2020, and those of a learning curve.
-PORTIONS = (0.001, 0.002, 0.004, 0.008, 0.01, 0.016, 0.02, 0.032, 0.05, 0.0625, 0.1, 0.125, 0.2, 0.25, 0.5, 1.0)
+ONLINE_CODE_SHARES = (
+    0.001,
+    0.002,
+    0.004,
+    0.008,
+    0.01,
+    0.016,
+    0.02,
+    0.032,
+    0.05,
+    0.0625,
+    0.1,
+    0.125,
+    0.2,
+    0.25,
+    0.5,
+    1.0,
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +66,7 @@ def derived(
     return (corpus, None) if share is None or share == 1 else sampled(corpus, share, seed)
 
 
-def underived(data: DataConfig) -> DataConfig:
+def base_data_config(data: DataConfig) -> DataConfig:
     """The settings of the corpus as it is."""
     return replace(data, control=None, train_fraction=None)
 

@@ -12,7 +12,7 @@ from typing import Any
 from probe.config import UserError
 from probe.data.sentences import Packing
 from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, bare_tag, check_tag, lines_of, too_long
-from probe.system.format import visible
+from probe.system.format import escape_invisible
 
 JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 ONE_A_LINE = " Of a list over many lines: jq -c '.[]' FILE > NEW."
@@ -107,7 +107,8 @@ def read_dataset(rows: Any, fields: Fields, origin: str) -> Split:
 def _no_field(origin: str, wanted: str, fields: Fields, available: Iterable[str]) -> str:
     setting = {fields.words: "words_field", fields.tags: "tags_field"}.get(wanted, "document_field")
     none = " or null" if setting == "document_field" else ""
-    return f"{origin} has no {wanted!r}, only {', '.join(map(visible, available))}. Another: data.{setting}=NAME{none}."
+    shown = ", ".join(map(escape_invisible, available))
+    return f"{origin} has no {wanted!r}, only {shown}. Another: data.{setting}=NAME{none}."
 
 
 def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, fields: Fields, origin: str) -> Split:

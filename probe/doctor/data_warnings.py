@@ -16,7 +16,7 @@ from probe.data.columns import NUMBER, nearly_all_numbers, quoted, span_columns,
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.probes.schedule import Schedule, updates
-from probe.system.format import how_many, visible
+from probe.system.format import escape_invisible, pluralize
 
 MOST = 20_000  # words of train that are looked at
 MARK = re.compile(r"[\w-]*docstart[\w-]*", flags=re.I)
@@ -30,7 +30,7 @@ SMALL_UPDATES = 50  # in a pass
 FIRST_WORDS = 12
 
 
-class Oddity(NamedTuple):
+class DataWarning(NamedTuple):
     """name: for the last line. told: what was found, and what to type."""
 
     name: str
@@ -40,12 +40,12 @@ class Oddity(NamedTuple):
 def first_sentence(split: Split) -> str:
     """The words of a split's first sentence, each with its tag, as they were read."""
     words, tags = split.words[0], split.tags[0]
-    pairs = [f"{visible(word)} {visible(tag)}" for word, tag in zip(words, tags, strict=True)]
+    pairs = [f"{escape_invisible(word)} {escape_invisible(tag)}" for word, tag in zip(words, tags, strict=True)]
     more = f" | and {len(pairs) - FIRST_WORDS} more" if len(pairs) > FIRST_WORDS else ""
     return f"the first sentence, each word with its tag: {' | '.join(pairs[:FIRST_WORDS])}{more}"
 
 
-def oddities(corpus: Corpus, trained_on: Sequence[tuple[Config, Split]]) -> list[Oddity]:
+def oddities(corpus: Corpus, trained_on: Sequence[tuple[Config, Split]]) -> list[DataWarning]:
     """All that is odd about a corpus for runs with these settings, each with what of train it is trained on."""
     cfg, train = trained_on[0][0], corpus.splits["train"]
     table = table_of(train)[:MOST] if train.word_a_line else []
@@ -55,7 +55,7 @@ def oddities(corpus: Corpus, trained_on: Sequence[tuple[Config, Split]]) -> list
     return [*read, *_small(trained_on), *_short(trained_on)]
 
 
-def _numbers(train: Split, table: list[list[str]]) -> Iterator[Oddity]:
+def _numbers(train: Split, table: list[list[str]]) -> Iterator[DataWarning]:
     words = list(chain.from_iterable(train.words))[:MOST]
     if not nearly_all_numbers(words):
         return
@@ -63,25 +63,28 @@ def _numbers(train: Split, table: list[list[str]]) -> Iterator[Oddity]:
     told = f"{numbers:,} of {len(words):,} words are numbers ({', '.join(words[:3])})"
     best = wordlike_column(table)
     if not train.word_a_line:
-        yield Oddity("words that are numbers", f"{told}; another field: data.words_field=NAME")
+        yield DataWarning("words that are numbers", f"{told}; another field: data.words_field=NAME")
     elif best is not None:
-        values = ", ".join(visible(row[best]) for row in table[:3])
-        yield Oddity("words that are numbers", f"{told}; column {best} holds {values}: data.word_column={best}")
+        values = ", ".join(escape_invisible(row[best]) for row in table[:3])
+        yield DataWarning("words that are numbers", f"{told}; column {best} holds {values}: data.word_column={best}")
     else:
-        yield Oddity("words that are numbers", f"{told}; another column: data.word_column=N")
+        yield DataWarning("words that are numbers", f"{told}; another column: data.word_column=N")
 
 
-def _header(corpus: Corpus) -> Iterator[Oddity]:
+def _header(corpus: Corpus) -> Iterator[DataWarning]:
     """A first line that all three files share, with a tag that stands nowhere else in train."""
     first = {(split.words[0][0], split.tags[0][0]) for split in corpus.splits.values()}
     word, tag = next(iter(first))
     train = corpus.splits["train"]
     if len(first) == 1 and train.word_a_line and sum(tags.count(tag) for tags in train.tags) == 1:
-        told = f"all three files begin with {visible(word)} {visible(tag)}, a tag that stands nowhere else in train"
-        yield Oddity("a header", f"{told}; if it names the columns: tail -n +2 FILE > NEW")
+        yield DataWarning(
+            "a header",
+            f"all three files begin with {escape_invisible(word)} {escape_invisible(tag)}, a tag that stands nowhere "
+            "else in train; if it names the columns: tail -n +2 FILE > NEW",
+        )
 
 
-def _prefix(train: Split) -> Iterator[Oddity]:
+def _prefix(train: Split) -> Iterator[DataWarning]:
     """A prefix that all words share, up to its last non-alphanumeric character, if any."""
     words = set(chain.from_iterable(train.words))
     alike = takewhile(lambda pair: pair[0] == pair[1], zip(min(words), max(words), strict=False))
@@ -90,34 +93,34 @@ def _prefix(train: Split) -> Iterator[Oddity]:
         mark = re.match(r".*[\W_]", shared)
         prefix = mark[0] if mark else shared
         how = f"to take it off: data.word_prefix={quoted(prefix)}" if train.word_a_line else "take it off in the data"
-        yield Oddity("a prefix of all words", f"every word begins with {prefix!r}; {how}")
+        yield DataWarning("a prefix of all words", f"every word begins with {prefix!r}; {how}")
 
 
-def _marks(corpus: Corpus) -> Iterator[Oddity]:
+def _marks(corpus: Corpus) -> Iterator[DataWarning]:
     """Sentences of one word that looks like the mark between documents, under another name than the one set."""
     alone = (words[0] for split in corpus.splits.values() for words in split.words if len(words) == 1)
     if marks := Counter(word for word in alone if MARK.fullmatch(word)):
-        alone_in = how_many(marks.total(), "sentence")
-        told = f"{', '.join(map(visible, marks))}, alone in {alone_in}, looks like a mark between documents"
+        alone_in = pluralize(marks.total(), "sentence")
+        told = f"{', '.join(map(escape_invisible, marks))}, alone in {alone_in}, looks like a mark between documents"
         setting = f"data.document_marker={quoted(marks.most_common(1)[0][0])}"
-        yield Oddity("marks between documents", f"{told}; if it is: {setting}, and write all of them so")
+        yield DataWarning("marks between documents", f"{told}; if it is: {setting}, and write all of them so")
 
 
-def _tags(cfg: Config, corpus: Corpus, table: list[list[str]]) -> Iterator[Oddity]:
+def _tags(cfg: Config, corpus: Corpus, table: list[list[str]]) -> Iterator[DataWarning]:
     """Tags that are nearly all one, or a column beside theirs that looks more like tags."""
     tags = Counter(tag for sentence in corpus.splits["train"].tags for tag in sentence)
     (common, times), total = tags.most_common(1)[0], tags.total()
     told = ""
     if times >= ONE_TAG * total and len(tags) > 1:
-        told = f"{100 * times / total:.1f} % of train's tags are {visible(common)}"
+        told = f"{100 * times / total:.1f} % of train's tags are {escape_invisible(common)}"
     better = _better_column(cfg, corpus, table, times / total, len(tags) / total)
     if better is not None:
         at, holds = better
         beside = f"column {at} looks more like tags ({holds}): data.tag_column={at}"
-        yield Oddity("the tags' column", f"{told}; {beside}" if told else beside)
+        yield DataWarning("the tags' column", f"{told}; {beside}" if told else beside)
     elif told:
         other = " or another column (data.tag_column=N)" if table and min(map(len, table)) > 2 else ""
-        yield Oddity("tags that are nearly all one", f"{told}; is that the task{other}?")
+        yield DataWarning("tags that are nearly all one", f"{told}; is that the task{other}?")
 
 
 def _better_column(
@@ -147,10 +150,10 @@ def _better_column(
 
 
 def _few(values: Counter[str]) -> str:
-    return f"{len(values)} different values: {', '.join(visible(value) for value, _ in values.most_common(4))}"
+    return f"{len(values)} different values: {', '.join(escape_invisible(value) for value, _ in values.most_common(4))}"
 
 
-def _shared(corpus: Corpus) -> Iterator[Oddity]:
+def _shared(corpus: Corpus) -> Iterator[DataWarning]:
     """Sentences of one split that stand in another: what is learned by heart counts as right there."""
     overlaps = []
     for one, other in (("train", "dev"), ("train", "test"), ("dev", "test")):
@@ -162,31 +165,31 @@ def _shared(corpus: Corpus) -> Iterator[Oddity]:
     if overlaps:
         told = f"sentences of {LONG_ENOUGH} words or more: {', '.join(overlaps)}"
         effect = "what is learned by heart counts as right there. Take them out of one of the two"
-        yield Oddity("splits that share sentences", f"{told}; {effect}")
+        yield DataWarning("splits that share sentences", f"{told}; {effect}")
 
 
-def _small(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[Oddity]:
+def _small(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
     """Of the run with the fewest updates in a pass over its sentences."""
     cfg, train = min(trained_on, key=lambda one: updates(len(one[1].words), one[0].probe.batch_size))
     sentences, size = len(train.words), cfg.probe.batch_size
     few = updates(sentences, size)
     if sentences < SMALL_SENTENCES or few < SMALL_UPDATES:
         smaller = f", a smaller batch (probe.batch_size={max(1, size // 4)})" if few < SMALL_UPDATES else ""
-        yield Oddity(
+        yield DataWarning(
             "a small corpus",
-            f"{how_many(sentences, 'sentence')} to train on, {how_many(few, 'update')} a pass: scores will move a lot "
-            f"with the seed. More seeds (probe -m seed=1,2,3,4,5 ...){smaller}",
+            f"{pluralize(sentences, 'sentence')} to train on, {pluralize(few, 'update')} a pass: scores will move a "
+            f"lot with the seed. More seeds (probe -m seed=1,2,3,4,5 ...){smaller}",
         )
 
 
-def _short(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[Oddity]:
+def _short(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
     """Of the run that lacks the most updates to end by itself."""
     schedules = [Schedule.of(cfg.probe, len(train.words)) for cfg, train in trained_on if cfg.reads_features]
     short = [one for one in schedules if one.max_epochs < one.shortest]
     if short:
         worst = max(short, key=lambda one: (one.shortest - one.max_epochs) * one.epoch_updates)
         enough = 2 * max(one.shortest for one in short)
-        yield Oddity(
+        yield DataWarning(
             "too few epochs",
             f"probe.max_epochs={worst.max_epochs} are {worst.max_epochs * worst.epoch_updates:,} updates, and a "
             f"training ends by itself after {worst.shortest * worst.epoch_updates:,} at the earliest: rows would be "

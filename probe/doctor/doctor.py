@@ -18,10 +18,10 @@ from tabulate import tabulate
 
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.derived import derived, underived
+from probe.data.derived import base_data_config, derived
 from probe.data.split import Split, SplitCounts
 from probe.doctor.cost import cost_of_sweep, extraction_s, tuning_s
-from probe.doctor.data_warnings import Oddity, first_sentence, oddities
+from probe.doctor.data_warnings import DataWarning, first_sentence, oddities
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.store import DamagedShard, FeatureStore
 from probe.features.words import Text
@@ -32,7 +32,7 @@ from probe.runs.provenance import bfloat16_way, hardware, versions
 from probe.system import hub
 from probe.system.bfloat16 import EMULATED
 from probe.system.files import short, why_not_writable
-from probe.system.format import duration, how_many, visible
+from probe.system.format import duration, escape_invisible, pluralize
 from probe.system.machine import num_cores
 from probe.tables.published import CONLL2003
 
@@ -69,7 +69,7 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
             tell(f"{name if not i else '':<8}  {mark if not i else '':<7}  {line}".rstrip())
         return found
 
-    odd: list[Oddity] = []
+    odd: list[DataWarning] = []
     corpora = [check("data", partial(_data, configs, odd)) for configs in _by_corpus([cfg, *sweep])]
     corpus = corpora[0]
     encoder = check("encoder", lambda: _encoder(cfg))
@@ -97,7 +97,7 @@ def _by_corpus(configs: Sequence[Config]) -> list[list[Config]]:
     """The configs of each corpus. A control task, or a share of train, is the same corpus."""
     groups: list[list[Config]] = []
     for cfg in configs:
-        group = next((one for one in groups if underived(one[0].data) == underived(cfg.data)), None)
+        group = next((one for one in groups if base_data_config(one[0].data) == base_data_config(cfg.data)), None)
         if group is None:
             groups.append([cfg])
         else:
@@ -105,7 +105,7 @@ def _by_corpus(configs: Sequence[Config]) -> list[list[Config]]:
     return groups
 
 
-def _data(configs: Sequence[Config], odd: list[Oddity]) -> tuple[Corpus, list[str]]:
+def _data(configs: Sequence[Config], odd: list[DataWarning]) -> tuple[Corpus, list[str]]:
     """The corpus of these configs, shown as the first has it. What is odd about it is added to `odd`."""
     cfg = configs[0]
     corpus = load_corpus(cfg.data)
@@ -131,12 +131,12 @@ def _data(configs: Sequence[Config], odd: list[Oddity]) -> tuple[Corpus, list[st
     kinds = Counter(
         kind for split in corpus.splits.values() for tags in split.tags for kind, _, _ in corpus.task.items(tags)
     )
-    shown = ", ".join(f"{visible(kind)} {count:,}" for kind, count in kinds.most_common(20))
+    shown = ", ".join(f"{escape_invisible(kind)} {count:,}" for kind, count in kinds.most_common(20))
     more = f" and {len(kinds) - 20} more" if len(kinds) > 20 else ""
     lines = [
         f"{corpus.name}, from {where}{scheme}",
         *table.splitlines(),
-        f"{how_many(len(kinds), 'kind')}: {shown}{more}",
+        f"{pluralize(len(kinds), 'kind')}: {shown}{more}",
     ]
     lines.append(first_sentence(corpus.splits["train"]))
     controls = [one.data.control is not None for one in configs]
@@ -207,7 +207,7 @@ def _layers(cfg: Config, encoder: Encoder) -> tuple[None, list[str]]:
 
 
 def _store(
-    configs: Sequence[Config], corpus: Corpus, encoder: Encoder, device: str, odd: list[Oddity]
+    configs: Sequence[Config], corpus: Corpus, encoder: Encoder, device: str, odd: list[DataWarning]
 ) -> tuple[None, list[str]]:
     """Of the first config: what is stored, and the scale of its layers. A row of any config that adds up layers of
     unlike scale is added to `odd`."""
@@ -242,14 +242,14 @@ def _store(
 
 def _scales(
     configs: Sequence[Config], encoder: Encoder, store: FeatureStore, scales: Scales
-) -> tuple[list[str], list[Oddity]]:
+) -> tuple[list[str], list[DataWarning]]:
     """The scale of each stored layer in two lines, and a warning for each row that adds up layers of unlike scale."""
     norms, deviations = (dict(zip(store.layers, given, strict=True)) for given in scales)
     lines = [
         f"norm of a vector by layer: {', '.join(f'{layer}: {norm:.3g}' for layer, norm in norms.items())}",
         f"deviation per feature by layer: {', '.join(f'{layer}: {one:.3g}' for layer, one in deviations.items())}",
     ]
-    warnings: dict[str, Oddity] = {}
+    warnings: dict[str, DataWarning] = {}
     for cfg in configs:
         if not cfg.reads_features or (cfg.encoder, cfg.features) != (configs[0].encoder, configs[0].features):
             continue
@@ -257,7 +257,7 @@ def _scales(
         added = [deviations[layer] for layer in selection.indices if layer in deviations]
         if adds_unlike(selection.combine, selection.normalize, added):
             told = f"{unlike_layers(selection.name, selection.combine, added)}: {REMEDY}"
-            warnings[selection.name] = Oddity("layers of unlike scale", told)
+            warnings[selection.name] = DataWarning("layers of unlike scale", told)
     return [*lines, *(f"WARNING: {one.told}" for one in warnings.values())], [*warnings.values()]
 
 

@@ -23,7 +23,7 @@ from probe.probes.combine import bytes_needed
 from probe.runs.plan import Plan, settings_of
 from probe.runs.provenance import provenance
 from probe.system.files import key_of, plain, why_not_writable, write_atomically
-from probe.system.locks import Hold
+from probe.system.locks import FileLock
 
 ABOUT = "export.json"
 LOCK = ".lock"
@@ -51,7 +51,7 @@ def export(cfg: Config, target: Path, form: str, each: bool, tell: Callable[[str
     vectors = read_vectors(cfg, each)
     try:
         part.mkdir(parents=True, exist_ok=True)
-        with Hold(part / LOCK, exclusive=True) as hold:
+        with FileLock(part / LOCK, exclusive=True) as hold:
             if hold.busy:
                 raise UserError(f"{part} is being written by another process.")
             _write(part, what, planned, vectors, form)

@@ -84,7 +84,7 @@ def as_parquet(folder: Path, name: str, split: Split, vectors: Vectors, parts: P
             with written_whole(path) as temporary:
                 repeating = ["words.list.element", "tags.list.element"]
                 pyarrow.parquet.write_table(table, temporary, use_dictionary=repeating)
-        vectors.let_go()
+        vectors.close()
         tell(int(ends[end] - ends[begin]))
 
 
@@ -145,7 +145,7 @@ def _append(
         for first, last in parts:
             if first >= done:
                 stream.write(as_array(vectors[first:last]).data)
-                vectors.let_go()
+                vectors.close()
                 tell(last - first)
         stream.flush()
         os.fsync(stream.fileno())

@@ -77,9 +77,9 @@ class Vectors:
     def __repr__(self) -> str:
         return f"Vectors({' x '.join(map(str, self.shape))}, {self.dtype})"
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Unmaps what was read."""
-        self._streamed.let_go()
+        self._streamed.close()
 
     def _mended(self, read: Callable[[], torch.Tensor]) -> torch.Tensor:
         """What `read` gives, after extracting again what was damaged."""
@@ -192,7 +192,7 @@ def plan_to_read(cfg: Config) -> Plan:
             f"data.train_fraction={cfg.data.train_fraction} is a run's, whose seed draws the sample; features are of "
             "the whole text. Type data.train_fraction=null."
         )
-    if planned.selection.is_memory:
+    if planned.selection.is_majority_tag:
         raise UserError(f"layers={planned.selection.name} names no layer, so there are no vectors. Type layers=last.")
     return planned
 

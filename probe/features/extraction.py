@@ -35,7 +35,7 @@ from probe.features.depth import stop_at
 from probe.features.store import FeatureStore, Shard
 from probe.features.words import Text, batches, pieces_at_once, states_of
 from probe.system.bfloat16 import EMULATED, way
-from probe.system.locks import Hold
+from probe.system.locks import FileLock
 from probe.system.machine import num_cores
 
 # Writer threads; at most so many shards are unwritten when the next computation starts, which bounds memory. A CPU's
@@ -164,11 +164,11 @@ def _groups(store: FeatureStore, missing: list[Shard], together: int) -> list[li
     return [store.shards[split][first : first + together] for split, first in wanted]
 
 
-def _lock(store: FeatureStore, shard: Shard) -> Hold:
-    return Hold(store.directory / f".{store.path(shard).name}.lock", exclusive=True)
+def _lock(store: FeatureStore, shard: Shard) -> FileLock:
+    return FileLock(store.directory / f".{store.path(shard).name}.lock", exclusive=True)
 
 
-def _release(locks: Iterable[Hold]) -> None:
+def _release(locks: Iterable[FileLock]) -> None:
     for lock in locks:
         lock.release()
 
@@ -178,7 +178,7 @@ def _finish(
     shard: Shard,
     layers: Tensor,
     arrived: Callable[[], float],
-    lock: Hold,
+    lock: FileLock,
 ) -> None:
     """Writes a computed shard, then lets its lock go. See `compute_shard`. Raises UserError for values too large."""
     try:

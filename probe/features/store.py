@@ -34,7 +34,7 @@ from probe.encoders.checkpoint import Encoder
 from probe.features.indices import stored_layers
 from probe.features.windows import bounds
 from probe.system.files import canonical, key_of, why_not_writable, write_atomically, written_whole
-from probe.system.locks import Hold
+from probe.system.locks import FileLock
 
 if TYPE_CHECKING:
     import torch
@@ -178,7 +178,7 @@ class FeatureStore:
     def hold(self) -> None:
         """Keeps the store from being pruned for as long as this process lives."""
         if self.directory.is_dir() and self.directory not in _HELD:
-            hold = Hold(self.directory / IN_USE)
+            hold = FileLock(self.directory / IN_USE)
             if hold.held:
                 _HELD[self.directory] = hold
 
@@ -360,7 +360,7 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
     return manifest if whole else None
 
 
-_HELD: dict[Path, Hold] = {}  # the stores this process uses
+_HELD: dict[Path, FileLock] = {}  # the stores this process uses
 
 
 def checksum(tensor: torch.Tensor) -> str:

@@ -20,7 +20,7 @@ from probe.encoders.pieces import Pieces, cut_split
 from probe.features.indices import stored_layers
 from probe.features.store import Shard
 from probe.features.windows import Window, plan_windows
-from probe.system.machine import sent
+from probe.system.machine import to_device
 
 # What starting a forward pass costs, in pieces. A CPU: measured with a small encoder, 8 ms at 7,400 a second. A GPU: an
 # estimate, as nobody has run this on one; some 10 ms of launches at 100,000 to 500,000 pieces a second.
@@ -65,10 +65,10 @@ def states_of(
     layers = stored_layers(cfg, encoder.num_layers)
     ids, mask, types = to_tensors(windows, pieces, encoder)
     positions, lengths, rows = kept_pieces(windows, pieces, encoder, cfg.subword, ids.shape[1])
-    positions, rows = sent(positions, device), sent(rows, device)
-    lengths = None if lengths is None else sent(lengths, device)
-    types = None if types is None else sent(types, device)
-    states = hidden_states(model, sent(ids, device), sent(mask, device), types)
+    positions, rows = to_device(positions, device), to_device(rows, device)
+    lengths = None if lengths is None else to_device(lengths, device)
+    types = None if types is None else to_device(types, device)
+    states = hidden_states(model, to_device(ids, device), to_device(mask, device), types)
     check_states(states, ids.shape, encoder, deepest=layers[-1])
     return word_states(tuple(states[k] for k in layers), positions, lengths, cfg.subword), rows
 

@@ -46,7 +46,7 @@ class FirstLayer:
 
 
 @dataclass(frozen=True)
-class Reading:
+class EncodedText:
     """What the encoder made of one text, or of a pair.
 
     ids, mask and types (None where the encoder knows no segments): (B, P). word_of_piece: (B, P), the number of its
@@ -84,7 +84,7 @@ class _Input(NamedTuple):
     runs: list[tuple[Window, int]]
 
 
-class Reader:
+class TextEncoder:
     """An encoder with its weights, ready to read texts, and the layers that were chosen."""
 
     def __init__(self, cfg: Config) -> None:
@@ -102,7 +102,7 @@ class Reader:
         self.model = load_model(self.encoder, self.device, cfg.features.precision, keep_pooler=True)
 
     @torch.no_grad()  # and not inference mode: its tensors could not be trained on
-    def read(self, *texts: str, number: int = 1, pad: int = 0, segment: int | None = None) -> Reading:
+    def read(self, *texts: str, number: int = 1, pad: int = 0, segment: int | None = None) -> EncodedText:
         """One text, or two as a pair.
 
         number: the text's, for messages. pad: the least number of pieces in a window. segment: what every piece gets in
@@ -136,7 +136,7 @@ class Reader:
             pieces.append(torch.stack([state[0, kept] for state in states]).float().cpu())
             word_of_piece.append(self._word_of_piece(given, text))
         types = [given.types for given in inputs if given.types is not None]
-        return Reading(
+        return EncodedText(
             texts,
             [word for sentence in words for word in sentence],
             text.windows if len(inputs) > 1 else [Window(0, split.num_words, 0, split.num_words)],

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from probe.inspect.encoded_text import Reader
+from probe.inspect.encoded_text import TextEncoder
 from probe.inspect.similarity import Comparison
 from probe.system.files import write_atomically
 
@@ -27,7 +27,7 @@ LABELLED = 10  # pairs with their names at their lines' ends
 LISTED = 12  # occurrences written out
 
 
-def draw(comparison: Comparison, reader: Reader, file: Path) -> None:
+def draw(comparison: Comparison, reader: TextEncoder, file: Path) -> None:
     """Writes the picture, as PNG or SVG by the file's name.
 
     Of two occurrences there is no PCA: it would be the same line at each layer.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from probe.config import Config, UserError
-from probe.inspect.encoded_text import Reader
+from probe.inspect.encoded_text import TextEncoder
 from probe.inspect.save import as_json, save_vectors
 from probe.inspect.similarity import compare
 from probe.inspect.text import header, show_comparison, show_reading, show_sentences
@@ -37,7 +37,7 @@ def lines(
         raise UserError(f"--pair needs two texts, and not {len(texts)}.")
     if values < 0:
         raise UserError(f"--values {values}: 0 or more.")
-    reader = Reader(cfg)
+    reader = TextEncoder(cfg)
     together = [tuple(texts)] if pair else [(text,) for text in texts]
     readings = [reader.read(*given, number=i + 1, pad=pad, segment=segment) for i, given in enumerate(together)]
     comparison = compare(readings, word, reader) if word is not None else None

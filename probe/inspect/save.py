@@ -10,13 +10,13 @@ from typing import Any
 import safetensors.torch
 import torch
 
-from probe.inspect.encoded_text import Reader, Reading
+from probe.inspect.encoded_text import EncodedText, TextEncoder
 from probe.inspect.similarity import Comparison, cosines, sentence_vector
 from probe.system.files import write_atomically
 
 
 def as_json(
-    readings: Sequence[Reading], reader: Reader, sentence: str | None, comparison: Comparison | None
+    readings: Sequence[EncodedText], reader: TextEncoder, sentence: str | None, comparison: Comparison | None
 ) -> dict[str, Any]:
     """The results as JSON values, without the vectors, which `--save` writes.
 
@@ -63,7 +63,7 @@ def as_json(
     return found
 
 
-def save_vectors(file: Path, readings: Sequence[Reading], reader: Reader, sentence: str | None) -> None:
+def save_vectors(file: Path, readings: Sequence[EncodedText], reader: TextEncoder, sentence: str | None) -> None:
     """Writes one tensor (W, L + 1, H) a text, "text1", "text2", ..., and with `sentence` one (texts, H'), "sentence".
 
     The file's metadata holds the words of each text as JSON, and the encoder. It appears whole or not at all.

@@ -15,14 +15,14 @@ import torch
 
 from probe.config import SENTENCES, LayersConfig, UserError, layer_presets
 from probe.encoders.pieces import split_text
-from probe.inspect.encoded_text import Reader, Reading
+from probe.inspect.encoded_text import EncodedText, TextEncoder
 from probe.probes.combine import combine
 from probe.probes.selection import Selection, select
 
 NEIGHBOURS = 3  # words shown on either side of an occurrence
 
 
-def sentence_vector(reading: Reading, how: str, reader: Reader) -> torch.Tensor:
+def sentence_vector(reading: EncodedText, how: str, reader: TextEncoder) -> torch.Tensor:
     """One vector (H',) for a whole text.
 
     cls: its first piece; mean, max: of all its pieces, special ones included; all three of the layers chosen.
@@ -91,7 +91,7 @@ class Comparison:
         return [float(min(c[pair] for pair in within) - max(c[pair] for pair in between)) for c in self.cosines]
 
 
-def compare(readings: Sequence[Reading], word: str, reader: Reader) -> Comparison:
+def compare(readings: Sequence[EncodedText], word: str, reader: TextEncoder) -> Comparison:
     """Every occurrence of a word, whatever its case. Raises UserError if there are not two."""
     wanted = split_text(word)
     if len(wanted) != 1:
@@ -122,7 +122,7 @@ def _around(words: list[str], at: int) -> str:
     return f"{begin}{' '.join([*before, f'[{words[at]}]', *after])}{end}"
 
 
-def _selections(reader: Reader) -> list[Selection]:
+def _selections(reader: TextEncoder) -> list[Selection]:
     """Each single layer, then each preset of several layers that this encoder has, and the one chosen."""
     num_layers, hidden_size = reader.encoder.num_layers, reader.encoder.hidden_size
     rows = [select(LayersConfig([k], "concat"), num_layers, hidden_size) for k in range(num_layers + 1)]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from tabulate import tabulate
 
-from probe.inspect.encoded_text import Reader, Reading
+from probe.inspect.encoded_text import EncodedText, TextEncoder
 from probe.inspect.similarity import Comparison, cosines, sentence_vector
 from probe.probes.combine import combine
 
@@ -19,7 +19,7 @@ BINS = 11
 PAIRS_SHOWN = 15  # six occurrences; of more, a table shows the extremes
 
 
-def header(reader: Reader) -> str:
+def header(reader: TextEncoder) -> str:
     encoder = reader.encoder
     return (
         f"{encoder.name} ({encoder.source}): {encoder.num_layers} blocks of {encoder.hidden_size}, "
@@ -27,7 +27,7 @@ def header(reader: Reader) -> str:
     )
 
 
-def show_reading(reading: Reading, number: int, reader: Reader, num_values: int) -> Iterator[str]:
+def show_reading(reading: EncodedText, number: int, reader: TextEncoder, num_values: int) -> Iterator[str]:
     """Pieces, hidden states, layer 0's parts and the chosen layers' vectors of one text, line by line."""
     names = "text " + " and ".join(str(number + i) for i in range(len(reading.texts)))
     yield ""
@@ -59,7 +59,7 @@ def show_reading(reading: Reading, number: int, reader: Reader, num_values: int)
     yield from _show_chosen(reading, reader, num_values)
 
 
-def _piece_rows(reading: Reading, window: int, reader: Reader) -> list[list[Any]]:
+def _piece_rows(reading: EncodedText, window: int, reader: TextEncoder) -> list[list[Any]]:
     ids = reading.ids[window].tolist()
     pieces = reader.encoder.tokenizer.convert_ids_to_tokens(ids)
     segments = ["-"] * len(ids) if reading.types is None else reading.types[window].tolist()
@@ -71,7 +71,7 @@ def _piece_rows(reading: Reading, window: int, reader: Reader) -> list[list[Any]
     ]
 
 
-def _show_states(reading: Reading, reader: Reader, num_values: int) -> Iterator[str]:
+def _show_states(reading: EncodedText, reader: TextEncoder, num_values: int) -> Iterator[str]:
     last = reader.encoder.num_layers
     yield f"{last + 1} hidden states, each {reading.shape}: windows, pieces, values"
     yield f"  0 = embedding output, 1..{last} = encoder blocks, {last} = last hidden state"
@@ -82,7 +82,7 @@ def _show_states(reading: Reading, reader: Reader, num_values: int) -> Iterator[
         yield f"    {_first(reading.pooled, num_values)}"
 
 
-def _show_first_layer(reading: Reading, reader: Reader, num_values: int) -> Iterator[str]:
+def _show_first_layer(reading: EncodedText, reader: TextEncoder, num_values: int) -> Iterator[str]:
     first_layer = reading.first_layer
     if first_layer is None:
         yield f"layer 0: the parts of {reader.encoder.name}'s embeddings are not known here"
@@ -105,7 +105,7 @@ def _show_first_layer(reading: Reading, reader: Reader, num_values: int) -> Iter
         yield f"    {name:<9} {_first(part[at], num_values)}"
 
 
-def _show_scales(reading: Reading) -> Iterator[str]:
+def _show_scales(reading: EncodedText) -> Iterator[str]:
     """The scale of each layer, which a sum, a mean or a mix adds up as it is."""
     if not len(reading.vectors):
         return
@@ -115,7 +115,7 @@ def _show_scales(reading: Reading) -> Iterator[str]:
     yield ""
 
 
-def _show_chosen(reading: Reading, reader: Reader, num_values: int) -> Iterator[str]:
+def _show_chosen(reading: EncodedText, reader: TextEncoder, num_values: int) -> Iterator[str]:
     selection = reader.selection
     vectors = combine(reading.vectors.transpose(0, 1).contiguous(), selection)  # (W, H')
     untrained = " at the equal weights it starts from" if selection.combine == "mix" else ""
@@ -147,7 +147,7 @@ def histogram(values: np.ndarray) -> Iterator[str]:
         yield f"  {low:8.2f} to {high:6.2f}  {bar} {count}".rstrip()
 
 
-def show_sentences(readings: Sequence[Reading], how: str, reader: Reader, num_values: int) -> Iterator[str]:
+def show_sentences(readings: Sequence[EncodedText], how: str, reader: TextEncoder, num_values: int) -> Iterator[str]:
     """The sentence vectors, and the cosines between them."""
     vectors = torch.stack([sentence_vector(reading, how, reader) for reading in readings])
     of = {
@@ -177,7 +177,7 @@ def show_sentences(readings: Sequence[Reading], how: str, reader: Reader, num_va
         yield from _aligned(["", *map(str, range(1, len(alike) + 1))], table, "r" * (len(alike) + 1))
 
 
-def show_comparison(comparison: Comparison, reader: Reader) -> Iterator[str]:
+def show_comparison(comparison: Comparison, reader: TextEncoder) -> Iterator[str]:
     """A word's occurrences, their cosines by layer and combination, and where they part."""
     occurrences = comparison.occurrences
     yield ""
@@ -212,7 +212,7 @@ def show_comparison(comparison: Comparison, reader: Reader) -> Iterator[str]:
     yield from _where_they_part(comparison, reader)
 
 
-def _where_they_part(comparison: Comparison, reader: Reader) -> Iterator[str]:
+def _where_they_part(comparison: Comparison, reader: TextEncoder) -> Iterator[str]:
     margins, groups = comparison.margins(), comparison.groups
     if margins is None or groups is None:
         by_layer = comparison.cosines[: reader.encoder.num_layers + 1, 0, 1]

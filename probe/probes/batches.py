@@ -17,7 +17,7 @@ from torch import Tensor
 from probe.data.tags import Tags
 from probe.probes.combine import Streamed
 from probe.probes.schedule import updates
-from probe.system.machine import sent
+from probe.system.machine import to_device
 
 POOL = 50  # batches whose sentences are sorted together
 EVALUATION_SENTENCES = 128  # in a batch; nothing depends on it but speed
@@ -68,10 +68,10 @@ class TaggedWords:
         rows = starts + torch.minimum(step, lengths - 1)
         mirror = torch.where(words, lengths - 1 - step, step)
         labels = self.labels[rows].masked_fill(~words, UNCOUNTED)
-        there = [sent(tensor, self.device) for tensor in (rows, mirror, words, labels)]
+        there = [to_device(tensor, self.device) for tensor in (rows, mirror, words, labels)]
         if self.features.device.type == self.device:
             return Batch(self.features[there[0]], *there)
-        return Batch(sent(self.features[rows], self.device), *there)
+        return Batch(to_device(self.features[rows], self.device), *there)
 
 
 def pooled_batches(lengths: Tensor, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:

@@ -122,7 +122,7 @@ class Streamed:
                 _combine(layers, self.combine, combined[begin - first : end - first], self._normalization)
         return combined.flatten(1) if self.combine == "concat" else combined
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Unmaps what was read. It is mapped, and checked, again when it is asked for again."""
         self._mapped.clear()
 

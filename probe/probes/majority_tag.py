@@ -12,7 +12,7 @@ from probe.data.tags import Tags
 from probe.data.task import Task
 
 
-class WordMemory:
+class MajorityTag:
     """Each word gets its most frequent tag in train; an unseen word, train's most frequent tag.
 
     Where tags mark spans, known mentions come first, the longest match wins, and the other words get their own tag. A
@@ -53,7 +53,7 @@ class WordMemory:
 
 
 def _mentions(words: Tags, tags: Tags, task: Task) -> dict[tuple[str, ...], str]:
-    """The known mentions and their types, see `WordMemory`."""
+    """The known mentions and their types, see `MajorityTag`."""
     readings: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for sentence, its_tags in zip(words, tags, strict=True):
         for kind, start, end in task.items(its_tags):

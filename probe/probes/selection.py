@@ -23,11 +23,11 @@ class Selection:
     normalize: str | None = None
 
     @property
-    def is_memory(self) -> bool:
+    def is_majority_tag(self) -> bool:
         return not self.indices
 
     def as_text(self) -> str:
-        if self.is_memory:
+        if self.is_majority_tag:
             return f"{self.name} = no layer: each word as train has it most often"
         normalized = f", layers.normalize={self.normalize}" if self.normalize else ""
         return (

@@ -18,7 +18,7 @@ from probe.runs.samples import SplitCounts
 from probe.scoring.significance import influence, units_of
 
 
-class Evidence:
+class DevScores:
     """The runs of some rows (their identities, by seed) as far as a results folder has them.
 
     failed: why runs have no record, where that is known.

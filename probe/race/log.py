@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from probe.race.rule import Left, Round
+from probe.race.rule import Elimination, Round
 from probe.system.format import percent
 
 
-def round_lines(done: Round, all_left: Mapping[str, Left]) -> Iterator[str]:
+def round_lines(done: Round, all_left: Mapping[str, Elimination]) -> Iterator[str]:
     """Who leads after a round, and who left in it."""
     head = f"Round {done.number} ({len(done.runs)} runs)"
     if done.leader is None:
@@ -22,7 +22,7 @@ def round_lines(done: Round, all_left: Mapping[str, Left]) -> Iterator[str]:
             yield f"  {row} leaves: {why_left(left)}"
 
 
-def why_left(left: Left) -> str:
+def why_left(left: Elimination) -> str:
     """Why a row got no more seeds."""
     if left.behind is None or left.t is None or left.threshold is None:
         return left.why

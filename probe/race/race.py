@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import Config, LayersConfig, RaceConfig, UserError
-from probe.race.dev_scores import Evidence
+from probe.race.dev_scores import DevScores
 from probe.race.log import ending_line, round_lines
 from probe.race.rule import VERSION, Cell, Rules, num_ahead, replay, thresholds
-from probe.race.spec import DECISIONS, RACE, Decisions, Entry, Terms, read_terms
+from probe.race.spec import DECISIONS, RACE, Decisions, Entry, RaceSpec, read_spec
 from probe.runs.identity import label_of
 from probe.runs.launch import Launcher
 from probe.runs.plan import Plan, plan, prepare_results
@@ -43,7 +43,7 @@ def run_race(
     folder = Path(base.results_dir)
     _refuse(named, base)
     asked = {"named": sorted({_name(cfg.layers) for cfg in named}), "candidates": base.race.candidates}
-    there = read_terms(folder)
+    there = read_spec(folder)
     if there is None:
         configs = [*named, *(replace(base, layers=layers) for layers in candidates())]
     elif there.asked != asked:
@@ -55,7 +55,7 @@ def run_race(
         plans.setdefault(planned.identity.cell, planned)
     terms = _agreed(folder, _terms([*plans.values()], seeds, asked, base.race))
     plan_of = {planned.selection.name: planned for planned in plans.values()}
-    evidence, told = Evidence(folder, terms.runs), 0
+    evidence, told = DevScores(folder, terms.runs), 0
     while True:
         state = replay(terms.rules, terms.rows, evidence.run)
         write_atomically(folder / DECISIONS, Decisions.of(state, evidence.still_failed).text())
@@ -93,7 +93,7 @@ def _refuse(named: Sequence[Config], base: Config) -> None:
         raise UserError("layers=word_memory: it has no seeds to race with. Its run is made in seconds without a race.")
 
 
-def _terms(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], wanted: RaceConfig) -> Terms:
+def _terms(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], wanted: RaceConfig) -> RaceSpec:
     """The terms of a race among these. Raises UserError for two rows of one name, and for more rows than max_runs."""
     names = [planned.selection.name for planned in plans]
     if doubled := next((name for name in names if names.count(name) > 1), None):
@@ -116,14 +116,14 @@ def _terms(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], w
         )
         for planned in plans
     ]
-    return Terms(asked, entries, rules)
+    return RaceSpec(asked, entries, rules)
 
 
-def _agreed(folder: Path, terms: Terms) -> Terms:
+def _agreed(folder: Path, terms: RaceSpec) -> RaceSpec:
     """The terms of the folder's race; these are written if it has none yet. Raises UserError if they differ."""
     prepare_results(folder)
     with wait_for_lock(folder / "logs" / "race.lock"):
-        there = read_terms(folder)
+        there = read_spec(folder)
         if there is None:
             write_atomically(folder / RACE, json.dumps(plain(terms), indent=1, ensure_ascii=False) + "\n")
             return terms
@@ -150,7 +150,7 @@ def _described(asked: dict[str, Any]) -> str:
     return f"{asked.get('candidates')} candidates of the screen and the rows {rows}"
 
 
-def _difference(there: Terms, wanted: Terms) -> str | None:
+def _difference(there: RaceSpec, wanted: RaceSpec) -> str | None:
     """In what two races differ; None if in nothing. Thresholds follow from the rest."""
     if there.rows != wanted.rows:
         return f"rows {', '.join(there.rows)}; here {', '.join(wanted.rows)}"

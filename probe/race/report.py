@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from probe.race.log import ending_line, round_lines
-from probe.race.spec import Decisions, read_decisions, read_terms
+from probe.race.spec import Decisions, read_decisions, read_spec
 from probe.tables.columns import COLUMNS
 from probe.tables.decisions import WORSE
 from probe.tables.row import Row
@@ -14,7 +14,7 @@ from probe.tables.row import Row
 
 def answer(folder: Path, rows: Sequence[Row]) -> list[str]:
     """The answer of a folder's race, given its rows; nothing where there is no race, or it goes on."""
-    terms, decisions = read_terms(folder), read_decisions(folder)
+    terms, decisions = read_spec(folder), read_decisions(folder)
     if terms is None or decisions is None or decisions.ended is None:
         return []
     names = {entry.identity.cell: entry.row for entry in terms.entries}  # in the race; records may call a row otherwise

@@ -73,7 +73,7 @@ Cell = tuple[str, int]  # a row and a seed
 
 
 @dataclass(frozen=True)
-class Left:
+class Elimination:
     """A row that gets no more seeds. behind: its gap to the leader in dev score, a fraction; None, like t and
     threshold, if it left for another reason than t."""
 
@@ -104,7 +104,7 @@ class Race:
 
     rows: list[str]
     rounds: list[Round] = field(default_factory=list)
-    left: dict[str, Left] = field(default_factory=dict)
+    left: dict[str, Elimination] = field(default_factory=dict)
     todo: list[Cell] = field(default_factory=list)
     ended: str | None = None
     needed: dict[str, int | None] = field(default_factory=dict)
@@ -199,7 +199,7 @@ def _take(number: int, cell: Cell, run: DevRun | str | None, state: Race, scores
     """Takes a run into the race, or its row out of it."""
     row, seed = cell
     if isinstance(run, str):
-        state.left[row] = Left(number, f"failed: {run}")
+        state.left[row] = Elimination(number, f"failed: {run}")
         return
     assert run is not None
     if run.ending == SILENT and sum(of == row for of, _ in state.replaced) < MOST_REPLACED:
@@ -207,9 +207,9 @@ def _take(number: int, cell: Cell, run: DevRun | str | None, state: Race, scores
         return
     scores[row][seed] = run
     if run.ending == SILENT:
-        state.left[row] = Left(number, f"{MOST_REPLACED + 1} of its runs never learned")
+        state.left[row] = Elimination(number, f"{MOST_REPLACED + 1} of its runs never learned")
     elif run.ending != "converged":
-        state.left[row] = Left(number, "not converged (hit the epoch limit)")
+        state.left[row] = Elimination(number, "not converged (hit the epoch limit)")
 
 
 def _interim_analysis(
@@ -241,7 +241,7 @@ def _interim_analysis(
             error = compared.error(place[leader], place[row])
             t, threshold = _ratio(behind[row], error), rules.thresholds[number - 2]
             if t > threshold:
-                state.left[row] = Left(number, f"significantly worse than {leader}", behind[row], t, threshold)
+                state.left[row] = Elimination(number, f"significantly worse than {leader}", behind[row], t, threshold)
     stand = [row for row in others if row not in state.left]
     state.needed = dict.fromkeys(stand)
     if compared is not None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from probe.config import LayersConfig, UserError
-from probe.race.dev_scores import Evidence
-from probe.race.rule import Cell, Left, Race, Round, Rules, replay
+from probe.race.dev_scores import DevScores
+from probe.race.rule import Cell, Elimination, Race, Round, Rules, replay
 from probe.runs.identity import RunIdentity
 from probe.runs.records import decoded, json_of
 
@@ -35,7 +35,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Terms:
+class RaceSpec:
     """What race.json holds: all that a race is, but for its runs. asked: what its rows came from, names and a number of
     candidates; a race is continued by asking for the same."""
 
@@ -59,7 +59,7 @@ class Decisions:
     """What decisions.json holds. failed: why runs have no record, by row and seed, as there is no record to say it."""
 
     rounds: list[Round]
-    left: dict[str, Left]
+    left: dict[str, Elimination]
     standing: list[str]
     ended: str | None
     needed: dict[str, int | None]
@@ -76,9 +76,9 @@ class Decisions:
         return json.dumps(_rounded(asdict(self)), indent=1, ensure_ascii=False) + "\n"
 
 
-def read_terms(folder: Path) -> Terms | None:
+def read_spec(folder: Path) -> RaceSpec | None:
     """What a folder's race.json says; None where there is none. Raises UserError for what cannot be understood."""
-    return _read(folder / RACE, Terms)
+    return _read(folder / RACE, RaceSpec)
 
 
 def read_decisions(folder: Path) -> Decisions | None:
@@ -86,9 +86,9 @@ def read_decisions(folder: Path) -> Decisions | None:
     return _read(folder / DECISIONS, Decisions)
 
 
-def rows_left(folder: Path) -> dict[str, Left]:
+def eliminated_rows(folder: Path) -> dict[str, Elimination]:
     """When and why rows left the folder's race, by their cells; nothing where there is none. Raises UserError."""
-    terms, decisions = read_terms(folder), read_decisions(folder)
+    terms, decisions = read_spec(folder), read_decisions(folder)
     if terms is None or decisions is None:
         return {}
     return {entry.identity.cell: decisions.left[entry.row] for entry in terms.entries if entry.row in decisions.left}
@@ -96,7 +96,7 @@ def rows_left(folder: Path) -> dict[str, Left]:
 
 def replaced_runs(folder: Path) -> set[str]:
     """Keys of the runs of the folder's race that never learned, and whose place another seed took. Raises UserError."""
-    terms, decisions = read_terms(folder), read_decisions(folder)
+    terms, decisions = read_spec(folder), read_decisions(folder)
     if terms is None or decisions is None:
         return set()
     return {terms.runs[cell].key for cell in decisions.replaced if cell in terms.runs}
@@ -110,11 +110,11 @@ def _read(file: Path, kind: type[T]) -> T | None:
     return None if content is None else decoded(content, kind, damaged)
 
 
-def decide_again(folder: Path, terms: Terms, failed: dict[str, str]) -> tuple[Race, Decisions]:
+def decide_again(folder: Path, terms: RaceSpec, failed: dict[str, str]) -> tuple[Race, Decisions]:
     """The race as the folder's records have it. failed: as decisions.json names them. Raises UserError."""
     cells = {f"{row} seed {seed}": (row, seed) for row, seed in terms.runs}
     known = {cells[name]: why for name, why in failed.items() if name in cells}
-    evidence = Evidence(folder, terms.runs, known)
+    evidence = DevScores(folder, terms.runs, known)
     state = replay(terms.rules, terms.rows, evidence.run)
     return state, Decisions.of(state, evidence.still_failed)
 

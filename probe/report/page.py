@@ -20,7 +20,7 @@ from probe.system.files import plain, write_atomically
 from probe.system.format import percent
 from probe.tables.columns import choose_columns
 from probe.tables.figures import draw_all
-from probe.tables.formats import Grid, table, task_tables, write_tables
+from probe.tables.formats import TextTable, table, task_tables, write_tables
 from probe.tables.row import Row, groups_of
 from probe.tables.rows import results_folder
 
@@ -137,7 +137,7 @@ def _provenance(screen: ScreenRecord) -> str:
     )
 
 
-def _html(grid: Grid) -> list[str]:
+def _html(grid: TextTable) -> list[str]:
     """A table with what stands above and below it."""
 
     def line(tag: str, texts: list[str], row_class: str = "", style: str = "") -> str:

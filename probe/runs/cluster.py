@@ -59,12 +59,12 @@ class Job(Protocol):
         """Whether its record or its failure is there."""
 
 
-class CutOff(BaseException):
+class TimeLimitReached(BaseException):
     """Raised in a job when its time is up; a BaseException, so that no library's `except Exception` catches it."""
 
 
 @dataclass
-class Again:
+class RequeueableJob:
     """Work that a cluster may interrupt and requeue with the same job.
 
     limit_min: a job's time limit. notice_s: how long before it the cluster sends a signal. times_left: how often a job
@@ -89,7 +89,7 @@ class Again:
         if time.monotonic() - self.began < self.limit_min * 60 - self.notice_s - EARLY_S:
             return submitit.helpers.DelayedSubmission(self, job)
         if self.times_left < 1:
-            raise CutOff(out_of_time(self.limit_min))
+            raise TimeLimitReached(out_of_time(self.limit_min))
         return submitit.helpers.DelayedSubmission(replace(self, times_left=self.times_left - 1), job)
 
 
@@ -117,8 +117,8 @@ def executor(cluster: str, settings: dict[str, Any]) -> Any:
     return made
 
 
-def again(work: Callable[[Any], None], settings: dict[str, Any]) -> Again:
-    return Again(
+def again(work: Callable[[Any], None], settings: dict[str, Any]) -> RequeueableJob:
+    return RequeueableJob(
         work, settings["timeout_min"], settings.get("signal_delay_s") or 0, settings.get("max_num_timeout") or 0
     )
 
@@ -159,7 +159,7 @@ def run_array(
         raise
 
 
-def _submit(work: Again, jobs: Sequence[Job], settings: dict[str, Any]) -> list[str]:
+def _submit(work: RequeueableJob, jobs: Sequence[Job], settings: dict[str, Any]) -> list[str]:
     """The numbers of the jobs, in their order. Raises UserError with SLURM's reason."""
     try:
         return [str(job.job_id) for job in executor("slurm", settings).map_array(work, jobs)]
@@ -204,7 +204,7 @@ def _in_the_queue(folder: Path, wanted: Container[str]) -> dict[str, str]:
     return found
 
 
-def deaths(folder: Path, wanted: Collection[str]) -> dict[str, str]:
+def failed_jobs(folder: Path, wanted: Collection[str]) -> dict[str, str]:
     """Why jobs of the wanted keys ended that earlier commands sent and of which none is left: by key, as `_why` says.
 
     Of a job that SLURM does not speak of now, nothing is known. wanted: keys that have neither record nor failure.

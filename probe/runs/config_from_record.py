@@ -13,7 +13,7 @@ from probe.runs.records import RunRecord
 from probe.system.files import plain
 
 
-def config_again(
+def config_from_record(
     record: RunRecord, make_config: Callable[[list[str]], Config], overrides: list[str] | None = None
 ) -> Config:
     """The config of a record's run, at the record's commits on the Hub. overrides: for paths that have changed."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from probe.data.derived import PORTIONS, Sample
+from probe.data.derived import ONLINE_CODE_SHARES, Sample
 from probe.data.tags import Tags
 from probe.features.extraction import ensure_features
 from probe.features.store import DamagedShard, FeatureStore
@@ -21,7 +21,7 @@ from probe.features.words import Text
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, bytes_needed, read_selection
 from probe.probes.finetune import TaggedText, fine_tune
-from probe.probes.majority_tag import WordMemory
+from probe.probes.majority_tag import MajorityTag
 from probe.probes.normalization import Normalization, normalization_of, scales_in
 from probe.probes.scales import ADDED, REMEDY, adds_unlike, unlike_layers
 from probe.probes.schedule import Outcome
@@ -29,7 +29,7 @@ from probe.probes.tagger import Tagger, train_tagger
 from probe.runs.outputs import unfinished_path
 from probe.runs.plan import Plan, resolve_device
 from probe.runs.provenance import bfloat16_way, hardware, versions
-from probe.runs.records import Bits, Epoch, Hardware, Mix, Portion, SplitBits, Unseen
+from probe.runs.records import Bits, CodeBlock, Epoch, Hardware, Mix, OnlineCode, SplitBits
 from probe.scoring.metrics import headline
 from probe.system.bfloat16 import EMULATED
 from probe.system.files import canonical, plain
@@ -56,7 +56,7 @@ class Fit:
     train_s: float
     bits: Bits | None = None
     bits_epoch: int | None = None  # the epoch of least dev loss, at which bits and unseen were read
-    unseen: Unseen | None = None
+    unseen: OnlineCode | None = None
     labels: list[str] = field(default_factory=list)  # in the order of the classifier's outputs
     deviations: list[float] | None = None  # of layers that are added up as they are, on train
     weights: dict[str, torch.Tensor] | None = None  # of the best epoch; None where there is nothing to keep
@@ -68,10 +68,10 @@ def fit(planned: Plan, tell: Callable[[str], None], runs: int = 1, num_gpus: int
     `tell` gets a line on where the features lie, then one an epoch. runs: how many share this machine and its GPUs.
     """
     cfg, splits, task, sample = planned.cfg, planned.corpus.splits, planned.corpus.task, planned.sample
-    if planned.selection.is_memory:
-        return remember(planned)
+    if planned.selection.is_majority_tag:
+        return fit_majority_tag(planned)
     if cfg.probe.train_encoder:
-        return tune(planned, tell, runs, num_gpus)
+        return fit_finetuned(planned, tell, runs, num_gpus)
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
     features, where, normalization = read_features(planned, device, runs, num_gpus)
@@ -177,24 +177,24 @@ def _bits_by_frequency(labels: torch.Tensor, names: list[str], train: Tags) -> f
 
 def _unseen(
     tagger: Tagger, features: torch.Tensor | Streamed, sample: Sample, label_ids: dict[str, int], device: str
-) -> Unseen:
+) -> OnlineCode:
     """The probe's code lengths of the training text beyond its sample, up to each of PORTIONS."""
     own = set(sample.sentences(sample.share))
     rest = [i for i in range(len(sample.train.tags)) if i not in own]
     if not rest:
-        return Unseen(len(label_ids), [])
+        return OnlineCode(len(label_ids), [])
     data = TaggedWords(features, sample.train.tags, label_ids, device, rest)
     losses = tagger.losses(data)
     in_sentence = {i: losses[a : a + n].sum() for i, a, n in zip(rest, data.starts, data.lengths, strict=True)}
     portions = []
-    for share in (share for share in PORTIONS if share > sample.share):
+    for share in (share for share in ONLINE_CODE_SHARES if share > sample.share):
         added = [i for i in sample.sentences(share) if i not in own]
         words = sum(len(sample.train.tags[i]) for i in added)
-        portions.append(Portion(share, words, float(sum(in_sentence[i] for i in added)) / math.log(2)))
-    return Unseen(len(label_ids), portions)
+        portions.append(CodeBlock(share, words, float(sum(in_sentence[i] for i in added)) / math.log(2)))
+    return OnlineCode(len(label_ids), portions)
 
 
-def tune(planned: Plan, tell: Callable[[str], None], runs: int, num_gpus: int) -> Fit:
+def fit_finetuned(planned: Plan, tell: Callable[[str], None], runs: int, num_gpus: int) -> Fit:
     """Fine-tunes the encoder of a planned run with a linear layer; no features are read or written.
 
     Raises UserError where free memory does not suffice.
@@ -267,11 +267,11 @@ def texts_of(planned: Plan) -> tuple[dict[str, TaggedText], list[str]]:
     return data, labels
 
 
-def remember(planned: Plan) -> Fit:
+def fit_majority_tag(planned: Plan) -> Fit:
     """The word memory of a planned run: no features, no training."""
     clock = time.perf_counter()
     splits, task = planned.corpus.splits, planned.corpus.task
-    memory = WordMemory(splits["train"].words, splits["train"].tags, task)
+    memory = MajorityTag(splits["train"].words, splits["train"].tags, task)
     return Fit(
         predictions={name: memory.predict(splits[name].words) for name in ("dev", "test")},
         curve=[],

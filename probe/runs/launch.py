@@ -76,7 +76,7 @@ class Launcher:
                     died(job, f"killed: {why}")
 
 
-def do_apart(work: Callable[[Any], None], jobs: Sequence[Any]) -> None:
+def run_in_subprocesses(work: Callable[[Any], None], jobs: Sequence[Any]) -> None:
     """Does the work for each job at once, each in a process that ends with it. Raises what a job raises."""
     from joblib.externals.loky import ProcessPoolExecutor, wait
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, LayersConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.derived import Sample, derived, underived
+from probe.data.derived import Sample, base_data_config, derived
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.indices import stored_layers
 from probe.features.store import FeatureStore
@@ -34,7 +34,7 @@ from probe.runs.identity import (
 )
 from probe.runs.outputs import is_done
 from probe.runs.records import Settings, record_path
-from probe.runs.sweep_plan import ExpectedRun, Setting
+from probe.runs.sweep_plan import RequestedRun, Setting
 from probe.system.files import canonical
 
 ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about that
@@ -71,11 +71,11 @@ class Plan:
         return Path(self.cfg.results_dir)
 
     @property
-    def expected(self) -> ExpectedRun:
+    def expected(self) -> RequestedRun:
         """The run as a sweep asks for it."""
         settings = settings_of(self.cfg)
         setting = Setting(self.corpus.name, self.encoder.name, settings.features, settings.probe)
-        return ExpectedRun(self.identity.key, self.selection.name, self.identity, self.selection.width, setting)
+        return RequestedRun(self.identity.key, self.selection.name, self.identity, self.selection.width, setting)
 
     @property
     def label(self) -> str:
@@ -201,7 +201,11 @@ def inputs_of(cfg: Config) -> Inputs:
 
 def _parts(cfg: Config) -> tuple[str, str, str]:
     """The settings of text, encoder and features as cache keys for what follows."""
-    return canonical(asdict(underived(cfg.data))), canonical(asdict(cfg.encoder)), canonical(asdict(cfg.features))
+    return (
+        canonical(asdict(base_data_config(cfg.data))),
+        canonical(asdict(cfg.encoder)),
+        canonical(asdict(cfg.features)),
+    )
 
 
 @functools.lru_cache(maxsize=8)

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from probe.config import UserError
-from probe.runs.cluster import deaths
+from probe.runs.cluster import failed_jobs
 from probe.runs.records import BadRecord, RunRecord, load_record
 from probe.runs.sweep_plan import SWEEP, read_expected
 from probe.system.files import SHORT_KEY, short
@@ -66,7 +66,7 @@ def _running_file(results_dir: Path, key: str) -> Path:
     return results_dir / "logs" / f"{short(key)}.running.txt"
 
 
-class Standing:
+class SweepStatus:
     """Which of some runs are done, failed, running and waiting, and how long the rest will take.
 
     bad: what is wrong with those whose record cannot be read; they are neither done nor waiting.
@@ -107,10 +107,10 @@ def lines(results_dir: Path) -> Iterator[str]:
         found = f"{SWEEP} asks for no run" if (results_dir / SWEEP).exists() else f"there is no {SWEEP}"
         raise UserError(f"{results_dir}: no sweep was started here ({found}).")
     labels = {short(run.key): run.label for run in expected}
-    now = Standing(results_dir, labels)
+    now = SweepStatus(results_dir, labels)
     left_s = now.left_s(len(now.running)) if now.running else None
     left = "" if left_s is None else f"; {duration(left_s)} left"
-    died = deaths(results_dir / "logs" / "slurm", {run.key for run in expected if short(run.key) in now.waiting})
+    died = failed_jobs(results_dir / "logs" / "slurm", {run.key for run in expected if short(run.key) in now.waiting})
     num_failed, num_waiting = len(now.failed) + len(died), len(now.waiting) - len(died)
     counts = f"{len(now.done)} done, {len(now.running)} running, {num_failed} failed, {num_waiting} waiting"
     counts += f", {len(now.bad)} with a record that cannot be read" if now.bad else ""

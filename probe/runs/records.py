@@ -170,7 +170,7 @@ class Bits:
 
 
 @dataclass(frozen=True)
-class Portion:
+class CodeBlock:
     """The text between a run's own share of train and a larger one: its words, and the code length of their tags under
     the probe, in bits."""
 
@@ -180,11 +180,11 @@ class Portion:
 
 
 @dataclass(frozen=True)
-class Unseen:
+class OnlineCode:
     """A probe's code lengths of the part of train that it was not trained on. labels: the number of distinct tags."""
 
     labels: int
-    portions: list[Portion]
+    portions: list[CodeBlock]
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class RunRecord:
     finished: str
     outcome: Outcome | None = None  # how the training ended, see probes.schedule; older records have none
     bits: Bits | None = None  # older records have none, nor has what gives no probabilities
-    unseen: Unseen | None = None  # of a run on a part of train
+    unseen: OnlineCode | None = None  # of a run on a part of train
     bits_epoch: int | None = None  # of least dev loss, whose weights gave bits and unseen; older records: best_epoch
 
     @property

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probe.config import Config, UserError
-from probe.runs.cluster import CutOff
-from probe.runs.launch import Launcher, do_apart
+from probe.runs.cluster import TimeLimitReached
+from probe.runs.launch import Launcher, run_in_subprocesses
 from probe.runs.outputs import is_done
 from probe.runs.plan import Plan, plan, prepare_results, resolve_device
-from probe.runs.progress import Standing, first_line, is_running, running
+from probe.runs.progress import SweepStatus, first_line, is_running, running
 from probe.runs.provenance import bfloat16_way
 from probe.runs.records import RunRecord, load_record, record_path
 from probe.runs.run import extract, run
-from probe.runs.sweep_plan import ExpectedRun, write_expected
+from probe.runs.sweep_plan import RequestedRun, write_expected
 from probe.system import hub
 from probe.system.bfloat16 import EMULATED
 from probe.system.files import short
@@ -53,7 +53,7 @@ class Job:
     """
 
     cfg: Config
-    expected: ExpectedRun
+    expected: RequestedRun
     keys: tuple[str, ...]
     at_once: int
     gpus: tuple[str, ...]
@@ -141,7 +141,7 @@ def _tell_what_is_left(plans: Sequence[Plan], todo: Sequence[Plan], tell: Callab
     for line in dict.fromkeys(f"data {one.text.name}: {note}." for one in plans for note in one.text.notes):
         tell(line)
     keys = [one.identity.key for one in plans]
-    bad = [error for folder in {one.results_dir for one in plans} for error in Standing(folder, keys).bad.values()]
+    bad = [error for folder in {one.results_dir for one in plans} for error in SweepStatus(folder, keys).bad.values()]
     tell(f"{len(plans)} runs, {len(plans) - len(todo) - len(bad) if todo or bad else 'all'} done already.")
     for error in bad:
         tell(f"Not made again, since a record is there that cannot be read: {error}")
@@ -230,7 +230,10 @@ def run_job(job: Job) -> None:
     try:
         planned = _planned_here(job)
         take_gpu(job.gpus, planned.results_dir / "logs")
-    except (Exception, CutOff) as error:  # the sweep could plan it: on a node something is not there, or takes too long
+    except (
+        Exception,
+        TimeLimitReached,
+    ) as error:  # the sweep could plan it: on a node something is not there, or takes too long
         print(f"probe: {_write_failure(job, error)}", file=sys.stderr, flush=True)
         return
     try:
@@ -241,7 +244,7 @@ def run_job(job: Job) -> None:
                 return  # another process tried it meanwhile; the sweep says why it failed, at its end
             else:
                 outcome = _made(planned, job, tell, clock)
-    except (Exception, CutOff) as error:  # of the lock, or while it was waited for
+    except (Exception, TimeLimitReached) as error:  # of the lock, or while it was waited for
         outcome = f"failed: {_write_failure(planned, error)}"
     print(_line(job, outcome), flush=True)
 
@@ -253,7 +256,7 @@ def _made(planned: Plan, job: Job, tell: Callable[[str], None], clock: float) ->
             tell("extracting features")
         record = run(job.cfg, tell, job.at_once, len(job.gpus), job.command)
         return f"{scores_line(record, job.dev_only)} · {time.perf_counter() - clock:.0f} s"
-    except (Exception, CutOff) as error:
+    except (Exception, TimeLimitReached) as error:
         return f"failed: {_write_failure(planned, error)}"
 
 
@@ -274,7 +277,7 @@ def _planned_here(job: Job) -> Plan:
 
 def _told_of_bfloat16(planned: Plan) -> str | None:
     """What is to be said of a run's arithmetic before it starts."""
-    if planned.selection.is_memory:
+    if planned.selection.is_majority_tag:
         return None
     device = resolve_device(planned.cfg.device)
     return f"bfloat16: {EMULATED[device]}." if bfloat16_way(planned.cfg, device) == "emulated" else None
@@ -310,7 +313,9 @@ def _extract_each(plans: Sequence[Plan], gpus: Sequence[str] = ()) -> None:
         try:
             if gpus and one.store.missing():
                 shared = (one.cfg, tuple(gpus), one.results_dir / "logs", hub.commits())
-                do_apart(run_extraction, [Extraction(*shared, quiet=number > 0) for number in range(len(gpus))])
+                run_in_subprocesses(
+                    run_extraction, [Extraction(*shared, quiet=number > 0) for number in range(len(gpus))]
+                )
             extract(one.cfg)  # nothing is left to compute after that: holds the store for as long as this process lives
         except Exception as error:
             for planned in readers:
@@ -333,7 +338,7 @@ def _failure_file(of: Plan | Job) -> Path:
 def _write_failure(of: Plan | Job, error: BaseException) -> str:
     """Keeps the traceback in a file; returns the one line that says why."""
     reason = str(error).splitlines()[0] if str(error) else ""
-    line = reason if isinstance(error, UserError | CutOff) else f"{type(error).__name__}: {reason}"
+    line = reason if isinstance(error, UserError | TimeLimitReached) else f"{type(error).__name__}: {reason}"
     _keep_failure(of, f"{line}\n\n{''.join(traceback.format_exception(error))}")
     return line
 
@@ -356,7 +361,7 @@ def _why_not_done(planned: Plan, launcher: Launcher) -> str:
 
 def _line(job: Job, outcome: str) -> str:
     """What is told of a run that has ended: "run 7 of 18, 2 failed, about 6 min left · last seed 1 · ..."."""
-    now = Standing(job.results_dir, job.keys)
+    now = SweepStatus(job.results_dir, job.keys)
     over = len(now.done) + len(now.failed) + len(now.bad)
     parts = [f"run {over} of {len(now.keys)}"] + [f"{len(now.failed)} failed"] * bool(now.failed)
     left_s = now.left_s(job.at_once)

@@ -32,7 +32,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class ExpectedRun:
+class RequestedRun:
     """A run that a sweep asked for. width: values a word."""
 
     key: str
@@ -54,7 +54,7 @@ class DamagedExpected(UserError):
         self.problem = problem
 
 
-def write_expected(results_dir: Path, runs: list[ExpectedRun]) -> str | None:
+def write_expected(results_dir: Path, runs: list[RequestedRun]) -> str | None:
     """Adds the runs that a sweep asks for to those asked for before, also by one that starts at the same time.
 
     A damaged file is set aside and a new one begun; returns what is to be said of that.
@@ -78,7 +78,7 @@ def write_expected(results_dir: Path, runs: list[ExpectedRun]) -> str | None:
     return note
 
 
-def read_expected(results_dir: Path) -> list[ExpectedRun]:
+def read_expected(results_dir: Path) -> list[RequestedRun]:
     """The runs asked for; none where no sweep was started. Raises DamagedExpected, or UserError if unreadable."""
     file = results_dir / SWEEP
 
@@ -90,7 +90,7 @@ def read_expected(results_dir: Path) -> list[ExpectedRun]:
         return []
     if not isinstance(content, dict) or "runs" not in content:
         raise damaged("it has no runs")
-    runs = decoded(content["runs"], list[ExpectedRun], damaged)
+    runs = decoded(content["runs"], list[RequestedRun], damaged)
     if changed := next((run for run in runs if run.key != run.identity.key), None):
         raise damaged(f"the key of {changed.label} is not the hash of its identity")
     return runs

@@ -15,7 +15,7 @@ from probe.config import LayersConfig, layer_presets
 from probe.probes.selection import Selection, select
 
 EVERY = 100  # most concatenations of one number of layers to try all; beyond, the best of one layer less are extended
-GROWN_FROM = 8  # how many of those are extended
+BEAM_WIDTH = 8  # how many of those are extended
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def concatenations(
         if is_all:
             chosen = set(itertools.combinations(range(num_layers + 1), size))
         else:
-            tops = [set(candidate.layers.indices) for candidate in best(found)[:GROWN_FROM]]
+            tops = [set(candidate.layers.indices) for candidate in best(found)[:BEAM_WIDTH]]
             chosen = {tuple(sorted(top | {k})) for top in tops for k in range(num_layers + 1) if k not in top}
         found = [_by_hand(indices, "concat", num_layers, hidden_size) for indices in sorted(chosen)]
         yield size, found, is_all

@@ -140,11 +140,11 @@ class Moments:
     def copy(self) -> Moments:
         return replace(self, **{name: getattr(self, name).clone() for name in ("xx", "xy", "x", "y")})
 
-    def take_out(self, part: Moments) -> None:
+    def subtract(self, part: Moments) -> None:
         """Without the words of a part."""
         self._add(part, -1)
 
-    def put_back(self, part: Moments) -> None:
+    def add(self, part: Moments) -> None:
         self._add(part, 1)
 
     def _add(self, part: Moments, sign: int) -> None:

@@ -14,7 +14,7 @@ from probe.screen.ranking import TIES, Scored, selection_bias
 from probe.screen.record import ScreenRecord, load_screen
 from probe.system.files import plain, write_atomically
 from probe.system.format import percent
-from probe.tables.formats import Grid, as_json
+from probe.tables.formats import TextTable, as_json
 from probe.tables.row import Row, short_name
 from probe.tables.rows import build_rows
 
@@ -52,7 +52,7 @@ def label(one: Scored) -> str:
     return " = ".join([one.name, *one.alike])
 
 
-def grid(record: ScreenRecord) -> Grid:
+def grid(record: ScreenRecord) -> TextTable:
     """The short table."""
     task = TASKS[record.identity.task]
     rows = shown(record.ranked)
@@ -72,7 +72,7 @@ def grid(record: ScreenRecord) -> Grid:
     ]
     headers = ["place", "layers chosen", "layers", "width", "blocks", f"dev {task.score}", "error", "order"]
     left = [False, True, True, False, False, False, False, True]
-    return Grid(headers, lines, left, [caption(record)], notes(record), [0], [1, 5], "tab:screen")
+    return TextTable(headers, lines, left, [caption(record)], notes(record), [0], [1, 5], "tab:screen")
 
 
 def caption(record: ScreenRecord) -> str:

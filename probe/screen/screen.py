@@ -178,15 +178,15 @@ class _Bench:
             parts = [first, *map(self._moments, words_of[1:])]
             total = parts[0].copy()
             for part in parts[1:]:
-                total.put_back(part)
+                total.add(part)
         else:
             parts = [first]
             total = self._moments(np.ones(len(self.train.rows), bool))
         for number, words in enumerate(words_of):
             left_out = parts[number] if number < len(parts) else self._moments(words)
-            total.take_out(left_out)
+            total.subtract(left_out)
             yield total
-            total.put_back(left_out)
+            total.add(left_out)
 
     def _moments(self, words: np.ndarray) -> Moments:
         """The moments of these words of train (a mask), which make whole sentences."""

@@ -23,7 +23,7 @@ from probe.screen.ranking import Scored
 from probe.screen.record import ScreenRecord
 from probe.system.format import percent
 from probe.tables.decisions import differences
-from probe.tables.formats import Grid
+from probe.tables.formats import TextTable
 from probe.tables.row import Difference, Row, groups_of
 from probe.tables.rows import build_rows
 
@@ -31,7 +31,7 @@ PICKS = (1, 3)
 
 
 @dataclass(frozen=True)
-class Foretold:
+class ScreenAgreement:
     """A screen's scores against the dev F1 of trained rows. rows: name, dev F1, screened F1; best dev F1 first. tau:
     Kendall's tau-b over all pairs; tau_separated: tau-a over those separated. They and pearson are None if undefined.
     regret: points of dev F1 by which the best of the screen's first PICKS rows is below the best row. without_sums: the
@@ -45,10 +45,10 @@ class Foretold:
     pairs_separated: int
     pearson: float | None
     regret: dict[str, float]
-    without_sums: Foretold | None = None
+    without_sums: ScreenAgreement | None = None
 
 
-def foretell(record: ScreenRecord, folder: Path) -> Foretold:
+def validate_screen(record: ScreenRecord, folder: Path) -> ScreenAgreement:
     """The screen against the trained rows of a folder. Raises UserError where these are of another text or features."""
     rows = [row for row in build_rows(folder) if row.n and not row.treatment]
     features = {one.identity.features for row in rows for one in row.records.values()}
@@ -75,7 +75,7 @@ def _is_of(row: Row, record: ScreenRecord) -> bool:
     return (identity.features, identity.corpus, identity.task) == (asked.features, asked.corpus, asked.task)
 
 
-def compare(pairs: Sequence[tuple[Row, Scored]]) -> Foretold:
+def compare(pairs: Sequence[tuple[Row, Scored]]) -> ScreenAgreement:
     """Rows with what a screen says of them. Raises UserError for fewer than two."""
     if len(pairs) < 2:
         raise UserError("--against needs two rows or more of what was screened, trained until they converged.")
@@ -86,7 +86,7 @@ def compare(pairs: Sequence[tuple[Row, Scored]]) -> Foretold:
     separated = [pair for pair, test in zip(told, tests, strict=True) if is_separated(test)]
     ranked = sorted(range(len(pairs)), key=lambda i: (-foretold[i], pairs[i][1].dev_error))
     order = sorted(range(len(pairs)), key=lambda i: -dev[i])
-    return Foretold(
+    return ScreenAgreement(
         [(pairs[i][0].name, dev[i], foretold[i]) for i in order],
         tau_b(dev, foretold),
         tau_a(separated, dev, foretold),
@@ -127,14 +127,14 @@ def _defined(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def foretold_grid(foretold: Foretold, folder: Path) -> Grid:
+def foretold_grid(foretold: ScreenAgreement, folder: Path) -> TextTable:
     """The trained rows with what the screen said, and the figures below."""
     place = {name: i for i, (name, _, _) in enumerate(sorted(foretold.rows, key=lambda row: -row[2]), 1)}
     lines = [[name, percent(dev), percent(screened), str(place[name])] for name, dev, screened in foretold.rows]
     below = [_figures(foretold)]
     if foretold.without_sums:
         below.append(f"Without plain sums, whose scale no linear readout sees: {_figures(foretold.without_sums)}")
-    return Grid(
+    return TextTable(
         ["row", "dev F1 trained", "dev F1 screened", "place"],
         lines,
         [True, False, False, False],
@@ -144,7 +144,7 @@ def foretold_grid(foretold: Foretold, folder: Path) -> Grid:
     )
 
 
-def _figures(foretold: Foretold) -> str:
+def _figures(foretold: ScreenAgreement) -> str:
     return (
         f"Kendall's tau-b {_number(foretold.tau)} over {foretold.pairs} pairs, {_number(foretold.tau_separated)} over "
         f"the {foretold.pairs_separated} that the records separate; Pearson {_number(foretold.pearson)}. "

@@ -13,16 +13,16 @@ def percent(share: float) -> str:
     return f"{100 * share:.2f}"
 
 
-def amount(number: float) -> str:
+def format_count(number: float) -> str:
     """How many, in millions where there are many."""
     return f"{number / 1e6:.2f} M" if number >= 1e5 else f"{number:,.0f}"
 
 
-def how_many(number: int, thing: str) -> str:
+def pluralize(number: int, thing: str) -> str:
     """How many of a thing: one sentence, or 1,000 sentences."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """A text with its invisible characters, which a no-break space or a byte order mark is, escaped."""
     return text if text.isprintable() else repr(text)[1:-1]

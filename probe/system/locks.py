@@ -13,7 +13,7 @@ from pathlib import Path
 from probe.system.processes import LOOK_EVERY_S
 
 
-class Hold:
+class FileLock:
     """A lock on a file: shared by all who read a store, exclusive for who deletes it or makes a shard. Never waits.
 
     `held`: this process has it. `busy`: another has. Neither where there are no locks, or the file cannot be opened.
@@ -35,7 +35,7 @@ class Hold:
         except OSError:
             pass
 
-    def __enter__(self) -> Hold:
+    def __enter__(self) -> FileLock:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from probe.system.locks import Hold
+from probe.system.locks import FileLock
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,9 +43,9 @@ def share_cores() -> None:
 
 def gpus() -> list[str]:
     """The GPUs this process may use, as CUDA_VISIBLE_DEVICES names them."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return [name.strip() for name in visible.split(",") if name.strip() not in ("", "-1")]
+    cards = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if cards is not None:
+        return [name.strip() for name in cards.split(",") if name.strip() not in ("", "-1")]
     import torch
 
     return [str(number) for number in range(torch.cuda.device_count())]
@@ -68,17 +68,17 @@ def take_gpu(names: Sequence[str], folder: Path) -> None:
         return
     slots = ((number, name) for number in itertools.count() for name in names)
     for number, name in slots:
-        hold = Hold(folder / f"gpu-{name}-{number}.lock", exclusive=True)
+        hold = FileLock(folder / f"gpu-{name}-{number}.lock", exclusive=True)
         if not hold.busy:
             _TAKEN.append(hold)
             os.environ["CUDA_VISIBLE_DEVICES"] = name
             return
 
 
-_TAKEN: list[Hold] = []  # kept until the process ends
+_TAKEN: list[FileLock] = []  # kept until the process ends
 
 
-def sent(tensor: Tensor, device: str) -> Tensor:
+def to_device(tensor: Tensor, device: str) -> Tensor:
     """The tensor on the device. To a GPU it goes from pinned memory: from any other the host would wait for the copy,
     and with it for all that the GPU was told before."""
     return tensor.pin_memory().to(device, non_blocking=True) if device == "cuda" else tensor.to(device)

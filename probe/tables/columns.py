@@ -13,7 +13,7 @@ from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM
 from probe.system.format import percent
 from probe.tables.caveats import caveats
 from probe.tables.decisions import BEST, ELIMINATED, UNCONVERGED
-from probe.tables.published import PUBLISHED, tuning, unlike
+from probe.tables.published import PUBLISHED, setting_differences, tuning
 from probe.tables.rates import all_rates, rate_notes, rate_of, scale_notes
 from probe.tables.recommendation import recommend
 from probe.tables.row import PLAIN, Row, describe_probe, names_of, short_name
@@ -287,7 +287,7 @@ def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     seeds = sorted({row.n for row in rows if row.n and row.place == PLAIN})
     about = replace(about, seeds=" or ".join(map(str, seeds)) or about.seeds)
     return lines + [
-        f"{name}: {source.score}, {source.source}. Here otherwise: " + "; ".join(unlike(about, name)) + "."
+        f"{name}: {source.score}, {source.source}. Here otherwise: " + "; ".join(setting_differences(about, name)) + "."
         f"{tuning(name, [len(row.rates) for row in rows if row.n and row.place == PLAIN])}"
         for name, source in PUBLISHED.items()
         if name in columns

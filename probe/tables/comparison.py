@@ -14,7 +14,7 @@ from probe.config import UserError
 from probe.system.format import percent
 from probe.tables.columns import COLUMNS, caption, header, unconverged_notes
 from probe.tables.decisions import differences
-from probe.tables.formats import Grid, as_json, rows_csv
+from probe.tables.formats import TextTable, as_json, rows_csv
 from probe.tables.row import Difference, Row, groups_of
 from probe.tables.rows import build_rows
 
@@ -48,7 +48,7 @@ def render_side_by_side(folders: Sequence[Path], form: str) -> str:
         for note in unconverged_notes([row for row in group if not row.treatment], "not ranked")
     ]
     left = [True] + [False] * len(headers)
-    return Grid(["row", *headers], lines, left, over, below, label="tab:side-by-side").render(form)
+    return TextTable(["row", *headers], lines, left, over, below, label="tab:side-by-side").render(form)
 
 
 class Comparison(NamedTuple):
@@ -107,7 +107,7 @@ def render_comparison(comparison: Comparison, form: str) -> str:
     drawn = f" (paired by {unit} where both sides have one text)" if unit else ""
     below = f"95 %: intervals over {over}{drawn}, each for its row alone." if over else "One seed allows no interval."
     left = [True] + [False] * (len(headers) - 1)
-    return Grid(
+    return TextTable(
         headers, lines, left, comparison.captions, [below, *comparison.left_out], label="tab:comparison"
     ).render(form)
 

@@ -28,7 +28,7 @@ FILES = {"md": "table.md", "csv": "table.csv", "tex": "table.tex", "json": "tabl
 
 
 @dataclass(frozen=True)
-class Grid:
+class TextTable:
     """A table: lines of cells, and the text above and below. first: what a reader should read first. left: which
     columns are flush left. bold: the best lines. emphasised: their bold columns in formats that do not set the whole
     line in bold. ruled: lines with a rule above."""
@@ -79,19 +79,19 @@ def render(rows: Sequence[Row], form: str, columns: str | None = None) -> str:
     return "\n".join(grid.render(form) for grid in [*grids, *task_tables(rows)])
 
 
-def task_tables(rows: Sequence[Row]) -> list[Grid]:
+def task_tables(rows: Sequence[Row]) -> list[TextTable]:
     """Several tasks on one text in one table, where there are any."""
     grids = []
     for groups in tasks_on_one_text(rows):
         headers, lines, told = grid_of_tasks(groups)
         left = [True] + [False] * (len(headers) - 1)
-        grids.append(Grid(headers, lines, left, [told], label=f"tab:tasks-{groups[0][0].group}"))
+        grids.append(TextTable(headers, lines, left, [told], label=f"tab:tasks-{groups[0][0].group}"))
     return grids
 
 
-def table(rows: Sequence[Row], names: Sequence[str]) -> Grid:
+def table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
     """Rows of one setting with these columns."""
-    return Grid(
+    return TextTable(
         [header(name, rows) for name in names],
         [[COLUMNS[name].show(row) for name in names] for row in rows],
         [COLUMNS[name].left for name in names],
@@ -109,7 +109,7 @@ def as_json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 
-def _latex(grid: Grid) -> str:
+def _latex(grid: TextTable) -> str:
     """A table for \\usepackage{booktabs}, ready to paste. What is above and below it is its caption."""
     lines = [[_tex(cell) for cell in line] for line in grid.lines]
     for i in grid.bold:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from probe.data.split import SplitCounts
 from probe.runs.identity import FINE_TUNED
 from probe.runs.records import CorpusCounts
-from probe.tables.row import About
+from probe.tables.row import SettingSummary
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def tuning(source: str, rates: Sequence[int]) -> str:
     return f" Tuning: {source}: {theirs}; {ours}."
 
 
-def unlike(ours: About, source: str) -> list[str]:
+def setting_differences(ours: SettingSummary, source: str) -> list[str]:
     """What of our setting is not what a source has, one line each."""
     setting, theirs = asdict(ours), PUBLISHED[source].setting
     return [f"{name} {setting[name]} ({source}: {theirs[name]})" for name in theirs if setting[name] != theirs[name]]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probe.system.files import plain
-from probe.system.format import amount, percent
+from probe.system.format import format_count, percent
 from probe.tables.decisions import BEST, ELIMINATED, UNDECIDED, cheapest_within
 from probe.tables.row import PLAIN, Row
 
@@ -21,7 +21,7 @@ NAMED = 4  # rows in a sentence
 
 
 @dataclass(frozen=True)
-class Use:
+class RowCost:
     """A row to use. behind: how far it lies behind the truly best row on dev, a fraction, [low, high]. blocks: of the
     encoder's `of_blocks` that have to be computed. parameters: of the probe.
 
@@ -63,8 +63,8 @@ class Recommendation:
 
     score: str
     margin: float
-    best: Use | None = None
-    use: Use | None = None
+    best: RowCost | None = None
+    use: RowCost | None = None
     within: bool = False
     over_text: bool = False
     undecided: tuple[str, ...] = ()
@@ -95,8 +95,8 @@ def recommend(rows: Sequence[Row]) -> Recommendation:
     return Recommendation(
         score,
         margin,
-        _use(best),
-        _use(chosen),
+        _row_cost(best),
+        _row_cost(chosen),
         place is not None,
         best.over_text,
         tuple(row.name for row in open_rows),
@@ -119,13 +119,13 @@ def _cost(row: Row) -> tuple[int, int, int]:
     return row.blocks, row.width, row.cost.parameters if row.cost else 0
 
 
-def _use(row: Row) -> Use:
+def _row_cost(row: Row) -> RowCost:
     record = next(iter(row.records.values()))
     cost, mean = row.cost, row.cells["dev_f1"].mean
     assert cost is not None
     assert mean is not None
     assert row.behind is not None
-    return Use(
+    return RowCost(
         row=row.name,
         layers=row.layers_as_text,
         dev=mean,
@@ -213,11 +213,11 @@ def _times(amounts: Sequence[float | None]) -> str:
     return f"at least {least:.1f} times" if least > 1 else f"between once and more than {MOST_TIMES} times"
 
 
-def _layers(use: Use) -> str:
+def _layers(use: RowCost) -> str:
     return f"layer{'s' * (not use.layers.isdecimal())} {use.layers}"
 
 
-def _saved(use: Use, best: Use) -> str:
+def _saved(use: RowCost, best: RowCost) -> str:
     """What is needed instead of what."""
     parts = [
         f"{use.blocks} instead of {best.blocks} of the encoder's {best.of_blocks} blocks" * (use.blocks != best.blocks),
@@ -228,5 +228,7 @@ def _saved(use: Use, best: Use) -> str:
     if use.words_per_second and best.words_per_second and use.measured_on == best.measured_on:
         speeds = f" ({use.words_per_second:,} instead of {best.words_per_second:,} words/s on {use.measured_on})"
     elif use.encoder_flops != best.encoder_flops:
-        speeds = f" ({amount(use.encoder_flops)} instead of {amount(best.encoder_flops)} operations per piece)"
+        speeds = (
+            f" ({format_count(use.encoder_flops)} instead of {format_count(best.encoder_flops)} operations per piece)"
+        )
     return needs + speeds

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.data.task import Task
-from probe.race.rule import Left
+from probe.race.rule import Elimination
 from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, Treatment
 from probe.runs.records import Records, RunRecord
 from probe.runs.sweep_plan import Setting
@@ -46,7 +46,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class About:
+class SettingSummary:
     """A row's setting in the words of `published`: what makes two tables like or unlike."""
 
     task: str
@@ -93,9 +93,9 @@ class Row:
     behind: how far the row lies behind the truly best one on dev, [low, high], a fraction. error: the square of the
     standard error of its difference to the best on dev: what seeds, and what the text contributes. treatment: the name
     of its runs' treatment as displayed; None for plain runs. of: that treatment as recorded. beside: scores relative to
-    other rows, see `tables.relative_scores`. left: when and why a race gave it no more seeds; it is compared with no other
-    row. normalize: how its layers are normalized; None: not. rates: all that it was tried at, where they are several;
-    `records` are those of the best by dev."""
+    other rows, see `tables.relative_scores`. left: when and why a race gave it no more seeds; it is compared with no
+    other row. normalize: how its layers are normalized; None: not. rates: all that it was tried at, where they are
+    several; `records` are those of the best by dev."""
 
     name: str
     task: Task
@@ -111,11 +111,11 @@ class Row:
     missing: int
     failed: int
     cells: dict[str, Cell]
-    about: About | None
+    about: SettingSummary | None
     cost: Cost | None
     treatment: str | None = None
     of: Treatment | None = None
-    left: Left | None = None
+    left: Elimination | None = None
     label: str | None = None
     margin: float | None = None
     behind: list[float] | None = None

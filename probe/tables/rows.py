@@ -17,11 +17,11 @@ from typing import Any
 from probe.bench.bench import Bench, read_bench
 from probe.config import UserError, default_margin
 from probe.data.task import TASKS
-from probe.race.spec import replaced_runs, rows_left
+from probe.race.spec import eliminated_rows, replaced_runs
 from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, RunIdentity, Treatment, normalized_name
 from probe.runs.progress import failures
 from probe.runs.records import Records, RunRecord, bad_records, load_records
-from probe.runs.sweep_plan import SWEEP, ExpectedRun, Setting, read_expected
+from probe.runs.sweep_plan import SWEEP, RequestedRun, Setting, read_expected
 from probe.scoring.metrics import Scores, SpanScore
 from probe.scoring.significance import Cell, summary
 from probe.system.files import canonical, plain, short
@@ -30,9 +30,9 @@ from probe.tables.published import is_conll2003
 from probe.tables.rates import RATE, best_rate
 from probe.tables.relative_scores import one_kind_of_bits, related
 from probe.tables.row import (
-    About,
     Cost,
     Row,
+    SettingSummary,
     Tried,
     describe_probe,
     groups_of,
@@ -146,7 +146,7 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
             canonical(row.identity.probe),
         )
     )
-    benches, left = read_bench(results_dir), rows_left(results_dir)
+    benches, left = read_bench(results_dir), eliminated_rows(results_dir)
     alike: defaultdict[tuple[str, str, str | None], list[_Gathered]] = defaultdict(list)  # by what is shown of them
     normalized: defaultdict[str, set[str | None]] = defaultdict(set)  # how rows of each table are
     for row in gathered:
@@ -209,7 +209,7 @@ def _settings(row: _Gathered) -> dict[str, Any]:
     return settings | (probe if _is_fine_tuned(row) else {})
 
 
-def _gather(records: Records, expected: list[ExpectedRun]) -> list[_Gathered]:
+def _gather(records: Records, expected: list[RequestedRun]) -> list[_Gathered]:
     """Records and expected runs by row; a row with records is described by them.
 
     Raises UserError where one seed of a row was trained by two versions of this package.
@@ -342,8 +342,8 @@ def _cost(records: list[RunRecord], width: int, dev: float | None, bench: Bench 
     )
 
 
-def _about(record: RunRecord, num_seeds: int) -> About:
-    return About(
+def _about(record: RunRecord, num_seeds: int) -> SettingSummary:
+    return SettingSummary(
         task=record.data.task,
         data="CoNLL-2003" if is_conll2003(record.data.splits) else record.data.name,
         encoder=short_name(record.encoder.name),

@@ -37,7 +37,7 @@ CHUNK_WORDS = 2**16
 SHOW_FROM = 5_000  # words; what takes longer shows how far it is
 
 
-class Applier:
+class CorpusTagger:
     """A record's probe and its encoder, loaded once. Raises UserError where the encoder is another."""
 
     def __init__(self, file: Path, record: RunRecord, cfg: Config) -> None:

@@ -21,7 +21,7 @@ STDIN = "standard input"
 LIKE_A_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]{2,6}")  # one word with a slash, or with an ending
 
 
-def choose_kept(folder: Path, row: str, seed: int | None) -> tuple[Path, RunRecord]:
+def select_saved_probe(folder: Path, row: str, seed: int | None) -> tuple[Path, RunRecord]:
     """The record of a row, by its seed or else the one of the best dev score, first of all those whose weights were
     kept. The row's name may say how its layers are normalized. Raises UserError where there is none."""
     if not folder.is_dir():

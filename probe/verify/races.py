@@ -9,7 +9,7 @@ from pathlib import Path
 
 from probe.config import UserError
 from probe.race.rule import VERSION, num_ahead, thresholds
-from probe.race.spec import DECISIONS, RACE, Terms, decide_again, read_decisions, read_terms
+from probe.race.spec import DECISIONS, RACE, RaceSpec, decide_again, read_decisions, read_spec
 from probe.verify.check import Check
 from probe.verify.compare import unequal_facts
 
@@ -20,7 +20,7 @@ SIX_DIGITS = 1e-5  # relative tolerance of what decisions.json holds
 def check_race(folder: Path) -> Iterator[Check]:
     """The race of a results folder, where there is one."""
     try:
-        terms, decisions = read_terms(folder), read_decisions(folder)
+        terms, decisions = read_spec(folder), read_decisions(folder)
     except UserError as error:
         yield Check(RACE, False, str(error))
         return
@@ -54,7 +54,7 @@ def check_race(folder: Path) -> Iterator[Check]:
         )
 
 
-def _rule_problem(terms: Terms) -> str | None:
+def _rule_problem(terms: RaceSpec) -> str | None:
     """What is wrong with a race's rules: a threshold below what alpha asks for lets the best row leave too often."""
     rules, num_rows = terms.rules, len(terms.entries)
     if not 0 < rules.alpha < 1:

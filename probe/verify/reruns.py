@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import Config, UserError
-from probe.runs.config_from_record import config_again
+from probe.runs.config_from_record import config_from_record
 from probe.runs.outputs import as_columns
 from probe.runs.records import Checksums, RunRecord, load_records
 from probe.scoring.metrics import Scores, count, scores_of
 from probe.system.files import plain, sha256_of, short
-from probe.tables.published import PUBLISHED, unlike
+from probe.tables.published import PUBLISHED, setting_differences
 from probe.tables.rows import build_rows, results_folder
 from probe.verify.check import Check
 from probe.verify.compare import unequal
@@ -113,7 +113,7 @@ def predict_again(
         if record.has_cased_control:
             yield Check(record.label, None, CASED)
             continue
-        cfg = config_again(record, make_config, overrides)
+        cfg = config_from_record(record, make_config, overrides)
         device = resolve_device(cfg.device)
         try:
             tagger, _ = load_probe(files[record.key], record, device)
@@ -155,7 +155,7 @@ def check_against_published(folder: Path, source: str) -> Iterator[Check]:
         if row.name not in published.rows or row.treatment or not row.about or cell is None or cell.mean is None:
             continue
         mean, theirs = 100 * cell.mean, published.rows[row.name]
-        otherwise = unlike(row.about, source)
+        otherwise = setting_differences(row.about, source)
         detail = f"{mean:.2f} here, {theirs} there ({mean - theirs:+.2f})"
         yield Check(row.name, None, detail + (f"; here otherwise: {'; '.join(otherwise)}" if otherwise else ""))
 
@@ -190,7 +190,7 @@ def rerun(
         if record.has_cased_control:
             yield Check(record.label, None, CASED)
             continue
-        cfg = config_again(record, make_config, overrides)
+        cfg = config_from_record(record, make_config, overrides)
         identity = plan(cfg).identity
         if identity.key != record.key:
             places = [place for place, *_ in unequal(plain(record.identity), plain(identity))]

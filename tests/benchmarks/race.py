@@ -20,7 +20,7 @@ from statistics import fmean
 import numpy as np
 from tabulate import tabulate
 
-from probe.race.dev_scores import Evidence
+from probe.race.dev_scores import DevScores
 from probe.race.rule import VERSION, Cell, DevRun, Race, Rules, num_ahead, replay, thresholds
 from probe.runs.records import load_records
 
@@ -57,7 +57,7 @@ def main() -> None:
         rows = list(dict.fromkeys(row for row, _ in records))
         seeds = sorted(set.intersection(*({seed for of, seed in records if of == row} for row in rows)))
         records = {cell: record for cell, record in records.items() if cell[1] in seeds}
-        evidence = Evidence(folder, {cell: record.identity for cell, record in records.items()})
+        evidence = DevScores(folder, {cell: record.identity for cell, record in records.items()})
         runs = {cell: run for cell in records if isinstance(run := evidence.run(cell), DevRun)}
         best = max(rows, key=lambda row: fmean(runs[row, seed].dev for seed in seeds))
         rules, whole = rules_of(len(rows), seeds), sum(len(record.curve) for record in records.values())

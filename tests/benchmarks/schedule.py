@@ -44,7 +44,7 @@ from probe.probes.schedule import Schedule
 from probe.probes.tagger import train_tagger
 from probe.runs.plan import Plan, plan
 from probe.scoring.metrics import span_f1
-from probe.system.locks import Hold, wait_for_lock
+from probe.system.locks import FileLock, wait_for_lock
 
 KEPT = Path(__file__).parents[2] / "results/schedule-held-out.jsonl"
 SETTINGS = ["encoder=minilm_l6", "probe.hidden_size=64"]
@@ -277,7 +277,7 @@ def train_all(options: argparse.Namespace) -> None:
         lock = options.keep.with_name(f"{options.keep.name}-{pair}.lock")
         if pair in kept(options.keep, settings):
             continue
-        with Hold(lock, exclusive=True) as hold:
+        with FileLock(lock, exclusive=True) as hold:
             if hold.busy:
                 continue
             if pair not in kept(options.keep, settings):

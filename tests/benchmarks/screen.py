@@ -25,7 +25,7 @@ from probe.cli.settings import config_of
 from probe.runs.plan import inputs_of
 from probe.runs.run import extract
 from probe.screen.record import load_screen
-from probe.screen.validation import foretell
+from probe.screen.validation import validate_screen
 from probe.system.files import plain
 
 
@@ -42,7 +42,7 @@ def screened(overrides: list[str], against: Path) -> dict[str, Any]:
         print(done.stdout)
         record = load_screen(Path(folder))
     assert record is not None
-    foretold = foretell(record, against)
+    foretold = validate_screen(record, against)
     return {
         "seconds": round(seconds, 1),
         "cpu_seconds": round(os.times().children_user + os.times().children_system, 1),

@@ -23,9 +23,9 @@ from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split
 from probe.features import extraction
 from probe.features.extraction import ensure_features
-from probe.runs.config_from_record import config_again
-from probe.tag.corpus_tagger import Applier
-from probe.tag.io import choose_kept
+from probe.runs.config_from_record import config_from_record
+from probe.tag.corpus_tagger import CorpusTagger
+from probe.tag.io import select_saved_probe
 
 
 def repeated(split: Split, times: int) -> Split:
@@ -45,11 +45,11 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_intermixed_args()
-    file, record = choose_kept(options.results, options.row, None)
-    cfg = config_again(record, lambda typed: configs_of(typed)[0][0], options.overrides)
+    file, record = select_saved_probe(options.results, options.row, None)
+    cfg = config_from_record(record, lambda typed: configs_of(typed)[0][0], options.overrides)
     split = repeated(load_corpus(cfg.data).splits["test"], options.times)
     corpus = Corpus("benchmark", {"test": split})
-    applier = Applier(file, record, cfg)
+    applier = CorpusTagger(file, record, cfg)
     extraction.load_model = lambda *_: applier.model  # both have theirs loaded before
     seconds: dict[str, list[float]] = {"extraction": [], "tagging": []}
     for _ in range(options.repeat):

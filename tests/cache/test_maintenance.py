@@ -22,7 +22,7 @@ from probe.encoders.checkpoint import Encoder
 from probe.features.extraction import ensure_features
 from probe.features.store import _HELD, IN_USE, DamagedShard, FeatureStore
 from probe.system.files import short
-from probe.system.locks import Hold
+from probe.system.locks import FileLock
 
 
 @pytest.mark.slow
@@ -96,8 +96,8 @@ def test_what_a_running_job_holds_is_not_deleted(tiny_encoder: Encoder, tiny_cor
     store = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")
     _HELD.pop(store.directory).__exit__()  # this process is done with it
     code = (
-        "import sys; from pathlib import Path; from probe.system.locks import Hold\n"
-        "hold = Hold(Path(sys.argv[1]) / '.in-use'); print(hold.held, flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from probe.system.locks import FileLock\n"
+        "hold = FileLock(Path(sys.argv[1]) / '.in-use'); print(hold.held, flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(store.directory)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as job:
@@ -205,7 +205,7 @@ def test_pruning_neither_says_that_it_deletes_what_is_in_use_nor_counts_it(
     free = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path, subword="last"), "cpu")
     for store in (used, free):
         _HELD.pop(store.directory).__exit__()
-    with Hold(used.directory / IN_USE):
+    with FileLock(used.directory / IN_USE):
         when = {entry.key: entry.used for entry in entries(tmp_path)}
         for yes, verb in (([], "would delete"), (["--yes"], "deleted")):
             assert dispatch(["cache", "prune", "--keep", "0", f"features.cache_dir={tmp_path}", *yes]) == 0

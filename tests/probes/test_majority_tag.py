@@ -6,7 +6,7 @@ from collections import Counter
 
 from probe.data.corpus import Corpus
 from probe.data.task import SPANS, TAGS
-from probe.probes.majority_tag import WordMemory
+from probe.probes.majority_tag import MajorityTag
 
 
 def test_each_word_gets_its_most_frequent_tag(tiny_corpus: Corpus):
@@ -20,7 +20,7 @@ def test_each_word_gets_its_most_frequent_tag(tiny_corpus: Corpus):
     default = Counter(tag for _, tag in pairs).most_common(1)[0][0]
     unknown = [[*words, "zzz"] for words in dev.words]
     expected = [[by_word[w].most_common(1)[0][0] if w in by_word else default for w in words] for words in unknown]
-    assert WordMemory(train.words, train.tags, TAGS).predict(unknown) == expected
+    assert MajorityTag(train.words, train.tags, TAGS).predict(unknown) == expected
 
 
 def test_the_longest_known_mention_is_taken_and_what_is_mostly_no_mention_is_none():
@@ -35,7 +35,7 @@ def test_the_longest_known_mention_is_taken_and_what_is_mostly_no_mention_is_non
         split("may/O be/O May/B-PER may/O"),
         split("May/O May/O 5/O"),
     ]
-    memory = WordMemory([words for words, _ in train], [tags for _, tags in train], SPANS)
+    memory = MajorityTag([words for words, _ in train], [tags for _, tags in train], SPANS)
     asked = [
         ("New York Times in New York", "B-ORG I-ORG I-ORG O B-LOC I-LOC"),
         ("May Bob Smith may", "O B-PER I-PER O"),
@@ -47,6 +47,6 @@ def test_the_longest_known_mention_is_taken_and_what_is_mostly_no_mention_is_non
 
 
 def test_nothing_remembered_is_everything_the_most_frequent_tag():
-    memory = WordMemory([["a", "b"]], [["O", "O"]], SPANS)
+    memory = MajorityTag([["a", "b"]], [["O", "O"]], SPANS)
     assert memory.predict([["c", "a"]]) == [["O", "O"]]
     assert len(memory) == 2

@@ -16,7 +16,7 @@ from support.records import results
 from probe.config import Config, UserError
 from probe.probes import schedule
 from probe.race.rule import VERSION
-from probe.race.spec import read_decisions, read_terms
+from probe.race.spec import read_decisions, read_spec
 from probe.runs.plan import plan
 from probe.runs.run import run
 from probe.runs.sweep import Outcome
@@ -76,7 +76,7 @@ def test_runs_of_a_race_have_the_bits_of_a_sweeps_and_their_test_scores_are_told
     assert decisions is not None
     assert decisions.ended is not None
     assert not decisions.failed
-    terms = read_terms(tmp_path / "out")
+    terms = read_spec(tmp_path / "out")
     assert terms is not None
     assert terms.rules.version == VERSION
     after = done.stdout.index(decisions.ended)
@@ -224,7 +224,7 @@ def test_terms_and_decisions_of_before_runs_were_replaced_can_be_read(
     assert decisions.pop("replaced") == []
     (out / "race.json").write_text(json.dumps(terms))
     (out / "decisions.json").write_text(json.dumps(decisions))
-    older, decided = read_terms(out), read_decisions(out)
+    older, decided = read_spec(out), read_decisions(out)
     assert older is not None
     assert older.rules.version == 1
     assert decided is not None
@@ -254,7 +254,7 @@ def test_what_cannot_be_raced_is_refused_before_anything_is_computed(typed: Type
 def test_one_row_alone_and_seeds_of_ones_own(typed: Typed, settings: list[str], tmp_path: Path):
     done = typed(*race("layer_0"), *settings, "seed=7")
     assert done.returncode == 0
-    terms = read_terms(tmp_path / "out")
+    terms = read_spec(tmp_path / "out")
     assert terms is not None
     assert terms.rules.seeds == [7, 8, 9]
     assert num_records(tmp_path) == 1
@@ -264,7 +264,7 @@ def test_the_best_of_the_screen_race_with_the_rows_that_were_named(typed: Typed,
     asked = ["race", "race.candidates=2", "race.rows=[layer_0]", "race.max_seeds=2", "screen.sentences=40"]
     done = typed(*asked, *settings)
     assert done.returncode == 0, done.stderr
-    terms = read_terms(tmp_path / "out")
+    terms = read_spec(tmp_path / "out")
     assert terms is not None
     screened = json.loads((tmp_path / "out/screen.json").read_text())["ranked"]
     best = [one["layers"]["name"] for one in screened[:2]]
@@ -273,7 +273,7 @@ def test_the_best_of_the_screen_race_with_the_rows_that_were_named(typed: Typed,
     again = typed(*asked, *settings)
     assert again.returncode == 0
     assert not (tmp_path / "out/screen.json").exists(), "a race that continues has its rows"
-    assert read_terms(tmp_path / "out") == terms
+    assert read_spec(tmp_path / "out") == terms
 
 
 @pytest.mark.slow

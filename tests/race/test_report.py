@@ -11,7 +11,7 @@ from support.records import make_record
 from probe.config import LayersConfig
 from probe.race.report import answer
 from probe.race.rule import VERSION, Cell, Round, Rules
-from probe.race.spec import DECISIONS, RACE, Decisions, Entry, Terms
+from probe.race.spec import DECISIONS, RACE, Decisions, Entry, RaceSpec
 from probe.system.files import plain
 from probe.tables.decisions import BEST, WORSE
 from probe.tables.rows import build_rows
@@ -30,7 +30,7 @@ def raced(
         name = "layer_5" if layer == 5 else row
         records = [make_record(folder, name, seed, f1, 0.5, (layer,)) for seed, f1 in enumerate(dev, 1)]
         entries.append(Entry(row, 16, LayersConfig([layer], "concat", row), records[0].identity))
-    terms = Terms({}, entries, Rules(0.05, [1, 2, 3], 2, [3.0, 3.0], 2, version=VERSION))
+    terms = RaceSpec({}, entries, Rules(0.05, [1, 2, 3], 2, [3.0, 3.0], 2, version=VERSION))
     rounds = [Round(2, [], leader, {}, 0.01, 2)]
     decisions = Decisions(rounds, {}, list(scores), "the budget is spent", needed, {}, list(replaced))
     (folder / RACE).write_text(json.dumps(plain(terms)))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from probe.race.dev_scores import Evidence
+from probe.race.dev_scores import DevScores
 from probe.race.rule import (
     MOST_REPLACED,
     SILENT,
@@ -313,10 +313,10 @@ def test_seeds_to_cross_are_the_fewest_that_reach_the_threshold():
     assert seeds_to_cross(-0.001, 2 * 0.003**2, 0.0, 3.0) is None
 
 
-def committed(name: str) -> tuple[dict[Cell, RunRecord], Evidence]:
+def committed(name: str) -> tuple[dict[Cell, RunRecord], DevScores]:
     every = load_records(RESULTS / name).values()
     records = {(one.row, one.seed): one for one in every if one.curve and not one.identity.treatment}
-    return records, Evidence(RESULTS / name, {cell: record.identity for cell, record in records.items()})
+    return records, DevScores(RESULTS / name, {cell: record.identity for cell, record in records.items()})
 
 
 def raced(name: str, num_seeds: int) -> tuple[Race, dict[Cell, RunRecord]]:

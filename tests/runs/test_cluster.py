@@ -17,7 +17,7 @@ from support.inputs import data_config, encoder_config, features_config, run_con
 from probe.config import LayersConfig, ProbeConfig, UserError
 from probe.runs import cluster, sweep
 from probe.runs import plan as runs_plan
-from probe.runs.cluster import Again, CutOff, run_array
+from probe.runs.cluster import RequeueableJob, TimeLimitReached, run_array
 from probe.runs.plan import plan, prepare_results
 from probe.runs.progress import lines
 from probe.runs.sweep import Job, run_job
@@ -168,13 +168,13 @@ def test_why_jobs_died_that_no_command_waited_for_is_found_out_later(queue: Path
     keep(queue, "5", {"5_0": "a", "5_1": "b", "5_2": "c"})
     keep(queue, "6", {"6": "c"})
     (queue / "slurm/odd.json").write_text("[]")
-    assert cluster.deaths(queue / "slurm", "abc") == {}, "a SLURM that is silent has killed nobody"
+    assert cluster.failed_jobs(queue / "slurm", "abc") == {}, "a SLURM that is silent has killed nobody"
     (queue / "squeue").write_text("5_0|TIMEOUT|TimeLimit\n5_1|RUNNING|None\n5_2|FAILED|None\n6|PENDING|Priority\n")
     (queue / "scontrol").write_text("JobState=TIMEOUT Reason=TimeLimit ExitCode=0:15\n")
-    died = cluster.deaths(queue / "slurm", "abc")
+    died = cluster.failed_jobs(queue / "slurm", "abc")
     assert list(died) == ["a"], "c was sent again"
     names(died["a"], "out of time", "hydra.launcher.timeout_min=60")
-    assert not cluster.deaths(queue / "slurm", "b")
+    assert not cluster.failed_jobs(queue / "slurm", "b")
     assert len(list((queue / "slurm").glob("*.json"))) == 3
 
 
@@ -267,7 +267,7 @@ def test_a_job_that_makes_room_is_begun_anew_and_one_at_its_limit_only_as_often_
     clock = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(cluster.time, "monotonic", lambda: clock.now)
     done: list[str] = []
-    again = Again(done.append, limit_min=10, notice_s=30, times_left=1)
+    again = RequeueableJob(done.append, limit_min=10, notice_s=30, times_left=1)
     again("job")
     assert done == ["job"]
     clock.now += 300
@@ -276,7 +276,7 @@ def test_a_job_that_makes_room_is_begun_anew_and_one_at_its_limit_only_as_often_
     once_more = again.checkpoint("job").function
     assert once_more.times_left == 0
     once_more.began = again.began
-    with pytest.raises(CutOff, match=r"hydra\.launcher\.timeout_min=10\b"):
+    with pytest.raises(TimeLimitReached, match=r"hydra\.launcher\.timeout_min=10\b"):
         once_more.checkpoint("job")
 
 
@@ -319,7 +319,7 @@ def test_data_that_a_node_lacks_or_has_otherwise_is_the_failure_of_the_run(job: 
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (CutOff("out of time: hydra.launcher.timeout_min=1"), "out of time: hydra.launcher.timeout_min=1"),
+        (TimeLimitReached("out of time: hydra.launcher.timeout_min=1"), "out of time: hydra.launcher.timeout_min=1"),
         (MemoryError("no room"), "MemoryError: no room"),
     ],
 )
@@ -351,7 +351,7 @@ def test_a_run_says_that_it_extracts_and_one_that_is_cut_off_says_why(job: Job, 
     def run(*_: object) -> None:
         (file,) = (job.results_dir / "logs").glob("*.running.txt")
         seen.append(file.read_text())
-        raise CutOff("out of time: hydra.launcher.timeout_min=1")
+        raise TimeLimitReached("out of time: hydra.launcher.timeout_min=1")
 
     monkeypatch.setattr(sweep, "run", run)
     run_job(job)

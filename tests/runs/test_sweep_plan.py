@@ -10,11 +10,11 @@ from support.commands import SERVER
 from support.records import expect, make_record
 
 from probe.config import UserError
-from probe.runs.sweep_plan import ExpectedRun, read_expected, write_expected
+from probe.runs.sweep_plan import RequestedRun, read_expected, write_expected
 from probe.tables.rows import build_rows
 
 
-def _ask_one_by_one(folder: Path, runs: list[ExpectedRun]) -> None:
+def _ask_one_by_one(folder: Path, runs: list[RequestedRun]) -> None:
     for run in runs:
         write_expected(folder, [run])
 

@@ -18,7 +18,7 @@ from probe.report.page import write_report
 from probe.runs.identity import Layers, RunIdentity
 from probe.screen.ranking import Scored
 from probe.screen.record import SCREEN, load_screen
-from probe.screen.validation import compare, foretell, pearson, tau_a, tau_b
+from probe.screen.validation import compare, pearson, tau_a, tau_b, validate_screen
 from probe.tables.rows import build_rows
 from probe.verify.results import check_files
 
@@ -63,7 +63,7 @@ def test_a_screen_is_one_file_that_verify_checks_and_report_shows(screened: Path
         identity = RunIdentity(asked.corpus, "spans", asked.features, Layers([0], "concat"), settings, seed)
         make_record(screened.parent / "trained", "embeddings", seed, 0.8, 0.7, identity=identity)
     with pytest.raises(UserError, match=r"--against \S*trained"):
-        foretell(record, screened.parent / "trained")
+        validate_screen(record, screened.parent / "trained")
     before = (screened / SCREEN).read_bytes()
     again = typed("screen", *inputs, *QUICK, "results_dir=out", "--format", "json")
     assert json.loads(again.stdout)["key"] == record.key

@@ -138,7 +138,7 @@ def test_moments_without_a_part_are_those_of_the_other_sentences(corpus: Corpus,
         return moments(layers[:, torch.from_numpy(words)], labels[words], text.position[words], lengths[words], 1)
 
     everything, left_out, others = of(np.full(len(lengths), True)), of(text.of_part(1)), of(~text.of_part(1))
-    everything.take_out(left_out)
+    everything.subtract(left_out)
     for name in ("xx", "xy", "x", "y"):
         torch.testing.assert_close(getattr(everything, name), getattr(others, name), atol=1e-2, rtol=1e-4)
     assert everything.words == others.words

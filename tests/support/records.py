@@ -29,7 +29,7 @@ from probe.runs.records import (
     record_path,
     write_record,
 )
-from probe.runs.sweep_plan import ExpectedRun
+from probe.runs.sweep_plan import RequestedRun
 from probe.scoring.metrics import Scores, SpanScore, Totals
 
 SAME = ("key", "identity", "config", "scores", "sha256", "best_epoch", "mix", "parameters")
@@ -106,11 +106,11 @@ def make_record(
     return replace(record, key=record.identity.key)
 
 
-def expect(record: RunRecord) -> ExpectedRun:
+def expect(record: RunRecord) -> RequestedRun:
     """A record's run as a sweep asks for it."""
     from probe.tables.row import setting_of
 
-    return ExpectedRun(record.key, record.row, record.identity, record.layers.width, setting_of(record))
+    return RequestedRun(record.key, record.row, record.identity, record.layers.width, setting_of(record))
 
 
 def results(folder: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from probe.system.locks import Hold, wait_for_lock
+from probe.system.locks import FileLock, wait_for_lock
 
 
 def test_a_signal_that_comes_just_before_the_wait_for_a_lock_begins_ends_it(tmp_path: Path):
@@ -17,7 +17,7 @@ def test_a_signal_that_comes_just_before_the_wait_for_a_lock_begins_ends_it(tmp_
         raise KeyboardInterrupt
 
     lock, stopped, waited_for = tmp_path / "lock", threading.Event(), []
-    holder = Hold(lock, exclusive=True)
+    holder = FileLock(lock, exclusive=True)
     assert holder.held
 
     def interrupt() -> None:
@@ -41,7 +41,7 @@ def test_a_signal_that_comes_just_before_the_wait_for_a_lock_begins_ends_it(tmp_
 
 def test_whoever_waits_for_a_lock_whose_file_is_removed_gets_the_new_file(tmp_path: Path):
     lock = tmp_path / "lock"
-    with Hold(lock, exclusive=True):
+    with FileLock(lock, exclusive=True):
         got: list[bool] = []
 
         def wait() -> None:

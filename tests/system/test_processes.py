@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.commands import Process, interpreter, workers_of
 
-from probe.system.locks import Hold
+from probe.system.locks import FileLock
 
 PARENT = """
 import subprocess, sys
@@ -49,18 +49,18 @@ def test_a_process_ends_with_its_parent_that_was_killed():
 SENDER = """
 import sys, time
 from joblib.externals.loky import process_executor
-from probe.runs.launch import Launcher, do_apart
+from probe.runs.launch import Launcher, run_in_subprocesses
 
 # Sends no job: the command is killed between the start of its workers and their first one.
 process_executor._ExecutorManagerThread.add_call_item_to_queue = lambda _: time.sleep(600)
 if sys.argv[1] == "launch":
     Launcher("local", "JoblibLauncher", {}).launch(print, [1, 2], 2, print, print)
 else:
-    do_apart(print, [1, 2])
+    run_in_subprocesses(print, [1, 2])
 """
 
 
-@pytest.mark.parametrize("way", ["launch", "do_apart"])
+@pytest.mark.parametrize("way", ["launch", "run_in_subprocesses"])
 def test_workers_that_have_had_no_job_end_with_the_process_that_started_them(way: str):
     parent = subprocess.Popen([sys.executable, "-c", SENDER, way], start_new_session=True, text=True)
     assert wait_until(lambda: len(living_workers_of(parent)) == 2)
@@ -90,14 +90,14 @@ def test_the_workers_of_a_sweep_end_with_it_and_hold_its_store_no_longer(inputs:
 
     assert wait_until(is_training, 240)
     (lock,) = (tmp_path / "cache").glob("*/.in-use")
-    assert Hold(lock, exclusive=True).busy
+    assert FileLock(lock, exclusive=True).busy
     assert len(living_workers_of(process)) == 2
     os.kill(process.pid, how)  # it alone, not its children
     _, errors = process.communicate(timeout=120)
     assert process.returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
     assert ("probe: stopped" in errors) == (how == signal.SIGHUP)
     assert wait_until(lambda: not living_workers_of(process))
-    with Hold(lock, exclusive=True) as hold:
+    with FileLock(lock, exclusive=True) as hold:
         assert hold.held
 
 

@@ -16,7 +16,7 @@ from support.records import expect, make_record
 from probe.config import UserError
 from probe.data.task import TAGS
 from probe.probes.schedule import Outcome
-from probe.race.rule import Left
+from probe.race.rule import Elimination
 from probe.runs.identity import Treatment
 from probe.runs.sweep_plan import write_expected
 from probe.tables.decisions import cheapest_within, label_rows
@@ -198,7 +198,7 @@ def test_rows_that_left_a_race_or_did_not_converge_are_not_recommended_and_the_r
         make_record(tmp_path / "cut", "last", seed, 0.9, 0.7, (6,), outcome="cut_short")
         make_record(tmp_path / "cut", "embeddings", seed, 0.5, 0.7, (0,), outcome="cut_short")
     rows = [
-        replace(row, behind=None, to_best=None, left=Left(3, "worse") if row.name == "embeddings" else None)
+        replace(row, behind=None, to_best=None, left=Elimination(3, "worse") if row.name == "embeddings" else None)
         for row in build_rows(tmp_path)
     ]
     raced = recommend(label_rows(rows, 0.5))
@@ -261,7 +261,7 @@ def test_without_counts_the_seeds_alone_decide_the_recommendation(tmp_path: Path
 def test_rows_that_left_a_race_are_drawn_hollow_and_without_their_test_scores(tmp_path: Path):
     for row, layers in (("embeddings", (0,)), ("layer_1", (1,)), ("last", (6,)), ("sum_all", tuple(range(1, 7)))):
         make_record(tmp_path, row, 1, 0.8, 0.7, indices=layers)
-    left = {name: Left(1, "worse than last") for name in ("embeddings", "sum_all")}
+    left = {name: Elimination(1, "worse than last") for name in ("embeddings", "sum_all")}
     rows = label_rows([replace(row, left=left.get(row.name)) for row in build_rows(tmp_path)], 0.5)
     drawn = Figure().add_subplot()
     draw_by_layer(drawn, by_layer(rows))

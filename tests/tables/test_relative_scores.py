@@ -18,7 +18,7 @@ from support.records import COUNTS, expect, make_record
 from probe.data.split import SplitCounts
 from probe.report.page import page
 from probe.runs.identity import Treatment
-from probe.runs.records import Bits, CorpusCounts, Epoch, Portion, RecordedData, RunRecord, SplitBits, Unseen
+from probe.runs.records import Bits, CodeBlock, CorpusCounts, Epoch, OnlineCode, RecordedData, RunRecord, SplitBits
 from probe.tables.caveats import caveats, kind_of_bits
 from probe.tables.figures import draw_all
 from probe.tables.formats import render, write_tables
@@ -170,7 +170,7 @@ def part(folder: Path, share: float, seed: int, portions: list[tuple[float, int,
         corpus=f"part-{share}-{seed}",
         treatment=Treatment(f"{100 * share:g} % of train", {"share": share}, {"corpus": "corpus"}),
         data=RecordedData("demo", "spans", CorpusCounts(train, COUNTS, COUNTS)),
-        unseen=Unseen(9, [Portion(*portion) for portion in portions]),
+        unseen=OnlineCode(9, [CodeBlock(*portion) for portion in portions]),
     )
 
 

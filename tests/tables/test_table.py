@@ -23,7 +23,7 @@ from probe.cli.tables import table
 from probe.config import LayersConfig, UserError
 from probe.data.split import SplitCounts
 from probe.probes.selection import select
-from probe.race.rule import Left
+from probe.race.rule import Elimination
 from probe.runs.identity import Layers, RunIdentity, Treatment
 from probe.runs.outputs import write_counts
 from probe.runs.records import (
@@ -622,7 +622,7 @@ def test_no_column_shows_a_test_score_of_a_row_that_left_a_race(tmp_path: Path):
     (row,) = build_rows(tmp_path)
     of_test = [column for column in COLUMNS.values() if column.header.startswith("test")]
     assert sum(column.show(row) != "" for column in of_test) == 9, "all but the types' mean and the difference"
-    assert {column.show(replace(row, left=Left(1, "worse"))) for column in of_test} == {""}
+    assert {column.show(replace(row, left=Elimination(1, "worse"))) for column in of_test} == {""}
 
 
 def test_every_form_has_the_label_the_difference_and_the_recommendation(tmp_path: Path):
@@ -682,7 +682,9 @@ def test_the_margin_is_typed_for_one_folder_and_is_no_less_than_nothing(
 
 def test_a_row_that_left_a_race_is_not_compared_and_shows_no_test_score(tmp_path: Path):
     rows = [replace(row, behind=None, to_best=None) for row in ranked(tmp_path)]
-    rows = label_rows([replace(row, left=Left(2, "x") if row.name == "embeddings" else None) for row in rows], 0.5)
+    rows = label_rows(
+        [replace(row, left=Elimination(2, "x") if row.name == "embeddings" else None) for row in rows], 0.5
+    )
     found = {row.name: row for row in rows}
     assert found["embeddings"].label == "eliminated"
     assert found["embeddings"].behind is None
