@@ -1,7 +1,7 @@
 """Name, type and checks of every setting. The values are in `conf/`, and only there.
 
 Hydra composes the YAML files; `to_config` turns the result into plain dataclasses once. Only this module and
-`cli/settings.py` use OmegaConf.
+`settings.py` use OmegaConf.
 """
 
 from __future__ import annotations
