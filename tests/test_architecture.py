@@ -24,6 +24,7 @@ LAYERS = [
     ["features"],
     ["encoders"],
     ["scoring"],
+    ["conditions"],
     ["data"],
     ["system"],
     ["config"],
