@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from probe.cli.settings import configs_of
 from probe.conditions import conditions_of, recorded_name, settings_of_conditions
 from probe.config import Config
 from probe.probes.kinds import kind_of, recorded_settings
@@ -21,6 +20,7 @@ from probe.probes.schedule import Schedule
 from probe.probes.selection import select
 from probe.runs.identity import Layers
 from probe.runs.records import RunRecord, load_records
+from probe.settings import configs_of
 
 ROOT = Path(__file__).parent.parent
 COMMAND = re.compile(r"^(?:\|.*`)?(probe (?:-m|\+sweep)[^`#\n]*)", flags=re.MULTILINE)

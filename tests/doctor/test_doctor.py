@@ -14,7 +14,6 @@ from support.facts import names
 from support.inputs import data_config, encoder_config, features_config, make_split, run_config
 from support.records import make_record
 
-from probe.cli.settings import configs_of
 from probe.conditions import derived
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import load_corpus
@@ -22,6 +21,7 @@ from probe.doctor.data_warnings import first_sentence, oddities
 from probe.doctor.doctor import examine
 from probe.features.extraction import ensure_features
 from probe.runs.plan import plan
+from probe.settings import configs_of
 from probe.system import bfloat16
 from probe.tables.published import CONLL2003
 
