@@ -93,9 +93,8 @@ def _measure(record: RunRecord, cfg: Config, depths: list[int], tell: Callable[[
     from probe.features.depth import stop_at
     from probe.features.store import cut_shards
     from probe.features.words import Text, batches, pieces_at_once, to_tensors
-    from probe.runs.plan import resolve_device
-    from probe.runs.provenance import hardware, versions
-    from probe.system.machine import num_cores
+    from probe.system.machine import num_cores, resolve_device
+    from probe.system.provenance import hardware, versions
 
     encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
     if encoder.fingerprint != record.encoder.fingerprint:

@@ -21,9 +21,9 @@ from probe.export.formats import FORMATS
 from probe.export.splits import Vectors, chosen, plan_to_read, read_vectors
 from probe.probes.combine import bytes_needed
 from probe.runs.plan import Plan, settings_of
-from probe.runs.provenance import provenance
 from probe.system.files import key_of, plain, why_not_writable, write_atomically
 from probe.system.locks import FileLock
+from probe.system.provenance import provenance
 
 ABOUT = "export.json"
 LOCK = ".lock"

@@ -16,6 +16,7 @@ from probe.data.split import Split
 from probe.features.store import DamagedShard
 from probe.features.windows import bounds
 from probe.probes.combine import Streamed
+from probe.probes.kinds import PROBES
 from probe.probes.normalization import Normalization, normalization_of
 from probe.probes.selection import Selection
 from probe.runs.plan import Plan, plan
@@ -186,15 +187,15 @@ def plan_to_read(cfg: Config) -> Plan:
 
     Raises UserError for runs without stored vectors: a fine-tuned encoder, a sample of train, no layer.
     """
-    if cfg.probe.train_encoder:
-        raise UserError("Features are a frozen encoder's: leave out probe=finetune.")
+    if not PROBES[cfg.probe.kind].reads_features:
+        raise UserError(f"Features are a frozen encoder's: leave out probe={cfg.probe.kind}.")
     planned = plan(cfg)
     if planned.sample is not None:
         raise UserError(
             f"data.train_fraction={cfg.data.train_fraction} is a run's, whose seed draws the sample; features are of "
             "the whole text. Type data.train_fraction=null."
         )
-    if planned.selection.is_majority_tag:
+    if not planned.kind.reads_features:
         raise UserError(f"layers={planned.selection.name} names no layer, so there are no vectors. Type layers=last.")
     return planned
 

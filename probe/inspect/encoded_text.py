@@ -27,7 +27,7 @@ from probe.features.extraction import report_causal, report_empty_words, report_
 from probe.features.windows import Window
 from probe.features.words import Text, check_states, kept_pieces, padded, to_tensors, word_states
 from probe.probes.selection import Selection, select
-from probe.runs.plan import resolve_device
+from probe.system.machine import resolve_device
 
 # The embeddings that encoders of BERT's kind add up, as transformers names them.
 PARTS = {"word": "word_embeddings", "position": "position_embeddings", "segment": "token_type_embeddings"}
@@ -91,7 +91,7 @@ class TextEncoder:
     def __init__(self, cfg: Config) -> None:
         if cfg.encoder.num_layers is not None:
             select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before fetching
-        if cfg.layers.combine == "none":
+        if cfg.layers.is_empty:
             raise UserError("layers=word_memory reads no layer, so there is nothing to look at. Another: layers=last.")
         self.features = replace(cfg.features, context="sentence", layers=None)  # each text by itself, every layer
         self.device = resolve_device(cfg.device)

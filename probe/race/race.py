@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import Config, LayersConfig, RaceConfig, UserError
+from probe.probes.kinds import PROBES
 from probe.race.dev_scores import DevScores
 from probe.race.log import ending_line, round_lines
 from probe.race.rule import VERSION, Cell, Rules, num_ahead, replay, thresholds
@@ -82,14 +83,14 @@ def run_race(
 
 def _refuse(named: Sequence[Config], base: Config) -> None:
     """Raises UserError for rows that are no choice of frozen layers, and if runs differ in more than their seed."""
-    if base.probe.train_encoder:
-        raise UserError("A race compares layers of a frozen encoder. Leave out probe=finetune.")
+    if not PROBES[base.probe.kind].reads_features:
+        raise UserError(f"A race compares layers of a frozen encoder. Leave out probe={base.probe.kind}.")
     if base.data.train_fraction not in (None, 1):
         raise UserError(
             f"data.train_fraction={base.data.train_fraction}: each seed would draw a different text, but a race "
             "compares seeds on one text. Type data.train_fraction=null."
         )
-    if any(cfg.layers.combine == "none" for cfg in named):
+    if any(cfg.layers.is_empty for cfg in named):
         raise UserError("layers=word_memory has no seeds to race with. Run it without a race; it takes seconds.")
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
-from probe.runs.records import Hardware, Software, decoded, json_of
+from probe.runs.records import decoded, json_of
 from probe.runs.sweep_plan import Setting
 from probe.screen.ranking import Scored
 from probe.system.files import key_of, plain
+from probe.system.provenance import Hardware, Software
 
 SCREEN = "screen.json"
 SCHEMA = 1

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe.config import Config, UserError
-from probe.runs.plan import Inputs, inputs_of, resolve_device, settings_of
-from probe.runs.provenance import hardware, provenance
+from probe.probes.kinds import PROBES
+from probe.runs.plan import Inputs, inputs_of, settings_of
 from probe.runs.sweep_plan import Setting
 from probe.screen.ranking import TIES
 from probe.screen.record import SCHEMA, SCREEN, BadScreen, ScreenIdentity, ScreenRecord, load_screen
 from probe.system.files import plain, write_atomically
+from probe.system.machine import resolve_device
+from probe.system.provenance import hardware, provenance
 
 if TYPE_CHECKING:
     from probe.features.store import FeatureStore
@@ -39,8 +41,8 @@ def run_screen(cfg: Config, tell: Callable[[str], None], command: str | None = N
 
     Replaces a damaged screen, or one of another text, encoder or setting, at the end.
     """
-    if cfg.probe.train_encoder:
-        raise UserError("A screen ranks the layers of a frozen encoder: leave out probe=finetune.")
+    if not PROBES[cfg.probe.kind].reads_features:
+        raise UserError(f"A screen ranks the layers of a frozen encoder: leave out probe={cfg.probe.kind}.")
     if cfg.data.control is not None or cfg.data.train_fraction is not None or cfg.features.layers is not None:
         raise UserError(
             "A screen reads every layer of the whole text as it is: leave out data.control, data.train_fraction and "
