@@ -145,7 +145,7 @@ Examples
 
 
 def tag(arguments: list[str]) -> int:
-    from probe.tag.untagged import INPUTS
+    from probe.tag.io import INPUTS
 
     parser = Parser(prog="probe tag", usage=TAG_HELP)
     parser.add_argument("given", nargs="*")
@@ -164,7 +164,7 @@ def tag(arguments: list[str]) -> int:
 
     from probe.cli.settings import configs_of
     from probe.runs.config_from_record import config_from_record
-    from probe.tag.io import read_untagged, select_saved_probe, written
+    from probe.tag.io import format_tagged, read_untagged, select_saved_probe
 
     file, record = select_saved_probe(Path(words[0]), options.row, options.seed)
     from probe.tag.corpus_tagger import CorpusTagger  # imports torch, so only after choose_kept, which may refuse
@@ -174,9 +174,9 @@ def tag(arguments: list[str]) -> int:
     applier = CorpusTagger(file, record, cfg)
     print(f"{record.label} (dev {percent(record.scores.dev.headline)})", file=sys.stderr)
     for number, text in enumerate(untagged):
-        print(text.told, file=sys.stderr, flush=True)
+        print(text.message, file=sys.stderr, flush=True)
         if number and options.format == "conll":
             print()
-        for block in written(text, applier.tag(text.split), options.format):
+        for block in format_tagged(text, applier.tag(text.split), options.format):
             print(block, end="")
     return 0

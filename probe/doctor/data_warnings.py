@@ -12,7 +12,8 @@ from itertools import chain, takewhile
 from typing import NamedTuple
 
 from probe.config import Config
-from probe.data.columns import NUMBER, nearly_all_numbers, quoted, span_columns, table_of, wordlike_column
+from probe.data.column_guesses import NUMBER, nearly_all_numbers, span_columns, table_of, wordlike_column
+from probe.data.columns import quoted
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.probes.schedule import Schedule, updates
@@ -48,7 +49,7 @@ def first_sentence(split: Split) -> str:
 def oddities(corpus: Corpus, trained_on: Sequence[tuple[Config, Split]]) -> list[DataWarning]:
     """All that is odd about a corpus for runs with these settings, each with what of train it is trained on."""
     cfg, train = trained_on[0][0], corpus.splits["train"]
-    table = table_of(train)[:MOST] if train.word_a_line else []
+    table = table_of(train)[:MOST]
     numbers = list(_numbers(train, table))
     alike = [] if numbers else [*_header(corpus), *_shared(corpus)]  # numbered words are the same in every sentence
     read = [*numbers, *_prefix(train), *_marks(corpus), *_tags(cfg, corpus, table), *alike]
@@ -80,7 +81,7 @@ def _header(corpus: Corpus) -> Iterator[DataWarning]:
         yield DataWarning(
             "a header",
             f"all three files begin with {escape_invisible(word)} {escape_invisible(tag)}, a tag that stands nowhere "
-            "else in train; if it names the columns: tail -n +2 FILE > NEW",
+            "else in train; if it names the columns, remove it: no setting skips it",
         )
 
 
