@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probe.data.columns import read_columns, read_columns_without_tags
+from probe.data.conllu import read_conllu, read_conllu_without_tags
 from probe.data.layout import Layout
 from probe.data.rows import read_json, read_json_without_tags, read_parquet
 from probe.data.split import Split
@@ -32,6 +33,7 @@ COLUMNS = ("tag_column", "word_column", "separator", "comment", "document_marker
 FIELDS = ("tags_field", "words_field", "document_field", "labels", "document_marker")
 READERS = {
     "columns": Reader("columns", (), read_columns, COLUMNS, read_columns_without_tags),
+    "conllu": Reader("CoNLL-U", (".conllu",), read_conllu, ("tag_column", "task"), read_conllu_without_tags),
     "json": Reader("JSON lines", (".jsonl", ".ndjson", ".json"), read_json, FIELDS, read_json_without_tags),
     "parquet": Reader("Parquet", (".parquet",), read_parquet, FIELDS),
 }
