@@ -38,8 +38,8 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
     itself. The encoder is loaded at each call: give many texts at once. Raises probe.config.UserError, a ValueError,
     for settings and texts that cannot be.
     """
-    from probe.cli.settings import config_of
     from probe.inspect.encoded_text import TextEncoder
+    from probe.settings import config_of
 
     reader = TextEncoder(config_of(list(settings)))
     given = [texts] if isinstance(texts, str) else texts
@@ -72,9 +72,9 @@ class _Features(ModuleType):
         >>> dev.vectors[first].dtype
         torch.float16
         """
-        from probe.cli.settings import config_of
         from probe.export.splits import read_splits
         from probe.runs.plan import forget_inputs
+        from probe.settings import config_of
 
         forget_inputs()
         return read_splits(config_of(list(settings)), each)

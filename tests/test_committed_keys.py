@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from probe.cli.settings import configs_of
 from probe.config import Config
 from probe.probes.schedule import Schedule
 from probe.probes.selection import select
 from probe.runs import plan
 from probe.runs.identity import Layers
 from probe.runs.records import RunRecord, load_records
+from probe.settings import configs_of
 
 ROOT = Path(__file__).parent.parent
 COMMAND = re.compile(r"^(?:\|.*`)?(probe (?:-m|\+sweep)[^`#\n]*)", flags=re.MULTILINE)

@@ -8,11 +8,11 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from probe.cli.settings import config_of, configs_of
 from probe.config import PRESET_GROUPS, UserError, conf_dir, recorded_data, setting_names, to_config
 from probe.data.tags import find_scheme
 from probe.probes.selection import select
 from probe.runs.config_from_record import as_overrides
+from probe.settings import config_of, configs_of
 
 
 def composed(*overrides: str):

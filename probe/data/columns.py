@@ -7,6 +7,7 @@ import re
 import shlex
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -138,7 +139,8 @@ class WordRows:
 
 def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
     """Reads a CoNLL column file with its tags as they are. Columns that were not chosen are ignored."""
-    return read_word_rows(WordRows(lines_of(file, remedy), layout, str(file)))
+    with closing(lines_of(file, remedy)) as lines:
+        return read_word_rows(WordRows(lines, layout, str(file)))
 
 
 def read_columns_without_tags(lines: Iterable[str], layout: Layout, origin: str) -> Split:

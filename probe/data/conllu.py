@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,8 @@ NO_WORD = re.compile(r"\d+-\d+|\d+\.\d+")  # the index of a multiword range or a
 
 def read_conllu(file: Path, layout: Layout, remedy: str = "") -> Split:
     """Reads the words of column FORM and the tags of data.tag_column; its default is UPOS if data.task=tags."""
-    return _read(WordRows(lines_of(file, remedy), _in_conllu(layout), str(file), _is_no_word), with_tags=True)
+    with closing(lines_of(file, remedy)) as lines:
+        return _read(WordRows(lines, _in_conllu(layout), str(file), _is_no_word), with_tags=True)
 
 
 def read_conllu_without_tags(lines: Iterable[str], layout: Layout, origin: str) -> Split:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ A_ROW_A_LINE = "Each line must be one {...} with a sentence"
 def read_json(file: Path, layout: Layout, remedy: str = "") -> Split:
     """Reads a file of JSON lines; removes and counts byte order marks before a line."""
     marked: list[int] = []
-    split = read_rows(_json_rows(file, lines_of(file, remedy), marked), None, layout, str(file))
+    with closing(lines_of(file, remedy)) as lines:
+        split = read_rows(_json_rows(file, lines, marked), None, layout, str(file))
     split.order_marks = len(marked)
     return split
 

@@ -12,7 +12,7 @@ import gzip
 import unicodedata
 import zlib
 from bisect import bisect
-from collections.abc import Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Generator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -102,7 +102,7 @@ class Split:
         return f"{self.origin}:{line} ({shown})"
 
 
-def lines_of(file: Path, remedy: str = "") -> Iterator[str]:
+def lines_of(file: Path, remedy: str = "") -> Generator[str, None, None]:
     """Yields the lines of a UTF-8 file, gzipped if its name ends in .gz, without a byte order mark before the first.
 
     They are those of `split("\\n")`, one at a time, because the whole file takes many times its size in memory.

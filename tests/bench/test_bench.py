@@ -9,12 +9,12 @@ import pytest
 from support.records import make_record
 
 from probe.bench.bench import Bench, bundled_text, measure, read_bench
-from probe.cli.settings import configs_of
 from probe.config import Config, UserError
 from probe.encoders.checkpoint import Encoder
 from probe.features import depth
 from probe.runs.identity import Treatment
 from probe.runs.records import RecordedEncoder, RunRecord
+from probe.settings import configs_of
 from probe.system.files import plain
 from probe.tables.formats import render
 from probe.tables.recommendation import recommend

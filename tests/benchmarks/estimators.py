@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from probe.cli.settings import config_of
 from probe.config import LayersConfig
 from probe.features.extraction import ensure_features
 from probe.probes.batches import EvaluationBatches, TaggedWords
@@ -36,6 +35,7 @@ from probe.screen.ranking import Scored
 from probe.screen.readout import STRENGTHS, scores, solve
 from probe.screen.screen import beyond, draw, squared_error
 from probe.screen.validation import compare
+from probe.settings import config_of
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
 

@@ -34,7 +34,6 @@ from unittest.mock import patch
 
 import torch
 
-from probe.cli.settings import configs_of
 from probe.config import Config
 from probe.data.tags import Tags
 from probe.features.extraction import ensure_features
@@ -44,6 +43,7 @@ from probe.probes.schedule import Schedule
 from probe.probes.tagger import train_tagger
 from probe.runs.plan import Plan, plan
 from probe.scoring.metrics import span_f1
+from probe.settings import configs_of
 from probe.system.locks import FileLock, wait_for_lock
 
 KEPT = Path(__file__).parents[2] / "results/schedule-held-out.jsonl"

@@ -14,14 +14,14 @@ from support.facts import names
 from support.inputs import data_config, encoder_config, features_config, make_split, run_config
 from support.records import make_record
 
-from probe.cli.settings import configs_of
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import load_corpus
 from probe.data.derived import derived
-from probe.doctor.data_warnings import first_sentence, oddities
+from probe.doctor.data_warnings import data_warnings, first_sentence
 from probe.doctor.doctor import examine
 from probe.features.extraction import ensure_features
 from probe.runs.plan import plan
+from probe.settings import configs_of
 from probe.system import bfloat16
 from probe.tables.published import CONLL2003
 
@@ -148,7 +148,7 @@ def found(config: Config, folder: Path, texts: dict[str, str], **changes: object
     config.data = data_config(folder, **changes)
     corpus = load_corpus(config.data)
     learnt, _ = derived(corpus, None, config.data.train_fraction, config.seed)
-    return {odd.name: odd.told for odd in oddities(corpus, [(config, learnt.splits["train"])])}
+    return {odd.name: odd.message for odd in data_warnings(corpus, [(config, learnt.splits["train"])])}
 
 
 def as_columns(line: str, num_train: int = 400) -> dict[str, str]:
@@ -175,7 +175,7 @@ def test_a_corpus_with_nothing_odd_has_no_warning(config: Config, folder: Path):
     config.probe.batch_size = 32
     config.data = data_config("bundled")
     demo = load_corpus(config.data)
-    assert oddities(demo, [(config, demo.splits["train"])]) == []
+    assert data_warnings(demo, [(config, demo.splits["train"])]) == []
     assert first_sentence(demo.splits["train"]).endswith("OFF O")
 
 

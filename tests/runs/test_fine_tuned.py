@@ -20,7 +20,6 @@ from support.facts import names
 from support.inputs import make_bert
 
 import probe.runs.fit
-from probe.cli.settings import config_of, configs_of
 from probe.config import Config, UserError
 from probe.doctor.cost import cost_of_sweep
 from probe.probes.finetune import FineTuned, fine_tune
@@ -28,6 +27,7 @@ from probe.runs.outputs import read_predictions
 from probe.runs.plan import plan, prepare_results
 from probe.runs.records import RunRecord, load_records
 from probe.runs.run import run
+from probe.settings import config_of, configs_of
 from probe.tables.formats import render, write_tables
 from probe.tables.recommendation import recommend
 from probe.tables.row import CEILING, PLAIN, Row

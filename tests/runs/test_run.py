@@ -21,12 +21,12 @@ from support.inputs import (
     write_splits,
 )
 
-from probe.cli.settings import config_of
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import Corpus
 from probe.runs.outputs import predictions_path
 from probe.runs.plan import plan
 from probe.runs.run import run
+from probe.settings import config_of
 from probe.system import bfloat16
 from probe.system.files import plain, written_whole
 

@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 from support.records import expect, make_record
 
-from probe.cli.tables import table
 from probe.config import LayersConfig, UserError
 from probe.data.split import SplitCounts
 from probe.probes.selection import select
@@ -43,6 +42,7 @@ from probe.scoring.compare import Comparison
 from probe.scoring.metrics import Scores, Totals
 from probe.system.files import plain
 from probe.tables.columns import COLUMNS, GROUPS
+from probe.tables.command import table
 from probe.tables.comparison import compare, render_comparison, render_side_by_side
 from probe.tables.decisions import label_rows
 from probe.tables.formats import render
@@ -178,7 +178,7 @@ def test_table_needs_neither_torch_nor_hydra(tmp_path: Path):
     make_record(tmp_path, "last", 1, 0.8, 0.7)
     code = (
         "import sys; sys.argv = ['probe', 'table', sys.argv[1]]\n"
-        "from probe.cli.main import dispatch\n"
+        "from probe.cli import dispatch\n"
         "dispatch(sys.argv[1:])\n"
         "heavy = {'torch', 'transformers', 'datasets', 'hydra', 'pytorch_lightning', 'scipy'} & set(sys.modules)\n"
         "assert not heavy, heavy"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from support.records import COUNTS, make_record
 
-from probe.cli.settings import configs_of
 from probe.report.page import write_report
 from probe.runs.identity import Treatment
 from probe.runs.records import CorpusCounts, RecordedData, Settings
+from probe.settings import configs_of
 from probe.tables.figures import by_task, draw_all
 from probe.tables.formats import render, table_files
 from probe.tables.rows import build_rows

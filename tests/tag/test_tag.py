@@ -17,7 +17,6 @@ from support.commands import TINY, flip_a_bit, interpreted, python
 from support.facts import names, numbers_in
 from support.inputs import overrides, small_corpus, write_columns
 
-from probe.cli.settings import configs_of
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.features import words
@@ -26,6 +25,7 @@ from probe.runs.plan import plan
 from probe.runs.records import load_record, load_records
 from probe.runs.run import run
 from probe.runs.weights import how_to_keep, load_probe
+from probe.settings import configs_of
 from probe.verify.results import check_files
 
 
@@ -329,7 +329,7 @@ def test_a_text_without_marks_is_one_document(here: Callable, inputs: list[str],
 def test_verify_of_a_folder_without_asking_for_weights_needs_no_torch(kept: tuple[Path, str]):
     folder, _ = kept
     code = (
-        "import sys; from probe.cli.main import dispatch\n"
+        "import sys; from probe.cli import dispatch\n"
         "dispatch(['verify', sys.argv[1]]); assert 'torch' not in sys.modules"
     )
     done = python(code, str(folder))

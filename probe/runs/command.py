@@ -1,4 +1,4 @@
-"""Commands that compute: train (a run or a sweep) and extract."""
+"""`probe [train]`, `probe extract` and `probe sweep-status`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from probe.cli.parser import say_bad_records
-from probe.cli.settings import HYDRA_ONLY, configs_of, hydra_itself
+from probe.arguments import Parser, results_or_last, say_bad_records
 from probe.config import Config, UserError
+from probe.settings import HYDRA_ONLY, configs_of, hydra_itself
 
 
 def extract(arguments: list[str]) -> int:
@@ -106,4 +106,13 @@ def train(arguments: list[str]) -> int:
 
         record = run(planned.cfg, tell_both, command=command)
     print(scores_line(record) + (" · was done already" if was_done else "") + f"\nrecord: {planned.record_path}")
+    return 0
+
+
+def sweep_status(arguments: list[str]) -> int:
+    from probe.runs.progress import lines
+
+    parser = Parser(prog="probe sweep-status", description="Where a sweep stands: done, running, failed, time left.")
+    parser.add_argument("dir", nargs="?", type=Path, help="the sweep's results_dir; none: the one written last")
+    print(*lines(results_or_last(parser.parse_args(arguments).dir)), sep="\n")
     return 0

@@ -8,14 +8,13 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, stated, to_config, unknown_setting
 from probe.runs.config_from_record import quoted
 from probe.runs.launch import Launcher
 
-TAKE_SETTINGS = ("train", "extract", "race", "screen", "inspect", "cache", "export", "bench", "tag")
 # Hydra's own flags that do not run anything: they go straight to Hydra.
 HYDRA_ONLY = ("--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--shell-completion", "-sc")
 # What is taken for a setting; a text that looks like one can come by standard input.
@@ -35,14 +34,17 @@ def hydra_itself(arguments: list[str]) -> None:
     hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")(lambda _: None)()
 
 
-def complete(arguments: list[str], commands: list[str]) -> None:
-    """Hydra's shell completion, which knows settings; here it also learns of the commands that stand before them."""
+def complete(arguments: list[str], commands: Mapping[str, bool]) -> None:
+    """Completes settings in the shell as Hydra does, and the commands before them.
+
+    commands: by name, whether settings may follow.
+    """
     if (line := os.environ.get("COMP_LINE")) is not None:
         program, *words = line.split()
         last = "" if line[-1:].isspace() or not words else words.pop()
         if not words:
             print(*[command for command in commands if command.startswith(last)])
-        elif words[0] in commands and words[0] not in TAKE_SETTINGS:
+        elif not commands.get(words[0], True):
             return
         settings = [word for word in words if SETTING.match(word)]  # Hydra would fail on a text or a flag
         os.environ["COMP_LINE"] = " ".join([program, *settings, last])
