@@ -16,6 +16,7 @@ from probe.data.column_guesses import NUMBER, nearly_all_numbers, span_columns, 
 from probe.data.columns import quoted
 from probe.data.corpus import Corpus
 from probe.data.split import Split
+from probe.probes.kinds import kind_of
 from probe.probes.schedule import Schedule, updates
 from probe.system.format import escape_invisible, pluralize
 
@@ -185,7 +186,7 @@ def _small(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
 
 def _short(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
     """Too few epochs to converge, of the run that lacks the most updates."""
-    schedules = [Schedule.of(cfg.probe, len(train.words)) for cfg, train in trained_on if cfg.reads_features]
+    schedules = [Schedule.of(cfg.probe, len(train.words)) for cfg, train in trained_on if kind_of(cfg).reads_features]
     short = [one for one in schedules if one.max_epochs < one.shortest]
     if short:
         worst = max(short, key=lambda one: (one.shortest - one.max_epochs) * one.epoch_updates)
