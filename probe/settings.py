@@ -94,6 +94,7 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
             plain = [o.input_line for o in parsed if o.input_line is not None and not o.is_sweep_override()]
             base = compose("config", plain, return_hydra_config=True)
             is_sweep = multirun or base.hydra.mode == RunMode.MULTIRUN
+            launcher = _launcher(base)  # also for one run: its settings are checked too
             if not is_sweep:
                 if len(plain) < len(parsed):
                     swept = next(o.input_line for o in parsed if o.is_sweep_override())
@@ -128,7 +129,7 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
             if is_sweep and "encoder.num_layers" in OmegaConf.to_yaml(base.hydra.sweeper):
                 _check_depths(configs, {o.key_or_group for o in parsed})
             typed = {str(o.key_or_group) for o in parser.parse_overrides(jobs[0])}
-            return ParsedCommand(configs, _launcher(base) if is_sweep else None, typed)
+            return ParsedCommand(configs, launcher if is_sweep else None, typed)
     except UserError:
         raise
     except (HydraException, OmegaConfBaseException, AttributeError, TypeError, ValueError) as error:

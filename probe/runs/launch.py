@@ -1,22 +1,21 @@
-"""Starts jobs where Hydra's launcher setting says: in this process, in processes of this machine, or on a cluster.
+"""Starts jobs where `hydra/launcher` says: in this process, in processes of this machine, or on a cluster.
 
-joblib and submitit are the engines of Hydra's own launchers; they are called directly, with the settings of
-`hydra.launcher`, because a job here is any planned config, not one that Hydra composes again from a command line.
+Hydra's own launchers are not called, because a job here is any planned config, not one that Hydra composes again from a
+command line. submitit, the engine of its SLURM launcher, is called directly with the settings of `hydra.launcher`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from probe.config import UserError
 from probe.runs.cluster import again, executor, run_array
-from probe.system.processes import LOOK_EVERY_S, end_with
+from probe.system.workers import ProcessDied, run_in_subprocesses
 
-# By the name of Hydra's class: submitit's name of the cluster, or None for jobs of this machine.
-CLUSTERS = {"BasicLauncher": None, "JoblibLauncher": None, "LocalLauncher": "local", "SlurmLauncher": "slurm"}
+# By the name of Hydra's class, or of our preset: submitit's name of the cluster, or None for jobs of this machine.
+CLUSTERS = {"local": None, "BasicLauncher": None, "LocalLauncher": "local", "SlurmLauncher": "slurm"}
 ONE_BY_ONE = "BasicLauncher"
 
 
@@ -31,9 +30,12 @@ class Launcher:
     @classmethod
     def of(cls, name: str, settings: dict[str, Any]) -> Launcher:
         """Raises UserError for a launcher that is not known here."""
-        kind = str(settings.pop("_target_")).rpartition(".")[2]
+        kind = str(settings.pop("_target_", name)).rpartition(".")[2]
         if kind not in CLUSTERS:
-            raise UserError(f"hydra/launcher={name} cannot be used here. There are: local, joblib, basic, slurm.")
+            raise UserError(f"hydra/launcher={name} cannot be used here. There are: local, basic, slurm.")
+        n_jobs = settings.get("n_jobs", -1)
+        if not isinstance(n_jobs, int) or n_jobs not in (-1, max(1, n_jobs)):
+            raise UserError(f"hydra.launcher.n_jobs={n_jobs}: this setting is a whole number from 1, or -1.")
         return cls(name, kind, settings)
 
     @property
@@ -50,41 +52,51 @@ class Launcher:
         work: Callable[[Any], None],
         jobs: Sequence[Any],
         at_once: int,
-        tell: Callable[[str], None],
-        died: Callable[[Any, str], None],
+        log: Callable[[str], None],
+        on_failure: Callable[[Any, str], None],
     ) -> None:
         """Does the work for each job, and returns when all have ended.
 
-        at_once: how many run side by side on this machine. died: called with a cluster's job that ended without a
-        word of its own, and the reason. Raises what the engine raises when a process dies, and UserError where a
-        cluster takes no job.
+        at_once: how many run side by side on this machine. on_failure: called with a job whose process ended without
+        a word of its own, and the reason. Raises what a job raises, and UserError where a cluster takes no job.
         """
         if self.is_this_process(at_once):
             for job in jobs:
                 work(job)
         elif self.is_here:
-            from joblib import Parallel, delayed
-
-            ours = {"n_jobs": at_once, "backend": "loky", "initializer": end_with, "initargs": (os.getpid(),)}
-            Parallel(**{**self.settings, **ours})(delayed(work)(job) for job in jobs)
+            _run_side_by_side(work, jobs, at_once, log, on_failure)
         elif CLUSTERS[self.kind] == "slurm":
-            run_array(work, jobs, self.settings, tell, died)
+            run_array(work, jobs, self.settings, log, on_failure)
         else:
             sent = executor("local", self.settings).map_array(again(work, self.settings), jobs)
             for job, ended in zip(jobs, sent, strict=True):
                 if (why := ended.exception()) is not None:
-                    died(job, f"killed: {why}")
+                    on_failure(job, f"killed: {why}")
 
 
-def run_in_subprocesses(work: Callable[[Any], None], jobs: Sequence[Any]) -> None:
-    """Does the work for each job at once, each in a process that ends with it. Raises what a job raises."""
-    from joblib.externals.loky import ProcessPoolExecutor, wait
+def _run_side_by_side(
+    work: Callable[[Any], None],
+    jobs: Sequence[Any],
+    at_once: int,
+    log: Callable[[str], None],
+    on_failure: Callable[[Any, str], None],
+) -> None:
+    """Does the jobs in processes of this machine. A job whose process dies is done once more, alone, after the others.
 
-    pool = ProcessPoolExecutor(max_workers=len(jobs), initializer=end_with, initargs=(os.getpid(),))
-    try:
-        for part in [pool.submit(work, job) for job in jobs]:
-            while not part.done():
-                wait([part], LOOK_EVERY_S)
-            part.result()
-    finally:
-        pool.shutdown(kill_workers=True)
+    The others go on with one process fewer. A job whose process dies when it runs alone has failed.
+    """
+    once_more = []
+    for job, error in run_in_subprocesses(work, jobs, at_once, keep=True):
+        if isinstance(error, ProcessDied) and len(jobs) == 1:
+            on_failure(job, f"{error}. The same command tries again")
+        elif isinstance(error, ProcessDied):
+            once_more.append(job)
+            at_once = max(1, at_once - 1)
+            log(
+                f"A process of the sweep was {error}. Its run is made once more at the end, alone; the others go on, "
+                f"{at_once} at a time."
+            )
+        elif error is not None:
+            raise error
+    for job in once_more:
+        _run_side_by_side(work, [job], 1, log, on_failure)

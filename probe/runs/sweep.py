@@ -20,7 +20,7 @@ from pathlib import Path
 from probe.config import Config, UserError
 from probe.probes.kinds import bfloat16_way
 from probe.runs.cluster import TimeLimitReached
-from probe.runs.launch import Launcher, run_in_subprocesses
+from probe.runs.launch import Launcher
 from probe.runs.outputs import is_done
 from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.progress import SweepStatus, first_line, is_running, running
@@ -33,6 +33,7 @@ from probe.system.files import short
 from probe.system.format import duration, percent
 from probe.system.machine import gpus, resolve_device, side_by_side, take_gpu
 from probe.system.processes import LOOK_EVERY_S
+from probe.system.workers import run_in_subprocesses
 
 # What is said of a run whose training did not converge.
 ENDINGS = {
@@ -100,12 +101,12 @@ def run_sweep(
     configs: Sequence[Config],
     launcher: Launcher,
     command: str,
-    tell: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
     dev_only: bool = False,
 ) -> Outcome:
     """Extracts what is missing, launches the runs that are not done, and waits for them.
 
-    dev_only: of the runs no test score is told; their records have it all the same. On another machine than this each
+    dev_only: no test score is shown; their records have it all the same. On another machine than this each
     job extracts what it finds missing. Raises UserError for what cannot be planned.
     """
     plans = list({(planned.results_dir, planned.identity.key): planned for planned in map(plan, configs)}.values())
@@ -113,86 +114,76 @@ def run_sweep(
     for folder in folders:
         prepare_results(folder)
         if note := write_expected(folder, [planned.expected for planned in plans if planned.results_dir == folder]):
-            tell(note)
+            log(note)
     todo = _not_done(plans)
-    _tell_what_is_left(plans, todo, tell)
+    _log_what_remains(plans, todo, log)
     for planned in todo:
         _failure_file(planned).unlink(missing_ok=True)
     at_once, names = 1, []
     if launcher.is_here and todo:
         names = gpus() if "cuda" in [resolve_device(planned.cfg.device) for planned in todo] else []
-        for line in dict.fromkeys(filter(None, map(_told_of_bfloat16, todo))):
-            tell(line)
+        for line in dict.fromkeys(filter(None, map(_bfloat16_message, todo))):
+            log(line)
         at_once = side_by_side(launcher.settings.get("n_jobs", todo[0].cfg.jobs), len(names))
         _extract_each(todo, () if launcher.is_this_process(at_once) else names)
     elif todo:
-        tell(f"Runs are sent elsewhere; `probe sweep-status {folders[0]}` shows where they stand.")
+        log(f"Runs are sent elsewhere; `probe sweep-status {folders[0]}` shows where they stand.")
     keys = tuple(planned.identity.key for planned in plans)
 
-    def job(planned: Plan, at_once: int) -> Job:
+    def job(planned: Plan) -> Job:
         shared = (min(at_once, len(todo)), tuple(names), command, hub.commits(), dev_only)
         return Job(planned.cfg, planned.expected, keys, *shared, waits=not launcher.is_here)
 
-    _launch(plans, job, launcher, at_once, tell)
+    _launch(plans, job, launcher, at_once, log)
     return Outcome(folders, [(planned.label, _why_not_done(planned, launcher)) for planned in _not_done(plans)])
 
 
-def _tell_what_is_left(plans: Sequence[Plan], todo: Sequence[Plan], tell: Callable[[str], None]) -> None:
+def _log_what_remains(plans: Sequence[Plan], todo: Sequence[Plan], log: Callable[[str], None]) -> None:
     for line in dict.fromkeys(f"data {one.text.name}: {note}." for one in plans for note in one.text.notes):
-        tell(line)
+        log(line)
     keys = [one.identity.key for one in plans]
     bad = [error for folder in {one.results_dir for one in plans} for error in SweepStatus(folder, keys).bad.values()]
-    tell(f"{len(plans)} runs, {len(plans) - len(todo) - len(bad) if todo or bad else 'all'} done already.")
+    log(f"{len(plans)} runs, {len(plans) - len(todo) - len(bad) if todo or bad else 'all'} done already.")
     for error in bad:
-        tell(f"Not made again, since a record is there that cannot be read: {error}")
+        log(f"Not made again, since a record is there that cannot be read: {error}")
     if anew := sum(planned.record_path.exists() for planned in todo):
-        tell(f"{anew} of the others have a record but not their weights: made again, and their records with them.")
+        log(f"{anew} of the others have a record but not their weights: made again, and their records with them.")
 
 
 def _launch(
     plans: Sequence[Plan],
-    job: Callable[[Plan, int], Job],
+    job: Callable[[Plan], Job],
     launcher: Launcher,
     at_once: int,
-    tell: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> None:
-    """Launches runs until each has a record or a failure: again if a local process dies, fewer at once if none ended.
+    """Launches runs until each has a record or a failure, or two launches in a row brought neither.
 
-    Runs that another process makes are passed over for as long as there are others, then waited for. job: makes a
-    run's job, given how many run side by side.
+    Runs that another process makes are passed over for as long as there are others, then waited for.
     """
-    stood_still = waits = False
-    while waiting := _neither_done_nor_failed(plans):
-        has_died = True
-        with _errors_to(waiting[0].results_dir / "logs" / "launcher.log"):
-            launcher.launch(run_job, [job(planned, at_once) for planned in waiting], at_once, tell, _died)
-            has_died = False
+    is_stuck = has_announced_wait = False
+    while unfinished := _neither_done_nor_failed(plans):
+        with _errors_to(unfinished[0].results_dir / "logs" / "launcher.log"):
+            launcher.launch(run_job, [job(planned) for planned in unfinished], at_once, log, _on_failure)
         for folder in {planned.results_dir for planned in plans}:
             prepare_results(folder)
-        left = _neither_done_nor_failed(plans)
+        remaining = _neither_done_nor_failed(plans)
         if not launcher.is_here:  # whatever it was, it would come again: the next command tries
             return
-        no_progress = len(left) == len(waiting)
-        if has_died:
-            if no_progress and at_once == 1:
-                return
-            at_once = max(1, at_once // 2) if no_progress else at_once
-            if left:
-                fewer = f", now {at_once} at a time" if no_progress else ""
-                tell(f"A process of the sweep was killed (often for lack of memory); {len(left)} runs are left{fewer}.")
-        elif left and all(map(_is_elsewhere, left)):
-            if not waits:
-                tell(f"{len(left)} of {len(plans)} runs are left, all made by other processes: waiting for them.")
-            for one in (job(planned, at_once) for planned in _first_to_end(left)):
-                tell(_line(one, _scores_elsewhere(one)))
-            waits, no_progress = True, False  # what was waited for is free now
-        elif no_progress and stood_still:
+        has_no_progress = len(remaining) == len(unfinished)
+        if remaining and all(map(_is_elsewhere, remaining)):
+            if not has_announced_wait:
+                log(f"{len(remaining)} of {len(plans)} runs are left, all made by other processes: waiting for them.")
+            for done in map(job, _first_to_end(remaining)):
+                log(_line(done, _scores_elsewhere(done)))
+            has_announced_wait, has_no_progress = True, False  # what was waited for is free now
+        elif has_no_progress and is_stuck:
             return
-        stood_still = no_progress
+        is_stuck = has_no_progress
 
 
-def _died(job: Job, why: str) -> None:
-    """Keeps why a job ended that left nothing, unless it has left something after all."""
+def _on_failure(job: Job, why: str) -> None:
+    """Writes why a job ended that left nothing, unless it has left something after all."""
     if not job.is_over():
         _keep_failure(job, why)
 
@@ -275,8 +266,8 @@ def _planned_here(job: Job) -> Plan:
     return planned
 
 
-def _told_of_bfloat16(planned: Plan) -> str | None:
-    """What is to be said of a run's arithmetic before it starts."""
+def _bfloat16_message(planned: Plan) -> str | None:
+    """Says how a run computes in bfloat16 where it is emulated."""
     if not planned.kind.is_trained:
         return None
     device = resolve_device(planned.cfg.device)
@@ -313,9 +304,10 @@ def _extract_each(plans: Sequence[Plan], gpus: Sequence[str] = ()) -> None:
         try:
             if gpus and one.store.missing():
                 shared = (one.cfg, tuple(gpus), one.results_dir / "logs", hub.commits())
-                run_in_subprocesses(
-                    run_extraction, [Extraction(*shared, quiet=number > 0) for number in range(len(gpus))]
-                )
+                parts = [Extraction(*shared, quiet=number > 0) for number in range(len(gpus))]
+                for _, error in run_in_subprocesses(run_extraction, parts, len(parts)):
+                    if error is not None:
+                        raise error
             extract(one.cfg)  # nothing is left to compute after that: holds the store for as long as this process lives
         except Exception as error:
             for planned in readers:

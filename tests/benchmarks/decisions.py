@@ -24,12 +24,12 @@ import argparse
 import itertools
 import json
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from probe.conditions import MAIN
 from probe.race.rule import SILENT, VERSION, Cell, DevRun, Rules, num_ahead, replay, thresholds
@@ -328,9 +328,10 @@ def main() -> None:
         *((truth.name, study, (truth, options.tables, options.seed)) for truth in chosen),
         *((f"race: {name}", race, (*one, options.races, options.seed)) for name, one in raced.items()),
     ]
-    results = Parallel(n_jobs=options.jobs, return_as="generator")(delayed(work)(*given) for _, work, given in jobs)
+    pool = ProcessPoolExecutor(options.jobs)
+    futures = [pool.submit(work, *given) for _, work, given in jobs]
     found: dict[str, dict[str, Any]] = {}
-    for (name, _, _), result in zip(jobs, results, strict=True):
+    for (name, _, _), result in zip(jobs, (future.result() for future in futures), strict=True):
         print(f"{name}: {json.dumps(result)}", flush=True)
         for what, value in ({"race": result} if name.startswith("race: ") else result).items():
             found.setdefault(what, {})[name.removeprefix("race: ")] = value

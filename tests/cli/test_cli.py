@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 from pathlib import Path
 
@@ -255,7 +254,6 @@ def test_a_killed_worker_costs_no_other_run(inputs: list[str], tmp_path: Path, a
     sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", "jobs=2", *inputs]
     sweep += [f"probe.{name}={5 if after else 15}" for name in ("max_epochs", "patience")]
     process = start(*sweep, cwd=tmp_path)
-    # Killed in training, where memory runs out; a worker that dies while it sends its result may take the pool along.
     out = tmp_path / "out"
     wait_for(
         lambda: len(finished_runs(out)) >= after and in_training(out) == 2, DEADLINE_S, "two runs in training", process
@@ -263,6 +261,6 @@ def test_a_killed_worker_costs_no_other_run(inputs: list[str], tmp_path: Path, a
     os.kill(workers_of(process)[0], signal.SIGKILL)
     told, errors = finish(process)
     assert process.returncode == 0, errors
-    assert bool(re.search(r"\b4 runs\b.*\b1 at a time", told)) == (after == 0), "nothing was done: less may be more"
+    names(told, "signal 9", "1 at a time")
     assert "Traceback" not in errors
     assert len(list((tmp_path / "out/records").iterdir())) == 4

@@ -339,8 +339,8 @@ def test_why_a_job_died_is_kept_in_its_own_folder_and_only_if_it_left_nothing(jo
     other = replace(job, cfg=replace(job.cfg, results_dir=str(tmp_path / "other")))
     for one in (job, other):
         prepare_results(one.results_dir)
-    sweep._died(other, "killed (signal 9, Killed)\n\nSLURM job 7")
-    sweep._died(other, "ended without a result")
+    sweep._on_failure(other, "killed (signal 9, Killed)\n\nSLURM job 7")
+    sweep._on_failure(other, "ended without a result")
     assert failure(other) == "killed (signal 9, Killed)"
     assert not job.is_over()
 

@@ -79,7 +79,6 @@ SERVER.set_forkserver_preload(
         "probe.inspect.encoded_text",
         "transformers.models.bert.modeling_bert",
         "transformers.models.bert.tokenization_bert",
-        "joblib",
         "hydra",
     ]
 )
@@ -209,7 +208,9 @@ def stop(process: Process) -> tuple[str, str]:
 
 def workers_of(process: Process) -> list[int]:
     """The processes in which a sweep's runs are made side by side."""
-    found = subprocess.run(["pgrep", "-s", str(process.pid), "-f", "LokyProcess"], capture_output=True, text=True)
+    found = subprocess.run(
+        ["pgrep", "-s", str(process.pid), "-f", "multiprocessing-fork"], capture_output=True, text=True
+    )
     return list(map(int, found.stdout.split()))
 
 

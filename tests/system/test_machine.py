@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from joblib import Parallel, delayed
 from support.commands import DEADLINE_S, python, wait_for
 
 from probe.system import machine
+from probe.system.workers import run_in_subprocesses
 
 GB = 10**9
 
@@ -61,23 +61,22 @@ def test_the_gpus_are_those_that_the_process_was_given_or_all(monkeypatch: pytes
         assert machine.gpus() == []
 
 
+def take(folder: Path) -> None:
+    """Writes which GPU this process has, into a file of its own, once four processes have come here."""
+    machine.take_gpu(["2", "GPU-5a"], folder)
+    with (folder / f"{os.getpid()}.txt").open("a") as file:
+        file.write(f"{os.environ.get('CUDA_VISIBLE_DEVICES')}\n")
+    wait_for(lambda: len(list(folder.glob("*.txt"))) >= 4, DEADLINE_S, "four workers")
+
+
 def test_workers_are_dealt_to_the_gpus_in_turn_and_stay_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    locks, seen_by = tmp_path / "locks", tmp_path / "processes"
-    locks.mkdir()
-    seen_by.mkdir()
-
-    def dealt() -> tuple[int, str | None]:
-        """This process and its GPU, once four processes have come here."""
-        machine.take_gpu(["2", "GPU-5a"], locks)
-        (seen_by / str(os.getpid())).touch()
-        wait_for(lambda: len(list(seen_by.iterdir())) >= 4, DEADLINE_S, "four workers")
-        return os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES")
-
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    seen = set(Parallel(n_jobs=4, batch_size=1)(delayed(dealt)() for _ in range(24)))
-    assert len({process for process, _ in seen}) == len(seen) == 4, "a worker keeps its GPU"
-    assert sorted(str(gpu) for _, gpu in seen) == ["2", "2", "GPU-5a", "GPU-5a"]
-    machine.take_gpu([], locks)
+    assert [error for _, error in run_in_subprocesses(take, [tmp_path] * 24, 4)] == [None] * 24
+    seen = [file.read_text().split() for file in tmp_path.glob("*.txt")]
+    assert sum(map(len, seen)) == 24
+    assert [len(set(gpus)) for gpus in seen] == [1] * 4, "a worker keeps its GPU"
+    assert sorted(gpus[0] for gpus in seen) == ["2", "2", "GPU-5a", "GPU-5a"]
+    machine.take_gpu([], tmp_path)
     assert "CUDA_VISIBLE_DEVICES" not in os.environ, "where there are none nothing is dealt"
 
 

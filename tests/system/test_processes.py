@@ -47,22 +47,16 @@ def test_a_process_ends_with_its_parent_that_was_killed():
 
 
 SENDER = """
-import sys, time
-from joblib.externals.loky import process_executor
-from probe.runs.launch import Launcher, run_in_subprocesses
+import time
+from probe.system import workers
 
-# Sends no job: the command is killed between the start of its workers and their first one.
-process_executor._ExecutorManagerThread.add_call_item_to_queue = lambda _: time.sleep(600)
-if sys.argv[1] == "launch":
-    Launcher("local", "JoblibLauncher", {}).launch(print, [1, 2], 2, print, print)
-else:
-    run_in_subprocesses(print, [1, 2])
+started = [workers._Worker(1), workers._Worker(1)]  # no job is sent
+time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("way", ["launch", "run_in_subprocesses"])
-def test_workers_that_have_had_no_job_end_with_the_process_that_started_them(way: str):
-    parent = subprocess.Popen([sys.executable, "-c", SENDER, way], start_new_session=True, text=True)
+def test_workers_that_have_had_no_job_end_with_the_process_that_started_them():
+    parent = subprocess.Popen([sys.executable, "-c", SENDER], start_new_session=True, text=True)
     assert wait_until(lambda: len(living_workers_of(parent)) == 2)
     parent.kill()
     parent.wait()
