@@ -37,7 +37,7 @@ def _cells(row: Row) -> set[str]:
 
 def _sentences(decisions: Decisions, rows: Mapping[str, Row], num_rows: int) -> Iterator[str]:
     """rows: by their names in the race. Its leader comes first, even if a row that has one seed only is higher."""
-    standing = {name: row for name, row in rows.items() if not row.left}
+    standing = {name: row for name, row in rows.items() if not row.eliminated}
     if not standing:
         yield "No row can be ranked."
         return
@@ -47,7 +47,7 @@ def _sentences(decisions: Decisions, rows: Mapping[str, Row], num_rows: int) -> 
     among = f"has the highest dev {best.task.score} of {num_rows} rows" if num_rows > 1 else "ran alone"
     yield (
         f"{best.name} (layers {best.layers_as_text}, width {best.width}) {among}: "
-        f"{COLUMNS['dev'].show(best)} over {best.n} seed{'s' * (best.n > 1)}, test {COLUMNS['test'].show(best)}."
+        f"{COLUMNS['dev'].text(best)} over {best.n} seed{'s' * (best.n > 1)}, test {COLUMNS['test'].text(best)}."
     )
     if num_rows == 1:
         return

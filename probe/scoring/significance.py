@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from probe.scoring.metrics import f1_of
+
 SHUFFLES = 10_000
 CHUNK = 1_000  # shuffles at once: bounds the memory
 FEWEST_DOCUMENTS = 20  # with fewer a test over documents could tell little apart: D of them allow no p below 2 / 2^D
@@ -101,14 +103,14 @@ def randomisation_tests(
     num_units = len(first)
     change = (second - first).reshape(num_units, -1)  # (units, pairs * 3)
     first_total, second_total = first.sum(0, dtype=float), second.sum(0, dtype=float)  # (pairs, 3)
-    observed = _f1(first_total) - _f1(second_total)
+    observed = f1_of(first_total) - f1_of(second_total)
     draw = np.random.default_rng(seed)
     as_extreme = np.zeros(len(pairs))
     for done in range(0, shuffles, CHUNK):
         swapped = draw.integers(2, size=(min(CHUNK, shuffles - done), num_units), dtype=np.uint8)
         moved = (swapped.astype(np.float32) @ change).astype(float)  # exact: counts stay below 2^24
         moved = moved.reshape(-1, len(pairs), 3)
-        differences = _f1(first_total + moved) - _f1(second_total - moved)
+        differences = f1_of(first_total + moved) - f1_of(second_total - moved)
         as_extreme += np.sum(np.abs(differences) >= np.abs(observed) - 1e-12, axis=0)
     return [
         Randomisation(float(d), float((n + 1) / (shuffles + 1)), shuffles, num_units)
@@ -134,7 +136,7 @@ def influence(counts: np.ndarray, units: Sequence[int] | np.ndarray | None = Non
     the difference of two systems on one text that of the difference of their influences.
     """
     gold, predicted, correct = np.asarray(counts, dtype=float).T
-    moves = (2 * correct - float(_f1(counts.sum(0))) * (gold + predicted)) / max(1.0, float(np.sum(gold + predicted)))
+    moves = (2 * correct - float(f1_of(counts.sum(0))) * (gold + predicted)) / max(1.0, float(np.sum(gold + predicted)))
     if units is None:
         return moves
     _, place = np.unique(np.asarray(units), return_inverse=True)
@@ -146,9 +148,3 @@ def _sums_by(place: np.ndarray, values: np.ndarray) -> np.ndarray:
     sums = np.zeros((int(place.max()) + 1, *values.shape[1:]), dtype=values.dtype)
     np.add.at(sums, place, values)
     return sums
-
-
-def _f1(totals: np.ndarray) -> np.ndarray:
-    """F1 from sums of gold, predicted and correct, along the last axis."""
-    gold, predicted, correct = totals[..., 0], totals[..., 1], totals[..., 2]
-    return 2 * correct / np.maximum(gold + predicted, 1)

@@ -12,9 +12,9 @@ from probe.race.rule import Elimination
 from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, Treatment
 from probe.runs.records import Records, RunRecord
 from probe.runs.sweep_plan import Setting
-from probe.scoring.compare import STATISTIC, Components
+from probe.scoring.compare import Components
 from probe.scoring.significance import Cell
-from probe.system.files import plain
+from probe.system.format import format_layers
 
 # The parts of a table, from the top: baselines that a row should be well above, the rows themselves, variants of them
 # (trained on less text), and what they cannot be expected to reach.
@@ -92,10 +92,10 @@ class Row:
     components: what the table decided, see `decisions.label_rows`; margin: points of dev score, by which it decided.
     behind: how far the row lies behind the truly best one on dev, [low, high], a fraction. error: the square of the
     standard error of its difference to the best on dev: what seeds, and what the text contributes. treatment: the name
-    of its runs' treatment as displayed; None for plain runs. of: that treatment as recorded. beside: scores relative to
-    other rows, see `tables.relative_scores`. left: when and why a race gave it no more seeds; it is compared with no
-    other row. normalize: how its layers are normalized; None: not. rates: all that it was tried at, where they are
-    several; `records` are those of the best by dev."""
+    of its runs' treatment as displayed; None for plain runs. of: that treatment as recorded. relative: scores relative
+    to other rows, see `tables.relative_scores`. eliminated: when and why a race gave it no more seeds; it is compared
+    with no other row. normalize: how its layers are normalized; None: not. rates: all that it was tried at, where they
+    are several; `records` are those of the best by dev."""
 
     name: str
     task: Task
@@ -115,7 +115,7 @@ class Row:
     cost: Cost | None
     treatment: str | None = None
     of: Treatment | None = None
-    left: Elimination | None = None
+    eliminated: Elimination | None = None
     label: str | None = None
     margin: float | None = None
     behind: list[float] | None = None
@@ -123,7 +123,7 @@ class Row:
     to_best: Difference | None = None
     error: tuple[float, float] | None = None
     components: Mapping[str, Components] = field(default_factory=dict)
-    beside: Mapping[str, Cell] = field(default_factory=dict)
+    relative: Mapping[str, Cell] = field(default_factory=dict)
     normalize: str | None = None
     rates: Sequence[Tried] = ()
 
@@ -149,8 +149,7 @@ class Row:
     @property
     def layers_as_text(self) -> str:
         """`3..6`, or `0, 3, 5`."""
-        in_a_row = len(self.indices) > 2 and self.indices == list(range(self.indices[0], self.indices[-1] + 1))
-        return f"{self.indices[0]}..{self.indices[-1]}" if in_a_row else ", ".join(map(str, self.indices))
+        return format_layers(self.indices)
 
     @property
     def is_single(self) -> bool:
@@ -170,40 +169,6 @@ class Row:
     @property
     def test(self) -> list[float]:
         return [record.scores.test.headline for record in self.records.values()]
-
-    def as_json(self) -> dict[str, Any]:
-        """What `probe table --format json` prints and `table.json` holds."""
-        row: dict[str, Any] = {
-            "layers": self.name,
-            "indices": self.indices,
-            "combine": self.combine,
-            "width": self.width,
-            "n": self.n,
-            "seeds": self.seeds,
-            "keys": self.keys,
-            "sha256": self.sha256,
-            "missing": self.missing,
-            "failed": self.failed,
-            "statistic": STATISTIC,
-            "margin": self.margin,
-            "label": self.label,
-            "behind": self.behind,
-            "to_best": plain(self.to_best),
-            "components": plain(self.components),
-            "group": self.group,
-            "setting": plain(self.setting),
-            "about": plain(self.about),
-        }
-        if self.treatment:
-            row["treatment"] = self.treatment
-        if self.left:
-            row["left"] = plain(self.left)
-        if self.normalize:
-            row["normalize"] = self.normalize
-        if self.rates:
-            row |= {"rate": self.setting.probe["learning_rate"], "rates": plain(self.rates)}
-        row |= plain(self.cells) | plain(self.beside)
-        return row if self.cost is None else row | {"cost": plain(self.cost)}
 
 
 def names_of(treatment: Treatment | None) -> set[str]:
