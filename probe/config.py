@@ -119,6 +119,7 @@ class EncoderConfig:
     num_layers: int | None  # the preset's; None if name or path was set by hand
     weights: str
     weights_seed: int
+    lower_case: bool | None = None  # none: as the tokenizer's files say
 
     def __post_init__(self) -> None:
         _one_of("encoder.weights", self.weights, WEIGHTS)

@@ -24,6 +24,30 @@ from probe.system.files import canonical
 from probe.tables import figures
 from probe.tables.figures import Numbers, draw
 
+# One look at each step of the pipeline, in about a minute: pytest -m smoke -n 2
+SMOKE = [
+    "test_architecture.py",
+    "test_committed_keys.py",
+    "data/test_tags.py",
+    "encoders/test_encoder.py",
+    "features/test_windows.py",
+    "features/test_extraction.py",
+    "probes/test_layers.py",
+    "probes/test_schedule.py",
+    "race/test_rule.py",
+    "runs/test_run.py",
+    "scoring/test_compare.py",
+    "scoring/test_metrics.py",
+    "tables/test_recommendation.py",
+    "verify/test_older.py",
+]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if str(item.path.relative_to(Path(__file__).parent)) in SMOKE and item.get_closest_marker("slow") is None:
+            item.add_marker(pytest.mark.smoke)
+
 
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:

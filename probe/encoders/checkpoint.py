@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from probe.config import EncoderConfig, UserError
+from probe.encoders.casing import refuse_dropped_case, set_lower_case
 from probe.encoders.pieces import Special, check_words, keep_prefix_spaces, special_pieces
 from probe.system import hub
 from probe.system.files import sha256_of, write_atomically
@@ -124,6 +125,10 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         raise UserError(f"{name} is no text encoder: its config names no number of layers or hidden size.")
     if cfg.num_layers not in (None, config.num_hidden_layers):
         raise UserError(f"{name} has {config.num_hidden_layers} layers, not encoder.num_layers={cfg.num_layers}.")
+    if cfg.lower_case is None:
+        refuse_dropped_case(tokenizer, name)
+    else:
+        set_lower_case(tokenizer, cfg.lower_case, name)
     check_words(tokenizer, name)
     fingerprint = {
         **_file_identity(folder, cache_dir),
