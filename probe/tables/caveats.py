@@ -8,7 +8,7 @@ from probe.runs.records import RunRecord
 from probe.tables.row import Row
 
 OF_BITS = frozenset(
-    {"bits", "test_bits", "information", "test_information", "conditional_gain", "compression"}
+    {"dev_bits", "test_bits", "information", "test_information", "conditional_gain", "compression"}
 )  # columns
 SHOWN = 6  # rows named in a note
 
