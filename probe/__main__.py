@@ -1,3 +1,3 @@
-from probe.cli.main import main
+from probe.cli import main
 
 main()

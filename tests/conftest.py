@@ -15,7 +15,7 @@ from support.commands import TINY, as_nobody
 from support.hub import Hub, Server, forget
 from support.inputs import encoder_config, make_bert, overrides, small_corpus, write_columns
 
-from probe.cli.main import main
+from probe.cli import main
 from probe.config import EncoderConfig
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder, open_encoder

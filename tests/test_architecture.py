@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 
 import probe
+from probe.cli import COMMANDS
 
 PACKAGE = Path(probe.__file__).parent
 # From the top down. A layer names folders, or single modules that stand above or below the rest of their folder.
+# "*.command" stands for the command module of every folder.
 LAYERS = [
     ["cli"],
+    ["*.command"],
+    ["settings", "arguments"],
     ["verify", "doctor", "inspect", "export", "tag", "errors", "report", "cache", "score"],
     ["race.report", "screen.report", "screen.figures", "screen.validation"],
     ["tables"],
@@ -24,6 +28,7 @@ LAYERS = [
     ["features"],
     ["encoders"],
     ["scoring"],
+    ["conditions"],
     ["data"],
     ["system"],
     ["config"],
@@ -58,12 +63,19 @@ def imports(file: Path) -> set[str]:
 def layer_of(module: str) -> int:
     """The number of a module's layer: of the module itself where LAYERS names it, else of its folder."""
     name = module.removeprefix("probe.")
+    if is_command(module):
+        return LAYER_OF["*.command"]
     return LAYER_OF[name] if name in LAYER_OF else LAYER_OF[name.split(".")[0]]
 
 
+def is_command(module: str) -> bool:
+    return module.endswith(".command")
+
+
 def test_every_folder_has_a_layer():
-    assert {module_of(file).split(".")[1] for file in INSIDE} == {name.split(".")[0] for name in LAYER_OF}
-    assert {f"probe.{name}" for name in LAYER_OF} <= MODULES
+    layers = LAYER_OF.keys() - {"*.command"}
+    assert {module_of(file).split(".")[1] for file in INSIDE} == {name.split(".")[0] for name in layers}
+    assert {f"probe.{name}" for name in layers} <= MODULES
     assert {file.name for file in FILES if file not in INSIDE} == {"__init__.py", "__main__.py"}
 
 
@@ -73,9 +85,9 @@ def test_imports_are_seen_wherever_they_stand(tmp_path: Path, monkeypatch: pytes
     file.parent.mkdir(parents=True)
     file.write_text(
         "import probe.config\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from probe.runs import plan\n"
-        "def f():\n    from . import tags\n    from ..cli.parser import Parser\nfrom probe import word_vectors\n"
+        "def f():\n    from . import tags\n    from ..arguments import Parser\nfrom probe import word_vectors\n"
     )
-    assert imports(file) == {"probe.config", "probe.runs.plan", "probe.data.tags", "probe.cli.parser"}
+    assert imports(file) == {"probe.config", "probe.runs.plan", "probe.data.tags", "probe.arguments"}
 
 
 @pytest.mark.parametrize("file", INSIDE, ids=module_of)
@@ -85,7 +97,16 @@ def test_imports_go_down(file: Path):
     assert not up, f"{here} stands below what it imports"
 
 
-@pytest.mark.parametrize("folder", sorted({name.split(".")[0] for name in LAYER_OF}))
+@pytest.mark.parametrize("file", [file for file in FILES if is_command(module_of(file))], ids=module_of)
+def test_a_command_imports_no_other_command(file: Path):
+    assert not [name for name in imports(file) if is_command(name)]
+
+
+def test_every_command_module_is_in_the_list_of_commands():
+    assert {f"probe.{command.folder}.command" for command in COMMANDS.values()} == set(filter(is_command, MODULES))
+
+
+@pytest.mark.parametrize("folder", sorted({name.split(".")[0] for name in LAYER_OF} - {"*"}))
 def test_no_folder_has_a_circle_of_imports(folder: str):
     here = {module_of(file): file for file in INSIDE if module_of(file).split(".")[1] == folder}
     within = {name: imports(file) & here.keys() - {name} for name, file in here.items()}

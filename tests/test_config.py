@@ -8,11 +8,11 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from probe.cli.settings import config_of, configs_of
 from probe.config import PRESET_GROUPS, UserError, conf_dir, recorded_data, setting_names, to_config
 from probe.data.tags import find_scheme
 from probe.probes.selection import select
 from probe.runs.config_from_record import as_overrides
+from probe.settings import config_of, configs_of
 
 
 def composed(*overrides: str):
@@ -82,7 +82,7 @@ def test_what_a_sweeps_file_says_of_the_probe_is_not_meant_for_fine_tuning(how: 
     recipe = config_of(["probe=finetune"]).probe
     for sweep in ("conll2003_minilm", "tasks", "quickstart", "paper_table"):
         configs, _ = configs_of([f"+sweep={sweep}", how, "data.path=DIR", "seed=1"])
-        tuned = [cfg.probe for cfg in configs if cfg.probe.train_encoder]
+        tuned = [cfg.probe for cfg in configs if cfg.probe.kind == "finetune"]
         assert tuned, sweep
         assert all(probe == recipe for probe in tuned), sweep
     typed, _ = configs_of(["+sweep=conll2003_minilm", "probe=finetune", "probe.learning_rate=2e-5", "seed=1"])

@@ -24,9 +24,10 @@ import support  # noqa: F401  says how the libraries are to behave before they a
 from support.commands import TINY
 from support.inputs import make_bert, overrides
 
+from probe.cli import COMMANDS
+
 HERE = Path(__file__).parent
 FILE = HERE / "wording.txt"
-COMMANDS = "race screen table report errors bench verify sweep-status inspect doctor tag score cache export".split()
 MISTAKES = [
     "layers=nope",
     "layers=sum_al",
@@ -140,7 +141,7 @@ def _said(command: str, arguments: list[str], is_computed: bool = False) -> Said
 
 def _run(arguments: list[str]) -> tuple[int, str, str]:
     """The command in this process: its exit code, and what it printed."""
-    from probe.cli.main import main
+    from probe.cli import main
 
     argv, stdin, environment = sys.argv, sys.stdin, dict(os.environ)
     signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}

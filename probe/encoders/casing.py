@@ -7,6 +7,7 @@ library then lower-cases every word, so that "Paris" becomes p ##a ##r ##i ##s, 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from probe.config import UserError
@@ -34,7 +35,10 @@ def set_lower_case(tokenizer: Any, lower_case: bool, name: str) -> None:
 
 
 def unreachable_entries(tokenizer: Any) -> list[str]:
-    """The entries of the vocabulary that have a capital letter which the normalizer takes from every word."""
+    """The entries of the vocabulary with capital letters that the normalizer takes from every word.
+
+    Single letters and entries in brackets, such as [CLS], are left out: uncased vocabularies have some of them too.
+    """
     normalizer = tokenizer.backend_tokenizer.normalizer
     if normalizer is None or normalizer.normalize_str("A") == "A":
         return []
@@ -42,7 +46,9 @@ def unreachable_entries(tokenizer: Any) -> list[str]:
     capital = [
         entry
         for entry in tokenizer.get_vocab()
-        if entry not in added and any(letter.isupper() and letter != SPACE for letter in entry)
+        if entry not in added
+        and not re.fullmatch(r"\[.*\]|<.*>|(##|▁)?.", entry)
+        and any(letter.isupper() and letter != SPACE for letter in entry)
     ]
     return sorted(entry for entry in capital if not any(map(str.isupper, normalizer.normalize_str(entry))))
 

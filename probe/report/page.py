@@ -139,7 +139,7 @@ def _record(folder: Path, file: Path, record: RunRecord) -> list[str]:
     """Gives a line of the table of records."""
     treatment = record.identity.treatment
     return [
-        f"{record.row}, {treatment.name}" if treatment else record.row,
+        f"{record.row}, {treatment.label}" if treatment else record.row,
         str(record.seed),
         percent(record.scores.dev.headline),
         percent(record.scores.test.headline),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from probe.config import UserError
-from probe.runs.identity import FINE_TUNED
+from probe.probes.kinds import describe_probe
 from probe.scoring.compare import STATISTIC
 from probe.scoring.significance import Cell
 from probe.system.files import plain
@@ -17,7 +17,7 @@ from probe.system.format import percent
 from probe.tables.decisions import BEST, ELIMINATED, UNCONVERGED
 from probe.tables.published import PUBLISHED
 from probe.tables.rates import RATE, all_rates
-from probe.tables.row import Row, describe_probe, names_of
+from probe.tables.row import Row
 from probe.tables.rows import SCORES
 
 Note = str | Callable[[Sequence[Row]], str]
@@ -197,10 +197,9 @@ def _published(source: str) -> Column:
     """Makes a column of other people's numbers, by the name of the row."""
 
     def value(row: Row) -> float | None:
-        names = names_of(row.of)
-        name = FINE_TUNED if names == {FINE_TUNED} else row.name
+        name = "fine-tuned" if row.conditions == {"fine_tuned"} else row.name
         name = name.partition(":")[0]  # how its layers are normalized
-        return None if names - {FINE_TUNED} else PUBLISHED[source].rows.get(name)
+        return None if row.conditions - {"fine_tuned"} else PUBLISHED[source].rows.get(name)
 
     return _column(source, source, value, lambda row: str(value(row) or ""), optional=True)
 

@@ -19,12 +19,12 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from probe.runs.identity import SHARE
+from probe.conditions import BASELINE, MAIN, UPPER_BOUND
 from probe.system.files import plain
 from probe.tables.columns import header
 from probe.tables.decisions import ELIMINATED, UNCONVERGED, WORSE
 from probe.tables.notes import SHOWN, caption
-from probe.tables.row import CEILING, FLOOR, PLAIN, Row, groups_of, names_of
+from probe.tables.row import Row, groups_of
 from probe.tables.tasks import task_names, tasks_on_one_text
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -67,7 +67,7 @@ def draw_all(rows: Sequence[Row]) -> dict[str, bytes]:
                     drawn[f"{name}{suffix}.{form}"] = draw(numbers, make, title, form)
     for number, tasks in enumerate(tasks_on_one_text(rows)):
         if task_numbers := by_task(tasks):
-            left_out = [f"{row.name} of {row.setting.data}" for row in rows if row.unconverged and row.place == PLAIN]
+            left_out = [f"{row.name} of {row.setting.data}" for row in rows if row.unconverged and row.section == MAIN]
             title = title_of(caption(tasks[0]).split(". ")[0].partition(", ")[2], left_out)
             for form in FORMS:
                 name = f"score_by_task{f'-{number + 1}' if number else ''}.{form}"
@@ -101,7 +101,7 @@ def by_layer(rows: Sequence[Row]) -> Numbers:
 
     eliminated: rows that a race eliminated. They have fewer seeds, and no test score that a table shows.
     """
-    bands, rows = baselines_and_bounds(rows), [row for row in rows if row.place == PLAIN]
+    bands, rows = baselines_and_bounds(rows), [row for row in rows if row.section == MAIN]
     single = sorted((row for row in rows if row.is_single), key=lambda row: row.indices[0])
     if len(single) < 2:
         return {}
@@ -128,7 +128,7 @@ def _band(rows: Sequence[Row]) -> Numbers:
 def baselines_and_bounds(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Finds baselines and upper bounds: of each, the single layers where there are several, else its best row."""
     found: dict[str, list[Row]] = {}
-    others = [row for row in rows if row.place in (FLOOR, CEILING)]
+    others = [row for row in rows if row.section in (BASELINE, UPPER_BOUND)]
     for name in dict.fromkeys(row.treatment or row.name for row in others):
         mine = [row for row in others if (row.treatment or row.name) == name and (row.indices or not row.treatment)]
         single = sorted((row for row in mine if row.is_single), key=lambda row: row.indices[0])
@@ -200,7 +200,7 @@ def by_share(rows: Sequence[Row]) -> Numbers:
     """Gives dev and test score of each row by the share of train that it learnt from. Nothing for one share."""
     parts: dict[str, list[Row]] = {}
     for row in rows:
-        if row.indices and {name for name in names_of(row.of) if not name.endswith(SHARE)} == set():
+        if row.indices and row.conditions <= {"share"}:
             parts.setdefault(row.name, []).append(row)
     found: Numbers = {}
     for name, mine in parts.items():
@@ -238,7 +238,7 @@ def draw_by_share(axes: Axes, numbers: Numbers) -> None:
 def conditional_gain(rows: Sequence[Row]) -> Numbers:
     """Gives the gain of layer k over layer 0, in bits per word. Nothing if there are not two such layers."""
     pairs = sorted(
-        (row for row in rows if row.place == PLAIN and "beyond" in row.relative), key=lambda row: row.indices
+        (row for row in rows if row.section == MAIN and "beyond" in row.relative), key=lambda row: row.indices
     )
     if len(pairs) < 2:
         return {}
@@ -286,7 +286,7 @@ def draw_by_task(axes: Axes, numbers: Numbers) -> None:
 
 def by_cost(rows: Sequence[Row]) -> Numbers:
     """Gives dev score of each row, the blocks of the encoder it needs, its width. Nothing if all need the same."""
-    rows = [row for row in rows if row.place == PLAIN]
+    rows = [row for row in rows if row.section == MAIN]
     if len({(row.blocks, row.width) for row in rows}) < 2:
         return {}
     return {
@@ -333,7 +333,7 @@ def draw_by_cost(axes: Axes, numbers: Numbers) -> None:
 def curves(rows: Sequence[Row]) -> Numbers:
     """Gives dev score by epoch of every run, by row; of the rows proper where there are any."""
     trained = [row for row in rows if any(record.curve for record in row.records.values())]
-    shown = [row for row in trained if row.place == PLAIN] or trained
+    shown = [row for row in trained if row.section == MAIN] or trained
     return {
         legend_label(row): [[epoch.dev for epoch in record.curve] for record in row.records.values()] for row in shown
     }

@@ -123,7 +123,7 @@ def table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
         bold=[i for i, row in enumerate(rows) if row.label == BEST],
         emphasised=[k for k, name in enumerate(names) if name in ("row", "dev")],
         label=f"tab:{rows[0].group}",
-        ruled=[i for i in range(1, len(rows)) if rows[i].place != rows[i - 1].place],
+        ruled=[i for i in range(1, len(rows)) if rows[i].section != rows[i - 1].section],
         first=recommendation(rows) if "dev" in names else [],
     )
 

@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM
+from probe.conditions import CONDITIONS, MAIN
+from probe.probes.kinds import PROBES, describe_probe
 from probe.tables.caveats import caveats
 from probe.tables.columns import COLUMNS
 from probe.tables.decisions import ELIMINATED
 from probe.tables.published import PUBLISHED, setting_differences, tuning
 from probe.tables.rates import rate_notes, scale_notes
 from probe.tables.recommendation import recommend
-from probe.tables.row import PLAIN, Row, describe_probe, names_of, short_name
+from probe.tables.row import Row, short_name
 
 HOW_UNCONVERGED = {
     "cut_short": "ended by probe.max_epochs. Raise it.",
     "silent": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
-}
-TREATED_NOTES = {
-    "word_memory": "word_memory: no encoder, no probe: each word or longest known mention as train has it most often.",
-    RANDOM["random"]: "random weights: the same architecture, initialised anew and never trained.",
-    RANDOM["random_blocks"]: "random blocks: trained embeddings, all else initialised anew.",
-    CONTROL: "control: another task on the same words, in which each word (of spans: each mention) has a tag drawn at "
-    "random, so that its type can only be memorised or guessed. Of spans the bounds stay and can be learnt, so this is "
-    "another task than Hewitt & Liang's: compare with the guess floor (--columns floors).",
-    FINE_TUNED: "fine-tuned: the encoder itself trained, with a linear layer on its last layer; its best epoch on dev.",
 }
 SHOWN = 6  # runs named in a note
 
@@ -43,21 +35,21 @@ def caption(rows: Sequence[Row]) -> str:
 
 def _normalized(rows: Sequence[Row]) -> str:
     """Says how the layers of all rows are normalized; where rows differ in it, their names say it."""
-    kinds = {row.normalize for row in rows if row.indices and FINE_TUNED not in names_of(row.of)}
+    kinds = {row.normalize for row in rows if row.indices and "fine_tuned" not in row.conditions}
     return f", layers.normalize={kind}" if len(kinds) == 1 and (kind := next(iter(kinds))) else ""
 
 
 def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     """Gives the caption, and for each column of published numbers how its setting differs from this one."""
-    about = next((row.about for row in sorted(rows, key=lambda row: row.place != PLAIN) if row.about), None)
+    about = next((row.about for row in sorted(rows, key=lambda row: row.section != MAIN) if row.about), None)
     lines = [caption(rows)]
     if about is None:
         return lines
-    seeds = sorted({row.n for row in rows if row.n and row.place == PLAIN})
+    seeds = sorted({row.n for row in rows if row.n and row.section == MAIN})
     about = replace(about, seeds=" or ".join(map(str, seeds)) or about.seeds)
     return lines + [
         f"{name}: {source.score}, {source.source}. Here otherwise: " + "; ".join(setting_differences(about, name)) + "."
-        f"{tuning(name, [len(row.rates) for row in rows if row.n and row.place == PLAIN])}"
+        f"{tuning(name, [len(row.rates) for row in rows if row.n and row.section == MAIN])}"
         for name, source in PUBLISHED.items()
         if name in columns
     ]
@@ -77,7 +69,7 @@ def unconverged_notes(rows: Sequence[Row], consequence: str) -> list[str]:
 
 def _epochs_of_fine_tuning(rows: Sequence[Row]) -> str:
     """Says after how many epochs fine-tuning ended, and in how many runs more epochs might score higher."""
-    tuned = [record for row in rows if FINE_TUNED in names_of(row.of) for record in row.records.values()]
+    tuned = [record for row in rows if "fine_tuned" in row.conditions for record in row.records.values()]
     rising = sum(record.best_epoch == len(record.curve) for record in tuned)
     epochs = " or ".join(map(str, sorted({len(record.curve) for record in tuned})))
     trained = f" Trained for {epochs} epoch{'' if epochs == '1' else 's'}, so it is no upper bound."
@@ -104,16 +96,18 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     shown = [COLUMNS[name] for name in columns if any(COLUMNS[name].text(row) for row in rows)]
     explained = [column.note if isinstance(column.note, str) else column.note(rows) for column in shown]
     lines += [note for note in dict.fromkeys(explained) if note]
-    there = {name for row in rows for name in names_of(row.of)} | {row.name for row in rows if not row.indices}
+    if any(not row.indices for row in rows):
+        lines += [PROBES["majority_tag"].note or ""]
+    there = {name for row in rows for name in row.conditions}
     lines += [
-        note + (_epochs_of_fine_tuning(rows) if name == FINE_TUNED else "")
-        for name, note in TREATED_NOTES.items()
-        if name in there
+        condition.note + (_epochs_of_fine_tuning(rows) if name == "fine_tuned" else "")
+        for name, condition in CONDITIONS.items()
+        if name in there and condition.note
     ]
     return lines + caveats(rows, columns)
 
 
 def recommendation(rows: Sequence[Row]) -> list[str]:
     """Gives the sentence above a table, where there are runs to recommend from."""
-    ranked = [row for row in rows if row.place == PLAIN and row.n]
+    ranked = [row for row in rows if row.section == MAIN and row.n]
     return [recommend(rows).as_text()] if len(ranked) > 1 else []

@@ -8,10 +8,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
+from probe.conditions import MAIN
 from probe.probes.scales import REMEDY, adds_unlike, unlike_layers
 from probe.runs.records import RunRecord
 from probe.system.format import percent
-from probe.tables.row import PLAIN, Row
+from probe.tables.row import Row
 
 RATE = "learning_rate"
 
@@ -50,9 +51,9 @@ def rate_notes(rows: Sequence[Row]) -> list[str]:
         "This choice makes the dev means too high, by the same for all rows that were tried at as many rates; "
         "it does not affect test."
     )
-    if fewer := [row.name for row in rows if row.place == PLAIN and row.n and len(row.rates) < most]:
+    if fewer := [row.name for row in rows if row.section == MAIN and row.n and len(row.rates) < most]:
         note += f" Fewer rates were tried of {', '.join(fewer)}."
-    edges = [row.name for row in tuned if row.place == PLAIN and _at_an_edge(row)]
+    edges = [row.name for row in tuned if row.section == MAIN and _at_an_edge(row)]
     if edges:
         note += f" The best rate is the lowest or highest tried of {', '.join(edges)}: others may do better."
     if missing := sum(one.missing for row in tuned for one in row.rates):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import torch
 
-from probe.cli.main import main
+from probe.cli import main
 from probe.system import bfloat16
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from probe.cli.settings import config_of
 from probe.config import LayersConfig
 from probe.features.extraction import ensure_features
 from probe.probes.batches import EvaluationBatches, TaggedWords
@@ -37,6 +36,7 @@ from probe.screen.ranking import Scored
 from probe.screen.readout import STRENGTHS, scores, solve
 from probe.screen.screen import beyond, draw, squared_error
 from probe.screen.validation import compare
+from probe.settings import config_of
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
 
@@ -172,7 +172,7 @@ class Bench:
         xy = self.sums.xy.view(*by_layer, -1)[some].double()
         x = self.sums.x.view(by_layer)[some].double()
         if combine == "mean":
-            basis = self.to.directions[some].double() * self.to.scale[some, None, None].double() / len(some)
+            basis = self.to.pca_components[some].double() * self.to.scale[some, None, None].double() / len(some)
             xx = torch.einsum("ihr,ikrjls,jgs->khlg", basis, xx, basis)
             xy, x = torch.einsum("ihr,ikrc->khc", basis, xy), torch.einsum("ihr,ikr->kh", basis, x)
         size, words, y = x.numel(), self.sums.words, self.sums.y.double()

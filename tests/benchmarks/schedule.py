@@ -34,7 +34,6 @@ from unittest.mock import patch
 
 import torch
 
-from probe.cli.settings import configs_of
 from probe.config import Config
 from probe.data.tags import Tags
 from probe.features.extraction import ensure_features
@@ -44,6 +43,7 @@ from probe.probes.schedule import Schedule
 from probe.probes.tagger import train_tagger
 from probe.runs.plan import Plan, plan
 from probe.scoring.metrics import span_f1
+from probe.settings import configs_of
 from probe.system.locks import FileLock, wait_for_lock
 
 KEPT = Path(__file__).parents[2] / "results/schedule-held-out.jsonl"
@@ -149,7 +149,7 @@ def trained(pair: Pair, cfg: Config, long_epochs: int) -> dict[str, Any]:
     torch.set_num_threads(1)  # an extraction took more, and a process that forks must not: the child would hang
     with patch.object(Schedule, "after_epoch", lambda *args: fork.after_epoch(*args)):
         tagger = train_tagger(
-            cfg.probe, planned.selection, train, dev, list(label_ids), span_f1, pair.seed, tell=lambda _: None
+            cfg.probe, planned.selection, train, dev, list(label_ids), span_f1, pair.seed, log=lambda _: None
         )
     result = {
         "held_out": span_f1(held_out.tags, tagger.predict(held_out)),

@@ -21,11 +21,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from probe.cli.settings import config_of
 from probe.runs.plan import inputs_of
 from probe.runs.run import extract
 from probe.screen.record import load_screen
 from probe.screen.validation import validate_screen
+from probe.settings import config_of
 from probe.system.files import plain
 
 

@@ -28,25 +28,25 @@ from pathlib import Path
 import torch
 from training import Packed, bare_epoch
 
-from probe.cli.settings import configs_of
 from probe.data.corpus import Corpus, load_corpus
 from probe.probes.batches import EvaluationBatches, TaggedWords, TrainingBatches
 from probe.probes.combine import read_selection
 from probe.probes.schedule import passes
 from probe.runs.plan import plan
+from probe.settings import configs_of
 from probe.system.machine import num_cores
 
 ROWS = ("embeddings", "second_to_last", "last", "sum_last_four", "concat_last_four", "sum_all")
 START_UP = """
 import os, sys, time
 import pytorch_lightning, torch, transformers
-import probe.cli.main, probe.features.extraction, probe.runs.sweep, probe.probes.tagger
+import probe.cli, probe.features.extraction, probe.runs.sweep, probe.probes.tagger
 def first_step(*_):
     print("first step after", time.perf_counter() - clock, flush=True)
     os._exit(0)
 probe.probes.tagger.Tagger.training_step = first_step
 clock = time.perf_counter()
-probe.cli.main.main()
+probe.cli()
 """
 
 

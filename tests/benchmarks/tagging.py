@@ -18,12 +18,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from probe.cli.settings import configs_of
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split
 from probe.features import extraction
 from probe.features.extraction import ensure_features
 from probe.runs.config_from_record import config_from_record
+from probe.settings import configs_of
 from probe.tag.corpus_tagger import CorpusTagger
 from probe.tag.io import select_saved_probe
 

@@ -18,7 +18,6 @@ import time
 import torch
 from torch import nn
 
-from probe.cli.settings import configs_of
 from probe.config import ProbeConfig
 from probe.features.extraction import ensure_features
 from probe.probes.batches import Batch, TaggedWords, TrainingBatches
@@ -26,6 +25,7 @@ from probe.probes.combine import read_selection
 from probe.probes.tagger import Tagger, train_tagger
 from probe.runs.plan import plan
 from probe.scoring.metrics import span_f1
+from probe.settings import configs_of
 
 
 class Packed(nn.Module):
@@ -98,7 +98,7 @@ def main() -> None:
     peaks = []
     for number in range(options.repeat):
         peaks.append(matrix_peak())
-        tagger = train_tagger(cfg, selection, data, first, labels, span_f1, seed=number, tell=lambda _: None)
+        tagger = train_tagger(cfg, selection, data, first, labels, span_f1, seed=number, log=lambda _: None)
         seconds["ours"].append(tagger.curve[0]["train_s"] / tagger.passes)
         torch.manual_seed(number)
         bare = Tagger(cfg, selection, labels, data, first, span_f1)

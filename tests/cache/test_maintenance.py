@@ -15,7 +15,7 @@ from support.facts import names
 from support.inputs import features_config
 
 from probe.cache.maintenance import entries, is_used, prunable, remove
-from probe.cli.main import dispatch
+from probe.cli import dispatch
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder

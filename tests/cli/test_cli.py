@@ -13,6 +13,8 @@ import pytest
 from support.commands import DEADLINE_S, TINY, finish, interpreted, probe, start, stop, wait_for, workers_of
 from support.facts import names
 
+from probe.cli import COMMANDS
+
 
 def finished_runs(folder: Path) -> list[Path]:
     return list((folder / "records").glob("*.json"))
@@ -91,7 +93,7 @@ def test_nothing_else_comes_from_a_process_of_its_own(arguments: list[str], fact
 def test_help_lists_the_commands(tmp_path: Path):
     done = interpreted("--help", cwd=tmp_path)
     assert done.returncode == 0
-    names(done.stdout, "probe table")
+    names(done.stdout, *COMMANDS)
 
 
 @pytest.mark.slow

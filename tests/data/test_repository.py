@@ -11,9 +11,9 @@ from support.facts import names
 from support.hub import Hub, forget, parquet, sha
 from support.inputs import data_config
 
-from probe.cli.settings import configs_of
 from probe.config import UserError
 from probe.data.corpus import Corpus, load_corpus
+from probe.settings import configs_of
 from probe.system.hub import LIMIT
 
 SPLITS = ("train", "validation", "test")

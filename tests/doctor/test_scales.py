@@ -13,12 +13,12 @@ import transformers
 from support.commands import TINY
 from support.inputs import make_bert, overrides, plain_encoder, stored
 
-from probe.cli.settings import configs_of
 from probe.features.store import FeatureStore
 from probe.probes.normalization import scales_in
 from probe.probes.scales import adds_unlike, ratio_of
 from probe.runs.records import load_records
 from probe.runs.run import extract, run
+from probe.settings import configs_of
 
 SUM = ["layers.indices=[4,5]", "layers.combine=sum"]
 LINE = r"^.*by layer: (.*)$"

@@ -187,7 +187,7 @@ def test_labels_that_are_no_spans_are_compared_word_by_word(tmp_path: Path, inpu
 
 def test_errors_needs_no_torch_and_json_says_the_same():
     code = (
-        "import sys; from probe.cli.main import dispatch\n"
+        "import sys; from probe.cli import dispatch\n"
         "dispatch(['errors', sys.argv[1], '--row', 'last', '--against', 'embeddings', '--format', 'json'])\n"
         "assert not {'torch', 'transformers', 'hydra'} & set(sys.modules)"
     )

@@ -293,7 +293,7 @@ extraction.num_cores = lambda: 1
 from probe.probes.combine import Streamed
 between = Streamed.between
 Streamed.between = lambda *a: (time.sleep(float(sys.argv[1])), between(*a))[1]
-from probe.cli.main import dispatch
+from probe.cli import dispatch
 dispatch(sys.argv[2:])
 """
 

@@ -26,8 +26,7 @@ from support.families import FAMILIES
 from support.inputs import VOCABULARY, encoder_config, features_config, plain_encoder, stored
 
 from probe import word_vectors
-from probe.cli.main import dispatch
-from probe.cli.settings import config_of
+from probe.cli import dispatch
 from probe.config import Config, LayersConfig, UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
@@ -40,6 +39,7 @@ from probe.inspect.similarity import compare, sentence_vector, two_groups
 from probe.inspect.text import histogram
 from probe.probes.combine import combine
 from probe.probes.selection import select
+from probe.settings import config_of
 from probe.system import hub
 
 BANK = "After stealing money from the bank vault, the bank robber was seen fishing on the Mississippi river bank."
@@ -523,7 +523,7 @@ def test_bash_completes_commands_presets_and_settings(tmp_path: Path):
         pytest.skip("needs bash")
     command = tmp_path / "bin" / "probe"
     command.parent.mkdir()
-    command.write_text(f"#!{sys.executable}\nfrom probe.cli.main import main\nmain()\n")
+    command.write_text(f"#!{sys.executable}\nfrom probe.cli import main\nmain()\n")
     command.chmod(0o755)
     expected = {
         "probe ins": "inspect",

@@ -13,7 +13,7 @@ from support.commands import probe
 from support.facts import names
 from support.records import expect, make_record
 
-from probe.cli.main import dispatch
+from probe.cli import dispatch
 from probe.config import UserError
 from probe.runs.progress import lines
 from probe.runs.records import bad_records

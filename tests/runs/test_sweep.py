@@ -23,12 +23,12 @@ from support.commands import DEADLINE_S, SERVER, as_nobody, finish, interpreter,
 from support.facts import names
 from support.records import make_record, results
 
-from probe.cli.settings import config_of
 from probe.config import UserError
 from probe.runs.plan import plan, prepare_results
 from probe.runs.progress import running
 from probe.runs.records import load_record
 from probe.runs.sweep import run_sweep, scores_line
+from probe.settings import config_of
 
 
 def times(folder: Path) -> dict[str, int]:
@@ -294,7 +294,7 @@ def test_a_launcher_that_is_not_installed_is_named_with_what_to_type(tmp_path: P
         "import sys; sys.modules['hydra_plugins.hydra_submitit_launcher'] = None; "
         "sys.modules['hydra_plugins.hydra_submitit_launcher.submitit_launcher'] = None; "
         "sys.modules['hydra_plugins.hydra_submitit_launcher.config'] = None; "
-        "from probe.cli.main import main; main()"
+        "from probe.cli import main; main()"
     )
     command = [sys.executable, "-W", "ignore", "-c", code, "-m", "hydra/launcher=slurm", "data=demo", "seed=1,2"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

@@ -297,7 +297,7 @@ def test_files_that_do_not_fit_are_refused_with_their_line(tmp_path: Path, conte
 def test_scoring_imports_nothing_that_takes_long(tmp_path: Path):
     file = write(tmp_path / "file", [["B-X"]], [["B-X"]])
     code = (
-        "import sys; from probe.cli.main import dispatch; dispatch(sys.argv[1:]); "
+        "import sys; from probe.cli import dispatch; dispatch(sys.argv[1:]); "
         "print({'torch', 'transformers', 'datasets', 'hydra', 'sklearn', 'scipy'} & set(sys.modules))"
     )
     done = python(code, "score", str(file), str(file))

@@ -27,7 +27,7 @@ TINY = [
     "probe.batch_size=8",
     "probe.learning_rate=0.01",
 ]
-RUN_PROBE = "from probe.cli.main import main; main()"
+RUN_PROBE = "from probe.cli import main; main()"
 DEADLINE_S = 300  # ends what hangs, and nothing else: on a busy machine a sweep of seconds takes minutes
 
 
@@ -73,8 +73,9 @@ SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
     [
         "pytest",
-        "probe.cli.main",
-        "probe.runs.fit",
+        "probe.cli",
+        "probe.probes.frozen",
+        "probe.probes.finetune",
         "probe.inspect.encoded_text",
         "transformers.models.bert.modeling_bert",
         "transformers.models.bert.tokenization_bert",

@@ -43,7 +43,7 @@ def test_threads_that_wait_for_each_other_soon_leave_their_cores_to_others(
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
         monkeypatch.delenv(name, raising=False)
     code = (
-        "import atexit, sys; from probe.cli.main import main; "
+        "import atexit, sys; from probe.cli import main; "
         "atexit.register(__import__, 'torch'); sys.argv = ['probe', 'help']; main()"
     )
     done = python(code, OMP_DISPLAY_ENV="VERBOSE", **own)

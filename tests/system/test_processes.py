@@ -105,7 +105,7 @@ def test_what_nohup_started_goes_on_when_the_terminal_is_closed():
     code = """
 import signal, sys
 signal.signal(signal.SIGHUP, getattr(signal, sys.argv.pop(1)))
-from probe.cli.main import main
+from probe.cli import main
 sys.argv[1:] = ["--help"]
 try:
     main()

@@ -17,7 +17,6 @@ from support.commands import TINY, flip_a_bit, interpreted, python
 from support.facts import names, numbers_in
 from support.inputs import overrides, small_corpus, write_columns
 
-from probe.cli.settings import configs_of
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.features import words
@@ -26,13 +25,14 @@ from probe.runs.plan import plan
 from probe.runs.records import load_record, load_records
 from probe.runs.run import run
 from probe.runs.weights import how_to_keep, load_probe
+from probe.settings import configs_of
 from probe.verify.results import check_files
 
 
 def make(inputs: list[str], *more: str) -> tuple[Path, str]:
     """A run with its weights kept; its results folder and its row."""
     cfg = configs_of([*inputs, "save_probe=true", "results_dir=results", *more])[0][0]
-    record = run(cfg, tell=lambda _: None)
+    record = run(cfg, log=lambda _: None)
     return Path("results").absolute(), record.row
 
 
@@ -51,7 +51,7 @@ def kept_once(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     home = tmp_path_factory.mktemp("kept")
     data = write_columns(home / "data", small_corpus())
     sure = [f"results_dir={home / 'results'}", f"features.cache_dir={home / 'cache'}", "save_probe=true"]
-    run(configs_of([*overrides(tiny_bert, data), *TINY, "layers=last", *sure])[0][0], tell=lambda _: None)
+    run(configs_of([*overrides(tiny_bert, data), *TINY, "layers=last", *sure])[0][0], log=lambda _: None)
     return home
 
 
@@ -138,7 +138,7 @@ def test_weights_are_safetensors_named_by_the_record_and_part_of_no_key(kept: tu
     assert num == record.parameters
     assert "save_probe" not in json.dumps(json.loads(file.read_text()))
     again = configs_of([*inputs, "layers=last", "results_dir=results"])[0][0]
-    assert run(again, tell=lambda _: None).finished == record.finished, "one run, with or without its weights"
+    assert run(again, log=lambda _: None).finished == record.finished, "one run, with or without its weights"
     assert all(check.ok for check in check_files(folder, Path()) if check.name == file.name)
     flip_a_bit(weights)
     (check,) = [check for check in check_files(folder, Path()) if check.name == file.name]
@@ -329,7 +329,7 @@ def test_a_text_without_marks_is_one_document(here: Callable, inputs: list[str],
 def test_verify_of_a_folder_without_asking_for_weights_needs_no_torch(kept: tuple[Path, str]):
     folder, _ = kept
     code = (
-        "import sys; from probe.cli.main import dispatch\n"
+        "import sys; from probe.cli import dispatch\n"
         "dispatch(['verify', sys.argv[1]]); assert 'torch' not in sys.modules"
     )
     done = python(code, str(folder))

@@ -13,7 +13,7 @@ import pytest
 from support.facts import names, numbers_in
 from support.records import made_scores, make_record
 
-from probe.cli.main import dispatch
+from probe.cli import dispatch
 from probe.config import UserError
 from probe.report.page import write_report
 from probe.runs.progress import lines

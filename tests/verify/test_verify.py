@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 from support.facts import names, numbers_in
 
-from probe.cli.main import dispatch
-from probe.cli.settings import config_of
+from probe.cli import dispatch
 from probe.config import UserError
 from probe.report.page import write_report
 from probe.runs.outputs import load_counts, write_counts
 from probe.runs.records import RunRecord, SplitScores, load_record
 from probe.scoring.metrics import scores_of
+from probe.settings import config_of
 from probe.system.files import plain
 from probe.tables.formats import render
 from probe.tables.rows import build_rows
@@ -352,7 +352,7 @@ def test_against_the_paper_every_difference_of_setting_is_named(results: Path, c
 
 def test_verify_without_rerun_needs_no_torch(results: Path):
     code = (
-        "import sys\nfrom probe.cli.main import dispatch\nassert dispatch(['verify', 'results']) == 0\n"
+        "import sys\nfrom probe.cli import dispatch\nassert dispatch(['verify', 'results']) == 0\n"
         "heavy = {'torch', 'transformers', 'datasets', 'pytorch_lightning'} & set(sys.modules)\nassert not heavy, heavy"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=results.parent, capture_output=True, text=True)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from probe.cli.parser import say_bad_records
-from probe.cli.settings import HYDRA_ONLY, hydra_itself, parse_command
+from probe.arguments import say_bad_records
 from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
+from probe.settings import HYDRA_ONLY, hydra_itself, parse_command
 
 HELP = """\
 probe race [setting=value ...]     trains rows seed by seed, and drops a row once it is significantly worse on dev

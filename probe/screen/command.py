@@ -7,9 +7,9 @@ import shlex
 import sys
 from pathlib import Path
 
-from probe.cli.parser import Parser
-from probe.cli.settings import configs_of
+from probe.arguments import Parser
 from probe.config import UserError
+from probe.settings import configs_of
 
 SCREEN_HELP = """\
 probe screen [setting=value ...] [--format text|md|csv|tex|json] [--against DIR]

@@ -8,14 +8,15 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, stated, to_config, unknown_setting
+from probe.conditions import CONDITIONS, conditions_of
+from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, preset_values, to_config, unknown_setting
+from probe.probes.kinds import PROBES, check_probe
 from probe.runs.config_from_record import quoted
 from probe.runs.launch import Launcher
 
-TAKE_SETTINGS = ("train", "extract", "race", "screen", "inspect", "cache", "export", "bench", "tag")
 # Hydra's own flags that do not run anything: they go straight to Hydra.
 HYDRA_ONLY = ("--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--shell-completion", "-sc")
 # What is taken for a setting; a text that looks like one can come by standard input.
@@ -35,14 +36,17 @@ def hydra_itself(arguments: list[str]) -> None:
     hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")(lambda _: None)()
 
 
-def complete(arguments: list[str], commands: list[str]) -> None:
-    """Hydra's shell completion, which knows settings; here it also learns of the commands that stand before them."""
+def complete(arguments: list[str], commands: Mapping[str, bool]) -> None:
+    """Completes settings in the shell as Hydra does, and the commands before them.
+
+    commands: by name, whether settings may follow.
+    """
     if (line := os.environ.get("COMP_LINE")) is not None:
         program, *words = line.split()
         last = "" if line[-1:].isspace() or not words else words.pop()
         if not words:
             print(*[command for command in commands if command.startswith(last)])
-        elif words[0] in commands and words[0] not in TAKE_SETTINGS:
+        elif not commands.get(words[0], True):
             return
         settings = [word for word in words if SETTING.match(word)]  # Hydra would fail on a text or a flag
         os.environ["COMP_LINE"] = " ".join([program, *settings, last])
@@ -116,8 +120,11 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
                         f"{without}: one preset is needed, no list and not none. A sweep: probe -m {without}=A,B."
                     )
                 configs.append(to_config(composed, choices))
-                if choices.get("treatment") == "fine_tuned" and not configs[-1].probe.train_encoder:
-                    raise UserError(f"treatment=fine_tuned is probe=finetune. Leave out probe={choices['probe']}.")
+                check_probe(configs[-1].probe)
+                condition = choices.get("treatment", "")
+                if _changes_probe(condition) and condition not in conditions_of(configs[-1]):
+                    own = _probe_of(condition)
+                    raise UserError(f"treatment={condition} is probe={own}. Leave out probe={choices['probe']}.")
             if is_sweep and "encoder.num_layers" in OmegaConf.to_yaml(base.hydra.sweeper):
                 _check_depths(configs, {o.key_or_group for o in parsed})
             typed = {str(o.key_or_group) for o in parser.parse_overrides(jobs[0])}
@@ -158,10 +165,11 @@ def _composed(jobs: list[list[str]]) -> Iterator[tuple[Any, dict[str, str]]]:
         if presets not in bases:
             base, choices = _apart(compose("config", list(presets), return_hydra_config=True))
             is_typed = any(override.key_or_group == "probe" for override in chosen)
-            if not is_typed and choices.get("treatment") == "fine_tuned":
-                choices["probe"] = "finetune"  # also where a sweep's file names another
-            if "sweep" in choices and choices.get("probe") == "finetune":
-                base.probe = stated("probe", "finetune")  # what the file says of the probe is not meant for this one
+            if not is_typed and _changes_probe(choices.get("treatment", "")):
+                choices["probe"] = _probe_of(choices["treatment"])  # also where a sweep's file names another
+            probe = preset_values("probe", choices.get("probe"))
+            if "sweep" in choices and probe and not PROBES[probe["kind"]].reads_features:
+                base.probe = probe  # what the sweep's file says of the probe is meant for probes that read features
             bases[presets] = base, choices
         base, choices = bases[presets]
         composed = copy.deepcopy(base)
@@ -177,11 +185,23 @@ def _apart(composed: Any) -> tuple[Any, dict[str, str]]:
 
 
 def _for_the_frozen(jobs: list[list[str]]) -> list[list[str]]:
-    """A sweep's jobs. If treatment=fine_tuned is one of several treatments, its jobs lose the settings of the probe,
-    stored features and kept weights, which are meant for the other treatments."""
+    """A sweep's jobs. If a condition with a probe of its own is one of several, its jobs lose the settings of the
+    probe, stored features and saved weights, which are meant for the other conditions."""
     if len({override for job in jobs for override in job if override.startswith("treatment=")}) < 2:
         return jobs
-    return [[one for one in job if "treatment=fine_tuned" not in job or not OF_FROZEN.match(one)] for job in jobs]
+    own = {f"treatment={name}" for name in CONDITIONS if _changes_probe(name)}
+    return [[one for one in job if not own & set(job) or not OF_FROZEN.match(one)] for job in jobs]
+
+
+def _changes_probe(condition: str) -> bool:
+    """Whether a condition is a probe of its own."""
+    return condition in CONDITIONS and CONDITIONS[condition].changes == "probe"
+
+
+def _probe_of(condition: str) -> str:
+    """The probe preset that a condition chooses."""
+    (override,) = preset_values("treatment", condition)["defaults"]
+    return str(override["override /probe"])
 
 
 def _teach_omegaconf() -> None:

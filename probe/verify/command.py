@@ -1,17 +1,16 @@
-"""Commands that check: verify results, and doctor before a run."""
+"""`probe verify`: do these results hold?"""
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import random
 import sys
 from pathlib import Path
 
-from probe.cli.parser import Parser, at_least, results_or_last
-from probe.cli.settings import config_of, configs_of
+from probe.arguments import Parser, at_least, results_or_last
 from probe.config import Config, UserError
+from probe.settings import config_of, configs_of
 
 VERIFY_HELP = """\
 probe verify [DIR] [--format text|json]              records, counts, scores and table.json against each other
@@ -109,17 +108,3 @@ def verify(arguments: list[str]) -> int:
 
 def _config_of_one(typed: list[str]) -> Config:
     return configs_of(typed)[0][0]
-
-
-def doctor(arguments: list[str]) -> int:
-    from probe.doctor.doctor import examine
-
-    parser = Parser(
-        prog="probe doctor",
-        description="Is everything here for the run that these settings ask for? Of a sweep, also what it costs.",
-    )
-    parser.add_argument("-m", "--multirun", action="store_true", help="a sweep: settings name several values")
-    parser.add_argument("overrides", nargs="*", metavar="setting=value")
-    options = parser.parse_intermixed_args(arguments)
-    configs = configs_of(["-m"] * options.multirun + options.overrides)[0]
-    return 0 if examine(configs[0], functools.partial(print, flush=True), configs) else 1

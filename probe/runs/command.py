@@ -1,4 +1,4 @@
-"""Commands that compute: train (a run or a sweep) and extract."""
+"""`probe [train]`, `probe extract` and `probe sweep-status`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from probe.cli.parser import say_bad_records
-from probe.cli.settings import HYDRA_ONLY, configs_of, hydra_itself
+from probe.arguments import Parser, results_or_last, say_bad_records
 from probe.config import Config, UserError
+from probe.probes.kinds import PROBES
+from probe.settings import HYDRA_ONLY, configs_of, hydra_itself
 
 
 def extract(arguments: list[str]) -> int:
     from probe.runs.plan import plan
     from probe.runs.run import extract as extract_features
 
-    asked = [planned for planned in map(plan, configs_of(arguments)[0]) if not planned.cfg.probe.train_encoder]
+    configs = configs_of(arguments)[0]
+    asked = [planned for planned in map(plan, configs) if PROBES[planned.cfg.probe.kind].reads_features]
     if not asked:
-        raise UserError("probe=finetune reads no features: there is nothing to extract.")
+        raise UserError(f"probe={configs[0].probe.kind} reads no features: there is nothing to extract.")
     plans = {planned.store.key: planned for planned in asked}
     for planned in plans.values():
         store = extract_features(planned.cfg)
@@ -78,10 +80,11 @@ def train(arguments: list[str]) -> int:
         for label, reason in outcome.failed:
             print(f"failed: {label}: {reason}", file=sys.stderr)
         return 1 if outcome.failed or bad else 0
-    from probe.runs.plan import plan, prepare_results, resolve_device
+    from probe.runs.plan import plan, prepare_results
     from probe.runs.progress import running
     from probe.runs.run import run
     from probe.runs.sweep import scores_line
+    from probe.system.machine import resolve_device
 
     planned = plan(configs[0])
     resolve_device(planned.cfg.device)
@@ -89,10 +92,9 @@ def train(arguments: list[str]) -> int:
     was_done = planned.is_done
     if planned.record_path.exists() and not was_done:
         print("its weights were not kept: it is made again, and its record with it", flush=True)
-    of_how_many = "" if planned.selection.is_majority_tag else f" (of {planned.encoder.num_layers})"
-    trained = ", with all below it trained, whatever layers= says" if planned.cfg.probe.train_encoder else ""
+    of_how_many = f" (of {planned.encoder.num_layers})" if planned.selection.indices else ""
     print(
-        f"{planned.selection.as_text()}{of_how_many}{trained}, {planned.corpus.title}, "
+        f"{planned.selection.as_text()}{of_how_many}{planned.kind.layers_note}, {planned.corpus.title}, "
         f"{planned.label.removeprefix(planned.selection.name).lstrip(', ')}",
         flush=True,
     )
@@ -106,4 +108,13 @@ def train(arguments: list[str]) -> int:
 
         record = run(planned.cfg, tell_both, command=command)
     print(scores_line(record) + (" · was done already" if was_done else "") + f"\nrecord: {planned.record_path}")
+    return 0
+
+
+def sweep_status(arguments: list[str]) -> int:
+    from probe.runs.progress import lines
+
+    parser = Parser(prog="probe sweep-status", description="Where a sweep stands: done, running, failed, time left.")
+    parser.add_argument("dir", nargs="?", type=Path, help="the sweep's results_dir; none: the one written last")
+    print(*lines(results_or_last(parser.parse_args(arguments).dir)), sep="\n")
     return 0

@@ -1,0 +1,132 @@
+"""The `probe` command: the list of commands, the help, and exit codes.
+
+To add a command, write a function in the `command.py` of its folder and add a line to COMMANDS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from typing import NoReturn
+
+from probe.config import UserError
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the command line.
+
+    folder: its `command.py` has a function of the command's name, which takes the arguments after the name and returns
+    the exit code. The module is imported only when the command is called. help: one line. takes_settings: whether
+    `setting=value` is completed in the shell.
+    """
+
+    folder: str
+    help: str
+    takes_settings: bool = False
+
+
+COMMANDS: dict[str, Command] = {
+    "train": Command("runs", "train and score one run, or a sweep with -m or +sweep=NAME", takes_settings=True),
+    "extract": Command("runs", "fill the feature store and stop", takes_settings=True),
+    "screen": Command("screen", "rank layers and combinations without training, in a minute", takes_settings=True),
+    "race": Command("race", "train rows seed by seed and drop the significantly worse ones", takes_settings=True),
+    "sweep-status": Command("runs", "show which runs of a sweep are done, running or failed, and the time left"),
+    "table": Command("tables", "print a results folder as a table, or compare two folders"),
+    "report": Command("report", "write tables, figures and one page that holds everything"),
+    "errors": Command("errors", "show what one row gets right and another does not, with examples"),
+    "bench": Command("bench", "measure how many words per second the encoder takes", takes_settings=True),
+    "verify": Command("verify", "check results, train them again, or compare them with others"),
+    "inspect": Command("inspect", "show one text layer by layer: pieces, hidden states, vectors", takes_settings=True),
+    "doctor": Command("doctor", "check that data, encoder, store and device are ready", takes_settings=True),
+    "tag": Command("tag", "tag text with a probe whose weights were saved (save_probe=true)", takes_settings=True),
+    "score": Command("score", "score predictions of any system; of two systems, test the difference"),
+    "cache": Command("cache", "list, explain, verify or prune the feature store", takes_settings=True),
+    "export": Command("export", "write words, tags and vectors to safetensors, Parquet or NumPy", takes_settings=True),
+}
+
+HELP = """\
+usage: probe [COMMAND] [options] [setting=value ...]
+
+Which layers of a frozen BERT should I use as features?
+
+commands (without one: train)
+{commands}
+
+`probe COMMAND --help` lists the options of a command.
+
+examples:
+  probe +sweep=quickstart                                    the paper's six rows, bundled corpus and encoder
+  probe data=demo encoder=minilm_l6 layers=second_to_last    one run
+  probe -m data=demo encoder=minilm_l6 layers=last,sum_all seed=1,2,3
+  probe layers=single 'layers.indices=[7]'                   any layer
+  probe 'layers.indices=[0,12]' layers.combine=mean          any layers, by sum, mean, concat or mix
+  probe encoder.path=DIR data=columns data.path=DIR          your own encoder and corpus
+  probe inspect "I love Paris" encoder=minilm_l6             pieces, hidden states, vectors of one text
+
+`probe --cfg job` prints every setting with its value. `probe --hydra-help` prints Hydra's own help.
+Completion in bash: eval "$(probe --shell-completion install=bash)"
+"""
+
+
+def main() -> None:
+    """The `probe` command. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend."""
+    from probe.system.machine import share_cores
+
+    share_cores()
+    signal.signal(signal.SIGTERM, _stop)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` has it
+        signal.signal(signal.SIGHUP, _stop)
+    try:
+        sys.exit(dispatch(sys.argv[1:]))
+    except UserError as error:
+        print(f"probe: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        with contextlib.suppress(OSError):  # a terminal that was closed
+            print("\nprobe: stopped. What is finished is kept; the same command continues.", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:  # a full disk, a folder taken away
+        print(f"probe: {error.filename or 'writing'}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _stop(*_: object) -> NoReturn:
+    """`kill` or a closed terminal stops as Ctrl-C does, with the jobs that were started."""
+    raise KeyboardInterrupt
+
+
+def dispatch(arguments: list[str]) -> int:
+    """Runs the command that the first argument names, or `train` if it names none, and returns the exit code."""
+    first = arguments[0] if arguments else ""
+    if first in ("-h", "--help", "help") or (first in ("train", "extract") and {"-h", "--help"} & set(arguments)):
+        lines = [f"  {name:<14}{command.help}" for name, command in COMMANDS.items()]
+        print(HELP.format(commands="\n".join(lines)), end="")
+        return 0
+    if first in ("--shell-completion", "-sc"):
+        from probe.settings import complete
+
+        complete(arguments, {name: command.takes_settings for name, command in COMMANDS.items()})
+        return 0
+    if first in COMMANDS:
+        return run_command(first, arguments[1:])
+    if first and "=" not in first and not first.startswith(("-", "+", "~")):
+        close = difflib.get_close_matches(first, COMMANDS, n=1)
+        hint = f" Did you mean `probe {close[0]}`?" if close else ""
+        raise UserError(f"there is no command {first!r}.{hint} Commands: {', '.join(COMMANDS)}.")
+    return run_command("train", arguments)
+
+
+def run_command(name: str, arguments: list[str]) -> int:
+    """Imports a command's module, runs the command and returns its exit code."""
+    module = importlib.import_module(f"probe.{COMMANDS[name].folder}.command")
+    code: int = getattr(module, name.replace("-", "_"))(arguments)
+    return code
