@@ -11,7 +11,7 @@ from probe.settings import SETTING
 from probe.system.format import percent
 
 TAG_HELP = """\
-probe tag RESULTS --row ROW [--seed S] FILE|TEXT|- ... [--format conll|json] [--input auto|columns|json|text]
+probe tag RESULTS --row ROW [--seed S] FILE|TEXT|- ... [--format conll|json] [--input auto|columns|conllu|json|text]
           [setting=value]
 
 Tags text with a probe whose weights were kept (save_probe=true), through the windows and pooling it was trained with. A
@@ -30,7 +30,7 @@ Examples
 
 
 def tag(arguments: list[str]) -> int:
-    from probe.tag.untagged import INPUTS
+    from probe.tag.io import INPUTS
 
     parser = Parser(prog="probe tag", usage=TAG_HELP)
     parser.add_argument("given", nargs="*")
@@ -49,7 +49,7 @@ def tag(arguments: list[str]) -> int:
 
     from probe.runs.config_from_record import config_from_record
     from probe.settings import configs_of
-    from probe.tag.io import read_untagged, select_saved_probe, written
+    from probe.tag.io import format_tagged, read_untagged, select_saved_probe
 
     file, record = select_saved_probe(Path(words[0]), options.row, options.seed)
     from probe.tag.corpus_tagger import CorpusTagger  # imports torch, so only after choose_kept, which may refuse
@@ -59,9 +59,9 @@ def tag(arguments: list[str]) -> int:
     applier = CorpusTagger(file, record, cfg)
     print(f"{record.label} (dev {percent(record.scores.dev.headline)})", file=sys.stderr)
     for number, text in enumerate(untagged):
-        print(text.told, file=sys.stderr, flush=True)
+        print(text.message, file=sys.stderr, flush=True)
         if number and options.format == "conll":
             print()
-        for block in written(text, applier.tag(text.split), options.format):
+        for block in format_tagged(text, applier.tag(text.split), options.format):
             print(block, end="")
     return 0
