@@ -23,6 +23,8 @@ with initialize_config_dir(str(conf_dir()), version_base="1.3"):
     config = to_config(compose("config", ["+sweep=quickstart", "layers=last"]), {{"layers": "last"}})
 assert load_corpus(config.data).counts()["train"].sentences == 1600
 assert (Path(probe.__file__).parent / "data/demo/LICENSE").is_file()
+from probe.report.page import TEMPLATE
+assert TEMPLATE.is_file()
 print(config.layers.name)
 """
 

@@ -13,6 +13,7 @@ from tabulate import tabulate
 from probe.inspect.encoded_text import EncodedText, TextEncoder
 from probe.inspect.similarity import Comparison, cosines, sentence_vector
 from probe.probes.combine import combine
+from probe.system.format import format_layers
 
 HEAT = "▁▂▃▄▅▆▇█"  # the lowest cosine of a table to its highest
 BINS = 11
@@ -229,22 +230,11 @@ def _where_they_part(comparison: Comparison, reader: TextEncoder) -> Iterator[st
         )
         return
     yield (
-        f"They are apart (gap above 0) at layers {_ranges(apart.tolist())}, most at layer {by_layer.argmax()} "
+        f"They are apart (gap above 0) at layers {format_layers(apart.tolist())}, most at layer {by_layer.argmax()} "
         f"({by_layer.max():+.3f})."
     )
     if apart[0] == 0:
         yield "Layer 0 knows a word's form and place only: there, likeness is nearness in the text."
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Formats [0, 1, 2, 5] as "0..2, 5"."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs)
 
 
 def _heat(values: np.ndarray) -> Any:

@@ -40,7 +40,7 @@ def _sentences(decisions: Decisions, rows: Mapping[str, Row], num_rows: int) -> 
 
     The leader comes first, even if a row with a single seed has a higher score.
     """
-    standing = {name: row for name, row in rows.items() if not row.left}
+    standing = {name: row for name, row in rows.items() if not row.eliminated}
     if not standing:
         yield "No row can be ranked."
         return
@@ -50,7 +50,7 @@ def _sentences(decisions: Decisions, rows: Mapping[str, Row], num_rows: int) -> 
     among = f"has the highest dev {best.task.score} of {num_rows} rows" if num_rows > 1 else "ran alone"
     yield (
         f"{best.name} (layers {best.layers_as_text}, width {best.width}) {among}: "
-        f"{COLUMNS['dev'].show(best)} over {best.n} seed{'s' * (best.n > 1)}, test {COLUMNS['test'].show(best)}."
+        f"{COLUMNS['dev'].text(best)} over {best.n} seed{'s' * (best.n > 1)}, test {COLUMNS['test'].text(best)}."
     )
     if num_rows == 1:
         return

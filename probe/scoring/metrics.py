@@ -197,12 +197,18 @@ def by_sentence(counts: Counts) -> np.ndarray:
     return np.stack(sides, 1)
 
 
+def f1_of(counts: np.ndarray) -> np.ndarray:
+    """Computes micro F1 from the numbers of gold, predicted and correct along the last axis; 0 where there are none."""
+    return 2 * counts[..., 2] / np.maximum(counts[..., 0] + counts[..., 1], 1)
+
+
 def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
 def _span_score(gold: int, predicted: int, correct: int) -> SpanScore:
-    return SpanScore(_share(correct, predicted), _share(correct, gold), _share(2 * correct, gold + predicted))
+    f1 = float(f1_of(np.array([gold, predicted, correct])))
+    return SpanScore(_share(correct, predicted), _share(correct, gold), f1)
 
 
 def _kind_score(gold: int, predicted: int, correct: int) -> KindScore:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from probe.scoring.metrics import f1_of
+
 CONFIDENCE = 0.95  # of every interval and critical value
 SHUFFLES = 10_000
 CHUNK = 1_000  # shuffles at once: bounds the memory
@@ -92,13 +94,13 @@ def approximate_randomisation(
     num_units = len(first)
     change = second - first  # (units, 3)
     first_total, second_total = first.sum(0, dtype=float), second.sum(0, dtype=float)  # (3,)
-    observed = _f1(first_total) - _f1(second_total)
+    observed = f1_of(first_total) - f1_of(second_total)
     draw = np.random.default_rng(seed)
     as_extreme = 0
     for done in range(0, shuffles, CHUNK):
         swapped = draw.integers(2, size=(min(CHUNK, shuffles - done), num_units), dtype=np.uint8)
         moved = (swapped.astype(np.float32) @ change).astype(float)  # exact: counts stay below 2^24
-        differences = _f1(first_total + moved) - _f1(second_total - moved)
+        differences = f1_of(first_total + moved) - f1_of(second_total - moved)
         as_extreme += int(np.sum(np.abs(differences) >= np.abs(observed) - 1e-12))
     return Randomisation(float(observed), (as_extreme + 1) / (shuffles + 1), shuffles, num_units)
 
@@ -123,7 +125,7 @@ def influence(counts: np.ndarray, units: Sequence[int] | np.ndarray | None = Non
     the difference of two systems on one text that of the difference of their influences.
     """
     gold, predicted, correct = np.asarray(counts, dtype=float).T
-    moves = (2 * correct - float(_f1(counts.sum(0))) * (gold + predicted)) / max(1.0, float(np.sum(gold + predicted)))
+    moves = (2 * correct - float(f1_of(counts.sum(0))) * (gold + predicted)) / max(1.0, float(np.sum(gold + predicted)))
     if units is None:
         return moves
     _, place = np.unique(np.asarray(units), return_inverse=True)
@@ -135,9 +137,3 @@ def _sums_by(place: np.ndarray, values: np.ndarray) -> np.ndarray:
     sums = np.zeros((int(place.max()) + 1, *values.shape[1:]), dtype=values.dtype)
     np.add.at(sums, place, values)
     return sums
-
-
-def _f1(totals: np.ndarray) -> np.ndarray:
-    """Returns F1 from sums of gold, predicted and correct, along the last axis."""
-    gold, predicted, correct = totals[..., 0], totals[..., 1], totals[..., 2]
-    return 2 * correct / np.maximum(gold + predicted, 1)

@@ -64,8 +64,3 @@ class Gold:
         spans = np.full(len(ids), -1)
         spans[begins] = np.flatnonzero(ends) * (self._kind.max() + 1) + kind[begins]
         return spans
-
-
-def f1(counts: np.ndarray) -> np.ndarray:
-    """Returns micro F1 from gold, predicted and correct along the last axis; 0 if there is nothing."""
-    return 2 * counts[..., 2] / np.maximum(counts[..., 0] + counts[..., 1], 1)

@@ -1,9 +1,7 @@
-"""A screen to tables: the best of each width, and the presets; everything as CSV and JSON."""
+"""Renders a screen as tables: the best of each width and the presets; everything as CSV and JSON."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,8 +11,8 @@ from probe.runs.sweep_plan import SWEEP
 from probe.screen.ranking import TIES, Scored, selection_bias
 from probe.screen.record import ScreenRecord, load_screen
 from probe.system.files import plain, write_atomically
-from probe.system.format import percent
-from probe.tables.formats import TextTable, as_json
+from probe.system.format import format_layers, percent
+from probe.tables.formats import TextTable, as_csv, as_json
 from probe.tables.row import Row, short_name
 from probe.tables.rows import build_rows
 
@@ -23,60 +21,48 @@ FILES = {"md": "screen.md", "csv": "screen.csv"}
 
 
 def render_screen(record: ScreenRecord, form: str) -> str:
-    """As text, md, csv, tex or json."""
+    """Renders a screen as text, md, csv, tex or json."""
     if form == "json":
         return as_json(plain(record))
-    return _csv(record) if form == "csv" else grid(record).render(form)
+    return _csv(record) if form == "csv" else screen_table(record).render(form)
 
 
-def shown(ranked: Sequence[Scored]) -> list[Scored]:
-    """The best few of each width and every preset, best first."""
+def select_shown(ranked: Sequence[Scored]) -> list[Scored]:
+    """Selects the best few of each width and every preset, best first."""
     names = {preset.name for preset in layer_presets()}
-    by_width: dict[int, int] = {}
-    kept = []
-    for one in ranked:
-        by_width[one.width] = by_width.get(one.width, 0) + 1
-        if by_width[one.width] <= SHOWN or names & {one.name, *one.alike}:
-            kept.append(one)
-    return kept
+    seen_of_width: dict[int, int] = {}
+    selected = []
+    for choice in ranked:
+        seen_of_width[choice.width] = seen_of_width.get(choice.width, 0) + 1
+        if seen_of_width[choice.width] <= SHOWN or names & {choice.name, *choice.alike}:
+            selected.append(choice)
+    return selected
 
 
-def layers_of(one: Scored) -> str:
-    """Its layers, as tables have them."""
-    indices = one.layers.indices
-    in_a_row = len(indices) > 2 and indices == list(range(indices[0], indices[-1] + 1))
-    return f"{indices[0]}..{indices[-1]}" if in_a_row else ", ".join(map(str, indices))
-
-
-def label(one: Scored) -> str:
-    return " = ".join([one.name, *one.alike])
-
-
-def grid(record: ScreenRecord) -> TextTable:
-    """The short table."""
+def screen_table(record: ScreenRecord) -> TextTable:
+    """Makes the short table of a screen."""
     task = TASKS[record.identity.task]
-    rows = shown(record.ranked)
-    places = {id(one): place for place, one in enumerate(record.ranked, 1)}
+    places = {id(choice): place for place, choice in enumerate(record.ranked, 1)}
     lines = [
         [
-            str(places[id(one)]),
-            label(one),
-            layers_of(one),
-            str(one.width),
-            str(one.blocks),
-            f"{percent(one.dev_f1)} ± {percent(one.spread)}",
-            f"{one.dev_error:.4f}",
-            "first" if one is record.ranked[0] else "tied" if one.tied else "",
+            str(places[id(choice)]),
+            " = ".join([choice.name, *choice.alike]),
+            format_layers(choice.layers.indices),
+            str(choice.width),
+            str(choice.blocks),
+            f"{percent(choice.dev_f1)} ± {percent(choice.spread)}",
+            f"{choice.dev_error:.4f}",
+            "first" if choice is record.ranked[0] else "tied" if choice.tied else "",
         ]
-        for one in rows
+        for choice in select_shown(record.ranked)
     ]
     headers = ["place", "layers chosen", "layers", "width", "blocks", f"dev {task.score}", "error", "order"]
-    left = [False, True, True, False, False, False, False, True]
-    return TextTable(headers, lines, left, [caption(record)], notes(record), [0], [1, 5], "tab:screen")
+    align_left = [False, True, True, False, False, False, False, True]
+    return TextTable(headers, lines, align_left, [caption(record)], notes(record), [0], [1, 5], "tab:screen")
 
 
 def caption(record: ScreenRecord) -> str:
-    """What was screened, and what the numbers are."""
+    """Says what was screened, and what the numbers are."""
     setting, words = record.setting, record.words
     screen = record.identity.screen
     neighbours = f"a word and {screen['window']} to each side" if screen["window"] else "a word alone"
@@ -89,7 +75,7 @@ def caption(record: ScreenRecord) -> str:
 
 
 def notes(record: ScreenRecord) -> list[str]:
-    """What a reader must know of the numbers."""
+    """Gives the notes below the table."""
     ranked = record.ranked
     tied = sum(one.tied for one in ranked) - 1
     about, most = (100 * bias for bias in selection_bias(ranked))
@@ -120,34 +106,32 @@ def notes(record: ScreenRecord) -> list[str]:
 
 
 def _csv(record: ScreenRecord) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow("place name alike indices combine width blocks dev_f1 spread error error_spread tied".split())
-    for place, one in enumerate(record.ranked, 1):
-        layers = one.layers
-        writer.writerow(
-            [
-                *(place, layers.name, " ".join(one.alike), " ".join(map(str, layers.indices)), layers.combine),
-                *(one.width, one.blocks, one.dev_f1, one.spread, one.dev_error, one.error_spread, one.tied),
-            ]
-        )
-    return out.getvalue()
+    headers = "place name alike indices combine width blocks dev_f1 spread error error_spread tied".split()
+    lines = [
+        [
+            *(place, choice.layers.name, " ".join(choice.alike)),
+            *(" ".join(map(str, choice.layers.indices)), choice.layers.combine, choice.width, choice.blocks),
+            *(choice.dev_f1, choice.spread, choice.dev_error, choice.error_spread, choice.tied),
+        ]
+        for place, choice in enumerate(record.ranked, 1)
+    ]
+    return as_csv(headers, lines)
 
 
 def screen_files(record: ScreenRecord) -> dict[str, str]:
-    """What the files of a screen's tables hold."""
+    """Gives the content of the files of a screen's tables, by name."""
     return {name: render_screen(record, form) for form, name in FILES.items()}
 
 
 def write_screen_tables(folder: Path, record: ScreenRecord) -> list[Path]:
-    """The tables beside screen.json; returns the files."""
+    """Writes the tables into the folder of screen.json; returns the files."""
     for name, text in screen_files(record).items():
         write_atomically(folder / name, text)
     return [folder / name for name in FILES.values()]
 
 
 def rows_or_screen(folder: Path, margin: float | None = None) -> list[Row]:
-    """A results folder's rows; none where it holds a screen alone. Raises UserError where it holds nothing."""
+    """Builds a results folder's rows; none where it holds a screen alone. Raises UserError where it holds nothing."""
     try:
         return build_rows(folder, margin)
     except UserError:
@@ -157,7 +141,7 @@ def rows_or_screen(folder: Path, margin: float | None = None) -> list[Row]:
 
 
 def sound_screen(folder: Path) -> ScreenRecord | None:
-    """A folder's screen; None where there is none, or none that can be understood, which `probe verify` says."""
+    """Loads a folder's screen; None where there is none, or an invalid one, which `probe verify` reports."""
     try:
         return load_screen(folder)
     except UserError:

@@ -18,8 +18,9 @@ from tqdm import tqdm
 from probe.config import ScreenConfig, UserError
 from probe.data.corpus import Corpus
 from probe.features.store import FeatureStore
+from probe.scoring.metrics import f1_of
 from probe.screen.candidates import Candidate, concatenations, fixed
-from probe.screen.gold import Gold, f1
+from probe.screen.gold import Gold
 from probe.screen.moments import Moments, Reduction, Text, moments, num_pca_components, reduced, reduction
 from probe.screen.ranking import Scored, rank
 from probe.screen.readout import STRENGTHS, Key, scores, solve
@@ -229,7 +230,7 @@ class _Bench:
         solved = dict(solve(sums, keys, self.to, self.ridge_alphas))
         for key, found in zip(solved, scores([*solved.values()], self.dev_layers, self.beyond["dev"]), strict=True):
             counts = np.delete(self.gold.counts(found.argmax(1).cpu().numpy()), part, axis=0).sum(0)
-            yield key, (float(f1(counts)), float(squared_error(found, self.dev.labels)[kept].mean()))
+            yield key, (float(f1_of(counts)), float(squared_error(found, self.dev.labels)[kept].mean()))
 
 
 def beyond(text: Text, window: int) -> Tensor:

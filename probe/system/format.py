@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def duration(seconds: float) -> str:
     """Formats a duration in minutes, or in seconds below one minute."""
@@ -26,3 +28,14 @@ def pluralize(number: int, thing: str) -> str:
 def escape_invisible(text: str) -> str:
     """Escapes a text's invisible characters, such as a no-break space or a byte order mark."""
     return text if text.isprintable() else repr(text)[1:-1]
+
+
+def format_layers(indices: Sequence[int]) -> str:
+    """Layers in their order, three or more consecutive ones as a range: `3..6`, or `0, 3, 5..8`."""
+    runs: list[list[int]] = []
+    for index in indices:
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return ", ".join(f"{run[0]}..{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)

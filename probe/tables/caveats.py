@@ -7,7 +7,9 @@ from collections.abc import Collection, Sequence
 from probe.runs.records import RunRecord
 from probe.tables.row import Row
 
-OF_BITS = frozenset({"bits", "test_bits", "information", "test_information", "beyond", "compression"})  # columns
+OF_BITS = frozenset(
+    {"dev_bits", "test_bits", "information", "test_information", "conditional_gain", "compression"}
+)  # columns
 SHOWN = 6  # rows named in a note
 
 

@@ -1,102 +1,179 @@
-"""What a table can show: its columns, the caption above and the notes below. A pure function of rows."""
+"""The columns of a table: one list, which text, Markdown, LaTeX, CSV, JSON and the page all read."""
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from probe.conditions import CONDITIONS, MAIN
 from probe.config import UserError
-from probe.probes.kinds import PROBES, describe_probe
+from probe.probes.kinds import describe_probe
+from probe.scoring.compare import STATISTIC
+from probe.scoring.significance import Cell
+from probe.system.files import plain
 from probe.system.format import percent
-from probe.tables.caveats import caveats
 from probe.tables.decisions import BEST, ELIMINATED, UNCONVERGED
-from probe.tables.published import PUBLISHED, setting_differences, tuning
-from probe.tables.rates import all_rates, rate_notes, rate_of, scale_notes
-from probe.tables.recommendation import recommend
-from probe.tables.row import Row, short_name
+from probe.tables.published import PUBLISHED
+from probe.tables.rates import RATE, all_rates
+from probe.tables.row import Row
+from probe.tables.rows import SCORES
+
+Note = str | Callable[[Sequence[Row]], str]
 
 
-class Column(NamedTuple):
+@dataclass(frozen=True)
+class Column:
+    """What one column shows of a row, to people and to machines.
+
+    name: as `--columns` takes it. header: as people read it. value: what machines read, a number, a text, a list or a
+    small dict of them; None where the row has none. text: what people read. path: the place of the value in
+    `table.json`; a dot leads inside, as in `cost.parameters`. csv: the headers of the value in CSV, each with a
+    function from the value to its cell. groups: names in `--columns` that stand for several columns. note: explains the
+    column below the table; a function where it depends on the rows. optional: the column is left out of CSV where no
+    row has a value, and out of JSON for a row that has none.
+    """
+
+    name: str
     header: str
-    show: Callable[[Row], str]
-    left: bool = False
+    value: Callable[[Row], Any]
+    text: Callable[[Row], str]
+    path: str
+    csv: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    align_left: bool = False
+    groups: tuple[str, ...] = ()
+    note: Note = ""
+    optional: bool = False
 
 
-def _is_hidden(row: Row, cell: str) -> bool:
-    """A race shows no test score of a row that left it."""
-    return row.left is not None and cell.startswith("test")
+def _column(
+    name: str,
+    header: str,
+    value: Callable[[Row], Any],
+    text: Callable[[Row], str] | None = None,
+    path: str | None = None,
+    csv: Mapping[str, Callable[[Any], Any]] | None = None,
+    **options: Any,
+) -> Column:
+    """Makes a column of a number, a text or a list; in CSV its header is the last part of its path."""
+    path = path or name
+    as_csv = {path.rpartition(".")[2]: _joined} if csv is None else csv
+    return Column(name, header, value, text or (lambda row: _as_text(value(row))), path, as_csv, **options)
 
 
-def _spread(name: str) -> Callable[[Row], str]:
+def _as_text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_as_text, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_as_text(part)}" for name, part in value.items())
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _joined(value: Any) -> Any:
+    return " ".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _part(*names: str | int) -> Callable[[Any], Any]:
+    """Gives a function that follows these names into a value, and gives None where there is nothing."""
+
+    def find(value: Any) -> Any:
+        for name in names:
+            value = None if value is None else value[name]
+        return value
+
+    return find
+
+
+# Parts of a cell in CSV, and the ends of its interval.
+SPREAD: dict[str, Callable[[Any], Any]] = {f"_{name}": _part(name) for name in ("mean", "std", "min", "max")}
+MEAN = {end: SPREAD[end] for end in ("_mean", "_std")}
+RANGE = {end: SPREAD[end] for end in ("_min", "_max")}
+ENDS: dict[str, Callable[[Any], Any]] = {"_low": _part("interval", 0), "_high": _part("interval", 1)}
+
+
+def _cell(
+    name: str,
+    header: str,
+    path: str,
+    text: Callable[[Row, Cell], str],
+    csv: Mapping[str, Callable[[Any], Any]] = SPREAD,
+    **options: Any,
+) -> Column:
+    """Makes a column of `row.cells[path]`, a score over seeds. A race shows no test score of an eliminated row."""
+
+    def value(row: Row) -> Any:
+        return plain(row.cells[path]) if path in row.cells else None
+
     def show(row: Row) -> str:
-        cell = row.cells.get(name)
-        if cell is None or _is_hidden(row, name):
-            return ""
-        if cell.mean is None:
-            return "failed" if row.failed else "missing"
-        return percent(cell.mean) if cell.std is None else f"{percent(cell.mean)} ± {percent(cell.std)}"
+        is_hidden = path not in row.cells or (row.eliminated and path.startswith("test"))
+        return "" if is_hidden else text(row, row.cells[path])
 
-    return show
+    return Column(name, header, value, show, path, {f"{path}{end}": get for end, get in csv.items()}, **options)
 
 
-def _span(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"{percent(low)} .. {percent(high)}"
+def _relative(
+    name: str,
+    header: str,
+    path: str | None = None,
+    scale: float = 1,
+    digits: int = 2,
+    unit: str = "",
+    has_interval: bool = True,
+    **options: Any,
+) -> Column:
+    """Makes a column of `row.relative[path]`, a score relative to other rows: mean ± deviation (interval)."""
+    path = path or name
 
-
-def _range(name: str) -> Callable[[Row], str]:
-    return lambda row: "" if _is_hidden(row, name) else _span(row.cells[name].min, row.cells[name].max)
-
-
-def _interval(name: str) -> Callable[[Row], str]:
-    return lambda row: "" if _is_hidden(row, name) else _span(*(row.cells[name].interval or (None, None)))
-
-
-def _bits(name: str) -> Callable[[Row], str]:
-    def show(row: Row) -> str:
-        cell = row.cells.get(name)
-        if cell is None or cell.mean is None or _is_hidden(row, name):
-            return ""
-        return f"{cell.mean:.3f}" + ("" if cell.std is None else f" ± {cell.std:.3f}")
-
-    return show
-
-
-def _beside(name: str, scale: float = 1, digits: int = 2, unit: str = "") -> Callable[[Row], str]:
-    """A mean, its deviation and, where there is one, its interval."""
+    def value(row: Row) -> Any:
+        return plain(row.relative[path]) if path in row.relative else None
 
     def show(row: Row) -> str:
-        cell = row.beside.get(name)
+        cell = row.relative.get(path)
         if cell is None or cell.mean is None:
             return ""
         spread = "" if cell.std is None else f" ± {scale * cell.std:.{digits}f}"
         low, high = (f"{scale * edge:.{digits}f}" for edge in cell.interval or (math.nan, math.nan))
-        interval = f" ({low} .. {high})" if cell.interval and name in INTERVALS else ""
+        interval = f" ({low} .. {high})" if cell.interval and has_interval else ""
         return f"{scale * cell.mean:.{digits}f}{unit}{spread}{interval}"
 
-    return show
+    parts = MEAN | ENDS if has_interval else MEAN
+    csv = {f"{path}{end}": get for end, get in parts.items()}
+    return Column(name, header, value, show, path, csv, optional=True, **options)
 
 
-def _cost(name: str, form: str) -> Callable[[Row], str]:
-    return lambda row: "" if row.cost is None else format(getattr(row.cost, name), form)
+def _cost(name: str, header: str, part: str, form: str = "", **options: Any) -> Column:
+    """Makes a column of a part of `row.cost`."""
+
+    def value(row: Row) -> Any:
+        return getattr(row.cost, part) if row.cost else None
+
+    def show(row: Row) -> str:
+        return "" if value(row) is None else format(value(row), form).removesuffix("%")
+
+    return _column(name, header, value, show, f"cost.{part}", **options)
 
 
-def _measured(row: Row) -> str:
-    return f"{row.cost.words_per_second:,}" if row.cost and row.cost.words_per_second else ""
+def _component(split: str, part: str) -> Column:
+    """Makes a column of a component of variance; those of dev are named without their split."""
+
+    def value(row: Row) -> Any:
+        return getattr(row.components[split], part) if split in row.components else None
+
+    def show(row: Row) -> str:
+        is_hidden = row.eliminated and split == "test"
+        return "" if value(row) is None or is_hidden else percent(value(row))
+
+    name = f"{part}_sd" if split == "dev" else f"{split}_{part}_sd"
+    header = f"sd: {part.replace('_', ' x ')}" if split == "dev" else f"{split} sd: {part.replace('_', ' x ')}"
+    groups = ("variance",) if split == "dev" else ()
+    path = f"components.{split}.{part}"
+    return _column(name, header, value, show, path, {name: _joined}, groups=groups, note=NOTE_ON_VARIANCE)
 
 
-def _behind(row: Row) -> str:
-    """How far a row lies behind the best: the difference of their means, and the interval of it to the truly best."""
-    if row.behind is None:
-        return ""
-    difference = row.to_best.dev.difference if row.to_best else 0.0
-    return f"{_signed(difference)} ({_signed(row.behind[0])} .. {_signed(row.behind[1])})"
+def _to_best(split: str) -> Column:
+    """Makes a column of the difference to the best row on one split."""
 
-
-def _to_best(split: str) -> Callable[[Row], str]:
     def show(row: Row) -> str:
         if row.to_best is None:
             return ""
@@ -104,26 +181,53 @@ def _to_best(split: str) -> Callable[[Row], str]:
         interval = "" if part.interval is None else f" ({' .. '.join(map(_signed, part.interval))})"
         return _signed(part.difference) + interval
 
-    return show
+    return _column(
+        name := f"{split}_to_best",
+        f"{split}: to the best (95 %)",
+        lambda row: plain(getattr(row.to_best, split)) if row.to_best else None,
+        show,
+        f"to_best.{split}",
+        {name: _part("difference"), f"{name}_low": ENDS["_low"], f"{name}_high": ENDS["_high"]},
+        groups=("differences",),
+        note=_note_on_pairs,
+    )
+
+
+def _published(source: str) -> Column:
+    """Makes a column of other people's numbers, by the name of the row."""
+
+    def value(row: Row) -> float | None:
+        name = "fine-tuned" if row.conditions == {"fine_tuned"} else row.name
+        name = name.partition(":")[0]  # how its layers are normalized
+        return None if row.conditions - {"fine_tuned"} else PUBLISHED[source].rows.get(name)
+
+    return _column(source, source, value, lambda row: str(value(row) or ""), optional=True)
 
 
 def _signed(share: float) -> str:
-    """In percent, with its sign; what rounds to nothing has none."""
+    """Writes a share in percent, with its sign; what rounds to nothing has none."""
     text = f"{100 * share:+.2f}"
     return "0.00" if float(text) == 0 else text
 
 
-def _component(name: str) -> Callable[[Row], str]:
-    def show(row: Row) -> str:
-        value = getattr(row.components["dev"], name) if row.components else None
-        return "" if value is None else percent(value)
-
-    return show
+def _mean(row: Row, cell: Cell) -> str:
+    if cell.mean is None:
+        return "failed" if row.failed else "missing"
+    return percent(cell.mean) if cell.std is None else f"{percent(cell.mean)} ± {percent(cell.std)}"
 
 
-def _label(row: Row) -> str:
-    eliminated = [f"{ELIMINATED} in round {row.left.round}"] if row.left else []
-    return ", ".join([UNCONVERGED, *eliminated]) if row.label == UNCONVERGED else "".join(eliminated) or row.label or ""
+def _bits(_: Row, cell: Cell) -> str:
+    if cell.mean is None:
+        return ""
+    return f"{cell.mean:.3f}" if cell.std is None else f"{cell.mean:.3f} ± {cell.std:.3f}"
+
+
+def _range(_: Row, cell: Cell) -> str:
+    return "" if cell.min is None or cell.max is None else f"{percent(cell.min)} .. {percent(cell.max)}"
+
+
+def _interval(_: Row, cell: Cell) -> str:
+    return " .. ".join(map(percent, cell.interval or []))
 
 
 def _n(row: Row) -> str:
@@ -132,107 +236,311 @@ def _n(row: Row) -> str:
     return f"{row.n} of {row.n + row.missing}" + (f" ({row.failed} failed)" if row.failed else "")
 
 
-def _published(source: str) -> Callable[[Row], str]:
-    def show(row: Row) -> str:
-        name = "fine-tuned" if row.conditions == {"fine_tuned"} else row.name
-        name = name.partition(":")[0]  # how its layers are normalized
-        return "" if row.conditions - {"fine_tuned"} else str(PUBLISHED[source].rows.get(name, ""))
+def _behind(row: Row) -> str:
+    """Shows how far a row lies behind the best: the difference of their means, and its interval to the truly best."""
+    if row.behind is None:
+        return ""
+    difference = row.to_best.dev.difference if row.to_best else 0.0
+    return f"{_signed(difference)} ({_signed(row.behind[0])} .. {_signed(row.behind[1])})"
 
-    return show
+
+def _label(row: Row) -> str:
+    eliminated = [f"{ELIMINATED} in round {row.eliminated.round}"] if row.eliminated else []
+    return ", ".join([UNCONVERGED, *eliminated]) if row.label == UNCONVERGED else "".join(eliminated) or row.label or ""
+
+
+def _rates_as_csv(tried: Any) -> str:
+    return " ".join(f"{one['rate']:g}:{one['dev']['mean']}" for one in tried or ())
+
+
+def _over(rows: Sequence[Row]) -> str:
+    """Names what the intervals of a table cover."""
+    over_text = any(row.over_text for row in rows if row.label == BEST)
+    return "seeds and text" if over_text else "seeds alone (the counts of some runs are missing)"
+
+
+def _note_on_labels(rows: Sequence[Row]) -> str:
+    best = next((row for row in rows if row.label == BEST), None)
+    if best is None:
+        return ""
+    return (
+        f"behind the best: dev {best.task.score} minus that of the row with the highest mean; in brackets how far "
+        f"the row lies behind the truly best one, over {_over(rows)}, with 95 % confidence for all rows at once (Hsu "
+        "1984). worse: the whole interval is below 0. within the margin: all of it is above "
+        f"-{best.margin:g} (--margin). undecided: neither. The dev score of a run is that of its best epoch, so it "
+        "is a little too high; test scores decide nothing."
+    )
+
+
+def _note_on_pairs(rows: Sequence[Row]) -> str:
+    return (
+        f"to the best: the difference of the two rows' means, and its interval over {_over(rows)} for this pair alone."
+    )
+
+
+def _note_on_intervals(rows: Sequence[Row]) -> str:
+    return f"95 %: intervals of the means over {_over(rows)}."
+
+
+NOTE_ON_VARIANCE = (
+    "sd: standard deviations of scores, on dev if no split is named. run: between models of other seeds, on all text. "
+    "seed x text: what a seed gains on one text and not on another. text: of the row's mean between texts of this kind "
+    "and size; rows share most of it."
+)
+NOTE_ON_INFORMATION = (
+    "information, in bits per word: the cross-entropy of a word's tag under the frequency of each tag in train, minus "
+    "that under the probe."
+)
+NOTE_ON_BITS = "bits: cross-entropy of a word's tag under the probe."
+COMPONENTS = ("run", "seed_text", "text")
+SPLITS = ("dev", "test")
+SHORT_NAMES = {  # of columns of scores; the others are named by their path
+    "dev_f1": "dev",
+    "test_f1": "test",
+    "test_strict_f1": "strict",
+    "test_word_f1": "word",
+    "test_entity_word_recall": "recall",
+    "test_accuracy": "accuracy",
+    "test_macro_f1": "macro",
+}
+
+
+def _score(path: str) -> Column:
+    """Makes a column of a score other than the headline."""
+    name = SHORT_NAMES.get(path, path)
+    groups = ("scores",) if name in ("strict", "word", "recall", "accuracy") else ()
+    return _cell(name, path.replace("_", " ").replace("f1", "F1"), path, _mean, groups=groups)
 
 
 COLUMNS: dict[str, Column] = {
-    "row": Column("row", lambda row: row.name, left=True),
-    "treatment": Column("treatment", lambda row: row.treatment or "", left=True),
-    "layers": Column("layers", lambda row: row.layers_as_text, left=True),
-    "combine": Column("combine", lambda row: row.combine, left=True),
-    "width": Column("width", lambda row: str(row.width)),
-    "rate": Column("rate", rate_of),
-    "n": Column("n", _n),
-    "dev": Column("dev F1", _spread("dev_f1")),
-    "test": Column("test F1", _spread("test_f1")),
-    "behind": Column("behind the best (95 %)", _behind),
-    "label": Column("label", _label, left=True),
-    "paper": Column("paper", _published("paper")),
-    "bert_ner": Column("bert_ner", _published("bert_ner")),
-    "dev_range": Column("dev min .. max", _range("dev_f1")),
-    "test_range": Column("test min .. max", _range("test_f1")),
-    "dev_interval": Column("dev 95 %", _interval("dev_f1")),
-    "test_interval": Column("test 95 %", _interval("test_f1")),
-    "dev_to_best": Column("dev: to the best (95 %)", _to_best("dev")),
-    "test_to_best": Column("test: to the best (95 %)", _to_best("test")),
-    "run_sd": Column("sd: run", _component("run")),
-    "seed_text_sd": Column("sd: seed x text", _component("seed_text")),
-    "text_sd": Column("sd: text", _component("text")),
-    "strict": Column("test strict F1", _spread("test_strict_f1")),
-    "word": Column("test word F1", _spread("test_word_f1")),
-    "recall": Column("test entity word recall", _spread("test_entity_word_recall")),
-    "accuracy": Column("test accuracy", _spread("test_accuracy")),
-    "macro": Column("test macro F1", _spread("test_macro_f1")),
-    "rates": Column("dev F1 by rate", all_rates, left=True),
-    "selectivity": Column("selectivity (95 %)", _beside("selectivity", 100)),
-    "guess_floor": Column("guess floor", _beside("guess_floor", 100)),
-    "bits": Column("dev bits", _bits("dev_bits")),
-    "test_bits": Column("test bits", _bits("test_bits")),
-    "information": Column("dev information", _bits("dev_information")),
-    "test_information": Column("test information", _bits("test_information")),
-    "beyond": Column("beyond layer 0 (95 %)", _beside("beyond", digits=3)),
-    "gap_closed": Column("gap closed from random weights (95 %)", _beside("gap_closed", 100, 0, " %")),
-    "gap_closed_embeddings": Column("from embeddings (95 %)", _beside("gap_closed_embeddings", 100, 0, " %")),
-    "paired": Column("to the best on the same samples: dev (95 %)", _beside("paired", 100)),
-    "compression": Column("compression", _beside("compression")),
-    "blocks": Column("blocks", lambda row: str(row.blocks)),
-    "parameters": Column("parameters", _cost("parameters", ",d")),
-    "epoch_s": Column("s an epoch", _cost("seconds_per_epoch", ".1f")),
-    "mb_read": Column("MB read", _cost("mb_read", ".0f")),
-    "words_s": Column("encoder words/s", _measured),
-    "f1_per_width": Column("dev F1 a unit of width", lambda row: _cost("f1_per_width", ".2%")(row).removesuffix("%")),
+    column.name: column
+    for column in (
+        _column("group", "table", lambda row: row.group),
+        _column("data", "data", lambda row: row.setting.data, path="setting.data", align_left=True),
+        _column("encoder", "encoder", lambda row: row.setting.encoder, path="setting.encoder", align_left=True),
+        _column("context", "context", lambda row: row.setting.features["context"], path="setting.features.context"),
+        _column("row", "row", lambda row: row.name, path="layers", align_left=True, groups=("default",)),
+        _column(
+            "treatment",
+            "treatment",
+            lambda row: row.treatment or None,
+            align_left=True,
+            groups=("default",),
+            optional=True,
+        ),
+        _column(
+            "normalize", "normalize", lambda row: row.normalize, csv={"normalize": lambda v: v or "none"}, optional=True
+        ),
+        _column(
+            "layers",
+            "layers",
+            lambda row: row.indices,
+            lambda row: row.layers_as_text,
+            path="indices",
+            align_left=True,
+            groups=("default",),
+        ),
+        _column("combine", "combine", lambda row: row.combine, align_left=True),
+        _column("width", "width", lambda row: row.width, groups=("default", "cost")),
+        _column(
+            "rate",
+            "rate",
+            lambda row: row.setting.probe[RATE] if row.rates else None,
+            groups=("default",),
+            optional=True,
+        ),
+        _column("n", "n", lambda row: row.n, _n, groups=("default",)),
+        _column("missing", "missing", lambda row: row.missing),
+        _column("failed", "failed", lambda row: row.failed),
+        _cell("dev", "dev F1", "dev_f1", _mean, groups=("default",)),
+        _cell("test", "test F1", "test_f1", _mean, groups=("default",)),
+        _column(
+            "behind",
+            "behind the best (95 %)",
+            lambda row: row.behind,
+            _behind,
+            csv={"behind_low": _part(0), "behind_high": _part(1)},
+            groups=("default", "differences"),
+            note=_note_on_labels,
+        ),
+        _column(
+            "label",
+            "label",
+            lambda row: row.label,
+            _label,
+            align_left=True,
+            groups=("default", "differences"),
+            note=_note_on_labels,
+        ),
+        _published("paper"),
+        _published("bert_ner"),
+        *(_cell(f"{s}_range", f"{s} min .. max", f"{s}_f1", _range, RANGE, groups=("spread",)) for s in SPLITS),
+        *(
+            _cell(f"{s}_interval", f"{s} 95 %", f"{s}_f1", _interval, ENDS, groups=("spread",), note=_note_on_intervals)
+            for s in SPLITS
+        ),
+        _column(
+            "to_best",
+            "best row",
+            lambda row: plain(row.to_best),
+            lambda row: row.to_best.row if row.to_best else "",
+            csv={"to_best": _part("row")},
+            align_left=True,
+        ),
+        *map(_to_best, SPLITS),
+        *(_component(split, part) for split in SPLITS for part in COMPONENTS),
+        *(_score(f"{s}_{score}") for s in reversed(SPLITS) for score in SCORES if score != "f1"),
+        _column(
+            "rates",
+            "dev F1 by rate",
+            lambda row: plain(row.rates) or None,
+            all_rates,
+            csv={"rates": _rates_as_csv},
+            align_left=True,
+            optional=True,
+        ),
+        _relative(
+            "selectivity",
+            "selectivity (95 %)",
+            scale=100,
+            groups=("floors",),
+            note="selectivity: dev score minus that of the same row on the control task; interval over seeds.",
+        ),
+        _relative(
+            "guess_floor",
+            "guess floor",
+            scale=100,
+            has_interval=False,
+            groups=("floors",),
+            note="guess floor: boundary F1 on dev times the sum of squared type shares. Guessing each type by its "
+            "frequency would score this much at the boundaries that were found.",
+        ),
+        _cell("dev_bits", "dev bits", "dev_bits", _bits, MEAN, groups=("bits",), note=NOTE_ON_BITS, optional=True),
+        _cell("test_bits", "test bits", "test_bits", _bits, MEAN, note=NOTE_ON_BITS, optional=True),
+        _cell(
+            "information",
+            "dev information",
+            "dev_information",
+            _bits,
+            MEAN,
+            groups=("floors", "bits"),
+            note=NOTE_ON_INFORMATION,
+            optional=True,
+        ),
+        _cell(
+            "test_information",
+            "test information",
+            "test_information",
+            _bits,
+            MEAN,
+            note=NOTE_ON_INFORMATION,
+            optional=True,
+        ),
+        _relative(
+            "conditional_gain",
+            "gain over layer 0 (95 %)",
+            "beyond",
+            digits=3,
+            groups=("bits",),
+            note="gain over layer 0: how many fewer bits per word the probe needs on dev for layer 0 concatenated with "
+            "the layer than for layer 0 concatenated with itself (conditional probing, Hewitt et al. 2021).",
+        ),
+        _relative(
+            "gap_closed",
+            "gap closed from random weights (95 %)",
+            scale=100,
+            digits=0,
+            unit=" %",
+            groups=("floors",),
+            note="gap closed: the difference in dev score between the same row of random weights and the best "
+            "fine-tuned row is the gap; this is the share of it that the row closes; interval over seeds (Fieller's).",
+        ),
+        _relative(
+            "gap_closed_embeddings",
+            "from embeddings (95 %)",
+            scale=100,
+            digits=0,
+            unit=" %",
+            groups=("floors",),
+            note="from embeddings: the same share, of the difference between the plain embeddings and the best "
+            "fine-tuned row.",
+        ),
+        _relative(
+            "paired",
+            "to the best on the same samples: dev (95 %)",
+            scale=100,
+            note="to the best on the same samples: a seed draws one sample of train for all rows, so dev scores are "
+            "subtracted seed by seed; interval over seeds, each row by itself.",
+        ),
+        _relative(
+            "compression",
+            "compression",
+            has_interval=False,
+            groups=("bits",),
+            note="compression: uniform code of train's tags over their online code, in the portions that were run.",
+        ),
+        _column("blocks", "blocks", lambda row: row.blocks, groups=("cost",)),
+        _cost("parameters", "parameters", "parameters", ",d", groups=("cost",)),
+        _cost("epoch_s", "s per epoch", "seconds_per_epoch", ".1f", groups=("cost",)),
+        _cost("mb_read", "MB read", "mb_read", ".0f", groups=("cost",)),
+        _cost("words_s", "encoder words/s", "words_per_second", ",d", optional=True),
+        _cost("measured_on", "measured on", "measured_on", align_left=True, optional=True),
+        _cost("f1_per_width", "dev F1 per unit of width", "f1_per_width", ".2%", groups=("cost",)),
+        _column(
+            "eliminated",
+            "eliminated because",
+            lambda row: plain(row.eliminated) if row.eliminated else None,
+            lambda row: row.eliminated.why if row.eliminated else "",
+            path="left",
+            csv={"eliminated_in_round": _part("round"), "eliminated_because": _part("why")},
+            align_left=True,
+            optional=True,
+        ),
+        _column("margin", "margin", lambda row: row.margin),
+        _column("seeds", "seeds", lambda row: row.seeds),
+        _column("keys", "keys", lambda row: row.keys, align_left=True),
+        _column("sha256", "sha256 of the records", lambda row: row.sha256, align_left=True),
+        _column("statistic", "statistic", lambda row: STATISTIC),
+        _column(
+            "setting",
+            "probe",
+            lambda row: plain(row.setting),
+            lambda row: describe_probe(row.setting.probe),
+            csv={"probe": lambda setting: describe_probe(setting["probe"])},
+            align_left=True,
+        ),
+        _column(
+            "about",
+            "task",
+            lambda row: plain(row.about),
+            lambda row: row.about.task if row.about else "",
+            csv={name: _part(name) for name in ("task", "case", "piece", "scoring")},
+            align_left=True,
+        ),
+    )
 }
-INTERVALS = ("selectivity", "beyond", "gap_closed", "gap_closed_embeddings", "paired")
-HOW_UNCONVERGED = {
-    "cut_short": "ended by probe.max_epochs. Raise it.",
-    "silent": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
-}
-COLUMN_NOTES = {
-    "selectivity": "selectivity: dev score minus that of the same row on the control task; interval over seeds.",
-    "guess_floor": "guess floor: boundary F1 on dev times the sum of squared type shares, which is what guessing each "
-    "type by its frequency would score at the boundaries that were found.",
-    "bits": "bits: cross-entropy of a word's tag under the probe.",
-    "information": "information, in bits a word: the cross-entropy of a word's tag under the frequency of each tag in "
-    "train, minus that under the probe.",
-    "beyond": "beyond layer 0: how many bits a word less than layer 0 beside itself, on dev.",
-    "gap_closed": "gap closed: of the difference in dev score between the same row of random weights and the best "
-    "fine-tuned row, the share that the row closes; interval over seeds (Fieller's).",
-    "gap_closed_embeddings": "from embeddings: the same share, of the difference between the plain embeddings and the "
-    "best fine-tuned row.",
-    "paired": "to the best on the same samples: a seed draws one sample of train for all rows, so dev scores are "
-    "subtracted seed by seed; interval over seeds, each row by itself.",
-    "compression": "compression: uniform code of train's tags over their online code, in the portions that were run.",
-}
-SHOWN = 6  # runs named in a note
-DEFAULT = ("row", "treatment", "layers", "width", "rate", "n", "dev", "test", "behind", "label")
 GROUPS = {  # names for several columns
-    "default": DEFAULT,
-    "floors": ("selectivity", "guess_floor", "information", "gap_closed", "gap_closed_embeddings"),
-    "bits": ("bits", "information", "beyond", "compression"),
-    "differences": ("behind", "label", "dev_to_best", "test_to_best"),
-    "variance": ("run_sd", "seed_text_sd", "text_sd"),
-    "spread": ("dev_range", "test_range", "dev_interval", "test_interval"),
-    "scores": ("strict", "word", "recall", "accuracy"),
-    "cost": ("width", "blocks", "parameters", "epoch_s", "mb_read", "f1_per_width"),
+    group: tuple(column.name for column in COLUMNS.values() if group in column.groups)
+    for group in ("default", "floors", "bits", "differences", "variance", "spread", "scores", "cost")
 }
+FOR_MACHINES = ("csv", "json")  # formats with every column by default
 
 
-def choose_columns(wanted: str | None, rows: Sequence[Row]) -> list[str]:
-    """Column names for `--columns a,b,group`. None: what fits the rows. Raises UserError for what is no column."""
+def choose_columns(wanted: str | None, rows: Sequence[Row], form: str = "text") -> list[str]:
+    """Resolves `--columns a,b,group`. None: what fits the rows, and of CSV and JSON everything that was measured.
+
+    Raises UserError for what is no column.
+    """
+    if wanted is None and form in FOR_MACHINES:
+        return [name for name in COLUMNS if name not in PUBLISHED]
     if wanted is None:
         is_known = any(row.about and row.about.data == "CoNLL-2003" for row in rows)
         empty = {
             name
             for name in ("behind", "label", "treatment", "rate")
-            if not any(COLUMNS[name].show(row) for row in rows)
+            if not any(COLUMNS[name].text(row) for row in rows)
         }
-        return [name for name in DEFAULT if name not in empty] + ["paper"] * is_known
+        return [name for name in GROUPS["default"] if name not in empty] + ["paper"] * is_known
     names: list[str] = []
     for part in wanted.split(","):
         if part not in COLUMNS and part not in GROUPS:
@@ -247,124 +555,6 @@ def choose_columns(wanted: str | None, rows: Sequence[Row]) -> list[str]:
 
 
 def header(name: str, rows: Sequence[Row]) -> str:
-    """A column's header; of tags that are no spans the headline is accuracy."""
+    """Gives a column's header; where tags are no spans the headline is accuracy."""
     header = COLUMNS[name].header
     return header.replace("F1", rows[0].task.score) if name in ("dev", "test", "rates", "f1_per_width") else header
-
-
-def caption(rows: Sequence[Row]) -> str:
-    """What the rows of one table have in common, and what their numbers are."""
-    setting = rows[0].setting
-    return (
-        f"{setting.data}, {short_name(setting.encoder)}, {setting.features['context']} context, "
-        f"{setting.features['subword']} piece, {describe_probe(setting.probe)}{_normalized(rows)}. "
-        f"{rows[0].task.title} in percent, "
-        "mean ± standard deviation over n seeds."
-    )
-
-
-def _normalized(rows: Sequence[Row]) -> str:
-    """How the layers of all rows are normalized; where rows differ in it, their names say it."""
-    ways = {row.normalize for row in rows if row.indices and "fine_tuned" not in row.conditions}
-    return f", layers.normalize={way}" if len(ways) == 1 and (way := next(iter(ways))) else ""
-
-
-def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
-    """The caption, and how each published column's setting differs, so that nobody reads unlike things as like."""
-    about = next((row.about for row in sorted(rows, key=lambda row: row.section != MAIN) if row.about), None)
-    lines = [caption(rows)]
-    if about is None:
-        return lines
-    seeds = sorted({row.n for row in rows if row.n and row.section == MAIN})
-    about = replace(about, seeds=" or ".join(map(str, seeds)) or about.seeds)
-    return lines + [
-        f"{name}: {source.score}, {source.source}. Here otherwise: " + "; ".join(setting_differences(about, name)) + "."
-        f"{tuning(name, [len(row.rates) for row in rows if row.n and row.section == MAIN])}"
-        for name, source in PUBLISHED.items()
-        if name in columns
-    ]
-
-
-def unconverged_notes(rows: Sequence[Row], so: str) -> list[str]:
-    """A note for each way in which runs of these rows did not converge, and what of such rows is so."""
-    lines = []
-    for ending, told in HOW_UNCONVERGED.items():
-        runs = [record for row in rows for record in row.unconverged if record.ending == ending]
-        if runs:
-            labels = ", ".join(record.label for record in runs[:SHOWN])
-            more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-            lines.append(f"not converged: {labels}{more}: {told} Such rows are {so}.")
-    return lines
-
-
-def _rising(rows: Sequence[Row]) -> str:
-    """Of fine-tuning, which ends after as many epochs as asked for: how many, and where more might score higher."""
-    tuned = [record for row in rows if "fine_tuned" in row.conditions for record in row.records.values()]
-    rising = sum(record.best_epoch == len(record.curve) for record in tuned)
-    epochs = " or ".join(map(str, sorted({len(record.curve) for record in tuned})))
-    trained = f" Trained for {epochs} epoch{'' if epochs == '1' else 's'}, so it is no upper bound."
-    runs = f" In {rising} of {len(tuned)} runs the best epoch is the last"
-    return trained + (f"{runs}: more epochs (probe.max_epochs) may score higher." if rising else "")
-
-
-def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
-    """What a reader must know of the numbers, below the table."""
-    lines = []
-    if any(row.n == 1 and row.indices and not row.left for row in rows):
-        lines.append(
-            "n = 1 has no spread, no rank and no bold: the seed alone moves F1 by about a point, so the order of such "
-            "rows may be the seed's."
-        )
-    lines += unconverged_notes(rows, "not ranked")
-    lines += rate_notes(rows) + scale_notes(rows)
-    if any(row.left for row in rows) and "label" in columns:
-        lines.append(
-            f"{ELIMINATED}: a race gave the row no more seeds after that round, most often because it was "
-            "significantly worse than the leader on dev; its test score is not in this table. decisions.json has the "
-            "reasons."
-        )
-    lines += _notes_on_differences(rows, columns)
-    if any(not row.indices for row in rows):
-        lines += [PROBES["majority_tag"].note or ""]
-    there = {name for row in rows for name in row.conditions}
-    lines += [
-        condition.note + (_rising(rows) if name == "fine_tuned" else "")
-        for name, condition in CONDITIONS.items()
-        if name in there and condition.note
-    ]
-    shown = {name for name in columns if name in COLUMN_NOTES and any(COLUMNS[name].show(row) for row in rows)}
-    lines += [told for name, told in COLUMN_NOTES.items() if name in shown]
-    lines += caveats(rows, columns)
-    return lines
-
-
-def _notes_on_differences(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
-    """What the labels, the intervals and the components of variance mean."""
-    best = next((row for row in rows if row.label == BEST), None)
-    if best is None:
-        return
-    over = "seeds and text" if best.over_text else "seeds alone (the counts of some runs are missing)"
-    if {"behind", "label"} & set(columns):
-        yield (
-            f"behind the best: dev {best.task.score} minus that of the row with the highest mean; in brackets how far "
-            f"the row lies behind the truly best one, over {over}, with 95 % confidence for all rows at once (Hsu "
-            "1984). worse: the whole interval is below 0. within the margin: all of it is above "
-            f"-{best.margin:g} (--margin). undecided: neither. The dev score of a run is that of its best epoch, so it "
-            "is a little too high; test scores decide nothing."
-        )
-    if {"dev_to_best", "test_to_best"} & set(columns):
-        yield f"to the best: the difference of the two rows' means, and its interval over {over} for this pair alone."
-    if {"dev_interval", "test_interval"} & set(columns):
-        yield f"95 %: intervals of the means over {over}."
-    if {"run_sd", "seed_text_sd", "text_sd"} & set(columns):
-        yield (
-            "sd: standard deviations of dev scores. run: between models of other seeds, on all text. seed x text: what "
-            "a seed gains on one text and not on another. text: of the row's mean between texts of this kind and size; "
-            "rows share most of it."
-        )
-
-
-def recommendation(rows: Sequence[Row]) -> list[str]:
-    """The sentence above a table, where there are runs to recommend from."""
-    ranked = [row for row in rows if row.section == MAIN and row.n]
-    return [recommend(rows).as_text()] if len(ranked) > 1 else []

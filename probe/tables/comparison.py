@@ -1,20 +1,19 @@
-"""Several result sets: side by side, or two of them row by row with differences and intervals."""
+"""Compares result sets: several side by side, or two of them row by row with differences and intervals."""
 
 from __future__ import annotations
 
-import csv
-import io
 import string
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from probe.config import UserError
 from probe.system.format import percent
-from probe.tables.columns import COLUMNS, caption, header, unconverged_notes
+from probe.tables.columns import COLUMNS, choose_columns, header
 from probe.tables.decisions import differences
-from probe.tables.formats import TextTable, as_json, rows_csv
+from probe.tables.formats import TextTable, as_csv, as_json, row_fields, rows_csv
+from probe.tables.notes import caption, unconverged_notes
 from probe.tables.row import Difference, Row, groups_of
 from probe.tables.rows import build_rows
 
@@ -22,15 +21,18 @@ SHOWN = ("n", "dev", "test")  # columns of each result set
 
 
 def render_side_by_side(folders: Sequence[Path], form: str) -> str:
-    """Several result sets in one table: a line for each row name, columns for each setting."""
+    """Renders several result sets in one table: a line per row name, columns per setting."""
     blocks = [(folder, group) for folder in folders for group in groups_of(build_rows(folder))]
-    rows = [(folder, row) for folder, group in blocks for row in group]
+    rows = [row for _, group in blocks for row in group]
+    folder_of_row = [folder for folder, group in blocks for _ in group]
+    names = choose_columns(None, rows, form)
     if form == "json":
-        return as_json([row.as_json() | {"dir": str(folder)} for folder, row in rows])
+        fields = [row_fields(row, names) for row in rows]
+        return as_json([one | {"dir": str(folder)} for one, folder in zip(fields, folder_of_row, strict=True)])
     if form == "csv":
-        return rows_csv([row for _, row in rows], [folder for folder, _ in rows])
+        return rows_csv(rows, names, folder_of_row)
     by_name = [{row.name: row for row in group if not row.treatment} for _, group in blocks]
-    names = list(dict.fromkeys(name for group in by_name for name in group))
+    row_names = list(dict.fromkeys(name for group in by_name for name in group))
     letters = [string.ascii_uppercase[i % 26] + (str(i // 26) if i >= 26 else "") for i in range(len(blocks))]
     headers = [
         f"{letter} {header(column, group)}"
@@ -38,17 +40,19 @@ def render_side_by_side(folders: Sequence[Path], form: str) -> str:
         for column in SHOWN
     ]
     lines = [
-        [name, *(COLUMNS[column].show(group[name]) if name in group else "" for group in by_name for column in SHOWN)]
-        for name in names
+        [name, *(COLUMNS[column].text(group[name]) if name in group else "" for group in by_name for column in SHOWN)]
+        for name in row_names
     ]
-    over = [f"{letter}: {folder}: {caption(group)}" for letter, (folder, group) in zip(letters, blocks, strict=True)]
+    captions = [
+        f"{letter}: {folder}: {caption(group)}" for letter, (folder, group) in zip(letters, blocks, strict=True)
+    ]
     below = [
         f"{letter}: {note}"
         for letter, (_, group) in zip(letters, blocks, strict=True)
         for note in unconverged_notes([row for row in group if not row.treatment], "not ranked")
     ]
-    left = [True] + [False] * len(headers)
-    return TextTable(["row", *headers], lines, left, over, below, label="tab:side-by-side").render(form)
+    align_left = [True] + [False] * len(headers)
+    return TextTable(["row", *headers], lines, align_left, captions, below, label="tab:side-by-side").render(form)
 
 
 class Comparison(NamedTuple):
@@ -61,7 +65,7 @@ class Comparison(NamedTuple):
 
 
 def compare(a: Path, b: Path) -> Comparison:
-    """Raises UserError for what cannot be compared."""
+    """Compares the rows of one name in two result sets. Raises UserError for what cannot be compared."""
     rows: list[dict[str, Row]] = []
     captions = []
     for letter, folder in zip("AB", (a, b), strict=True):
@@ -86,7 +90,7 @@ def compare(a: Path, b: Path) -> Comparison:
 
 
 def render_comparison(comparison: Comparison, form: str) -> str:
-    """A comparison in one of FORMATS. CSV and JSON have the differences alone."""
+    """Renders a comparison in one of FORMATS. CSV and JSON have the differences alone."""
     compared = comparison.differences
     if form == "json":
         return as_json([asdict(difference) for difference in compared])
@@ -106,22 +110,21 @@ def render_comparison(comparison: Comparison, form: str) -> str:
     unit = next((d.unit for d in compared if d.unit), None)
     drawn = f" (paired by {unit} where both sides have one text)" if unit else ""
     below = f"95 %: intervals over {over}{drawn}, each for its row alone." if over else "One seed allows no interval."
-    left = [True] + [False] * (len(headers) - 1)
+    align_left = [True] + [False] * (len(headers) - 1)
     return TextTable(
-        headers, lines, left, comparison.captions, [below, *comparison.left_out], label="tab:comparison"
+        headers, lines, align_left, comparison.captions, [below, *comparison.left_out], label="tab:comparison"
     ).render(form)
 
 
 def _csv(compared: Sequence[Difference]) -> str:
     parts = ("a", "b", "difference", "low", "high", "over")
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["row", "n_a", "n_b", *(f"{split}_{part}" for split in ("dev", "test") for part in parts), "unit"])
+    lines = []
     for difference in compared:
-        line: list[Any] = [difference.row, *difference.n]
+        line = [difference.row, *difference.n]
         for split in (difference.dev, difference.test):
             low, high = split.interval or (None, None)
             content = {**asdict(split), "low": low, "high": high}
             line += [content[part] for part in parts]
-        writer.writerow([*line, difference.unit])
-    return out.getvalue()
+        lines.append([*line, difference.unit])
+    headers = ["row", "n_a", "n_b", *(f"{split}_{part}" for split in ("dev", "test") for part in parts), "unit"]
+    return as_csv(headers, lines)

@@ -28,7 +28,7 @@ def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
     another task, their difference to the best row is given.
     """
     rows = [
-        replace(row, label=UNCONVERGED if row.unconverged else ELIMINATED if row.left else None, margin=margin)
+        replace(row, label=UNCONVERGED if row.unconverged else ELIMINATED if row.eliminated else None, margin=margin)
         for row in rows
     ]
     load = functools.cache(run_counts)

@@ -1,7 +1,7 @@
-"""Records to pictures, PNG for pages, SVG for papers: F1 by layer over its floors, by cost, by share of the text, bits
-beyond the embeddings, the learned weights of mixes, learning curves.
+"""Draws records, as PNG for pages and SVG for papers: F1 by layer over its baselines, by cost, by share of the text,
+bits gained over the embeddings, the learned weights of mixes, learning curves.
 
-Colours are those of Okabe and Ito, told apart by colour-blind readers; markers and line styles tell the same in print.
+Colours are those of Okabe and Ito, which colour-blind readers can distinguish; markers and line styles differ too.
 The background is white, so that a dark page shows what a light one does. The same records under the same matplotlib
 give the same bytes.
 """
@@ -21,8 +21,9 @@ from matplotlib.figure import Figure
 
 from probe.conditions import BASELINE, MAIN, UPPER_BOUND
 from probe.system.files import plain
-from probe.tables.columns import SHOWN, caption, header
+from probe.tables.columns import header
 from probe.tables.decisions import ELIMINATED, UNCONVERGED, WORSE
+from probe.tables.notes import SHOWN, caption
 from probe.tables.row import Row, groups_of
 from probe.tables.tasks import task_names, tasks_on_one_text
 
@@ -46,7 +47,7 @@ Numbers = dict[str, Any]  # what is drawn, as plain values
 
 
 def draw_all(rows: Sequence[Row]) -> dict[str, bytes]:
-    """Every picture that rows and their records give: file name to content."""
+    """Draws every picture that rows and their records give: file name to content."""
     drawn: dict[str, bytes] = {}
     groups = groups_of([row for row in rows if row.n])
     for group in groups:
@@ -55,11 +56,11 @@ def draw_all(rows: Sequence[Row]) -> dict[str, bytes]:
             ("f1_by_layer", by_layer(group), draw_by_layer),
             ("f1_by_cost", by_cost(group), draw_by_cost),
             ("f1_by_share", by_share(group), draw_by_share),
-            ("beyond_embeddings", beyond(group), draw_beyond),
+            ("beyond_embeddings", conditional_gain(group), draw_conditional_gain),
             ("learning_curves", curves(group), draw_curves),
             ("mix_weights", mix_weights(group), draw_mix_weights),
         ]
-        title = about(caption(group).split(". ")[0], [label(row) for row in group if row.unconverged])
+        title = title_of(caption(group).split(". ")[0], [legend_label(row) for row in group if row.unconverged])
         for name, numbers, make in makers:
             if numbers:
                 for form in FORMS:
@@ -67,7 +68,7 @@ def draw_all(rows: Sequence[Row]) -> dict[str, bytes]:
     for number, tasks in enumerate(tasks_on_one_text(rows)):
         if task_numbers := by_task(tasks):
             left_out = [f"{row.name} of {row.setting.data}" for row in rows if row.unconverged and row.section == MAIN]
-            title = about(caption(tasks[0]).split(". ")[0].partition(", ")[2], left_out)
+            title = title_of(caption(tasks[0]).split(". ")[0].partition(", ")[2], left_out)
             for form in FORMS:
                 name = f"score_by_task{f'-{number + 1}' if number else ''}.{form}"
                 drawn[name] = draw(task_numbers, draw_by_task, title, form)
@@ -75,7 +76,7 @@ def draw_all(rows: Sequence[Row]) -> dict[str, bytes]:
 
 
 def draw(numbers: Numbers, make: Callable[[Axes, Numbers], None], title: str, form: str) -> bytes:
-    """A picture in one form."""
+    """Draws one picture in one form."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 4.0), dpi=150, facecolor="white", layout="constrained")
         axes = figure.add_subplot()
@@ -87,8 +88,8 @@ def draw(numbers: Numbers, make: Callable[[Axes, Numbers], None], title: str, fo
     return out.getvalue()
 
 
-def about(setting: str, unconverged: Sequence[str]) -> str:
-    """What stands above a picture: the setting of its table, and which of the table's rows did not converge."""
+def title_of(setting: str, unconverged: Sequence[str]) -> str:
+    """Gives the title of a picture: the setting of its table, and which of the table's rows did not converge."""
     names = list(dict.fromkeys(unconverged))
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     note = f"not converged: {'; '.join(names[:SHOWN])}{more}" if names else ""
@@ -96,24 +97,24 @@ def about(setting: str, unconverged: Sequence[str]) -> str:
 
 
 def by_layer(rows: Sequence[Row]) -> Numbers:
-    """Dev and test score of each single layer, and of the combinations. Nothing if there are not two single layers.
+    """Gives dev and test score of each single layer, and of the combinations. Nothing below two single layers.
 
-    left: rows that left a race. They have fewer seeds, and no test score that a table shows.
+    eliminated: rows that a race eliminated. They have fewer seeds, and no test score that a table shows.
     """
-    behind, rows = rows_behind(rows), [row for row in rows if row.section == MAIN]
+    bands, rows = baselines_and_bounds(rows), [row for row in rows if row.section == MAIN]
     single = sorted((row for row in rows if row.is_single), key=lambda row: row.indices[0])
     if len(single) < 2:
         return {}
-    left = [row.name for row in rows if row.left]
+    eliminated = [row.name for row in rows if row.eliminated]
     return (
-        ({"bands": {name: _band(mine) for name, mine in behind.items()}} if behind else {})
-        | ({"left": left} if left else {})
+        ({"bands": {name: _band(mine) for name, mine in bands.items()}} if bands else {})
+        | ({"eliminated": eliminated} if eliminated else {})
         | {
             "layers": [row.indices[0] for row in single],
             "dev": [plain(row.cells["dev_f1"]) for row in single],
-            "test": [None if row.left else plain(row.cells["test_f1"]) for row in single],
+            "test": [None if row.eliminated else plain(row.cells["test_f1"]) for row in single],
             "combinations": {row.name: row.cells["dev_f1"].mean for row in rows if not row.is_single},
-            "n": sorted({row.n for row in single} | {row.n for row in itertools.chain(*behind.values()) if row.n > 1}),
+            "n": sorted({row.n for row in single} | {row.n for row in itertools.chain(*bands.values()) if row.n > 1}),
             "score": header("dev", rows).removeprefix("dev "),
         }
     )
@@ -124,12 +125,12 @@ def _band(rows: Sequence[Row]) -> Numbers:
     return {"layers": layers, "dev": [plain(row.cells["dev_f1"]) for row in rows]}
 
 
-def rows_behind(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Floors and ceilings: of each, the single layers where there are several, else its best row."""
+def baselines_and_bounds(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Finds baselines and upper bounds: of each, the single layers where there are several, else its best row."""
     found: dict[str, list[Row]] = {}
-    kept = [row for row in rows if row.section in (BASELINE, UPPER_BOUND)]
-    for name in dict.fromkeys(row.treatment or row.name for row in kept):
-        mine = [row for row in kept if (row.treatment or row.name) == name and (row.indices or not row.treatment)]
+    others = [row for row in rows if row.section in (BASELINE, UPPER_BOUND)]
+    for name in dict.fromkeys(row.treatment or row.name for row in others):
+        mine = [row for row in others if (row.treatment or row.name) == name and (row.indices or not row.treatment)]
         single = sorted((row for row in mine if row.is_single), key=lambda row: row.indices[0])
         if len(single) < 2:
             single = sorted(mine, key=lambda row: -(row.cells["dev_f1"].mean or 0.0))[:1]
@@ -138,8 +139,8 @@ def rows_behind(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def _in_a_row(layers: Sequence[int]) -> bool:
-    """Whether these are all layers from 0 to the last; across a gap, a line would show unmeasured scores."""
+def _is_whole(layers: Sequence[int]) -> bool:
+    """Tells whether these are all layers from 0 to the last; across a gap, a line would show unmeasured scores."""
     return list(layers) == list(range(len(layers)))
 
 
@@ -151,7 +152,7 @@ def draw_bands(axes: Axes, numbers: Numbers) -> None:
         spreads = [100 * (part["std"] or 0.0) for part in band["dev"]]
         low, high = ([m + sign * s for m, s in zip(means, spreads, strict=True)] for sign in (-1, 1))
         style: dict[str, Any] = {"color": colour, "zorder": 1}
-        if band["layers"] and not _in_a_row(band["layers"]):
+        if band["layers"] and not _is_whole(band["layers"]):
             axes.errorbar(
                 band["layers"], means, yerr=spreads, ls="", marker="_", ms=14, capsize=5, label=f"dev, {name}", **style
             )
@@ -175,15 +176,17 @@ def draw_by_layer(axes: Axes, numbers: Numbers) -> None:
             yerr=[100 * (part["std"] or 0.0) for part in parts.values()],
             color=colour,
             marker=marker,
-            ls="-" if _in_a_row(list(parts)) else "",
+            ls="-" if _is_whole(list(parts)) else "",
             capsize=3,
             label=f"{split}, single",
         )
     styles = zip(itertools.cycle(DASHES[1:]), itertools.cycle(COLOURS[2:]), strict=False)
     best_first = sorted(numbers["combinations"].items(), key=lambda pair: -pair[1])
     for (name, mean), (dash, colour) in zip(best_first, styles, strict=False):
-        left = ", left the race" if name in numbers.get("left", []) else ""
-        axes.axhline(100 * mean, color=colour, linestyle=dash, lw=1.2, label=f"dev, {name} {100 * mean:.2f}{left}")
+        eliminated = ", eliminated" if name in numbers.get("eliminated", []) else ""
+        axes.axhline(
+            100 * mean, color=colour, linestyle=dash, lw=1.2, label=f"dev, {name} {100 * mean:.2f}{eliminated}"
+        )
     axes.set_xticks(numbers["layers"], ["0\nembeddings" if k == 0 else str(k) for k in numbers["layers"]])
     axes.set_xlabel("layer (hidden_states index)")
     spread = (
@@ -194,7 +197,7 @@ def draw_by_layer(axes: Axes, numbers: Numbers) -> None:
 
 
 def by_share(rows: Sequence[Row]) -> Numbers:
-    """Dev and test score of each row by the share of train that it learnt from. Nothing where there is one share."""
+    """Gives dev and test score of each row by the share of train that it learnt from. Nothing for one share."""
     parts: dict[str, list[Row]] = {}
     for row in rows:
         if row.indices and row.conditions <= {"share"}:
@@ -209,7 +212,7 @@ def by_share(rows: Sequence[Row]) -> Numbers:
 
 
 def share_of(row: Row) -> float:
-    """The share of train that its runs learnt from."""
+    """Gives the share of train that its runs learnt from."""
     return row.of.settings.get("share", 1.0) if row.of else 1.0
 
 
@@ -232,26 +235,28 @@ def draw_by_share(axes: Axes, numbers: Numbers) -> None:
     axes.figure.legend(loc="outside right center", fontsize=7)
 
 
-def beyond(rows: Sequence[Row]) -> Numbers:
-    """What layer k tells beyond layer 0, in bits a word. Nothing if there are not two such layers."""
-    told = sorted((row for row in rows if row.section == MAIN and "beyond" in row.beside), key=lambda row: row.indices)
-    if len(told) < 2:
+def conditional_gain(rows: Sequence[Row]) -> Numbers:
+    """Gives the gain of layer k over layer 0, in bits per word. Nothing if there are not two such layers."""
+    pairs = sorted(
+        (row for row in rows if row.section == MAIN and "beyond" in row.relative), key=lambda row: row.indices
+    )
+    if len(pairs) < 2:
         return {}
-    return {"layers": [row.indices[1] for row in told], "bits": [plain(row.beside["beyond"]) for row in told]}
+    return {"layers": [row.indices[1] for row in pairs], "bits": [plain(row.relative["beyond"]) for row in pairs]}
 
 
-def draw_beyond(axes: Axes, numbers: Numbers) -> None:
+def draw_conditional_gain(axes: Axes, numbers: Numbers) -> None:
     means = [part["mean"] for part in numbers["bits"]]
     spreads = [part["std"] or 0.0 for part in numbers["bits"]]
     axes.axhline(0, color="black", lw=0.8)
     axes.errorbar(numbers["layers"], means, yerr=spreads, color=COLOURS[0], marker=MARKERS[0], capsize=3)
     axes.set_xticks(numbers["layers"])
-    axes.set_xlabel("layer k (hidden_states index), beside layer 0")
-    axes.set_ylabel("bits a word beyond layer 0 (dev, mean ± sd)")
+    axes.set_xlabel("layer k (hidden_states index), concatenated with layer 0")
+    axes.set_ylabel("bits per word gained over layer 0 (dev, mean ± sd)")
 
 
 def by_task(groups: Sequence[Sequence[Row]]) -> Numbers:
-    """Dev score by single layer of each task whose layers differ in score. Nothing if there are not two such tasks."""
+    """Gives dev score by single layer of each task whose layers differ in score. Nothing below two such tasks."""
     tasks = {}
     for name, group in zip(task_names(groups), groups, strict=True):
         single = sorted((row for row in group if row.is_single), key=lambda row: row.indices[0])
@@ -280,7 +285,7 @@ def draw_by_task(axes: Axes, numbers: Numbers) -> None:
 
 
 def by_cost(rows: Sequence[Row]) -> Numbers:
-    """Dev score of each row, the blocks of the encoder it needs, its width. Nothing if all need the same."""
+    """Gives dev score of each row, the blocks of the encoder it needs, its width. Nothing if all need the same."""
     rows = [row for row in rows if row.section == MAIN]
     if len({(row.blocks, row.width) for row in rows}) < 2:
         return {}
@@ -326,10 +331,12 @@ def draw_by_cost(axes: Axes, numbers: Numbers) -> None:
 
 
 def curves(rows: Sequence[Row]) -> Numbers:
-    """Dev score by epoch of every run, by row; of the rows proper where there are any."""
+    """Gives dev score by epoch of every run, by row; of the rows proper where there are any."""
     trained = [row for row in rows if any(record.curve for record in row.records.values())]
     shown = [row for row in trained if row.section == MAIN] or trained
-    return {label(row): [[epoch.dev for epoch in record.curve] for record in row.records.values()] for row in shown}
+    return {
+        legend_label(row): [[epoch.dev for epoch in record.curve] for record in row.records.values()] for row in shown
+    }
 
 
 def draw_curves(axes: Axes, numbers: Numbers) -> None:
@@ -348,18 +355,18 @@ def draw_curves(axes: Axes, numbers: Numbers) -> None:
 
 
 def mix_weights(rows: Sequence[Row]) -> Numbers:
-    """The learned share of each layer in each mix, by seed, and the mixes' centres of gravity."""
+    """Gives the learned share of each layer in each mix, by seed, and the mixes' centres of gravity."""
     numbers: Numbers = {}
     for row in rows:
         shares = [record.mix.weights for record in row.records.values() if record.mix]
         if shares:
             centres = [sum(k * w for k, w in zip(row.indices, share, strict=True)) for share in shares]
-            numbers[label(row)] = {"layers": row.indices, "shares": shares, "centre": statistics.fmean(centres)}
+            numbers[legend_label(row)] = {"layers": row.indices, "shares": shares, "centre": statistics.fmean(centres)}
     return numbers
 
 
-def label(row: Row) -> str:
-    """What a legend calls a row."""
+def legend_label(row: Row) -> str:
+    """Names a row in a legend."""
     return f"{row.name}, {row.treatment}" if row.treatment else row.name
 
 

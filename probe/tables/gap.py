@@ -1,4 +1,4 @@
-"""How much of the gap between a baseline and the fine-tuned encoder a row of frozen features closes, with its interval.
+"""Computes how much of the gap between a baseline and the fine-tuned encoder a row closes, with its interval.
 
 The share is a ratio of two differences that have the fine-tuned row and the baseline in common, so its interval is
 Fieller's (1954): all shares R for which row - (1 - R) * baseline - R * fine-tuned does not differ significantly from 0.
@@ -15,20 +15,20 @@ from probe.scoring.significance import CONFIDENCE, Cell
 
 
 def gap_closed(row: Sequence[float], baseline: Sequence[float], tuned: Sequence[float]) -> Cell | None:
-    """0 at the baseline's mean, 1 at the fine-tuned mean; the arguments are scores of seeds.
+    """Gives the share: 0 at the baseline's mean, 1 at the fine-tuned mean. The arguments are scores of seeds.
 
     None where fine-tuning is not above the baseline. No interval where one of them has a single seed, or where the gap
     itself is not significantly different from 0, for then no share is excluded.
     """
-    gap, way = fmean(tuned) - fmean(baseline), fmean(row) - fmean(baseline)
+    gap, gain = fmean(tuned) - fmean(baseline), fmean(row) - fmean(baseline)
     if gap <= 0:
         return None
-    share = way / gap
-    return Cell(share, None, None, None, _fieller(share, way, gap, [row, baseline, tuned]))
+    share = gain / gap
+    return Cell(share, None, None, None, _fieller(share, gain, gap, [row, baseline, tuned]))
 
 
-def _fieller(share: float, way: float, gap: float, samples: Sequence[Sequence[float]]) -> list[float] | None:
-    """Its two ends; degrees of freedom by Welch and Satterthwaite at the estimate."""
+def _fieller(share: float, gain: float, gap: float, samples: Sequence[Sequence[float]]) -> list[float] | None:
+    """Gives the two ends; degrees of freedom by Welch and Satterthwaite at the estimate."""
     if min(map(len, samples)) < 2:
         return None
     of_row, of_baseline, of_tuned = (variance(sample) / len(sample) for sample in samples)  # of the means
@@ -39,10 +39,10 @@ def _fieller(share: float, way: float, gap: float, samples: Sequence[Sequence[fl
     from scipy.special import stdtrit
 
     square = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) ** 2
-    # (way - R gap)^2 <= t^2 (of_row + (1 - R)^2 of_baseline + R^2 of_tuned), a quadratic in R
+    # (gain - R gap)^2 <= t^2 (of_row + (1 - R)^2 of_baseline + R^2 of_tuned), a quadratic in R
     a = gap**2 - square * (of_baseline + of_tuned)
-    b = way * gap - square * of_baseline
-    c = way**2 - square * (of_row + of_baseline)
+    b = gain * gap - square * of_baseline
+    c = gain**2 - square * (of_row + of_baseline)
     if a <= 0:
         return None
     reach = math.sqrt(max(0.0, b**2 - a * c))

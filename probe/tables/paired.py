@@ -1,4 +1,4 @@
-"""Rows compared by pairs of runs with one seed: for rows that were trained on a part of train.
+"""Compares rows by pairs of runs with the same seed: for rows that were trained on a part of train.
 
 A seed draws one sample for all rows, and what a row scores depends on the sample more than on anything else: at 1 % of
 CoNLL-2003 the deviation over seeds is 9 points, that of two rows' difference 1.5. So the difference is taken within
@@ -15,12 +15,12 @@ from probe.tables.row import Row
 
 
 def by_seed(row: Row) -> dict[int, float]:
-    """A row's dev score of each seed."""
+    """Gives a row's dev score for each seed."""
     return {record.seed: record.scores.dev.headline for record in row.records.values()}
 
 
 def paired_difference(a: Mapping[int, float], b: Mapping[int, float]) -> Cell | None:
-    """Mean of a - b over the seeds that both have: its deviation, and the 95 % interval of a paired t test.
+    """Gives the mean of a - b over the seeds that both have, its deviation, and the 95 % interval of a paired t test.
 
     None where they share no seed; no deviation or interval where they share one.
     """
@@ -34,7 +34,7 @@ def paired_difference(a: Mapping[int, float], b: Mapping[int, float]) -> Cell | 
 
 
 def to_best_of_sample(row: Row, rows: Sequence[Row]) -> Cell | None:
-    """A row's dev score minus that of the best row on the same samples, paired by seed.
+    """Subtracts the dev score of the best row on the same samples from a row's, paired by seed.
 
     rows: those of its table. The best has the highest mean of the rows with the same treatment and as many seeds as any
     of them. None for the best itself, and where there is no other.

@@ -1,4 +1,4 @@
-"""Equal terms: rows trained at several learning rates stand in one table, each at its best by dev; and scale is said.
+"""Gives rows equal terms: of several learning rates each row is shown at its best by dev, and unlike scales are named.
 
 Rows need an equal tuning budget to be compared: one rate suits one width and scale of the input better than another.
 """
@@ -18,7 +18,7 @@ RATE = "learning_rate"
 
 
 def best_rate(tried: Mapping[float, Sequence[RunRecord]]) -> float:
-    """The rate with the highest dev mean, of those with the most seeds; of equal ones the lowest.
+    """Chooses the rate with the highest dev mean, of those with the most seeds; of equal ones the lowest.
 
     A rate with fewer seeds than another is not chosen: a mean of few seeds is high by luck more often.
     """
@@ -29,13 +29,8 @@ def best_rate(tried: Mapping[float, Sequence[RunRecord]]) -> float:
     return max(full, key=lambda rate: statistics.fmean(record.scores.dev.headline for record in full[rate]))
 
 
-def rate_of(row: Row) -> str:
-    """The rate that a row stands at, where it was tried at several."""
-    return f"{row.setting.probe[RATE]:g}" if row.rates else ""
-
-
 def all_rates(row: Row) -> str:
-    """The dev mean at each rate, with its deviation, and with its seeds where they are fewer."""
+    """Shows the dev mean at each rate, with its deviation, and with its seeds where they are fewer."""
     most = max((len(one.seeds) for one in row.rates), default=0)
     shown = []
     for one in row.rates:
@@ -46,14 +41,15 @@ def all_rates(row: Row) -> str:
 
 
 def rate_notes(rows: Sequence[Row]) -> list[str]:
-    """What a reader must know of a table whose rows were tried at several rates; nothing of another."""
+    """Notes what a choice among several rates means for a table; no note where no row was tried at several."""
     tuned = [row for row in rows if row.rates]
     if not tuned:
         return []
     most = max(len(row.rates) for row in tuned)
     note = (
         f"rate: each row is shown at the best of up to {most} learning rates by dev mean (--columns rates shows all). "
-        "The dev means are too high by this choice, for all rows alike where as many rates were tried; test is not."
+        "This choice makes the dev means too high, by the same for all rows that were tried at as many rates; "
+        "it does not affect test."
     )
     if fewer := [row.name for row in rows if row.section == MAIN and row.n and len(row.rates) < most]:
         note += f" Fewer rates were tried of {', '.join(fewer)}."

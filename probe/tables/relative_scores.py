@@ -18,8 +18,8 @@ from probe.tables.paired import to_best_of_sample
 from probe.tables.row import Row
 
 
-def related(rows: Sequence[Row]) -> list[Row]:
-    """One table's rows with `beside` filled in, as far as the rows needed for it are there.
+def add_relative_scores(rows: Sequence[Row]) -> list[Row]:
+    """Fills in `relative` in one table's rows, as far as the rows needed for it are there.
 
     selectivity: dev score minus that of the same row on a control task (Hewitt & Liang 2019). guess_floor: of a control
     of spans, what guessing each type by its frequency would score at the boundaries that were found. beyond: for layer
@@ -30,10 +30,10 @@ def related(rows: Sequence[Row]) -> list[Row]:
 
     Bits read at different kinds of epoch are not compared: see `RunRecord.has_least_loss_bits`.
     """
-    return [replace(row, beside=_beside(row, rows)) if row.n else row for row in rows]
+    return [replace(row, relative=_relative_scores(row, rows)) if row.n else row for row in rows]
 
 
-def _beside(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
+def _relative_scores(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
     names, there = row.conditions, [other for other in rows if other.n]
 
     def like(names: frozenset[str], indices: Sequence[int] = row.indices) -> list[Row]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from probe.conditions import section_of
 from probe.data.task import Task
@@ -13,9 +12,9 @@ from probe.race.rule import Elimination
 from probe.runs.identity import RecordedCondition
 from probe.runs.records import Records, RunRecord
 from probe.runs.sweep_plan import Setting
-from probe.scoring.compare import STATISTIC, Components
+from probe.scoring.compare import Components
 from probe.scoring.significance import Cell
-from probe.system.files import plain
+from probe.system.format import format_layers
 
 
 @dataclass(frozen=True)
@@ -89,10 +88,10 @@ class Row:
     components: what the table decided, see `decisions.label_rows`; margin: points of dev score, by which it decided.
     behind: how far the row lies behind the truly best one on dev, [low, high], a fraction. error: the square of the
     standard error of its difference to the best on dev: what seeds, and what the text contributes. treatment: the
-    condition of its runs as displayed; None for main runs. of: that condition as recorded. beside: scores relative to
-    other rows, see `tables.relative_scores`. left: when and why a race gave it no more seeds; it is compared with no
-    other row. normalize: how its layers are normalized; None: not. rates: all that it was tried at, where they are
-    several; `records` are those of the best by dev."""
+    condition of its runs as displayed; None for main runs. of: that condition as recorded. relative: scores relative
+    to other rows, see `tables.relative_scores`. eliminated: when and why a race gave it no more seeds; it is compared
+    with no other row. normalize: how its layers are normalized; None: not. rates: all that it was tried at, where they
+    are several; `records` are those of the best by dev."""
 
     name: str
     task: Task
@@ -112,7 +111,7 @@ class Row:
     cost: Cost | None
     treatment: str | None = None
     of: RecordedCondition | None = None
-    left: Elimination | None = None
+    eliminated: Elimination | None = None
     label: str | None = None
     margin: float | None = None
     behind: list[float] | None = None
@@ -120,7 +119,7 @@ class Row:
     to_best: Difference | None = None
     error: tuple[float, float] | None = None
     components: Mapping[str, Components] = field(default_factory=dict)
-    beside: Mapping[str, Cell] = field(default_factory=dict)
+    relative: Mapping[str, Cell] = field(default_factory=dict)
     normalize: str | None = None
     rates: Sequence[Tried] = ()
 
@@ -151,8 +150,7 @@ class Row:
     @property
     def layers_as_text(self) -> str:
         """`3..6`, or `0, 3, 5`."""
-        in_a_row = len(self.indices) > 2 and self.indices == list(range(self.indices[0], self.indices[-1] + 1))
-        return f"{self.indices[0]}..{self.indices[-1]}" if in_a_row else ", ".join(map(str, self.indices))
+        return format_layers(self.indices)
 
     @property
     def is_single(self) -> bool:
@@ -172,40 +170,6 @@ class Row:
     @property
     def test(self) -> list[float]:
         return [record.scores.test.headline for record in self.records.values()]
-
-    def as_json(self) -> dict[str, Any]:
-        """What `probe table --format json` prints and `table.json` holds."""
-        row: dict[str, Any] = {
-            "layers": self.name,
-            "indices": self.indices,
-            "combine": self.combine,
-            "width": self.width,
-            "n": self.n,
-            "seeds": self.seeds,
-            "keys": self.keys,
-            "sha256": self.sha256,
-            "missing": self.missing,
-            "failed": self.failed,
-            "statistic": STATISTIC,
-            "margin": self.margin,
-            "label": self.label,
-            "behind": self.behind,
-            "to_best": plain(self.to_best),
-            "components": plain(self.components),
-            "group": self.group,
-            "setting": plain(self.setting),
-            "about": plain(self.about),
-        }
-        if self.treatment:
-            row["treatment"] = self.treatment
-        if self.left:
-            row["left"] = plain(self.left)
-        if self.normalize:
-            row["normalize"] = self.normalize
-        if self.rates:
-            row |= {"rate": self.setting.probe["learning_rate"], "rates": plain(self.rates)}
-        row |= plain(self.cells) | plain(self.beside)
-        return row if self.cost is None else row | {"cost": plain(self.cost)}
 
 
 def short_name(encoder: str) -> str:

@@ -30,7 +30,7 @@ from probe.system.files import canonical, plain, short
 from probe.tables.decisions import label_rows
 from probe.tables.published import is_conll2003
 from probe.tables.rates import RATE, best_rate
-from probe.tables.relative_scores import one_kind_of_bits, related
+from probe.tables.relative_scores import add_relative_scores, one_kind_of_bits
 from probe.tables.row import (
     Cost,
     Row,
@@ -148,7 +148,7 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
             canonical(row.identity.probe),
         )
     )
-    benches, left = read_bench(results_dir), eliminated_rows(results_dir)
+    benches, eliminated = read_bench(results_dir), eliminated_rows(results_dir)
     alike: defaultdict[tuple[str, str, str | None], list[_Gathered]] = defaultdict(list)  # by what is shown of them
     normalized: defaultdict[str, set[str | None]] = defaultdict(set)  # how rows of each table are
     for row in gathered:
@@ -159,12 +159,12 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
         replace(
             _row(row, failed, _condition(row, alike[_shown(row)]), benches.get(row.identity.features)),
             name=_name(row, normalized[row.group]),
-            left=left.get(row.identity.cell),
+            eliminated=eliminated.get(row.identity.cell),
         )
         for row in gathered
     ]
     points = default_margin() if margin is None else margin
-    return [row for group in groups_of(rows) for row in related(label_rows(group, points))]
+    return [row for group in groups_of(rows) for row in add_relative_scores(label_rows(group, points))]
 
 
 def _name(row: _Gathered, normalized: set[str | None]) -> str:

@@ -1,4 +1,4 @@
-"""Which layer for which task: several tasks on the features of one text, row by row in one table.
+"""Compares several tasks on the features of one text, row by row in one table: which layer is best for which task.
 
 Scores of two tasks cannot be compared, so each also stands as a share of its own range: 0 for the task's lowest row
 here, 100 for its highest.
@@ -16,13 +16,13 @@ from probe.tables.row import Row, groups_of
 
 
 def tasks_on_one_text(rows: Sequence[Row]) -> list[list[list[Row]]]:
-    """Tables of several tasks on one text, grouped by features and probe. Tables without a second task are left out.
+    """Finds tables of several tasks on one text, by features and probe. Tables without a second task are left out.
 
-    So are rows that no table ranks: without a run, treated, a floor, not converged, or out of a race.
+    So are rows that no table ranks: those without a run, baselines, variants, not converged or eliminated rows.
     """
     by_features: dict[str, list[list[Row]]] = {}
     for group in groups_of(
-        [row for row in rows if row.section == MAIN and row.n and not row.unconverged and not row.left]
+        [row for row in rows if row.section == MAIN and row.n and not row.unconverged and not row.eliminated]
     ):
         features = next(iter(group[0].records.values())).identity.features
         probe = str(sorted(group[0].setting.probe.items()))
@@ -31,7 +31,7 @@ def tasks_on_one_text(rows: Sequence[Row]) -> list[list[list[Row]]]:
 
 
 def task_names(groups: Sequence[Sequence[Row]]) -> list[str]:
-    """What each task is called: its corpus, and where others are called so too, its score and what settings differ."""
+    """Names each task: by its corpus, and where others have the same name, also by its score and by what differs."""
     names = [group[0].setting.data for group in groups]
     by_score = [f"{name} ({group[0].task.score})" for name, group in zip(names, groups, strict=True)]
     return [
@@ -41,26 +41,26 @@ def task_names(groups: Sequence[Sequence[Row]]) -> list[str]:
 
 
 def _differences(groups: Sequence[Sequence[Row]]) -> list[str]:
-    """What of `data` is set otherwise than in another group, as one types it; the corpus's key where nothing is."""
+    """Lists the settings of `data` that differ between groups, as one types them; the corpus's key where none do."""
     records = [next(iter(group[0].records.values())) for group in groups]
     settings = [record.config.data for record in records]
     keys = [key for key in settings[0] if len({str(each.get(key)) for each in settings}) > 1]
-    told = [" ".join(f"data.{key}={each.get(key)}" for key in keys) for each in settings]
+    typed = [" ".join(f"data.{key}={each.get(key)}" for key in keys) for each in settings]
     return [
-        of if told.count(of) == 1 else f"corpus {short(record.identity.corpus)}"
-        for of, record in zip(told, records, strict=True)
+        text if typed.count(text) == 1 else f"corpus {short(record.identity.corpus)}"
+        for text, record in zip(typed, records, strict=True)
     ]
 
 
 def scaled(group: Sequence[Row]) -> list[float | None]:
-    """Each row's dev mean as a share of the range of all; None where all are one."""
+    """Gives each row's dev mean as a share of the range of all; None where all are equal."""
     means = [row.cells["dev_f1"].mean or 0.0 for row in group]
     low, high = min(means), max(means)
     return [None if high <= low else (mean - low) / (high - low) for mean in means]
 
 
-def grid_of_tasks(groups: Sequence[Sequence[Row]]) -> tuple[list[str], list[list[str]], str]:
-    """Headers, lines and caption of the table: a line a row, for each task its dev score and that score's place."""
+def compare_tasks(groups: Sequence[Sequence[Row]]) -> tuple[list[str], list[list[str]], str]:
+    """Gives headers, lines and caption of a table: a line per row, for each task its dev score and its place."""
     names = list(
         dict.fromkeys(row.name for row in sorted(_all(groups), key=lambda row: (len(row.indices), row.indices)))
     )
@@ -68,7 +68,7 @@ def grid_of_tasks(groups: Sequence[Sequence[Row]]) -> tuple[list[str], list[list
     for title, group in zip(task_names(groups), groups, strict=True):
         by_name = {row.name: (row, place) for row, place in zip(group, scaled(group), strict=True)}
         headers += [f"{title}: dev {group[0].task.score}", "of its range"]
-        columns.append([_shown(by_name[name][0].cells["dev_f1"]) if name in by_name else "" for name in names])
+        columns.append([_mean(by_name[name][0].cells["dev_f1"]) if name in by_name else "" for name in names])
         places = [by_name[name][1] if name in by_name else None for name in names]
         columns.append(["" if place is None else f"{100 * place:.0f}" for place in places])
     lines = [list(line) for line in zip(*columns, strict=True)]
@@ -87,6 +87,6 @@ def _all(groups: Sequence[Sequence[Row]]) -> list[Row]:
     return [row for group in groups for row in group]
 
 
-def _shown(cell: Cell) -> str:
+def _mean(cell: Cell) -> str:
     assert cell.mean is not None
     return percent(cell.mean) if cell.std is None else f"{percent(cell.mean)} ± {percent(cell.std)}"

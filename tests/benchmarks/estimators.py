@@ -28,8 +28,9 @@ from probe.probes.bilstm import BiLSTM
 from probe.probes.combine import Streamed
 from probe.probes.selection import Selection
 from probe.runs.plan import inputs_of
+from probe.scoring.metrics import f1_of
 from probe.screen.candidates import readout_of
-from probe.screen.gold import Gold, f1
+from probe.screen.gold import Gold
 from probe.screen.moments import Text, moments, reduced, reduction
 from probe.screen.ranking import Scored
 from probe.screen.readout import STRENGTHS, scores, solve
@@ -152,7 +153,7 @@ class Bench:
         return found
 
     def f1(self, scores: Tensor) -> float:
-        return float(f1(self.gold.counts(scores.argmax(1).numpy()).sum(0)))
+        return float(f1_of(self.gold.counts(scores.argmax(1).numpy()).sum(0)))
 
     def ridge(self, row: Row) -> dict[str, float]:
         found: dict[str, float] = {}

@@ -135,7 +135,7 @@ def test_its_row_is_the_ceiling_of_every_table_of_frozen_rows_on_the_same_text(m
         assert [row.treatment for row in table[-2:]] == ["fine-tuned, 1 epoch", "fine-tuned, 8 epochs"]
         assert table[-1].keys == tables[rows[0].group][-1].keys, "one run stands in both"
         if len(table) > 3:  # the one with a random encoder
-            (closed,) = (row.beside["gap_closed"].mean for row in frozen)
+            (closed,) = (row.relative["gap_closed"].mean for row in frozen)
             floor, ceiling = (table[i].dev_mean for i in (0, -1))
             assert ceiling > floor
             assert closed == pytest.approx((frozen[0].dev_mean - floor) / (ceiling - floor))

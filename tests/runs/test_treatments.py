@@ -127,7 +127,7 @@ def test_an_older_control_drawn_by_the_mention_as_written_holds_and_its_selectiv
     rows = build_rows(tmp_path / "out")
     assert len(rows) == 3
     (plain,) = (row for row in rows if row.treatment is None)
-    assert plain.beside["selectivity"].mean == pytest.approx(plain.dev[0] - newer.scores.dev.headline)
+    assert plain.relative["selectivity"].mean == pytest.approx(plain.dev[0] - newer.scores.dev.headline)
     content["data"]["control_lower_cased"] = True  # which it was not
     file.write_text(json.dumps(content))
     write_tables(tmp_path / "out", build_rows(tmp_path / "out"))
@@ -152,7 +152,7 @@ def test_boundaries_are_scored_beside_spans_and_checked_against_the_predictions(
     assert boundary.f1 == pytest.approx(2 * right / sum(found))
     floor = boundary.f1 * sum((n / gold_of.total()) ** 2 for n in gold_of.values())
     (row,) = build_rows(tmp_path / "out")
-    assert row.beside["guess_floor"].mean == pytest.approx(floor)
+    assert row.relative["guess_floor"].mean == pytest.approx(floor)
     (file,) = (tmp_path / "out/records").glob("*.json")
     content = json.loads(file.read_text())
     content["scores"]["dev"]["boundary"]["f1"] += 0.01
@@ -286,7 +286,7 @@ def test_the_online_code_is_the_sum_over_its_portions(make: Make, monkeypatch, t
         code += float(bits_of(tagger, planned, "train", sorted(set(more) - set(known)), train.tags).sum())
     run(make(), quiet)  # the row that it is shown on
     (row,) = (row for row in build_rows(tmp_path / "out") if row.treatment is None)
-    assert row.beside["compression"].mean == pytest.approx(train.num_words * math.log2(labels) / code, rel=1e-5)
+    assert row.relative["compression"].mean == pytest.approx(train.num_words * math.log2(labels) / code, rel=1e-5)
 
 
 def test_random_weights_with_a_revision_are_refused():

@@ -18,8 +18,9 @@ from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.data.task import SPANS, TAGS
 from probe.features.store import FeatureStore
+from probe.scoring.metrics import f1_of
 from probe.screen.candidates import EVERY, Candidate, concatenations, fixed, readout_of
-from probe.screen.gold import Gold, f1
+from probe.screen.gold import Gold
 from probe.screen.moments import Text, moments, reduced, reduction
 from probe.screen.ranking import Scored, _behind, critical, front, jackknife, rank, selection_bias
 from probe.screen.readout import STRENGTHS, scores, solve
@@ -166,18 +167,18 @@ def test_spans_are_counted_as_seqeval_counts_them_ill_formed_or_not():
         guess = [[choose.choice(known) for _ in range(n)] for n in lengths]
         part = np.array([choose.randrange(3) for _ in lengths])
         counted = Gold(gold, known, part, 3, SPANS).counts(np.array([known.index(t) for tags in guess for t in tags]))
-        assert float(f1(counted.sum(0))) == pytest.approx(float(f1_score(gold, guess, zero_division=0)))
+        assert float(f1_of(counted.sum(0))) == pytest.approx(float(f1_score(gold, guess, zero_division=0)))
         for k in set(part.tolist()):
             ours, theirs = (
                 [g for g, p in zip(gold, part, strict=True) if p == k],
                 [g for g, p in zip(guess, part, strict=True) if p == k],
             )
-            assert float(f1(counted[k])) == pytest.approx(float(f1_score(ours, theirs, zero_division=0)))
+            assert float(f1_of(counted[k])) == pytest.approx(float(f1_score(ours, theirs, zero_division=0)))
 
 
 def test_of_tags_that_are_no_spans_accuracy_is_counted():
     counted = Gold([["N", "V"], ["N"]], ["N", "V"], np.array([0, 1]), 2, TAGS).counts(np.array([0, 0, 0]))
-    assert f1(counted).tolist() == [0.5, 1.0]
+    assert f1_of(counted).tolist() == [0.5, 1.0]
 
 
 def test_every_layer_preset_and_concatenation_is_a_candidate_once():

@@ -39,7 +39,7 @@ def test_a_sweep_over_rates_is_one_table_with_each_row_at_its_best(tmp_path: Pat
     sweep(tmp_path)
     rows = build_rows(tmp_path)
     assert len(groups_of(rows)) == 1
-    assert [(row.name, row.n, COLUMNS["rate"].show(row)) for row in rows] == [
+    assert [(row.name, row.n, COLUMNS["rate"].text(row)) for row in rows] == [
         ("embeddings", 3, "0.004"),
         ("last", 3, "0.002"),
     ]
@@ -51,7 +51,7 @@ def test_a_sweep_over_rates_is_one_table_with_each_row_at_its_best(tmp_path: Pat
     assert [one["dev"]["mean"] for one in shown[1]["rates"]] == pytest.approx([0.802, 0.842, 0.822])
     assert "rate" in choose_columns(None, rows)
     for rate, mean in LAST.items():
-        assert f"{rate:g}: {100 * mean + 0.2:.2f}" in COLUMNS["rates"].show(rows[1])
+        assert f"{rate:g}: {100 * mean + 0.2:.2f}" in COLUMNS["rates"].text(rows[1])
 
 
 def test_csv_has_the_rate_and_the_normalization_where_there_are_several(tmp_path: Path):
@@ -90,9 +90,9 @@ def test_a_rate_with_fewer_seeds_than_another_is_not_chosen(tmp_path: Path):
     missing = make_record(tmp_path / "elsewhere", "last", 2, 0.99, 0.99, indices=(6,), rate=0.008)
     write_expected(tmp_path, [expect(missing)])
     last = build_rows(tmp_path)[1]
-    assert (COLUMNS["rate"].show(last), last.n, last.missing) == ("0.002", 3, 0)
+    assert (COLUMNS["rate"].text(last), last.n, last.missing) == ("0.002", 3, 0)
     assert [(one.rate, one.seeds, one.missing) for one in last.rates][-1] == (0.008, [1], 1)
-    assert "(n = 1)" in COLUMNS["rates"].show(last)
+    assert "(n = 1)" in COLUMNS["rates"].text(last)
 
 
 def test_of_equal_rates_the_lowest_is_chosen(tmp_path: Path):
@@ -117,9 +117,9 @@ def test_a_control_is_shown_at_its_own_best_rate(tmp_path: Path):
     rows = build_rows(tmp_path)
     assert len(groups_of(rows)) == 1
     control = next(row for row in rows if row.treatment)
-    assert COLUMNS["rate"].show(control) == "0.001"
+    assert COLUMNS["rate"].text(control) == "0.001"
     last = next(row for row in rows if row.name == "last" and not row.treatment)
-    assert last.beside["selectivity"].mean == pytest.approx(0.842 - 0.30)
+    assert last.relative["selectivity"].mean == pytest.approx(0.842 - 0.30)
 
 
 def test_a_fine_tuned_row_keeps_its_rate_and_joins_the_one_table(tmp_path: Path):
@@ -166,8 +166,8 @@ def test_rows_of_one_table_that_differ_in_scale_have_names_of_their_own(tmp_path
     assert list(plain) == ["sum_last_four", "sum_last_four:scale"]
     for name, dev in (("sum_last_four", 0.7015), ("sum_last_four:scale", 0.8015)):
         assert plain[name].cells["dev_f1"].mean == pytest.approx(dev)
-        assert plain[name].beside["selectivity"].mean == pytest.approx(dev / 2)
-        assert COLUMNS["paper"].show(plain[name]) == "95.9"
+        assert plain[name].relative["selectivity"].mean == pytest.approx(dev / 2)
+        assert COLUMNS["paper"].text(plain[name]) == "95.9"
 
 
 def test_where_all_rows_are_normalized_alike_the_caption_says_so_and_names_stay(tmp_path: Path):

@@ -20,7 +20,7 @@ from probe.race.rule import Elimination
 from probe.runs.identity import RecordedCondition
 from probe.runs.sweep_plan import write_expected
 from probe.tables.decisions import cheapest_within, label_rows
-from probe.tables.figures import about, by_cost, by_layer, draw_all, draw_by_cost, draw_by_layer
+from probe.tables.figures import by_cost, by_layer, draw_all, draw_by_cost, draw_by_layer, title_of
 from probe.tables.formats import render
 from probe.tables.recommendation import recommend
 from probe.tables.row import groups_of
@@ -198,7 +198,9 @@ def test_rows_that_left_a_race_or_did_not_converge_are_not_recommended_and_the_r
         make_record(tmp_path / "cut", "last", seed, 0.9, 0.7, (6,), outcome="cut_short")
         make_record(tmp_path / "cut", "embeddings", seed, 0.5, 0.7, (0,), outcome="cut_short")
     rows = [
-        replace(row, behind=None, to_best=None, left=Elimination(3, "worse") if row.name == "embeddings" else None)
+        replace(
+            row, behind=None, to_best=None, eliminated=Elimination(3, "worse") if row.name == "embeddings" else None
+        )
         for row in build_rows(tmp_path)
     ]
     raced = recommend(label_rows(rows, 0.5))
@@ -262,12 +264,12 @@ def test_rows_that_left_a_race_are_drawn_hollow_and_without_their_test_scores(tm
     for row, layers in (("embeddings", (0,)), ("layer_1", (1,)), ("last", (6,)), ("sum_all", tuple(range(1, 7)))):
         make_record(tmp_path, row, 1, 0.8, 0.7, indices=layers)
     left = {name: Elimination(1, "worse than last") for name in ("embeddings", "sum_all")}
-    rows = label_rows([replace(row, left=left.get(row.name)) for row in build_rows(tmp_path)], 0.5)
+    rows = label_rows([replace(row, eliminated=left.get(row.name)) for row in build_rows(tmp_path)], 0.5)
     drawn = Figure().add_subplot()
     draw_by_layer(drawn, by_layer(rows))
     points = {line.get_label(): list(line[0].get_xdata()) for line in drawn.containers}
     assert points == {"dev, single": [0, 1, 6], "test, single": [1, 6]}
-    assert drawn.lines[-1].get_label() == "dev, sum_all 80.00, left the race"
+    assert drawn.lines[-1].get_label() == "dev, sum_all 80.00, eliminated"
     drawn = Figure().add_subplot()
     draw_by_cost(drawn, by_cost(rows))
     assert "hollow" in drawn.get_xlabel()
@@ -299,7 +301,7 @@ def test_rows_of_which_none_converged_are_drawn_without_a_front(tmp_path: Path):
 
 def test_a_long_list_of_rows_that_did_not_converge_is_cut_and_wrapped():
     names = [f"second_to_last, {share} % of train" for share in range(9)]
-    setting, *lines = about("demo", names).split("\n")
+    setting, *lines = title_of("demo", names).split("\n")
     assert (setting, len(lines)) == ("demo", 2)
     assert max(map(len, lines)) <= 110
     assert lines[-1].endswith("5 % of train and 3 more")

@@ -1,0 +1,113 @@
+"""The caption of a table, and the notes below it that a reader must know. Pure functions of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from probe.conditions import CONDITIONS, MAIN
+from probe.probes.kinds import PROBES, describe_probe
+from probe.tables.caveats import caveats
+from probe.tables.columns import COLUMNS
+from probe.tables.decisions import ELIMINATED
+from probe.tables.published import PUBLISHED, setting_differences, tuning
+from probe.tables.rates import rate_notes, scale_notes
+from probe.tables.recommendation import recommend
+from probe.tables.row import Row, short_name
+
+HOW_UNCONVERGED = {
+    "cut_short": "ended by probe.max_epochs. Raise it.",
+    "silent": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
+}
+SHOWN = 6  # runs named in a note
+
+
+def caption(rows: Sequence[Row]) -> str:
+    """Says what the rows of one table have in common, and what their numbers are."""
+    setting = rows[0].setting
+    return (
+        f"{setting.data}, {short_name(setting.encoder)}, {setting.features['context']} context, "
+        f"{setting.features['subword']} piece, {describe_probe(setting.probe)}{_normalized(rows)}. "
+        f"{rows[0].task.title} in percent, "
+        "mean ± standard deviation over n seeds."
+    )
+
+
+def _normalized(rows: Sequence[Row]) -> str:
+    """Says how the layers of all rows are normalized; where rows differ in it, their names say it."""
+    kinds = {row.normalize for row in rows if row.indices and "fine_tuned" not in row.conditions}
+    return f", layers.normalize={kind}" if len(kinds) == 1 and (kind := next(iter(kinds))) else ""
+
+
+def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+    """Gives the caption, and for each column of published numbers how its setting differs from this one."""
+    about = next((row.about for row in sorted(rows, key=lambda row: row.section != MAIN) if row.about), None)
+    lines = [caption(rows)]
+    if about is None:
+        return lines
+    seeds = sorted({row.n for row in rows if row.n and row.section == MAIN})
+    about = replace(about, seeds=" or ".join(map(str, seeds)) or about.seeds)
+    return lines + [
+        f"{name}: {source.score}, {source.source}. Here otherwise: " + "; ".join(setting_differences(about, name)) + "."
+        f"{tuning(name, [len(row.rates) for row in rows if row.n and row.section == MAIN])}"
+        for name, source in PUBLISHED.items()
+        if name in columns
+    ]
+
+
+def unconverged_notes(rows: Sequence[Row], consequence: str) -> list[str]:
+    """Names the runs that did not converge, by cause, and says what happens to their rows: they are `consequence`."""
+    lines = []
+    for ending, remedy in HOW_UNCONVERGED.items():
+        runs = [record for row in rows for record in row.unconverged if record.ending == ending]
+        if runs:
+            labels = ", ".join(record.label for record in runs[:SHOWN])
+            more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+            lines.append(f"not converged: {labels}{more}: {remedy} Such rows are {consequence}.")
+    return lines
+
+
+def _epochs_of_fine_tuning(rows: Sequence[Row]) -> str:
+    """Says after how many epochs fine-tuning ended, and in how many runs more epochs might score higher."""
+    tuned = [record for row in rows if "fine_tuned" in row.conditions for record in row.records.values()]
+    rising = sum(record.best_epoch == len(record.curve) for record in tuned)
+    epochs = " or ".join(map(str, sorted({len(record.curve) for record in tuned})))
+    trained = f" Trained for {epochs} epoch{'' if epochs == '1' else 's'}, so it is no upper bound."
+    runs = f" In {rising} of {len(tuned)} runs the best epoch is the last"
+    return trained + (f"{runs}: more epochs (probe.max_epochs) may score higher." if rising else "")
+
+
+def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+    """Gives the notes below a table. columns: those of the table."""
+    lines = []
+    if any(row.n == 1 and row.indices and not row.eliminated for row in rows):
+        lines.append(
+            "n = 1 has no spread, no rank and no bold: the seed alone moves F1 by about a point, so the order of such "
+            "rows may be the seed's."
+        )
+    lines += unconverged_notes(rows, "not ranked")
+    lines += rate_notes(rows) + scale_notes(rows)
+    if any(row.eliminated for row in rows) and "label" in columns:
+        lines.append(
+            f"{ELIMINATED}: a race gave the row no more seeds after that round, most often because it was "
+            "significantly worse than the leader on dev; its test score is not in this table. decisions.json has the "
+            "reasons."
+        )
+    shown = [COLUMNS[name] for name in columns if any(COLUMNS[name].text(row) for row in rows)]
+    explained = [column.note if isinstance(column.note, str) else column.note(rows) for column in shown]
+    lines += [note for note in dict.fromkeys(explained) if note]
+    if any(not row.indices for row in rows):
+        lines += [PROBES["majority_tag"].note or ""]
+    there = {name for row in rows for name in row.conditions}
+    lines += [
+        condition.note + (_epochs_of_fine_tuning(rows) if name == "fine_tuned" else "")
+        for name, condition in CONDITIONS.items()
+        if name in there and condition.note
+    ]
+    return lines + caveats(rows, columns)
+
+
+def recommendation(rows: Sequence[Row]) -> list[str]:
+    """Gives the sentence above a table, where there are runs to recommend from."""
+    ranked = [row for row in rows if row.section == MAIN and row.n]
+    return [recommend(rows).as_text()] if len(ranked) > 1 else []
