@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 
 
 class WordVectors(NamedTuple):
-    """The words of a text, and their vectors on the CPU in float32: (words, layers, H), layer 0 = embedding output."""
+    """Holds a text's words and vectors, on the CPU in float32: (words, layers, H), layer 0 = embedding output."""
 
     words: list[str]
     vectors: torch.Tensor
@@ -31,12 +31,12 @@ def word_vectors(texts: list[str], *settings: str) -> list[WordVectors]: ...
 
 
 def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[WordVectors]:
-    """The vector of each word of a text at every layer of a frozen encoder; for several texts, a list of these.
+    """Returns the vector of each word of a text at every layer of a frozen encoder; for several texts, a list.
 
     settings: as on the command line, for example "encoder=minilm_l6", "encoder.path=DIR" or "features.subword=mean".
-    Each text is split into words as `probe inspect` does it (punctuation marks are words of their own) and seen by
-    itself. The encoder is loaded at each call: give many texts at once. Raises probe.config.UserError, a ValueError,
-    for settings and texts that cannot be.
+    Each text is split into words as `probe inspect` does (punctuation marks are words) and encoded by itself. The
+    encoder is loaded at each call, so pass many texts at once. Raises probe.config.UserError, a ValueError, for invalid
+    settings and texts.
     """
     from probe.inspect.encoded_text import TextEncoder
     from probe.settings import config_of
@@ -52,13 +52,13 @@ class _Features(ModuleType):
     """Makes the package `probe.features` callable too: `features(...)` returns a corpus with its features."""
 
     def __call__(self, *settings: str, each: bool = False) -> Splits:
-        """The words of a corpus, their tags, and their vectors under a frozen encoder: train, dev and test.
+        """Returns words, tags and vectors of a corpus under a frozen encoder: train, dev and test.
 
-        settings: as on the command line: "data=conll2003", "encoder.path=DIR", "layers=concat_last_four". What is
-        missing in the feature store is extracted first. each: layers kept apart, (words, layers, H), not combined.
+        settings: as on the command line: "data=conll2003", "encoder.path=DIR", "layers=concat_last_four". Missing
+        features are extracted first. each: does not combine the layers: (words, layers, H).
 
-        In each split, `words`, `tags` and the rows of `vectors` are aligned, one row a word; `sentences` are slices of
-        them. Slicing `vectors` reads those rows from the store into a torch tensor; converting it to a NumPy array
+        In each split, `words`, `tags` and the rows of `vectors` are aligned, one row per word; `sentences` are slices
+        of them. Slicing `vectors` reads those rows from the store into a torch tensor; converting it to a NumPy array
         reads all of it. Corpus and encoder are read anew at each call. Raises probe.config.UserError, a ValueError, for
         invalid settings.
 

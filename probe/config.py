@@ -19,8 +19,8 @@ CONTEXTS = ("sentence", "document")
 SUBWORDS = ("first", "last", "mean", "sum", "max")
 DTYPES = ("float16", "bfloat16", "float32")
 PRECISIONS = ("float32", "bfloat16")
-NOT_OF_FINE_TUNING = {"num_layers": 0, "hidden_size": 0, "anneal": 1.0, "anneal_after": 1, "patience": 1}  # fixed there
-ADDED_TO_PROBE = {"train_encoder": False, "anneal_after": 1}  # left out of keys and records where they are this
+# What a probe's settings are in keys and records where its kind does not have them.
+UNUSED_SETTINGS = {"num_layers": 0, "hidden_size": 0, "anneal": 1.0, "anneal_after": 1, "patience": 1}
 PLACEMENTS = ("auto", "memory", "device", "stream")
 TASKS = ("spans", "tags")
 WEIGHTS = ("pretrained", "random", "random_blocks")
@@ -38,7 +38,7 @@ class UserError(ValueError):
     """Something the user can mend. The message is one or two lines: what was found, what is allowed, what to type."""
 
 
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise UserError(f"{name}={value!r} is not one of {', '.join(allowed)}.")
 
@@ -88,10 +88,10 @@ class DataConfig:
     train_fraction: float | None
 
     def __post_init__(self) -> None:
-        _one_of("data.task", self.task, TASKS)
-        _one_of("data.separator", self.separator, SEPARATORS)
-        _one_of("data.scheme", self.scheme, SCHEMES)
-        _one_of("data.ill_formed", self.ill_formed, ILL_FORMED)
+        one_of("data.task", self.task, TASKS)
+        one_of("data.separator", self.separator, SEPARATORS)
+        one_of("data.scheme", self.scheme, SCHEMES)
+        one_of("data.ill_formed", self.ill_formed, ILL_FORMED)
         for name in ("comment", "document_marker", "word_prefix"):
             if getattr(self, name) == "":
                 raise UserError(f"data.{name} is empty, which every line begins with; none: data.{name}=null.")
@@ -106,9 +106,9 @@ class DataConfig:
             raise UserError(f"data.train_fraction={self.train_fraction} is not a share of train: above 0, at most 1.")
 
 
-def recorded_data(stated: Mapping[str, Any]) -> DataConfig:
+def recorded_data(recorded: Mapping[str, Any]) -> DataConfig:
     """A record's data settings; those added since it was written have their values from columns.yaml."""
-    return DataConfig(**{**_in_file(conf_dir() / "data" / "columns.yaml"), **stated})
+    return DataConfig(**{**_in_file(conf_dir() / "data" / "columns.yaml"), **recorded})
 
 
 @dataclass
@@ -119,16 +119,17 @@ class EncoderConfig:
     num_layers: int | None  # the preset's; None if name or path was set by hand
     weights: str
     weights_seed: int
+    lower_case: bool | None = None  # none: as the tokenizer's files say
 
     def __post_init__(self) -> None:
-        _one_of("encoder.weights", self.weights, WEIGHTS)
+        one_of("encoder.weights", self.weights, WEIGHTS)
         if not 0 <= self.weights_seed < 2**63:
             raise UserError(f"encoder.weights_seed={self.weights_seed} is not a number from 0 to 2^63 - 1.")
 
 
-def recorded_encoder(stated: Mapping[str, Any]) -> EncoderConfig:
+def recorded_encoder(recorded: Mapping[str, Any]) -> EncoderConfig:
     """A record's encoder settings; those added since it was written have their values from config.yaml."""
-    return EncoderConfig(**{**_in_file(conf_dir() / "config.yaml")["encoder"], **stated})
+    return EncoderConfig(**{**_in_file(conf_dir() / "config.yaml")["encoder"], **recorded})
 
 
 @dataclass
@@ -144,11 +145,11 @@ class FeaturesConfig:
     placement: str
 
     def __post_init__(self) -> None:
-        _one_of("features.context", self.context, CONTEXTS)
-        _one_of("features.subword", self.subword, SUBWORDS)
-        _one_of("features.precision", self.precision, PRECISIONS)
-        _one_of("features.dtype", self.dtype, DTYPES)
-        _one_of("features.placement", self.placement, PLACEMENTS)
+        one_of("features.context", self.context, CONTEXTS)
+        one_of("features.subword", self.subword, SUBWORDS)
+        one_of("features.precision", self.precision, PRECISIONS)
+        one_of("features.dtype", self.dtype, DTYPES)
+        one_of("features.placement", self.placement, PLACEMENTS)
         _auto_or_at_least("features.batch_pieces", self.batch_pieces, 1)
         if not 0 < self.stride <= 1:
             raise UserError(f"features.stride={self.stride} is not a share of a window: above 0, at most 1.")
@@ -163,20 +164,27 @@ class LayersConfig:
     normalize: str | None = None  # typed `none`, kept as None: left out of keys and records
 
     def __post_init__(self) -> None:
-        _one_of("layers.combine", self.combine, COMBINES)
+        one_of("layers.combine", self.combine, COMBINES)
         if self.normalize is not None:
-            _one_of("layers.normalize", self.normalize, NORMALIZES)
+            one_of("layers.normalize", self.normalize, NORMALIZES)
         if self.normalize == "none":
             self.normalize = None
 
     @property
-    def stated(self) -> dict[str, Any]:
+    def is_empty(self) -> bool:
+        """Whether it is no layer at all."""
+        return self.combine == "none"
+
+    @property
+    def recorded(self) -> dict[str, Any]:
         """As records have it."""
         return {name: value for name, value in asdict(self).items() if name != "normalize" or value is not None}
 
 
 @dataclass
 class ProbeConfig:
+    """The settings of all kinds of probes. `probes.kinds` says which of them a kind has, and checks that."""
+
     num_layers: int
     hidden_size: int
     dropout: float
@@ -187,19 +195,10 @@ class ProbeConfig:
     patience: int
     gradient_clip: float
     precision: str
-    train_encoder: bool = False
     anneal_after: int = 1
+    kind: str = "bilstm"
 
     def __post_init__(self) -> None:
-        _one_of("probe.precision", self.precision, (*PRECISIONS, "auto") if self.train_encoder else PRECISIONS)
-        for name, only in NOT_OF_FINE_TUNING.items():
-            if self.train_encoder and getattr(self, name) != only:
-                raise UserError(
-                    f"probe.{name}={getattr(self, name)} means nothing where the encoder itself is trained. Leave it "
-                    "out and type probe=finetune, which has all settings of that."
-                )
-        if self.train_encoder and self.max_epochs == "auto":
-            raise UserError("probe.max_epochs=auto means nothing where the encoder itself is trained: type a number.")
         _at_least("probe.num_layers", self.num_layers, 0)
         _at_least("probe.hidden_size", self.hidden_size, 1 if self.num_layers else 0)
         _auto_or_at_least("probe.max_epochs", self.max_epochs, 1)
@@ -212,11 +211,6 @@ class ProbeConfig:
         for name in ("learning_rate", "gradient_clip"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise UserError(f"probe.{name}={getattr(self, name)} is not a number above 0.")
-
-    @property
-    def stated(self) -> dict[str, Any]:
-        """As keys and records have it."""
-        return {name: value for name, value in asdict(self).items() if ADDED_TO_PROBE.get(name, ...) != value}
 
 
 @dataclass
@@ -278,18 +272,13 @@ class Config:
     race: RaceConfig
 
     def __post_init__(self) -> None:
-        _one_of("device", self.device, DEVICES)
+        one_of("device", self.device, DEVICES)
         _at_least("margin", self.margin, 0)
         if not 0 <= self.seed < 2**63:
             raise UserError(f"seed={self.seed} is not a number from 0 to 2^63 - 1.")
         self.results_dir = str(Path(self.results_dir).expanduser())
         if self.jobs != -1 and self.jobs < 1:
             raise UserError(f"jobs={self.jobs} is neither a number of runs side by side nor -1 (one a core).")
-
-    @property
-    def reads_features(self) -> bool:
-        """Whether its run learns on what the store holds; a word memory and a fine-tuned encoder do not."""
-        return self.layers.combine != "none" and not self.probe.train_encoder
 
 
 def conf_dir() -> Path:
@@ -317,7 +306,7 @@ def setting_names(cls: type = Config, prefix: str = "") -> list[str]:
 
 
 @functools.cache
-def stated(group: str, choice: str | None) -> dict[str, Any]:
+def preset_values(group: str, choice: str | None) -> dict[str, Any]:
     """What a preset's file says; nothing if there is none."""
     file = conf_dir() / group / f"{choice}.yaml"
     return _in_file(file) if choice and file.is_file() else {}
@@ -331,9 +320,9 @@ def _in_file(file: Path) -> dict[str, Any]:
     return {str(key): value for key, value in said.items()}
 
 
-def _is_preset(stated: Mapping[str, Any], settings: Any) -> bool:
+def _is_preset(values: Mapping[str, Any], settings: Any) -> bool:
     """Whether settings still are what the preset file says."""
-    return bool(stated) and all(getattr(settings, key) == value for key, value in stated.items())
+    return bool(values) and all(getattr(settings, key) == value for key, value in values.items())
 
 
 def layers_named(row: str) -> LayersConfig:
@@ -342,9 +331,11 @@ def layers_named(row: str) -> LayersConfig:
     if row in presets:
         return presets[row]
     combine, *indices = row.split("_")
-    is_known = (combine in COMBINES and combine != "none") or (combine == "layer" and len(indices) == 1)
+    is_known = combine in COMBINES or (combine == "layer" and len(indices) == 1)
     if is_known and indices and all(map(str.isdecimal, indices)):
-        return LayersConfig([int(k) for k in indices], combine.replace("layer", "concat"))
+        layers = LayersConfig([int(k) for k in indices], combine.replace("layer", "concat"))
+        if not layers.is_empty:
+            return layers
     close = difflib.get_close_matches(row, presets, n=1)
     hint = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(presets)}."
     raise UserError(f"race.rows: there is no row {row!r}. {hint} Others are written layer_4, concat_3_4, mix_1_2_3.")
@@ -352,18 +343,24 @@ def layers_named(row: str) -> LayersConfig:
 
 def layer_presets() -> list[LayersConfig]:
     """Every preset of `conf/layers/` that names layers, in the order of their names."""
-    said = {file.stem: _in_file(file) for file in sorted((conf_dir() / "layers").glob("*.yaml"))}
-    return [
+    files = {file.stem: _in_file(file) for file in sorted((conf_dir() / "layers").glob("*.yaml"))}
+    presets = [
         LayersConfig(preset["indices"], preset["combine"], name)
-        for name, preset in said.items()
-        if preset["indices"] != "???" and preset["combine"] != "none"
+        for name, preset in files.items()
+        if preset["indices"] != "???"
     ]
+    return [preset for preset in presets if not preset.is_empty]
 
 
 def unknown_setting(key: str) -> UserError:
     """The error for a setting that does not exist, with the closest ones that do."""
     if key.lstrip("+") == "sweep":
         return UserError("A sweep file is added, not set: type +sweep=NAME.")
+    if key in setting_names():
+        group = key.split(".")[0]
+        return UserError(
+            f"{key} means nothing to the {group} that was chosen. `probe --cfg job` shows the settings that it has."
+        )
     names = [
         name
         for name in setting_names()
@@ -389,7 +386,7 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
 
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(Config), composed)
+        merged = OmegaConf.merge(OmegaConf.structured(Config), {"probe": UNUSED_SETTINGS}, composed)
         config = OmegaConf.to_object(merged)
     except ConfigKeyError as error:
         raise unknown_setting(error.full_key or str(error.key)) from None
@@ -407,7 +404,7 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
             f"encoder.revision={config.encoder.revision}: random weights have no revision. Type encoder.revision=null, "
             "or encoder.weights=random_blocks, which keeps the embeddings of that revision."
         )
-    layers, encoder, data = (stated(group, choices.get(group)) for group in ("layers", "encoder", "data"))
+    layers, encoder, data = (preset_values(group, choices.get(group)) for group in ("layers", "encoder", "data"))
     if _is_preset(layers, config.layers):
         config.layers.name = choices["layers"]
     if not _is_preset(encoder, config.encoder) and config.encoder.num_layers == encoder.get("num_layers"):

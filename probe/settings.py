@@ -14,7 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, stated, to_config, unknown_setting
+from probe.conditions import CONDITIONS, conditions_of
+from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, preset_values, to_config, unknown_setting
+from probe.probes.kinds import PROBES, check_probe
 from probe.runs.config_from_record import quoted
 from probe.runs.launch import Launcher
 
@@ -154,8 +156,11 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
                 if without:
                     raise UserError(f"{without}: exactly one preset is needed. For a sweep: probe -m {without}=A,B.")
                 configs.append(to_config(composed, choices))
-                if choices.get("treatment") == "fine_tuned" and not configs[-1].probe.train_encoder:
-                    raise UserError(f"treatment=fine_tuned needs probe=finetune. Leave out probe={choices['probe']}.")
+                check_probe(configs[-1].probe)
+                condition = choices.get("treatment", "")
+                if _changes_probe(condition) and condition not in conditions_of(configs[-1]):
+                    own = _probe_of(condition)
+                    raise UserError(f"treatment={condition} needs probe={own}. Leave out probe={choices['probe']}.")
             if is_sweep and "encoder.num_layers" in OmegaConf.to_yaml(base.hydra.sweeper):
                 _check_depths(configs, {o.key_or_group for o in parsed})
             typed = {str(o.key_or_group) for o in parser.parse_overrides(jobs[0])}
@@ -203,10 +208,11 @@ def _composed(jobs: list[list[str]]) -> Iterator[tuple[Any, dict[str, str]]]:
         if presets not in bases:
             base, choices = _apart(compose("config", list(presets), return_hydra_config=True))
             is_typed = any(override.key_or_group == "probe" for override in chosen)
-            if not is_typed and choices.get("treatment") == "fine_tuned":
-                choices["probe"] = "finetune"  # also where a sweep's file names another
-            if "sweep" in choices and choices.get("probe") == "finetune":
-                base.probe = stated("probe", "finetune")  # the sweep's settings of the probe are for the other probes
+            if not is_typed and _changes_probe(choices.get("treatment", "")):
+                choices["probe"] = _probe_of(choices["treatment"])  # also where a sweep's file names another
+            probe = preset_values("probe", choices.get("probe"))
+            if "sweep" in choices and probe and not PROBES[probe["kind"]].reads_features:
+                base.probe = probe  # the sweep's settings of the probe are for probes that read features
             bases[presets] = base, choices
         base, choices = bases[presets]
         composed = copy.deepcopy(base)
@@ -238,11 +244,23 @@ def _apart(composed: Any) -> tuple[Any, dict[str, str]]:
 
 
 def _for_the_frozen(jobs: list[list[str]]) -> list[list[str]]:
-    """Returns a sweep's jobs. If treatment=fine_tuned is one of several treatments, its jobs lose the settings of the
-    probe, of stored features and of saved weights, which are meant for the other treatments."""
+    """Returns a sweep's jobs. If a condition with a probe of its own is one of several, its jobs lose the settings of
+    the probe, of stored features and of saved weights, which are meant for the other conditions."""
     if len({override for job in jobs for override in job if override.startswith("treatment=")}) < 2:
         return jobs
-    return [[typed for typed in job if "treatment=fine_tuned" not in job or not OF_FROZEN.match(typed)] for job in jobs]
+    own = {f"treatment={name}" for name in CONDITIONS if _changes_probe(name)}
+    return [[typed for typed in job if not own & set(job) or not OF_FROZEN.match(typed)] for job in jobs]
+
+
+def _changes_probe(condition: str) -> bool:
+    """Returns whether a condition has a probe of its own."""
+    return condition in CONDITIONS and CONDITIONS[condition].changes == "probe"
+
+
+def _probe_of(condition: str) -> str:
+    """Returns the probe preset that a condition chooses."""
+    (override,) = preset_values("treatment", condition)["defaults"]
+    return str(override["override /probe"])
 
 
 def _teach_omegaconf() -> None:

@@ -28,6 +28,7 @@ LAYERS = [
     ["features"],
     ["encoders"],
     ["scoring"],
+    ["conditions"],
     ["data"],
     ["system"],
     ["config"],

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from probe.conditions import conditions_of, recorded_name, settings_of_conditions
 from probe.config import Config
+from probe.probes.kinds import kind_of, recorded_settings
 from probe.probes.schedule import Schedule
 from probe.probes.selection import select
-from probe.runs import plan
 from probe.runs.identity import Layers
 from probe.runs.records import RunRecord, load_records
 from probe.settings import configs_of
@@ -33,10 +34,7 @@ def commands() -> list[str]:
 
 def as_planned(cfg: Config, sentences: int) -> Config:
     """A run's settings as its plan has them."""
-    if cfg.probe.train_encoder:
-        cfg = plan._of_fine_tuning(cfg)
-    elif cfg.layers.combine == "none":
-        cfg = plan._of_memory(cfg)
+    cfg = kind_of(cfg).prepare(cfg)
     return replace(cfg, probe=replace(cfg.probe, max_epochs=Schedule.of(cfg.probe, sentences).max_epochs))
 
 
@@ -45,11 +43,11 @@ def records_of(cfg: Config, records: list[RunRecord]) -> Iterator[RunRecord]:
     encoder = records[0].encoder
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     layers = Layers(list(selection.indices), selection.combine, selection.normalize)
-    names = plan._names(cfg)
+    names = conditions_of(cfg)
     for record in records:
         treatment = record.identity.treatment
-        if names == (treatment.name.split(", ") if treatment else []):
-            asked = replace(record.identity, layers=layers, probe=cfg.probe.stated, seed=cfg.seed)
+        if recorded_name(names, settings_of_conditions(cfg, False)) == (treatment.name if treatment else ""):
+            asked = replace(record.identity, layers=layers, probe=recorded_settings(cfg.probe), seed=cfg.seed)
             if asked.key == record.key:
                 yield record
 

@@ -82,7 +82,7 @@ def test_what_a_sweeps_file_says_of_the_probe_is_not_meant_for_fine_tuning(how: 
     recipe = config_of(["probe=finetune"]).probe
     for sweep in ("conll2003_minilm", "tasks", "quickstart", "paper_table"):
         configs, _ = configs_of([f"+sweep={sweep}", how, "data.path=DIR", "seed=1"])
-        tuned = [cfg.probe for cfg in configs if cfg.probe.train_encoder]
+        tuned = [cfg.probe for cfg in configs if cfg.probe.kind == "finetune"]
         assert tuned, sweep
         assert all(probe == recipe for probe in tuned), sweep
     typed, _ = configs_of(["+sweep=conll2003_minilm", "probe=finetune", "probe.learning_rate=2e-5", "seed=1"])

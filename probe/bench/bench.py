@@ -1,7 +1,7 @@
-"""How many words a second an encoder takes, cut after each of the depths that a table's rows need: `bench.json`.
+"""Measures how many words per second an encoder processes, stopped at each depth that a table's rows need.
 
-Measured on the bundled text, so that every folder's figures are of one text; the rest is as in the folder's runs. The
-depths take turns in each round, so that whatever else the machine does slows all of them.
+The text is the bundled one, so that all folders are comparable; everything else is as in the folder's runs. The depths
+take turns in each round, so that other load on the machine slows all of them. Results are in `bench.json`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Bench:
-    """features: key of the features whose encoder, context and precision these are. words_per_second: by how many
-    blocks were computed; medians of the rounds."""
+    """Holds a measurement.
+
+    features: key of the features whose encoder, context and precision were used. words_per_second: by the number of
+    computed blocks; medians of the rounds.
+    """
 
     features: str
     encoder: str
@@ -43,12 +46,12 @@ class Bench:
 
     @property
     def machine(self) -> str:
-        """For people."""
+        """Describes the machine in words."""
         return self.device_name if self.device == "cuda" else f"{self.device_name}, {self.threads} threads"
 
 
 def read_bench(results_dir: Path) -> dict[str, Bench]:
-    """What was measured for a folder, by the key of its features; nothing where nobody did. Raises UserError."""
+    """Reads a folder's measurements, by the key of its features; empty if there are none. Raises UserError."""
     file = results_dir / BENCH
 
     def damaged(problem: str) -> UserError:
@@ -62,9 +65,9 @@ def read_bench(results_dir: Path) -> dict[str, Bench]:
 def measure(
     results_dir: Path, make_config: Callable[[RunRecord], Config], tell: Callable[[str], None] = print
 ) -> list[Bench]:
-    """Measures every encoder of a folder's records at the depths they need, and keeps the figures beside them.
+    """Measures every encoder of a folder's records at the depths they need, and writes the results to the folder.
 
-    make_config: gives the config of a record's run. Figures of before stay for what is not measured now.
+    make_config: returns the config of a record's run. Earlier results of other encoders remain.
     """
     benches = read_bench(results_dir)
     records: Records = load_records(results_dir)
@@ -90,9 +93,8 @@ def _measure(record: RunRecord, cfg: Config, depths: list[int], tell: Callable[[
     from probe.features.depth import stop_at
     from probe.features.store import cut_shards
     from probe.features.words import Text, batches, pieces_at_once, to_tensors
-    from probe.runs.plan import resolve_device
-    from probe.runs.provenance import hardware, versions
-    from probe.system.machine import num_cores
+    from probe.system.machine import num_cores, resolve_device
+    from probe.system.provenance import hardware, versions
 
     encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
     if encoder.fingerprint != record.encoder.fingerprint:
@@ -149,7 +151,7 @@ def _measure(record: RunRecord, cfg: Config, depths: list[int], tell: Callable[[
 
 
 def bundled_text() -> Corpus:
-    """The first documents of the bundled dev split, WORDS or a little more, as a corpus of one split."""
+    """Returns the first documents of the bundled dev split, WORDS or a few more, as a corpus of one split."""
     files: dict[str, Any] = {"train": "train.conll", "dev": "dev.conll", "test": "test.conll", "path": BUNDLED}
     dev = load_corpus(recorded_data(files)).splits["dev"]
     assert dev.documents is not None

@@ -1,4 +1,4 @@
-"""What the feature store holds: list, explain, verify, prune. Lists and prunes by reading files only."""
+"""Lists, explains, verifies and prunes feature stores. Listing and pruning only read files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ARITHMETIC_NOISE = {"float32": 1e-4, "bfloat16": 5e-2}
 
 @dataclass
 class Entry:
-    """One store on disk, complete or not."""
+    """Describes one store on disk, complete or not."""
 
     directory: Path
     manifest: dict[str, Any] | None  # None: extraction has not finished, or the manifest does not hold
@@ -56,7 +56,7 @@ class Entry:
 
 
 def entries(cache_dir: Path) -> list[Entry]:
-    """Every store under a folder, the last used first."""
+    """Returns every store under a folder, the last used first."""
     found = []
     for directory in sorted(cache_dir.iterdir()) if cache_dir.is_dir() else []:
         if not directory.is_dir() or len(directory.name) != 64:
@@ -73,7 +73,7 @@ def _gb(num_bytes: int) -> str:
 
 
 def explain(needed: FeatureStore) -> Iterator[str]:
-    """For each store on disk, whether it is the one that a config needs, and field by field why not."""
+    """Says for each store on disk whether a config can use it, and if not, which fields differ."""
     yield f"This config needs key {short(needed.key)} in {needed.directory.parent}:"
     ours = _flat(with_layers(needed.identity, needed.layers, needed.num_layers))
     for field, value in ours.items():
@@ -111,7 +111,7 @@ def _short(value: Any) -> str:
 
 
 def verify_checksums(store: FeatureStore) -> Iterator[tuple[str, str]]:
-    """(file, what is wrong) for each shard of a store that is missing or damaged; nothing is moved."""
+    """Yields (file, problem) for each missing or damaged shard of a store; moves nothing."""
     for shards in store.shards.values():
         for shard in shards:
             problem = store.problem(shard)
@@ -159,7 +159,7 @@ def verify_sample(
 
 
 def prunable(cache_dir: Path, older_than_days: float | None, keep: int | None) -> list[Entry]:
-    """The stores that a rule gives up: not used for so many days, or not among the last used so many."""
+    """Returns the stores to prune: not used for so many days, or not among the so many last used."""
     found = entries(cache_dir)
     if older_than_days is not None:
         limit = time.time() - older_than_days * 86400
@@ -168,12 +168,12 @@ def prunable(cache_dir: Path, older_than_days: float | None, keep: int | None) -
 
 
 def is_used(entry: Entry) -> bool:
-    """Whether a running job holds the store."""
+    """Returns whether a running job uses the store."""
     return is_locked(entry.directory / IN_USE, by_readers=True)
 
 
 def remove_leftovers(entry: Entry, yes: bool) -> tuple[int, int]:
-    """Deletes (or, without `yes`, would) the store's leftovers of a day ago or earlier: how many, and their bytes."""
+    """Deletes leftovers older than a day; without `yes`, only counts them. Returns their number and bytes."""
     found = list(leftovers(entry.directory, LEFT_FOR_S))
     for path, _ in found if yes else ():
         path.unlink(missing_ok=True)
@@ -181,7 +181,7 @@ def remove_leftovers(entry: Entry, yes: bool) -> tuple[int, int]:
 
 
 def remove(entry: Entry) -> None:
-    """Deletes a store, and what an interrupted prune left. Raises UserError if a running job holds it."""
+    """Deletes a store, and the rest of an interrupted prune. Raises UserError if a running job uses it."""
     with FileLock(entry.directory / IN_USE, exclusive=True) as hold:
         if not hold.held:
             why = "is in use by a running job" if hold.busy else "cannot be locked (no permission, or no locks here)"

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from probe.config import DataConfig, UserError
+from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.data.sentences import Sentences
 from probe.data.split import Split
@@ -52,23 +52,6 @@ class Sample:
         """The sentences of a share, in the order of the text. A larger share holds all of a smaller one."""
         units = self.order[: round(share * len(self.order))]
         return sorted(itertools.chain.from_iterable(units))
-
-
-def derived(
-    text: Corpus, control: int | None, share: float | None, seed: int, lower_cases: bool = False
-) -> tuple[Corpus, Sample | None]:
-    """What a run learns and is scored on, of a corpus as it is.
-
-    control, share: data.control and data.train_fraction. seed: the run's, which draws the sample. lower_cases: whether
-    the encoder drops case, and with it the control's draw. Raises UserError for what cannot be.
-    """
-    corpus = text if control is None else control_task(text, control, lower_cases)
-    return (corpus, None) if share is None or share == 1 else sampled(corpus, share, seed)
-
-
-def base_data_config(data: DataConfig) -> DataConfig:
-    """The settings of the corpus as it is."""
-    return replace(data, control=None, train_fraction=None)
 
 
 def control_task(text: Corpus, seed: int, lower_cases: bool = False) -> Corpus:

@@ -17,10 +17,11 @@ from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder
 from probe.features.store import FeatureStore, Shard
 from probe.probes.schedule import Schedule, passes
-from probe.runs.plan import Plan, plan, resolve_device
+from probe.runs.fit import fit_inputs
+from probe.runs.plan import Plan, plan
 from probe.system.files import why_not_writable
 from probe.system.format import duration
-from probe.system.machine import gpus, num_cores, room, side_by_side
+from probe.system.machine import gpus, num_cores, resolve_device, side_by_side
 
 if TYPE_CHECKING:
     import torch
@@ -38,8 +39,8 @@ def cost_of_sweep(configs: Sequence[Config]) -> list[str]:
     plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
     todo = [planned for planned in plans if not planned.is_done]
     lines = [f"{len(plans)} runs, {len(todo)} to be made"]
-    trained = [planned for planned in todo if planned.cfg.reads_features]
-    tuned = [planned for planned in todo if planned.cfg.probe.train_encoder]
+    trained = [planned for planned in todo if planned.kind.reads_features]
+    tuned = [planned for planned in todo if planned.kind.is_trained and not planned.kind.reads_features]
     if not trained + tuned:
         return lines
     first = (trained + tuned)[0].cfg
@@ -49,7 +50,10 @@ def cost_of_sweep(configs: Sequence[Config]) -> list[str]:
     if tuned:
         of_one = {planned.identity.cell: planned for planned in tuned}  # whatever the seed
         at_once = min(at_once, len(tuned))
-        seconds = {same: tuning_s(planned, device, at_once) for same, planned in of_one.items()}
+        num_gpus = len(gpus()) if device == "cuda" else 0
+        seconds = {
+            same: planned.kind.training_s(fit_inputs(planned, at_once, num_gpus)) for same, planned in of_one.items()
+        }
         total = sum(seconds[planned.identity.cell] for planned in tuned)
         lines.append(f"to fine-tune: {len(tuned)} runs, {duration(total / at_once)}")
     return lines
@@ -142,39 +146,6 @@ def extraction_s(
                 break
     speed = measured / (time.perf_counter() - clock)
     return sum(num_pieces(texts[shard.split], texts[shard.split].windows_of(shard)) for shard in missing) / speed
-
-
-def tuning_s(planned: Plan, device: str, at_once: int = 1) -> float:
-    """How long a run trains its encoder, from doing so for a moment on some of the text.
-
-    Raises UserError where memory does not suffice for `at_once` such runs side by side.
-    """
-    import torch
-
-    from probe.encoders.encoder import load_model
-    from probe.probes.finetune import BACKWARD, FineTuned, optimizer_of, update
-    from probe.runs.fit import texts_of
-
-    torch.set_num_threads(1)
-    cfg, (data, labels) = planned.cfg, texts_of(planned)
-    train = data["train"]
-    tuned = FineTuned(
-        cfg.probe, cfg.features.subword, planned.encoder, load_model(planned.encoder, device), labels, device
-    )
-    tuned.requires_grad_().to(device).train()
-    tuned.refuse_without(room(device, at_once, len(gpus()) if device == "cuda" else 0), max(train.widths))
-    optimizer, rates = optimizer_of(tuned, train)
-    some = train.batches(cfg.probe.batch_size, torch.Generator().manual_seed(0))
-    update(tuned, train, some[0], optimizer, rates)  # for warming up
-    pieces, clock = 0, time.perf_counter()
-    for numbers in some:
-        update(tuned, train, numbers, optimizer, rates)
-        pieces += sum(train.widths[number] for number in numbers)
-        if time.perf_counter() - clock > MEASURE_S:
-            break
-    seen = {name: sum(split.widths) / BACKWARD for name, split in data.items()}
-    whole = tuned.epochs * (sum(train.widths) + seen["dev"]) + seen["test"]
-    return whole * (time.perf_counter() - clock) / pieces
 
 
 def training_s_per_word(planned: Plan, device: str) -> float:

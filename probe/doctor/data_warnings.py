@@ -15,6 +15,7 @@ from probe.config import Config
 from probe.data.columns import NUMBER, nearly_all_numbers, quoted, span_columns, table_of, wordlike_column
 from probe.data.corpus import Corpus
 from probe.data.split import Split
+from probe.probes.kinds import kind_of
 from probe.probes.schedule import Schedule, updates
 from probe.system.format import escape_invisible, pluralize
 
@@ -184,7 +185,7 @@ def _small(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
 
 def _short(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
     """Of the run that lacks the most updates to end by itself."""
-    schedules = [Schedule.of(cfg.probe, len(train.words)) for cfg, train in trained_on if cfg.reads_features]
+    schedules = [Schedule.of(cfg.probe, len(train.words)) for cfg, train in trained_on if kind_of(cfg).reads_features]
     short = [one for one in schedules if one.max_epochs < one.shortest]
     if short:
         worst = max(short, key=lambda one: (one.shortest - one.max_epochs) * one.epoch_updates)

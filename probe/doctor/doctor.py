@@ -8,32 +8,35 @@ cache, as for a run.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from probe.config import Config, UserError
+from probe.conditions import derived, main_data
+from probe.config import Config, DataConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.derived import base_data_config, derived
 from probe.data.split import Split, SplitCounts
-from probe.doctor.cost import cost_of_sweep, extraction_s, tuning_s
+from probe.doctor.cost import cost_of_sweep, extraction_s
 from probe.doctor.data_warnings import DataWarning, first_sentence, oddities
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.store import DamagedShard, FeatureStore
 from probe.features.words import Text
+from probe.probes.kinds import bfloat16_way, kind_of
 from probe.probes.normalization import Scales, scales_in, scales_of
 from probe.probes.scales import REMEDY, adds_unlike, unlike_layers
 from probe.probes.selection import select
-from probe.runs.provenance import bfloat16_way, hardware, versions
 from probe.system import hub
 from probe.system.bfloat16 import EMULATED
-from probe.system.files import short, why_not_writable
+from probe.system.files import canonical, short, why_not_writable
 from probe.system.format import duration, escape_invisible, pluralize
-from probe.system.machine import num_cores
+from probe.system.machine import num_cores, resolve_device
+from probe.system.provenance import hardware, versions
 from probe.tables.published import CONLL2003
 
 if TYPE_CHECKING:
@@ -69,6 +72,7 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
             tell(f"{name if not i else '':<8}  {mark if not i else '':<7}  {line}".rstrip())
         return found
 
+    kind = kind_of(cfg)
     odd: list[DataWarning] = []
     corpora = [check("data", partial(_data, configs, odd)) for configs in _by_corpus([cfg, *sweep])]
     corpus = corpora[0]
@@ -76,9 +80,9 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
     device = check("device", lambda: _device(cfg))
     if encoder is not None:
         check("layers", lambda: _layers(cfg, encoder))
-    if corpus is not None and encoder is not None and device is not None and cfg.reads_features:
+    if corpus is not None and encoder is not None and device is not None and kind.reads_features:
         check("store", lambda: _store([cfg, *sweep], corpus, encoder, device, odd))
-    if corpus is not None and encoder is not None and cfg.probe.train_encoder:
+    if corpus is not None and encoder is not None and kind.is_trained and not kind.reads_features:
         check("windows", lambda: _windows(cfg, corpus, encoder, device if len(sweep) < 2 else None))
     check("results", lambda: _results(cfg, runs=not failed))
     if len(sweep) > 1 and not failed:
@@ -97,7 +101,7 @@ def _by_corpus(configs: Sequence[Config]) -> list[list[Config]]:
     """The configs of each corpus. A control task, or a share of train, is the same corpus."""
     groups: list[list[Config]] = []
     for cfg in configs:
-        group = next((one for one in groups if base_data_config(one[0].data) == base_data_config(cfg.data)), None)
+        group = next((one for one in groups if main_data(one[0].data) == main_data(cfg.data)), None)
         if group is None:
             groups.append([cfg])
         else:
@@ -111,13 +115,13 @@ def _data(configs: Sequence[Config], odd: list[DataWarning]) -> tuple[Corpus, li
     corpus = load_corpus(cfg.data)
 
     @cache
-    def learnt(control: int | None, share: float | None, seed: int) -> Split:
-        return derived(corpus, control, share, seed)[0].splits["train"]
+    def learnt(data: str, seed: int) -> Split:
+        return derived(corpus, DataConfig(**json.loads(data)), seed)[0].splits["train"]
 
     trained_on = []
     for one in configs:
         share = one.data.train_fraction
-        trained_on.append((one, learnt(one.data.control, share, one.seed if share else 0)))
+        trained_on.append((one, learnt(canonical(asdict(one.data)), one.seed if share else 0)))
     where = cfg.data.path or f"{cfg.data.hub} on the Hub at {corpus.about['commit'][:10]}"
     scheme = f", tags in {corpus.about['scheme']}" if "scheme" in corpus.about else ", tags as they are"
     counts = corpus.counts()
@@ -184,8 +188,6 @@ def _weights(encoder: Encoder) -> str:
 
 
 def _device(cfg: Config) -> tuple[str, list[str]]:
-    from probe.runs.plan import resolve_device
-
     device = resolve_device(cfg.device)
     lines = [f"{device}: {hardware(device, num_cores()).device_name}; {num_cores()} cores for this process"]
     match bfloat16_way(cfg, device):
@@ -199,11 +201,12 @@ def _device(cfg: Config) -> tuple[str, list[str]]:
 def _layers(cfg: Config, encoder: Encoder) -> tuple[None, list[str]]:
     from probe.runs.plan import refuse_unstored
 
-    if cfg.probe.train_encoder:
-        return None, [f"all are trained, with a linear layer on layer {encoder.num_layers}"]
-    selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
-    refuse_unstored(cfg, selection, encoder)
-    return None, [f"{selection.as_text()} (of {encoder.num_layers}), {selection.width} values a word"]
+    kind = kind_of(cfg)
+    selection = select(kind.prepare(cfg).layers, encoder.num_layers, encoder.hidden_size)
+    if kind.reads_features:
+        refuse_unstored(cfg, selection, encoder)
+    text = f"{selection.as_text()} (of {encoder.num_layers}){kind.layers_note}"
+    return None, [f"{text}, {selection.width} values per word"]
 
 
 def _store(
@@ -251,7 +254,7 @@ def _scales(
     ]
     warnings: dict[str, DataWarning] = {}
     for cfg in configs:
-        if not cfg.reads_features or (cfg.encoder, cfg.features) != (configs[0].encoder, configs[0].features):
+        if not kind_of(cfg).reads_features or (cfg.encoder, cfg.features) != (configs[0].encoder, configs[0].features):
             continue
         selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
         added = [deviations[layer] for layer in selection.indices if layer in deviations]
@@ -263,12 +266,13 @@ def _scales(
 
 def _windows(cfg: Config, corpus: Corpus, encoder: Encoder, device: str | None) -> tuple[None, list[str]]:
     """Of fine-tuning, which reads no store: what goes through the encoder, and on a device for how long."""
+    from probe.runs.fit import fit_inputs
     from probe.runs.plan import plan
 
     windows = {name: len(Text(corpus, name, encoder, cfg.features).windows) for name in corpus.splits}
     lines = [", ".join(f"{name} {number:,}" for name, number in windows.items())]
     if device is not None and not (planned := plan(cfg)).is_done:
-        lines.append(f"to train: {duration(tuning_s(planned, device))} on this machine")
+        lines.append(f"to train: {duration(planned.kind.training_s(fit_inputs(planned)))} on this machine")
     return None, lines
 
 

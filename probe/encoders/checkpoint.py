@@ -1,8 +1,8 @@
-"""An encoder's files: where they are, and who it is.
+"""Finds an encoder's files and computes its identity.
 
-An encoder is first of all a folder: a local one, the one of a pip package, or a snapshot of the Hub. Its identity is
-the content of that folder, so the same weights under another name or path share features. Its weights are not loaded
-here, and torch is not imported; the number of layers is known before.
+An encoder is a folder: a local one, that of a pip package, or a snapshot of the Hub. Its identity is the content of
+that folder, so the same weights under another name or path share features. This module neither loads weights nor
+imports torch; the number of layers is known without them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from probe.config import EncoderConfig, UserError
+from probe.encoders.casing import refuse_dropped_case, set_lower_case
 from probe.encoders.pieces import Special, check_words, keep_prefix_spaces, special_pieces
 from probe.system import hub
 from probe.system.files import sha256_of, write_atomically
@@ -51,7 +52,7 @@ CAUSAL = {"gpt2", "gpt_neo", "gptj", "gpt_neox", "opt", "llama", "mistral", "qwe
 
 @dataclass
 class Encoder:
-    """An encoder that is found and known, its weights not yet loaded."""
+    """Describes an encoder whose files are found and whose weights are not yet loaded."""
 
     name: str
     folder: Path
@@ -68,7 +69,7 @@ class Encoder:
 
     @property
     def num_layers(self) -> int:
-        """L, the number of encoder blocks; there are L + 1 hidden states."""
+        """Returns L, the number of encoder blocks; there are L + 1 hidden states."""
         return self.config.num_hidden_layers
 
     @property
@@ -77,23 +78,23 @@ class Encoder:
 
     @property
     def causal(self) -> bool:
-        """Whether a piece sees only what stands before it."""
+        """Returns whether a piece sees only the pieces before it."""
         return self.config.model_type in CAUSAL
 
     @property
     def lower_cases(self) -> bool:
-        """Whether the tokenizer drops case before the encoder sees a word."""
+        """Returns whether the tokenizer drops case before the encoder sees a word."""
         normalizer = self.tokenizer.backend_tokenizer.normalizer
         return normalizer is not None and normalizer.normalize_str("A") == "a"
 
     @property
-    def room(self) -> int:
-        """Pieces of text in one window."""
+    def max_text_pieces(self) -> int:
+        """Returns the largest number of pieces of text in one window, without special pieces."""
         return self.limit - self.special.count
 
 
 def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
-    """Finds an encoder and establishes who it is, without loading its weights. Raises UserError."""
+    """Finds an encoder and computes its identity, without loading its weights. Raises UserError."""
     folder, source, commit = find_folder(cfg)
     name = cfg.name if cfg.path is None else folder.resolve().name
     if not (folder / "config.json").is_file():
@@ -124,6 +125,10 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         raise UserError(f"{name} is no text encoder: its config names no number of layers or hidden size.")
     if cfg.num_layers not in (None, config.num_hidden_layers):
         raise UserError(f"{name} has {config.num_hidden_layers} layers, not encoder.num_layers={cfg.num_layers}.")
+    if cfg.lower_case is None:
+        refuse_dropped_case(tokenizer, name)
+    else:
+        set_lower_case(tokenizer, cfg.lower_case, name)
     check_words(tokenizer, name)
     fingerprint = {
         **_file_identity(folder, cache_dir),
@@ -147,11 +152,11 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
 
 
 def _with_random(fingerprint: dict[str, str], cfg: EncoderConfig) -> dict[str, str]:
-    """The fingerprint of an encoder with random weights, in which the way they are drawn replaces their hash.
+    """Returns the fingerprint of an encoder with random weights: how they are drawn replaces their hash.
 
     That is the config, the seed, and the versions of the two libraries that draw, since another version may draw other
-    weights. The sha256 of the weights would tell more, but drawing them for each plan takes seconds, and the last bits
-    of normal samples depend on the CPU's instructions: the same run would have another key on another machine.
+    weights. The sha256 of the weights would say more. But drawing them for each plan takes seconds, and the last bits
+    of normal samples depend on the CPU's instructions, so the same run would have another key on another machine.
     """
     kept = {part: digest for part, digest in fingerprint.items() if part != "weights" or cfg.weights != "random"}
     versions = ", ".join(f"{name} {metadata.version(name).split('+')[0]}" for name in ("transformers", "torch"))
@@ -160,9 +165,9 @@ def _with_random(fingerprint: dict[str, str], cfg: EncoderConfig) -> dict[str, s
 
 
 def file_fingerprints(cfg: EncoderConfig, cache_dir: Path) -> dict[str, str] | None:
-    """The parts of an encoder's fingerprint that its files alone give; None where the files are not on this machine.
+    """Returns the fingerprint of an encoder's files; None if they are not on this machine.
 
-    Where all weights are random, the files' weights are left out.
+    If all weights are random, the files' weights are omitted.
     """
     packaged = PACKAGED.get(cfg.name, ("no_such_package",))[0] if cfg.revision is None else "no_such_package"
     if cfg.path is None and not importlib.util.find_spec(packaged):
@@ -184,7 +189,7 @@ def _file_identity(folder: Path, cache_dir: Path) -> dict[str, str]:
 
 
 def refuse_changed(encoder: Encoder, cache_dir: Path) -> None:
-    """Raises UserError where an encoder's files are no longer those that it was opened with."""
+    """Raises UserError if an encoder's files have changed since it was opened."""
     for part, digest in _file_identity(encoder.folder, cache_dir).items():
         if encoder.fingerprint.get(part, digest) != digest:  # weights that are all random have none there
             raise UserError(
@@ -193,7 +198,7 @@ def refuse_changed(encoder: Encoder, cache_dir: Path) -> None:
 
 
 class Found(NamedTuple):
-    """A folder with an encoder's files, how it was found, and the commit where that was the Hub."""
+    """Holds a folder with an encoder's files, how it was found, and the commit if it is from the Hub."""
 
     folder: Path
     source: str
@@ -201,7 +206,7 @@ class Found(NamedTuple):
 
 
 def find_folder(cfg: EncoderConfig) -> Found:
-    """The encoder's files: under a path, in a pip package, or from the Hub (or its cache)."""
+    """Finds the encoder's files: under a path, in a pip package, or from the Hub (or its cache)."""
     if cfg.path is not None:
         folder = Path(cfg.path).expanduser()
         if not folder.is_dir():
@@ -229,9 +234,9 @@ def find_folder(cfg: EncoderConfig) -> Found:
 
 
 def if_damaged(folder: Path, commit: str | None) -> str:
-    """What to type where files of the Hub's cache may be damaged; nothing for an encoder that is of no commit.
+    """Says what to type if files of the Hub's cache may be damaged; empty for an encoder without a commit.
 
-    Its whole cache, since a snapshot that is removed alone is made anew from the same damaged files.
+    The advice removes the whole cache, because a removed snapshot alone is made again from the same damaged files.
     """
     if commit is None:
         return ""
@@ -239,9 +244,9 @@ def if_damaged(folder: Path, commit: str | None) -> str:
 
 
 def _hub_snapshot(repo: hub.Repo) -> Path:
-    """The folder of the Hub's cache with the files that an encoder needs, and no other weights.
+    """Downloads the files that an encoder needs, without other weights, and returns their folder in the Hub's cache.
 
-    Weights come last: once they are there, all is, and the Hub is not asked again for this commit.
+    Weights come last. If they exist, everything does, and the Hub is not asked about this commit.
     """
     folder = hub.folder_of(repo)
     if (weights := weights_of(folder, hub.commit_of(repo))) and all(file.is_file() for file in weights):
@@ -270,9 +275,9 @@ def _hub_snapshot(repo: hub.Repo) -> Path:
 
 
 def weights_of(folder: Path, commit: str | None = None) -> list[Path]:
-    """The files that hold an encoder's weights, those that its index names where it has one; none if there are none.
+    """Returns the files with an encoder's weights, as its index names them if it has one; empty if there are none.
 
-    commit: where it is the Hub's.
+    commit: of an encoder from the Hub.
     """
     if (folder / SINGLE).is_file():
         return [folder / SINGLE]
@@ -302,7 +307,7 @@ def _load_tokenizer(folder: Path) -> Any:
 
 
 def window_limit(config: Any, tokenizer: Any) -> int:
-    """Pieces in one window, special ones included: the smaller of what config and tokenizer say."""
+    """Returns the pieces in one window, with special ones: the smaller limit of config and tokenizer."""
     limits = []
     if tokenizer.model_max_length < 10**6:  # "not set" is written as 1e30
         limits.append(int(tokenizer.model_max_length))
@@ -318,7 +323,7 @@ def window_limit(config: Any, tokenizer: Any) -> int:
 
 
 def file_hash(file: Path, cache_dir: Path) -> str:
-    """sha256 of a file; remembered in `cache_dir` for as long as its size, times and inode stay."""
+    """Returns the sha256 of a file; cached in `cache_dir` until its size, times or inode change."""
     hash_cache = cache_dir / HASHES
     file = file.resolve()
     stat = file.stat()
@@ -346,6 +351,6 @@ def _config_identity(folder: Path) -> dict[str, Any]:
 
 
 def _tokenizer_identity(tokenizer: Any) -> dict[str, Any]:
-    """The tokenizer's whole content but for padding and truncation, which extraction sets itself."""
+    """Returns the tokenizer's content except padding and truncation, which extraction sets itself."""
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     return {key: value for key, value in content.items() if key not in ("padding", "truncation")}

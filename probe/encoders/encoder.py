@@ -1,4 +1,4 @@
-"""The frozen encoder that runs: its weights, and the hidden states of a batch.
+"""Loads the frozen encoder and computes the hidden states of a batch.
 
 B windows in a batch, P pieces, H hidden size, layer 0 = the embedding output, 1..L = the encoder blocks.
 """
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_pooler: bool = False) -> torch.nn.Module:
-    """The encoder with its weights, or random ones: in evaluation mode (no dropout), no gradients.
+    """Loads the encoder with its own or random weights, in evaluation mode (no dropout) and without gradients.
 
-    precision: float32, or bfloat16 for weights and arithmetic alike (faster; every layer is off by about a percent),
-    emulated on a CPU that has none: see `emulate`.
-    keep_pooler: with the pooler, where the checkpoint has its weights; no hidden state depends on it.
+    precision: float32, or bfloat16 for both weights and arithmetic (faster; every layer is off by about a percent). A
+    CPU without bfloat16 emulates it, see `emulate`.
+    keep_pooler: loads the pooler if the checkpoint has its weights; no hidden state depends on it.
     """
     import torch
 
@@ -43,7 +43,7 @@ def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_p
 
 
 def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
-    """The encoder as its checkpoint has it, and the weights that it lacks: none that a hidden state depends on."""
+    """Loads the encoder and the names of missing weights; no hidden state may depend on them."""
     import transformers
 
     try:
@@ -68,9 +68,9 @@ def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
 
 
 def _random(encoder: Encoder) -> torch.nn.Module:
-    """The encoder's architecture with its own initialisation, in float32, drawn on the CPU whatever the device.
+    """Initialises the encoder's architecture in float32, always drawn on the CPU.
 
-    `random_blocks` keeps the checkpoint's weights that layer 0 depends on: those that its gradient reaches.
+    `random_blocks` uses the checkpoint's weights for all that layer 0 depends on, which is what its gradient reaches.
     """
     import torch
     import transformers
@@ -94,8 +94,8 @@ def _random(encoder: Encoder) -> torch.nn.Module:
 def emulate(model: torch.nn.Module) -> None:
     """Emulates a bfloat16 model in float32, at float32's speed.
 
-    Weights keep their bfloat16 values; inputs and outputs of each module with weights of its own are rounded. What is
-    between, inside attention and in the residual sums, stays float32: less is rounded than in native bfloat16.
+    Weights have their bfloat16 values, and inputs and outputs of each module with its own weights are rounded.
+    Attention and residual sums stay float32, so less is rounded than in native bfloat16.
     """
     import torch
 
@@ -110,7 +110,7 @@ def emulate(model: torch.nn.Module) -> None:
 
 
 class Stopped(Exception):
-    """Ends a forward pass at a layer; see features/depth.py. states: 0 up to that layer, each (B, P, H)."""
+    """Ends a forward pass at a layer, see features/depth.py. states: 0 up to that layer, each (B, P, H)."""
 
     def __init__(self, states: tuple[torch.Tensor, ...]) -> None:
         self.states = states
@@ -124,7 +124,7 @@ def _takes_types(forward: Callable[..., Any]) -> bool:
 def hidden_states(
     model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None
 ) -> tuple[torch.Tensor, ...]:
-    """All L + 1 hidden states of a batch, each (B, P, H), or those up to the layer that the model was stopped at.
+    """Returns all L + 1 hidden states of a batch, each (B, P, H), or those up to the layer where the model stops.
 
     ids, mask (1 = a piece, 0 = padding), types: (B, P).
     """
@@ -135,7 +135,7 @@ def hidden_states(
 
 
 def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None) -> Any:
-    """All that the encoder gives for a batch, as transformers names it."""
+    """Returns the encoder's whole output for a batch, as transformers names it."""
     inputs = {"input_ids": ids, "attention_mask": mask}
     if types is not None and _takes_types(type(model).forward):
         inputs["token_type_ids"] = types

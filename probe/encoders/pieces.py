@@ -1,6 +1,7 @@
-"""Words to pieces.
+"""Cuts words into pieces.
 
-Fast tokenizers cut a given word alike wherever it stands (checked by `check_words`), so each distinct word is cut once.
+Fast tokenizers cut a word in the same manner at every position (`check_words` checks this), so each distinct word is
+cut once.
 
 W words, D distinct words, P pieces.
 """
@@ -22,7 +23,7 @@ WORDS_AT_ONCE = 4096  # the tokenizer's answer for a word takes a kilobyte
 
 @dataclass(frozen=True)
 class Special:
-    """What the tokenizer itself puts around a text, and its segment ids (None where the encoder has none)."""
+    """Holds what the tokenizer adds around a text, and its segment ids (None if the encoder has none)."""
 
     prefix: list[int]
     suffix: list[int]
@@ -37,7 +38,7 @@ class Special:
 
 
 class SpecialPair(NamedTuple):
-    """What the tokenizer puts around and between two texts that it takes as a pair, and all the segment ids."""
+    """Holds what the tokenizer adds around and between two texts of a pair, and all segment ids."""
 
     prefix: list[int]
     middle: list[int]
@@ -51,11 +52,11 @@ class SpecialPair(NamedTuple):
 
 @dataclass
 class Pieces:
-    """A split cut into pieces. Only `word` grows with the text.
+    """Holds a split cut into pieces. Only `word` grows with the text.
 
-    distinct: the piece ids of all distinct words, concatenated. ends: (D + 1,) where each begins, and the last ends.
-    word: (W,) each word's index among the distinct ones. empty: positions of words the tokenizer gives no piece
-    (zero-width space, U+FE0F, ...); the unknown piece stands for them.
+    distinct: the piece ids of all distinct words, concatenated. ends: (D + 1,), where each begins and the last ends.
+    word: (W,), each word's index among the distinct ones. empty: positions of words without a piece (zero-width space,
+    U+FE0F, ...); they get the unknown piece.
     """
 
     distinct: array[int]
@@ -68,21 +69,21 @@ class Pieces:
         self._lengths = lengths.astype(np.min_scalar_type(lengths.max(initial=0)))
 
     def lengths(self, first: int, last: int) -> np.ndarray:
-        """(last - first,) how many pieces words first..last have."""
+        """Returns (last - first,), the number of pieces of each of words first..last."""
         return self._lengths[self.word[first:last]]
 
     def count(self, first: int, last: int) -> int:
-        """How many pieces words first..last have together."""
+        """Returns the total number of pieces of words first..last."""
         return int(self.lengths(first, last).sum(dtype=np.int64))
 
     def starts(self, first: int, last: int) -> np.ndarray:
-        """(last - first + 1,) how many pieces stand before each of words first..last, from `first` on, and in all."""
+        """Returns (last - first + 1,), the number of pieces before each of words first..last, and their total."""
         starts = np.zeros(last - first + 1, dtype=np.int64)
         np.cumsum(self.lengths(first, last), out=starts[1:], dtype=np.int64)
         return starts
 
     def ids(self, first: int, last: int) -> list[int]:
-        """The pieces of words first..last, in order."""
+        """Returns the pieces of words first..last, in order."""
         distinct, ends = self.distinct, self.ends
         return [piece for word in self.word[first:last].tolist() for piece in distinct[ends[word] : ends[word + 1]]]
 
@@ -99,7 +100,7 @@ def special_pieces(tokenizer: Any) -> Special:
 
 
 def special_pair(tokenizer: Any) -> SpecialPair:
-    """The same for two texts as a pair."""
+    """Reads off a sample what the tokenizer adds to two texts as a pair."""
     whole = tokenizer(["a"], ["a"], is_split_into_words=True)
     bare = tokenizer(["a"], is_split_into_words=True, add_special_tokens=False)["input_ids"]
     ids: list[int] = whole["input_ids"]
@@ -119,10 +120,10 @@ def special_pair(tokenizer: Any) -> SpecialPair:
 
 
 def split_text(text: str) -> list[str]:
-    """Running text to words: split at blanks, each punctuation mark a word of its own ("bank." is "bank" and ".").
+    """Splits running text into words at blanks; each punctuation mark is a word ("bank." is "bank" and ".").
 
-    These are BERT's own rules, used for every encoder, so that all see the same words; to pieces each word is then cut
-    as a word of a corpus is. Case and accents are left to the encoder's tokenizer.
+    These are BERT's rules. They are used for every encoder, so that all see the same words. Each word is then cut into
+    pieces like a word of a corpus. The encoder's tokenizer handles case and accents.
     """
     from tokenizers.pre_tokenizers import BertPreTokenizer
 
@@ -130,7 +131,7 @@ def split_text(text: str) -> list[str]:
 
 
 def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:
-    """The piece ids of each word, without special pieces."""
+    """Returns the piece ids of each word, without special pieces."""
     backend = tokenizer.backend_tokenizer  # the library's own call adds 20 microseconds a word
     backend.no_truncation()
     backend.no_padding()
@@ -143,9 +144,9 @@ def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:
 
 
 def keep_prefix_spaces(tokenizer: Any) -> None:
-    """Lets a byte-level tokenizer (RoBERTa, GPT-2, ModernBERT) give each word the space that stands before it in text.
+    """Makes a byte-level tokenizer (RoBERTa, GPT-2, ModernBERT) add the space before each word.
 
-    Without it, given words are cut as if they were glued to one another, in silence.
+    Without it, words are silently cut as if there were no spaces between them.
     """
     from tokenizers.pre_tokenizers import ByteLevel
 
@@ -154,7 +155,7 @@ def keep_prefix_spaces(tokenizer: Any) -> None:
 
 
 def check_words(tokenizer: Any, name: str) -> None:
-    """Refuses a tokenizer that cuts given words otherwise than running text (RoBERTa without its prefix space)."""
+    """Raises if a tokenizer cuts single words differently from running text (RoBERTa without its prefix space)."""
     sample = "Paris may n't be U.S. nice don't , in 1996 co-operation $3.50 ( x".split()
     apart = [piece for pieces in cut(tokenizer, sample) for piece in pieces]
     together = tokenizer(sample, is_split_into_words=True, add_special_tokens=False)["input_ids"]

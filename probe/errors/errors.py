@@ -1,8 +1,8 @@
-"""What one row gets right that another does not: by type, by length, by words seen in training, with examples.
+"""Shows what one row gets right and another does not: by type, length and words seen in training, with examples.
 
-Runs of two rows are paired by seed, and figures are means over seeds. With predictions beside the records every span
-(or word, where tags are not spans) is compared. Without, the counts of each sentence give the types and a lower bound
-on what one row alone has right, and the records' own slices the rest. Reads files only.
+Runs of two rows are paired by seed, and figures are means over seeds. If the folder has predictions, every span (or
+word, if tags are not spans) is compared. Otherwise the counts per sentence give the types and a lower bound on what
+only one row has right, and the records' slices give the rest. Reads files only.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ MOST_KINDS = 30  # of types or tags in a table; the most frequent
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the split, in items per seed: gold, right in each row, and right in one row alone.
+    """Holds a part of the split, in items per seed: gold, right in each row, and right in only one row.
 
-    at_least: only_a and only_b are lower bounds, from sentence counts. None: not known, or there is no second row.
+    at_least: only_a and only_b are lower bounds, from sentence counts. None: unknown, or there is no second row.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Example:
-    """An item that one row gets right and the other does not (for a single row: one that it does not get right).
+    """Holds an item that one row gets right and the other does not (for a single row: an item that it gets wrong).
 
     right: the row that has it right. of_seeds: in how many seeds. told: the wrong prediction in the first of them.
     """
@@ -64,8 +64,8 @@ class Example:
 
 @dataclass(frozen=True)
 class Errors:
-    """Two rows compared, or one looked at. kinds: of errors, by row, a seed; empty without predictions. notes: what
-    could not be told, and why."""
+    """Holds the errors of one row or two. kinds: of errors per seed, by row; empty without predictions. notes: what
+    is unknown, and why."""
 
     a: str
     b: str | None
@@ -83,7 +83,7 @@ class Errors:
 
 @dataclass
 class _Run:
-    """A run's text and tags, as its file of predictions has them."""
+    """Holds a run's text and tags from its file of predictions."""
 
     words: Tags
     gold: Tags
@@ -93,7 +93,7 @@ class _Run:
 def compare_errors(
     folder: Path, a: str, b: str | None, split: str = "test", seed: int | None = None, num_examples: int = 5
 ) -> Errors:
-    """What row a gets right that row b does not; without b, what it does not get right. Raises UserError."""
+    """Compares what rows a and b get right; without b, shows what a gets wrong. Raises UserError."""
     folder = results_folder(folder)
     rows = build_rows(folder)
     chosen = [_find(rows, folder, name) for name in (a, b) if name is not None]
@@ -152,7 +152,7 @@ def _load(file: Path, record: RunRecord, split: str) -> _Run:
 
 
 def _training_words(record: RunRecord) -> tuple[frozenset[str] | None, list[str]]:
-    """The words of the training split where its text is at hand, else None and why not."""
+    """Returns the words of the training split, or None and the reason if its text is not available."""
     path = record.config.data.get("path")
     if path == BUNDLED or (path is not None and Path(path).is_dir()):
         try:
@@ -167,7 +167,7 @@ def _training_words(record: RunRecord) -> tuple[frozenset[str] | None, list[str]
 
 
 def _parts(runs: Sequence[Sequence[_Run]], task: Task, known: frozenset[str] | None) -> list[list[Part]]:
-    """Parts from predictions: each gold item counts in all parts that it belongs to."""
+    """Makes parts from predictions: each gold item counts in all its parts."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     order = {"all": 0}
     for sides in zip(*runs, strict=True):
@@ -189,7 +189,7 @@ def _parts(runs: Sequence[Sequence[_Run]], task: Task, known: frozenset[str] | N
 def _blocks(
     counts: dict[str, Counter[str]], order: dict[str, int], num_seeds: int, paired: bool, at_least: bool = False
 ) -> list[list[Part]]:
-    """Counts as parts: all, then kinds, most frequent first, then slices by name, those of seen words last."""
+    """Orders parts: all, then kinds with the most frequent first, then slices by name, with seen words last."""
     blocks: list[list[Part]] = [[], [], []]
     for name, count in counts.items():
         each = {key: count[key] / num_seeds for key in ("gold", "a", "b", "only_a", "only_b")}
@@ -204,7 +204,7 @@ def _blocks(
 
 
 def _parts_of_counts(records: Sequence[Sequence[tuple[Path, RunRecord]]], split: str) -> list[list[Part]]:
-    """What counts of sentences give, and for what they do not the records' slices."""
+    """Makes parts from sentence counts, and the rest from the records' slices."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     order: dict[str, int] = {}
     for sides in zip(*records, strict=True):
@@ -231,7 +231,7 @@ def _parts_of_counts(records: Sequence[Sequence[tuple[Path, RunRecord]]], split:
 
 
 def _kinds(runs: Sequence[_Run], task: Task) -> dict[str, float]:
-    """How a row errs, a seed."""
+    """Counts a row's kinds of errors per seed."""
     counts = Counter(dict.fromkeys(KINDS, 0))
     for run in runs:
         for gold_tags, predicted_tags in zip(run.gold, run.predicted, strict=True):
@@ -242,7 +242,7 @@ def _kinds(runs: Sequence[_Run], task: Task) -> dict[str, float]:
 
 
 def _kind_of(item: Item, predicted: set[Item]) -> str:
-    """What is wrong with a span of gold that was not predicted as it is."""
+    """Names the error for a gold span that was not predicted."""
     touching = _touching(item, predicted)
     if any(other[1:] == item[1:] for other in touching):
         return "type"
@@ -256,7 +256,7 @@ def _touching(item: Item, others: set[Item]) -> list[Item]:
 
 
 def _examples(runs: Sequence[Sequence[_Run]], names: Sequence[str], task: Task, num: int) -> list[Example]:
-    """Up to `num` examples for each row: those in most seeds first, then in the order of the text."""
+    """Returns up to `num` examples for each row: those in most seeds first, then in the order of the text."""
     found: defaultdict[tuple[int, int, Item], list[str]] = defaultdict(
         list
     )  # by side, sentence and item: what was said
@@ -287,7 +287,7 @@ def _words(words: Sequence[str], start: int, end: int) -> str:
 
 
 def lines(errors: Errors) -> Iterator[str]:
-    """For people."""
+    """Returns the comparison as lines of text."""
     many = (
         f"seeds {', '.join(map(str, errors.seeds))}, figures a seed"
         if len(errors.seeds) > 1

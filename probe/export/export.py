@@ -1,7 +1,7 @@
 """Exports a corpus with its vectors, as files that other programs read.
 
-An export is a folder that is there whole or not at all. It is written as FOLDER.part, one shard of the store at a time,
-and renamed at the end; after a kill or a full disk the same command continues. `export.json` says what it is.
+An export is a complete folder or none. It is written as FOLDER.part, one shard of the store at a time, and renamed at
+the end. After a kill or a full disk the same command continues. `export.json` describes it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from probe.export.formats import FORMATS
 from probe.export.splits import Vectors, chosen, plan_to_read, read_vectors
 from probe.probes.combine import bytes_needed
 from probe.runs.plan import Plan, settings_of
-from probe.runs.provenance import provenance
 from probe.system.files import key_of, plain, why_not_writable, write_atomically
 from probe.system.locks import FileLock
+from probe.system.provenance import provenance
 
 ABOUT = "export.json"
 LOCK = ".lock"
@@ -34,8 +34,8 @@ ENDINGS = (".safetensors", ".parquet", ".npy", ".npz", ".json", ".jsonl", ".csv"
 def export(cfg: Config, target: Path, form: str, each: bool, tell: Callable[[str], None]) -> None:
     """Writes a config's corpus and features into a new folder, in one of FORMATS.
 
-    each: the chosen layers kept apart, not combined. Raises UserError, before anything is computed, for a target that
-    is there or cannot be made; what is there is never changed.
+    each: does not combine the chosen layers. Raises UserError, before anything is computed, for a target that exists or
+    cannot be made. Existing files never change.
     """
     _refuse(target)
     planned = plan_to_read(cfg)
@@ -66,7 +66,7 @@ def export(cfg: Config, target: Path, form: str, each: bool, tell: Callable[[str
 
 
 def _bytes(planned: Plan, form: str, each: bool) -> int:
-    """About how many bytes an export takes."""
+    """Estimates the bytes of an export."""
     selection = chosen(planned.selection, each)
     vectors = bytes_needed(planned.store, selection)
     if planned.store.dtype == "bfloat16" and selection.combine in ("concat", "mix") and form != "safetensors":
@@ -76,7 +76,7 @@ def _bytes(planned: Plan, form: str, each: bool) -> int:
 
 
 def identity(planned: Plan, form: str, each: bool) -> dict[str, Any]:
-    """What an export is, by content. Its hash tells whether an unfinished one can be continued."""
+    """Returns what an export is, by content. Its hash says whether an unfinished export can continue."""
     selection = chosen(planned.selection, each)
     normalized = {"normalize": selection.normalize} if selection.normalize else {}
     return normalized | {
@@ -97,7 +97,7 @@ def _refuse(target: Path) -> None:
 
 
 def _refuse_other(part: Path, key: str) -> None:
-    """Raises UserError where an unfinished export is not the one to be made, or is no export."""
+    """Raises UserError if an unfinished export is another one, or no export."""
     if not part.exists() or not any(file.name != LOCK for file in part.iterdir()):
         return
     try:
@@ -130,7 +130,7 @@ def _write(part: Path, what: dict[str, Any], planned: Plan, vectors: dict[str, V
 
 
 def _about(what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors]) -> dict[str, Any]:
-    """The record that lies in an export: what it is, by content and by name, and what made it."""
+    """Returns the record of an export: what it is, by content and by name, and what made it."""
     corpus, encoder, store = planned.corpus, planned.encoder, planned.store
     manifest = store.serving().manifest()
     assert manifest is not None

@@ -1,10 +1,10 @@
-"""Writes features in formats of other programs, a part at a time; an unfinished file continues where it ends.
+"""Writes features in formats of other programs, part by part; an unfinished file continues where it ends.
 
     safetensors   train.safetensors: "vectors" as in the store, "sentences" (S + 1,), "documents" (S,); train.jsonl
     npy           train.vectors.npy, train.sentences.npy, train.documents.npy, for memory maps; train.jsonl
-    parquet       train-00000-of-00027.parquet ...: a sentence a row; README.md, by which `datasets` knows the splits
+    parquet       train-00000-of-00027.parquet ...: one row per sentence; README.md tells `datasets` the splits
 
-A line of train.jsonl is a sentence: words, tags, document. Row k of vectors is word k of them all; sentence i has the
+A line of train.jsonl is a sentence: words, tags, document. Row k of vectors is word k of the split. Sentence i has the
 rows from sentences[i] to sentences[i + 1]. NumPy and Parquet have no bfloat16; there it becomes float32.
 
 S sentences.
@@ -109,7 +109,7 @@ Words, tags, and the vector of each word under a frozen encoder, a sentence a ro
 
 
 def _sentences(split: Split) -> np.ndarray:
-    """(S + 1,) where each sentence begins, and the last ends."""
+    """Returns (S + 1,), where each sentence begins and the last ends."""
     return bounds(split.lengths)
 
 
@@ -125,9 +125,9 @@ def _append(
     tell: Tell,
     as_array: Callable[[torch.Tensor], np.ndarray],
 ) -> None:
-    """Writes the head, then all rows, part by part, into a file that only grows: its length says what is done.
+    """Writes the header and then all rows, part by part, into a file that only grows: its length says what is done.
 
-    A part that was begun is written again.
+    An unfinished part is written again.
     """
     row_bytes = as_array(torch.empty((1, *vectors.shape[1:]), dtype=vectors.dtype)).nbytes
     path.touch()
@@ -152,7 +152,7 @@ def _append(
 
 
 def _table(split: Split, vectors: Vectors, ends: np.ndarray, begin: int, end: int) -> Any:
-    """Sentences begin..end as rows."""
+    """Returns sentences begin..end as rows."""
     import pyarrow as pa
 
     rows = as_numpy(vectors[int(ends[begin]) : int(ends[end])])
@@ -175,7 +175,7 @@ def _save_npy(values: np.ndarray, path: Path) -> None:
 
 
 def _write_sentences(path: Path, split: Split) -> None:
-    """A line of JSON a sentence."""
+    """Writes one line of JSON per sentence."""
 
     def write(temporary: Path) -> None:
         with temporary.open("w", encoding="utf-8") as stream:
@@ -188,7 +188,7 @@ def _write_sentences(path: Path, split: Split) -> None:
 
 
 def _whole(path: Path, write: Callable[[Path], object]) -> None:
-    """A file that is written at once, unless it is there."""
+    """Writes a whole file at once, unless it exists."""
     if not path.exists():
         with written_whole(path) as temporary:
             write(temporary)

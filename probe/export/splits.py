@@ -1,4 +1,4 @@
-"""Words, tags and vectors of a corpus, for programs of one's own: vectors stay in the store until asked for."""
+"""Gives words, tags and vectors of a corpus to Python programs; vectors stay in the store until they are read."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from probe.data.split import Split
 from probe.features.store import DamagedShard
 from probe.features.windows import bounds
 from probe.probes.combine import Streamed
+from probe.probes.kinds import PROBES
 from probe.probes.normalization import Normalization, normalization_of
 from probe.probes.selection import Selection
 from probe.runs.plan import Plan, plan
@@ -25,12 +26,12 @@ ATTEMPTS_TO_READ = 3  # a store damaged again right after it was repaired has a 
 
 
 class Vectors:
-    """The vectors of a split's words, read from the store as they are asked for.
+    """Reads the vectors of a split's words from the store on demand.
 
-    shape: (words, width), or (words, layers, H) where layers are kept apart. `vectors[rows]` is a torch tensor on the
+    shape: (words, width), or (words, layers, H) if layers are not combined. `vectors[rows]` is a torch tensor on the
     CPU, as stored (sums and means: float32); rows are a number, a slice, a list, an array, or a mask, and places within
     each may follow: `vectors[:, 0]`.
-    `numpy.asarray(vectors)` is all of it in memory; bfloat16, which NumPy lacks, becomes float32 there.
+    `numpy.asarray(vectors)` reads everything into memory; bfloat16, which NumPy lacks, becomes float32.
     """
 
     def __init__(self, open_split: Callable[[], Streamed]) -> None:
@@ -78,11 +79,11 @@ class Vectors:
         return f"Vectors({' x '.join(map(str, self.shape))}, {self.dtype})"
 
     def close(self) -> None:
-        """Unmaps what was read."""
+        """Unmaps the files that were read."""
         self._streamed.close()
 
     def _mended(self, read: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """What `read` gives, after extracting again what was damaged."""
+        """Returns the result of `read`, after extracting damaged shards again."""
         for _ in range(ATTEMPTS_TO_READ - 1):
             try:
                 return read()
@@ -93,7 +94,7 @@ class Vectors:
 
 
 def _places(rows: Any, length: int) -> np.ndarray:
-    """Rows as NumPy understands them, as places from 0, of whatever shape. Raises IndexError."""
+    """Turns rows as NumPy understands them into positions from 0, of any shape. Raises IndexError."""
     asked = np.asarray(rows)
     if asked.dtype == bool:
         if asked.shape != (length,):
@@ -109,16 +110,16 @@ def _places(rows: Any, length: int) -> np.ndarray:
 
 
 def as_numpy(vectors: torch.Tensor) -> np.ndarray:
-    """A tensor as NumPy has it: bfloat16 as float32, which holds each of its values."""
+    """Converts a tensor to NumPy; bfloat16 becomes float32, which can hold its values."""
     return (vectors.float() if vectors.dtype == torch.bfloat16 else vectors).numpy()
 
 
 @dataclass(frozen=True)
 class SplitFeatures:
-    """One split, a word a row.
+    """Holds one split, one row per word.
 
-    words, tags: one a row of vectors; spans are tagged in IOB2. sentences: the rows of each sentence, as slices of all
-    three. documents: the number of each sentence's, rising, perhaps with gaps; None where the corpus knows none.
+    words, tags: one per row of vectors; spans are tagged in IOB2. sentences: the rows of each sentence, as slices of
+    all three. documents: the number of each sentence's document, rising, maybe with gaps; None if the corpus has none.
     """
 
     words: list[str]
@@ -140,7 +141,7 @@ class SplitFeatures:
 
 
 class Splits(NamedTuple):
-    """The three splits of a corpus with their features."""
+    """Holds the three splits of a corpus with their features."""
 
     train: SplitFeatures
     dev: SplitFeatures
@@ -148,9 +149,9 @@ class Splits(NamedTuple):
 
 
 def read_splits(cfg: Config, each: bool = False) -> Splits:
-    """The splits of a config's corpus with its features for the layers chosen, extracted first where they are missing.
+    """Returns the splits of a config's corpus with features of the chosen layers, after extracting missing ones.
 
-    each: the chosen layers kept apart, (words, layers, H), not combined; a learned combination always keeps them apart.
+    each: does not combine the layers: (words, layers, H). A learned combination is never combined here.
     Raises UserError.
     """
     splits, vectors = plan_to_read(cfg).corpus.splits, read_vectors(cfg, each)
@@ -158,7 +159,7 @@ def read_splits(cfg: Config, each: bool = False) -> Splits:
 
 
 def read_vectors(cfg: Config, each: bool = False) -> dict[str, Vectors]:
-    """Each split's vectors alone; see `read_splits`."""
+    """Returns only each split's vectors; see `read_splits`."""
     planned = plan_to_read(cfg)
     selection = chosen(planned.selection, each)
     # Layers kept apart are normalized as those of a concatenation, each by itself.
@@ -172,7 +173,7 @@ def read_vectors(cfg: Config, each: bool = False) -> dict[str, Vectors]:
 
 
 def _normalization(cfg: Config, selection: Selection) -> Normalization | None:
-    """How features are normalized, after extracting again what of train was damaged."""
+    """Returns how features are normalized, after extracting damaged shards of train again."""
     for _ in range(ATTEMPTS_TO_READ - 1):
         try:
             return normalization_of(extract(cfg), selection)
@@ -182,21 +183,23 @@ def _normalization(cfg: Config, selection: Selection) -> Normalization | None:
 
 
 def plan_to_read(cfg: Config) -> Plan:
-    """The plan whose vectors are read, one row a word. Raises UserError for what has no stored vectors of its own: a
-    fine-tuned encoder, a sample of train, no layer."""
-    if cfg.probe.train_encoder:
-        raise UserError("Features are a frozen encoder's: leave out probe=finetune.")
+    """Returns the plan whose vectors are read, one row per word.
+
+    Raises UserError for runs without stored vectors: a fine-tuned encoder, a sample of train, no layer.
+    """
+    if not PROBES[cfg.probe.kind].reads_features:
+        raise UserError(f"Features are a frozen encoder's: leave out probe={cfg.probe.kind}.")
     planned = plan(cfg)
     if planned.sample is not None:
         raise UserError(
             f"data.train_fraction={cfg.data.train_fraction} is a run's, whose seed draws the sample; features are of "
             "the whole text. Type data.train_fraction=null."
         )
-    if planned.selection.is_majority_tag:
+    if not planned.kind.reads_features:
         raise UserError(f"layers={planned.selection.name} names no layer, so there are no vectors. Type layers=last.")
     return planned
 
 
 def chosen(selection: Selection, each: bool) -> Selection:
-    """The selection, or, with `each`, its layers kept apart: what is read for a mix, before its weights are learned."""
+    """Returns the selection; with `each`, its layers uncombined, as a mix is read before its weights are learned."""
     return replace(selection, combine="mix") if each else selection

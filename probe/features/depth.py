@@ -1,8 +1,8 @@
 """Stops an encoder at a layer, so that the blocks after it are not computed.
 
 Layer k < L is the input of block k + 1, so the forward pass runs unchanged until it enters that block, and ends there.
-What some families do after their last block, such as a final norm, is never reached. Which modules are the blocks is
-found by trial; an encoder that does not give the same bits this way is computed whole.
+Whatever a family does after its last block, such as a final norm, is never reached. A trial run finds which modules are
+the blocks. If an encoder does not give the same bits when it is stopped, it is computed whole.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from probe.features.words import padded
 
 
 def stop_at(layer: int, model: torch.nn.Module, encoder: Encoder, device: str) -> list[Any]:
-    """Makes the model's forward passes end with the states of layers 0..layer; prints a note where that fails.
+    """Makes the model's forward passes end with the states of layers 0..layer; prints a note if that fails.
 
-    Returns the hooks that do so, none where all blocks are computed; `remove` on each undoes it. They are first tried
-    on a sample, where the states must be bit for bit those of the whole forward pass.
+    Returns the hooks that do so, or none if all blocks are computed; call `remove` on each to undo it. They are first
+    tried on a sample, where the states must have the same bits as those of the whole forward pass.
     """
     if layer == encoder.num_layers:
         return []
@@ -41,10 +41,10 @@ def stop_at(layer: int, model: torch.nn.Module, encoder: Encoder, device: str) -
 
 
 def _sample(encoder: Encoder) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """ids, mask and segment ids of two short texts, one of them padded."""
+    """Returns ids, mask and segment ids of two short texts, one of them padded."""
     special = encoder.special
     piece = encoder.tokenizer.unk_token_id or 0
-    rows = [special.prefix + [piece] * min(length, encoder.room) + special.suffix for length in (4, 1)]
+    rows = [special.prefix + [piece] * min(length, encoder.max_text_pieces) + special.suffix for length in (4, 1)]
     types = [
         special.prefix_types + [special.text_type] * (len(row) - special.count) + special.suffix_types for row in rows
     ]
@@ -63,9 +63,9 @@ def _same(found: tuple[Any, ...], expected: tuple[torch.Tensor, ...]) -> bool:
 
 
 def _end_at(layer: int, model: torch.nn.Module, blocks: torch.nn.ModuleList) -> list[Any]:
-    """Hooks that keep what goes into each block, and end the forward pass as block `layer` + 1 is entered.
+    """Adds hooks that store the input of each block, and end the forward pass when block `layer` + 1 begins.
 
-    Calls are counted, not modules: ALBERT calls the same one again and again.
+    They count calls and not modules, because ALBERT calls the same module repeatedly.
     """
     states: list[Any] = []
 

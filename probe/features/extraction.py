@@ -1,12 +1,12 @@
-"""Fills a feature store: windows through the frozen encoder, one vector a word and layer, shard by shard.
+"""Fills a feature store, shard by shard: windows go through the frozen encoder, giving one vector per word and layer.
 
-A shard is the unit of everything: of batching (its windows are sorted by length, so what is in a batch depends on the
-shard alone), of writing, of resuming, and of sharing work between processes. While one shard is computed those before
-are hashed and written by other threads. On a GPU, which wants larger batches, a few neighbouring shards are computed as
-one: always the same group, and all of it where one shard is missing, so that batches, and so bits, never change.
+A shard is the unit of batching (its windows are sorted by length, so a batch depends on the shard alone), of writing,
+of resuming, and of sharing work between processes. While one shard is computed, other threads hash and write earlier
+ones. A GPU needs larger batches, so a few neighbouring shards are computed together. It is always the same group, and
+the whole group if one shard is missing, so that batches, and therefore bits, never change.
 
 Only the writer threads wait for the GPU's results: batches are copied from pinned memory, shards into pinned memory,
-and the shards in flight bound the work enqueued ahead. (One line of transformers waits once a batch: see
+and the shards in flight bound the work enqueued ahead. (One line of transformers waits once per batch: see
 `words.states_of`.)
 
 B windows in a batch, P pieces, W words, H hidden size.
@@ -49,10 +49,10 @@ TOGETHER = {"cpu": 1, "cuda": 4}
 def ensure_features(
     corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str, quiet: bool = False
 ) -> FeatureStore:
-    """A store of this corpus and encoder, with the layers asked for or more and every shard present.
+    """Returns a complete store of this corpus and encoder that has the requested layers, or more.
 
-    Extracts missing shards, with all layers of the store; those missing from a finished store were damaged.
-    quiet: no progress bar, for when another process shows it.
+    Extracts missing shards, with all layers of the store. If a finished store lacks shards, they were damaged.
+    quiet: shows no progress bar, because another process shows it.
     """
     store = FeatureStore.of(corpus, encoder, cfg).serving()
     cfg = replace(cfg, layers=list(store.layers))
@@ -74,7 +74,7 @@ def ensure_features(
 
 
 def report_empty_words(corpus: Corpus, texts: dict[str, Text]) -> None:
-    """Says how many words have no piece of their own, and where the first is."""
+    """Reports how many words have no piece of their own, and where the first is."""
     for name, text in texts.items():
         if len(text.pieces.empty):
             print(
@@ -103,7 +103,7 @@ def fill(
     device: str,
     quiet: bool = False,
 ) -> None:
-    """Extracts the missing shards, leaving to other processes what they are at."""
+    """Extracts the missing shards, except those that other processes are computing."""
     torch.set_num_threads(num_cores())
     if not quiet:
         report_causal(encoder)
@@ -159,7 +159,7 @@ def fill(
 
 
 def _groups(store: FeatureStore, missing: list[Shard], together: int) -> list[list[Shard]]:
-    """The shards that are computed as one, neighbours in their split, of which at least one is missing."""
+    """Returns groups of neighbouring shards that are computed together, each with at least one missing."""
     wanted = dict.fromkeys((shard.split, shard.number // together * together) for shard in missing)
     return [store.shards[split][first : first + together] for split, first in wanted]
 
@@ -180,7 +180,7 @@ def _finish(
     arrived: Callable[[], float],
     lock: FileLock,
 ) -> None:
-    """Writes a computed shard, then lets its lock go. See `compute_shard`. Raises UserError for values too large."""
+    """Writes a computed shard, then releases its lock. See `compute_shard`. Raises UserError for values too large."""
     try:
         largest = arrived()
         if not largest <= torch.finfo(layers.dtype).max:  # not a number compares to nothing
@@ -229,5 +229,5 @@ def compute_shard(
 
 
 def to_host(tensor: Tensor) -> Tensor:
-    """A GPU's tensor in pinned memory, to where it crosses the bus while the next shard is computed."""
+    """Copies a GPU's tensor to pinned memory while the next shard is computed."""
     return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)

@@ -1,7 +1,7 @@
-"""Layers as they are typed, made absolute.
+"""Turns typed layers into absolute indices.
 
-Layer k is `hidden_states[k]`: 0 = the embedding output, 1..L = the encoder blocks. What is typed may count from the
-end; inside the code an index is absolute.
+Layer k is `hidden_states[k]`: 0 = the embedding output, 1..L = the encoder blocks. A typed index may count from the
+end; inside the code every index is absolute.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from probe.config import FeaturesConfig, UserError
 
 
 def stored_layers(cfg: FeaturesConfig, num_layers: int) -> tuple[int, ...]:
-    """The layers that are extracted and stored, rising; all L + 1 unless `features.layers` names some."""
+    """Returns the layers to extract and store, in rising order: all L + 1, unless `features.layers` names some."""
     if cfg.layers is None:
         return tuple(range(num_layers + 1))
     return tuple(sorted(absolute(cfg.layers, num_layers, "features.layers")))
 
 
 def absolute(wanted: Any, num_layers: int, setting: str) -> tuple[int, ...]:
-    """A list of indices or a slice, for an encoder of `num_layers` blocks, in the order asked for.
+    """Resolves a list of indices or a slice for an encoder of `num_layers` blocks, in the requested order.
 
     Raises UserError with the name of the setting and the valid range.
     """

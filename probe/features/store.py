@@ -1,15 +1,15 @@
-"""The feature store: every hidden layer of a text under a frozen encoder, written once, read by every run.
+"""Stores every hidden layer of a text under a frozen encoder: written once, read by every run.
 
-    <cache_dir>/<key>/manifest.json              what this is; comes last, so: present means complete
-    <cache_dir>/<key>/train-00000.safetensors    a shard: about 8,192 words, one tensor (words, H) a layer, "0".."L"
+    <cache_dir>/<key>/manifest.json              what this is; written last, so present means complete
+    <cache_dir>/<key>/train-00000.safetensors    a shard: about 8,192 words, one tensor (words, H) per layer, "0".."L"
 
 A store may hold some of the layers only. It then has a key of its own, but its vectors are bit for bit those of the
 store with all layers; so runs name the latter's key, and read from any store that has the layers they need.
 
-A shard carries, in its header, the key it belongs to, its place, and a checksum for each layer; it is written under a
-temporary name, synced and renamed, so present means whole. Readers map a shard into memory and touch only the layers
-they ask for, each checked against its checksum. Safety rests on unique temporary names and atomic renames alone; locks
-only keep two processes from doing the same shard twice.
+A shard's header has its key, its position, and a checksum for each layer. A shard is written under a temporary name,
+synced and renamed, so present means complete. Readers map a shard into memory and touch only the layers they need, each
+checked against its checksum. Safety rests only on unique temporary names and atomic renames. Locks only prevent two
+processes from computing the same shard.
 
 W words, H hidden size, layer 0 = the embedding output, 1..L = the encoder blocks.
 """
@@ -48,11 +48,11 @@ ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 
 
 class DamagedShard(RuntimeError):
-    """A shard that is not what it should be. It has been set aside; extracting again makes it anew."""
+    """Raised for a damaged shard. It has been moved aside, so that the next extraction makes it again."""
 
 
 class Shard(NamedTuple):
-    """Words first..last of a split."""
+    """Describes a shard: words first..last of a split."""
 
     split: str
     number: int
@@ -61,12 +61,12 @@ class Shard(NamedTuple):
 
 
 def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> dict[str, Any]:
-    """All that can change a stored vector, and nothing else.
+    """Returns everything that can change a stored vector, and nothing else.
 
-    Left out, with the reason: tags (NER and POS on one text share features); batch size, device, threads, and whether
-    bfloat16 was native or emulated (they move a vector by rounding alone, the last by bfloat16's own); which layers are
-    stored and which a run wants (a layer's vectors are the same bits beside whatever others); names and paths (content
-    counts).
+    Omitted, with the reason: tags (NER and POS on one text share features); batch size, device, threads, and whether
+    bfloat16 was native or emulated (they change a vector only by rounding, the last by bfloat16's own); which layers
+    are stored and which a run reads (a layer's vectors have the same bits with any others); names and paths (only
+    content counts).
     """
     document = cfg.context == "document"
     return {
@@ -82,17 +82,17 @@ def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> d
 
 
 def with_layers(identity: dict[str, Any], layers: Sequence[int], num_layers: int) -> dict[str, Any]:
-    """The identity of a store: of its vectors, and of its layers where they are not all."""
+    """Returns the identity of a store: that of its vectors, with its layers if they are not all."""
     return identity if len(layers) == num_layers + 1 else {**identity, "layers": list(layers)}
 
 
 def vectors_of(identity: dict[str, Any]) -> dict[str, Any]:
-    """The identity of a store's vectors alone."""
+    """Returns the identity of a store's vectors, without its layers."""
     return {part: value for part, value in identity.items() if part != "layers"}
 
 
 def cut_shards(split: str, sentence_lengths: Sequence[int]) -> list[Shard]:
-    """Shards of whole sentences, WORDS_IN_SHARD words or a little more; only a longer sentence is cut."""
+    """Cuts a split into shards of whole sentences, WORDS_IN_SHARD words or a few more; cuts only a longer sentence."""
     ends = bounds(sentence_lengths)[1:].tolist()
     shards: list[Shard] = []
     first = 0
@@ -108,9 +108,9 @@ def cut_shards(split: str, sentence_lengths: Sequence[int]) -> list[Shard]:
 
 @dataclass
 class FeatureStore:
-    """The features of one corpus under one encoder. Describes what should be on disk; `missing` says what is not.
+    """Describes the stored features of one corpus under one encoder; `missing` says what is not on disk.
 
-    key: of this store. identity: what a vector is, see `feature_identity`. layers: those stored, rising; none: all.
+    key: of this store. identity: see `feature_identity`. layers: the stored ones in rising order; empty: all.
     """
 
     directory: Path
@@ -144,7 +144,7 @@ class FeatureStore:
 
     @property
     def vectors_key(self) -> str:
-        """The key of the store with all layers: what the vectors are, whichever of them lie here."""
+        """Returns the key of the store with all layers, which identifies the vectors."""
         return key_of(self.identity)
 
     @property
@@ -156,9 +156,9 @@ class FeatureStore:
         return f"{len(self.layers)} layers" if self.holds_all else some
 
     def serving(self) -> FeatureStore:
-        """The store to read: this one or, while it is unfinished, a finished one with the same vectors and more layers.
+        """Returns the store to read: this one or, if unfinished, a finished one with the same vectors and more layers.
 
-        Of several, the one with the fewest layers. One without a manifest is unfinished, and serves no other config.
+        If there are several, it returns the one with the fewest layers. A store without a manifest is unfinished.
         """
         if self.holds_all or not self.directory.parent.is_dir() or read_manifest(self.directory) is not None:
             return self
@@ -176,7 +176,7 @@ class FeatureStore:
         return self.directory / f"{shard.split}-{shard.number:05d}.safetensors"
 
     def hold(self) -> None:
-        """Keeps the store from being pruned for as long as this process lives."""
+        """Protects the store from pruning while this process lives."""
         if self.directory.is_dir() and self.directory not in _HELD:
             hold = FileLock(self.directory / IN_USE)
             if hold.held:
@@ -186,18 +186,18 @@ class FeatureStore:
         return [shard for shards in self.shards.values() for shard in shards if not self.path(shard).exists()]
 
     def bytes_of(self, shards: Sequence[Shard], num_layers: int | None = None) -> int:
-        """Bytes of so many layers of some shards; None: of all that are stored."""
+        """Returns the bytes of `layers` layers of some shards; None: of all stored layers."""
         words = sum(shard.last - shard.first for shard in shards)
         layers = len(self.layers) if num_layers is None else num_layers
         return words * layers * self.hidden_size * ITEM_BYTES[self.dtype]
 
     def why_no_room(self, shards: Sequence[Shard]) -> str | None:
-        """Why these shards cannot be written, and what to type; None if they can."""
+        """Returns why there is no space for these shards, and what to type; None if there is."""
         reason = why_not_writable(self.directory, self.bytes_of(shards))
         return None if reason is None else f"The features: {reason}. Another place: features.cache_dir=DIR."
 
     def prepare(self, shards: Sequence[Shard]) -> None:
-        """Makes the store's folder and holds it. Raises UserError where these shards cannot be written there."""
+        """Makes the store's folder and holds it. Raises UserError if these shards cannot be written there."""
         if reason := self.why_no_room(shards):
             raise UserError(reason)
         try:
@@ -209,7 +209,7 @@ class FeatureStore:
         self.hold()
 
     def write(self, shard: Shard, layers: torch.Tensor) -> None:
-        """Puts a shard on disk, whole or not at all. Whoever comes second drops its own. layers: (stored, W, H)."""
+        """Writes a shard completely or not at all; drops it if another process was first. layers: (stored, W, H)."""
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
@@ -227,15 +227,15 @@ class FeatureStore:
             raise UserError(f"{self.path(shard)} cannot be written: {reason}.") from None
 
     def read(self, split: str, layers: Sequence[int]) -> Iterator[tuple[Shard, list[torch.Tensor]]]:
-        """Shard by shard, the layers asked for in the order asked for, each (W, H), mapped from disk and checked.
+        """Yields the requested layers shard by shard, in the requested order, each (W, H), memory-mapped and checked.
 
-        Raises DamagedShard for what is not whole, after setting it aside.
+        Raises DamagedShard for a damaged shard, after moving it aside.
         """
         for shard in self.shards[split]:
             yield shard, self.read_shard(shard, layers)
 
     def read_shard(self, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
-        """One shard's layers as `read` gives them."""
+        """Reads one shard's layers, like `read`."""
         assert set(layers) <= set(self.layers), "a layer that was never stored is no damage"
         try:
             return self._load(shard, layers)
@@ -243,7 +243,7 @@ class FeatureStore:
             raise self._set_aside(shard, str(error)) from None
 
     def _load(self, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
-        """One shard's layers. Raises ValueError (or what reading a broken file raises) where something is wrong."""
+        """Loads one shard's layers. Raises ValueError, or the error of reading a broken file, if something is wrong."""
         from safetensors import SafetensorError, safe_open
 
         try:
@@ -275,7 +275,7 @@ class FeatureStore:
         return DamagedShard(f"{path}: {reason}")
 
     def problem(self, shard: Shard) -> str | None:
-        """What is wrong with a shard, all layers checked; None if nothing is. Nothing is moved."""
+        """Returns what is wrong with a shard after checking all layers; None if nothing is. Moves nothing."""
         try:
             self._load(shard, self.layers)
         except FileNotFoundError:
@@ -285,9 +285,9 @@ class FeatureStore:
         return None
 
     def write_manifest(self, about: dict[str, str], without_pieces: dict[str, int]) -> None:
-        """Says what the store holds; called when every shard is there.
+        """Writes what the store holds, once every shard exists.
 
-        about: names of encoder and data, for people. without_pieces: words without a piece in each split.
+        about: names of encoder and data, for readers. without_pieces: words without a piece in each split.
         """
         manifest: dict[str, Any] = {
             "key": self.key,
@@ -308,14 +308,14 @@ class FeatureStore:
         write_atomically(self.directory / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
 
     def tidy(self) -> None:
-        """Removes, of a complete store, locks that nobody needs any more, and leftovers of a day ago or earlier."""
+        """Removes from a complete store its unneeded locks, and leftovers older than a day."""
         unused = [*self.directory.glob(".*.lock"), *(path for path, _ in leftovers(self.directory, LEFT_FOR_S))]
         for path in unused:
             with contextlib.suppress(OSError):  # another process tidies too; or it is somebody else's store
                 path.unlink()
 
     def manifest(self) -> dict[str, Any] | None:
-        """The manifest, or None where there is none that holds. One that was edited is set aside."""
+        """Returns the manifest; None if there is no valid one. Moves an edited one aside."""
         path = self.directory / MANIFEST
         if not path.exists():
             return None
@@ -327,9 +327,9 @@ class FeatureStore:
 
 
 def leftovers(directory: Path, for_s: float = 0) -> Iterator[tuple[Path, int]]:
-    """Files that nothing reads, and their sizes: half-written by killed writers, or damaged and set aside.
+    """Lists files that nothing reads, with their sizes: half-written by killed writers, or damaged and moved aside.
 
-    for_s: the least age in seconds, as a half-written file may still be in progress.
+    for_s: the least age in seconds, because a half-written file may still be in progress.
     """
     for path in directory.iterdir() if directory.is_dir() else ():
         is_half_made = path.name.startswith(".tmp") or (path.name.startswith(".") and ".safetensors." in path.name)
@@ -341,7 +341,7 @@ def leftovers(directory: Path, for_s: float = 0) -> Iterator[tuple[Path, int]]:
 
 
 def _rename_aside(path: Path) -> Path:
-    """Sets a damaged file aside, as of now; returns where it is."""
+    """Moves a damaged file aside and returns its new path."""
     aside = path.with_name(f"{path.name}.damaged-{uuid.uuid4().hex[:8]}")
     path.replace(aside)
     with contextlib.suppress(OSError):  # somebody else's file
@@ -350,7 +350,7 @@ def _rename_aside(path: Path) -> Path:
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """A store's manifest; None where there is none, or its hashes are not its own content's and its folder's name."""
+    """Reads a store's manifest; None if there is none, or its hashes do not match its content and its folder's name."""
     try:
         manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
         stated = manifest.pop("sha256")
@@ -364,7 +364,7 @@ _HELD: dict[Path, FileLock] = {}  # the stores this process uses
 
 
 def checksum(tensor: torch.Tensor) -> str:
-    """A fast checksum of a tensor's bytes."""
+    """Returns a fast checksum of a tensor's bytes."""
     import torch
 
     return xxhash.xxh3_64_hexdigest(tensor.contiguous().view(torch.uint8).numpy().data)

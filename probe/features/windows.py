@@ -1,7 +1,7 @@
-"""Windows of pieces that an encoder can take; each word knows the window that serves it best.
+"""Cuts texts into windows that an encoder can take, and chooses the best window for each word.
 
-Windows are runs of whole words; where a text needs several, they overlap and a word is taken from the one in which it
-stands most central.
+Windows are runs of whole words. If a text needs several, they overlap, and a word is taken from the one in which it is
+most central.
 
 W words, P pieces.
 """
@@ -19,7 +19,7 @@ from probe.encoders.pieces import Pieces
 
 
 class Window(NamedTuple):
-    """Words first..last of a split go through the encoder together; keep_first..keep_last are taken from here."""
+    """Describes a window: words first..last are encoded together, and keep_first..keep_last are taken from it."""
 
     first: int
     last: int
@@ -28,12 +28,12 @@ class Window(NamedTuple):
 
 
 def bounds(lengths: Sequence[int]) -> np.ndarray:
-    """(n + 1,) offsets of n runs that stand one after another."""
+    """Returns (n + 1,), the offsets of n consecutive runs."""
     return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
 
 
 def context_bounds(split: Split, context: str) -> np.ndarray:
-    """(n + 1,) word offsets of the texts that the encoder sees whole: the sentences, or the documents."""
+    """Returns (n + 1,), the word offsets of the texts that the encoder sees whole: sentences or documents."""
     if context == "sentence":
         return bounds(split.lengths)
     if split.documents is None:
@@ -45,42 +45,42 @@ def context_bounds(split: Split, context: str) -> np.ndarray:
     return np.concatenate([[0], bounds(split.lengths)[last_of_document + 1]])
 
 
-def plan_windows(split: Split, pieces: Pieces, context: str, room: int, stride: float) -> Iterator[Window]:
-    """Windows of at most `room` pieces that cover a split, in text order; each word is kept from exactly one.
+def plan_windows(split: Split, pieces: Pieces, context: str, max_text_pieces: int, stride: float) -> Iterator[Window]:
+    """Plans windows of at most `max_text_pieces` pieces that cover a split; each word is taken from exactly one.
 
-    A text that fits is one window. A longer one gets windows as wide as they go, each beginning `stride` of a window
-    after the one before and the last ending with the text; a word is kept where its smaller distance to the window's
-    two ends is largest. Raises UserError for a word that alone is longer than a window.
+    A text that fits is one window. A longer text gets the widest possible windows. Each begins `stride` of a window
+    after the previous one, and the last ends with the text. A word is taken from the window in which its smaller
+    distance to the two ends is largest. Raises UserError for a word that alone is longer than a window.
     """
     lengths = pieces.lengths(0, len(pieces.word))
-    if len(lengths) and lengths.max() > room:
-        position = int(np.argmax(lengths > room))
+    if len(lengths) and lengths.max() > max_text_pieces:
+        position = int(np.argmax(lengths > max_text_pieces))
         raise UserError(
-            f"{split.place(position)}: {lengths[position]} pieces, more than the {room} that the encoder takes at "
-            "once. Split the word or use an encoder with a longer window."
+            f"{split.place(position)}: {lengths[position]} pieces, more than the {max_text_pieces} that the encoder "
+            "takes at once. Split the word or use an encoder with a longer window."
         )
     texts = context_bounds(split, context)
     for first, last in zip(map(int, texts[:-1]), map(int, texts[1:]), strict=True):
-        if pieces.count(first, last) <= room:
+        if pieces.count(first, last) <= max_text_pieces:
             yield Window(first, last, first, last)
         else:
-            windows = _overlapping(pieces.starts(first, last), room, stride)
+            windows = _overlapping(pieces.starts(first, last), max_text_pieces, stride)
             yield from (Window(*(first + word for word in window)) for window in windows)
 
 
-def _overlapping(starts: np.ndarray, room: int, stride: float) -> list[Window]:
-    """Windows over a text, its words counted from 0, whose pieces are more than `room`."""
+def _overlapping(starts: np.ndarray, max_text_pieces: int, stride: float) -> list[Window]:
+    """Plans overlapping windows over a text of more than `max_text_pieces` pieces; its words are counted from 0."""
     last = len(starts) - 1
-    step = max(1, int(room * stride))
+    step = max(1, int(max_text_pieces * stride))
     spans: list[tuple[int, int]] = []
     begin = 0
     while True:
-        end = int(np.searchsorted(starts, starts[begin] + room, side="right")) - 1
+        end = int(np.searchsorted(starts, starts[begin] + max_text_pieces, side="right")) - 1
         if end >= last:
             break
         spans.append((begin, end))
         begin = max(begin + 1, int(np.searchsorted(starts, starts[begin] + step, side="right")) - 1)
-    widest_at_end = int(np.searchsorted(starts, starts[last] - room, side="left"))
+    widest_at_end = int(np.searchsorted(starts, starts[last] - max_text_pieces, side="left"))
     spans.append((widest_at_end, last))
 
     centre = (starts[:-1] + starts[1:]) / 2

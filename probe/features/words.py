@@ -1,6 +1,6 @@
-"""Vectors of words out of windows: which pieces of a batch make which words, and one vector a word and layer.
+"""Turns windows into vectors of words: finds each word's pieces in a batch, and makes one vector per word and layer.
 
-Nothing here touches a disk.
+Nothing here reads or writes files.
 
 B windows in a batch, P pieces, W words, H hidden size.
 """
@@ -30,11 +30,11 @@ GPU_PIECES = (1024, 16384)  # at least, at most
 
 
 class Text:
-    """A split cut into pieces and windows."""
+    """Holds a split, cut into pieces and windows."""
 
     def __init__(self, corpus: Corpus, split: str, encoder: Encoder, cfg: FeaturesConfig) -> None:
         self.pieces: Pieces = cut_split(encoder.tokenizer, corpus.splits[split])
-        windows = plan_windows(corpus.splits[split], self.pieces, cfg.context, encoder.room, cfg.stride)
+        windows = plan_windows(corpus.splits[split], self.pieces, cfg.context, encoder.max_text_pieces, cfg.stride)
         numbers = np.fromiter(chain.from_iterable(windows), np.int32)  # a tuple a sentence would be ten times as large
         self._windows = numbers.reshape(-1, len(Window._fields))
 
@@ -43,7 +43,7 @@ class Text:
         return [Window(*numbers) for numbers in self._windows.tolist()]
 
     def windows_of(self, shard: Shard) -> list[Window]:
-        """The windows that words of this shard are taken from, each keeping only words of this shard."""
+        """Returns the windows that words of this shard are taken from, each keeping only words of this shard."""
         keep_first, keep_last = self._windows[:, 2], self._windows[:, 3]
         begin = int(np.searchsorted(keep_last, shard.first, side="right"))
         end = int(np.searchsorted(keep_first, shard.last, side="left"))
@@ -57,9 +57,9 @@ class Text:
 def states_of(
     windows: list[Window], pieces: Pieces, model: torch.nn.Module, encoder: Encoder, cfg: FeaturesConfig, device: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """One batch through the encoder: the kept words' vectors (stored layers, W, H), and their places in the split (W,).
+    """Runs one batch; returns the kept words' vectors (stored layers, W, H) and their positions in the split (W,).
 
-    model: whole, or stopped at the deepest layer that is stored. All that a GPU needs is sent before it starts. The one
+    model: whole, or stopped at the deepest stored layer. Everything that a GPU needs is sent before it starts. The only
     wait for it is in transformers, below `hidden_states`: the check whether the mask masks anything.
     """
     layers = stored_layers(cfg, encoder.num_layers)
@@ -76,7 +76,7 @@ def states_of(
 def check_states(
     states: tuple[torch.Tensor, ...], batch: torch.Size, encoder: Encoder, deepest: int | None = None
 ) -> None:
-    """Refuses an encoder that does not give one hidden state for each piece and layer, at least up to the deepest."""
+    """Raises unless the encoder gives one hidden state per piece and layer, at least up to the deepest stored layer."""
     least = (encoder.num_layers if deepest is None else deepest) + 1
     is_odd = any(state.shape != (*batch, encoder.hidden_size) for state in states)
     if is_odd or not least <= len(states) <= encoder.num_layers + 1:
@@ -89,17 +89,20 @@ def check_states(
 def word_states(
     states: tuple[torch.Tensor, ...], positions: torch.Tensor, lengths: torch.Tensor | None, subword: str
 ) -> torch.Tensor:
-    """Hidden states, each (B, P, H), to one vector a word and layer: (states, W, H). See `kept_pieces` and `pool`."""
+    """Turns hidden states, each (B, P, H), into one vector per word and layer: (states, W, H).
+
+    See `kept_pieces` and `pool`.
+    """
     flat = (state.reshape(-1, state.shape[-1]) for state in states)  # each (B * P, H)
     return torch.stack([pool(state[positions], lengths, subword) for state in flat])
 
 
 def pieces_at_once(setting: int | str, encoder: Encoder, device: str) -> int:
-    """`features.batch_pieces` as a number.
+    """Returns `features.batch_pieces` as a number.
 
-    auto: on a CPU always the same, as the bits of what is stored depend on it. On a GPU the power of two whose hidden
-    states, inner layers and attention take a quarter of the free memory or less: a rough bound, which for BERT-base is
-    the most allowed where 13 GB are free.
+    auto: on a CPU always the same, because the stored bits depend on it. On a GPU the largest power of two whose hidden
+    states, inner layers and attention take at most a quarter of the free memory. This is a rough bound; BERT-base
+    reaches the allowed maximum with 13 GB free.
     """
     if setting != "auto":
         return int(setting)
@@ -113,10 +116,9 @@ def pieces_at_once(setting: int | str, encoder: Encoder, device: str) -> int:
 
 
 def batches(text: Text, shard: Shard, encoder: Encoder, batch_pieces: int, device: str) -> list[list[Window]]:
-    """A shard's windows, sorted by length and cut into batches of at most `batch_pieces` pieces, padding included.
+    """Sorts a shard's windows by length and cuts them into batches of at most `batch_pieces` pieces with padding.
 
-    Where to cut is chosen for the least work: pieces computed, padding included, plus the device's BATCH_COST for each
-    batch.
+    It chooses the cuts with the least work: computed pieces with padding, plus the device's BATCH_COST per batch.
     """
     counted = [(text.pieces.count(window.first, window.last), window) for window in text.windows_of(shard)]
     counted.sort(key=lambda pair: pair[0])
@@ -141,7 +143,7 @@ def batches(text: Text, shard: Shard, encoder: Encoder, batch_pieces: int, devic
 def to_tensors(
     windows: list[Window], pieces: Pieces, encoder: Encoder, width: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """ids, mask and segment ids of a batch, each (B, P), padded on the right; P is at least `width`."""
+    """Returns ids, mask and segment ids of a batch, each (B, P), padded on the right; P is at least `width`."""
     special = encoder.special
     rows = [special.prefix + pieces.ids(window.first, window.last) + special.suffix for window in windows]
     types = [
@@ -153,7 +155,7 @@ def to_tensors(
 def padded(
     rows: list[list[int]], types: list[list[int]], encoder: Encoder, width: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Rows of pieces and of segment ids as `to_tensors` gives them."""
+    """Pads rows of pieces and of segment ids, as `to_tensors` returns them."""
     width = max(width, *map(len, rows))
     padding = encoder.tokenizer.pad_token_id or 0
     ids = np.full((len(rows), width), padding, dtype=np.int64)
@@ -172,10 +174,10 @@ def padded(
 def kept_pieces(
     windows: list[Window], pieces: Pieces, encoder: Encoder, subword: str, width: int
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-    """Which pieces of a batch make which words.
+    """Finds the pieces of each word in a batch.
 
-    Returns positions of pieces in the flattened (B * P), how many belong to each word (None for one a word), and the
-    words' places in the split.
+    Returns the pieces' positions in the flattened (B * P), the number of pieces of each word (None: one per word), and
+    the words' positions in the split.
     """
     positions, lengths, rows = [], [], []
     for i, window in enumerate(windows):
@@ -198,8 +200,10 @@ def kept_pieces(
 
 
 def pool(chosen: torch.Tensor, lengths: torch.Tensor | None, subword: str) -> torch.Tensor:
-    """(pieces, H) to (words, H): lengths[i] pieces after one another make word i; None: each piece is a word. Both lie
-    on one device."""
+    """Pools (pieces, H) to (words, H): word i has the next lengths[i] pieces; None: one piece per word.
+
+    Both tensors must be on one device.
+    """
     if lengths is None or not len(lengths):
         return chosen
     # Lengths sum up to the pieces, as `kept_pieces` makes them; to check that, a GPU would be waited for.

@@ -1,7 +1,7 @@
-"""A text as an encoder reads it: pieces, hidden states, one vector a word and layer.
+"""Encodes a text: pieces, hidden states, and one vector per word and layer.
 
-It is computed by the functions that fill the feature store, but kept in memory, in float32. Each text is seen by itself
-(or two as a pair); one that is longer than the encoder's window goes through it in overlapping windows, as in
+The functions are those that fill the feature store, but results stay in memory, in float32. Each text is encoded by
+itself (or two as a pair). A text longer than the encoder's window goes through it in overlapping windows, as in
 extraction.
 
 B windows, P pieces in each, W words, K pieces kept, L + 1 layers, H hidden size.
@@ -27,7 +27,7 @@ from probe.features.extraction import report_causal, report_empty_words, report_
 from probe.features.windows import Window
 from probe.features.words import Text, check_states, kept_pieces, padded, to_tensors, word_states
 from probe.probes.selection import Selection, select
-from probe.runs.plan import resolve_device
+from probe.system.machine import resolve_device
 
 # The embeddings that encoders of BERT's kind add up, as transformers names them.
 PARTS = {"word": "word_embeddings", "position": "position_embeddings", "segment": "token_type_embeddings"}
@@ -35,7 +35,7 @@ PARTS = {"word": "word_embeddings", "position": "position_embeddings", "segment"
 
 @dataclass(frozen=True)
 class FirstLayer:
-    """What layer 0 is made of, each (P, H): the embeddings that are added up, by name, and the LayerNorm of their sum.
+    """Holds the parts of layer 0, each (P, H): the embeddings that are added up, by name, and the LayerNorm of the sum.
 
     is_layer_0: whether that LayerNorm's output already is layer 0 (ELECTRA and ALBERT still project it).
     """
@@ -47,10 +47,10 @@ class FirstLayer:
 
 @dataclass(frozen=True)
 class EncodedText:
-    """What the encoder made of one text, or of a pair.
+    """Holds the encoder's output for one text or a pair.
 
     ids, mask and types (None where the encoder knows no segments): (B, P). word_of_piece: (B, P), the number of its
-    word from 0, or None for special pieces and padding. vectors: (W, L + 1, H), one a word and layer. pieces:
+    word from 0, or None for special pieces and padding. vectors: (W, L + 1, H), one per word and layer. pieces:
     (L + 1, K, H), every piece once, in order, special ones included, padding not; where windows overlap, the pieces of
     a word are taken from the window that the word is taken from. pooled: (H,), the pooler's output for the first
     window. first_layer: for the first window; None where this encoder's parts are not known.
@@ -70,13 +70,14 @@ class EncodedText:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(B, P, H), of each hidden state."""
+        """Returns (B, P, H), of each hidden state."""
         return self.ids.shape[0], self.ids.shape[1], self.vectors.shape[2]
 
 
 class _Input(NamedTuple):
-    """One window as the encoder gets it, each tensor (1, P). runs: the runs of words in it, each with the number of
-    pieces by which it is shifted to the right of where it would be in a window of its own."""
+    """Holds one window as the encoder gets it, each tensor (1, P). runs: the runs of words in it, each with the number
+    of pieces by which it is shifted right, compared with a window of its own.
+    """
 
     ids: torch.Tensor
     mask: torch.Tensor
@@ -85,12 +86,12 @@ class _Input(NamedTuple):
 
 
 class TextEncoder:
-    """An encoder with its weights, ready to read texts, and the layers that were chosen."""
+    """Holds an encoder with its weights and the chosen layers, ready to read texts."""
 
     def __init__(self, cfg: Config) -> None:
         if cfg.encoder.num_layers is not None:
             select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before fetching
-        if cfg.layers.combine == "none":
+        if cfg.layers.is_empty:
             raise UserError("layers=word_memory reads no layer, so there is nothing to look at. Another: layers=last.")
         self.features = replace(cfg.features, context="sentence", layers=None)  # each text by itself, every layer
         self.device = resolve_device(cfg.device)
@@ -103,10 +104,10 @@ class TextEncoder:
 
     @torch.no_grad()  # and not inference mode: its tensors could not be trained on
     def read(self, *texts: str, number: int = 1, pad: int = 0, segment: int | None = None) -> EncodedText:
-        """One text, or two as a pair.
+        """Encodes one text, or two as a pair.
 
-        number: the text's, for messages. pad: the least number of pieces in a window. segment: what every piece gets in
-        place of the tokenizer's segment ids. Raises UserError for what cannot be read.
+        number: of the text, for messages. pad: the least number of pieces in a window. segment: replaces the
+        tokenizer's segment ids. Raises UserError for a text that cannot be read.
         """
         name = f"text {number}"
         try:
@@ -151,7 +152,7 @@ class TextEncoder:
         )
 
     def _windows(self, text: Text, pad: int, name: str) -> list[_Input]:
-        """A text's windows, all of one width."""
+        """Yields a text's windows, all of one width."""
         widest = max(text.pieces.count(w.first, w.last) for w in text.windows) + self.encoder.special.count
         if not widest:
             raise UserError(f"{name} is empty, and {self.encoder.name} puts no piece of its own around a text.")
@@ -160,7 +161,7 @@ class TextEncoder:
         return [_Input(*to_tensors([w], text.pieces, self.encoder, width), [(w, 0)]) for w in text.windows]
 
     def _pair(self, text: Text, pad: int) -> _Input:
-        """Two texts in one window, as the tokenizer puts a pair together."""
+        """Puts two texts in one window, as the tokenizer does with a pair."""
         special, (first, second) = special_pair(self.encoder.tokenizer), _two(text.windows)
         ids_1, ids_2 = (text.pieces.ids(window.first, window.last) for window in (first, second))
         ids = special.prefix + ids_1 + special.middle + ids_2 + special.suffix
@@ -197,7 +198,7 @@ class TextEncoder:
         return given._replace(types=given.types.masked_fill(given.mask == 1, segment))
 
     def _word_vectors(self, states: tuple[torch.Tensor, ...], given: _Input, text: Text) -> torch.Tensor:
-        """(L + 1, words kept from this window, H)."""
+        """Returns (L + 1, words taken from this window, H)."""
         subword, width = self.features.subword, given.ids.shape[1]
         kept = [kept_pieces([window], text.pieces, self.encoder, subword, width) for window, _ in given.runs]
         positions = torch.cat([at + shift for (at, _, _), (_, shift) in zip(kept, given.runs, strict=True)])
@@ -206,7 +207,7 @@ class TextEncoder:
         return word_states(states, positions.to(self.device), lengths, subword).float().cpu()
 
     def _pieces_kept(self, given: _Input, text: Text, is_first: bool, is_last: bool) -> torch.Tensor:
-        """Positions in a window of the pieces kept from it."""
+        """Returns the positions of the pieces that are taken from a window."""
         num = int(given.mask.sum())
         if is_first and is_last:
             return torch.arange(num)
@@ -234,7 +235,7 @@ def _two(windows: list[Window]) -> tuple[Window, Window]:
 
 @contextmanager
 def _embeddings_seen(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
-    """Captures what the parts of a BERT-like embedding layer give in a forward pass, for the first text of a batch."""
+    """Captures the outputs of a BERT-like embedding layer's parts in a forward pass, for the first text of a batch."""
     seen: dict[str, torch.Tensor] = {}
 
     def keep(name: str, given: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
@@ -255,7 +256,7 @@ def _embeddings_seen(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]
 
 
 def _first_layer(seen: dict[str, torch.Tensor], layer_0: torch.Tensor, num: int) -> FirstLayer | None:
-    """The parts of layer 0; None unless they are complete, that is, add up to LayerNorm's input."""
+    """Returns the parts of layer 0; None unless they add up to LayerNorm's input."""
     parts = {name: seen[name] for name in PARTS if name in seen}
     if not parts or "sum" not in seen or len({part.shape for part in parts.values()}) > 1:
         return None

@@ -1,7 +1,7 @@
-"""A word's occurrences as a picture: how alike they are by layer, and where they lie.
+"""Draws a word's occurrences: how similar they are by layer, and where they lie.
 
-The colours are of Okabe and Ito's set, told apart in all common kinds of colour blindness; line style and marker say
-the same again for print in grey. The ground is white and opaque, so that a picture also reads on a dark page.
+The colours are from Okabe and Ito's set, which can be distinguished with all common kinds of colour blindness. Line
+style and marker repeat the information for grey print. The background is white and opaque, for dark pages.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ LISTED = 12  # occurrences written out
 
 
 def draw(comparison: Comparison, reader: TextEncoder, file: Path) -> None:
-    """Writes the picture, as PNG or SVG by the file's name.
+    """Writes the figure, as PNG or SVG by the file's name.
 
-    Of two occurrences there is no PCA: it would be the same line at each layer.
+    Two occurrences get no PCA, because it would be the same line at each layer.
     """
     num_layers = reader.encoder.num_layers
     rows_of_panels = -(-(num_layers + 1) // PANELS_IN_ROW)
@@ -113,7 +113,7 @@ def _cosines_by_layer(figure: Any, comparison: Comparison, num_layers: int) -> N
 
 
 def _spread(values: list[float], apart: float) -> list[float]:
-    """Places for labels: in the order of their values, each at least `apart` above the one before."""
+    """Places labels in the order of their values, each at least `apart` above the previous one."""
     places = list(values)
     order = sorted(range(len(values)), key=lambda i: values[i])
     for below, above in itertools.pairwise(order):
@@ -146,7 +146,7 @@ def _places_by_layer(figure: Any, comparison: Comparison, num_layers: int) -> No
 
 
 def plane(vectors: np.ndarray) -> tuple[np.ndarray, float]:
-    """PCA: vectors (n, H) to coordinates (n, 2) on the first two components, and the share of variance of these."""
+    """Projects vectors (n, H) to coordinates (n, 2) on two components; also returns their share of variance."""
     centred = vectors - vectors.mean(0)
     axes, lengths, _ = np.linalg.svd(centred, full_matrices=False)
     places = axes[:, :2] * lengths[:2]

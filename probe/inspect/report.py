@@ -27,7 +27,7 @@ def lines(
     save: Path | None,
     format: str,
 ) -> Iterator[str]:
-    """All that `probe inspect` prints, after writing the files asked for. Raises UserError."""
+    """Returns the lines that `probe inspect` prints, after writing the requested files. Raises UserError."""
     if figure is not None and word is None:
         raise UserError(f"--figure {figure} draws the occurrences of a word: add --word WORD.")
     for option, file, endings in (("--figure", figure, (".png", ".svg")), ("--save", save, (".safetensors",))):

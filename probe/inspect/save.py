@@ -1,4 +1,4 @@
-"""What `probe inspect` shows, for programs: JSON, and vectors as safetensors."""
+"""Writes the results of `probe inspect` for programs: JSON, and vectors as safetensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from probe.system.files import write_atomically
 def as_json(
     readings: Sequence[EncodedText], reader: TextEncoder, sentence: str | None, comparison: Comparison | None
 ) -> dict[str, Any]:
-    """The results as JSON values, without the vectors, which `--save` writes.
+    """Returns the results as JSON values, without the vectors, which `--save` writes.
 
     Lists by piece concatenate all windows of a text, each of shape[1] pieces. norms: of each layer, the mean norm of a
     word's vector. `cosines` are those of --sentence.
@@ -64,9 +64,9 @@ def as_json(
 
 
 def save_vectors(file: Path, readings: Sequence[EncodedText], reader: TextEncoder, sentence: str | None) -> None:
-    """Writes one tensor (W, L + 1, H) a text, "text1", "text2", ..., and with `sentence` one (texts, H'), "sentence".
+    """Writes one tensor (W, L + 1, H) per text, "text1", "text2", ..., and with `sentence` one (texts, H'), "sentence".
 
-    The file's metadata holds the words of each text as JSON, and the encoder. It appears whole or not at all.
+    The file's metadata holds the words of each text as JSON, and the encoder. It is written completely or not at all.
     """
     tensors = {f"text{i + 1}": reading.vectors for i, reading in enumerate(readings)}
     if sentence:

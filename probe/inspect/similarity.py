@@ -1,4 +1,4 @@
-"""How alike vectors are: of whole texts, and of a word's occurrences at each layer and combination.
+"""Measures the similarity of vectors: of whole texts, and of a word's occurrences at each layer and combination.
 
 n vectors compared, L + 1 layers, H hidden size.
 """
@@ -23,10 +23,10 @@ NEIGHBOURS = 3  # words shown on either side of an occurrence
 
 
 def sentence_vector(reading: EncodedText, how: str, reader: TextEncoder) -> torch.Tensor:
-    """One vector (H',) for a whole text.
+    """Returns one vector (H',) for a whole text.
 
-    cls: its first piece; mean, max: of all its pieces, special ones included; all three of the layers chosen.
-    mean_second_to_last: the mean of the second-to-last layer, whatever layers are chosen. pooler: the pooler's output.
+    cls: its first piece; mean, max: of all its pieces with special ones; all three of the chosen layers.
+    mean_second_to_last: the mean of the second-to-last layer, for any chosen layers. pooler: the pooler's output.
     """
     if how == "pooler":
         if reading.pooled is None:
@@ -46,13 +46,13 @@ def sentence_vector(reading: EncodedText, how: str, reader: TextEncoder) -> torc
 
 
 def cosines(vectors: torch.Tensor) -> np.ndarray:
-    """(n, H) to (n, n)."""
+    """Returns the cosines (n, n) of vectors (n, H)."""
     unit = torch.nn.functional.normalize(vectors.double(), dim=1)
     return (unit @ unit.T).clamp(-1, 1).numpy()
 
 
 class Occurrence(NamedTuple):
-    """Word `word` of text `text`, both from 0, and the words around it."""
+    """Describes word `word` of text `text`, both from 0, and the words around it."""
 
     text: int
     word: int
@@ -61,7 +61,7 @@ class Occurrence(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """A word's occurrences, and how alike they are.
+    """Holds a word's occurrences and their similarity.
 
     vectors: (n, L + 1, H). rows: each single layer, then each combination. cosines: (rows, n, n), in their order.
     groups: the occurrences in two groups, by their cosines over all blocks; None for fewer than three.
@@ -79,11 +79,11 @@ class Comparison:
         return [(i, j) for i in range(n) for j in range(i + 1, n)]
 
     def is_within(self, pair: tuple[int, int]) -> bool:
-        """Whether both are of one group."""
+        """Returns whether both are in one group."""
         return self.groups is not None and (pair[0] in self.groups[0]) == (pair[1] in self.groups[0])
 
     def margins(self) -> list[float] | None:
-        """For each row: the smallest cosine within a group less the largest between them; above 0 they are apart."""
+        """Returns for each row the smallest cosine within a group minus the largest between groups."""
         if self.groups is None:
             return None
         within = [pair for pair in self.pairs() if self.is_within(pair)]
@@ -92,7 +92,7 @@ class Comparison:
 
 
 def compare(readings: Sequence[EncodedText], word: str, reader: TextEncoder) -> Comparison:
-    """Every occurrence of a word, whatever its case. Raises UserError if there are not two."""
+    """Compares every occurrence of a word in any case. Raises UserError if there are not two."""
     wanted = split_text(word)
     if len(wanted) != 1:
         raise UserError(f"--word {word!r}: one word is needed, not {len(wanted)}: {' '.join(wanted) or 'none'}.")
@@ -123,7 +123,7 @@ def _around(words: list[str], at: int) -> str:
 
 
 def _selections(reader: TextEncoder) -> list[Selection]:
-    """Each single layer, then each preset of several layers that this encoder has, and the one chosen."""
+    """Returns each single layer, each preset of several layers that this encoder has, and the chosen layers."""
     num_layers, hidden_size = reader.encoder.num_layers, reader.encoder.hidden_size
     rows = [select(LayersConfig([k], "concat"), num_layers, hidden_size) for k in range(num_layers + 1)]
     for preset in layer_presets():
@@ -139,7 +139,7 @@ def _selections(reader: TextEncoder) -> list[Selection]:
 
 
 def two_groups(alike: np.ndarray) -> tuple[list[int], list[int]]:
-    """Average-linkage clustering into two groups. alike: (n, n), cosines."""
+    """Clusters into two groups by average linkage. alike: (n, n), cosines."""
     groups = [[i] for i in range(len(alike))]
     while len(groups) > 2:
         pairs = [(a, b) for a in range(len(groups)) for b in range(a + 1, len(groups))]

@@ -1,4 +1,4 @@
-"""What `probe inspect` shows, for people."""
+"""Formats the results of `probe inspect` as text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def header(reader: TextEncoder) -> str:
 
 
 def show_reading(reading: EncodedText, number: int, reader: TextEncoder, num_values: int) -> Iterator[str]:
-    """Pieces, hidden states, layer 0's parts and the chosen layers' vectors of one text, line by line."""
+    """Yields pieces, hidden states, layer 0's parts and the chosen layers' vectors of one text, line by line."""
     names = "text " + " and ".join(str(number + i) for i in range(len(reading.texts)))
     yield ""
     yield f"{names}: {' | '.join(reading.texts)}" if any(reading.texts) else f"{names}: empty"
@@ -106,7 +106,7 @@ def _show_first_layer(reading: EncodedText, reader: TextEncoder, num_values: int
 
 
 def _show_scales(reading: EncodedText) -> Iterator[str]:
-    """The scale of each layer, which a sum, a mean or a mix adds up as it is."""
+    """Yields the scale of each layer, which a sum, a mean or a mix adds up unchanged."""
     if not len(reading.vectors):
         return
     norms = reading.vectors.norm(dim=2).mean(0).tolist()
@@ -136,7 +136,7 @@ def _show_chosen(reading: EncodedText, reader: TextEncoder, num_values: int) -> 
 
 
 def histogram(values: np.ndarray) -> Iterator[str]:
-    """Lines of a histogram. Outliers widen its range and are not clipped: such values are worth seeing."""
+    """Yields the lines of a histogram. Outliers widen its range and are not clipped, because they are worth seeing."""
     yield (
         f"  {values.size} values: mean {values.mean():.3f}, standard deviation {values.std():.3f}, "
         f"from {values.min():.3f} to {values.max():.3f}"
@@ -148,7 +148,7 @@ def histogram(values: np.ndarray) -> Iterator[str]:
 
 
 def show_sentences(readings: Sequence[EncodedText], how: str, reader: TextEncoder, num_values: int) -> Iterator[str]:
-    """The sentence vectors, and the cosines between them."""
+    """Yields the sentence vectors and the cosines between them."""
     vectors = torch.stack([sentence_vector(reading, how, reader) for reading in readings])
     of = {
         "cls": f"first piece, {reader.selection.as_text()}",
@@ -178,7 +178,7 @@ def show_sentences(readings: Sequence[EncodedText], how: str, reader: TextEncode
 
 
 def show_comparison(comparison: Comparison, reader: TextEncoder) -> Iterator[str]:
-    """A word's occurrences, their cosines by layer and combination, and where they part."""
+    """Yields a word's occurrences, their cosines by layer and combination, and the two groups."""
     occurrences = comparison.occurrences
     yield ""
     yield f"{comparison.word}: {len(occurrences)} occurrences"
@@ -237,7 +237,7 @@ def _where_they_part(comparison: Comparison, reader: TextEncoder) -> Iterator[st
 
 
 def _ranges(numbers: list[int]) -> str:
-    """[0, 1, 2, 5] to "0..2, 5"."""
+    """Formats [0, 1, 2, 5] as "0..2, 5"."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -248,7 +248,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _heat(values: np.ndarray) -> Any:
-    """A function that formats a cosine with a bar as high as its place in the range of `values`."""
+    """Returns a function that formats a cosine with a bar, whose height is its place in the range of `values`."""
     low, high = float(values.min()), float(values.max())
 
     def cell(value: float) -> str:

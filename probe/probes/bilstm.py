@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from probe.config import ProbeConfig
+
 
 class Dropout(nn.Module):
     """What nn.Dropout does; on a CPU four times as fast, for torch draws its masks there number by number."""
@@ -35,6 +37,7 @@ class BiLSTM(nn.Module):
 
     def __init__(self, width: int, hidden_size: int, num_layers: int, dropout: float) -> None:
         super().__init__()
+        self.width = 2 * hidden_size
         widths = [width] + [2 * hidden_size] * (num_layers - 1)
         self.forwards = nn.ModuleList(nn.LSTM(w, hidden_size) for w in widths)
         self.backwards = nn.ModuleList(nn.LSTM(w, hidden_size) for w in widths)
@@ -49,6 +52,11 @@ class BiLSTM(nn.Module):
             back, _ = backward(mirrored(x, mirror))
             x = torch.cat([ahead, mirrored(back, mirror)], -1)
         return x
+
+
+def network(probe: ProbeConfig, width: int) -> BiLSTM | None:
+    """The BiLSTM of a probe; None for one without layers, which is linear."""
+    return BiLSTM(width, probe.hidden_size, probe.num_layers, probe.dropout) if probe.num_layers else None
 
 
 def mirrored(x: Tensor, mirror: Tensor) -> Tensor:

@@ -30,15 +30,22 @@ from probe.features.windows import Window
 from probe.features.words import Text, kept_pieces, pool, to_tensors
 from probe.probes.arithmetic import arithmetic
 from probe.probes.batches import pooled_batches
-from probe.system.bfloat16 import settled
-from probe.system.files import written_whole
+from probe.probes.fitting import Epoch, Fit, FitInputs, SplitBits
+from probe.probes.kinds import bfloat16_way
+from probe.probes.training import bits_by_frequency, bits_of_both, labels_of, make_deterministic
+from probe.scoring.metrics import headline
+from probe.system.bfloat16 import EMULATED, settled
+from probe.system.files import canonical, plain, written_whole
 from probe.system.format import duration
+from probe.system.machine import resolve_device, room
+from probe.system.provenance import hardware, versions
 
 WEIGHT_DECAY = 0.01
 WARM_UP = 0.1  # of all updates
 INITIAL_STD = 0.02  # of the linear layer, as BERT's own layers begin
 AT_ONCE = 2048  # pieces, padding included, that go through the encoder at once: bounds the memory
-TELL_EVERY_S = 15
+LOG_EVERY_S = 15
+MEASURE_S = 2.0  # how long a training is measured
 BACKWARD = 3  # cost of training on a piece, relative to a forward pass alone
 # Saved beside weights, optimizer and rates. Weights of one epoch under two names are stored once.
 KEPT = ("curve", "best_epoch", "best_dev_tags", "best_weights", "least_loss_epoch", "least_loss_weights")
@@ -77,7 +84,7 @@ class TaggedText:
 class FineTuned(nn.Module):
     """An encoder and a linear layer, trained together.
 
-    curve: of each epoch, its mean training loss, dev score, mean dev loss (nats a word) and seconds of training.
+    curve: of each epoch, its mean training loss, dev score, mean dev loss (nats per word) and seconds of training.
     least_loss_weights: of the epoch of least dev loss; the same tensors as best_weights where that epoch is the best.
     """
 
@@ -131,7 +138,7 @@ class FineTuned(nn.Module):
 
     @torch.no_grad()
     def predict(self, split: TaggedText) -> tuple[Tags, float]:
-        """The tags of every sentence, and their mean loss in nats a word (of those whose tag training showed)."""
+        """The tags of every sentence, and their mean loss in nats per word (of those whose tag training showed)."""
         self.eval()
         ids = torch.zeros_like(split.labels)
         loss = 0.0
@@ -157,12 +164,12 @@ def fine_tune(
     kept: Path,
     made_by: str,
     room: float,
-    tell: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> FineTuned:
     """Trains for cfg.max_epochs, resuming from `kept` if possible; returns the model with its best epoch's weights.
 
     `headline` scores gold and predicted tags. kept: the file that each epoch's state is written to, ignored if its
-    `made_by` differs. room: bytes of memory that training may take. `tell` gets a line an epoch, and now and then one
+    `made_by` differs. room: bytes of memory that training may take. `log` gets a line per epoch, and now and then one
     between. The same seed and number of threads give the same bits. Raises UserError for too little memory, before
     any training, and for a loss that is not finite.
     """
@@ -171,15 +178,15 @@ def fine_tune(
     tuned.refuse_without(room, max(train.widths))
     optimizer, rates = optimizer_of(tuned, train)
     if _continue(tuned, optimizer, rates, kept, made_by):
-        tell(f"goes on after epoch {len(tuned.curve)} of {tuned.epochs}")
+        log(f"goes on after epoch {len(tuned.curve)} of {tuned.epochs}")
     for epoch in range(len(tuned.curve), tuned.epochs):
         torch.manual_seed(_seed_of(seed, epoch))
         clock = time.perf_counter()
         scored = sum(dev.widths) / sum(train.widths) / BACKWARD  # cost of scoring dev, in epochs of training
         batches = train.batches(cfg.batch_size, torch.Generator().manual_seed(_seed_of(seed, epoch)))
-        loss = _one_epoch(tuned, train, batches, optimizer, rates, 1 + scored, tell)
+        loss = _one_epoch(tuned, train, batches, optimizer, rates, 1 + scored, log)
         train_s = round(time.perf_counter() - clock, 3)
-        tell(f"epoch {epoch + 1} of {tuned.epochs} · loss {loss:.4f} · scoring dev")
+        log(f"epoch {epoch + 1} of {tuned.epochs} · loss {loss:.4f} · scoring dev")
         tags, dev_loss = tuned.predict(dev)
         score = headline(dev.tags, tags)
         is_best = score > max((point["dev"] for point in tuned.curve), default=-1.0)
@@ -191,14 +198,14 @@ def fine_tune(
         if is_least:
             tuned.least_loss_epoch, tuned.least_loss_weights = epoch + 1, weights
         tuned.curve.append({"loss": loss, "dev": score, "dev_loss": dev_loss, "train_s": train_s})
-        tell(f"epoch {epoch + 1} of {tuned.epochs} · loss {loss:.4f} · dev {100 * score:.2f} · {train_s:.0f} s")
+        log(f"epoch {epoch + 1} of {tuned.epochs} · loss {loss:.4f} · dev {100 * score:.2f} · {train_s:.0f} s")
         state = {name: getattr(tuned, name) for name in KEPT} | {"made_by": made_by}
         state |= {"weights": tuned.state_dict(), "optimizer": optimizer.state_dict(), "rates": rates.state_dict()}
         try:
             with written_whole(kept) as temporary:
                 torch.save(state, temporary)
         except (OSError, RuntimeError) as error:  # training goes on; torch raises its own error on a full disk
-            tell(f"what it could go on from is not kept: {str(error).splitlines()[0]}")
+            log(f"what it could go on from is not kept: {str(error).splitlines()[0]}")
     tuned.load_state_dict(tuned.best_weights)
     return tuned
 
@@ -237,21 +244,21 @@ def _one_epoch(
     optimizer: torch.optim.Optimizer,
     rates: Any,
     whole: float,
-    tell: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> float:
     """Every window once; returns the batches' mean loss. whole: an epoch with dev scored, in epochs of training."""
     tuned.train()
     epochs, epoch = tuned.epochs, len(tuned.curve) + 1
-    started = told = time.perf_counter()
+    started = logged = time.perf_counter()
     losses: list[float] = []
     for numbers in batches:
         losses.append(update(tuned, train, numbers, optimizer, rates))
         now = time.perf_counter()
-        if now - told > TELL_EVERY_S:
-            told = now
+        if now - logged > LOG_EVERY_S:
+            logged = now
             done = len(losses) / len(batches)
             left_s = ((epochs - epoch + 1) * whole - done) * (now - started) / done
-            tell(f"epoch {epoch} of {epochs} · {100 * done:.0f} % · loss {losses[-1]:.4f} · {duration(left_s)} left")
+            log(f"epoch {epoch} of {epochs} · {100 * done:.0f} % · loss {losses[-1]:.4f} · {duration(left_s)} left")
     return sum(losses) / len(losses)
 
 
@@ -283,3 +290,103 @@ def _continue(tuned: FineTuned, optimizer: torch.optim.Optimizer, rates: Any, ke
     for name in KEPT:
         setattr(tuned, name, state[name])
     return True
+
+
+def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
+    """Fine-tunes the encoder with a linear layer; no features are read or written.
+
+    Raises UserError where free memory does not suffice.
+    """
+    cfg, train = inputs.cfg, inputs.corpus.splits["train"].tags
+    clock = time.perf_counter()
+    device = resolve_device(cfg.device)
+    make_deterministic(device)
+    data, labels = texts_of(inputs)
+    here = hardware(device, torch.get_num_threads(), bfloat16_way(cfg, device))
+    if here.bfloat16 == "emulated":
+        log(f"probe.precision=bfloat16: {EMULATED[device]}")
+    read_s = time.perf_counter() - clock
+    tuned = fine_tune(
+        cfg.probe,
+        cfg.features.subword,
+        inputs.encoder,
+        data["train"],
+        data["dev"],
+        labels,
+        lambda gold, predicted: headline(inputs.corpus.task, gold, predicted),
+        cfg.seed,
+        device,
+        inputs.unfinished,
+        canonical([versions(), plain(here)]),
+        room(device, inputs.runs, inputs.num_gpus),
+        log,
+    )
+    test, test_loss = tuned.predict(data["test"])
+    best = tuned.curve[tuned.best_epoch - 1]
+    if tuned.least_loss_epoch != tuned.best_epoch:
+        tuned.load_state_dict(tuned.least_loss_weights)
+        _, test_loss = tuned.predict(data["test"])
+        tuned.load_state_dict(tuned.best_weights)
+    nats = {"dev": tuned.curve[tuned.least_loss_epoch - 1]["dev_loss"], "test": test_loss}
+    known = {name: data[name].labels[data[name].labels >= 0] for name in nats}
+    bits = {
+        name: SplitBits(nats[name] / math.log(2), bits_by_frequency(of, labels, train)) if len(of) else None
+        for name, of in known.items()
+    }
+    both = bits_of_both(bits)
+    return Fit(
+        predictions={"dev": tuned.best_dev_tags, "test": test},
+        curve=[Epoch(**point) for point in tuned.curve],
+        passes=1,
+        outcome="converged" if best["dev"] > 0 else "silent",  # as many epochs as were asked for, no more or less
+        best_epoch=tuned.best_epoch,
+        mix=None,
+        parameters=sum(parameter.numel() for parameter in tuned.parameters()),
+        placement="none",
+        hardware=here,
+        read_s=read_s,
+        train_s=sum(point["train_s"] for point in tuned.curve),  # with the epochs before an interruption
+        bits=both,
+        bits_epoch=tuned.least_loss_epoch if both else None,
+        labels=labels,
+    )
+
+
+def texts_of(inputs: FitInputs) -> tuple[dict[str, TaggedText], list[str]]:
+    """Each split as windows with labels, and what the labels stand for."""
+    encoder, splits = inputs.encoder, inputs.corpus.splits
+    labels, label_ids = labels_of(splits["train"].tags)
+    data = {
+        name: TaggedText(
+            Text(inputs.text, name, encoder, inputs.cfg.features), split.tags, label_ids, encoder.special.count
+        )
+        for name, split in splits.items()
+    }
+    return data, labels
+
+
+def training_s(inputs: FitInputs) -> float:
+    """How long a training takes, from training for a moment on some of the text.
+
+    Raises UserError where memory does not suffice for `inputs.runs` such trainings side by side.
+    """
+    torch.set_num_threads(1)
+    cfg, device, (data, labels) = inputs.cfg, resolve_device(inputs.cfg.device), texts_of(inputs)
+    train = data["train"]
+    tuned = FineTuned(
+        cfg.probe, cfg.features.subword, inputs.encoder, load_model(inputs.encoder, device), labels, device
+    )
+    tuned.requires_grad_().to(device).train()
+    tuned.refuse_without(room(device, inputs.runs, inputs.num_gpus), max(train.widths))
+    optimizer, rates = optimizer_of(tuned, train)
+    some = train.batches(cfg.probe.batch_size, torch.Generator().manual_seed(0))
+    update(tuned, train, some[0], optimizer, rates)  # for warming up
+    pieces, clock = 0, time.perf_counter()
+    for numbers in some:
+        update(tuned, train, numbers, optimizer, rates)
+        pieces += sum(train.widths[number] for number in numbers)
+        if time.perf_counter() - clock > MEASURE_S:
+            break
+    seen = {name: sum(split.widths) / BACKWARD for name, split in data.items()}
+    whole = tuned.epochs * (sum(train.widths) + seen["dev"]) + seen["test"]
+    return whole * (time.perf_counter() - clock) / pieces

@@ -1,15 +1,18 @@
-"""The word memory: a tagger that knows nothing but how often train has each word and mention with which tag.
+"""The majority-tag baseline: a tagger that knows nothing but how often train has each word and mention with which tag.
 
 What it scores is what a corpus gives away without any encoder, and without looking at a word's neighbours.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from probe.data.tags import Tags
 from probe.data.task import Task
+from probe.probes.fitting import Fit, FitInputs
+from probe.system.provenance import hardware
 
 
 class MajorityTag:
@@ -75,3 +78,23 @@ def _mentions(words: Tags, tags: Tags, task: Task) -> dict[tuple[str, ...], str]
 
 def _most_frequent(counter: Counter[str]) -> str:
     return min(counter, key=lambda name: (-counter[name], name))
+
+
+def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
+    """Counts the tags of train and tags dev and test by them: no features, no training."""
+    clock = time.perf_counter()
+    splits, task = inputs.corpus.splits, inputs.corpus.task
+    memory = MajorityTag(splits["train"].words, splits["train"].tags, task)
+    return Fit(
+        predictions={name: memory.predict(splits[name].words) for name in ("dev", "test")},
+        curve=[],
+        passes=0,
+        outcome="converged",
+        best_epoch=0,
+        mix=None,
+        parameters=len(memory),
+        placement="none",
+        hardware=hardware("cpu", 1),
+        read_s=0.0,
+        train_s=time.perf_counter() - clock,
+    )

@@ -13,7 +13,7 @@ class Selection:
     """A row of the table: absolute layer indices, in the order asked for, how they are combined, and how they are
     normalized before (None: not).
 
-    No layer at all is the word memory, which needs no vectors.
+    No layer at all is the majority-tag baseline, which needs no vectors.
     """
 
     name: str
@@ -22,12 +22,8 @@ class Selection:
     width: int
     normalize: str | None = None
 
-    @property
-    def is_majority_tag(self) -> bool:
-        return not self.indices
-
     def as_text(self) -> str:
-        if self.is_majority_tag:
+        if not self.indices:
             return f"{self.name} = no layer: each word as train has it most often"
         normalized = f", layers.normalize={self.normalize}" if self.normalize else ""
         return (
@@ -39,7 +35,7 @@ class Selection:
 
 def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
     """Resolves what was asked for against an encoder of `num_layers` blocks. Raises UserError with the valid range."""
-    if cfg.combine == "none":
+    if cfg.is_empty:
         if cfg.indices != []:
             raise UserError(
                 f"layers.combine=none is for no layer, not layers.indices={cfg.indices!r}. Type layers=word_memory."

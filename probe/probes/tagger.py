@@ -1,4 +1,4 @@
-"""The probe: a BiLSTM (or nothing) and a linear layer over frozen features, trained with Lightning.
+"""A probe on frozen features: a network of its kind (or none) and a linear layer, trained with Lightning.
 
 T words of the longest sentence, B sentences, N words in a batch, C labels.
 """
@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
@@ -22,8 +22,9 @@ from probe.config import ProbeConfig, UserError
 from probe.data.tags import Tags
 from probe.probes.arithmetic import arithmetic
 from probe.probes.batches import Batch, EvaluationBatches, TaggedWords, TrainingBatches
-from probe.probes.bilstm import BiLSTM, Dropout
+from probe.probes.bilstm import Dropout
 from probe.probes.combine import mix
+from probe.probes.kinds import network_of
 from probe.probes.normalization import input_factor
 from probe.probes.schedule import Schedule, passes
 from probe.probes.selection import Selection
@@ -60,8 +61,8 @@ class Tagger(pl.LightningModule):
             self.mix_weights = nn.Parameter(torch.zeros(len(selection.indices)))
             self.mix_scale = nn.Parameter(torch.ones(()))
         self.dropout = Dropout(cfg.dropout)
-        self.lstm = BiLSTM(selection.width, cfg.hidden_size, cfg.num_layers, cfg.dropout) if cfg.num_layers else None
-        self.classifier = nn.Linear(2 * cfg.hidden_size if cfg.num_layers else selection.width, len(labels))
+        self.lstm = network_of(cfg, selection.width)  # of any kind; saved weights have it under this name
+        self.classifier = nn.Linear(selection.width if self.lstm is None else cast(int, self.lstm.width), len(labels))
         self.passes = passes(len(train.lengths), cfg.batch_size)
         self.schedule = Schedule.of(cfg, len(train.lengths))
         self.curve: list[dict[str, float]] = []
@@ -79,7 +80,7 @@ class Tagger(pl.LightningModule):
         x = batch.features.float()
         if self.input_factor != 1:
             x = x * self.input_factor
-        with arithmetic(self.cfg.precision, x.device.type, lstm=self.lstm is not None):
+        with arithmetic(self.cfg.precision, x.device.type, lstm=self.cfg.num_layers > 0):
             if self.is_mix:
                 x = mix(x, self.mix_weights, self.mix_scale)
             x = self.dropout(x)
@@ -197,17 +198,17 @@ def _keep_best(ids: Tensor, scores: Tensor, batch: Batch) -> None:
 
 
 class Announce(pl.Callback):
-    """Tells one line an epoch."""
+    """Logs one line per epoch."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self.tell = tell
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self.log_line = log
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, Tagger)
         point = pl_module.curve[-1]
         epoch, most = len(pl_module.curve), pl_module.schedule.max_epochs
         left_s = (most - epoch) * point["train_s"]
-        self.tell(
+        self.log_line(
             f"epoch {epoch} of at most {most} · loss {point['loss']:.4f} · dev {100 * point['dev']:.2f} · "
             f"{point['train_s']:.1f} s · at most {left_s / 60:.1f} min left"
         )
@@ -221,16 +222,16 @@ def train_tagger(
     labels: list[str],
     headline: Callable[[Tags, Tags], float],
     seed: int,
-    tell: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> Tagger:
     """Trains under Schedule, by dev's headline score; returns the tagger with the weights of its best epoch.
 
-    `headline` scores gold and predicted tags. `tell` gets one line an epoch, and one before if bfloat16 is emulated.
+    `headline` scores gold and predicted tags. `log` gets one line per epoch, and one before if bfloat16 is emulated.
     The seed fixes initialisation, batches and dropout. On a CPU the result is bit-equal for a given number of threads.
     """
     quieten_libraries()
     if cfg.precision == "bfloat16" and way(train.device, cfg.num_layers > 0) == "emulated":
-        tell(f"probe.precision=bfloat16: {EMULATED[train.device]}")
+        log(f"probe.precision=bfloat16: {EMULATED[train.device]}")
     torch.manual_seed(seed)
     tagger = Tagger(cfg, selection, labels, train, dev, headline)
     device = train.device
@@ -239,7 +240,7 @@ def train_tagger(
         devices=1,
         max_epochs=tagger.schedule.max_epochs,
         gradient_clip_val=cfg.gradient_clip,
-        callbacks=[Announce(tell)],
+        callbacks=[Announce(log)],
         plugins=[LightningEnvironment()],  # ignores a SLURM job around this process
         logger=False,
         enable_checkpointing=False,  # the best weights are kept in memory: nothing to leave behind when killed

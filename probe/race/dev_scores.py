@@ -1,4 +1,4 @@
-"""What a race reads from a folder's records: dev scores, how trainings ended and when, and dev counts by sentence.
+"""Reads what a race may see of a folder's records: dev scores, how and when training ended, dev counts by sentence.
 
 A race reads records only through this module, which passes on nothing of test.
 """
@@ -19,9 +19,9 @@ from probe.scoring.significance import influence, units_of
 
 
 class DevScores:
-    """The runs of some rows (their identities, by seed) as far as a results folder has them.
+    """Holds the dev scores of some rows' runs that a results folder has.
 
-    failed: why runs have no record, where that is known.
+    runs: the identity of each run, by row and seed. failed: why runs have no record, if that is known.
     """
 
     def __init__(
@@ -33,12 +33,14 @@ class DevScores:
         self._loaded: dict[Cell, DevRun] = {}
 
     def path(self, cell: Cell) -> Path:
-        """Where the run's record is, or will be."""
+        """Returns the path of the run's record, which may not exist yet."""
         return record_path(self.results_dir, cell[0], self.runs[cell])
 
     def run(self, cell: Cell) -> DevRun | str | None:
-        """The run, why there is none, or None where it is not made yet. Raises UserError for what is no record, and for
-        one without counts."""
+        """Returns the run, the reason why it failed, or None if it is not made yet.
+
+        Raises UserError for a file that is no record, and for a record without counts.
+        """
         if cell not in self._loaded:
             path = self.path(cell)
             if not path.exists():
@@ -47,7 +49,7 @@ class DevScores:
             try:
                 began, ended = (datetime.fromisoformat(time).timestamp() for time in (record.started, record.finished))
             except ValueError:
-                raise UserError(f"{path}: its times are none. Move it away and run again.") from None
+                raise UserError(f"{path}: its times cannot be read. Move it away and run again.") from None
             dev = SplitCounts.of(load_counts(path)[0]["dev"])
             moves = influence(dev.counts, units_of(dev.documents, dev.documents))
             self._loaded[cell] = DevRun(record.scores.dev.headline, record.ending, began, ended, moves)
@@ -55,5 +57,5 @@ class DevScores:
 
     @property
     def still_failed(self) -> dict[Cell, str]:
-        """The runs that have failed and were not made since."""
+        """Returns the runs that failed and were not made since."""
         return {cell: why for cell, why in self.failed.items() if not self.path(cell).exists()}

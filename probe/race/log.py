@@ -1,4 +1,4 @@
-"""What a race says of its rounds, in lines. Scores in percent, of dev alone."""
+"""Writes the rounds of a race as lines. Scores are dev scores, in percent."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from probe.race.rule import Elimination, Round
 from probe.system.format import percent
 
 
-def round_lines(done: Round, all_left: Mapping[str, Elimination]) -> Iterator[str]:
-    """Who leads after a round, and who left in it."""
+def round_lines(done: Round, eliminations: Mapping[str, Elimination]) -> Iterator[str]:
+    """Yields who leads after a round, and which rows it eliminated."""
     head = f"Round {done.number} ({len(done.runs)} runs)"
     if done.leader is None:
         yield f"{head}: no row can be ranked."
@@ -17,16 +17,17 @@ def round_lines(done: Round, all_left: Mapping[str, Elimination]) -> Iterator[st
         lead = f"{head}: {done.leader} leads with dev {percent(done.means[done.leader])}"
         spread = "" if done.spread is None else f"; spread over seeds {percent(done.spread)}, {done.df} df"
         yield f"{lead}{spread}."
-    for row, left in all_left.items():
-        if left.round == done.number:
-            yield f"  {row} leaves: {why_left(left)}"
+    for row, elimination in eliminations.items():
+        if elimination.round == done.number:
+            yield f"  {row} is eliminated: {elimination_reason(elimination)}"
 
 
-def why_left(left: Elimination) -> str:
-    """Why a row got no more seeds."""
-    if left.behind is None or left.t is None or left.threshold is None:
-        return left.why
-    return f"{left.why}, {percent(left.behind)} behind (t {left.t:.2f}, more than {left.threshold:.2f})"
+def elimination_reason(elimination: Elimination) -> str:
+    """Returns why a row gets no more seeds."""
+    if elimination.behind is None or elimination.t is None or elimination.threshold is None:
+        return elimination.why
+    details = f"t {elimination.t:.2f}, more than {elimination.threshold:.2f}"
+    return f"{elimination.why}, {percent(elimination.behind)} behind ({details})"
 
 
 def ending_line(rounds: Sequence[Round], ended: str | None) -> str:

@@ -1,7 +1,7 @@
-"""A race in a results folder: its rules and rows are fixed in race.json before the first run, then round follows round.
+"""Runs a race in a results folder. Its rules and rows are written to race.json before the first run.
 
-Each round's runs are made as a sweep. Every decision follows from race.json and the records alone, so a stopped race
-continues where it was, earlier runs count, and two processes in one folder reach the same decisions.
+The runs of each round are one sweep. Every decision follows from race.json and the records alone. So a stopped race
+can continue, earlier runs count, and two processes in one folder reach the same decisions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import Config, LayersConfig, RaceConfig, UserError
+from probe.probes.kinds import PROBES
 from probe.race.dev_scores import DevScores
 from probe.race.log import ending_line, round_lines
 from probe.race.rule import VERSION, Cell, Rules, num_ahead, replay, thresholds
@@ -33,12 +34,12 @@ def run_race(
     candidates: Callable[[], list[LayersConfig]],
     launcher: Launcher,
     command: str,
-    tell: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> dict[Cell, str]:
-    """Races these configs, one a row, and the candidates in one results folder; returns why runs have failed.
+    """Races these configs (one per row) and the candidates in one results folder. Returns why runs failed.
 
-    base: the settings of the race, and of the candidates' runs. candidates: called only when a race begins; afterwards
-    its rows are in race.json. Raises UserError for what cannot be raced, and if the folder holds another race.
+    base: the settings of the race, and of the candidates' runs. candidates: called only when a new race begins; later
+    its rows are in race.json. Raises UserError for rows that cannot race, and if the folder holds another race.
     """
     folder = Path(base.results_dir)
     _refuse(named, base)
@@ -53,56 +54,56 @@ def run_race(
     plans: dict[str, Plan] = {}  # by cell: if a row has two names, the first counts
     for planned in map(plan, configs):
         plans.setdefault(planned.identity.cell, planned)
-    terms = _agreed(folder, _terms([*plans.values()], seeds, asked, base.race))
+    spec = _stored_spec(folder, _make_spec([*plans.values()], seeds, asked, base.race))
     plan_of = {planned.selection.name: planned for planned in plans.values()}
-    evidence, told = DevScores(folder, terms.runs), 0
+    scores, num_logged = DevScores(folder, spec.runs), 0
     while True:
-        state = replay(terms.rules, terms.rows, evidence.run)
-        write_atomically(folder / DECISIONS, Decisions.of(state, evidence.still_failed).text())
-        for done in state.rounds[told:]:
+        state = replay(spec.rules, spec.rows, scores.run)
+        write_atomically(folder / DECISIONS, Decisions.of(state, scores.still_failed).text())
+        for done in state.rounds[num_logged:]:
             for line in round_lines(done, state.left):
-                tell(line)
-        told = len(state.rounds)
-        decided = [(plan_of[row].expected, terms.runs[row, seed]) for row, seed in state.runs]  # also if done before
+                log(line)
+        num_logged = len(state.rounds)
+        decided = [(plan_of[row].expected, spec.runs[row, seed]) for row, seed in state.runs]  # also earlier runs
         expected = [replace(run, key=identity.key, identity=identity) for run, identity in decided]
         if expected and (note := write_expected(folder, expected)):
-            tell(note)
+            log(note)
         if not state.todo:
-            tell(ending_line(state.rounds, state.ended))
-            return evidence.still_failed
-        tell(f"Round {told + 1} of at most {len(terms.rules.seeds)}: {len(state.standing)} rows stand.")
+            log(ending_line(state.rounds, state.ended))
+            return scores.still_failed
+        log(f"Round {num_logged + 1} of at most {len(spec.rules.seeds)}: {len(state.standing)} rows remain.")
         wanted = [replace(plan_of[row].cfg, seed=seed) for row, seed in state.todo]
-        outcome = run_sweep(wanted, launcher, command, tell, dev_only=True)
+        outcome = run_sweep(wanted, launcher, command, log, dev_only=True)
         reasons = dict(outcome.failed)
         for cell in state.todo:
-            if not evidence.path(cell).exists():  # recorded as failed, or this round would repeat forever
-                label = label_of(cell[0], terms.runs[cell])
-                evidence.failed[cell] = reasons.get(label, "no record came of it; the same command tries again")
+            if not scores.path(cell).exists():  # recorded as failed, otherwise this round would repeat forever
+                label = label_of(cell[0], spec.runs[cell])
+                scores.failed[cell] = reasons.get(label, "it left no record; the same command tries again")
 
 
 def _refuse(named: Sequence[Config], base: Config) -> None:
-    """Raises UserError for what is no choice of frozen layers, and for runs that differ in more than their seed."""
-    if base.probe.train_encoder:
-        raise UserError("A race is among layers of a frozen encoder: leave out probe=finetune.")
+    """Raises UserError for rows that are no choice of frozen layers, and if runs differ in more than their seed."""
+    if not PROBES[base.probe.kind].reads_features:
+        raise UserError(f"A race compares layers of a frozen encoder. Leave out probe={base.probe.kind}.")
     if base.data.train_fraction not in (None, 1):
         raise UserError(
-            f"data.train_fraction={base.data.train_fraction}: each seed would draw a text of its own, and a race "
+            f"data.train_fraction={base.data.train_fraction}: each seed would draw a different text, but a race "
             "compares seeds on one text. Type data.train_fraction=null."
         )
-    if any(cfg.layers.combine == "none" for cfg in named):
-        raise UserError("layers=word_memory: it has no seeds to race with. Its run is made in seconds without a race.")
+    if any(cfg.layers.is_empty for cfg in named):
+        raise UserError("layers=word_memory has no seeds to race with. Run it without a race; it takes seconds.")
 
 
-def _terms(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], wanted: RaceConfig) -> RaceSpec:
-    """The terms of a race among these. Raises UserError for two rows of one name, and for more rows than max_runs."""
+def _make_spec(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], wanted: RaceConfig) -> RaceSpec:
+    """Makes the race of these rows. Raises UserError for two rows of one name, and for more rows than max_runs."""
     names = [planned.selection.name for planned in plans]
     if doubled := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(f"Two rows of this race are called {doubled} and are not the same layers.")
+        raise UserError(f"Two rows of this race are called {doubled} but have different layers.")
     ahead = num_ahead(len(plans))
     if wanted.max_runs is not None and wanted.max_runs < len(plans):
         raise UserError(
-            f"race.max_runs={wanted.max_runs}: the first round alone has {len(plans)} runs, one a row. "
-            "Allow more, or name fewer: race.rows=[...]."
+            f"race.max_runs={wanted.max_runs}: the first round already needs {len(plans)} runs, one per row. "
+            "Allow more, or name fewer rows: race.rows=[...]."
         )
     limits = thresholds(len(plans), ahead, len(seeds), wanted.alpha)
     bounds = wanted.min_seeds, wanted.max_runs, wanted.max_minutes
@@ -119,39 +120,39 @@ def _terms(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], w
     return RaceSpec(asked, entries, rules)
 
 
-def _agreed(folder: Path, terms: RaceSpec) -> RaceSpec:
-    """The terms of the folder's race; these are written if it has none yet. Raises UserError if they differ."""
+def _stored_spec(folder: Path, wanted: RaceSpec) -> RaceSpec:
+    """Returns the folder's race, after writing this one if there is none. Raises UserError if the two differ."""
     prepare_results(folder)
     with wait_for_lock(folder / "logs" / "race.lock"):
         there = read_spec(folder)
         if there is None:
-            write_atomically(folder / RACE, json.dumps(plain(terms), indent=1, ensure_ascii=False) + "\n")
-            return terms
-    if difference := _difference(there, terms):
+            write_atomically(folder / RACE, json.dumps(plain(wanted), indent=1, ensure_ascii=False) + "\n")
+            return wanted
+    if difference := _difference(there, wanted):
         raise _other_race(folder, difference)
     return there
 
 
 def _other_race(folder: Path, difference: str) -> UserError:
     return UserError(
-        f"{folder} holds a race by other rules ({difference}), and a race keeps its rules.\n"
-        "The same settings continue it; another one has a folder of its own: results_dir=NAME."
+        f"{folder} holds a race with other rules ({difference}), and the rules of a race never change.\n"
+        "Type its settings to continue it, or give the new race another folder: results_dir=NAME."
     )
 
 
 def _name(layers: LayersConfig) -> str:
-    """As tables have it, where the layers were named by absolute indices."""
+    """Names layers as tables do. Indices must be absolute."""
     indices = layers.indices if isinstance(layers.indices, list) else [layers.indices]
     return layers.name or "_".join(["layer" if len(indices) == 1 else layers.combine, *map(str, indices)])
 
 
 def _described(asked: dict[str, Any]) -> str:
     rows = ", ".join(asked.get("named", [])) or "none"
-    return f"{asked.get('candidates')} candidates of the screen and the rows {rows}"
+    return f"{asked.get('candidates')} candidates of the screen, and the rows {rows}"
 
 
 def _difference(there: RaceSpec, wanted: RaceSpec) -> str | None:
-    """In what two races differ; None if in nothing. Thresholds follow from the rest."""
+    """Returns how two races differ, or None. Thresholds follow from the rest, so they are not compared."""
     if there.rows != wanted.rows:
         return f"rows {', '.join(there.rows)}; here {', '.join(wanted.rows)}"
     old, new = asdict(there.rules), asdict(wanted.rules)

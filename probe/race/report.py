@@ -1,4 +1,4 @@
-"""What a race has answered, in sentences: the best row, what is not shown to be worse, and what it would take."""
+"""Summarises a race in sentences: the best row, which rows are not shown to be worse, and what would decide."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from probe.tables.row import Row
 
 
 def answer(folder: Path, rows: Sequence[Row]) -> list[str]:
-    """The answer of a folder's race, given its rows; nothing where there is no race, or it goes on."""
-    terms, decisions = read_spec(folder), read_decisions(folder)
-    if terms is None or decisions is None or decisions.ended is None:
+    """Returns the summary of a folder's finished race, given its rows. Empty if there is no race or it goes on."""
+    spec, decisions = read_spec(folder), read_decisions(folder)
+    if spec is None or decisions is None or decisions.ended is None:
         return []
-    names = {entry.identity.cell: entry.row for entry in terms.entries}  # in the race; records may call a row otherwise
+    names = {entry.identity.cell: entry.row for entry in spec.entries}  # in the race; records may use another name
     own = {names[cell]: row for row in rows for cell in _cells(row) if cell in names}
-    return list(_sentences(decisions, own, len(terms.entries)))
+    return list(_sentences(decisions, own, len(spec.entries)))
 
 
 def race_lines(folder: Path) -> list[str]:
-    """A folder's race round by round; nothing where there is none."""
+    """Describes a folder's race round by round. Empty if there is none."""
     decisions = read_decisions(folder)
     if decisions is None:
         return []
@@ -36,7 +36,10 @@ def _cells(row: Row) -> set[str]:
 
 
 def _sentences(decisions: Decisions, rows: Mapping[str, Row], num_rows: int) -> Iterator[str]:
-    """rows: by their names in the race. Its leader comes first, even if a row that has one seed only is higher."""
+    """Yields the sentences. rows: by their names in the race.
+
+    The leader comes first, even if a row with a single seed has a higher score.
+    """
     standing = {name: row for name, row in rows.items() if not row.left}
     if not standing:
         yield "No row can be ranked."

@@ -1,20 +1,20 @@
-"""The rule of a race: which runs are next, who leaves, and when it ends. A pure function of dev scores.
+"""Decides which runs of a race are next, which rows are eliminated, and when it ends: a pure function of dev scores.
 
-Each round adds a seed. All rows run the first; the better half runs the second, which measures the spread over seeds,
-and the other rows are judged by that spread on their one seed; from the third round on all remaining rows have the same
+Each round adds a seed. All rows run the first. The better half runs the second, which measures the spread over seeds;
+the other rows are judged by that spread on their one seed. From the third round on, all remaining rows have the same
 seeds. After every round from the second on, each row is compared with the leader, the row with the highest mean of
 those with the most seeds, by the statistic of every table (`scoring.compare`):
 
     t = (leader's mean - row's mean) / standard error of the difference, over seeds and text
 
-A row leaves if t exceeds the threshold of this interim analysis. A run that never learned says nothing of its row: a
-further seed takes its place, and only a row that fails so repeatedly leaves for it.
+A row is eliminated if t exceeds the threshold of this interim analysis. A run that never learned says nothing about its
+row. Another seed replaces it, and only a row with several such runs is eliminated for it.
 
 The thresholds account for repeated analyses, many rows and few seeds. They come from simulated races of equally good
 rows with one spread on a known text, by the same statistic. They spend alpha over the analyses in equal steps (Lan &
-DeMets 1983), so that over all of them a row as good as any other leaves with probability alpha at most (comparison with
-the best: Hsu 1984). On a text that is a sample, and where one row spreads more than the others,
-tests/benchmarks/decisions.py has measured what it is then.
+DeMets 1983), so that over all of them a row as good as any other is eliminated with probability alpha at most
+(comparison with the best: Hsu 1984). tests/benchmarks/decisions.py measures this probability if the text is a sample,
+and if one row spreads more than the others.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ import numpy as np
 
 from probe.scoring.compare import Comparison, Sample, seed_variances
 
-VERSION = 2  # rises when the rule decides otherwise than before on the same scores; race.json has it
+VERSION = 2  # raise it when the rule decides differently on the same scores; race.json stores it
 SIMULATED = 40_000
-MOST_SEEDS = 200  # the most that a race could still take; more are not advised
-MOST_REPLACED = 2  # of a row's runs that never learned; one more, and the row leaves
-SILENT = "silent"  # how a training ended that never scored above zero
+MOST_SEEDS = 200  # the largest number that is advised
+MOST_REPLACED = 2  # of a row's runs that never learned; with one more the row is eliminated
+SILENT = "silent"  # the ending of a training that never scored above zero
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Fixed before the first run. seeds: in their order, one a round. ahead: how many rows run the second seed while
-    the others wait. thresholds: of t, after rounds 2, 3, ... min_seeds: of the remaining rows, before a race may end
-    because more seeds would hardly help. max_runs, max_minutes: None for no bound. version: of the rule; a race.json
-    that names none was written for the first."""
+    """Holds the rules of a race, which are fixed before the first run.
+
+    seeds: in order, one per round. ahead: how many rows run the second seed while the others wait. thresholds: of t,
+    after rounds 2, 3, ... min_seeds: of the remaining rows, before a race may end because more seeds would hardly help.
+    max_runs, max_minutes: None for no bound. version: of the rule; a race.json without it has version 1.
+    """
 
     alpha: float
     seeds: list[int]
@@ -53,14 +55,17 @@ class Rules:
 
     @property
     def spare_seeds(self) -> list[int]:
-        """Seeds that take the place of runs that never learned."""
+        """Returns the seeds that replace runs that never learned."""
         return [max(self.seeds) + 1 + number for number in range(MOST_REPLACED)]
 
 
 @dataclass(frozen=True)
 class DevRun:
-    """What of a finished run a race may know: its dev score (a fraction), how its training ended ("converged" where it
-    did), when it ran (seconds since the epoch), and how much each unit of dev's text moves its score, (U,)."""
+    """Holds what a race may know of a finished run.
+
+    dev: its score, a fraction. ending: how training ended ("converged" if it did). began, ended: seconds since the
+    epoch. influence: (U,), how much each unit of dev's text moves the score.
+    """
 
     dev: float
     ending: str = "converged"
@@ -74,8 +79,10 @@ Cell = tuple[str, int]  # a row and a seed
 
 @dataclass(frozen=True)
 class Elimination:
-    """A row that gets no more seeds. behind: its gap to the leader in dev score, a fraction; None, like t and
-    threshold, if it left for another reason than t."""
+    """Says when and why a row was eliminated, so that it gets no more seeds.
+
+    behind: its gap to the leader in dev score, a fraction. behind, t and threshold are None if t was not the reason.
+    """
 
     round: int
     why: str
@@ -86,7 +93,7 @@ class Elimination:
 
 @dataclass(frozen=True)
 class Round:
-    """A round that was run. spread: standard deviation over seeds, pooled, with its degrees of freedom."""
+    """Holds a finished round. spread: pooled standard deviation over seeds. df: its degrees of freedom."""
 
     number: int
     runs: list[Cell]
@@ -98,9 +105,12 @@ class Round:
 
 @dataclass
 class Race:
-    """Where a race stands. todo: runs to be made before it can go on. ended: why it is over; None while it is not.
-    needed: for each remaining row but the leader, how many seeds of both would separate the two, or None if no number
-    would; as of the last round. replaced: runs that never learned, whose place another seed took."""
+    """Holds the state of a race.
+
+    left: the eliminated rows. todo: runs to make before it can go on. ended: why it is over; None while it is not.
+    needed: after the last round, for each remaining row but the leader, how many seeds of both would separate the two;
+    None if no number would. replaced: runs that never learned, which another seed replaced.
+    """
 
     rows: list[str]
     rounds: list[Round] = field(default_factory=list)
@@ -112,7 +122,7 @@ class Race:
 
     @property
     def standing(self) -> list[str]:
-        """The rows that have not left, best first once there is a round."""
+        """Returns the rows that are not eliminated, best first once there is a round."""
         means = self.rounds[-1].means if self.rounds else {}
         return sorted((row for row in self.rows if row not in self.left), key=lambda row: -means.get(row, 0.0))
 
@@ -122,14 +132,14 @@ class Race:
 
 
 def num_ahead(num_rows: int) -> int:
-    """How many rows run the second seed first: the better half, two at least."""
+    """Returns how many rows run the second seed first: the better half, at least two."""
     return min(num_rows, max(2, math.ceil(num_rows / 2)))
 
 
 def thresholds(num_rows: int, num_ahead: int, num_seeds: int, alpha: float, seed: int = 0) -> list[float]:
-    """What t must exceed after rounds 2 to `num_seeds`, so that of equal rows each leaves with probability alpha.
+    """Returns the thresholds of t after rounds 2 to `num_seeds`: equal rows are eliminated with probability alpha each.
 
-    By simulation of so many rows, normal with one spread; seeded.
+    They come from a seeded simulation of `num_rows` normal rows with one spread.
     """
     if num_rows < 2:
         return []
@@ -160,7 +170,7 @@ def thresholds(num_rows: int, num_ahead: int, num_seeds: int, alpha: float, seed
 def replay(rules: Rules, rows: Sequence[str], run_of: Callable[[Cell], DevRun | str | None]) -> Race:
     """Replays a race from its start as far as its runs are known, so that its state depends on the runs alone.
 
-    run_of: a run, a text that says why there is none, or None where it is not made yet.
+    run_of: returns a run, the reason why it failed, or None if it is not made yet.
     """
     state = Race(list(rows))
     scores: dict[str, dict[int, DevRun]] = {row: {} for row in rows}
@@ -183,8 +193,10 @@ def replay(rules: Rules, rows: Sequence[str], run_of: Callable[[Cell], DevRun | 
 
 
 def _runs_of(number: int, rules: Rules, state: Race, scores: Mapping[str, Mapping[int, DevRun]]) -> list[Cell]:
-    """The runs that a round lacks: of each row that takes part the seeds up to this one, and one more for each run that
-    never learned."""
+    """Returns the runs that a round still needs.
+
+    Each row of the round needs the seeds up to this round, and one more for each run that never learned.
+    """
     rows = state.standing
     if number == 2:
         rows = rows[: rules.ahead]
@@ -196,7 +208,7 @@ def _runs_of(number: int, rules: Rules, state: Race, scores: Mapping[str, Mappin
 
 
 def _take(number: int, cell: Cell, run: DevRun | str | None, state: Race, scores: dict[str, dict[int, DevRun]]) -> None:
-    """Takes a run into the race, or its row out of it."""
+    """Adds a run to the race, or eliminates its row."""
     row, seed = cell
     if isinstance(run, str):
         state.left[row] = Elimination(number, f"failed: {run}")
@@ -215,7 +227,7 @@ def _take(number: int, cell: Cell, run: DevRun | str | None, state: Race, scores
 def _interim_analysis(
     number: int, runs: list[Cell], rules: Rules, state: Race, scores: Mapping[str, Mapping[int, DevRun]]
 ) -> None:
-    """What a round's scores decide: who leaves, and whether the race is over."""
+    """Decides after a round which rows are eliminated and whether the race is over."""
     values = {row: [run.dev for run in scores[row].values()] for row in state.rows if row not in state.left}
     means = {row: fmean(own) for row, own in values.items()}
     if not means:
@@ -271,7 +283,7 @@ def _over_budget(
     runs: Sequence[Cell],
     scores: Mapping[str, Mapping[int, DevRun]],
 ) -> str | None:
-    """Why runs are not begun: they would exceed the number or, at the pace so far, the minutes that are allowed."""
+    """Returns why runs may not start: they would exceed max_runs or, at the pace so far, max_minutes."""
     made = len(state.runs) + len(in_this_round)
     if rules.max_runs is not None and made + len(runs) > rules.max_runs:
         return f"the budget of {rules.max_runs} runs is spent (the next round needs {len(runs)}, {made} are made)"
@@ -283,19 +295,20 @@ def _over_budget(
 
 
 def seeds_to_cross(behind: float, variances: float, over_text: float, threshold: float) -> int | None:
-    """How many seeds of both rows bring t above the threshold, should the difference stay; None where none would.
+    """Returns how many seeds of both rows bring t above the threshold, if the difference stays; None if none would.
 
-    variances: of a run of either row over seeds, summed; they fall with seeds. over_text: what does not.
+    variances: sum of the two rows' variances of one run over seeds, which fall with seeds. over_text: the part of the
+    squared error that does not.
     """
-    room = (behind / threshold) ** 2 - over_text
-    if behind <= 0 or room <= 0:
+    over_seeds = (behind / threshold) ** 2 - over_text  # what the seeds' part may be at most
+    if behind <= 0 or over_seeds <= 0:
         return None
-    seeds = max(2, math.floor(variances / room) + 1)
+    seeds = max(2, math.floor(variances / over_seeds) + 1)
     return seeds if seeds <= MOST_SEEDS else None
 
 
 def minutes_busy(runs: Sequence[DevRun]) -> float:
-    """Minutes in which at least one of the runs was going on: pauses of a race do not count."""
+    """Returns the minutes in which at least one run was in progress, so pauses of a race do not count."""
     busy, until = 0.0, -math.inf
     for began, ended in sorted((run.began, run.ended) for run in runs):
         busy += max(0.0, ended - max(began, until))

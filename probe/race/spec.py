@@ -1,6 +1,7 @@
-"""What is kept of a race: its terms (race.json), fixed before the first run, and what was decided (decisions.json).
+"""Reads and writes a race: its rules and rows (race.json, before the first run) and its decisions (decisions.json).
 
-The decisions follow from terms and records alone. They are kept for tables and readers; `probe verify` decides again.
+The decisions follow from race.json and the records. They are stored for tables and readers; `probe verify` derives
+them again.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Entry:
-    """A row that takes part. layers: as configured, so that a race that continues writes the same records as one never
-    stopped. identity: of its run with the first seed. width: values a word."""
+    """Describes a row that takes part.
+
+    layers: as configured, so that a race that continues writes the same records as one that never stopped. identity: of
+    its run with the first seed. width: values per word.
+    """
 
     row: str
     width: int
@@ -36,8 +40,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class RaceSpec:
-    """What race.json holds: all that a race is, but for its runs. asked: what its rows came from, names and a number of
-    candidates; a race is continued by asking for the same."""
+    """Holds the content of race.json: everything about a race but its runs.
+
+    asked: the names and the number of candidates that its rows came from. Asking for the same continues the race.
+    """
 
     asked: dict[str, Any]
     entries: list[Entry]
@@ -49,14 +55,14 @@ class RaceSpec:
 
     @property
     def runs(self) -> dict[Cell, RunIdentity]:
-        """Every run that the race could ask for."""
+        """Returns every run that the race could ask for."""
         seeds = [*self.rules.seeds, *self.rules.spare_seeds]
         return {(entry.row, seed): replace(entry.identity, seed=seed) for entry in self.entries for seed in seeds}
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """What decisions.json holds. failed: why runs have no record, by row and seed, as there is no record to say it."""
+    """Holds the content of decisions.json. failed: why runs have no record, by row and seed."""
 
     rounds: list[Round]
     left: dict[str, Elimination]
@@ -72,51 +78,51 @@ class Decisions:
         return cls(race.rounds, race.left, race.standing, race.ended, race.needed, names, race.replaced)
 
     def text(self) -> str:
-        """The file's content, rounded to six digits, as further ones differ from machine to machine."""
+        """Returns the file's content, rounded to six digits, because further digits differ between machines."""
         return json.dumps(_rounded(asdict(self)), indent=1, ensure_ascii=False) + "\n"
 
 
 def read_spec(folder: Path) -> RaceSpec | None:
-    """What a folder's race.json says; None where there is none. Raises UserError for what cannot be understood."""
+    """Reads a folder's race.json; None if there is none. Raises UserError if it cannot be understood."""
     return _read(folder / RACE, RaceSpec)
 
 
 def read_decisions(folder: Path) -> Decisions | None:
-    """What a folder's decisions.json says; None where there is none. Raises UserError for what cannot be understood."""
+    """Reads a folder's decisions.json; None if there is none. Raises UserError if it cannot be understood."""
     return _read(folder / DECISIONS, Decisions)
 
 
 def eliminated_rows(folder: Path) -> dict[str, Elimination]:
-    """When and why rows left the folder's race, by their cells; nothing where there is none. Raises UserError."""
-    terms, decisions = read_spec(folder), read_decisions(folder)
-    if terms is None or decisions is None:
+    """Returns when and why rows of the folder's race were eliminated, by cell. Raises UserError."""
+    spec, decisions = read_spec(folder), read_decisions(folder)
+    if spec is None or decisions is None:
         return {}
-    return {entry.identity.cell: decisions.left[entry.row] for entry in terms.entries if entry.row in decisions.left}
+    return {entry.identity.cell: decisions.left[entry.row] for entry in spec.entries if entry.row in decisions.left}
 
 
 def replaced_runs(folder: Path) -> set[str]:
-    """Keys of the runs of the folder's race that never learned, and whose place another seed took. Raises UserError."""
-    terms, decisions = read_spec(folder), read_decisions(folder)
-    if terms is None or decisions is None:
+    """Returns the keys of runs that never learned and were replaced by another seed. Raises UserError."""
+    spec, decisions = read_spec(folder), read_decisions(folder)
+    if spec is None or decisions is None:
         return set()
-    return {terms.runs[cell].key for cell in decisions.replaced if cell in terms.runs}
+    return {spec.runs[cell].key for cell in decisions.replaced if cell in spec.runs}
 
 
 def _read(file: Path, kind: type[T]) -> T | None:
     def damaged(problem: str) -> UserError:
-        return UserError(f"{file} is damaged ({problem}). Take it from where it was kept, or begin a race anew.")
+        return UserError(f"{file} is damaged ({problem}). Restore it from a copy, or start a new race.")
 
     content = json_of(file, damaged)
     return None if content is None else decoded(content, kind, damaged)
 
 
-def decide_again(folder: Path, terms: RaceSpec, failed: dict[str, str]) -> tuple[Race, Decisions]:
-    """The race as the folder's records have it. failed: as decisions.json names them. Raises UserError."""
-    cells = {f"{row} seed {seed}": (row, seed) for row, seed in terms.runs}
+def decide_again(folder: Path, spec: RaceSpec, failed: dict[str, str]) -> tuple[Race, Decisions]:
+    """Derives the race again from the folder's records. failed: as decisions.json names them. Raises UserError."""
+    cells = {f"{row} seed {seed}": (row, seed) for row, seed in spec.runs}
     known = {cells[name]: why for name, why in failed.items() if name in cells}
-    evidence = DevScores(folder, terms.runs, known)
-    state = replay(terms.rules, terms.rows, evidence.run)
-    return state, Decisions.of(state, evidence.still_failed)
+    scores = DevScores(folder, spec.runs, known)
+    state = replay(spec.rules, spec.rows, scores.run)
+    return state, Decisions.of(state, scores.still_failed)
 
 
 def _rounded(value: Any) -> Any:

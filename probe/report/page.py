@@ -183,7 +183,7 @@ def _records(folder: Path, records: Records) -> list[str]:
         again = f"probe verify {shlex.quote(str(folder))} --rerun {record.row} --seed {record.seed}"
         scores = (percent(split.headline) for split in (record.scores.dev, record.scores.test))
         treatment = record.identity.treatment
-        row = f"{record.row}, {treatment.name}" if treatment else record.row
+        row = f"{record.row}, {treatment.label}" if treatment else record.row
         cells = [row, str(record.seed), *scores, f"records/{file.name}", again]
         lines.append("<tr>" + "".join(f"<td class=left>{escape(cell)}</td>" for cell in cells) + "</tr>")
     return ["<table>" + "\n".join(lines) + "</table>"]

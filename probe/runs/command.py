@@ -11,6 +11,7 @@ from pathlib import Path
 
 from probe.arguments import Parser, report_bad_records, results_or_last
 from probe.config import Config, UserError
+from probe.probes.kinds import PROBES
 from probe.runs.launch import Launcher
 from probe.settings import add_hydra_flags, add_multirun, configs_of, run_hydra_flags
 
@@ -107,10 +108,11 @@ def _screen_first(configs: Sequence[Config], command: str) -> None:
 
 def _train_one(cfg: Config, command: str) -> int:
     """Trains one run, prints its scores, and returns the exit code."""
-    from probe.runs.plan import plan, prepare_results, resolve_device
+    from probe.runs.plan import plan, prepare_results
     from probe.runs.progress import running
     from probe.runs.run import run
     from probe.runs.sweep import scores_line
+    from probe.system.machine import resolve_device
 
     planned = plan(cfg)
     resolve_device(planned.cfg.device)
@@ -118,10 +120,9 @@ def _train_one(cfg: Config, command: str) -> int:
     was_done = planned.is_done
     if planned.record_path.exists() and not was_done:
         print("Weights were not saved: rerunning and replacing the record.", flush=True)
-    of_all = "" if planned.selection.is_majority_tag else f" (of {planned.encoder.num_layers})"
-    trained = ", with all below it trained, whatever layers= says" if planned.cfg.probe.train_encoder else ""
+    of_all = f" (of {planned.encoder.num_layers})" if planned.selection.indices else ""
     print(
-        f"{planned.selection.as_text()}{of_all}{trained}, {planned.corpus.title}, "
+        f"{planned.selection.as_text()}{of_all}{planned.kind.layers_note}, {planned.corpus.title}, "
         f"{planned.label.removeprefix(planned.selection.name).lstrip(', ')}",
         flush=True,
     )
@@ -149,9 +150,9 @@ def extract(arguments: list[str]) -> int:
     from probe.runs.run import extract as extract_features
 
     configs, _ = configs_of(["-m"] * options.multirun + options.overrides)
-    frozen = [planned for planned in map(plan, configs) if not planned.cfg.probe.train_encoder]
+    frozen = [planned for planned in map(plan, configs) if PROBES[planned.cfg.probe.kind].reads_features]
     if not frozen:
-        raise UserError("probe=finetune reads no features: there is nothing to extract.")
+        raise UserError(f"probe={configs[0].probe.kind} reads no features: there is nothing to extract.")
     plans = {planned.store.key: planned for planned in frozen}
     for planned in plans.values():
         store = extract_features(planned.cfg)

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from probe.config import ADDED_TO_PROBE, Config
+from probe.config import Config
+from probe.probes.kinds import recorded_kind, typed_settings
 from probe.runs.records import RunRecord
 from probe.system.files import plain
 
@@ -18,27 +19,28 @@ def config_from_record(
 ) -> Config:
     """The config of a record's run, at the record's commits on the Hub. overrides: for paths that have changed."""
     config = plain(record.config)
-    config["probe"] = ADDED_TO_PROBE | config["probe"]
+    kind = recorded_kind(config["probe"])
+    config["probe"] = typed_settings(config["probe"])
     config["layers"] = {"normalize": "none"} | config["layers"]
-    return _at_commits(make_config([*as_overrides(config), *(overrides or [])]), record)
+    return _at_commits(make_config([f"probe={kind}", *as_overrides(config), *(overrides or [])]), record)
 
 
 def _at_commits(cfg: Config, record: RunRecord) -> Config:
     """The config at the record's commits on the Hub, where it names the same data set and encoder."""
-    stated, data, encoder = record.config, cfg.data, cfg.encoder
-    if record.data.commit and data.path is None and (data.hub, data.revision) == _named(stated.data, "hub"):
+    recorded, data, encoder = record.config, cfg.data, cfg.encoder
+    if record.data.commit and data.path is None and (data.hub, data.revision) == _named(recorded.data, "hub"):
         data = replace(data, revision=record.data.commit)
     if (
         record.encoder.commit
         and encoder.path is None
-        and (encoder.name, encoder.revision) == _named(stated.encoder, "name")
+        and (encoder.name, encoder.revision) == _named(recorded.encoder, "name")
     ):
         encoder = replace(encoder, revision=record.encoder.commit)
     return replace(cfg, data=data, encoder=encoder)
 
 
-def _named(stated: dict[str, Any], name: str) -> tuple[Any, Any]:
-    return stated.get(name), stated.get("revision")
+def _named(recorded: dict[str, Any], name: str) -> tuple[Any, Any]:
+    return recorded.get(name), recorded.get("revision")
 
 
 def as_overrides(config: dict[str, Any], prefix: str = "") -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from probe.conditions import label_of_conditions, recorded_parts
 from probe.system.files import canonical, key_of, plain
 
 # How a probe is trained: these rise when the code that trains changes what comes out for the same settings.
@@ -13,25 +14,28 @@ RECIPE_OF_SMALL = 3  # with fewer, down to schedule.EPOCH_UPDATES
 RECIPE_OF_SMALLEST = 4  # below
 RECIPES = (RECIPE, RECIPE_OF_SMALL, RECIPE_OF_SMALLEST)  # whose ends of training the Schedule of today gives
 
-# What treatments are called; one that does several things has several of these names, with a comma between them.
-RANDOM = {"random": "random weights", "random_blocks": "random blocks"}  # by encoder.weights
-CONTROL = "control"
-FINE_TUNED = "fine-tuned"
-SHARE = " % of train"
-LOWER_CASED = "lower_cased"  # a setting of a control that was drawn without case
-
 
 @dataclass(frozen=True)
-class Treatment:
-    """How a run differs from the plain runs it is compared with: a control, or another way of making them.
+class RecordedCondition:
+    """How a run differs from the main runs it is compared with; several conditions may hold at once.
 
-    name: as in the table. settings: what the name does not say (a seed, a share). base: the identity's fields that the
-    treatment changes, with their values in the plain runs.
+    name: their recorded names, see `conditions.recorded_name`. settings: what the name does not say (a seed, a share).
+    base: the identity's fields that the conditions change, with their values in the main runs.
     """
 
     name: str
     settings: dict[str, Any] = field(default_factory=dict)
     base: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The conditions, each by its name in `CONDITIONS`."""
+        return tuple(recorded_parts(self.name))
+
+    @property
+    def label(self) -> str:
+        """The conditions as people call them."""
+        return label_of_conditions(self.name)
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class RunIdentity:
     probe: dict[str, Any]
     seed: int
     recipe: int = RECIPE
-    treatment: Treatment | None = None  # left out of the hash where there is none
+    treatment: RecordedCondition | None = None  # left out of the hash where there is none; so named in records
 
     @property
     def key(self) -> str:
@@ -62,7 +66,7 @@ class RunIdentity:
 
     @property
     def group(self) -> str:
-        """The table that the run belongs to: its identity without layers, seed and treatment. A control stands in the
+        """The table that the run belongs to: its identity without layers, seed and condition. A control stands in the
         table of what it controls."""
         return self._without("layers", "seed", "treatment")
 
@@ -78,7 +82,7 @@ class RunIdentity:
         return self._without("layers", "seed", "treatment", "probe", "recipe")
 
     def _without(self, *names: str) -> str:
-        """The hash of the identity without some fields, those that a treatment changes set back to `base`."""
+        """The hash of the identity without some fields, those that a condition changes set back to `base`."""
         base = plain(self) | (self.treatment.base if self.treatment else {})
         return key_of({name: part for name, part in base.items() if name not in names})
 
@@ -93,8 +97,8 @@ class RunIdentity:
 
 def label_of(row: str, identity: RunIdentity) -> str:
     """What people call a run."""
-    treatment = f", {identity.treatment.name}," if identity.treatment else ""
-    return f"{normalized_name(row, identity.layers.normalize)}{treatment} seed {identity.seed}"
+    condition = f", {identity.treatment.label}," if identity.treatment else ""
+    return f"{normalized_name(row, identity.layers.normalize)}{condition} seed {identity.seed}"
 
 
 def normalized_name(row: str, normalize: str | None) -> str:

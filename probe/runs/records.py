@@ -23,11 +23,12 @@ import msgspec
 from probe.config import UserError
 from probe.data.split import SplitCounts
 from probe.data.task import TASKS, Task
+from probe.probes.fitting import Bits, Epoch, Mix, OnlineCode
 from probe.probes.schedule import Outcome
 from probe.runs.identity import RunIdentity, label_of
 from probe.scoring.metrics import Scores
-from probe.system.bfloat16 import Way
 from probe.system.files import plain, short, write_atomically
+from probe.system.provenance import Hardware, Software
 
 SCHEMA = 3
 OLDEST_SCHEMA = 2  # the oldest that can be read; before, records lack what checks need
@@ -136,93 +137,10 @@ class Checksums:
 
 
 @dataclass(frozen=True)
-class Epoch:
-    """loss: mean over the training batches. dev: the headline. train_s: seconds of training, without scoring dev.
-    dev_loss: mean over the words of dev; older records have none."""
-
-    loss: float
-    dev: float
-    train_s: float
-    dev_loss: float | None = None
-
-
-@dataclass(frozen=True)
-class Mix:
-    """The learned share of each layer, in the order chosen, and the scale."""
-
-    weights: list[float]
-    scale: float
-
-
-@dataclass(frozen=True)
-class SplitBits:
-    """In bits a word, over the words whose tag occurs in train. cross_entropy: of the probe. label: of a baseline that
-    predicts the tag frequencies of train (all of it, whatever share was trained on) for every word."""
-
-    cross_entropy: float
-    label: float
-
-
-@dataclass(frozen=True)
-class Bits:
-    dev: SplitBits
-    test: SplitBits
-
-
-@dataclass(frozen=True)
-class CodeBlock:
-    """The text between a run's own share of train and a larger one: its words, and the code length of their tags under
-    the probe, in bits."""
-
-    share: float
-    words: int
-    bits: float
-
-
-@dataclass(frozen=True)
-class OnlineCode:
-    """A probe's code lengths of the part of train that it was not trained on. labels: the number of distinct tags."""
-
-    labels: int
-    portions: list[CodeBlock]
-
-
-@dataclass(frozen=True)
 class Seconds:
     read: float
     train: float
     score: float
-
-
-@dataclass(frozen=True)
-class Git:
-    commit: str
-    dirty: bool
-
-
-@dataclass(frozen=True)
-class Software:
-    versions: dict[str, str | None]
-    git: Git | None
-    command: str
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """What the probe was trained on. bfloat16: how it was done, where the run computed in it; records from before that
-    was kept were all made natively. cuda, cudnn, driver: their versions, of a GPU."""
-
-    device: str
-    device_name: str
-    instructions: str
-    cores: int | None
-    threads: int
-    deterministic: bool
-    platform: str
-    bfloat16: Way | None = None
-    cuda: str | None = None
-    cudnn: str | None = None
-    driver: str | None = None
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from probe.config import Config
 from probe.features.store import FeatureStore
 from probe.runs.outputs import remove_half_written, unfinished_path, write_counts, write_predictions
-from probe.runs.plan import Plan, plan, resolve_device, settings_of
-from probe.runs.provenance import provenance
+from probe.runs.plan import Plan, plan, settings_of
 from probe.runs.records import (
     SCHEMA,
     BySplit,
@@ -25,15 +24,16 @@ from probe.runs.records import (
     RunRecord,
     Scores,
     Seconds,
-    Software,
     SplitScores,
     load_record,
     write_record,
 )
 from probe.scoring.metrics import boundary_score, count, scores_of, slices
+from probe.system.machine import resolve_device
+from probe.system.provenance import Software, provenance
 
 if TYPE_CHECKING:
-    from probe.runs.fit import Fit
+    from probe.probes.fitting import Fit
 
 
 def extract(cfg: Config, quiet: bool = False) -> FeatureStore:
@@ -45,13 +45,13 @@ def extract(cfg: Config, quiet: bool = False) -> FeatureStore:
 
 
 def run(
-    cfg: Config, tell: Callable[[str], None], runs: int = 1, num_gpus: int = 1, command: str | None = None
+    cfg: Config, log: Callable[[str], None], runs: int = 1, num_gpus: int = 1, command: str | None = None
 ) -> RunRecord:
     """Makes one run and writes its record; returns the record at once if there is one.
 
     One whose weights are to be kept and were not is made again, and its record with it.
 
-    tell: gets a line as the run goes on. runs: how many share this machine and its GPUs. command: what was typed.
+    log: gets a line as the run goes on. runs: how many share this machine and its GPUs. command: what was typed.
     """
     planned = plan(cfg)
     if planned.is_done:
@@ -61,7 +61,7 @@ def run(
     software = provenance(command)  # of the code as it was loaded: a run takes long enough for a commit
     from probe.runs.fit import fit
 
-    record = score_and_record(planned, fit(planned, tell, runs, num_gpus), software, started_at)
+    record = score_and_record(planned, fit(planned, log, runs, num_gpus), software, started_at)
     unfinished_path(planned.record_path).unlink(missing_ok=True)
     return record
 
@@ -109,7 +109,7 @@ def _record(
     corpus, encoder, store, selection = planned.corpus, planned.encoder, planned.store, planned.selection
     indices = list(selection.indices)
     manifest = store.serving().manifest()
-    assert manifest is not None or not planned.cfg.reads_features
+    assert manifest is not None or not planned.kind.reads_features
     parts = {} if manifest is None else manifest["splits"]
     without_pieces = {name: part["words_without_pieces"] for name, part in parts.items()}
     trained_words = len(fitted.curve) * fitted.passes * corpus.splits["train"].num_words
@@ -133,7 +133,9 @@ def _record(
             store.vectors_key,
             store.identity,
             fitted.placement,
-            sum(store.bytes_of(shards, len(indices)) for shards in store.shards.values() if planned.cfg.reads_features),
+            sum(
+                store.bytes_of(shards, len(indices)) for shards in store.shards.values() if planned.kind.reads_features
+            ),
             BySplit(**without_pieces) if without_pieces else None,
         ),
         layers=RecordedLayers(indices, selection.combine, selection.width, fitted.deviations),

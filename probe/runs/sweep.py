@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probe.config import Config, UserError
+from probe.probes.kinds import bfloat16_way
 from probe.runs.cluster import TimeLimitReached
 from probe.runs.launch import Launcher, run_in_subprocesses
 from probe.runs.outputs import is_done
-from probe.runs.plan import Plan, plan, prepare_results, resolve_device
+from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.progress import SweepStatus, first_line, is_running, running
-from probe.runs.provenance import bfloat16_way
 from probe.runs.records import RunRecord, load_record, record_path
 from probe.runs.run import extract, run
 from probe.runs.sweep_plan import RequestedRun, write_expected
@@ -31,7 +31,7 @@ from probe.system import hub
 from probe.system.bfloat16 import EMULATED
 from probe.system.files import short
 from probe.system.format import duration, percent
-from probe.system.machine import gpus, side_by_side, take_gpu
+from probe.system.machine import gpus, resolve_device, side_by_side, take_gpu
 from probe.system.processes import LOOK_EVERY_S
 
 # What is said of a run whose training did not converge.
@@ -252,7 +252,7 @@ def run_job(job: Job) -> None:
 def _made(planned: Plan, job: Job, tell: Callable[[str], None], clock: float) -> str:
     """Makes the run; returns its scores, or why it failed, which is written before the run's lock is let go."""
     try:
-        if planned.cfg.reads_features and planned.store.serving().missing():
+        if planned.kind.reads_features and planned.store.serving().missing():
             tell("extracting features")
         record = run(job.cfg, tell, job.at_once, len(job.gpus), job.command)
         return f"{scores_line(record, job.dev_only)} · {time.perf_counter() - clock:.0f} s"
@@ -277,7 +277,7 @@ def _planned_here(job: Job) -> Plan:
 
 def _told_of_bfloat16(planned: Plan) -> str | None:
     """What is to be said of a run's arithmetic before it starts."""
-    if planned.selection.is_majority_tag:
+    if not planned.kind.is_trained:
         return None
     device = resolve_device(planned.cfg.device)
     return f"bfloat16: {EMULATED[device]}." if bfloat16_way(planned.cfg, device) == "emulated" else None
@@ -308,7 +308,7 @@ def _extract_each(plans: Sequence[Plan], gpus: Sequence[str] = ()) -> None:
 
     gpus: fill each store together, in a process each, which frees its memory at the end. Empty: done in this process.
     """
-    readers = [planned for planned in plans if planned.cfg.reads_features]
+    readers = [planned for planned in plans if planned.kind.reads_features]
     for key, one in {planned.store.key: planned for planned in readers}.items():
         try:
             if gpus and one.store.missing():

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import torch
 
-from probe.config import ProbeConfig, UserError
+from probe.config import UserError
+from probe.probes.kinds import PROBES, recorded_kind, recorded_probe
 from probe.probes.normalization import Normalization, restored_normalization
 from probe.probes.selection import Selection
 from probe.probes.tagger import Tagger, restored_tagger
@@ -46,8 +47,8 @@ def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> tuple[Tagg
     from safetensors.torch import load
 
     path = weights_path(file)
-    if record.sha256.weights == "" or record.config.probe.get("train_encoder"):
-        raise UserError(f"{record.label} has no weights: what it is does not learn any, or they are not a probe's.")
+    if record.sha256.weights == "" or not PROBES[recorded_kind(record.config.probe)].has_weights:
+        raise UserError(f"{record.label} has no weights: its kind of probe learns none, or they are an encoder's.")
     if record.sha256.weights is None or not path.exists():
         lost = "were not kept" if record.sha256.weights is None else f"are not there ({path})"
         raise UserError(f"the weights of {record.label} {lost}. {how_to_keep(record, file)}")
@@ -60,7 +61,7 @@ def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> tuple[Tagg
         weights, labels = load(content), list(header["labels"])
         selection = selection_of(record)
         normalization = restored_normalization(selection, weights)
-        return restored_tagger(ProbeConfig(**record.config.probe), selection, labels, weights, device), normalization
+        return restored_tagger(recorded_probe(record.config.probe), selection, labels, weights, device), normalization
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise UserError(f"{path} does not hold this probe's weights ({str(error).splitlines()[0]}).") from None
 

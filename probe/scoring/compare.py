@@ -1,17 +1,16 @@
-"""One statistic for every comparison of rows: of tables, recommendations, two result sets, races.
+"""Compares rows by one statistic: in tables, recommendations, comparisons of result sets and races.
 
-The score of a run varies for three reasons, and each has its place in the standard error of a difference:
+The score of a run varies for three reasons. Each enters the standard error of a difference:
 
-- the run: another seed gives another model. Estimated by the spread over seeds, whose variance on one text already
-  holds how seeds and text interact;
-- the text: on other documents of the kind, one row gains on another whatever the seeds. Estimated from each document's
-  (or sentence's) influence on F1, paired between rows, after what belongs to seeds and text together is taken off;
-- seeds and text together: counted once, with the seeds.
+- the run: another seed gives another model. This is estimated by the spread over seeds. Their variance on one text
+  already contains the interaction of seeds and text.
+- the text: on other documents of this kind, one row gains on another with any seeds. This is estimated from each
+  document's (or sentence's) influence on F1, paired between rows, minus the interaction of seeds and text.
+- the interaction of seeds and text: counted once, with the seeds.
 
-A row's variance over seeds is the larger of its own and of the one pooled over all rows, so that a row that varies more
-than the others is not judged by their spread. Critical values come from simulated tables of equally good rows, with
-this table's numbers of seeds and this very rule, so they allow for it, for few seeds, and for how many rows are
-compared.
+A row's variance over seeds is the larger of its own and the pooled one, so that a row that varies more than the others
+is not judged by their spread. Critical values come from simulated tables of equally good rows, with the same numbers of
+seeds and the same rule. So they allow for that rule, for few seeds, and for the number of compared rows.
 
 K rows, S seeds at most, U units of text, N simulated tables.
 """
@@ -25,17 +24,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-STATISTIC = 2  # which rules compare; 1 permuted seeds and swapped texts, on dev and test
+from probe.scoring.significance import CONFIDENCE
+
+STATISTIC = 2  # version of the rules; 1 permuted seeds and swapped texts, on dev and test
 SIMULATED = 20_000
-MOST_DRAWS = 8_000_000  # of one simulation: bounds its memory where a table has many rows
-CONFIDENCE = 0.95
+MOST_DRAWS = 8_000_000  # of one simulation: bounds the memory if a table has many rows
 MOST_FREEDOM = 2_000  # degrees of freedom beyond which a variance counts as known
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One row on one split. scores: of each seed, fractions. influence: (seeds, U), how much each unit of the text
-    moves each score, see `significance.influence`; None where there are no counts."""
+    """Holds one row's scores on one split.
+
+    scores: of each seed, fractions. influence: (seeds, U), how much each unit of the text moves each score (see
+    `significance.influence`); None if there are no counts.
+    """
 
     scores: Sequence[float]
     influence: np.ndarray | None = None
@@ -43,8 +46,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class Components:
-    """Standard deviations of a row's score: over runs (the model that a seed gives), over seed x text, and over the
-    text (of the mean of the row's runs). None where there are no counts, or a single seed."""
+    """Holds standard deviations of a row's score.
+
+    They are over runs (the model that a seed gives), over seed x text, and over the text (of the mean of the row's
+    runs). None if there are no counts, or a single seed.
+    """
 
     run: float | None
     seed_text: float | None
@@ -52,9 +58,9 @@ class Components:
 
 
 def seed_variances(scores: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Variance of a single run of each row: the larger of its own and the pooled one.
+    """Estimates the variance of a single run of each row: the larger of its own and the pooled one.
 
-    scores: (..., K, S). there: (K, S), which of them count. Returns (..., K). A row of one seed has the pooled
+    scores: (..., K, S). there: (K, S), which of them exist. Returns (..., K). A row with one seed has the pooled
     variance.
     """
     n = there.sum(-1)
@@ -65,15 +71,15 @@ def seed_variances(scores: np.ndarray, there: np.ndarray) -> np.ndarray:
 
 
 class Comparison:
-    """Rows of one split, compared. Fractions throughout.
+    """Compares the rows of one split. All scores are fractions.
 
     means, n: (K,). variances: (K,), of a single run over seeds. text: (K, K), covariance over the text of the rows'
-    means, without what seeds and text do together. over_text: whether counts were there; without them intervals are
-    over seeds alone.
+    means, without the interaction of seeds and text. over_text: whether there were counts; without them, intervals are
+    over seeds only.
     """
 
     def __init__(self, rows: Sequence[Sample]) -> None:
-        """Raises ValueError where no row has two seeds: nothing says then how much a score varies."""
+        """Raises ValueError if no row has two seeds, because nothing then says how much a score varies."""
         self.n = np.array([len(row.scores) for row in rows])
         if not len(rows) or self.n.max() < 2:
             raise ValueError("no row has two seeds")
@@ -93,37 +99,37 @@ class Comparison:
             self._text_freedom = _freedom(influences, self.text)
 
     def error(self, a: int, b: int) -> float:
-        """Standard error of the difference of two rows' means, over seeds and text."""
+        """Returns the standard error of the difference of two rows' means, over seeds and text."""
         return float(np.sqrt(self._errors_of(a)[b]))
 
     def error_parts(self, a: int, b: int) -> tuple[float, float]:
-        """The two parts of that error's square: what falls with more seeds, and what falls with more text alone."""
+        """Returns the two parts of the squared error: one falls with more seeds, the other only with more text."""
         over_seeds = self.variances / self.n
         return float(over_seeds[a] + over_seeds[b]), float(_between(self.text, a)[b])
 
     def difference(self, a: int, b: int) -> tuple[float, list[float]]:
-        """a - b and its 95 % interval, for two rows that were named before their scores were seen."""
+        """Returns a - b and its 95 % interval, for two rows that were chosen before their scores were seen."""
         centre = float(self.means[a] - self.means[b])
         reach = self.error(a, b) * self._simulation.between(a, b)
         return centre, [centre - reach, centre + reach]
 
     def mean(self, a: int) -> list[float]:
-        """95 % interval of a row's mean."""
+        """Returns the 95 % interval of a row's mean."""
         error = np.sqrt(self.variances[a] / self.n[a] + max(0.0, self.text[a, a]))
         reach = float(error) * self._simulation.of_mean(a)
         return [float(self.means[a]) - reach, float(self.means[a]) + reach]
 
     @property
     def best(self) -> int:
-        """The row with the highest mean among those with the most seeds: fewer give a chance to be lucky."""
+        """Returns the row with the highest mean among those with the most seeds; one with fewer may be lucky."""
         return int(np.where(self.n == self.n.max(), self.means, -np.inf).argmax())
 
     def behind(self) -> list[list[float]]:
-        """How far each row lies behind the truly best one: intervals [low, high], high at most 0.
+        """Returns how far each row lies behind the truly best one: intervals [low, high], high at most 0.
 
-        All low ends hold at once with 95 %: multiple comparisons with the best (Hsu 1984), by many-to-one values
-        (Dunnett 1955) for each row in turn as the truly best. Where no row is better than another, a high end is below
-        0 in 5 % of tables at most: by the range from the best to any other row, as the best is chosen by its score.
+        All low ends hold simultaneously with 95 %: multiple comparisons with the best (Hsu 1984), by many-to-one values
+        (Dunnett 1955) with each row in turn as the truly best. If all rows are equally good, some high end is below 0
+        in at most 5 % of tables. This uses the range from the best to any other row, since the best is chosen by score.
         """
         best = self.best
         to_control, widest = self._simulation.limits
@@ -153,7 +159,7 @@ class Comparison:
         return Components(float(np.sqrt(run)), float(np.sqrt(seed_text)), text)
 
     def _errors_of(self, a: int) -> np.ndarray:
-        """Squared errors of the differences between row a and each row: (K,)."""
+        """Returns the squared errors of the differences between row a and each row: (K,)."""
         over_seeds = self.variances / self.n
         squared = over_seeds[a] + over_seeds + _between(self.text, a)
         squared[a] = 0.0
@@ -161,17 +167,19 @@ class Comparison:
 
     @functools.cached_property
     def _simulation(self) -> _Simulation:
-        pooled = float(self.variances.min())  # some row's own is not above it
-        # One standard error more than estimated: critical values fall with the share of the text, which few seeds tell
-        # badly.
+        pooled = float(self.variances.min())  # some row's own variance is not larger
+        # One standard error more than estimated: critical values fall with the text's share of the variance, and few
+        # seeds estimate that share badly.
         pooled *= 1 + (2 / int((self.n - 1).sum())) ** 0.5
         relative = self.text / pooled if pooled > 0 else np.zeros_like(self.text)
         return _simulated(tuple(self.n.tolist()), tuple(np.round(relative, 6).ravel().tolist()), self._text_freedom)
 
 
 def _over_text(influences: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Covariance over the text of rows' means (K, K) without the seed x text part; that part for one run of each
-    row."""
+    """Returns the covariance over the text of rows' means (K, K), and the seed x text part of one run of each row (K,).
+
+    The covariance excludes the seed x text part.
+    """
     units = influences[0].shape[1]
     factor = units / max(1, units - 1)
     means = np.stack([one.mean(0) for one in influences])  # (K, U)
@@ -180,18 +188,18 @@ def _over_text(influences: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray
     freedom = np.array([len(one) - 1 for one in influences])
     pooled = squares.sum() / max(1, int(freedom.sum()))
     seed_text = factor * np.where(freedom > 0, squares / np.maximum(1, freedom), pooled)
-    taken_off = seed_text / np.array([len(one) for one in influences])
-    return covariance - np.diag(taken_off), seed_text
+    removed = seed_text / np.array([len(one) for one in influences])
+    return covariance - np.diag(removed), seed_text
 
 
 def _freedom(influences: Sequence[np.ndarray], text: np.ndarray) -> int:
-    """Degrees of freedom of the variances over the text: of so many normal units they would be known as well.
+    """Returns the degrees of freedom of the variances over the text: so many normal units would be as informative.
 
-    text: as `_over_text` gives it.
+    text: as `_over_text` returns it.
 
-    A few long documents carry much of a variance, so it is less certain than the number of units says: relative to its
-    square, its own variance is the sum of fourth powers of the units' shares less 1 / U, which is 2 / U for normal
-    ones. What is taken off for seed x text leaves less of the variance, with all of its uncertainty.
+    A few long documents carry much of a variance, so it is less certain than the number of units says. Relative to its
+    square, its own variance is the sum of fourth powers of the units' shares minus 1 / U, which is 2 / U for normal
+    units. Removing the seed x text part makes the variance smaller, but not its uncertainty.
     """
     means = np.stack([one.mean(0) for one in influences])  # (K, U)
     moves = means - means.mean(0) if len(means) > 1 else means
@@ -199,28 +207,28 @@ def _freedom(influences: Sequence[np.ndarray], text: np.ndarray) -> int:
     fourth = (moves**4).sum(1)[variances > 0] / variances[variances > 0] ** 2
     excess = float(fourth.mean()) - 1 / means.shape[1] if len(fourth) else 0.0
     if len(means) > 1 and variances.sum() > 0:
-        left = np.trace(text) - text.mean() * len(text)  # of the sum of variances, as the rows differ
-        excess /= max(0.1, float(left / variances.sum())) ** 2
+        remaining = np.trace(text) - text.mean() * len(text)  # of the sum of the variances of the rows' differences
+        excess /= max(0.1, float(remaining / variances.sum())) ** 2
     freedom = np.clip(2 / excess if excess > 0 else MOST_FREEDOM, len(means) + 1, MOST_FREEDOM)
     return math.ceil(1.05 ** math.floor(math.log(freedom, 1.05)))  # in steps, so that a simulation serves many tables
 
 
 def _between(covariance: np.ndarray, a: int) -> np.ndarray:
-    """Variances of the differences between row a and each row, by their covariance; an estimate below 0 is 0."""
+    """Returns the variances of the differences between row a and each row; a negative estimate becomes 0."""
     diagonal = np.diag(covariance)
     return np.maximum(0.0, diagonal[a] + diagonal - 2 * covariance[a])
 
 
 class _Simulation:
-    """Tables of equally good rows: what differences come to, in standard errors.
+    """Simulates tables of equally good rows, and how large their differences are in standard errors.
 
-    text: (K, K), in variances over seeds; it is estimated anew in each table, with so many degrees of freedom.
+    text: (K, K), in units of the variance over seeds. Each table estimates it anew, with `freedom` degrees of freedom.
     """
 
     def __init__(self, n: tuple[int, ...], text: np.ndarray, freedom: int) -> None:
         means, self.over_seeds, moves = _draws(n)
         values, vectors = np.linalg.eigh((text + text.T) / 2)
-        # The symmetric root is one whatever signs and order the eigenvectors come in, which differ from CPU to CPU.
+        # The symmetric root does not depend on the signs and order of eigenvectors, which differ between CPUs.
         root = (vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T).astype(np.float32)
         self.n = np.array(n)
         self.means = means + moves @ root.T  # (N, K)
@@ -229,7 +237,7 @@ class _Simulation:
         self.diagonals = np.einsum("nkk->nk", self.estimates)
 
     def t(self, a: int) -> np.ndarray:
-        """Each row's mean minus that of row a, in standard errors: (N, K)."""
+        """Returns each row's mean minus that of row a, in standard errors: (N, K)."""
         squared = np.maximum(0, self.diagonals[:, [a]] + self.diagonals - 2 * self.estimates[:, a])
         squared += self.over_seeds + self.over_seeds[:, [a]]
         t = (self.means - self.means[:, [a]]) / np.sqrt(squared)
@@ -238,8 +246,11 @@ class _Simulation:
 
     @functools.cached_property
     def limits(self) -> tuple[np.ndarray, float]:
-        """What stays within in 95 % of tables: of each row, all others above it (one-sided, many to one; (K,)), and the
-        difference between the best and any other row."""
+        """Returns two critical values, which 95 % of tables do not exceed.
+
+        The first is by row how far any other row is above it (one-sided, many to one; (K,)). The second is the
+        difference between the best and any other row.
+        """
         best = np.where(self.n == self.n.max(), self.means, -np.inf).argmax(1)
         to_control, widest = [], np.zeros(len(best))
         for a in range(len(self.n)):
@@ -249,17 +260,17 @@ class _Simulation:
         return np.array(to_control), _quantile(widest)
 
     def between(self, a: int, b: int) -> float:
-        """What the difference of two rows stays within in 95 % of tables, to both sides."""
+        """Returns the two-sided critical value of the difference of two rows."""
         return _quantile(np.abs(self.t(a)[:, b]))
 
     def of_mean(self, a: int) -> float:
-        """The same of one row's mean and its true value."""
+        """Returns the two-sided critical value of one row's mean against its true value."""
         return _quantile(np.abs(self.means[:, a]) / np.sqrt(self.over_seeds[:, a] + self.diagonals[:, a]))
 
 
 @functools.lru_cache(maxsize=4)
 def _wishart(tables: int, rows: int, freedom: int) -> np.ndarray:
-    """Estimates of the unit matrix with so many degrees of freedom (Bartlett's decomposition): (N, K, K)."""
+    """Draws estimates of the unit matrix with `freedom` degrees of freedom (Bartlett's decomposition): (N, K, K)."""
     if freedom >= MOST_FREEDOM:
         return np.eye(rows, dtype=np.float32)[None]
     draw = np.random.default_rng(1)
@@ -276,8 +287,10 @@ def _simulated(n: tuple[int, ...], text: tuple[float, ...], freedom: int) -> _Si
 
 @functools.lru_cache(maxsize=8)
 def _draws(n: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows with so many seeds, all equally good, without a text: means, their variances as estimated, and standard
-    normal values for the text. Each (N, K)."""
+    """Draws tables of equally good rows with n seeds each.
+
+    Returns means and their estimated variances without a text, and standard normal values for the text. Each (N, K).
+    """
     tables = int(min(SIMULATED, max(2_000, MOST_DRAWS // (sum(n) + len(n) ** 2))))
     draw = np.random.default_rng(0)
     seeds = np.array(n)
@@ -289,5 +302,5 @@ def _draws(n: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _quantile(values: np.ndarray) -> float:
-    """The value that CONFIDENCE of all tables stay within, and one standard error of the simulation more of them."""
+    """Returns the CONFIDENCE quantile, one standard error of the simulation on the safe side."""
     return float(np.quantile(values, CONFIDENCE + (CONFIDENCE * (1 - CONFIDENCE) / len(values)) ** 0.5))

@@ -1,7 +1,7 @@
-"""Every way people score a tagger, from the same predictions: counts for each sentence first, scores from their sums.
+"""Scores predictions by all common definitions: counts per sentence first, then scores from their sums.
 
-The headline is span F1 as conlleval counts it (seqeval's default mode). The counts are kept beside each record, so that
-scores can be checked, and two systems compared sentence by sentence, without the text.
+The headline score is span F1 as conlleval counts it (seqeval's default mode). The counts are saved with each record.
+With them, scores can be checked and two systems compared sentence by sentence, without the text.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from probe.data.tags import Tags, ill_formed
 from probe.data.task import Item, Task
 
-Counts = dict[str, list[int]]  # a column of counts, one for each sentence
+Counts = dict[str, list[int]]  # columns of counts, one value per sentence
 
 
 @dataclass(frozen=True)
 class SpanScore:
-    """Fractions in [0, 1]."""
+    """Holds precision, recall and F1 as fractions in [0, 1]."""
 
     precision: float
     recall: float
@@ -28,7 +28,7 @@ class SpanScore:
 
 @dataclass(frozen=True)
 class KindScore:
-    """The same for one type, tag or slice; gold: how many there are."""
+    """Holds the scores of one type, tag or slice. gold: how many items it has."""
 
     precision: float
     recall: float
@@ -38,7 +38,7 @@ class KindScore:
 
 @dataclass(frozen=True)
 class Totals:
-    """Of a split. gold, predicted, correct: spans, or words where tags are no spans."""
+    """Holds the counts of a split. gold, predicted, correct: spans, or words if tags are not spans."""
 
     sentences: int
     words: int
@@ -49,11 +49,11 @@ class Totals:
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of one split, as fractions in [0, 1]; those that its task does not have are None.
+    """Holds the scores of one split, as fractions in [0, 1]. Scores that its task does not have are None.
 
-    span: micro, as conlleval counts. strict: the same, but only what is well-formed IOB2 is a span. word: over words in
-    spans, B- and I- alike. entity_word_recall: the share of words in gold spans that got the right type. macro_f1: over
-    the tags, where these are no spans. slices: see `slices`. boundary: over span boundaries, whatever their types;
+    span: micro, as conlleval counts. strict: the same, but only well-formed IOB2 is a span. word: over words in spans,
+    without the difference of B- and I-. entity_word_recall: the share of words in gold spans with the right type.
+    macro_f1: over the tags, if they are not spans. slices: see `slices`. boundary: over span boundaries of any type;
     older records have none.
     """
 
@@ -71,34 +71,34 @@ class Scores:
 
     @property
     def headline(self) -> float:
-        """The one number that tables show: span F1, or accuracy where tags are no spans."""
+        """Returns the score that tables show: span F1, or accuracy if tags are not spans."""
         return self.accuracy if self.span is None else self.span.f1
 
 
 def span_f1(gold: Tags, predicted: Tags) -> float:
-    """Micro F1 over spans: a span is right if its words and its type are."""
+    """Returns micro F1 over spans: a span is correct if its words and its type are."""
     from seqeval.metrics import f1_score
 
     return float(f1_score(gold, predicted, average="micro", zero_division=0))
 
 
 def accuracy(gold: Tags, predicted: Tags) -> float:
-    """The share of words with the right tag."""
+    """Returns the share of words with the right tag."""
     pairs = [(g, p) for gs, ps in zip(gold, predicted, strict=True) for g, p in zip(gs, ps, strict=True)]
     return sum(g == p for g, p in pairs) / len(pairs)
 
 
 def headline(task: Task, gold: Tags, predicted: Tags) -> float:
-    """The task's one number, without counting anything else: what training looks at after each epoch."""
+    """Returns only the task's headline score, which training reads after each epoch."""
     return (span_f1 if task.has_spans else accuracy)(gold, predicted)
 
 
 def count(gold: Tags, predicted: Tags, task: Task) -> Counts:
-    """What there is to count in each sentence.
+    """Counts everything that scores need, per sentence.
 
     words, right_tags. For each type (of span, or tag): gold:T, predicted:T, correct:T. For spans also strict_gold,
-    strict_predicted, strict_correct (IOB2 to the letter: what does not begin with B- is no span); gold_words,
-    predicted_words, right_words (words in spans, B- and I- alike); ill_formed (predicted I- that continues nothing).
+    strict_predicted, strict_correct (strict IOB2: every span begins with B-); gold_words, predicted_words, right_words
+    (words in spans, with B- or I-); ill_formed (a predicted I- that continues nothing).
     """
     counts: Counts = {"words": [len(sentence) for sentence in gold]}
     pairs = list(zip(gold, predicted, strict=True))
@@ -124,20 +124,24 @@ OF_SPANS = (*(f"strict_{side}" for side in SIDES), "ill_formed", "gold_words", "
 
 
 def problem_of(counts: Counts) -> str | None:
-    """Why these are no counts of a split, as `count` gives them; None if they are."""
+    """Returns why these are not counts of a split, as `count` returns them; None if they are."""
     kinds = sorted({name.partition(":")[2] for name in counts if ":" in name})
     needed = ["words", "right_tags", *(f"{side}:{kind}" for kind in kinds for side in SIDES)]
     needed += OF_SPANS if any(name in counts for name in OF_SPANS) else ()
-    if lacking := next((name for name in needed if name not in counts), None):
-        return f"has no {lacking}"
+    if missing := next((name for name in needed if name not in counts), None):
+        return f"has no {missing}"
     if not counts["words"]:
         return "has no sentence"
-    odd = next((name for name, column in counts.items() if len(column) != len(counts["words"])), None)
-    return f"has {len(counts['words'])} sentences in words, {len(counts[odd])} in {odd}" if odd else None
+    mismatched = next((name for name, column in counts.items() if len(column) != len(counts["words"])), None)
+    return (
+        f"has {len(counts['words'])} sentences in words, {len(counts[mismatched])} in {mismatched}"
+        if mismatched
+        else None
+    )
 
 
 def strict_counts(gold: Tags, predicted: Tags, gold_scheme: str, predicted_scheme: str) -> Counts:
-    """Columns of counts that hold tags to the letter of their schemes: strict_*, and ill_formed of the predicted."""
+    """Counts tags strictly by their schemes: strict_*, and ill_formed of the predicted tags."""
     strict = list(zip(_strict_spans(gold, gold_scheme), _strict_spans(predicted, predicted_scheme), strict=True))
     return {
         "strict_gold": [len(g) for g, _ in strict],
@@ -150,7 +154,7 @@ def strict_counts(gold: Tags, predicted: Tags, gold_scheme: str, predicted_schem
 def _strict_spans(tags: Tags, scheme: str) -> list[set[Item]]:
     import seqeval.scheme
 
-    # IO with its prefixes is IOB1 without a B-.
+    # IO with prefixes is IOB1 without any B-.
     names = {"BIOES": "IOBES", "IO": "IOB1"}
     kind = getattr(seqeval.scheme, names.get(scheme, scheme))
     entities = seqeval.scheme.Entities([list(sentence) for sentence in tags], kind).entities
@@ -158,7 +162,7 @@ def _strict_spans(tags: Tags, scheme: str) -> list[set[Item]]:
 
 
 def scores_of(counts: Counts) -> Scores:
-    """Scores from counts; without slices, which need the words."""
+    """Computes scores from counts, without slices, which need the words."""
     total = {name: sum(column) for name, column in counts.items()}
     kinds = [name.removeprefix("gold:") for name in counts if name.startswith("gold:")]
     parts = {kind: (total[f"gold:{kind}"], total[f"predicted:{kind}"], total[f"correct:{kind}"]) for kind in kinds}
@@ -182,7 +186,7 @@ def scores_of(counts: Counts) -> Scores:
 
 
 def by_sentence(counts: Counts) -> np.ndarray:
-    """(sentences, 3): the number of gold, predicted and correct items, all types together."""
+    """Returns (sentences, 3): the number of gold, predicted and correct items of all types."""
     sides = [
         sum(
             (np.asarray(column) for name, column in counts.items() if name.startswith(f"{side}:")),
@@ -207,10 +211,10 @@ def _kind_score(gold: int, predicted: int, correct: int) -> KindScore:
 
 
 def slices(words: Tags, gold: Tags, predicted: Tags, known: Collection[str] | None, task: Task) -> dict[str, KindScore]:
-    """Span scores within parts of a split: what is hard, and for which layers.
+    """Scores spans within parts of a split, to show what is hard and for which layers.
 
-    known: the words of the training split; None: unknown. A span belongs to a slice by its own words, or by its
-    sentence's.
+    known: the words of the training split; None: unknown. A span belongs to a slice by its own words or by its
+    sentence.
     """
     totals: dict[str, list[int]] = {}
     for sentence, gold_tags, predicted_tags in zip(words, gold, predicted, strict=True):
@@ -224,7 +228,7 @@ def slices(words: Tags, gold: Tags, predicted: Tags, known: Collection[str] | No
 
 
 def boundary_score(gold: Tags, predicted: Tags, task: Task) -> SpanScore:
-    """Micro scores over span boundaries: a span is right if its words are, whatever its type."""
+    """Returns micro scores over span boundaries: a span of any type is correct if its words are."""
     pairs = [
         [{(start, end) for _, start, end in task.items(tags)} for tags in both]
         for both in zip(gold, predicted, strict=True)
@@ -234,10 +238,9 @@ def boundary_score(gold: Tags, predicted: Tags, task: Task) -> SpanScore:
 
 
 def guess_floor(scores: Scores) -> float | None:
-    """The F1 of finding these boundaries and guessing each type by its frequency in the split.
+    """Returns the F1 of finding these boundaries and guessing each type by its frequency in the split.
 
-    It is boundary F1 times the sum of squared type shares. None for tags that are no spans, and where boundaries were
-    not scored.
+    It is boundary F1 times the sum of squared type shares. None if tags are not spans, or boundaries were not scored.
     """
     gold = [kind.gold for kind in scores.per_type.values()]
     if scores.boundary is None or not sum(gold):
@@ -246,7 +249,7 @@ def guess_floor(scores: Scores) -> float | None:
 
 
 def slice_names(sentence: Sequence[str], item: Item, known: Collection[str] | None) -> list[str]:
-    """The slices that a span belongs to. known: the words of the training split; None: unknown."""
+    """Returns the slices that a span belongs to. known: the words of the training split; None: unknown."""
     _, start, end = item
     letters = "".join(sentence)
     names = [_bucket("span of", end - start, (1, 2), ""), length_name(len(sentence))]
@@ -257,12 +260,12 @@ def slice_names(sentence: Sequence[str], item: Item, known: Collection[str] | No
 
 
 def length_name(num_words: int) -> str:
-    """The slice that a sentence belongs to by its length."""
+    """Returns the slice that a sentence belongs to by its length."""
     return _bucket("sentence of", num_words, (10, 25), "words")
 
 
 def _bucket(what: str, size: int, limits: tuple[int, int], unit: str) -> str:
-    """Names the range a size falls in: up to the first limit, up to the second, or above."""
+    """Names the range of a size: up to the first limit, up to the second, or above."""
     low, high = limits
     spread = f"1-{low}" if low > 1 else "1"
     middle = f"{low + 1}-{high}" if high > low + 1 else str(high)

@@ -1,4 +1,4 @@
-"""What a screen ranks: every single layer, the presets, concatenations, means of neighbouring layers (no torch).
+"""Lists what a screen ranks: every single layer, the presets, concatenations, means of neighbouring layers (no torch).
 
 To a linear readout a sum, a mean and a mix with equal weights are equivalent, and so are concatenations in any order:
 equivalent choices are one candidate, which also carries the names of the others.
@@ -20,8 +20,11 @@ BEAM_WIDTH = 8  # how many of those are extended
 
 @dataclass(frozen=True)
 class Candidate:
-    """A choice of layers. layers: with absolute indices and a name. width: values a word. blocks: how many of the
-    encoder's must be run for it. alike: names of presets equivalent to it for a linear readout."""
+    """Describes a choice of layers.
+
+    layers: with absolute indices and a name. width: values per word. blocks: how many encoder blocks it needs. alike:
+    names of presets that are equivalent to it for a linear readout.
+    """
 
     layers: LayersConfig
     width: int
@@ -30,17 +33,17 @@ class Candidate:
 
     @property
     def readout(self) -> tuple[str, tuple[int, ...]]:
-        """What a linear readout sees of it."""
+        """Returns what a linear readout sees of it."""
         return readout_of(self.layers.combine, self.layers.indices)
 
     @property
     def label(self) -> str:
-        """Its name, and those of the presets it stands for too."""
+        """Returns its name and those of its equivalent presets."""
         return " = ".join([self.layers.name, *self.alike])
 
 
 def readout_of(combine: str, indices: Iterable[int]) -> tuple[str, tuple[int, ...]]:
-    """What a linear readout sees of a choice of layers; the same for those it cannot tell apart."""
+    """Returns what a linear readout sees of a choice of layers; equivalent choices give the same."""
     chosen = tuple(sorted(indices))
     return "concat" if combine == "concat" or len(chosen) == 1 else "mean", chosen
 
@@ -55,7 +58,7 @@ def _by_hand(indices: Sequence[int], combine: str, num_layers: int, hidden_size:
 
 
 def fixed(num_layers: int, hidden_size: int) -> list[Candidate]:
-    """The candidates that there are whatever scores best: single layers, presets, means of neighbouring layers."""
+    """Returns the candidates that do not depend on scores: single layers, presets, means of neighbouring layers."""
     presets = [select(preset, num_layers, hidden_size) for preset in _that_fit(num_layers)]
     alike: dict[tuple[str, tuple[int, ...]], list[Selection]] = {}
     for preset in presets:
@@ -73,7 +76,7 @@ def fixed(num_layers: int, hidden_size: int) -> list[Candidate]:
 
 
 def _that_fit(num_layers: int) -> Iterator[LayersConfig]:
-    """The presets that an encoder of so many blocks has the layers for."""
+    """Returns the presets whose layers an encoder with so many blocks has."""
     for preset in layer_presets():
         if isinstance(preset.indices, str) or all(-num_layers - 1 <= k <= num_layers for k in preset.indices):
             yield preset
@@ -82,9 +85,9 @@ def _that_fit(num_layers: int) -> Iterator[LayersConfig]:
 def concatenations(
     num_layers: int, hidden_size: int, max_layers: int, best: Callable[[list[Candidate]], list[Candidate]]
 ) -> Iterator[tuple[int, list[Candidate], bool]]:
-    """The concatenations of 2, 3, ... layers: how many layers, the candidates, and whether they are all there are.
+    """Yields the concatenations of 2, 3, ... layers: number of layers, candidates, and whether they are complete.
 
-    best: sorts candidates, the best first; asked only where there are too many of the next number.
+    best: sorts candidates, the best first; called only if the next number of layers has too many.
     """
     found = [_by_hand([k], "concat", num_layers, hidden_size) for k in range(num_layers + 1)]
     for size in range(2, min(max_layers, num_layers + 1) + 1):

@@ -1,6 +1,6 @@
-"""Gold tags as arrays, to count what a thousand readouts predict correctly, with the same counts as `metrics`.
+"""Holds gold tags as arrays, to count quickly what a thousand readouts predict correctly, as `metrics` counts.
 
-W words, C labels that train shows.
+W words, C labels that occur in train.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from probe.data.task import Task
 
 
 class Gold:
-    """The gold tags of some sentences. known: the labels that a readout can give, by number."""
+    """Holds the gold tags of some sentences. known: the labels that a readout can predict, by number."""
 
     def __init__(self, tags: Tags, known: Sequence[str], part: np.ndarray, num_parts: int, task: Task) -> None:
         self.labels = [*known, *sorted({tag for sentence in tags for tag in sentence} - set(known))]
@@ -35,9 +35,9 @@ class Gold:
         self._spans = self._find(self.ids)
 
     def counts(self, predicted: np.ndarray) -> np.ndarray:
-        """(parts, 3): the number of gold, predicted and correct items in each part. predicted: (W,) label ids.
+        """Returns (parts, 3), the gold, predicted and correct items of each part. predicted: (W,) label ids.
 
-        Items are spans as conlleval counts them, or words where tags are no spans.
+        Items are spans as conlleval counts them, or words if tags are not spans.
         """
         if not self.task.has_spans:
             right = self.ids == predicted
@@ -51,7 +51,7 @@ class Gold:
         return np.bincount(self.part[there], minlength=self.num_parts)
 
     def _find(self, ids: np.ndarray) -> np.ndarray:
-        """(W,): last word and kind, encoded as one number, of the span that begins at each word; -1 where none does."""
+        """Returns (W,): last word and type, as one number, of the span that begins at each word; -1 if none does."""
         if not len(ids):
             return ids
         kind = self._kind[ids]
@@ -67,5 +67,5 @@ class Gold:
 
 
 def f1(counts: np.ndarray) -> np.ndarray:
-    """Micro F1 from gold, predicted and right along the last axis; 0 where there is nothing."""
+    """Returns micro F1 from gold, predicted and correct along the last axis; 0 if there is nothing."""
     return 2 * counts[..., 2] / np.maximum(counts[..., 0] + counts[..., 1], 1)

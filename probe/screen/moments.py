@@ -1,10 +1,10 @@
-"""Second moments of all layers over a window of neighbours, from which every readout is solved.
+"""Computes second moments of all layers over a window of neighbours, from which every readout is solved.
 
-Each layer is reduced to the directions along which it varies most, its mean set to zero and its variance to one. For
-two places of the window, the matrix needs the products of all pairs of words that distance apart, summed once for each
-distance; so nothing but the matrix itself is ever as wide in memory as the windows of all layers.
+Each layer is reduced to its first principal components, with mean zero and variance one. For two places of the window,
+the matrix needs the products of all pairs of words at that distance, which are summed once per distance. So nothing but
+the matrix itself is as wide in memory as the windows of all layers.
 
-W words, L + 1 layers, H hidden size, R directions kept of each layer, D = (L + 1) * R, K = 2 * window + 1 places,
+W words, L + 1 layers, H hidden size, R principal components per layer, D = (L + 1) * R, K = 2 * window + 1 places,
 C labels.
 """
 
@@ -27,19 +27,25 @@ WIDEST = 8192  # of the matrix on a CPU, K * D: 270 MB in float32
 
 @dataclass(frozen=True)
 class Reduction:
-    """mean: (L + 1, H). directions: (L + 1, H, R), orthonormal. scale: (L + 1,), what a reduced layer is divided by.
-    kept: the share of each layer's variance along its directions."""
+    """Holds how layers are reduced.
+
+    mean: (L + 1, H). pca_components: (L + 1, H, R), orthonormal. scale: (L + 1,), the divisor of a reduced layer.
+    kept: the share of each layer's variance along its components.
+    """
 
     mean: Tensor
-    directions: Tensor
+    pca_components: Tensor
     scale: Tensor
     kept: list[float]
 
 
 @dataclass(frozen=True)
 class Text:
-    """Sentences of a split, side by side. rows: (W,) their words' places in the split. lengths: of the sentences.
-    labels: (W,), -1 for one that train never shows. part: (sentences,), the part that each is left out with."""
+    """Holds consecutive sentences drawn from a split.
+
+    rows: (W,), their words' positions in the split. lengths: of the sentences. labels: (W,), -1 for one that does not
+    occur in train. part: (sentences,), the part that each sentence belongs to.
+    """
 
     split: str
     rows: np.ndarray
@@ -50,25 +56,25 @@ class Text:
 
     @property
     def position(self) -> np.ndarray:
-        """(W,) of each word in its sentence."""
+        """Returns (W,), the position of each word in its sentence."""
         starts = np.cumsum(self.lengths) - self.lengths
         return np.arange(len(self.rows)) - np.repeat(starts, self.lengths)
 
     def of_part(self, part: int) -> np.ndarray:
-        """(W,) whether a word is of a part."""
+        """Returns (W,), whether a word belongs to a part."""
         return np.repeat(self.part == part, self.lengths)
 
 
-def directions_kept(wanted: int, store: FeatureStore, window: int, device: str) -> int:
-    """How many directions of each layer a matrix of bounded size has room for; on a GPU all."""
+def num_pca_components(wanted: int, store: FeatureStore, window: int, device: str) -> int:
+    """Returns how many components per layer a matrix of bounded size allows; on a GPU all."""
     if device == "cuda":
         return store.hidden_size
-    room = WIDEST // ((2 * window + 1) * (store.num_layers + 1))
-    return max(1, min(wanted, store.hidden_size, room))
+    most = WIDEST // ((2 * window + 1) * (store.num_layers + 1))
+    return max(1, min(wanted, store.hidden_size, most))
 
 
 def _read(store: FeatureStore, text: Text) -> Iterator[tuple[int, slice, Tensor]]:
-    """Layer, which words of the text, and their vectors (n, H) in float32, a shard at a time. Raises DamagedShard."""
+    """Yields layer, a slice of the text's words, their float32 vectors (n, H), shard by shard. Raises DamagedShard."""
     for shard, layers in store.read(text.split, range(store.num_layers + 1)):
         first, last = np.searchsorted(text.rows, [shard.first, shard.last]).tolist()
         if first == last:
@@ -78,8 +84,8 @@ def _read(store: FeatureStore, text: Text) -> Iterator[tuple[int, slice, Tensor]
             yield number, slice(first, last), layer[inside].float()
 
 
-def reduction(store: FeatureStore, text: Text, num_directions: int, device: str = "cpu") -> Reduction:
-    """Each layer's leading directions over the words of a text, from its own covariance."""
+def reduction(store: FeatureStore, text: Text, num_components: int, device: str = "cpu") -> Reduction:
+    """Computes each layer's principal components over the words of a text."""
     size, layers = store.hidden_size, store.num_layers + 1
     total = torch.zeros(layers, size, dtype=torch.float64, device=device)
     products = torch.zeros(layers, size, size, dtype=torch.float64, device=device)
@@ -101,29 +107,29 @@ def reduction(store: FeatureStore, text: Text, num_directions: int, device: str 
     scale[scale <= CONSTANT * (offset + shift).abs().amax(1).float()] = (
         1  # what varies by rounding alone stays near zero
     )
-    kept = values[:, :num_directions].sum(1) / variance.clamp(min=1e-30)
+    kept = values[:, :num_components].sum(1) / variance.clamp(min=1e-30)
     return Reduction(
         (offset + shift).float(),
-        vectors[:, :, :num_directions].float(),
+        vectors[:, :, :num_components].float(),
         scale,
         [float(share) if total > 0 else 1.0 for share, total in zip(kept, variance, strict=True)],
     )
 
 
 def reduced(store: FeatureStore, text: Text, to: Reduction) -> Tensor:
-    """A text's layers along the directions kept: (L + 1, W, R)."""
-    layers = torch.empty(store.num_layers + 1, len(text.rows), to.directions.shape[2], device=to.mean.device)
+    """Projects a text's layers on their components: (L + 1, W, R)."""
+    layers = torch.empty(store.num_layers + 1, len(text.rows), to.pca_components.shape[2], device=to.mean.device)
     for number, words, vectors in _read(store, text):
         centred = vectors.to(to.mean.device) - to.mean[number]
-        layers[number, words] = centred @ to.directions[number] / to.scale[number]
+        layers[number, words] = centred @ to.pca_components[number] / to.scale[number]
     return layers
 
 
 @dataclass
 class Moments:
-    """Sums over words t of the window x, the vectors of the words around t side by side, zero beyond the sentence.
+    """Holds sums over words t. x is the window of t: the concatenated vectors around t, zero beyond the sentence.
 
-    xx: (K * D, K * D), layer by layer, place by place within. xy: (K * D, C), with one-hot labels. x: (K * D,).
+    xx: (K * D, K * D), layer by layer, within it place by place. xy: (K * D, C), with one-hot labels. x: (K * D,).
     y: (C,). words: how many.
     """
 
@@ -141,7 +147,7 @@ class Moments:
         return replace(self, **{name: getattr(self, name).clone() for name in ("xx", "xy", "x", "y")})
 
     def subtract(self, part: Moments) -> None:
-        """Without the words of a part."""
+        """Removes the words of a part from the sums."""
         self._add(part, -1)
 
     def add(self, part: Moments) -> None:
@@ -154,7 +160,7 @@ class Moments:
 
 
 def moments(layers: Tensor, labels: Tensor, position: np.ndarray, lengths: np.ndarray, window: int) -> Moments:
-    """The moments of a text. layers: (L + 1, W, R). labels: (W, C), one-hot. position: (W,) in the sentence.
+    """Computes the moments of a text. layers: (L + 1, W, R). labels: (W, C), one-hot. position: (W,) in the sentence.
 
     lengths: (W,) of the sentence that each word is in.
     """
@@ -171,7 +177,7 @@ def moments(layers: Tensor, labels: Tensor, position: np.ndarray, lengths: np.nd
         return layers[:, torch.from_numpy(words).to(device)].permute(1, 0, 2).reshape(len(words), width)
 
     def products(first: np.ndarray, distance: int) -> Tensor:
-        """Sum over some words of each with the word `distance` on: (D, D)."""
+        """Sums the products of some words with the word at `distance`: (D, D)."""
         total = torch.zeros(width, width, device=device)
         for start in range(0, len(first), WORDS_AT_ONCE):
             some = first[start : start + WORDS_AT_ONCE]

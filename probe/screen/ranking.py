@@ -1,6 +1,6 @@
-"""What a screen gives: candidates with their scores, ranked, and which of them are tied with the first (no torch).
+"""Ranks scored candidates, and says which of them are tied with the first (no torch).
 
-The scores of a candidate are computed several times, each time without another part of the sentences, so their spread
+The scores of a candidate are computed several times, each time without a different part of the sentences. Their spread
 is a jackknife's (Tukey 1958): of g scores, each without one part, the standard error is the square root of (g - 1) / g
 times the sum of squared deviations.
 
@@ -32,9 +32,11 @@ AT_ONCE = 2_000_000  # simulated scores that are held at once
 
 @dataclass(frozen=True)
 class Scored:
-    """A candidate and its scores on dev, one for each sample. f1: the task's headline, fractions. error: squared error
-    a word. alike: presets that no linear readout tells from it. blocks: of the encoder, that must be run for it.
-    tied: whether it is not significantly behind the first, see above."""
+    """Holds a candidate and its scores on dev, one per sample.
+
+    f1: the task's headline score, fractions. error: squared error per word. alike: presets that are equivalent for a
+    linear readout. blocks: how many encoder blocks it needs. tied: whether it is not significantly behind the first.
+    """
 
     layers: LayersConfig
     width: int
@@ -54,7 +56,7 @@ class Scored:
 
     @property
     def spread(self) -> float:
-        """The standard error of dev_f1."""
+        """Returns the standard error of dev_f1."""
         return jackknife(self.f1)
 
     @property
@@ -67,13 +69,13 @@ class Scored:
 
 
 def jackknife(values: Sequence[float]) -> float:
-    """The standard error of a score, from its values each without another part of the sentences."""
+    """Returns the standard error of a score, from its values without each part of the sentences."""
     mean, parts = statistics.fmean(values), len(values)
     return math.sqrt((parts - 1) / parts * sum((value - mean) ** 2 for value in values))
 
 
 def rank(candidates: Sequence[Scored]) -> list[Scored]:
-    """Best first, by dev F1, then by squared error; with `tied` filled in."""
+    """Sorts candidates by dev F1, then by squared error, and fills in `tied`."""
     ranked = sorted(candidates, key=lambda one: (-one.dev_f1, one.dev_error, one.width, one.layers.name))
     if len(ranked) < 2:
         return [replace(one, tied=True) for one in ranked]
@@ -83,7 +85,7 @@ def rank(candidates: Sequence[Scored]) -> list[Scored]:
 
 
 def _behind(scores: np.ndarray) -> np.ndarray:
-    """How far each candidate lies behind the first, in moderated standard errors: (D, N, g) to (D, N)."""
+    """Returns how far each candidate lies behind the first, in moderated standard errors: (D, N, g) to (D, N)."""
     samples = scores.shape[2]
     first = scores.mean(2).argmax(1)
     differences = np.take_along_axis(scores, first[:, None, None], 1) - scores
@@ -96,9 +98,9 @@ def _behind(scores: np.ndarray) -> np.ndarray:
 
 @functools.lru_cache
 def critical(candidates: int, samples: int) -> float:
-    """The value of `_behind` that the largest of all candidates exceeds in LEVEL of screens without any difference.
+    """Returns the value that the largest `_behind` exceeds in LEVEL of screens without any difference.
 
-    What the candidates' errors have in common is not known, so it is the largest such value over STRUCTURES, each
+    How the candidates' errors correlate is not known, so it is the largest such value over STRUCTURES, each
     simulated with normal scores and a fixed seed. Errors that all candidates share cancel in differences.
     """
     draw = np.random.default_rng(0)
@@ -118,12 +120,12 @@ Structure = Callable[[np.random.Generator, int, int, int], np.ndarray]  # (D, N,
 
 
 def _independent(draw: np.random.Generator, screens: int, candidates: int, samples: int) -> np.ndarray:
-    """Each candidate's errors are its own."""
+    """Draws independent errors for each candidate."""
     return draw.standard_normal((screens, candidates, samples))
 
 
 def _common(factors: int) -> Structure:
-    """All errors come from a few common ones, as those of combinations of the same layers may."""
+    """Draws errors from a few common ones, as combinations of the same layers may have."""
 
     def parts(draw: np.random.Generator, screens: int, candidates: int, samples: int) -> np.ndarray:
         loadings = draw.standard_normal((screens, candidates, factors))
@@ -133,7 +135,7 @@ def _common(factors: int) -> Structure:
 
 
 def _unequal(share: float, times: float) -> Structure:
-    """A share of the candidates (one at least) has so many times the spread of the others."""
+    """Draws errors of which a share of the candidates (at least one) has so many times the spread of the others."""
 
     def parts(draw: np.random.Generator, screens: int, candidates: int, samples: int) -> np.ndarray:
         spread = np.where(np.arange(candidates) < max(1, share * candidates), times, 1.0)
@@ -146,10 +148,10 @@ STRUCTURES: tuple[Structure, ...] = (_independent, _common(2), _common(5), _uneq
 
 
 def selection_bias(ranked: Sequence[Scored]) -> tuple[float, float]:
-    """By how much the first's dev F1 is too high because it was chosen for it: an estimate, and an upper bound.
+    """Returns by how much the first's dev F1 is too high because it was chosen for it: an estimate and an upper bound.
 
-    Errors are drawn as the samples spread, with a fixed seed: added to the scores as they are (which differ by errors
-    already, so the estimate is rather too low), and to scores that are all equal.
+    Errors with the spread of the samples are drawn with a fixed seed. They are added to the actual scores (which
+    already contain errors, so the estimate is rather low), and to equal scores.
     """
     scores = np.array([one.f1 for one in ranked])
     samples = scores.shape[1]
@@ -160,7 +162,7 @@ def selection_bias(ranked: Sequence[Scored]) -> tuple[float, float]:
 
 
 def front(ranked: Sequence[Scored]) -> list[Scored]:
-    """The Pareto front of width and dev F1, the narrowest first."""
+    """Returns the Pareto front of width and dev F1, the narrowest first."""
     found: list[Scored] = []
     for one in sorted(ranked, key=lambda one: (one.width, -one.dev_f1)):
         if not found or one.dev_f1 > found[-1].dev_f1:

@@ -1,9 +1,9 @@
-"""A linear readout of every candidate, which predicts a word's label from its window, solved from second moments.
+"""Solves a linear readout of every candidate from second moments; it predicts a word's label from its window.
 
 Concatenations are solved together, by a Cholesky factorisation that eliminates one layer at a time from the normal
 equations. Those that begin with the same layers share these steps: most pay for their last layer alone.
 
-L + 1 layers, R directions kept of each, H hidden size, K places of the window, B = K * R, C labels, W words,
+L + 1 layers, R components of each, H hidden size, K places of the window, B = K * R, C labels, W words,
 N readouts.
 """
 
@@ -25,7 +25,7 @@ Key = tuple[str, tuple[int, ...]]  # "concat" or "mean", and of which layers, as
 
 @dataclass(frozen=True)
 class Readout:
-    """weights: (L of the candidate, R, K, C), for its layers in their order. bias: (C,)."""
+    """Holds a readout. weights: (L of the candidate, R, K, C), for its layers in order. bias: (C,)."""
 
     indices: tuple[int, ...]
     weights: Tensor
@@ -33,8 +33,10 @@ class Readout:
 
 
 def scores(readouts: Sequence[Readout], layers: Tensor, beyond: Tensor) -> Iterator[Tensor]:
-    """(W, C) of each readout on a text. layers: (L + 1, W, R). beyond: (K, W), whether a place is beyond the word's
-    sentence."""
+    """Returns the scores (W, C) of each readout on a text.
+
+    layers: (L + 1, W, R). beyond: (K, W), whether a place is beyond the word's sentence.
+    """
     for start in range(0, len(readouts), AT_ONCE):
         yield from _scores(readouts[start : start + AT_ONCE], layers, beyond).unbind(1)
 
@@ -58,28 +60,30 @@ def _scores(readouts: Sequence[Readout], layers: Tensor, beyond: Tensor) -> Tens
 
 
 def solve(
-    sums: Moments, wanted: Sequence[Key], to: Reduction, strengths: Mapping[int, float]
+    sums: Moments, wanted: Sequence[Key], to: Reduction, ridge_alphas: Mapping[int, float]
 ) -> Iterator[tuple[Key, Readout]]:
-    """Ridge regressions on one-hot labels, solved from the moments; not in the order of `wanted`.
+    """Solves ridge regressions on one-hot labels from the moments; yields them in another order than `wanted`.
 
-    A sum, a mean and a mix are solved as the mean. strengths: of the ridge, by the number of layers concatenated; for
-    more layers than its largest key, that key's. Moments are centred: constants get no weight, the bias no penalty.
+    A sum, a mean and a mix are solved as the mean. ridge_alphas: by the number of concatenated layers; the largest key
+    also serves more layers. Moments are centred, so constants get no weight and the bias no penalty.
     """
     means = [indices for combine, indices in wanted if combine == "mean"]
-    for indices, readout in _averaged(sums, means, to, strengths[1]):
+    for indices, readout in _averaged(sums, means, to, ridge_alphas[1]):
         yield ("mean", indices), readout
     by_strength: dict[float, list[tuple[int, ...]]] = {}
     for combine, indices in wanted:
         if combine == "concat":
-            by_strength.setdefault(strengths[min(len(indices), max(strengths))], []).append(indices)
+            by_strength.setdefault(ridge_alphas[min(len(indices), max(ridge_alphas))], []).append(indices)
     for strength, some in by_strength.items():
         for readout in _concatenated(sums, some, to, strength):
             yield ("concat", readout.indices), readout
 
 
 def _ridge(diagonal: Tensor, size: int, strength: float, words: int) -> Tensor | int:
-    """The penalty added to each variance. size: dimensions of the layers before reduction, so that a strength means the
-    same however many directions are kept."""
+    """Returns the penalty added to each variance.
+
+    size: dimensions of the layers before reduction, so that an alpha means the same for any number of components.
+    """
     mean = diagonal.sum() / size
     return strength * mean if mean > 0 else words
 
@@ -87,16 +91,16 @@ def _ridge(diagonal: Tensor, size: int, strength: float, words: int) -> Tensor |
 def _averaged(
     sums: Moments, wanted: list[tuple[int, ...]], to: Reduction, strength: float
 ) -> Iterator[tuple[tuple[int, ...], Readout]]:
-    """Readouts of means of layers, in hidden size. Moments grow layer by layer: those of 2, 3, 4 from those of 2, 3."""
-    num_layers, whole, kept = to.directions.shape
+    """Solves readouts of means of layers in full hidden size. Moments of layers 2, 3, 4 extend those of 2, 3."""
+    num_layers, whole, kept = to.pca_components.shape
     size = len(sums.x) // num_layers
     places = size // kept
     xx = sums.xx.view(num_layers, size, num_layers, size)
     # (L + 1, R, H): from a reduced layer back to its hidden size; the same at each place
-    basis = to.directions.transpose(1, 2) * to.scale[:, None, None]
+    basis = to.pca_components.transpose(1, 2) * to.scale[:, None, None]
 
-    def left(matrix: Tensor, k: int) -> Tensor:
-        """(K * R, columns) of layer k to (K * H, columns)."""
+    def expand(matrix: Tensor, k: int) -> Tensor:
+        """Expands (K * R, columns) of layer k to (K * H, columns)."""
         return (basis[k].T @ matrix.view(places, kept, -1)).view(places * whole, -1)
 
     indices: tuple[int, ...] = ()
@@ -108,11 +112,11 @@ def _averaged(
         for k in chosen[len(indices) :]:
             across = sums.xx.new_zeros(places * whole, size)  # sum over earlier layers of moments with this one
             for j in indices:
-                across += left(xx[j, :, k], j)
-            both = left(across.T.contiguous(), k)
+                across += expand(xx[j, :, k], j)
+            both = expand(across.T.contiguous(), k)
             total += both
             total += both.T
-            total += left(left(xx[k, :, k], k).T.contiguous(), k)
+            total += expand(expand(xx[k, :, k], k).T.contiguous(), k)
             indices = (*indices, k)
         some = list(chosen)
         xx_of_mean = total / len(some) ** 2
@@ -130,7 +134,7 @@ def _averaged(
 
 
 def _solved(matrix: Tensor, right: Tensor) -> Tensor:
-    """The solution for a positive definite matrix; where float32 has too few digits for it, in float64."""
+    """Solves for a positive definite matrix, in float64 if float32 has too few digits."""
     factor, failed = torch.linalg.cholesky_ex(matrix)
     if not int(failed):
         return torch.cholesky_solve(right, factor)
@@ -139,7 +143,7 @@ def _solved(matrix: Tensor, right: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Step:
-    """A layer eliminated. factor: (B, B), the Cholesky factor of what remained of its block. across: (B, B) for each
+    """Holds an eliminated layer. factor: (B, B), the Cholesky factor of the rest of its block. across: (B, B) for each
     later layer, the off-diagonal blocks solved with it. right: (B, C), the right-hand side solved with it."""
 
     layer: int
@@ -149,8 +153,8 @@ class _Step:
 
 
 def _concatenated(sums: Moments, wanted: list[tuple[int, ...]], to: Reduction, strength: float) -> list[Readout]:
-    """Readouts of concatenated layers."""
-    num_layers, whole, kept = to.directions.shape
+    """Solves readouts of concatenated layers."""
+    num_layers, whole, kept = to.pca_components.shape
     size = len(sums.x) // num_layers
     places = size // kept
     xx = sums.xx.view(num_layers, size, num_layers, size)
@@ -185,16 +189,16 @@ def _layers(wanted: Sequence[tuple[int, ...]]) -> list[int]:
 
 
 def _pairs(wanted: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
-    """The pairs of layers that one of these concatenations has, each layer with itself included."""
+    """Returns the pairs of layers in these concatenations, with each layer's pair with itself."""
     return sorted({(i, j) for indices in wanted for i in indices for j in indices if i <= j})
 
 
 def _eliminate(
     blocks: dict[tuple[int, int], Tensor], right: dict[int, Tensor], wanted: list[tuple[int, ...]], path: list[_Step]
 ) -> Iterator[list[_Step]]:
-    """The steps for each of `wanted`, beginning with `path`. blocks, right: what remains of the normal equations.
+    """Yields the steps for each of `wanted`, after those of `path`. blocks, right: the rest of the normal equations.
 
-    Raises LinAlgError where a block is not positive definite.
+    Raises LinAlgError if a block is not positive definite.
     """
     for k in sorted({indices[0] for indices in wanted}):
         rest = [indices[1:] for indices in wanted if indices[0] == k and len(indices) > 1]
@@ -208,13 +212,13 @@ def _eliminate(
         side_by_side = torch.cat([blocks[k, j] for j in later], 1)
         eliminated = torch.linalg.solve_triangular(factor, side_by_side, upper=False).split(len(factor), 1)
         across = dict(zip(later, eliminated, strict=True))
-        left = {(i, j): torch.addmm(blocks[i, j], across[i].T, across[j], alpha=-1) for i, j in _pairs(rest)}
-        left_right = {j: torch.addmm(right[j], across[j].T, own, alpha=-1) for j in later}
-        yield from _eliminate(left, left_right, rest, [*path, _Step(k, factor, across, own)])
+        remaining = {(i, j): torch.addmm(blocks[i, j], across[i].T, across[j], alpha=-1) for i, j in _pairs(rest)}
+        remaining_right = {j: torch.addmm(right[j], across[j].T, own, alpha=-1) for j in later}
+        yield from _eliminate(remaining, remaining_right, rest, [*path, _Step(k, factor, across, own)])
 
 
 def _back(path: list[_Step]) -> dict[int, Tensor]:
-    """Back substitution: each layer's weights, (B, C), from the last eliminated to the first."""
+    """Substitutes back: each layer's weights, (B, C), from the last eliminated to the first."""
     weights: dict[int, Tensor] = {}
     for step in reversed(path):
         right = step.right

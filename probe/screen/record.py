@@ -1,7 +1,7 @@
-"""The screen of a results folder: `screen.json`, which layers were ranked how, on what, with what.
+"""Reads and writes the screen of a results folder, `screen.json`: the ranked layers, their scores, text and settings.
 
-One screen a folder; another one replaces it. Like a record it has a key, the hash of its identity. Imports nothing that
-takes long.
+A folder has one screen; a new one replaces it. Like a record it has a key, the hash of its identity. Imports nothing
+slow.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
-from probe.runs.records import Hardware, Software, decoded, json_of
+from probe.runs.records import decoded, json_of
 from probe.runs.sweep_plan import Setting
 from probe.screen.ranking import Scored
 from probe.system.files import key_of, plain
+from probe.system.provenance import Hardware, Software
 
 SCREEN = "screen.json"
 SCHEMA = 1
@@ -23,7 +24,7 @@ RECIPE = 2  # rises when the code that screens changes what comes out for the sa
 
 @dataclass(frozen=True)
 class ScreenIdentity:
-    """What makes a screen that screen: content, never names or paths."""
+    """Holds the identity of a screen: its content, never names or paths."""
 
     corpus: str
     task: str
@@ -39,10 +40,13 @@ class ScreenIdentity:
 
 @dataclass(frozen=True)
 class ScreenRecord:
-    """ranked: best first. words: used of train and dev. directions: kept of each layer; variance_kept: the least share
-    of a layer's variance along them. strengths: ridge penalties, by the number of concatenated layers. grown: numbers
-    of layers for which not every concatenation was tried. data, encoder: their settings. fingerprint: the encoder's.
-    features: what the feature key is the hash of. peak_rss_mb: the most memory that the process took."""
+    """Holds the content of screen.json.
+
+    ranked: best first. words: used of train and dev. directions: principal components per layer; variance_kept: the
+    least share of a layer's variance along them. strengths: ridge penalties, by the number of concatenated layers.
+    grown: numbers of layers for which not every concatenation was tried. data, encoder: their settings. fingerprint:
+    the encoder's. features: what the feature key is the hash of. peak_rss_mb: the most memory that the process took.
+    """
 
     schema: int
     key: str
@@ -69,12 +73,14 @@ class ScreenRecord:
 
 
 class BadScreen(UserError):
-    """A screen.json that cannot be understood."""
+    """Raised for a screen.json that cannot be understood."""
 
 
 def load_screen(folder: Path) -> ScreenRecord | None:
-    """A results folder's screen; None where there is none. Raises BadScreen naming the field and what is wrong,
-    UserError where it cannot be read."""
+    """Reads a results folder's screen; None if there is none.
+
+    Raises BadScreen with the field and the problem, and UserError if the file cannot be read.
+    """
     path = folder / SCREEN
 
     def bad(problem: str) -> BadScreen:

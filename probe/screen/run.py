@@ -1,4 +1,4 @@
-"""Screens a config's text and encoder, and writes what came out into the results folder."""
+"""Screens a config's text and encoder, and writes the result into the results folder."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe.config import Config, UserError
-from probe.runs.plan import Inputs, inputs_of, resolve_device, settings_of
-from probe.runs.provenance import hardware, provenance
+from probe.probes.kinds import PROBES
+from probe.runs.plan import Inputs, inputs_of, settings_of
 from probe.runs.sweep_plan import Setting
 from probe.screen.ranking import TIES
 from probe.screen.record import SCHEMA, SCREEN, BadScreen, ScreenIdentity, ScreenRecord, load_screen
 from probe.system.files import plain, write_atomically
+from probe.system.machine import resolve_device
+from probe.system.provenance import hardware, provenance
 
 if TYPE_CHECKING:
     from probe.features.store import FeatureStore
@@ -28,19 +30,19 @@ ATTEMPTS_TO_READ = 3
 
 
 def screen_identity(inputs: Inputs, cfg: Config) -> ScreenIdentity:
-    """What the screen that a config asks for is."""
+    """Returns the identity of the screen that a config asks for."""
     task = inputs.corpus.task.name
     screen = {name: value for name, value in asdict(cfg.screen).items() if name != "first"}  # when, not what
     return ScreenIdentity(inputs.fingerprint, task, inputs.store.vectors_key, screen, cfg.seed)
 
 
 def run_screen(cfg: Config, tell: Callable[[str], None], command: str | None = None) -> ScreenRecord:
-    """Screens and writes the folder's screen.json, extracting missing features first; returns an existing one at once.
+    """Screens and writes the folder's screen.json, after extracting missing features; returns an existing one at once.
 
-    A damaged screen, or one of another text, encoder or setting, is replaced at the end.
+    Replaces a damaged screen, or one of another text, encoder or setting, at the end.
     """
-    if cfg.probe.train_encoder:
-        raise UserError("A screen ranks the layers of a frozen encoder: leave out probe=finetune.")
+    if not PROBES[cfg.probe.kind].reads_features:
+        raise UserError(f"A screen ranks the layers of a frozen encoder: leave out probe={cfg.probe.kind}.")
     if cfg.data.control is not None or cfg.data.train_fraction is not None or cfg.features.layers is not None:
         raise UserError(
             "A screen reads every layer of the whole text as it is: leave out data.control, data.train_fraction and "
@@ -81,10 +83,10 @@ def run_screen(cfg: Config, tell: Callable[[str], None], command: str | None = N
         hidden_size=store.hidden_size,
         features=store.identity,
         words=found.words,
-        directions=found.directions,
+        directions=found.num_pca_components,
         variance_kept=found.variance_kept,
-        strengths={str(size): strength for size, strength in found.strengths.items()},
-        grown=found.grown,
+        strengths={str(size): strength for size, strength in found.ridge_alphas.items()},
+        grown=found.beam_sizes,
         ranked=found.ranked,
         seconds=round(seconds, 3),
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
@@ -104,7 +106,7 @@ def run_screen(cfg: Config, tell: Callable[[str], None], command: str | None = N
 def _screened(
     inputs: Inputs, cfg: Config, device: str, tell: Callable[[str], None]
 ) -> tuple[FeatureStore, Screened, float]:
-    """The store, whole; what the screen gave; and its seconds, without those of extracting."""
+    """Returns the complete store, the screen's result, and its seconds without those of extraction."""
     from probe.features.extraction import ensure_features
     from probe.features.store import DamagedShard
     from probe.screen.screen import screen

@@ -1,6 +1,6 @@
 """Ranks every choice of layers without training: draws sentences, gathers moments, solves and scores readouts.
 
-Train and dev are each divided into parts of whole sentences; each jackknife sample leaves one part of both out. Test is
+Train and dev are each divided into parts of whole sentences. Each jackknife sample omits one part of both. Test is
 never read.
 """
 
@@ -20,7 +20,7 @@ from probe.data.corpus import Corpus
 from probe.features.store import FeatureStore
 from probe.screen.candidates import Candidate, concatenations, fixed
 from probe.screen.gold import Gold, f1
-from probe.screen.moments import Moments, Reduction, Text, directions_kept, moments, reduced, reduction
+from probe.screen.moments import Moments, Reduction, Text, moments, num_pca_components, reduced, reduction
 from probe.screen.ranking import Scored, rank
 from probe.screen.readout import STRENGTHS, Key, scores, solve
 from probe.system.machine import num_cores
@@ -31,16 +31,19 @@ PARTS_BYTES = 300e6  # the moments of all parts are kept if they take no more th
 
 @dataclass(frozen=True)
 class Screened:
-    """ranked: best first. words: how many were used of train and dev. directions: how many were kept of each layer;
-    variance_kept: the smallest share of a layer's variance along them. strengths: of the ridge, by the number of layers
-    concatenated. grown: the numbers of layers for which not every concatenation was tried."""
+    """Holds the result of a screen.
+
+    ranked: best first. words: numbers of used words of train and dev. num_pca_components: per layer; variance_kept: the
+    smallest share of a layer's variance along them. ridge_alphas: by the number of concatenated layers. beam_sizes: the
+    numbers of layers for which not every concatenation was tried.
+    """
 
     ranked: list[Scored]
     words: dict[str, int]
-    directions: int
+    num_pca_components: int
     variance_kept: float
-    strengths: dict[int, float]
-    grown: list[int]
+    ridge_alphas: dict[int, float]
+    beam_sizes: list[int]
 
 
 def screen(
@@ -51,9 +54,9 @@ def screen(
     device: str = "cpu",
     tell: Callable[[str], None] = lambda _: None,
 ) -> Screened:
-    """Every single layer, preset, concatenation of up to cfg.max_layers and mean of neighbouring layers, ranked.
+    """Ranks every single layer, preset, concatenation of up to cfg.max_layers and mean of neighbouring layers.
 
-    The store must be whole. Raises UserError for too few sentences, DamagedShard.
+    The store must be complete. Raises UserError for too few sentences, DamagedShard.
     """
     is_small = (2 * cfg.window + 1) * (store.num_layers + 1) * store.hidden_size < SMALL
     torch.set_num_threads(1 if is_small else num_cores())
@@ -68,20 +71,20 @@ def screen(
                 f"screen.samples={cfg.samples} parts need as many sentences: of {text.split} there are {there}{limit}."
                 f"{fewer}"
             )
-    directions = directions_kept(cfg.directions, store, cfg.window, device)
-    to = reduction(store, train, directions, device)
+    num_components = num_pca_components(cfg.directions, store, cfg.window, device)
+    to = reduction(store, train, num_components, device)
     tell(
-        f"screen: {len(train.lengths)} sentences of train, {len(dev.lengths)} of dev; of each layer {directions} of "
-        f"{store.hidden_size} directions, {100 * min(to.kept):.1f} % of its variance or more"
+        f"screen: {len(train.lengths)} sentences of train, {len(dev.lengths)} of dev; of each layer {num_components} "
+        f"of {store.hidden_size} components, {100 * min(to.kept):.1f} % of its variance or more"
     )
     bench = _Bench(store, corpus, cfg, train, dev, known, to)
     ranked = rank(bench.scored(tell))
     words = {text.split: len(text.rows) for text in (train, dev)}
-    return Screened(ranked, words, directions, min(to.kept), bench.strengths, bench.grown)
+    return Screened(ranked, words, num_components, min(to.kept), bench.ridge_alphas, bench.beam_sizes)
 
 
 def draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int, known: Sequence[str]) -> Text:
-    """A random sample of a split's sentences, in their order, each assigned to a part."""
+    """Draws a random sample of a split's sentences, in their order, and assigns each to a part."""
     tags = corpus.splits[split].tags
     shuffled = np.random.default_rng([seed, len(split)]).permutation(len(tags))[:sentences]
     part_of = dict(zip(shuffled.tolist(), (np.arange(len(shuffled)) % parts).tolist(), strict=True))
@@ -99,7 +102,7 @@ def draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int, know
 
 
 class _Bench:
-    """Train and dev as they are screened. strengths: of the ridge, once chosen. grown: see Screened."""
+    """Holds train and dev of a screen. ridge_alphas, beam_sizes: see Screened; filled in by `scored`."""
 
     def __init__(
         self,
@@ -119,11 +122,11 @@ class _Bench:
         self.labels = torch.nn.functional.one_hot(torch.from_numpy(train.labels), len(known)).float().to(device)
         self.beyond = {text.split: beyond(text, cfg.window).to(device) for text in (train, dev)}
         self.gold = Gold(dev.tags, known, dev.part, cfg.samples, corpus.task)
-        self.strengths: dict[int, float] = {}
-        self.grown: list[int] = []
+        self.ridge_alphas: dict[int, float] = {}
+        self.beam_sizes: list[int] = []
 
     def scored(self, tell: Callable[[str], None]) -> list[Scored]:
-        """Every candidate with its scores."""
+        """Scores every candidate."""
         tell("screen: gathering second moments")
         sums = self._without_each_part()
         candidates: list[Candidate] = []
@@ -138,7 +141,7 @@ class _Bench:
                         bar.update()
 
                 if part == 0:
-                    self._choose_strengths(others)
+                    self._choose_ridge_alphas(others)
                     candidates = self._candidates(add, results)
                     bar.total = len(candidates) * self.cfg.samples
                 else:
@@ -154,7 +157,7 @@ class _Bench:
         add: Callable[[Sequence[Candidate]], None],
         results: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]],
     ) -> list[Candidate]:
-        """All that are to be scored, each scored on the first sample, by which concatenations are grown."""
+        """Returns all candidates. Each is scored on the first sample, which chooses the concatenations to extend."""
         candidates = {one.readout: one for one in fixed(self.depth, self.hidden_size)}
 
         def score() -> None:
@@ -166,12 +169,12 @@ class _Bench:
 
         for size, found, is_all in concatenations(self.depth, self.hidden_size, self.cfg.max_layers, best):
             candidates = {one.readout: one for one in found} | candidates
-            self.grown += [] if is_all else [size]
+            self.beam_sizes += [] if is_all else [size]
         score()
         return list(candidates.values())
 
     def _without_each_part(self) -> Iterator[Moments]:
-        """The moments of train without its first part, without its second, ..."""
+        """Yields the moments of train without its first part, without its second, ..."""
         words_of = [self.train.of_part(part) for part in range(self.cfg.samples)]
         first = self._moments(words_of[0])
         if first.bytes * self.cfg.samples <= PARTS_BYTES:  # each is gathered once
@@ -189,17 +192,17 @@ class _Bench:
             total.add(left_out)
 
     def _moments(self, words: np.ndarray) -> Moments:
-        """The moments of these words of train (a mask), which make whole sentences."""
+        """Returns the moments of these words of train (a mask), which form whole sentences."""
         there = torch.from_numpy(words)
         layers = self.train_layers if words.all() else self.train_layers[:, there]
         lengths = np.repeat(self.train.lengths, self.train.lengths)
         return moments(layers, self.labels[there], self.train.position[words], lengths[words], self.cfg.window)
 
-    def _choose_strengths(self, sums: Moments) -> None:
-        """For each number of layers the ridge's strength with the least squared error on the part of train left out.
+    def _choose_ridge_alphas(self, sums: Moments) -> None:
+        """Chooses the ridge penalty of each number of layers by the least squared error on held-out parts of train.
 
-        That of single layers is the best single layer's: a layer that tells nothing is best shrunk to nothing. That of
-        more is the concatenation's of as many of the best single layers.
+        Single layers use the best single layer's penalty, because a useless layer prefers the largest one. More layers
+        use the penalty of the concatenation of the best single layers.
         """
         words = torch.from_numpy(self.train.of_part(0))
         layers, gold = self.train_layers[:, words], self.train.labels[words.numpy()]
@@ -218,26 +221,26 @@ class _Bench:
         sizes = range(2, min(self.cfg.max_layers, len(best_first)) + 1)
         several = errors([("concat", tuple(sorted(best_first[:size]))) for size in sizes])
         for indices, strength in sorted(single | several, key=(single | several).__getitem__, reverse=True):
-            self.strengths[len(indices)] = strength
+            self.ridge_alphas[len(indices)] = strength
 
     def _scores(self, sums: Moments, keys: Sequence[Key], part: int) -> Iterator[tuple[Key, tuple[float, float]]]:
-        """Dev F1 and squared error a word of some readouts, without one part of dev."""
+        """Returns dev F1 and squared error per word of some readouts, without one part of dev."""
         kept = ~self.dev.of_part(part)
-        solved = dict(solve(sums, keys, self.to, self.strengths))
+        solved = dict(solve(sums, keys, self.to, self.ridge_alphas))
         for key, found in zip(solved, scores([*solved.values()], self.dev_layers, self.beyond["dev"]), strict=True):
             counts = np.delete(self.gold.counts(found.argmax(1).cpu().numpy()), part, axis=0).sum(0)
             yield key, (float(f1(counts)), float(squared_error(found, self.dev.labels)[kept].mean()))
 
 
 def beyond(text: Text, window: int) -> Tensor:
-    """(K, W) whether a place of a word's window is beyond its sentence."""
+    """Returns (K, W), whether a place of a word's window is beyond its sentence."""
     position, lengths = text.position, np.repeat(text.lengths, text.lengths)
     places = [(position + place < 0) | (position + place >= lengths) for place in range(-window, window + 1)]
     return torch.from_numpy(np.stack(places))
 
 
 def squared_error(scores: Tensor, labels: np.ndarray) -> np.ndarray:
-    """(W,) between each word's scores and its one-hot label; a label not in train is an extra column of zero scores."""
+    """Returns (W,) between scores and one-hot labels; a label not in train is an extra column of zero scores."""
     gold = torch.from_numpy(labels).to(scores.device)
     own = scores.gather(1, gold.clamp(min=0)[:, None])[:, 0]
     return (scores.square().sum(1) + 1 - 2 * torch.where(gold >= 0, own, torch.zeros_like(own))).cpu().numpy()

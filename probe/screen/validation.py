@@ -1,10 +1,10 @@
-"""How well a screen predicted the trained rows: rank and linear correlation, and the regret of its first picks.
+"""Measures how well a screen predicted trained rows: rank and linear correlation, and the regret of its first picks.
 
-Two rows are separated if the 95 % interval of their dev difference, over seeds and text, leaves 0 out and test has the
+Two rows are separated if the 95 % interval of their dev difference, over seeds and text, excludes 0 and test has the
 same sign; the intervals are not corrected for the number of pairs.
 
-A plain sum is a scaled mean. A linear readout does not depend on the scale, training does: with sums among the rows,
-the figures are also given without them.
+A plain sum is a scaled mean. A linear readout does not depend on the scale, but training does. If there are sums among
+the rows, the figures are also given without them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ScreenAgreement:
 
 
 def validate_screen(record: ScreenRecord, folder: Path) -> ScreenAgreement:
-    """The screen against the trained rows of a folder. Raises UserError where these are of another text or features."""
+    """Compares the screen with the trained rows of a folder. Raises UserError if their text or features differ."""
     rows = [row for row in build_rows(folder) if row.n and not row.treatment]
     features = {one.identity.features for row in rows for one in row.records.values()}
     texts = {one.identity.corpus for row in rows for one in row.records.values()}
@@ -76,7 +76,7 @@ def _is_of(row: Row, record: ScreenRecord) -> bool:
 
 
 def compare(pairs: Sequence[tuple[Row, Scored]]) -> ScreenAgreement:
-    """Rows with what a screen says of them. Raises UserError for fewer than two."""
+    """Compares rows with a screen's scores. Raises UserError for fewer than two."""
     if len(pairs) < 2:
         raise UserError("--against needs two rows or more of what was screened, trained until they converged.")
     dev = [float(np.mean(row.dev)) for row, _ in pairs]
@@ -98,26 +98,28 @@ def compare(pairs: Sequence[tuple[Row, Scored]]) -> ScreenAgreement:
 
 
 def is_separated(test: Difference) -> bool:
-    """Whether the interval of the two rows' dev difference leaves 0 out, and test has the same sign."""
+    """Returns whether the interval of the two rows' dev difference excludes 0, and test has the same sign."""
     interval = test.dev.interval
     return interval is not None and interval[0] * interval[1] > 0 and test.dev.difference * test.test.difference > 0
 
 
 def tau_b(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Kendall's tau-b over all pairs; None if a or b is constant."""
+    """Returns Kendall's tau-b over all pairs; None if a or b is constant."""
     from scipy.stats import kendalltau
 
     return _defined(kendalltau(a, b).statistic)
 
 
 def tau_a(pairs: Sequence[tuple[int, int]], a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Of some pairs of indices, the share that a and b order alike minus the share they order otherwise; None without
-    pairs."""
+    """Returns the share of some pairs that a and b order alike minus the share they order differently.
+
+    None without pairs.
+    """
     return float(np.mean([np.sign(a[i] - a[j]) * np.sign(b[i] - b[j]) for i, j in pairs])) if pairs else None
 
 
 def pearson(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Pearson's correlation; None if a or b is constant."""
+    """Returns Pearson's correlation; None if a or b is constant."""
     from scipy.stats import pearsonr
 
     return _defined(pearsonr(a, b).statistic) if np.std(a) and np.std(b) else None  # of a constant it would warn
@@ -128,7 +130,7 @@ def _defined(value: float) -> float | None:
 
 
 def foretold_grid(foretold: ScreenAgreement, folder: Path) -> TextTable:
-    """The trained rows with what the screen said, and the figures below."""
+    """Makes the table of trained rows with their screen scores."""
     place = {name: i for i, (name, _, _) in enumerate(sorted(foretold.rows, key=lambda row: -row[2]), 1)}
     lines = [[name, percent(dev), percent(screened), str(place[name])] for name, dev, screened in foretold.rows]
     below = [_figures(foretold)]

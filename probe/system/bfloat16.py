@@ -1,4 +1,4 @@
-"""bfloat16 on this machine: native, or emulated in float32.
+"""Finds whether this machine has bfloat16 or must emulate it in float32.
 
 A CPU without native support has no LSTM in bfloat16 at all, and matrix products many times slower than in float32.
 There it is emulated: the inputs and outputs of a product are rounded, and the product is float32. Support is found by
@@ -23,17 +23,16 @@ EMULATED = {  # why, by device
 
 
 def way(device: str, lstm: bool) -> Way:
-    """How a device does products in bfloat16 (lstm: and LSTMs).
+    """Returns how a device computes products in bfloat16 (lstm: and LSTMs).
 
-    A GPU has products of its own. Its LSTM in float16, which is what autocast makes of it, would not be what was asked
-    for and what the key says.
+    A GPU has native products. Autocast would run its LSTM in float16, which is not what the settings and the key say.
     """
     native = not lstm if device != "cpu" else _product_works() and (not lstm or _lstm_works())
     return "native" if native else "emulated"
 
 
 def settled(precision: str, device: str) -> str:
-    """float32 or bfloat16; of auto bfloat16 where the device has products of its own in it."""
+    """Returns float32 or bfloat16; auto becomes bfloat16 if the device has native products in it."""
     if precision != "auto":
         return precision
     return "bfloat16" if way(device, lstm=False) == "native" else "float32"
@@ -53,7 +52,7 @@ def _product_works() -> bool:
 
 @functools.cache
 def _lstm_works() -> bool:
-    """Forward and backward. Leaves the random numbers as they stand, since the bits of a run depend on them."""
+    """Tries forward and backward. Restores the random state, because the bits of a run depend on it."""
     import torch
 
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
@@ -67,5 +66,5 @@ def _lstm_works() -> bool:
 
 
 def rounded(x: Tensor) -> Tensor:
-    """The nearest values of bfloat16, in float32; going backward the gradient is rounded likewise."""
+    """Rounds to the nearest bfloat16 values, in float32; the gradient is rounded in the same manner."""
     return x.bfloat16().float()

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and one spelling for one value: what keys, records and stores rest on."""
+"""Writes files completely or not at all, and gives each value one JSON spelling, for keys, records and stores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHORT_KEY = 10  # characters of a key in file names and tables
 
 
 def canonical(value: Any) -> str:
-    """JSON with one spelling for one value."""
+    """Returns JSON with one spelling for one value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -28,17 +28,17 @@ def sha256_of(content: str | bytes) -> str:
 
 
 def key_of(identity: dict[str, Any]) -> str:
-    """The sha256 of an identity's canonical JSON."""
+    """Returns the sha256 of an identity's canonical JSON."""
     return sha256_of(canonical(identity))
 
 
 def short(key: str) -> str:
-    """A key as file names and messages have it."""
+    """Shortens a key for file names and messages."""
     return key[:SHORT_KEY]
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses as the JSON that holds them; fields that may be missing (None by default) are left out where None."""
+    """Converts dataclasses to JSON values; omits optional fields (None by default) that are None."""
     if is_dataclass(value):
         pairs = ((field, getattr(value, field.name)) for field in fields(value))
         return {field.name: plain(part) for field, part in pairs if part is not None or field.default is not None}
@@ -49,10 +49,10 @@ def plain(value: Any) -> Any:
 
 @contextlib.contextmanager
 def written_whole(path: Path, replace: bool = True) -> Iterator[Path]:
-    """Yields a temporary name beside `path`; what is written there is synced and renamed when the block ends well.
+    """Yields a temporary name next to `path`; the file is synced and renamed when the block succeeds.
 
-    replace: False leaves alone what another process put there meanwhile. The file gets the permissions that the umask
-    gives, whatever the writing library chose. Nothing is left where the block fails.
+    replace: if False, a file that another process wrote meanwhile stays. The file gets the umask's permissions, for any
+    writing library. If the block fails, the temporary file is removed.
     """
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
@@ -68,14 +68,14 @@ def written_whole(path: Path, replace: bool = True) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """The whole content under this name, or what was there before."""
+    """Writes the whole content, or leaves the file as it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def why_not_writable(folder: Path, needed: int = 0) -> str | None:
-    """Why so many bytes cannot be written into a folder (or, where it is not there yet, above it); None if they can."""
+    """Returns why so many bytes cannot be written into a folder (or its parent, if it is missing); None if they can."""
     place = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     if not place.is_dir() or not os.access(place, os.W_OK):
         return f"{place} cannot be written"

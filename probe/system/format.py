@@ -1,28 +1,28 @@
-"""How figures are written for people."""
+"""Formats numbers and texts for readers."""
 
 from __future__ import annotations
 
 
 def duration(seconds: float) -> str:
-    """About how long, in minutes, or in seconds below one."""
+    """Formats a duration in minutes, or in seconds below one minute."""
     return f"about {seconds / 60:.0f} min" if seconds >= 60 else f"about {seconds:.0f} s"
 
 
 def percent(share: float) -> str:
-    """A share in percent, with two decimals."""
+    """Formats a share in percent, with two decimals."""
     return f"{100 * share:.2f}"
 
 
 def format_count(number: float) -> str:
-    """How many, in millions where there are many."""
+    """Formats a count, in millions if it is large."""
     return f"{number / 1e6:.2f} M" if number >= 1e5 else f"{number:,.0f}"
 
 
 def pluralize(number: int, thing: str) -> str:
-    """How many of a thing: one sentence, or 1,000 sentences."""
+    """Formats a count with its noun: one sentence, or 1,000 sentences."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def escape_invisible(text: str) -> str:
-    """A text with its invisible characters, which a no-break space or a byte order mark is, escaped."""
+    """Escapes a text's invisible characters, such as a no-break space or a byte order mark."""
     return text if text.isprintable() else repr(text)[1:-1]

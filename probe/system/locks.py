@@ -1,5 +1,7 @@
-"""Locks by `flock`. They only save work: what is written never depends on one. The system lets a lock go when its
-process ends, however it ends."""
+"""Locks files with `flock`. Locks only save work: no written file depends on one.
+
+The system releases a lock when its process ends, however it ends.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ from probe.system.processes import LOOK_EVERY_S
 
 
 class FileLock:
-    """A lock on a file: shared by all who read a store, exclusive for who deletes it or makes a shard. Never waits.
+    """Holds a lock on a file: shared for readers of a store, exclusive to delete it or to make a shard. Never waits.
 
-    `held`: this process has it. `busy`: another has. Neither where there are no locks, or the file cannot be opened.
+    `held`: this process has it. `busy`: another has it. Both are False if there are no locks or the file cannot open.
     """
 
     def __init__(self, path: Path, exclusive: bool = False) -> None:
@@ -48,7 +50,7 @@ class FileLock:
 
 
 def wait_for_lock(path: Path) -> FileIO:
-    """The file, open and locked. Where there are no locks nobody waits."""
+    """Yields the file, open and locked. Without locks on this system it does not wait."""
     while True:
         stream = FileIO(path, "a")
         try:
@@ -65,7 +67,7 @@ def wait_for_lock(path: Path) -> FileIO:
 
 
 def is_locked(path: Path, by_readers: bool = False) -> bool:
-    """Whether a living process holds the file's lock; by_readers: even if it shares it with others."""
+    """Returns whether a living process holds the file's lock; by_readers: also if it shares it with others."""
     try:
         with path.open() as stream:
             fcntl.flock(stream, (fcntl.LOCK_EX if by_readers else fcntl.LOCK_SH) | fcntl.LOCK_NB)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from probe.config import UserError
 from probe.system.locks import FileLock
 
 if TYPE_CHECKING:
@@ -82,6 +83,17 @@ def to_device(tensor: Tensor, device: str) -> Tensor:
     """The tensor on the device. To a GPU it goes from pinned memory: from any other the host would wait for the copy,
     and with it for all that the GPU was told before."""
     return tensor.pin_memory().to(device, non_blocking=True) if device == "cuda" else tensor.to(device)
+
+
+def resolve_device(device: str) -> str:
+    """cpu or cuda; `auto` takes a GPU where there is one. Raises UserError if the one asked for is not there."""
+    # Deterministic products on a GPU need it, and it is read when the GPU is first used.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    import torch
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError("device=cuda: PyTorch sees no GPU here. Use device=cpu, or auto.")
+    return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
 
 
 def placement(setting: str, needed: int, device: str, runs: int, num_gpus: int) -> str:

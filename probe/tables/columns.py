@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from probe.conditions import CONDITIONS, MAIN
 from probe.config import UserError
-from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM
+from probe.probes.kinds import PROBES, describe_probe
 from probe.system.format import percent
 from probe.tables.caveats import caveats
 from probe.tables.decisions import BEST, ELIMINATED, UNCONVERGED
 from probe.tables.published import PUBLISHED, setting_differences, tuning
 from probe.tables.rates import all_rates, rate_notes, rate_of, scale_notes
 from probe.tables.recommendation import recommend
-from probe.tables.row import PLAIN, Row, describe_probe, names_of, short_name
+from probe.tables.row import Row, short_name
 
 
 class Column(NamedTuple):
@@ -133,10 +134,9 @@ def _n(row: Row) -> str:
 
 def _published(source: str) -> Callable[[Row], str]:
     def show(row: Row) -> str:
-        names = names_of(row.of)
-        name = FINE_TUNED if names == {FINE_TUNED} else row.name
+        name = "fine-tuned" if row.conditions == {"fine_tuned"} else row.name
         name = name.partition(":")[0]  # how its layers are normalized
-        return "" if names - {FINE_TUNED} else str(PUBLISHED[source].rows.get(name, ""))
+        return "" if row.conditions - {"fine_tuned"} else str(PUBLISHED[source].rows.get(name, ""))
 
     return show
 
@@ -209,15 +209,6 @@ COLUMN_NOTES = {
     "subtracted seed by seed; interval over seeds, each row by itself.",
     "compression": "compression: uniform code of train's tags over their online code, in the portions that were run.",
 }
-TREATED_NOTES = {
-    "word_memory": "word_memory: no encoder, no probe: each word or longest known mention as train has it most often.",
-    RANDOM["random"]: "random weights: the same architecture, initialised anew and never trained.",
-    RANDOM["random_blocks"]: "random blocks: trained embeddings, all else initialised anew.",
-    CONTROL: "control: another task on the same words, in which each word (of spans: each mention) has a tag drawn at "
-    "random, so that its type can only be memorised or guessed. Of spans the bounds stay and can be learnt, so this is "
-    "another task than Hewitt & Liang's: compare with the guess floor (--columns floors).",
-    FINE_TUNED: "fine-tuned: the encoder itself trained, with a linear layer on its last layer; its best epoch on dev.",
-}
 SHOWN = 6  # runs named in a note
 DEFAULT = ("row", "treatment", "layers", "width", "rate", "n", "dev", "test", "behind", "label")
 GROUPS = {  # names for several columns
@@ -274,21 +265,21 @@ def caption(rows: Sequence[Row]) -> str:
 
 def _normalized(rows: Sequence[Row]) -> str:
     """How the layers of all rows are normalized; where rows differ in it, their names say it."""
-    ways = {row.normalize for row in rows if row.indices and FINE_TUNED not in names_of(row.of)}
+    ways = {row.normalize for row in rows if row.indices and "fine_tuned" not in row.conditions}
     return f", layers.normalize={way}" if len(ways) == 1 and (way := next(iter(ways))) else ""
 
 
 def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     """The caption, and how each published column's setting differs, so that nobody reads unlike things as like."""
-    about = next((row.about for row in sorted(rows, key=lambda row: row.place != PLAIN) if row.about), None)
+    about = next((row.about for row in sorted(rows, key=lambda row: row.section != MAIN) if row.about), None)
     lines = [caption(rows)]
     if about is None:
         return lines
-    seeds = sorted({row.n for row in rows if row.n and row.place == PLAIN})
+    seeds = sorted({row.n for row in rows if row.n and row.section == MAIN})
     about = replace(about, seeds=" or ".join(map(str, seeds)) or about.seeds)
     return lines + [
         f"{name}: {source.score}, {source.source}. Here otherwise: " + "; ".join(setting_differences(about, name)) + "."
-        f"{tuning(name, [len(row.rates) for row in rows if row.n and row.place == PLAIN])}"
+        f"{tuning(name, [len(row.rates) for row in rows if row.n and row.section == MAIN])}"
         for name, source in PUBLISHED.items()
         if name in columns
     ]
@@ -308,7 +299,7 @@ def unconverged_notes(rows: Sequence[Row], so: str) -> list[str]:
 
 def _rising(rows: Sequence[Row]) -> str:
     """Of fine-tuning, which ends after as many epochs as asked for: how many, and where more might score higher."""
-    tuned = [record for row in rows if FINE_TUNED in names_of(row.of) for record in row.records.values()]
+    tuned = [record for row in rows if "fine_tuned" in row.conditions for record in row.records.values()]
     rising = sum(record.best_epoch == len(record.curve) for record in tuned)
     epochs = " or ".join(map(str, sorted({len(record.curve) for record in tuned})))
     trained = f" Trained for {epochs} epoch{'' if epochs == '1' else 's'}, so it is no upper bound."
@@ -333,9 +324,13 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             "reasons."
         )
     lines += _notes_on_differences(rows, columns)
-    there = {name for row in rows for name in names_of(row.of)} | {row.name for row in rows if not row.indices}
+    if any(not row.indices for row in rows):
+        lines += [PROBES["majority_tag"].note or ""]
+    there = {name for row in rows for name in row.conditions}
     lines += [
-        told + (_rising(rows) if name == FINE_TUNED else "") for name, told in TREATED_NOTES.items() if name in there
+        condition.note + (_rising(rows) if name == "fine_tuned" else "")
+        for name, condition in CONDITIONS.items()
+        if name in there and condition.note
     ]
     shown = {name for name in columns if name in COLUMN_NOTES and any(COLUMNS[name].show(row) for row in rows)}
     lines += [told for name, told in COLUMN_NOTES.items() if name in shown]
@@ -371,5 +366,5 @@ def _notes_on_differences(rows: Sequence[Row], columns: Sequence[str]) -> Iterat
 
 def recommendation(rows: Sequence[Row]) -> list[str]:
     """The sentence above a table, where there are runs to recommend from."""
-    ranked = [row for row in rows if row.place == PLAIN and row.n]
+    ranked = [row for row in rows if row.section == MAIN and row.n]
     return [recommend(rows).as_text()] if len(ranked) > 1 else []

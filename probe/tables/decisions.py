@@ -9,10 +9,10 @@ import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from probe.runs.identity import CONTROL
+from probe.conditions import MAIN
 from probe.runs.samples import SPLITS, Load, run_counts, samples_of
 from probe.scoring.compare import Comparison
-from probe.tables.row import PLAIN, Difference, Row, SplitDifference, names_of
+from probe.tables.row import Difference, Row, SplitDifference
 
 BEST, WORSE, WITHIN, UNDECIDED = "best", "worse", "within the margin", "undecided"
 UNCONVERGED, ELIMINATED = "not converged", "eliminated"
@@ -32,7 +32,7 @@ def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
         for row in rows
     ]
     load = functools.cache(run_counts)
-    ranked = [row for row in rows if row.place == PLAIN and row.n and row.label is None]
+    ranked = [row for row in rows if row.section == MAIN and row.n and row.label is None]
     if len(ranked) < 2 or max(row.n for row in ranked) < 2:
         return rows
     on, unit = _compared(ranked, load)
@@ -54,7 +54,7 @@ def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
         )
     best = ranked[dev.best]
     for row in rows:
-        if row.place != PLAIN and row.n and row.label is None and CONTROL not in names_of(row.of):
+        if row.section != MAIN and row.n and row.label is None and "control" not in row.conditions:
             (difference,) = differences([(row, best)], load)
             labelled[id(row)] = replace(row, to_best=difference)
     return [labelled.get(id(row), row) for row in rows]

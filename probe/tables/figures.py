@@ -19,11 +19,11 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from probe.runs.identity import SHARE
+from probe.conditions import BASELINE, MAIN, UPPER_BOUND
 from probe.system.files import plain
 from probe.tables.columns import SHOWN, caption, header
 from probe.tables.decisions import ELIMINATED, UNCONVERGED, WORSE
-from probe.tables.row import CEILING, FLOOR, PLAIN, Row, groups_of, names_of
+from probe.tables.row import Row, groups_of
 from probe.tables.tasks import task_names, tasks_on_one_text
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -66,7 +66,7 @@ def draw_all(rows: Sequence[Row]) -> dict[str, bytes]:
                     drawn[f"{name}{suffix}.{form}"] = draw(numbers, make, title, form)
     for number, tasks in enumerate(tasks_on_one_text(rows)):
         if task_numbers := by_task(tasks):
-            left_out = [f"{row.name} of {row.setting.data}" for row in rows if row.unconverged and row.place == PLAIN]
+            left_out = [f"{row.name} of {row.setting.data}" for row in rows if row.unconverged and row.section == MAIN]
             title = about(caption(tasks[0]).split(". ")[0].partition(", ")[2], left_out)
             for form in FORMS:
                 name = f"score_by_task{f'-{number + 1}' if number else ''}.{form}"
@@ -100,7 +100,7 @@ def by_layer(rows: Sequence[Row]) -> Numbers:
 
     left: rows that left a race. They have fewer seeds, and no test score that a table shows.
     """
-    behind, rows = rows_behind(rows), [row for row in rows if row.place == PLAIN]
+    behind, rows = rows_behind(rows), [row for row in rows if row.section == MAIN]
     single = sorted((row for row in rows if row.is_single), key=lambda row: row.indices[0])
     if len(single) < 2:
         return {}
@@ -127,7 +127,7 @@ def _band(rows: Sequence[Row]) -> Numbers:
 def rows_behind(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Floors and ceilings: of each, the single layers where there are several, else its best row."""
     found: dict[str, list[Row]] = {}
-    kept = [row for row in rows if row.place in (FLOOR, CEILING)]
+    kept = [row for row in rows if row.section in (BASELINE, UPPER_BOUND)]
     for name in dict.fromkeys(row.treatment or row.name for row in kept):
         mine = [row for row in kept if (row.treatment or row.name) == name and (row.indices or not row.treatment)]
         single = sorted((row for row in mine if row.is_single), key=lambda row: row.indices[0])
@@ -197,7 +197,7 @@ def by_share(rows: Sequence[Row]) -> Numbers:
     """Dev and test score of each row by the share of train that it learnt from. Nothing where there is one share."""
     parts: dict[str, list[Row]] = {}
     for row in rows:
-        if row.indices and {name for name in names_of(row.of) if not name.endswith(SHARE)} == set():
+        if row.indices and row.conditions <= {"share"}:
             parts.setdefault(row.name, []).append(row)
     found: Numbers = {}
     for name, mine in parts.items():
@@ -234,7 +234,7 @@ def draw_by_share(axes: Axes, numbers: Numbers) -> None:
 
 def beyond(rows: Sequence[Row]) -> Numbers:
     """What layer k tells beyond layer 0, in bits a word. Nothing if there are not two such layers."""
-    told = sorted((row for row in rows if row.place == PLAIN and "beyond" in row.beside), key=lambda row: row.indices)
+    told = sorted((row for row in rows if row.section == MAIN and "beyond" in row.beside), key=lambda row: row.indices)
     if len(told) < 2:
         return {}
     return {"layers": [row.indices[1] for row in told], "bits": [plain(row.beside["beyond"]) for row in told]}
@@ -281,7 +281,7 @@ def draw_by_task(axes: Axes, numbers: Numbers) -> None:
 
 def by_cost(rows: Sequence[Row]) -> Numbers:
     """Dev score of each row, the blocks of the encoder it needs, its width. Nothing if all need the same."""
-    rows = [row for row in rows if row.place == PLAIN]
+    rows = [row for row in rows if row.section == MAIN]
     if len({(row.blocks, row.width) for row in rows}) < 2:
         return {}
     return {
@@ -328,7 +328,7 @@ def draw_by_cost(axes: Axes, numbers: Numbers) -> None:
 def curves(rows: Sequence[Row]) -> Numbers:
     """Dev score by epoch of every run, by row; of the rows proper where there are any."""
     trained = [row for row in rows if any(record.curve for record in row.records.values())]
-    shown = [row for row in trained if row.place == PLAIN] or trained
+    shown = [row for row in trained if row.section == MAIN] or trained
     return {label(row): [[epoch.dev for epoch in record.curve] for record in row.records.values()] for row in shown}
 
 

@@ -100,7 +100,7 @@ def table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
         [i for i, row in enumerate(rows) if row.label == BEST],
         [k for k, name in enumerate(names) if name in ("row", "dev")],
         f"tab:{rows[0].group}",
-        [i for i in range(1, len(rows)) if rows[i].place != rows[i - 1].place],
+        [i for i in range(1, len(rows)) if rows[i].section != rows[i - 1].section],
         recommendation(rows) if "dev" in names else [],
     )
 

@@ -11,9 +11,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, variance
 
-from probe.scoring.significance import Cell
-
-CONFIDENCE = 0.95
+from probe.scoring.significance import CONFIDENCE, Cell
 
 
 def gap_closed(row: Sequence[float], baseline: Sequence[float], tuned: Sequence[float]) -> Cell | None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
+from probe.conditions import MAIN
 from probe.probes.scales import REMEDY, adds_unlike, unlike_layers
 from probe.runs.records import RunRecord
 from probe.system.format import percent
-from probe.tables.row import PLAIN, Row
+from probe.tables.row import Row
 
 RATE = "learning_rate"
 
@@ -54,9 +55,9 @@ def rate_notes(rows: Sequence[Row]) -> list[str]:
         f"rate: each row is shown at the best of up to {most} learning rates by dev mean (--columns rates shows all). "
         "The dev means are too high by this choice, for all rows alike where as many rates were tried; test is not."
     )
-    if fewer := [row.name for row in rows if row.place == PLAIN and row.n and len(row.rates) < most]:
+    if fewer := [row.name for row in rows if row.section == MAIN and row.n and len(row.rates) < most]:
         note += f" Fewer rates were tried of {', '.join(fewer)}."
-    edges = [row.name for row in tuned if row.place == PLAIN and _at_an_edge(row)]
+    edges = [row.name for row in tuned if row.section == MAIN and _at_an_edge(row)]
     if edges:
         note += f" The best rate is the lowest or highest tried of {', '.join(edges)}: others may do better."
     if missing := sum(one.missing for row in tuned for one in row.rates):

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from probe.conditions import MAIN
 from probe.system.files import plain
 from probe.system.format import format_count, percent
 from probe.tables.decisions import BEST, ELIMINATED, UNDECIDED, cheapest_within
-from probe.tables.row import PLAIN, Row
+from probe.tables.row import Row
 
 MOST_TIMES = 20  # more seeds or text than so many times are "more than"
 NAMED = 4  # rows in a sentence
@@ -82,7 +83,7 @@ class Recommendation:
 def recommend(rows: Sequence[Row]) -> Recommendation:
     """The recommendation of one table, its rows as `decisions.label_rows` gives them."""
     score, margin = rows[0].task.score, rows[0].margin or 0.0
-    rows = [row for row in rows if row.place == PLAIN]
+    rows = [row for row in rows if row.section == MAIN]
     best = next((row for row in rows if row.label == BEST), None)
     if best is None:
         return Recommendation(score, margin, none=_why_none(rows))

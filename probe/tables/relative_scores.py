@@ -1,4 +1,4 @@
-"""What a row comes to beside the other rows of its table: its control, a random encoder, less text, the embeddings."""
+"""Scores of a row relative to other rows of its table: its control, a random encoder, less text, the embeddings."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from probe.runs.identity import CONTROL, FINE_TUNED, LOWER_CASED, RANDOM, SHARE
+from probe.conditions import LOWER_CASED
 from probe.runs.records import RunRecord
 from probe.scoring.metrics import guess_floor
 from probe.scoring.significance import Cell, interval, summary
 from probe.tables.caveats import kind_of_bits
 from probe.tables.gap import gap_closed
 from probe.tables.paired import to_best_of_sample
-from probe.tables.row import Row, names_of
+from probe.tables.row import Row
 
 
 def related(rows: Sequence[Row]) -> list[Row]:
@@ -34,21 +34,21 @@ def related(rows: Sequence[Row]) -> list[Row]:
 
 
 def _beside(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
-    names, there = names_of(row.of), [other for other in rows if other.n]
+    names, there = row.conditions, [other for other in rows if other.n]
 
-    def like(names: set[str], indices: Sequence[int] = row.indices) -> list[Row]:
+    def like(names: frozenset[str], indices: Sequence[int] = row.indices) -> list[Row]:
         """Several where, say, the task has two controls: all count."""
         same = (other for other in there if (other.indices, other.combine) == (list(indices), row.combine))
         same = (other for other in same if other.normalize == row.normalize)
         alike = (
             other for other in same if _settings(row).items() <= _settings(other).items()
         )  # the same random weights
-        return [other for other in alike if names_of(other.of) == names]
+        return [other for other in alike if other.conditions == names]
 
     found: dict[str, Cell] = {}
-    if CONTROL not in names and (controls := _drawn_alike(like(names | {CONTROL}))):
+    if "control" not in names and (controls := _drawn_alike(like(names | {"control"}))):
         found["selectivity"] = difference(row.dev, [score for control in controls for score in control.dev])
-    if CONTROL in names:
+    if "control" in names:
         floors = [guess_floor(record.scores.dev) for record in row.records.values()]
         if floors and None not in floors:
             found["guess_floor"] = summary([floor for floor in floors if floor is not None])
@@ -57,23 +57,23 @@ def _beside(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
         bits = [[value for one in rows for value in _dev_bits(one)] for rows in (baselines, [row])]
         if all(bits) and one_kind_of_bits([run for one in (*baselines, row) for run in one.records.values()]):
             found["beyond"] = difference(*bits)
-    tuned = max((o for o in there if names_of(o.of) == {FINE_TUNED}), key=lambda o: o.dev_mean, default=None)
+    tuned = max((o for o in there if o.conditions == {"fine_tuned"}), key=lambda o: o.dev_mean, default=None)
     if not names and row.indices and tuned:
         embeddings = [other for other in there if not other.of and other.is_single and other.indices == [0]]
         baselines_by_name = {
-            "gap_closed": like({RANDOM["random"]}),
+            "gap_closed": like(frozenset({"random"})),
             "gap_closed_embeddings": [other for other in embeddings if other.indices != row.indices],
         }
         for name, some in baselines_by_name.items():
             scores = [score for one in some for score in one.dev]
             if scores and (closed := gap_closed(row.dev, scores, tuned.dev)):
                 found[name] = closed
-    if any(name.endswith(SHARE) for name in names) and (paired := to_best_of_sample(row, rows)):
+    if "share" in names and (paired := to_best_of_sample(row, rows)):
         found["paired"] = paired
-    if not any(name.endswith(SHARE) for name in names):
+    if "share" not in names:
         chosen = (row.indices, row.combine, row.normalize)
         parts = [other for other in there if (other.indices, other.combine, other.normalize) == chosen]
-        parts = [part for part in parts if _without_share(part) == names and _settings(part) == _settings(row)]
+        parts = [part for part in parts if part.conditions - {"share"} == names and _settings(part) == _settings(row)]
         runs = [run for part in parts for run in part.records.values() if run.unseen]
         by_seed: defaultdict[int, list[RunRecord]] = defaultdict(list)
         for run in runs:
@@ -135,13 +135,9 @@ def _share(run: RunRecord) -> float:
 
 
 def _settings(row: Row) -> dict[str, Any]:
-    """What its treatment's name does not say, but for the share of train."""
+    """What the names of its conditions do not say, without the share of train."""
     settings = row.of.settings if row.of else {}
     return {name: value for name, value in settings.items() if name != "share"}
-
-
-def _without_share(row: Row) -> set[str]:
-    return {name for name in names_of(row.of) if not name.endswith(SHARE)}
 
 
 def _dev_bits(row: Row) -> list[float]:

@@ -7,18 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from probe.conditions import section_of
 from probe.data.task import Task
 from probe.race.rule import Elimination
-from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, Treatment
+from probe.runs.identity import RecordedCondition
 from probe.runs.records import Records, RunRecord
 from probe.runs.sweep_plan import Setting
 from probe.scoring.compare import STATISTIC, Components
 from probe.scoring.significance import Cell
 from probe.system.files import plain
-
-# The parts of a table, from the top: baselines that a row should be well above, the rows themselves, variants of them
-# (trained on less text), and what they cannot be expected to reach.
-FLOOR, PLAIN, TREATED, CEILING = range(4)
 
 
 @dataclass(frozen=True)
@@ -91,8 +88,8 @@ class Row:
     left a failure log. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. label, behind, to_best,
     components: what the table decided, see `decisions.label_rows`; margin: points of dev score, by which it decided.
     behind: how far the row lies behind the truly best one on dev, [low, high], a fraction. error: the square of the
-    standard error of its difference to the best on dev: what seeds, and what the text contributes. treatment: the name
-    of its runs' treatment as displayed; None for plain runs. of: that treatment as recorded. beside: scores relative to
+    standard error of its difference to the best on dev: what seeds, and what the text contributes. treatment: the
+    condition of its runs as displayed; None for main runs. of: that condition as recorded. beside: scores relative to
     other rows, see `tables.relative_scores`. left: when and why a race gave it no more seeds; it is compared with no
     other row. normalize: how its layers are normalized; None: not. rates: all that it was tried at, where they are
     several; `records` are those of the best by dev."""
@@ -114,7 +111,7 @@ class Row:
     about: SettingSummary | None
     cost: Cost | None
     treatment: str | None = None
-    of: Treatment | None = None
+    of: RecordedCondition | None = None
     left: Elimination | None = None
     label: str | None = None
     margin: float | None = None
@@ -132,9 +129,14 @@ class Row:
         return len(self.records)
 
     @property
-    def place(self) -> int:
-        """FLOOR, PLAIN, TREATED or CEILING: where it stands in its table."""
-        return place_of(self.indices, self.of)
+    def conditions(self) -> frozenset[str]:
+        """The conditions of its runs, by their names in `CONDITIONS`; none for main runs."""
+        return frozenset(self.of.names if self.of else ())
+
+    @property
+    def section(self) -> int:
+        """The section of its table: BASELINE, MAIN, REDUCED_DATA or UPPER_BOUND."""
+        return section_of(self.indices, self.conditions)
 
     @property
     def unconverged(self) -> list[RunRecord]:
@@ -204,31 +206,6 @@ class Row:
             row |= {"rate": self.setting.probe["learning_rate"], "rates": plain(self.rates)}
         row |= plain(self.cells) | plain(self.beside)
         return row if self.cost is None else row | {"cost": plain(self.cost)}
-
-
-def names_of(treatment: Treatment | None) -> set[str]:
-    """What a treatment does, each by its name."""
-    return set(treatment.name.split(", ")) if treatment else set()
-
-
-def place_of(indices: Sequence[int], treatment: Treatment | None) -> int:
-    """The part of the table that a row with these layers and this treatment stands in."""
-    names = names_of(treatment)
-    if not indices or names & {*RANDOM.values(), CONTROL}:
-        return FLOOR
-    return PLAIN if not names else CEILING if FINE_TUNED in names else TREATED
-
-
-def describe_probe(probe: Mapping[str, Any]) -> str:
-    """A probe's settings in a few words."""
-    if probe.get("train_encoder"):
-        model = "fine-tuned with a linear layer"
-    elif probe["num_layers"]:
-        model = f"BiLSTM {probe['num_layers']} x {probe['hidden_size']} per direction"
-    else:
-        model = "linear probe"
-    precision = probe.get("precision", "float32")
-    return model + (f" in {precision}" if precision not in ("float32", "auto") else "")
 
 
 def short_name(encoder: str) -> str:

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from probe.bench.bench import Bench, read_bench
+from probe.conditions import CONDITIONS, section_of
 from probe.config import UserError, default_margin
 from probe.data.task import TASKS
+from probe.probes.kinds import describe_probe
 from probe.race.spec import eliminated_rows, replaced_runs
-from probe.runs.identity import CONTROL, FINE_TUNED, RANDOM, RunIdentity, Treatment, normalized_name
+from probe.runs.identity import RecordedCondition, RunIdentity, normalized_name
 from probe.runs.progress import failures
 from probe.runs.records import Records, RunRecord, bad_records, load_records
 from probe.runs.sweep_plan import SWEEP, RequestedRun, Setting, read_expected
@@ -34,10 +36,7 @@ from probe.tables.row import (
     Row,
     SettingSummary,
     Tried,
-    describe_probe,
     groups_of,
-    names_of,
-    place_of,
     setting_of,
     short_name,
 )
@@ -54,7 +53,6 @@ PAPER_ORDER = (
     "sum_all",
     "mix_all",
 )
-TREATMENTS = (*RANDOM.values(), CONTROL, FINE_TUNED)  # in the order of the table
 
 
 def _part(score: SpanScore | None, part: str) -> float | None:
@@ -86,6 +84,10 @@ class _Gathered:
     records: Records = field(default_factory=dict)
     expected: set[str] = field(default_factory=set)
     rates: Sequence[Tried] = ()
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return self.identity.treatment.names if self.identity.treatment else ()
 
     @property
     def missing(self) -> set[str]:
@@ -137,8 +139,8 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
         key=lambda row: (
             settings[row.group],
             row.group,
-            place_of(row.identity.layers.indices, row.identity.treatment),
-            _rank_of_treatment(row.identity.treatment),
+            section_of(row.identity.layers.indices, row.conditions),
+            _rank_of_condition(row.identity.treatment),
             _rank(row.name),
             row.identity.layers.indices,
             row.identity.layers.combine,
@@ -155,7 +157,7 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
             normalized[row.group].add(row.identity.layers.normalize)
     rows = [
         replace(
-            _row(row, failed, _treatment(row, alike[_shown(row)]), benches.get(row.identity.features)),
+            _row(row, failed, _condition(row, alike[_shown(row)]), benches.get(row.identity.features)),
             name=_name(row, normalized[row.group]),
             left=left.get(row.identity.cell),
         )
@@ -170,39 +172,39 @@ def _name(row: _Gathered, normalized: set[str | None]) -> str:
     return normalized_name(row.name, row.identity.layers.normalize) if len(normalized) > 1 else row.name
 
 
-def _rank_of_treatment(treatment: Treatment | None) -> tuple[int, float, str, str]:
-    """A treatment's place in its part of the table: a larger share of train stands further down."""
-    if treatment is None:
-        return 0, 0.0, "", ""
-    names = treatment.name.split(", ")
-    rank = min(TREATMENTS.index(name) if name in TREATMENTS else len(TREATMENTS) for name in names) + len(names) / 10
-    return 1, treatment.settings.get("share", 1.0), f"{rank}", canonical([treatment.name, treatment.settings])
+def _rank_of_condition(condition: RecordedCondition | None) -> tuple[int, float, float, str]:
+    """A condition's place in its section of the table: a larger share of train stands further down."""
+    if condition is None:
+        return 0, 0.0, 0.0, ""
+    order, names = list(CONDITIONS), condition.names
+    rank = min(order.index(name) if name in order else len(order) for name in names) + len(names) / 10
+    return 1, condition.settings.get("share", 1.0), rank, canonical([condition.name, condition.settings])
 
 
 def _shown(row: _Gathered) -> tuple[str, str, str | None]:
-    """A row's group, name and treatment."""
+    """A row's group, name and conditions."""
     return row.group, row.name, row.identity.treatment.name if row.identity.treatment else None
 
 
-def _treatment(row: _Gathered, alike: list[_Gathered]) -> str | None:
-    """A row's treatment as displayed: its name, of fine-tuning the number of epochs, and the settings by which rows
+def _condition(row: _Gathered, alike: list[_Gathered]) -> str | None:
+    """A row's condition as displayed: its label, of fine-tuning the number of epochs, and the settings by which rows
     that look alike differ."""
     if row.identity.treatment is None:
         return None
-    name = row.identity.treatment.name
+    name = row.identity.treatment.label
     if _is_fine_tuned(row) and (epochs := row.identity.probe.get("max_epochs")):
         name += f", {epochs} epoch{'s' if epochs > 1 else ''}"
     settings, *others = map(_settings, [row, *alike])
-    told = [
+    different = [
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in settings.items()
         if any(other.get(name) != value for other in others)
     ]
-    return f"{name} ({', '.join(told)})" if told else name
+    return f"{name} ({', '.join(different)})" if different else name
 
 
 def _settings(row: _Gathered) -> dict[str, Any]:
-    """What the name of a row's treatment does not say."""
+    """What the label of a row's condition does not say."""
     assert row.identity.treatment is not None
     settings = {name: value for name, value in row.identity.treatment.settings.items() if name != "share"}
     probe = {name: value for name, value in row.identity.probe.items() if name != "max_epochs"}  # part of its name
@@ -256,7 +258,7 @@ def _at_best_rate(alike: list[_Gathered], group: str) -> _Gathered:
     by_rate = {row.identity.probe[RATE]: row for row in sorted(alike, key=lambda row: row.identity.probe[RATE])}
     best = by_rate[best_rate({rate: list(row.records.values()) for rate, row in by_rate.items()})]
     name = min((row.name for row in alike), key=_rank)
-    if len(by_rate) < 2 or not best.identity.layers.indices:  # a word memory has no rate
+    if len(by_rate) < 2 or not best.identity.layers.indices:  # a majority-tag baseline has no rate
         return replace(best, group=group, name=name)
     tried = []
     for rate, row in by_rate.items():
@@ -280,7 +282,7 @@ def _beside_frozen(gathered: list[_Gathered]) -> list[_Gathered]:
 
 
 def _is_fine_tuned(row: _Gathered) -> bool:
-    return FINE_TUNED in names_of(row.identity.treatment)
+    return "fine_tuned" in row.conditions
 
 
 def _rank(name: str) -> int:
@@ -288,7 +290,7 @@ def _rank(name: str) -> int:
     return PAPER_ORDER.index(name) if name in PAPER_ORDER else len(PAPER_ORDER)
 
 
-def _row(gathered: _Gathered, failed: dict[str, Path], treatment: str | None, bench: Bench | None) -> Row:
+def _row(gathered: _Gathered, failed: dict[str, Path], condition: str | None, bench: Bench | None) -> Row:
     by_seed = sorted(gathered.records.items(), key=lambda pair: pair[1].seed)
     records = [record for _, record in by_seed]
     cells: dict[str, Cell] = {}
@@ -319,7 +321,7 @@ def _row(gathered: _Gathered, failed: dict[str, Path], treatment: str | None, be
         cells=cells,
         about=_about(records[0], len(records)) if records else None,
         cost=_cost(records, gathered.width, cells["dev_f1"].mean, bench) if records else None,
-        treatment=treatment,
+        treatment=condition,
         of=gathered.identity.treatment,
         normalize=gathered.identity.layers.normalize,
         rates=gathered.rates,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from probe.conditions import MAIN
 from probe.scoring.significance import Cell
 from probe.system.files import short
 from probe.system.format import percent
-from probe.tables.row import PLAIN, Row, groups_of
+from probe.tables.row import Row, groups_of
 
 
 def tasks_on_one_text(rows: Sequence[Row]) -> list[list[list[Row]]]:
@@ -21,7 +22,7 @@ def tasks_on_one_text(rows: Sequence[Row]) -> list[list[list[Row]]]:
     """
     by_features: dict[str, list[list[Row]]] = {}
     for group in groups_of(
-        [row for row in rows if row.place == PLAIN and row.n and not row.unconverged and not row.left]
+        [row for row in rows if row.section == MAIN and row.n and not row.unconverged and not row.left]
     ):
         features = next(iter(group[0].records.values())).identity.features
         probe = str(sorted(group[0].setting.probe.items()))

@@ -28,10 +28,9 @@ from probe.features.windows import bounds
 from probe.features.words import Text, batches, pieces_at_once, states_of
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import combine_stored
-from probe.runs.plan import resolve_device
 from probe.runs.records import RunRecord
 from probe.runs.weights import load_probe, selection_of
-from probe.system.machine import num_cores
+from probe.system.machine import num_cores, resolve_device
 
 CHUNK_WORDS = 2**16
 SHOW_FROM = 5_000  # words; what takes longer shows how far it is

@@ -103,10 +103,13 @@ def predict_again(
     import torch
 
     from probe.probes.batches import TaggedWords
-    from probe.runs.fit import read_features
-    from probe.runs.plan import plan, resolve_device
-    from probe.runs.provenance import bfloat16_way, hardware, versions
+    from probe.probes.frozen import read_features
+    from probe.probes.kinds import bfloat16_way
+    from probe.runs.fit import fit_inputs
+    from probe.runs.plan import plan
     from probe.runs.weights import load_probe
+    from probe.system.machine import resolve_device
+    from probe.system.provenance import hardware, versions
 
     files = {record.key: file for file, record in load_records(results_folder(folder)).items()}
     for record in chosen:
@@ -126,7 +129,7 @@ def predict_again(
             yield Check(record.label, False, f"another run is asked for here: {', '.join(places)} differ")
             continue
         streamed = replace(cfg, features=replace(cfg.features, placement="stream"))  # one text is read once
-        features, *_ = read_features(replace(planned, cfg=streamed), device, runs=1, num_gpus=1)
+        features, *_ = read_features(fit_inputs(replace(planned, cfg=streamed)), device)
         if device == "cpu":
             torch.set_num_threads(1)
         apart, same = 0.0, True
@@ -197,5 +200,5 @@ def rerun(
             yield Check(record.label, False, f"another run would be made here: {', '.join(places)} differ")
             continue
         with tempfile.TemporaryDirectory() as scratch:
-            again = run(replace(cfg, results_dir=scratch, jobs=1), tell=lambda _: None)
+            again = run(replace(cfg, results_dir=scratch, jobs=1), log=lambda _: None)
         yield compare_runs(record, again, record.label)

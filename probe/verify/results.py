@@ -11,14 +11,16 @@ import functools
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from probe.config import ProbeConfig, UserError, recorded_data, recorded_encoder
+from probe.conditions import CONDITIONS, derived
+from probe.config import DataConfig, UserError, recorded_data, recorded_encoder
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.derived import derived
 from probe.data.tags import IOB2
 from probe.encoders.checkpoint import file_fingerprints
+from probe.probes.kinds import PROBES, recorded_kind, recorded_probe
 from probe.probes.schedule import Schedule
 from probe.runs.identity import RECIPES
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
@@ -36,7 +38,8 @@ from probe.verify.tables import TABLE, check_table, stated_sha256
 
 SCORED = ("dev", "test")
 OF_WORDS = ("slices", "boundary")  # scores that the counts do not give, the predictions do
-DERIVED = ("control", "train_fraction")  # settings of data that make a corpus of the one that is read
+# The settings of data that make another corpus from the one that is read.
+DERIVED = [condition.data_setting for condition in CONDITIONS.values() if condition.data_setting]
 ROUNDINGS = 1e-3  # tolerance between bits and the dev loss of training: the batches are the same, the kernels are not
 # What a part of free form can end in.
 ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -140,9 +143,9 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
         yield from _prediction_problems(file, record, split, columns)
     curve, best = [epoch.dev for epoch in record.curve], record.best_epoch
     dev = record.scores.dev.headline
-    if record.layers.combine == "none":
+    if not record.layers.indices and PROBES[recorded_kind(record.config.probe)].reads_features:
         if curve or best:
-            yield "a word memory has no epochs"
+            yield "a majority-tag baseline has no epochs"
         return
     if curve.index(max(curve)) + 1 != best:
         yield f"best_epoch is {best}, the curve is highest in epoch {curve.index(max(curve)) + 1}"
@@ -175,9 +178,9 @@ def _bits_problems(record: RunRecord) -> Iterator[str]:
 def _outcome_problems(record: RunRecord) -> Iterator[str]:
     """An end of training that the curve does not give; older records say nothing of it."""
     losses = [epoch.dev_loss for epoch in record.curve]
-    probe = ProbeConfig(**record.config.probe)
+    probe = recorded_probe(record.config.probe)
     is_older = record.outcome is None or None in losses or record.identity.recipe not in RECIPES
-    if is_older or probe.train_encoder:
+    if is_older or not PROBES[probe.kind].ends_by_schedule:
         return
     schedule = Schedule.of(probe, record.data.splits.train.sentences)
     for epoch, loss in zip(record.curve, losses, strict=True):
@@ -265,25 +268,9 @@ def _corpora(records: Records) -> Iterator[Check]:
         except (UserError, TypeError) as error:
             yield Check(name, False, str(error))
             continue
-        texts = {flag: text.text_fingerprint(with_documents=flag) for flag in (False, True)}
-
-        @functools.cache
-        def fingerprint(control: int | None, share: float | None, seed: int, lower: bool, text: Corpus = text) -> str:
-            return derived(text, control, share, seed, lower)[0].fingerprint()
-
-        @functools.cache
-        def standard(control: int | None, lower: bool, text: Corpus = text) -> str:
-            splits = derived(text, control, None, 0, lower)[0].splits
-            return _gold_of({name: count(splits[name].tags, splits[name].tags, text.task) for name in SCORED})
-
+        is_from = _derives_from(text)
         try:
-            odd = [
-                record.label
-                for file, record in mine.items()
-                if record.identity.corpus != fingerprint(*_derivation(record))
-                or gold[file] != standard(_derivation(record)[0], _derivation(record)[-1])
-                or record.features.identity["text"] != texts[record.config.features["context"] == "document"]
-            ]
+            odd = [record.label for file, record in mine.items() if not is_from(record, gold[file])]
         except ODD as error:
             yield Check(name, False, f"{', '.join(DERIVED)} of a record cannot be: {error}")
             continue
@@ -305,11 +292,38 @@ def _source(record: RunRecord) -> str:
     return canonical({name: value for name, value in record.config.data.items() if name not in DERIVED})
 
 
-def _derivation(record: RunRecord) -> tuple[int | None, float | None, int, bool]:
-    """What derives a record's corpus: control, share, the seed that draws the share, and whether the control was drawn
-    without case (of older records none was)."""
-    control, share = (record.config.data.get(name) for name in DERIVED)
-    return control, share, 0 if share is None else record.seed, bool(record.data.control_lower_cased)
+def _derives_from(text: Corpus) -> Callable[[RunRecord, str], bool]:
+    """A function that says whether a record was made on this text. It takes the record and the hash of what there is to
+    find in its dev and test."""
+
+    def made(data: str, seed: int, lower: bool, *changes: str) -> Corpus:
+        return derived(text, DataConfig(**json.loads(data)), seed, lower, changes)[0]
+
+    @functools.cache
+    def fingerprint(data: str, seed: int, lower: bool) -> str:
+        return made(data, seed, lower, "words", "tags", "sample").fingerprint()
+
+    @functools.cache
+    def standard(data: str, lower: bool) -> str:
+        splits = made(data, 0, lower, "words", "tags").splits
+        return _gold_of({name: count(splits[name].tags, splits[name].tags, text.task) for name in SCORED})
+
+    @functools.cache
+    def words(data: str, with_documents: bool) -> str:
+        return made(data, 0, False, "words").text_fingerprint(with_documents=with_documents)
+
+    def is_from(record: RunRecord, gold: str) -> bool:
+        settings = recorded_data(record.config.data)
+        sampled, whole = (canonical(asdict(data)) for data in (settings, replace(settings, train_fraction=None)))
+        seed = 0 if settings.train_fraction is None else record.seed
+        lower = bool(record.data.control_lower_cased)  # older controls were drawn with case
+        return (record.identity.corpus, gold, record.features.identity["text"]) == (
+            fingerprint(sampled, seed, lower),
+            standard(whole, lower),
+            words(whole, record.config.features["context"] == "document"),
+        )
+
+    return is_from
 
 
 def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:

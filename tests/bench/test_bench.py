@@ -12,7 +12,7 @@ from probe.bench.bench import Bench, bundled_text, measure, read_bench
 from probe.config import Config, UserError
 from probe.encoders.checkpoint import Encoder
 from probe.features import depth
-from probe.runs.identity import Treatment
+from probe.runs.identity import RecordedCondition
 from probe.runs.records import RecordedEncoder, RunRecord
 from probe.settings import configs_of
 from probe.system.files import plain
@@ -28,7 +28,9 @@ def made(folder: Path, encoder: Encoder) -> Path:
     for seed in range(1, 6):
         make_record(folder, "last", seed, 0.80 + seed / 100, 0.75, sentences=SENTENCES, encoder=known)
         make_record(folder, "layer_2", seed, 0.79 + seed / 100, 0.74, (2,), sentences=SENTENCES, encoder=known)
-    make_record(folder, "layer_4", 1, 0.5, 0.5, indices=(4,), treatment=Treatment("control", base={"features": "x"}))
+    make_record(
+        folder, "layer_4", 1, 0.5, 0.5, indices=(4,), treatment=RecordedCondition("control", base={"features": "x"})
+    )
     return folder
 
 

@@ -31,12 +31,13 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
+from probe.conditions import MAIN
 from probe.race.rule import SILENT, VERSION, Cell, DevRun, Rules, num_ahead, replay, thresholds
 from probe.runs.samples import run_counts, samples_of
 from probe.scoring.compare import Comparison, Sample
 from probe.scoring.significance import influence
 from probe.tables.decisions import cheapest_within
-from probe.tables.row import PLAIN, Row
+from probe.tables.row import Row
 from probe.tables.rows import build_rows
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -107,7 +108,7 @@ def noise_of(folder: str, task: str | None = None) -> Noise:
 
 
 def compared_rows(folder: str, task: str | None = None) -> tuple[Comparison, list[Row]]:
-    rows = [row for row in build_rows(RESULTS / folder) if row.place == PLAIN and row.n > 1]
+    rows = [row for row in build_rows(RESULTS / folder) if row.section == MAIN and row.n > 1]
     rows = [row for row in rows if task in (None, row.setting.data)]
     return Comparison(samples_of([row.records for row in rows], "dev", run_counts)[0]), rows
 

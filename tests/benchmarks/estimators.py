@@ -171,7 +171,7 @@ class Bench:
         xy = self.sums.xy.view(*by_layer, -1)[some].double()
         x = self.sums.x.view(by_layer)[some].double()
         if combine == "mean":
-            basis = self.to.directions[some].double() * self.to.scale[some, None, None].double() / len(some)
+            basis = self.to.pca_components[some].double() * self.to.scale[some, None, None].double() / len(some)
             xx = torch.einsum("ihr,ikrjls,jgs->khlg", basis, xx, basis)
             xy, x = torch.einsum("ihr,ikrc->khc", basis, xy), torch.einsum("ihr,ikr->kh", basis, x)
         size, words, y = x.numel(), self.sums.words, self.sums.y.double()

@@ -31,10 +31,9 @@ from probe.features import extraction
 from probe.features.extraction import ensure_features
 from probe.features.store import FeatureStore
 from probe.features.words import Text, batches, pieces_at_once, to_tensors
-from probe.runs.plan import resolve_device
 from probe.settings import configs_of
 from probe.system.bfloat16 import EMULATED, way
-from probe.system.machine import num_cores
+from probe.system.machine import num_cores, resolve_device
 
 
 def store_path(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str) -> tuple[float, FeatureStore]:

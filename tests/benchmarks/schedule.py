@@ -149,7 +149,7 @@ def trained(pair: Pair, cfg: Config, long_epochs: int) -> dict[str, Any]:
     torch.set_num_threads(1)  # an extraction took more, and a process that forks must not: the child would hang
     with patch.object(Schedule, "after_epoch", lambda *args: fork.after_epoch(*args)):
         tagger = train_tagger(
-            cfg.probe, planned.selection, train, dev, list(label_ids), span_f1, pair.seed, tell=lambda _: None
+            cfg.probe, planned.selection, train, dev, list(label_ids), span_f1, pair.seed, log=lambda _: None
         )
     result = {
         "held_out": span_f1(held_out.tags, tagger.predict(held_out)),

@@ -98,7 +98,7 @@ def main() -> None:
     peaks = []
     for number in range(options.repeat):
         peaks.append(matrix_peak())
-        tagger = train_tagger(cfg, selection, data, first, labels, span_f1, seed=number, tell=lambda _: None)
+        tagger = train_tagger(cfg, selection, data, first, labels, span_f1, seed=number, log=lambda _: None)
         seconds["ours"].append(tagger.curve[0]["train_s"] / tagger.passes)
         torch.manual_seed(number)
         bare = Tagger(cfg, selection, labels, data, first, span_f1)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from support.inputs import make_split
+from support.inputs import data_config, make_split
 
+from probe.conditions import derived
 from probe.config import UserError
 from probe.data.corpus import Corpus
-from probe.data.derived import control_task, derived, sampled
+from probe.data.derived import control_task, sampled
 from probe.data.split import Split
 from probe.data.task import TAGS
 
@@ -143,5 +145,5 @@ def test_a_share_that_takes_nothing_or_lacks_a_type_is_refused_with_the_least_th
 
 
 def test_nothing_asked_for_is_the_corpus_itself(tiny_corpus: Corpus):
-    assert derived(tiny_corpus, None, None, 1) == (tiny_corpus, None)
-    assert derived(tiny_corpus, None, 1.0, 1) == (tiny_corpus, None)
+    assert derived(tiny_corpus, data_config(Path()), 1) == (tiny_corpus, None)
+    assert derived(tiny_corpus, data_config(Path(), train_fraction=1.0), 1) == (tiny_corpus, None)

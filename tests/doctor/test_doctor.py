@@ -14,9 +14,9 @@ from support.facts import names
 from support.inputs import data_config, encoder_config, features_config, make_split, run_config
 from support.records import make_record
 
+from probe.conditions import derived
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import load_corpus
-from probe.data.derived import derived
 from probe.doctor.data_warnings import first_sentence, oddities
 from probe.doctor.doctor import examine
 from probe.features.extraction import ensure_features
@@ -147,7 +147,7 @@ def found(config: Config, folder: Path, texts: dict[str, str], **changes: object
         (folder / f"{name}.conll").write_text(text)
     config.data = data_config(folder, **changes)
     corpus = load_corpus(config.data)
-    learnt, _ = derived(corpus, None, config.data.train_fraction, config.seed)
+    learnt, _ = derived(corpus, config.data, config.seed)
     return {odd.name: odd.told for odd in oddities(corpus, [(config, learnt.splits["train"])])}
 
 

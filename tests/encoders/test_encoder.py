@@ -27,7 +27,7 @@ def copied(tiny_bert: Path, tmp_path: Path) -> Path:
 
 def test_an_encoder_is_known_before_its_weights_are_loaded(tiny_encoder: Encoder):
     assert (tiny_encoder.num_layers, tiny_encoder.hidden_size) == (5, 16)
-    assert (tiny_encoder.limit, tiny_encoder.room) == (24, 22)
+    assert (tiny_encoder.limit, tiny_encoder.max_text_pieces) == (24, 22)
 
 
 def test_hidden_states_are_those_of_transformers_with_layer_zero_first(tiny_encoder: Encoder):

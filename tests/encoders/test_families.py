@@ -125,7 +125,7 @@ def test_windows_hold_what_the_encoder_takes_and_no_more(family: Path, tmp_path:
         assert encoder.limit in (512, 8192)
         return
     assert encoder.limit in (32, 64)
-    words = ["be"] * encoder.room * 2
+    words = ["be"] * encoder.max_text_pieces * 2
     split = Split([words], [["O"] * len(words)], None, [1], "text")
     store = ensure_features(Corpus("long", {"dev": split}), encoder, features_config(tmp_path / "cache"), "cpu")
     assert stored(store, "dev").isfinite().all()

@@ -94,7 +94,7 @@ def reference_in_document_context(encoder: Encoder, split: Split, stride: float)
         pieces = [tokenizer(w, add_special_tokens=False)["input_ids"] for w in words]
         sizes = [len(p) for p in pieces]
         begins = [sum(sizes[:i]) for i in range(len(words) + 1)]
-        room = encoder.room
+        room = encoder.max_text_pieces
         starts = [0]
         while begins[-1] - begins[starts[-1]] > room:
             step = begins[starts[-1]] + int(room * stride)

@@ -55,14 +55,14 @@ def brute_force(starts: np.ndarray, first: int, last: int, windows: list[tuple[i
 def test_every_word_is_kept_once_from_its_most_central_window(tiny_encoder: Encoder, stride: float, seed: int):
     split = make_split(6, seed, longest=120)
     pieces = cut_split(tiny_encoder.tokenizer, split)
-    windows = list(plan_windows(split, pieces, "sentence", tiny_encoder.room, stride))
+    windows = list(plan_windows(split, pieces, "sentence", tiny_encoder.max_text_pieces, stride))
     kept = [word for window in windows for word in range(window.keep_first, window.keep_last)]
     assert kept == list(range(split.num_words))
     starts, first = pieces.starts(0, split.num_words), 0
     for words in split.words:
         here = [w for w in windows if first <= w.first < first + len(words)]
         assert all(w.last <= first + len(words) for w in here)
-        assert all(starts[w.last] - starts[w.first] <= tiny_encoder.room for w in here)
+        assert all(starts[w.last] - starts[w.first] <= tiny_encoder.max_text_pieces for w in here)
         best = brute_force(starts, first, first + len(words), [(w.first, w.last) for w in here])
         for window in here:
             for word in range(window.keep_first, window.keep_last):
@@ -75,7 +75,7 @@ def test_every_word_is_kept_once_from_its_most_central_window(tiny_encoder: Enco
 def test_document_context_joins_the_sentences_of_a_document_and_no_others(tiny_encoder: Encoder):
     split = one_split([["the", "bank"], ["ana", "won"], ["leeds", "lost"]], documents=[0, 0, 1])
     pieces = cut_split(tiny_encoder.tokenizer, split)
-    windows = list(plan_windows(split, pieces, "document", tiny_encoder.room, 0.5))
+    windows = list(plan_windows(split, pieces, "document", tiny_encoder.max_text_pieces, 0.5))
     assert [(w.first, w.last) for w in windows] == [(0, 4), (4, 6)]
 
 
@@ -88,7 +88,9 @@ def test_document_context_without_documents_is_refused(tiny_encoder: Encoder):
 def test_a_word_longer_than_a_window_is_named_with_its_place(tiny_encoder: Encoder):
     split = one_split([["the", "bank"], ["at", "port" + "s" * 40]])
     with pytest.raises(UserError, match=r"text:2, word 2 of the sentence.*41 pieces.*22"):
-        list(plan_windows(split, cut_split(tiny_encoder.tokenizer, split), "sentence", tiny_encoder.room, 0.5))
+        list(
+            plan_windows(split, cut_split(tiny_encoder.tokenizer, split), "sentence", tiny_encoder.max_text_pieces, 0.5)
+        )
 
 
 def test_a_tokenizer_that_cuts_given_words_otherwise_is_refused():

@@ -164,8 +164,8 @@ def test_a_run_without_normalizing_has_the_key_that_it_always_had():
 
 
 def test_records_state_only_a_normalization_that_there_is():
-    assert LayersConfig([1], "concat", "", "none").stated == {"indices": [1], "combine": "concat", "name": ""}
-    assert LayersConfig([1], "concat", "", "scale").stated["normalize"] == "scale"
+    assert LayersConfig([1], "concat", "", "none").recorded == {"indices": [1], "combine": "concat", "name": ""}
+    assert LayersConfig([1], "concat", "", "scale").recorded["normalize"] == "scale"
 
 
 def test_an_unknown_normalization_is_refused_with_those_there_are():

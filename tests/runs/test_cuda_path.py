@@ -20,10 +20,10 @@ from probe.features.extraction import ensure_features
 from probe.features.store import FeatureStore
 from probe.features.words import Text, batches, pieces_at_once
 from probe.probes import schedule
-from probe.runs import provenance, sweep
+from probe.runs import sweep
 from probe.runs.plan import plan
 from probe.runs.run import run
-from probe.system import bfloat16
+from probe.system import bfloat16, provenance
 from probe.system.files import plain
 
 GB = 2**30
@@ -72,9 +72,9 @@ def test_a_run_on_a_gpu_gives_what_it_gives_on_the_cpu_and_no_step_waits(
     config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch, placement: str, combine: str
 ):
     """The loss but for its last bit: it is summed over padding too, which counts nothing."""
-    here = run(config("cpu", combine), tell=lambda _: None)
+    here = run(config("cpu", combine), log=lambda _: None)
     with gpu(monkeypatch) as stand_in:
-        there = run(config("cuda", combine, placement=placement), tell=lambda _: None)
+        there = run(config("cuda", combine, placement=placement), log=lambda _: None)
     assert [epoch.loss for epoch in there.curve] == pytest.approx([epoch.loss for epoch in here.curve], rel=1e-6)
     assert [epoch.dev_loss for epoch in there.curve] == pytest.approx([e.dev_loss for e in here.curve], rel=1e-6)
     assert there.scores == here.scores
@@ -96,7 +96,7 @@ def test_what_is_waited_for_in_training_does_not_grow_with_the_number_of_updates
         monkeypatch.setattr(schedule, "EPOCH_UPDATES", updates)
         with gpu(monkeypatch) as stand_in:
             cfg = replace(config("cuda", placement="device"), results_dir=str(tmp_path / f"of {updates}"))
-            assert len(run(cfg, tell=lambda _: None).curve) == 2
+            assert len(run(cfg, log=lambda _: None).curve) == 2
         of_training = [where.rpartition(".")[2] for _, where in stand_in.waits]
         waits.append(Counter(where for where in of_training if where in ("train_tagger", "losses", "fit")))
     assert waits[0] == waits[1]
@@ -129,10 +129,10 @@ def test_an_emulated_bfloat16_lstm_is_what_a_gpu_trains_and_its_record_says_so(
     config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(bfloat16, "_lstm_works", lambda: False)
-    here = run(config("cpu", precision="bfloat16"), tell=lambda _: None)
+    here = run(config("cpu", precision="bfloat16"), log=lambda _: None)
     told: list[str] = []
     with gpu(monkeypatch):
-        there = run(config("cuda", precision="bfloat16"), tell=told.append)
+        there = run(config("cuda", precision="bfloat16"), log=told.append)
     assert there.key == here.key
     assert there.hardware.bfloat16 == here.hardware.bfloat16 == "emulated"
     assert there.scores == here.scores

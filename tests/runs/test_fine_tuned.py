@@ -19,10 +19,12 @@ from support.commands import finish, start, wait_for
 from support.facts import names
 from support.inputs import make_bert
 
-import probe.runs.fit
+import probe.probes.finetune
+from probe.conditions import MAIN, UPPER_BOUND
 from probe.config import Config, UserError
 from probe.doctor.cost import cost_of_sweep
 from probe.probes.finetune import FineTuned, fine_tune
+from probe.runs.fit import fit_inputs
 from probe.runs.outputs import read_predictions
 from probe.runs.plan import plan, prepare_results
 from probe.runs.records import RunRecord, load_records
@@ -30,7 +32,7 @@ from probe.runs.run import run
 from probe.settings import config_of, configs_of
 from probe.tables.formats import render, write_tables
 from probe.tables.recommendation import recommend
-from probe.tables.row import CEILING, PLAIN, Row
+from probe.tables.row import Row
 from probe.tables.rows import build_rows
 from probe.verify.reruns import rerun
 from probe.verify.results import check_files
@@ -95,7 +97,7 @@ def test_predictions_and_bits_are_those_of_transformers_with_the_tuned_weights(m
         kept.append(fine_tune(*arguments))
         return kept[-1]
 
-    monkeypatch.setattr(probe.runs.fit, "fine_tune", keep)
+    monkeypatch.setattr(probe.probes.finetune, "fine_tune", keep)
     cfg = make(*TUNED, "probe.precision=float32")  # as the reference is; by itself it is bfloat16 where the CPU has it
     record, planned = run(cfg, quiet), plan(cfg)
     (tuned,) = kept
@@ -127,9 +129,9 @@ def test_its_row_is_the_ceiling_of_every_table_of_frozen_rows_on_the_same_text(m
         tables.setdefault(row.group, []).append(row)
     assert len(tables) == 2
     for table in tables.values():
-        frozen = [row for row in table if row.place == PLAIN]
+        frozen = [row for row in table if row.section == MAIN]
         assert [row.name for row in frozen] == ["embeddings"]
-        assert [row.place for row in table[-2:]] == [CEILING] * 2
+        assert [row.section for row in table[-2:]] == [UPPER_BOUND] * 2
         assert [row.treatment for row in table[-2:]] == ["fine-tuned, 1 epoch", "fine-tuned, 8 epochs"]
         assert table[-1].keys == tables[rows[0].group][-1].keys, "one run stands in both"
         if len(table) > 3:  # the one with a random encoder
@@ -211,8 +213,8 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_record(inputs: list[str], t
             ["probe=finetune", "data.control=1", "data.train_fraction=0.5"],
             ["probe=finetune", "data.control, data.train_fraction"],
         ),
-        (["probe=finetune", "probe.hidden_size=8"], ["probe.hidden_size=8", "probe=finetune"]),
-        (["probe=bilstm", "probe.train_encoder=true"], ["probe.num_layers=2", "probe=finetune"]),
+        (["probe=finetune", "probe.hidden_size=8"], ["probe.hidden_size", "--cfg job"]),
+        (["probe=bilstm", "probe.kind=finetune"], ["probe.num_layers=2", "probe=finetune"]),
         (["probe=linear", "probe.precision=auto"], ["probe.precision='auto'", "float32, bfloat16"]),
         (["treatment=fine_tuned", "probe=linear"], ["treatment=fine_tuned", "probe=finetune", "probe=linear"]),
     ],
@@ -255,7 +257,7 @@ def test_too_little_memory_is_told_before_anything_is_trained(typed: Typed, inpu
 def test_in_a_sweep_over_treatments_it_is_one_run_a_seed_and_the_probe_is_the_others(inputs: list[str]):
     of_others = ["probe=linear", "probe.dropout=0.3", "features.batch_pieces=64", "save_probe=true"]
     configs, _ = configs_of(["+sweep=floors_and_ceilings", *inputs, *of_others])
-    tuned, others = ([cfg for cfg in configs if cfg.probe.train_encoder is trained] for trained in (True, False))
+    tuned, others = ([cfg for cfg in configs if (cfg.probe.kind == "finetune") is trained] for trained in (True, False))
     assert {repr(cfg.probe) for cfg in tuned} == {repr(config_of(["probe=finetune"]).probe)}
     assert all((cfg.probe.dropout, cfg.features.batch_pieces) == (0.3, 64) for cfg in others)
     assert len({plan(cfg).identity.key for cfg in tuned}) == 3
@@ -273,7 +275,7 @@ def test_doctor_says_what_a_sweep_with_it_will_take(make: Make, inputs: list[str
 def test_a_batch_has_as_many_sentences_in_windows_of_documents(make: Make):
     for context in ("sentence", "document"):
         planned = plan(make(*TUNED, f"features.context={context}", "data.document_marker=-DOCSTART-"))
-        train = probe.runs.fit.texts_of(planned)[0]["train"]
+        train = probe.probes.finetune.texts_of(fit_inputs(planned))[0]["train"]
         batches = train.batches(8, torch.Generator().manual_seed(1))
         assert sorted(number for batch in batches for number in batch) == list(range(len(train.windows)))
         assert len(batches) == pytest.approx(len(train.tags) / 8, rel=0.3), context

@@ -76,13 +76,13 @@ def test_tags_that_are_no_spans_are_probed_on_the_same_features(three_columns: P
     entities, speech = config(), config(task="tags", tag_column=1)
     assert plan(entities).store.key == plan(speech).store.key
     assert plan(entities).identity.key != plan(speech).identity.key
-    record = plain(run(speech, tell=lambda _: None))
+    record = plain(run(speech, log=lambda _: None))
     assert record["scores"]["test"].keys() == {"macro_f1", "accuracy", "per_type", "counts"}
     assert record["scores"]["test"]["accuracy"] > 0.6
     assert record["data"]["splits"]["train"]["tags"] == 2
     assert record["data"]["skipped"] == {"comments": {"train": 0, "dev": 1, "test": 0}}
     assert (tmp_path / "out" / "predictions").is_dir()
-    record = plain(run(entities, tell=lambda _: None))
+    record = plain(run(entities, log=lambda _: None))
     assert record["data"]["scheme"] == "IOB2"
     assert record["data"]["ill_formed"] == {"train": 0, "dev": 0, "test": 0}
     assert "span" in record["scores"]["test"]
@@ -97,7 +97,7 @@ def test_a_split_with_no_tag_of_train_has_no_bits_and_the_run_is_kept(tiny_bert:
     cfg = replace(
         cfg, results_dir=str(tmp_path / "out"), features=replace(cfg.features, cache_dir=str(tmp_path / "cache"))
     )
-    record = run(cfg, tell=lambda _: None)
+    record = run(cfg, log=lambda _: None)
     assert record.bits is None
     assert record.scores.dev.headline == 0
 
@@ -115,7 +115,7 @@ def test_the_record_keeps_how_bfloat16_was_done(
     corpus, layers = data_config(tiny_data), LayersConfig([0], "concat")
     encoder, out = encoder_config(tiny_bert), str(tmp_path / "out")
     cfg = run_config(data=corpus, encoder=encoder, features=features, layers=layers, probe=probe, results_dir=out)
-    record = run(cfg, tell=lambda _: None)
+    record = run(cfg, log=lambda _: None)
     assert record.hardware.bfloat16 == kept
     (file,) = (tmp_path / "out/records").iterdir()
     hardware = json.loads(file.read_text())["hardware"]
@@ -143,6 +143,6 @@ def test_what_a_process_was_killed_at_writing_is_gone_once_the_run_is_made(
         killed.join(timeout=60)
         assert killed.exitcode == -signal.SIGKILL
     assert len(list(out.rglob(".*"))) == 2
-    run(cfg, tell=lambda _: None)
+    run(cfg, log=lambda _: None)
     assert record.exists()
     assert not list(out.rglob(".*"))

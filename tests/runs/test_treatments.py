@@ -15,7 +15,7 @@ import torch
 from seqeval.metrics.sequence_labeling import get_entities
 from support.inputs import data_config, encoder_config, features_config, run_config, stored
 
-import probe.runs.fit
+import probe.probes.frozen
 from probe.config import Config, LayersConfig, ProbeConfig, UserError, to_config
 from probe.features.extraction import ensure_features
 from probe.probes import schedule
@@ -235,7 +235,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Tagger]:
         kept.append(train_tagger(*arguments))
         return kept[-1]
 
-    monkeypatch.setattr(probe.runs.fit, "train_tagger", keep)
+    monkeypatch.setattr(probe.probes.frozen, "train_tagger", keep)
     return kept
 
 

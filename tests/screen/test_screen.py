@@ -150,7 +150,7 @@ def test_directions_are_the_leading_ones_and_scores_are_the_same_with_all_of_the
     to = reduction(store, text, 4)
     for k, layer in enumerate(states):
         values, vectors = np.linalg.eigh(np.cov(layer.T, bias=True))
-        overlap = np.abs(np.linalg.svd(vectors[:, -4:].T @ to.directions[k].double().numpy())[1])
+        overlap = np.abs(np.linalg.svd(vectors[:, -4:].T @ to.pca_components[k].double().numpy())[1])
         np.testing.assert_allclose(overlap, 1, atol=1e-4)
         assert to.kept[k] == pytest.approx(values[-4:].sum() / values.sum(), abs=1e-5)
     whole = reduced(store, text, reduction(store, text, store.hidden_size))
@@ -347,8 +347,8 @@ def test_the_ridge_is_chosen_inside_its_grid_by_the_best_layers(tmp_path: Path):
     corpus = corpus_of(make_split(60, 1), make_split(30, 2))
     store = telling(store_of(corpus, tmp_path / "random"), corpus, tmp_path / "made", layer=3)
     found = screen(store, corpus, settings(max_layers=3), seed=1)
-    assert found.strengths.keys() == {1, 2, 3}
-    assert found.strengths[1] < max(STRENGTHS), "layers of noise want all the ridge there is"
+    assert found.ridge_alphas.keys() == {1, 2, 3}
+    assert found.ridge_alphas[1] < max(STRENGTHS), "layers of noise want all the ridge there is"
 
 
 def test_parts_of_speech_are_ranked_by_accuracy_on_the_same_store(tmp_path: Path):

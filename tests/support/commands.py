@@ -74,7 +74,8 @@ SERVER.set_forkserver_preload(
     [
         "pytest",
         "probe.cli",
-        "probe.runs.fit",
+        "probe.probes.frozen",
+        "probe.probes.finetune",
         "probe.inspect.encoded_text",
         "transformers.models.bert.modeling_bert",
         "transformers.models.bert.tokenization_bert",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.data.split import SplitCounts
-from probe.runs.identity import Layers, RunIdentity, Treatment
+from probe.runs.identity import Layers, RecordedCondition, RunIdentity
 from probe.runs.outputs import write_counts
 from probe.runs.records import (
     SCHEMA,
@@ -57,7 +57,7 @@ def make_record(
     sentences: list[tuple[int, int, int]] | None = None,
     documents: list[int] | None = None,
     splits: dict[str, SplitCounts] | None = None,
-    treatment: Treatment | None = None,
+    treatment: RecordedCondition | None = None,
     normalize: str | None = None,
     rate: float | None = None,
     **changes: Any,

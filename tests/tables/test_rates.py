@@ -12,7 +12,7 @@ import pytest
 from support.records import expect, make_record
 
 from probe.data.split import SplitCounts
-from probe.runs.identity import Treatment
+from probe.runs.identity import RecordedCondition
 from probe.runs.sweep_plan import write_expected
 from probe.tables.columns import COLUMNS, choose_columns
 from probe.tables.formats import render
@@ -24,7 +24,7 @@ from probe.tables.rows import build_rows
 RATES = (0.001, 0.002, 0.004)
 LAST = {0.001: 0.80, 0.002: 0.84, 0.004: 0.82}
 EMBEDDINGS = {0.001: 0.60, 0.002: 0.61, 0.004: 0.65}
-CONTROL = Treatment("control", {"control": 1}, {"corpus": "corpus"})
+CONTROL = RecordedCondition("control", {"control": 1}, {"corpus": "corpus"})
 
 
 def sweep(folder: Path, seeds: tuple[int, ...] = (1, 2, 3), splits: dict[str, SplitCounts] | None = None) -> None:
@@ -124,7 +124,7 @@ def test_a_control_is_shown_at_its_own_best_rate(tmp_path: Path):
 
 def test_a_fine_tuned_row_keeps_its_rate_and_joins_the_one_table(tmp_path: Path):
     sweep(tmp_path)
-    make_record(tmp_path, "last", 1, 0.9, 0.9, indices=(6,), treatment=Treatment("fine-tuned"), rate=0.00002)
+    make_record(tmp_path, "last", 1, 0.9, 0.9, indices=(6,), treatment=RecordedCondition("fine-tuned"), rate=0.00002)
     rows = build_rows(tmp_path)
     assert len(groups_of(rows)) == 1
     assert [(row.name, row.rates) for row in rows if row.treatment] == [("last", ())]

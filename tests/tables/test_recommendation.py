@@ -17,7 +17,7 @@ from probe.config import UserError
 from probe.data.task import TAGS
 from probe.probes.schedule import Outcome
 from probe.race.rule import Elimination
-from probe.runs.identity import Treatment
+from probe.runs.identity import RecordedCondition
 from probe.runs.sweep_plan import write_expected
 from probe.tables.decisions import cheapest_within, label_rows
 from probe.tables.figures import about, by_cost, by_layer, draw_all, draw_by_cost, draw_by_layer
@@ -167,7 +167,7 @@ def test_the_best_row_may_be_the_cheapest(tmp_path: Path):
 
 def test_controls_and_what_cannot_be_trained_are_nothing_to_use(tmp_path: Path):
     made(tmp_path)
-    control = Treatment("control", base={"features": "features-sentence-a"})
+    control = RecordedCondition("control", base={"features": "features-sentence-a"})
     for seed in range(1, 6):
         wobble = 0.01 * (seed % 3)
         make_record(tmp_path, "embeddings", seed, 0.999 + wobble, 0.84, (0,), sentences=MOST, treatment=control)

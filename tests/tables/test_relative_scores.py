@@ -16,9 +16,10 @@ from scipy.stats import t as student
 from support.records import COUNTS, expect, make_record
 
 from probe.data.split import SplitCounts
+from probe.probes.fitting import Bits, CodeBlock, Epoch, OnlineCode, SplitBits
 from probe.report.page import page
-from probe.runs.identity import Treatment
-from probe.runs.records import Bits, CodeBlock, CorpusCounts, Epoch, OnlineCode, RecordedData, RunRecord, SplitBits
+from probe.runs.identity import RecordedCondition
+from probe.runs.records import CorpusCounts, RecordedData, RunRecord
 from probe.tables.caveats import caveats, kind_of_bits
 from probe.tables.figures import draw_all
 from probe.tables.formats import render, write_tables
@@ -28,9 +29,9 @@ from probe.tables.rows import build_rows
 from probe.verify.results import check_files
 
 SEEDS = (1, 2, 3)
-RANDOM = Treatment("random weights", {"weights_seed": 0}, {"features": "features-sentence-a"})
-CONTROL = Treatment("control", {"control": 1}, {"corpus": "corpus"})
-TUNED = Treatment("fine-tuned")
+RANDOM = RecordedCondition("random weights", {"weights_seed": 0}, {"features": "features-sentence-a"})
+CONTROL = RecordedCondition("control", {"control": 1}, {"corpus": "corpus"})
+TUNED = RecordedCondition("fine-tuned")
 
 
 def told(bits: float) -> Bits:
@@ -168,7 +169,7 @@ def part(folder: Path, share: float, seed: int, portions: list[tuple[float, int,
         0.5 + share / 10,
         0.5,
         corpus=f"part-{share}-{seed}",
-        treatment=Treatment(f"{100 * share:g} % of train", {"share": share}, {"corpus": "corpus"}),
+        treatment=RecordedCondition(f"{100 * share:g} % of train", {"share": share}, {"corpus": "corpus"}),
         data=RecordedData("demo", "spans", CorpusCounts(train, COUNTS, COUNTS)),
         unseen=OnlineCode(9, [CodeBlock(*portion) for portion in portions]),
     )
@@ -189,7 +190,7 @@ def test_the_online_code_adds_each_portion_under_the_probe_of_all_before_it(tmp_
     assert cell.mean == pytest.approx(uniform / (100 * math.log2(9) + 500 + 120))
     assert (cell.std, rows[1].beside) == (0.0, {})
     assert compression([runs[1]]) == pytest.approx(uniform / (500 * math.log2(9) + 120))
-    unknown = replace(runs[1], identity=replace(runs[1].identity, treatment=Treatment("x", {"share": 0.3})))
+    unknown = replace(runs[1], identity=replace(runs[1].identity, treatment=RecordedCondition("x", {"share": 0.3})))
     assert compression([runs[0], unknown]) is None, "what lies between is not known"
     assert "f1_by_share.png" in draw_all(rows)
     assert "compression" in render(rows, "text", "default,compression")
@@ -202,9 +203,9 @@ def test_a_control_is_that_of_the_same_random_weights(tmp_path: Path):
     base = {"corpus": "corpus", "features": "features-sentence-a"}
     for weights_seed, dev in ((1, 0.4), (0, 0.3)):
         settings = {"weights_seed": weights_seed}
-        made = Treatment("random weights", settings, {"features": base["features"]})
+        made = RecordedCondition("random weights", settings, {"features": base["features"]})
         make_record(tmp_path, "last", 1, dev, 0.1, weights=f"r{weights_seed}", treatment=made)
-        made = Treatment("random weights, control", {**settings, "control": 1}, base)
+        made = RecordedCondition("random weights, control", {**settings, "control": 1}, base)
         make_record(tmp_path, "last", 1, dev / 2, 0.1, corpus="c", weights=f"r{weights_seed}", treatment=made)
     found = [row.beside["selectivity"].mean for row in build_rows(tmp_path) if "control" not in (row.treatment or "")]
     assert found == [pytest.approx(0.15), pytest.approx(0.2)]
@@ -214,7 +215,7 @@ def test_where_a_task_has_two_controls_both_count(tmp_path: Path):
     for seed in SEEDS:
         make_record(tmp_path, "last", seed, 0.7, 0.7)
         for control, dev in ((1, 0.2), (2, 0.4)):
-            treatment = Treatment("control", {"control": control}, {"corpus": "corpus"})
+            treatment = RecordedCondition("control", {"control": control}, {"corpus": "corpus"})
             make_record(tmp_path, "last", seed, dev + seed / 100, 0.1, corpus=f"c{control}", treatment=treatment)
     (cell,) = [row.beside["selectivity"] for row in build_rows(tmp_path) if not row.treatment]
     assert cell.mean == pytest.approx(0.7 - (0.3 + 0.02))
@@ -223,7 +224,9 @@ def test_where_a_task_has_two_controls_both_count(tmp_path: Path):
 
 def test_two_seeds_of_random_weights_are_two_rows_and_tell_which(tmp_path: Path):
     for weights_seed in (0, 1):
-        treatment = Treatment("random weights", {"weights_seed": weights_seed}, {"features": "features-sentence-a"})
+        treatment = RecordedCondition(
+            "random weights", {"weights_seed": weights_seed}, {"features": "features-sentence-a"}
+        )
         make_record(tmp_path, "last", 1, 0.7, 0.7, weights=f"r{weights_seed}", treatment=treatment)
     shown = [row.treatment for row in build_rows(tmp_path)]
     assert shown == ["random weights (weights_seed 0)", "random weights (weights_seed 1)"]
@@ -278,7 +281,7 @@ def test_rows_on_one_sample_are_compared_seed_by_seed(tmp_path: Path):
     last = {1: 0.30, 2: 0.45, 3: 0.41}
     concat = {1: 0.33, 2: 0.49, 3: 0.46}
     for seed in SEEDS:
-        treatment = Treatment("1 % of train", {"share": 0.01}, {"corpus": "corpus"})
+        treatment = RecordedCondition("1 % of train", {"share": 0.01}, {"corpus": "corpus"})
         for name, indices, scores in (("last", (6,), last), ("concat_5_6", (5, 6), concat)):
             own: dict[str, Any] = {"corpus": f"part-{seed}", "treatment": treatment}
             make_record(tmp_path, name, seed, scores[seed], 0.5, indices=indices, **own)

@@ -21,16 +21,15 @@ from support.records import expect, make_record
 
 from probe.config import LayersConfig, UserError
 from probe.data.split import SplitCounts
+from probe.probes.fitting import Bits, SplitBits
 from probe.probes.selection import select
 from probe.race.rule import Elimination
-from probe.runs.identity import Layers, RunIdentity, Treatment
+from probe.runs.identity import Layers, RecordedCondition, RunIdentity
 from probe.runs.outputs import write_counts
 from probe.runs.records import (
-    Bits,
     CorpusCounts,
     RecordedData,
     Settings,
-    SplitBits,
     SplitScores,
     load_record,
     record_path,
@@ -482,12 +481,12 @@ def test_a_mix_of_one_layer_is_not_called_like_the_layer():
 
 
 def test_a_control_stands_in_the_table_of_what_it_controls(tmp_path: Path):
-    random_weights = Treatment("random weights", {"seed": 0}, base={"features": "features-sentence-a"})
+    random_weights = RecordedCondition("random weights", {"seed": 0}, base={"features": "features-sentence-a"})
     for seed in (1, 2, 3):
         make_record(tmp_path, "last", seed, 0.8 + seed / 1000, 0.7)
         make_record(tmp_path, "embeddings", seed, 0.6 + seed / 1000, 0.5, indices=(0,))
         make_record(tmp_path, "last", seed, 0.4, 0.3, weights="random", treatment=random_weights)
-        make_record(tmp_path, "last", seed, 0.5, 0.4, treatment=Treatment("random weights", {"seed": 1}))
+        make_record(tmp_path, "last", seed, 0.5, 0.4, treatment=RecordedCondition("random weights", {"seed": 1}))
     rows = build_rows(tmp_path)
     assert len({row.group for row in rows}) == 1
     assert [(row.name, row.treatment, row.n) for row in rows] == [
@@ -508,7 +507,7 @@ def test_a_run_without_treatment_keeps_the_key_it_had_before_there_were_any():
     stored = json.loads(record.read_text())
     assert "treatment" not in stored["identity"]
     assert load_record(record).identity.key == stored["key"]
-    treated = replace(load_record(record).identity, treatment=Treatment("control"))
+    treated = replace(load_record(record).identity, treatment=RecordedCondition("control"))
     assert treated.key != stored["key"]
     assert treated.group == load_record(record).identity.group
 
@@ -587,7 +586,7 @@ def test_a_row_that_did_not_converge_says_so_in_every_form(tmp_path: Path, capsy
 
 
 def test_one_run_of_two_versions_of_the_training_is_refused(tmp_path: Path):
-    share = Treatment("5 % of train", {"share": 0.05}, {"recipe": 1})
+    share = RecordedCondition("5 % of train", {"share": 0.05}, {"recipe": 1})
     record = make_record(tmp_path, "last", 1, 0.8, 0.7, treatment=share)
     newer = replace(record.identity, recipe=4)
     write_record(record_path(tmp_path, "last", newer), replace(record, identity=newer, key=newer.key))

@@ -9,7 +9,7 @@ import pytest
 from support.records import COUNTS, make_record
 
 from probe.report.page import write_report
-from probe.runs.identity import Treatment
+from probe.runs.identity import RecordedCondition
 from probe.runs.records import CorpusCounts, RecordedData, Settings
 from probe.settings import configs_of
 from probe.tables.figures import by_task, draw_all
@@ -82,7 +82,7 @@ def test_one_task_or_another_text_is_no_comparison_of_tasks(tmp_path: Path):
     assert tasks_on_one_text(build_rows(tmp_path / "two")) == []
     assert not [name for name in draw_all(build_rows(tmp_path / "two")) if name.startswith("score_by_task")]
     made(tmp_path / "three", ("pos",))
-    control = Treatment("control", base={"corpus": "pos"})
+    control = RecordedCondition("control", base={"corpus": "pos"})
     make_record(tmp_path / "three", "layer_0", 1, 0.5, 0.5, (0,), corpus="control", treatment=control)
     assert tasks_on_one_text(build_rows(tmp_path / "three")) == []
 

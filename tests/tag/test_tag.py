@@ -32,7 +32,7 @@ from probe.verify.results import check_files
 def make(inputs: list[str], *more: str) -> tuple[Path, str]:
     """A run with its weights kept; its results folder and its row."""
     cfg = configs_of([*inputs, "save_probe=true", "results_dir=results", *more])[0][0]
-    record = run(cfg, tell=lambda _: None)
+    record = run(cfg, log=lambda _: None)
     return Path("results").absolute(), record.row
 
 
@@ -51,7 +51,7 @@ def kept_once(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     home = tmp_path_factory.mktemp("kept")
     data = write_columns(home / "data", small_corpus())
     sure = [f"results_dir={home / 'results'}", f"features.cache_dir={home / 'cache'}", "save_probe=true"]
-    run(configs_of([*overrides(tiny_bert, data), *TINY, "layers=last", *sure])[0][0], tell=lambda _: None)
+    run(configs_of([*overrides(tiny_bert, data), *TINY, "layers=last", *sure])[0][0], log=lambda _: None)
     return home
 
 
@@ -138,7 +138,7 @@ def test_weights_are_safetensors_named_by_the_record_and_part_of_no_key(kept: tu
     assert num == record.parameters
     assert "save_probe" not in json.dumps(json.loads(file.read_text()))
     again = configs_of([*inputs, "layers=last", "results_dir=results"])[0][0]
-    assert run(again, tell=lambda _: None).finished == record.finished, "one run, with or without its weights"
+    assert run(again, log=lambda _: None).finished == record.finished, "one run, with or without its weights"
     assert all(check.ok for check in check_files(folder, Path()) if check.name == file.name)
     flip_a_bit(weights)
     (check,) = [check for check in check_files(folder, Path()) if check.name == file.name]

@@ -10,11 +10,11 @@ import platform
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from probe.config import Config, conf_dir
-from probe.runs.records import Git, Hardware, Software
-from probe.system.bfloat16 import Way, settled, way
+from probe.config import conf_dir
+from probe.system.bfloat16 import Way
 
 PACKAGES = (
     "layer-probe",
@@ -28,6 +28,37 @@ PACKAGES = (
     "numpy",
 )
 DRIVER = Path("/proc/driver/nvidia/version")
+
+
+@dataclass(frozen=True)
+class Git:
+    commit: str
+    dirty: bool
+
+
+@dataclass(frozen=True)
+class Software:
+    versions: dict[str, str | None]
+    git: Git | None
+    command: str
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What the probe was trained on. bfloat16: how it was done, where the run computed in it; records from before that
+    was kept were all made natively. cuda, cudnn, driver: their versions, of a GPU."""
+
+    device: str
+    device_name: str
+    instructions: str
+    cores: int | None
+    threads: int
+    deterministic: bool
+    platform: str
+    bfloat16: Way | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    driver: str | None = None
 
 
 def provenance(command: str | None = None) -> Software:
@@ -71,20 +102,8 @@ def _git_state() -> Git | None:
     return Git(commit, bool(changed))
 
 
-def bfloat16_way(cfg: Config, device: str) -> Way | None:
-    """How this machine does the bfloat16 that a run is set to; None where all is float32.
-
-    For probe.precision that is how the probe was trained. Features that were extracted elsewhere may be otherwise.
-    """
-    if cfg.probe.train_encoder:
-        return way(device, lstm=False) if settled(cfg.probe.precision, device) == "bfloat16" else None
-    if "bfloat16" not in (cfg.probe.precision, cfg.features.precision):
-        return None
-    return way(device, lstm=cfg.probe.precision == "bfloat16" and cfg.probe.num_layers > 0)
-
-
 def hardware(device: str, threads: int, bfloat16: Way | None = None) -> Hardware:
-    """What the probe was trained on. bfloat16: see `bfloat16_way`."""
+    """What the probe was trained on. bfloat16: see `probes.kinds.bfloat16_way`."""
     import torch
 
     is_gpu = device == "cuda"

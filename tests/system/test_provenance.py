@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import probe
-from probe.runs.provenance import provenance
+from probe.system.provenance import provenance
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,0 +1,194 @@
+"""The conditions that runs are made under, other than the main one: baselines, less text, the fine-tuned encoder.
+
+A new condition is an entry in `CONDITIONS` and a file in `conf/treatment/` of the same name. Tables, keys and checks
+follow from the entry. This module imports nothing that takes long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from probe.config import Config, DataConfig
+from probe.data.corpus import Corpus
+from probe.data.derived import Sample, control_task, sampled
+
+# The sections of a table, from the top: baselines that a row should be well above, the rows themselves, the same rows
+# trained on less text, and what they cannot be expected to reach.
+BASELINE, MAIN, REDUCED_DATA, UPPER_BOUND = range(4)
+LOWER_CASED = "lower_cased"  # a setting of a control that was drawn without case
+PERCENT_OF_TRAIN = " % of train"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A way in which runs differ from the main runs that they are compared with.
+
+    recorded: its name in keys and records, which never changes. label: its name in tables; None: as recorded, where the
+    recorded name holds a number. setting: the setting that it follows from, and holds: whether a value of the setting
+    asks for it. changes: what it changes: the `encoder`, the `words` of the corpus, its `tags`, the `sample` that is
+    learnt from, or the `probe`. section: its part of a table. note: shown under a table with such a row. settings: what
+    keys and tables have to know beside its name. derive: of `words` and `tags`, makes the corpus from the one as it is;
+    the last argument says whether the encoder drops case.
+    """
+
+    recorded: str
+    label: str | None
+    setting: str
+    holds: Callable[[Any], bool]
+    changes: Literal["encoder", "words", "tags", "sample", "probe"]
+    section: int
+    note: str | None = None
+    settings: Callable[[Config], dict[str, Any]] = lambda cfg: {}
+    derive: Callable[[Corpus, DataConfig, bool], Corpus] | None = None
+
+    @property
+    def data_setting(self) -> str | None:
+        """The name of its setting in the group `data`; None if its setting is of another group."""
+        return self.setting.removeprefix("data.") if self.setting.startswith("data.") else None
+
+
+def _control(text: Corpus, data: DataConfig, lower_cases: bool) -> Corpus:
+    assert data.control is not None
+    return control_task(text, data.control, lower_cases)
+
+
+CONDITIONS: dict[str, Condition] = {  # in the order of the table
+    "random": Condition(
+        recorded="random weights",
+        label="random weights",
+        setting="encoder.weights",
+        holds=lambda weights: weights == "random",
+        changes="encoder",
+        section=BASELINE,
+        note="random weights: the same architecture, initialised anew and never trained.",
+        settings=lambda cfg: {"weights_seed": cfg.encoder.weights_seed},
+    ),
+    "random_blocks": Condition(
+        recorded="random blocks",
+        label="random blocks",
+        setting="encoder.weights",
+        holds=lambda weights: weights == "random_blocks",
+        changes="encoder",
+        section=BASELINE,
+        note="random blocks: trained embeddings, all else initialised anew.",
+        settings=lambda cfg: {"weights_seed": cfg.encoder.weights_seed},
+    ),
+    "control": Condition(
+        recorded="control",
+        label="control",
+        setting="data.control",
+        holds=lambda seed: seed is not None,
+        changes="tags",
+        section=BASELINE,
+        note="control: another task on the same words, in which each word (of spans: each mention) has a tag drawn at "
+        "random, so that its type can only be memorised or guessed. Of spans the bounds stay and can be learnt, so "
+        "this is another task than Hewitt & Liang's: compare with the guess floor (--columns floors).",
+        settings=lambda cfg: {"control": cfg.data.control},
+        derive=_control,
+    ),
+    "fine_tuned": Condition(
+        recorded="fine-tuned",
+        label="fine-tuned",
+        setting="probe.kind",
+        holds=lambda kind: kind == "finetune",
+        changes="probe",
+        section=UPPER_BOUND,
+        note="fine-tuned: the encoder itself trained, with a linear layer on its last layer; its best epoch on dev.",
+    ),
+    "share": Condition(
+        recorded=PERCENT_OF_TRAIN,  # after the number
+        label=None,
+        setting="data.train_fraction",
+        holds=lambda share: share not in (None, 1),
+        changes="sample",
+        section=REDUCED_DATA,
+        settings=lambda cfg: {"share": cfg.data.train_fraction},
+    ),
+}
+
+
+def conditions_of(cfg: Config) -> list[str]:
+    """The conditions that a config asks for, in the order of `CONDITIONS`."""
+    return [name for name, condition in CONDITIONS.items() if condition.holds(_value(cfg, condition.setting))]
+
+
+def _value(cfg: Config, setting: str) -> Any:
+    group, name = setting.split(".")
+    return getattr(getattr(cfg, group), name)
+
+
+def settings_of_conditions(cfg: Config, is_lower_cased: bool) -> dict[str, Any]:
+    """What the recorded names of a config's conditions do not say. A control drawn without case is another condition
+    than one drawn with it, and so another row."""
+    settings: dict[str, Any] = {}
+    for name in conditions_of(cfg):
+        settings |= CONDITIONS[name].settings(cfg)
+        if name == "control" and is_lower_cased:
+            settings[LOWER_CASED] = True
+    return settings
+
+
+def recorded_name(names: Iterable[str], settings: Mapping[str, Any]) -> str:
+    """Several conditions as keys and records name them."""
+    return ", ".join(
+        f"{100 * settings['share']:g}{PERCENT_OF_TRAIN}" if name == "share" else CONDITIONS[name].recorded
+        for name in names
+    )
+
+
+def recorded_parts(recorded: str) -> dict[str, str]:
+    """The conditions that a recorded name holds, each with its own part of that name. A condition that this version
+    does not know goes by its recorded name."""
+    names = {condition.recorded: name for name, condition in CONDITIONS.items()}
+    return {
+        "share" if part.endswith(PERCENT_OF_TRAIN) else names.get(part, part): part for part in recorded.split(", ")
+    }
+
+
+def label_of_conditions(recorded: str) -> str:
+    """The conditions of a recorded name as tables show them."""
+    known = {name: CONDITIONS[name].label for name in recorded_parts(recorded) if name in CONDITIONS}
+    return ", ".join(known.get(name) or part for name, part in recorded_parts(recorded).items())
+
+
+def section_of(indices: Iterable[int], names: Iterable[str]) -> int:
+    """The section of a table in which a row with these layers and conditions stands. A row without layers is a
+    baseline, and so is one with any condition of a baseline."""
+    sections = {CONDITIONS[name].section if name in CONDITIONS else REDUCED_DATA for name in names}
+    if not list(indices) or BASELINE in sections:
+        return BASELINE
+    return max(sections, default=MAIN)
+
+
+def main_data(data: DataConfig, changed_words: bool = False) -> DataConfig:
+    """The settings of the corpus as it is in main runs. changed_words: with the conditions that change its words, whose
+    features are others."""
+    reset: dict[str, Any] = {
+        condition.data_setting: None
+        for condition in CONDITIONS.values()
+        if condition.data_setting and not (changed_words and condition.changes == "words")
+    }
+    return replace(data, **reset)
+
+
+def derived(
+    text: Corpus,
+    data: DataConfig,
+    seed: int,
+    lower_cases: bool = False,
+    changes: Collection[str] = ("words", "tags", "sample"),
+) -> tuple[Corpus, Sample | None]:
+    """What a run learns and is scored on, made from a corpus as it is, and its sample of train.
+
+    seed: the run's, which draws the sample. lower_cases: whether the encoder drops case, and with it the control's
+    draw. changes: which of the changes are made. Raises UserError for what cannot be.
+    """
+    corpus = text
+    for condition in CONDITIONS.values():
+        is_asked = condition.data_setting and condition.holds(getattr(data, condition.data_setting))
+        if condition.derive and is_asked and condition.changes in changes:
+            corpus = condition.derive(corpus, data, lower_cases)
+    share = data.train_fraction
+    return (corpus, None) if share in (None, 1) or "sample" not in changes else sampled(corpus, share, seed)

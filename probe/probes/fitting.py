@@ -1,0 +1,117 @@
+"""What every kind of probe is fitted on, and what it gives. Imports no torch: records hold these classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+    from probe.config import Config
+    from probe.data.corpus import Corpus
+    from probe.data.derived import Sample
+    from probe.data.tags import Tags
+    from probe.encoders.checkpoint import Encoder
+    from probe.features.store import FeatureStore
+    from probe.probes.schedule import Outcome
+    from probe.probes.selection import Selection
+    from probe.system.provenance import Hardware
+
+
+@dataclass(frozen=True)
+class FitInputs:
+    """What a probe is fitted on.
+
+    text: the corpus whose features are read. corpus: the one to train and score on. sample: which sentences of train
+    were sampled, if any. unfinished: the file for the checkpoint of a training that takes long. runs: how many share
+    this machine and its GPUs.
+    """
+
+    cfg: Config
+    text: Corpus
+    corpus: Corpus
+    sample: Sample | None
+    encoder: Encoder
+    selection: Selection
+    store: FeatureStore
+    label: str
+    unfinished: Path
+    runs: int = 1
+    num_gpus: int = 1
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """loss: mean over the training batches. dev: the headline. train_s: seconds of training, without scoring dev.
+    dev_loss: mean over the words of dev; older records have none."""
+
+    loss: float
+    dev: float
+    train_s: float
+    dev_loss: float | None = None
+
+
+@dataclass(frozen=True)
+class Mix:
+    """The learned share of each layer, in the order chosen, and the scale."""
+
+    weights: list[float]
+    scale: float
+
+
+@dataclass(frozen=True)
+class SplitBits:
+    """In bits per word, over the words whose tag occurs in train. cross_entropy: of the probe. label: of a baseline
+    that predicts the tag frequencies of train (all of it, whatever share was trained on) for every word."""
+
+    cross_entropy: float
+    label: float
+
+
+@dataclass(frozen=True)
+class Bits:
+    dev: SplitBits
+    test: SplitBits
+
+
+@dataclass(frozen=True)
+class CodeBlock:
+    """The text between a run's own share of train and a larger one: its words, and the code length of their tags under
+    the probe, in bits."""
+
+    share: float
+    words: int
+    bits: float
+
+
+@dataclass(frozen=True)
+class OnlineCode:
+    """A probe's code lengths of the part of train that it was not trained on. labels: the number of distinct tags."""
+
+    labels: int
+    portions: list[CodeBlock]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a probe gives: its predictions for dev and test, and how it came to them."""
+
+    predictions: dict[str, Tags]
+    curve: list[Epoch]
+    passes: int  # how often an epoch shows every sentence
+    outcome: Outcome
+    best_epoch: int
+    mix: Mix | None
+    parameters: int
+    placement: str
+    hardware: Hardware
+    read_s: float
+    train_s: float
+    bits: Bits | None = None
+    bits_epoch: int | None = None  # the epoch of least dev loss, at which bits and unseen were read
+    unseen: OnlineCode | None = None
+    labels: list[str] = field(default_factory=list)  # in the order of the classifier's outputs
+    deviations: list[float] | None = None  # of layers that are added up as they are, on train
+    weights: dict[str, torch.Tensor] | None = None  # of the best epoch; None where there is nothing to save

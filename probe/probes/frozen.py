@@ -1,0 +1,158 @@
+"""Fits a network to the stored features of a frozen encoder, and predicts dev and test with it.
+
+Which network is said in `PROBES`; everything else is the same for all kinds of probes that read features.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import torch
+
+from probe.data.derived import ONLINE_CODE_SHARES, Sample
+from probe.data.tags import Tags
+from probe.features.extraction import ensure_features
+from probe.features.store import DamagedShard, FeatureStore
+from probe.probes.batches import TaggedWords
+from probe.probes.combine import Streamed, bytes_needed, read_selection
+from probe.probes.fitting import CodeBlock, Epoch, Fit, FitInputs, Mix, OnlineCode, SplitBits
+from probe.probes.kinds import bfloat16_way
+from probe.probes.normalization import Normalization, normalization_of, scales_in
+from probe.probes.scales import ADDED, REMEDY, adds_unlike, unlike_layers
+from probe.probes.tagger import Tagger, train_tagger
+from probe.probes.training import bits_by_frequency, bits_of_both, labels_of, make_deterministic
+from probe.scoring.metrics import headline
+from probe.system.machine import placement, resolve_device
+from probe.system.provenance import hardware
+
+PLACES = {"device": "in the GPU's memory", "memory": "in memory", "stream": "streamed from the store"}
+ATTEMPTS_TO_READ = 3  # a store damaged again right after it was repaired has a problem no retry solves
+
+
+def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
+    """Trains the probe, after extracting what is missing of its features.
+
+    log: gets a line on where the features lie, then one per epoch.
+    """
+    cfg, splits, task, sample = inputs.cfg, inputs.corpus.splits, inputs.corpus.task, inputs.sample
+    clock = time.perf_counter()
+    device = resolve_device(cfg.device)
+    features, where, normalization = read_features(inputs, device)
+    log(f"features: {bytes_needed(inputs.store, inputs.selection) / 1e9:.2f} GB {PLACES[where]}")
+    deviations = _deviations(inputs)
+    if deviations and adds_unlike(inputs.selection.combine, inputs.selection.normalize, deviations):
+        message = unlike_layers(inputs.selection.name, inputs.selection.combine, deviations)
+        log(f"WARNING: {message}: {REMEDY}")
+    read_s = time.perf_counter() - clock
+    make_deterministic(device)
+    # With a part of train the label set is still that of all of it, so that the task is the same.
+    train = splits["train"] if sample is None else sample.train
+    labels, label_ids = labels_of(train.tags)
+    chosen = None if sample is None else sample.sentences(sample.share)
+    data = {"train": TaggedWords(features["train"], train.tags, label_ids, device, chosen)}
+    data |= {name: TaggedWords(features[name], splits[name].tags, label_ids, device) for name in ("dev", "test")}
+    clock = time.perf_counter()
+    tagger = train_tagger(
+        cfg.probe,
+        inputs.selection,
+        data["train"],
+        data["dev"],
+        labels,
+        lambda gold, predicted: headline(task, gold, predicted),
+        cfg.seed,
+        log,
+    )
+    train_s = time.perf_counter() - clock
+    learned = tagger.learned_mix()
+    test = tagger.predict(data["test"])
+    with tagger.at_least_loss():
+        bits = bits_of_both({name: _bits(tagger, data[name], train.tags) for name in ("dev", "test")})
+        unseen = None if sample is None else _unseen(tagger, features["train"], sample, label_ids, device)
+    return Fit(
+        predictions={"dev": tagger.best_dev_tags, "test": test},
+        curve=[Epoch(**point) for point in tagger.curve],
+        passes=tagger.passes,
+        outcome=tagger.schedule.outcome or "converged",
+        best_epoch=tagger.best_epoch,
+        mix=None if learned is None else Mix(**learned),
+        parameters=sum(parameter.numel() for parameter in tagger.parameters()),
+        placement=where,
+        hardware=hardware(device, torch.get_num_threads(), bfloat16_way(cfg, device)),
+        read_s=read_s,
+        train_s=train_s,
+        bits=bits,
+        bits_epoch=tagger.least_loss_epoch if bits or unseen else None,
+        unseen=unseen,
+        labels=labels,
+        deviations=deviations,
+        weights=tagger.best_weights | (normalization.tensors if normalization else {}),
+    )
+
+
+def _deviations(inputs: FitInputs) -> list[float] | None:
+    """The deviation per feature of each layer that is added up as it is; None of other rows."""
+    selection = inputs.selection
+    if selection.normalize is not None or selection.combine not in ADDED or len(selection.indices) < 2:
+        return None
+    found = scales_in(inputs.store.serving(), selection.indices).deviations
+    return [float(f"{deviation:.4g}") for deviation in found]
+
+
+def _bits(tagger: Tagger, data: TaggedWords, train: Tags) -> SplitBits | None:
+    """The cross-entropy of a split's tags under the probe, and under their frequency in train, in bits per word.
+
+    None for a split in which no word has a tag that train has.
+    """
+    known = data.labels >= 0
+    if not known.any():
+        return None
+    nats = float(tagger.losses(data)[known].mean())
+    return SplitBits(nats / math.log(2), bits_by_frequency(data.labels[known], tagger.labels, train))
+
+
+def _unseen(
+    tagger: Tagger, features: torch.Tensor | Streamed, sample: Sample, label_ids: dict[str, int], device: str
+) -> OnlineCode:
+    """The probe's code lengths of the training text beyond its sample, up to each of PORTIONS."""
+    own = set(sample.sentences(sample.share))
+    rest = [i for i in range(len(sample.train.tags)) if i not in own]
+    if not rest:
+        return OnlineCode(len(label_ids), [])
+    data = TaggedWords(features, sample.train.tags, label_ids, device, rest)
+    losses = tagger.losses(data)
+    in_sentence = {i: losses[a : a + n].sum() for i, a, n in zip(rest, data.starts, data.lengths, strict=True)}
+    portions = []
+    for share in (share for share in ONLINE_CODE_SHARES if share > sample.share):
+        added = [i for i in sample.sentences(share) if i not in own]
+        words = sum(len(sample.train.tags[i]) for i in added)
+        portions.append(CodeBlock(share, words, float(sum(in_sentence[i] for i in added)) / math.log(2)))
+    return OnlineCode(len(label_ids), portions)
+
+
+def read_features(
+    inputs: FitInputs, device: str
+) -> tuple[dict[str, torch.Tensor | Streamed], str, Normalization | None]:
+    """Each split's features for the run's layers, where they lie, and how they are normalized; what is missing is
+    extracted first."""
+    selection = inputs.selection
+    for attempt in range(1, ATTEMPTS_TO_READ + 1):
+        store: FeatureStore = ensure_features(inputs.text, inputs.encoder, inputs.cfg.features, device)
+        where = placement(
+            inputs.cfg.features.placement, bytes_needed(store, selection), device, inputs.runs, inputs.num_gpus
+        )
+        try:
+            normalization = normalization_of(store, selection)
+            features: dict[str, torch.Tensor | Streamed] = {
+                name: Streamed(store, name, selection, normalization=normalization)
+                if where == "stream"
+                else read_selection(store, name, selection, device if where == "device" else "cpu", normalization)
+                for name in inputs.corpus.splits
+            }
+            return features, where, normalization
+        except DamagedShard as damaged:
+            if attempt == ATTEMPTS_TO_READ:
+                raise
+            print(f"{inputs.label}: {damaged}. Extracting it again.", flush=True)
+    raise AssertionError

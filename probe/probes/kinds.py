@@ -1,0 +1,211 @@
+"""The kinds of probes: which settings each has, what fits it, and how tables call it.
+
+A new kind is an entry in `PROBES`, a module beside this one and a file in `conf/probe/` of the same name. A module that
+has `network` is trained on stored features by `frozen.py`; one that learns otherwise has a `fit` of its own. Modules
+are named here, and imported when they are used, because tables know the kinds and import no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from probe.conditions import CONDITIONS, conditions_of
+from probe.config import PRECISIONS, UNUSED_SETTINGS, Config, LayersConfig, ProbeConfig, UserError, one_of
+from probe.system.bfloat16 import Way, settled, way
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from probe.probes.fitting import Fit, FitInputs
+
+# How keys and records say that a probe is of a kind. These kinds are older than the names of kinds; every other kind is
+# recorded by its name.
+RECORDED_KINDS: dict[str, dict[str, Any]] = {"bilstm": {}, "finetune": {"train_encoder": True}}
+UNRECORDED = {"anneal_after": 1}  # added later: keys and records omit it where it has this value
+OF_NETWORKS = (  # the settings of every network that is trained on stored features
+    "dropout",
+    "learning_rate",
+    "anneal",
+    "anneal_after",
+    "batch_size",
+    "max_epochs",
+    "patience",
+    "gradient_clip",
+    "precision",
+)
+
+
+@dataclass(frozen=True)
+class ProbeKind:
+    """A kind of probe.
+
+    settings: the settings of `ProbeConfig` that it has. caption: its name in the caption of a table, from its recorded
+    settings. fitted_by: the module whose `fit` takes `FitInputs` and a function that logs, and returns a `Fit`.
+    network: the module whose `network` takes the probe's settings and the width of a word's features. It returns what
+    stands between features and classifier, with its output width as `width`; None for a linear probe.
+    prepare: returns a run's config with the settings reset that mean nothing to this kind, or refuses them.
+    reads_features: whether it learns from the feature store. is_trained: whether it learns in epochs. precisions: the
+    values of probe.precision. ends_by_schedule: whether `Schedule` ends its training. layers_note: added to the layers
+    where a run or a check names them. note: shown under a table that has such a row.
+    """
+
+    settings: tuple[str, ...]
+    caption: Callable[[Mapping[str, Any]], str]
+    fitted_by: str = "probe.probes.frozen"
+    network: str | None = None
+    prepare: Callable[[Config], Config] = lambda cfg: cfg
+    reads_features: bool = True
+    is_trained: bool = True
+    precisions: tuple[str, ...] = PRECISIONS
+    ends_by_schedule: bool = True
+    layers_note: str = ""
+    note: str | None = None
+
+    def fit(self, inputs: FitInputs, log: Callable[[str], None]) -> Fit:
+        return importlib.import_module(self.fitted_by).fit(inputs, log)
+
+    def training_s(self, inputs: FitInputs) -> float:
+        """How long a training takes that reads no features, from training for a moment."""
+        return importlib.import_module(self.fitted_by).training_s(inputs)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether its weights can be saved, and loaded to tag with."""
+        return self.network is not None
+
+
+def _bilstm_caption(probe: Mapping[str, Any]) -> str:
+    if not probe["num_layers"]:
+        return "linear probe"
+    return f"BiLSTM {probe['num_layers']} x {probe['hidden_size']} per direction"
+
+
+def _prepare_finetune(cfg: Config) -> Config:
+    """The last layer is chosen, so that a sweep over layers makes one run.
+
+    Raises UserError for settings that mean nothing here: of the feature store, of other conditions, of saved weights.
+    """
+    defaults = {"placement": "auto", "layers": None, "batch_pieces": "auto"}
+    refused = [f"features.{name}" for name, value in defaults.items() if getattr(cfg.features, name) != value]
+    refused += dict.fromkeys(CONDITIONS[name].setting for name in conditions_of(cfg) if name != "fine_tuned")
+    refused += ["save_probe"] * cfg.save_probe
+    if refused:
+        raise UserError(
+            f"probe=finetune cannot be combined with {', '.join(refused)}: it reads no stored features, trains the "
+            "encoder as it is on the whole text, and saves no weights. Leave that out."
+        )
+    return replace(cfg, layers=LayersConfig([-1], "concat", "last"))
+
+
+def _prepare_majority_tag(cfg: Config) -> Config:
+    """Encoder weights and normalization are reset, and the seed unless it draws a sample, so that a sweep over these
+    makes one run."""
+    return replace(
+        cfg,
+        seed=cfg.seed if "share" in conditions_of(cfg) else 0,
+        layers=replace(cfg.layers, normalize=None),
+        encoder=replace(cfg.encoder, weights="pretrained", weights_seed=0),
+    )
+
+
+PROBES: dict[str, ProbeKind] = {
+    "bilstm": ProbeKind(  # without LSTM layers: the linear probe
+        settings=("num_layers", "hidden_size", *OF_NETWORKS),
+        caption=_bilstm_caption,
+        network="probe.probes.bilstm",
+    ),
+    "finetune": ProbeKind(
+        settings=("dropout", "learning_rate", "batch_size", "max_epochs", "gradient_clip", "precision"),
+        caption=lambda probe: "fine-tuned with a linear layer",
+        fitted_by="probe.probes.finetune",
+        prepare=_prepare_finetune,
+        reads_features=False,
+        precisions=(*PRECISIONS, "auto"),
+        ends_by_schedule=False,
+        layers_note=", with all below it trained, whatever layers= says",
+    ),
+    "majority_tag": ProbeKind(  # typed as layers=word_memory, so it has no settings
+        settings=(),
+        caption=lambda probe: "majority tag",
+        fitted_by="probe.probes.majority_tag",
+        prepare=_prepare_majority_tag,
+        reads_features=False,
+        is_trained=False,
+        note="word_memory: no encoder, no probe: each word or longest known mention as train has it most often.",
+    ),
+}
+
+
+def kind_of(cfg: Config) -> ProbeKind:
+    """The kind of probe of a config's run. A row without layers is the majority-tag baseline of a table, unless the
+    table's probe reads no layers itself."""
+    kind = PROBES[cfg.probe.kind]
+    return PROBES["majority_tag"] if kind.reads_features and cfg.layers.is_empty else kind
+
+
+def check_probe(probe: ProbeConfig) -> None:
+    """Raises UserError for a kind that does not exist, and for settings that mean nothing to it."""
+    one_of("probe.kind", probe.kind, tuple(name for name, kind in PROBES.items() if kind.settings))
+    kind = PROBES[probe.kind]
+    for name, unused in UNUSED_SETTINGS.items():
+        if name not in kind.settings and getattr(probe, name) != unused:
+            raise UserError(
+                f"probe.{name}={getattr(probe, name)} means nothing to a probe of the kind {probe.kind}. Leave it out "
+                f"and type probe={probe.kind}, which has all settings of that."
+            )
+    one_of("probe.precision", probe.precision, kind.precisions)
+    if probe.max_epochs == "auto" and not kind.ends_by_schedule:
+        raise UserError(f"probe.max_epochs=auto means nothing to probe={probe.kind}: type a number.")
+
+
+def recorded_settings(probe: ProbeConfig) -> dict[str, Any]:
+    """A probe's settings as keys and records have them."""
+    settings = {name: value for name, value in asdict(probe).items() if UNRECORDED.get(name, ...) != value}
+    del settings["kind"]
+    return settings | RECORDED_KINDS.get(probe.kind, {"kind": probe.kind})
+
+
+def recorded_kind(settings: Mapping[str, Any]) -> str:
+    """The kind of a probe, from its recorded settings."""
+    return "finetune" if settings.get("train_encoder") else settings.get("kind", "bilstm")
+
+
+def recorded_probe(settings: Mapping[str, Any]) -> ProbeConfig:
+    """A probe's settings from its record. Raises TypeError for settings that there are not."""
+    values = {name: value for name, value in settings.items() if name not in ("train_encoder", "kind")}
+    return ProbeConfig(**UNRECORDED | values, kind=recorded_kind(settings))
+
+
+def typed_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a recorded probe that can be typed: those that its kind has."""
+    kind = PROBES[recorded_kind(settings)]
+    return {name: value for name, value in (UNRECORDED | dict(settings)).items() if name in kind.settings}
+
+
+def network_of(probe: ProbeConfig, width: int) -> nn.Module | None:
+    """The network between features of this width and the classifier; None for a linear probe."""
+    module = PROBES[probe.kind].network
+    assert module is not None, "fitted without stored features"
+    return importlib.import_module(module).network(probe, width)
+
+
+def describe_probe(settings: Mapping[str, Any]) -> str:
+    """A recorded probe's settings in a few words."""
+    caption = PROBES[recorded_kind(settings)].caption(settings)
+    precision = settings.get("precision", "float32")
+    return caption + (f" in {precision}" if precision not in ("float32", "auto") else "")
+
+
+def bfloat16_way(cfg: Config, device: str) -> Way | None:
+    """How this machine does the bfloat16 that a run is set to; None where all is float32.
+
+    For probe.precision that is how the probe was trained. Features that were extracted elsewhere may be otherwise.
+    """
+    kind = kind_of(cfg)
+    precision = settled(cfg.probe.precision, device)
+    if not kind.is_trained or "bfloat16" not in (precision, cfg.features.precision if kind.reads_features else None):
+        return None
+    return way(device, lstm=precision == "bfloat16" and cfg.probe.num_layers > 0)

