@@ -1,4 +1,4 @@
-"""Column files: a word a line, an empty line between sentences."""
+"""Column files: a word per line, an empty line between sentences."""
 
 from __future__ import annotations
 
@@ -6,40 +6,29 @@ import json
 import re
 import shlex
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from probe.config import UserError
+from probe.data.layout import Layout
 from probe.data.sentences import Packing
-from probe.data.split import (
-    BYTE_ORDER_MARK,
-    MAX_SENTENCE,
-    WITHOUT_RANGES,
-    Split,
-    bare_tag,
-    check_tag,
-    hidden_in,
-    lines_of,
-    too_long,
-)
-from probe.data.tags import PREFIXED
+from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, bare_tag, check_tag, lines_of, too_long
 
-BLANKS = re.compile(r"[ \t]+")  # other white space, a no-break space say, can stand inside a word
+BLANKS = re.compile(r"[ \t]+")  # other white space, such as a no-break space, can be part of a word
 RANGE = re.compile(r"\d+-\d+")  # the index of several words, in CoNLL-U
 EMPTY_NODE = re.compile(r"\d+\.\d+")  # the index of a word that is not in the text, in CoNLL-U
 COMMENT = re.compile(r"#|%+|//|;+")  # what comments often begin with
-NUMBER = re.compile(r"\d+([-.]\d+)?")
-NEARLY_ALL = 0.9
 NEW_DOCUMENT = re.compile(r"# ?newdoc")
+CONLLU = " This looks like CoNLL-U, whose files are named NAME.conllu."
 
 
 class ColumnsError(UserError):
-    """A line whose columns are not those needed.
+    """A line with other columns than needed.
 
-    found: what it is, without the settings that may help. columns: what the line has. too_few: a column that was set is
-    not there.
+    found: the message without the settings that may help. columns: of the line. too_few: a chosen column is missing.
     """
 
     def __init__(self, found: str, hint: str, columns: Sequence[str], too_few: bool = False) -> None:
@@ -47,50 +36,77 @@ class ColumnsError(UserError):
         self.found, self.columns, self.too_few = found, columns, too_few
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How a column file is laid out. Columns by number from 0; negative ones count from the end."""
+class WordRow(NamedTuple):
+    """A line with a word. number: of the line. document: how many document marks stand before it."""
 
-    word_column: int
-    tag_column: int
-    separator: str  # auto, whitespace, tab or space
-    comment: str | None  # prefix of comment lines
-    document_marker: str | None  # begins a line between documents, or is one of its columns
-    word_prefix: str | None  # prefix of every word, removed
+    number: int
+    line: str
+    columns: list[str]
+    begins_sentence: bool
+    document: int
 
 
 @dataclass
-class Rows:
-    """The lines of a column file, cut into columns, for all who read one; and what was passed over on the way.
+class WordRows:
+    """Iterates over the lines of a column file that have a word; afterwards, the other fields say what was skipped.
 
-    separator: as the first line with a word settles "auto". first, num_columns: that line, and how many columns it has.
-    order_marks: lines with a byte order mark before them. trailing: lines without their empty trailing columns.
-    comments: by number.
+    is_skipped: whether to skip a line, from its columns, the position of its word in the sentence (from 1) and its
+    place for messages. separator: of the first line, where the layout says "auto". first, num_columns: the first line
+    with a word, and its number of columns. order_marks: lines that began with a byte order mark. trailing: lines with
+    empty trailing columns, which are removed. comments: by line number. skipped: line numbers. markers: lines between
+    documents, by the number of sentences before them.
     """
 
     lines: Iterable[str]
     layout: Layout
     origin: str
+    is_skipped: Callable[[list[str], int, str], bool] | None = None
     separator: str = ""
     first: str = ""
     num_columns: int = 0
     order_marks: int = 0
     trailing: int = 0
     comments: list[tuple[int, str]] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
+    markers: dict[int, list[str]] = field(default_factory=dict)
 
-    def __iter__(self) -> Iterator[tuple[int, str, list[str] | None]]:
-        """The number of each line, the line and its columns; no columns between documents, None between sentences.
+    def __iter__(self) -> Iterator[WordRow]:
+        """Raises UserError for a line with another number of columns than the first, and for an endless sentence."""
+        document = sentences = length = begin = 0
+        for number, line, columns in self._cut():
+            if "\r" in line:
+                shown = _shown(cut_line(line, line, self.separator), line)
+                found = f"{self.origin}:{number}: a carriage return inside the line ({shown})."
+                raise UserError(f"{found} Lines must end in LF or CRLF.")
+            if not columns:
+                length = 0
+                if columns is not None:
+                    document += 1
+                    self.markers.setdefault(sentences, []).append(line)
+                continue
+            if self.is_skipped is not None and self.is_skipped(columns, length + 1, f"{self.origin}:{number}"):
+                self.skipped.append(number)
+                continue
+            if not length:
+                sentences, begin = sentences + 1, number
+            length += 1
+            if length > MAX_SENTENCE:
+                raise UserError(f"{self.origin}:{begin}: {too_long(length)}")
+            yield WordRow(number, line, columns, length == 1, document)
 
-        Every line has as many columns as the first. Empty trailing ones are dropped: of the first line where the word's
-        or the tag's column is counted from the end, of later lines beyond the first's number. Raises ColumnsError.
+    def _cut(self) -> Iterator[tuple[int, str, list[str] | None]]:
+        """The number of each line, the line and its columns: none between documents, None between sentences.
+
+        Empty trailing columns are removed from the first line if the word's or the tag's column is counted from the
+        end, and from later lines if they have more columns than the first.
         """
         comment, marker, separator = self.layout.comment, self.layout.document_marker, self.layout.separator
         num_columns = 0
         for number, line in enumerate(self.lines, start=1):
             line = line.removesuffix("\r")
             if line.startswith(BYTE_ORDER_MARK):
-                self.order_marks += _without_mark(line) != line
-                line = _without_mark(line)
+                self.order_marks += without_mark(line) != line
+                line = without_mark(line)
             bare = line.strip(" \t")
             if not bare:
                 yield number, line, None
@@ -114,7 +130,7 @@ class Rows:
                     self.trailing += 1
                 if num_columns and len(columns) != num_columns:
                     found = f"{self.origin}:{number}: {_shown(columns, line)}; the lines before have {num_columns}."
-                    raise ColumnsError(found, _hint(line, self.first, separator), columns)
+                    raise ColumnsError(found, _width_hint(line, self.first, separator), columns)
                 if not num_columns:
                     num_columns = len(columns)
                     self.first, self.num_columns, self.separator = line, num_columns, separator
@@ -122,143 +138,87 @@ class Rows:
 
 
 def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
-    """A CoNLL column file: a word a line, an empty line between sentences. Tags are left as they are.
+    """Reads a CoNLL column file with its tags as they are. Columns that were not chosen are ignored."""
+    with closing(lines_of(file, remedy)) as lines:
+        return read_word_rows(WordRows(lines, layout, str(file)))
 
-    Columns not asked for are ignored; see `Rows` for what is read as what.
+
+def read_columns_without_tags(lines: Iterable[str], layout: Layout, origin: str) -> Split:
+    """Reads the words of a column file and keeps all its columns; every tag is O."""
+    return read_word_rows(WordRows(lines, layout, origin), with_tags=False)
+
+
+def read_word_rows(rows: WordRows, with_tags: bool = True) -> Split:
+    """Reads words and tags. Raises UserError with the line of what does not fit.
+
+    Without tags, the tag column is not looked at, all columns are kept, and a word may lack data.word_prefix.
     """
-    split = Split([], [], [], array("I"), str(file), word_a_line=True)
-    documents, document, marked = split.documents, 0, False
+    layout, origin = rows.layout, rows.origin
+    split = Split([], [], [], array("I"), origin, word_a_line=True, columns=None if with_tags else [])
+    documents, prefix = split.documents, layout.word_prefix
     assert documents is not None
-    places: tuple[int, int] | None = None
-    prefix = layout.word_prefix
     all_words, all_tags = Packing(), Packing()
-    words: list[str] = []  # of the sentence at hand
+    words: list[str] = []  # of the current sentence
     tags: list[str] = []
     known_tags: set[str] = set()
-    several = ""
-
-    def end_sentence() -> None:
-        if words:
-            all_words.add(words)
-            all_tags.add(tags)
-            words.clear()
-            tags.clear()
-
-    rows = Rows(lines_of(file, remedy), layout, str(file))
-    for number, line, columns in rows:
-        if "\r" in line:
-            change = "'\\r' '\\n'" if "\r" in line.rstrip("\r") else "-d '\\r'"
-            shown = _shown(cut_line(line, line, rows.separator), line)
-            found = f"{file}:{number}: a carriage return stands inside the line ({shown})."
-            raise UserError(f"{found} To mend that: tr {change} < FILE > NEW.")
-        if not columns:
-            end_sentence()
-            if columns is not None:
-                document, marked = document + 1, True
-            continue
-        if places is None:
-            places = at_word, at_tag = _settle(layout, columns, f"{file}:{number}: {_shown(columns, line)}", line)
-        word, tag = columns[at_word], columns[at_tag]
-        if tag not in known_tags:
-            if tag != (bare := bare_tag(tag)):
-                if bare == tag.strip():
-                    split.trailing += 1
-                else:
-                    split.invisible += 1
-                tag = bare
-            try:
-                check_tag(tag, f"{file}:{number}")
-            except UserError as error:
-                raise ColumnsError(str(error), _tag_hint(tag, columns), columns) from None
-            known_tags.add(tag)
-        if several and columns[0] == several and words and at_word:
-            raise UserError(
-                f"{file}:{number - 1}: a line for several words ({columns[0]}-...) stands before them, so they would "
-                f"be read twice. To leave such lines out: {WITHOUT_RANGES}"
-            )
-        several = columns[0].partition("-")[0] if "-" in columns[0] and RANGE.fullmatch(columns[0]) else ""
-        if "." in columns[0] and words and at_word and EMPTY_NODE.fullmatch(columns[0]):
-            raise UserError(
-                f"{file}:{number}: {columns[0]} counts a word that the text does not have (an empty node of CoNLL-U). "
-                f"To leave such lines out: {WITHOUT_RANGES}"
-            )
+    at_word, at_tag, tag = -1, -1, "O"
+    range_of = ""  # the first index of a CoNLL-U range on the line before
+    for row in rows:
+        number, line, columns = row.number, row.line, row.columns
+        if at_word < 0:
+            shown = f"{origin}:{number}: {_shown(columns, line)}"
+            at_word = _column_from_front(layout.word_column, "word", columns, shown)
+            if with_tags:
+                at_tag = _column_from_front(layout.tag_column, "tag", columns, shown)
+                _check_two_columns(at_word, at_tag, columns, shown, line)
+        if row.begins_sentence:
+            if words:
+                all_words.add(words)
+                all_tags.add(tags)
+            words, tags = [], []
+            split.lines.append(number)
+            documents.append(row.document)
+        if with_tags:
+            tag = columns[at_tag]
+            if tag not in known_tags:
+                tag = _checked_tag(tag, columns, split, f"{origin}:{number}")
+                known_tags.add(tag)
+            range_of = _check_is_word(columns, range_of, bool(words and at_word), f"{origin}:{number}")
+        word = columns[at_word]
         if prefix:
-            if not word.startswith(prefix):
+            if with_tags and not word.startswith(prefix):
                 raise UserError(
-                    f"{file}:{number}: word {word!r} does not begin with data.word_prefix={prefix}. "
+                    f"{origin}:{number}: word {word!r} does not begin with data.word_prefix={prefix}. "
                     "If not every word does: data.word_prefix=null."
                 )
             word = word.removeprefix(prefix)
         if not word:
             hint = " If another column has the words: data.word_column=N."
-            raise ColumnsError(f"{file}:{number}: the word is empty ({_shown(columns, line)}).", hint, columns)
-        if not words:
-            split.lines.append(number)
-            documents.append(document)
+            raise ColumnsError(f"{origin}:{number}: the word is empty ({_shown(columns, line)}).", hint, columns)
         words.append(word)
         tags.append(tag)
-        if len(words) > MAX_SENTENCE:
-            raise UserError(f"{file}:{split.lines[-1]}: {too_long(len(words))}")
-    end_sentence()
+        if split.columns is not None:
+            split.columns += [[]] if row.begins_sentence else []
+            split.columns[-1].append(columns)
+    if not words:
+        raise UserError(f"{origin} holds no sentence.")
+    all_words.add(words)
+    all_tags.add(tags)
     split.words, split.tags = all_words.done(), all_tags.done()
-    for number, line in rows.comments:
-        columns = cut_line(line, line.strip(" \t"), rows.separator)
-        if len(columns) == rows.num_columns and columns[at_tag] in known_tags:
-            raise UserError(
-                f"{file}:{number}: {line.strip()!r} begins like a comment (data.comment={layout.comment}) but has a "
-                "word's columns and a tag. If it is a word: data.comment=null, or what only comments begin with."
-            )
-    split.comments = [number for number, _ in rows.comments]
+    if with_tags:
+        _check_comments(rows, at_tag, known_tags)
+    split.skipped_lines = sorted([*(number for number, _ in rows.comments), *rows.skipped])
+    split.not_words = len(rows.skipped)
     split.separator, split.num_columns = rows.separator, rows.num_columns
     split.order_marks, split.trailing = rows.order_marks, split.trailing + rows.trailing
-    if not split.words:
-        raise UserError(f"{file} holds no sentence.")
-    if not marked:
+    split.markers = rows.markers
+    if not rows.markers:
         split.documents = None
     return split
 
 
-def table_of(split: Split) -> list[list[str]]:
-    """The columns of every line of a column file that holds a word of the split, in their order."""
-    lines, skipped = list(lines_of(Path(split.origin), "")), set(split.comments)
-    rows = []
-    for first, words in zip(split.lines, split.words, strict=True):
-        number = first
-        for _ in words:
-            while number in skipped:
-                number += 1
-            line = _without_mark(lines[number - 1].removesuffix("\r"))
-            rows.append(cut_line(line, line.strip(" \t"), split.separator)[: split.num_columns])
-            number += 1
-    return rows
-
-
-def span_columns(table: Sequence[Sequence[str]]) -> list[int]:
-    """The columns that hold O and a scheme's B-, I- and nothing else, those with most spans first."""
-    width = min(map(len, table))
-    found = []
-    for at in range(width):
-        counts = Counter(bare_tag(row[at]) for row in table)
-        outside = counts.pop("O", 0)
-        if outside and counts and all(PREFIXED.fullmatch(tag) for tag in counts):
-            found.append((-counts.total(), at))
-    return [at for _, at in sorted(found)]
-
-
-def nearly_all_numbers(values: Sequence[str]) -> bool:
-    return sum(NUMBER.fullmatch(value) is not None for value in values) >= NEARLY_ALL * len(values)
-
-
-def wordlike_column(table: Sequence[Sequence[str]]) -> int | None:
-    """Of the columns that do not hold numbers the one with most different values, if there are any."""
-    kinds = {
-        at: len(set(column)) for at, column in enumerate(zip(*table, strict=False)) if not nearly_all_numbers(column)
-    }
-    return max(kinds, key=lambda at: kinds[at], default=None)
-
-
-def _without_mark(line: str) -> str:
-    """The line without the byte order mark before it; where the mark is all of a word it stays."""
+def without_mark(line: str) -> str:
+    """The line without the byte order mark before it; a mark that is the whole word stays."""
     rest = line.lstrip(BYTE_ORDER_MARK)
     return line if rest[:1] in (" ", "\t") else rest
 
@@ -279,42 +239,77 @@ def _last_needed(layout: Layout, columns: list[str]) -> int:
     return last
 
 
-def _settle(layout: Layout, columns: list[str], shown: str, line: str) -> tuple[int, int]:
-    """The word's and the tag's column from the front, known from the first line."""
-    places = []
-    for name, number in (("word", layout.word_column), ("tag", layout.tag_column)):
-        if not -len(columns) <= number < len(columns):
-            found = f"{shown}; there is no data.{name}_column={number}."
-            raise ColumnsError(found, f" Columns count from 0 to {len(columns) - 1}.", columns, too_few=True)
-        places.append(number % len(columns))
-    if places[0] == places[1]:
-        hint = _hint(line, "", "") if len(columns) == 1 else " Another: data.word_column=N data.tag_column=N."
+def _column_from_front(number: int, name: str, columns: list[str], shown: str) -> int:
+    if not -len(columns) <= number < len(columns):
+        found = f"{shown}; there is no data.{name}_column={number}."
+        raise ColumnsError(found, f" Columns count from 0 to {len(columns) - 1}.", columns, too_few=True)
+    return number % len(columns)
+
+
+def _check_two_columns(at_word: int, at_tag: int, columns: list[str], shown: str, line: str) -> None:
+    if at_word == at_tag:
+        hint = " Another: data.word_column=N data.tag_column=N."
+        if len(columns) == 1:
+            other = " Tabs or blanks separate columns; lines without a word: data.comment=PREFIX."
+            hint = _comment_hint((line,)) or other
         raise ColumnsError(f"{shown}; a word and its tag are needed, in two columns.", hint, columns, too_few=True)
-    return places[0], places[1]
 
 
-def _hint(line: str, first: str, separator: str) -> str:
-    """What to type for a line whose columns are not those of the first line, as far as the two show it."""
-    for one, which in ((line, "this"), (first, "the first line")):
-        if mark := COMMENT.match(one):
-            document = NEW_DOCUMENT.match(one)
-            marker = f"; if it begins a document: data.document_marker={quoted(document[0])}" if document else ""
-            return f" If {which} is a comment: data.comment={quoted(mark[0])}{marker}."
-    for name in ("tab", "whitespace") if first else ():
-        widths = {len(cut_line(one, one.strip(" \t"), name)) for one in (line, first)}
+def _checked_tag(tag: str, columns: Sequence[str], split: Split, place: str) -> str:
+    """The tag without blanks and invisible characters around it, which are counted in the split."""
+    bare = bare_tag(tag)
+    if bare != tag:
+        if bare == tag.strip():
+            split.trailing += 1
+        else:
+            split.invisible += 1
+    try:
+        check_tag(bare, place)
+    except UserError as error:
+        raise ColumnsError(str(error), _tag_hint(bare, columns), columns) from None
+    return bare
+
+
+def _check_is_word(columns: list[str], range_of: str, has_index: bool, place: str) -> str:
+    """Refuses lines of CoNLL-U that are not words of their own; returns the first index if the line has a range."""
+    index = columns[0]
+    if has_index and index == range_of:
+        raise UserError(f"{place}: a line before it stands for several words ({index}-...).{CONLLU}")
+    if has_index and "." in index and EMPTY_NODE.fullmatch(index):
+        raise UserError(f"{place}: {index} is the index of a word that is not in the text.{CONLLU}")
+    return index.partition("-")[0] if "-" in index and RANGE.fullmatch(index) else ""
+
+
+def _check_comments(rows: WordRows, at_tag: int, known_tags: set[str]) -> None:
+    """Refuses a comment with a word's columns and a known tag: it may be a word that begins like a comment."""
+    for number, line in rows.comments:
+        columns = cut_line(line, line.strip(" \t"), rows.separator)
+        if len(columns) == rows.num_columns and columns[at_tag] in known_tags:
+            raise UserError(
+                f"{rows.origin}:{number}: {line.strip()!r} begins like a comment (data.comment={rows.layout.comment}) "
+                "but has the columns of a word and a tag. If it is a word: data.comment=null."
+            )
+
+
+def _comment_hint(lines: Iterable[str]) -> str:
+    """The setting for the first of some lines that looks like a comment; empty if none does."""
+    for line in lines:
+        if mark := COMMENT.match(line):
+            document = NEW_DOCUMENT.match(line)
+            marker = f", or data.document_marker={quoted(document[0])}" if document else ""
+            return f" If {mark[0]} begins a comment: data.comment={quoted(mark[0])}{marker}."
+    return ""
+
+
+def _width_hint(line: str, first: str, separator: str) -> str:
+    """The settings that may read a line with another number of columns than the first line."""
+    if hint := _comment_hint((line, first)):
+        return hint
+    for name in ("tab", "whitespace"):
+        widths = {len(cut_line(each, each.strip(" \t"), name)) for each in (line, first)}
         if name != separator and len(widths) == 1 and widths != {1}:
             return f" With data.separator={name} both have {widths.pop()}."
-    if len(cut_line(line, line.strip(" \t"), "whitespace")) == 1:
-        separated = "" if first else " Columns are separated by tabs or blanks:"
-        if separated and (other := re.search("[,;|]", line) or re.search(r"(?<=[^\s:]):(?=[^\s:])", line)):
-            return f"{separated} tr '{other[0]}' '\\t' < FILE > NEW."
-        if separated and re.search(r"\S[^\S\r]+\S", line):
-            return rf"{separated} perl -CSD -pe 's/[^\S\r\n]+/\t/g' FILE > NEW."
-        return (
-            " A word needs its tag; for what is no word: data.comment=PREFIX, or between documents "
-            "data.document_marker=PREFIX."
-        )
-    return " Mend the line, or say what sets it apart: data.comment=PREFIX, data.separator=tab|whitespace|space."
+    return " Another separator: data.separator=tab|whitespace|space; lines without a word: data.comment=PREFIX."
 
 
 def quoted(value: str) -> str:
@@ -324,16 +319,12 @@ def quoted(value: str) -> str:
 
 def _tag_hint(tag: str, columns: Sequence[str]) -> str:
     if tag == "_" and (RANGE.fullmatch(columns[0]) or EMPTY_NODE.fullmatch(columns[0])):
-        return f" {columns[0]} counts no word of its own, as in CoNLL-U. To leave such lines out: {WITHOUT_RANGES}"
-    if (hidden := hidden_in(tag)) == "\0":
-        return " If the file is UTF-16: iconv -f UTF-16LE -t UTF-8 FILE > NEW."
-    if hidden:
-        return f" From all lines: perl -CSD -pe 's/\\x{{{ord(hidden):x}}}//g' FILE > NEW."
+        return CONLLU
     if tag and tag != "_":
-        blanks = "data.separator=whitespace" if BLANKS.search(tag) else r"perl -CSD -pe 's/[^\S\t\n]/ /g' FILE > NEW"
-        return f" If it is two columns: {blanks}; if another column has the tags: data.tag_column=N."
+        two = " If it is two columns: data.separator=whitespace." if BLANKS.search(tag) else ""
+        return f"{two} If another column has the tags: data.tag_column=N." if any(map(str.isspace, tag)) else ""
     filled = ", ".join(str(i) for i, column in enumerate(columns) if column not in ("", "_"))
-    return f" Every word needs one; the columns that hold something here are {filled}: data.tag_column=N."
+    return f" Columns that are not empty: {filled}. If another has the tags: data.tag_column=N."
 
 
 def _shown(columns: Sequence[str], line: str) -> str:

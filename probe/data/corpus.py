@@ -13,18 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import DataConfig, UserError
-from probe.data.columns import (
-    COMMENT,
-    Layout,
-    nearly_all_numbers,
-    quoted,
-    read_columns,
-    span_columns,
-    table_of,
-    wordlike_column,
-)
+from probe.data.column_guesses import nearly_all_numbers, span_columns, table_of, wordlike_column
+from probe.data.columns import COMMENT, quoted
+from probe.data.layout import Layout
+from probe.data.readers import read_file
 from probe.data.repository import read_hub
-from probe.data.rows import JSON_ENDINGS, Fields, ending_of, read_json, read_parquet
 from probe.data.sentences import Sentences
 from probe.data.split import Split, SplitCounts, bare_tag
 from probe.data.tags import OddTag, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
@@ -88,7 +81,8 @@ def load_corpus(cfg: DataConfig) -> Corpus:
     notes: list[str] = []
     splits = read_splits(cfg, notes)
     skipped = {
-        "comments": {name: len(split.comments) for name, split in splits.items()},
+        "comments": {name: len(split.skipped_lines) - split.not_words for name, split in splits.items()},
+        "lines of CoNLL-U": {name: split.not_words for name, split in splits.items()},
         "empty sentences": {name: split.empty for name, split in splits.items()},
         "byte order marks": {name: split.order_marks for name, split in splits.items()},
         "blanks at line ends": {name: split.trailing for name, split in splits.items()},
@@ -129,7 +123,7 @@ def read_splits(cfg: DataConfig, notes: list[str]) -> dict[str, Split]:
     notes: gets what a person should know of the source.
     """
     fractions = {"train": None, "dev": cfg.dev_fraction, "test": cfg.test_fraction}
-    fields = Fields(cfg.words_field, cfg.tags_field, cfg.document_field, cfg.labels, cfg.document_marker)
+    layout = Layout.of(cfg)
     wanted = [name for name in SPLITS if getattr(cfg, name) is not None]
     if cfg.path is None and cfg.hub is None:
         raise UserError("data.path and data.hub are both empty: name a folder with files or a Hub data set.")
@@ -138,11 +132,8 @@ def read_splits(cfg: DataConfig, notes: list[str]) -> dict[str, Split]:
         remedies = {
             name: f"Another name: data.hub_{name}=NAME{_offer(name)}." for name in wanted if fractions[name] is None
         }
-        splits = read_hub(_repo(cfg), cfg.subset, theirs, fields, remedies, notes)
+        splits = read_hub(_repo(cfg), cfg.subset, theirs, layout, remedies, notes)
     else:
-        layout = Layout(
-            cfg.word_column, cfg.tag_column, cfg.separator, cfg.comment, cfg.document_marker, cfg.word_prefix
-        )
         folder = Path(__file__).parent / "demo" if cfg.path == BUNDLED else Path(cfg.path).expanduser()
         if not folder.is_dir():
             found = "that is a file; name its folder, and the file" if folder.is_file() else "there is no such folder"
@@ -154,7 +145,7 @@ def read_splits(cfg: DataConfig, notes: list[str]) -> dict[str, Split]:
         for name in wanted:
             file = folder / getattr(cfg, name)
             if fractions[name] is None or file.exists():
-                splits[name] = read_file(file, layout, fields, f"Another file name: data.{name}=NAME{_offer(name)}.")
+                splits[name] = read_file(file, layout, f"Another file name: data.{name}=NAME{_offer(name)}.")
     for name, fraction in fractions.items():
         if fraction is not None and name in splits:
             raise UserError(
@@ -230,40 +221,37 @@ def normalize_tags(corpus: Corpus, wanted: str, on_ill_formed: str) -> None:
         shown += [f"{split.place_in(i, position)} {split.tags[i][position]}" for i, position in found[:PLACES_SHOWN]]
     corpus.about |= {"scheme": scheme, "asked_scheme": wanted, "ill_formed": counts}
     if sum(counts.values()):
-        told = (
+        message = (
             f"{sum(counts.values())} tags are ill-formed {scheme} "
             f"({_by_split(counts)}): {'; '.join(shown[:PLACES_SHOWN])}"
         )
         if on_ill_formed == "error":
-            raise UserError(f"{told}. To read them as conlleval does: data.ill_formed=report.")
-        corpus.notes.append(f"{told}. They are read as conlleval reads them")
+            raise UserError(f"{message}. To read them as conlleval does: data.ill_formed=report.")
+        corpus.notes.append(f"{message}. They are read as conlleval reads them")
     for split in splits.values():
         split.tags = Sentences.of(map(to_iob2, split.tags))
 
 
 def _another_column(splits: dict[str, Split]) -> str:
-    """What to type if a column that was not chosen has the tags, or if what was read as a word is a comment."""
+    """What to type if another column has the tags, or if comments were read as words."""
     train = splits["train"]
-    if not train.word_a_line:
-        return ""
-    if mark := next((mark for words in train.words if (mark := COMMENT.fullmatch(words[0]))), None):
+    marks = (COMMENT.fullmatch(words[0]) for words in train.words if train.word_a_line)
+    if mark := next(filter(None, marks), None):
         return f" If the lines that begin with {mark[0]} are comments: data.comment={quoted(mark[0])}."
     return _span_column(train)
 
 
 def _span_column(split: Split) -> str:
-    """What to type if a column that was not chosen looks like tags of spans; and if so, where the words may be."""
-    if not split.word_a_line:
-        return ""
+    """What to type if another column looks like tags of spans, and if the words are numbers, which may have words."""
     table, chosen = table_of(split), list(chain.from_iterable(split.tags))
     like = [at for at in span_columns(table) if [bare_tag(row[at]) for row in table] != chosen]
     if not like:
         return ""
-    told = f" Column {like[0]} looks like tags of spans: data.tag_column={like[0]}"
+    message = f" Column {like[0]} looks like tags of spans: data.tag_column={like[0]}"
     words_at = wordlike_column(table)
     if nearly_all_numbers(list(chain.from_iterable(split.words))) and words_at not in like:
-        told += f". The words are numbers; column {words_at} looks like words: data.word_column={words_at}"
-    return f"{told}."
+        message += f". The words are numbers; column {words_at} looks like words: data.word_column={words_at}"
+    return f"{message}."
 
 
 def _by_split(counts: dict[str, int]) -> str:
@@ -325,13 +313,3 @@ def _check_tags(corpus: Corpus) -> None:
             )
     if unknown:
         corpus.about["not_in_train"] = unknown
-
-
-def read_file(file: Path, layout: Layout, fields: Fields, remedy: str) -> Split:
-    """One file, by what its name ends in. `remedy` is what to type if it is not there."""
-    ending = ending_of(file)
-    if ending == ".parquet":
-        return read_parquet(file, fields, remedy)
-    if ending in JSON_ENDINGS:
-        return read_json(file, fields, remedy)
-    return read_columns(file, layout, remedy)

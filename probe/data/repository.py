@@ -17,7 +17,8 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
 from probe.config import UserError
-from probe.data.rows import Fields, read_dataset
+from probe.data.layout import Layout
+from probe.data.rows import read_dataset
 from probe.data.split import Split
 from probe.system import hub
 
@@ -30,7 +31,7 @@ def read_hub(
     repo: hub.Repo,
     subset: str | None,
     splits: Mapping[str, str],
-    fields: Fields,
+    layout: Layout,
     remedies: Mapping[str, str],
     notes: list[str],
 ) -> dict[str, Split]:
@@ -57,7 +58,7 @@ def read_hub(
     for ours in splits:
         if ours not in available and ours in remedies:
             raise UserError(f"{where} has no split {splits[ours]!r}, only {', '.join(loaded)}. {remedies[ours]}")
-    return {ours: read_dataset(loaded[theirs], fields, f"{where}, {theirs}") for ours, theirs in available.items()}
+    return {ours: read_dataset(loaded[theirs], layout, f"{where}, {theirs}") for ours, theirs in available.items()}
 
 
 def _keep(repo: hub.Repo, subset: str | None, kept: Path) -> None:

@@ -1,60 +1,46 @@
-"""Sources with a row a sentence: JSON lines, Parquet, whatever `datasets` has read."""
+"""Sources with a row per sentence: JSON lines, Parquet, and what `datasets` has read."""
 
 from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
+from probe.data.layout import Layout
 from probe.data.sentences import Packing
 from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, bare_tag, check_tag, lines_of, too_long
 from probe.system.format import escape_invisible
 
-JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
-ONE_A_LINE = " Of a list over many lines: jq -c '.[]' FILE > NEW."
+A_ROW_A_LINE = "Each line must be one {...} with a sentence"
 
 
-@dataclass(frozen=True)
-class Fields:
-    """Where rows of JSON lines, Parquet and the Hub hold what, and what their numbers mean."""
-
-    words: str
-    tags: str
-    document: str | None
-    labels: list[str] | None
-    document_marker: str | None
-
-
-def ending_of(file: Path) -> str:
-    """What a file's name ends in, by which it is read, compressed or not."""
-    return Path(file.name.removesuffix(".gz")).suffix
-
-
-def read_json(file: Path, fields: Fields, remedy: str) -> Split:
-    """A file of JSON lines; byte order marks before a line are taken off, and counted."""
+def read_json(file: Path, layout: Layout, remedy: str = "") -> Split:
+    """Reads a file of JSON lines; removes and counts byte order marks before a line."""
     marked: list[int] = []
-    split = read_rows(_json_rows(file, lines_of(file, remedy), marked), None, fields, str(file))
+    with closing(lines_of(file, remedy)) as lines:
+        split = read_rows(_json_rows(file, lines, marked), None, layout, str(file))
     split.order_marks = len(marked)
     return split
 
 
-def read_json_words(lines: Iterable[str], fields: Fields, origin: str) -> Split:
-    """The words of JSON lines, whatever tags there are; all tags are O. They may lack documents altogether."""
+def read_json_without_tags(lines: Iterable[str], layout: Layout, origin: str) -> Split:
+    """Reads the words of JSON lines, with or without documents; every tag is O."""
     rows = list(_json_rows(origin, lines, []))
     for _, row in rows:
-        words = row.get(fields.words)
-        row[fields.tags] = ["O"] * len(words if isinstance(words, list) else ())
-    if not any(fields.document in row for _, row in rows):
-        fields = replace(fields, document=None)
-    return read_rows(rows, None, fields, origin)
+        words = row.get(layout.words_field)
+        row[layout.tags_field] = ["O"] * len(words if isinstance(words, list) else ())
+    if not any(layout.document_field in row for _, row in rows):
+        layout = replace(layout, document_field=None)
+    return read_rows(rows, None, layout, origin)
 
 
 def _json_rows(file: Path | str, lines: Iterable[str], marked: list[int]) -> Iterator[tuple[int, Any]]:
-    """(line number, row); empty lines are none. The numbers of those with a byte order mark are put into `marked`."""
+    """Yields (line number, row) without empty lines; adds the numbers of lines with a byte order mark to `marked`."""
     for number, line in enumerate(lines, start=1):
         if line.startswith(BYTE_ORDER_MARK):
             marked.append(number)
@@ -64,22 +50,16 @@ def _json_rows(file: Path | str, lines: Iterable[str], marked: list[int]) -> Ite
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            whole = line.strip() in ("[", "{")
-            raise UserError(
-                f"{file}:{number}: not a line of JSON ({str(error).splitlines()[0]})."
-                f"{ONE_A_LINE if whole else ' Each line must be one {...} with its sentence.'}"
-            ) from None
+            found = f"{file}:{number}: not a line of JSON ({str(error).splitlines()[0]})"
+            raise UserError(f"{found}. {A_ROW_A_LINE}, not a list over many lines.") from None
         if not isinstance(row, dict):
-            raise UserError(
-                f"{file}:{number}: a {type(row).__name__}; each line must be one {{...}} with its sentence."
-                f"{ONE_A_LINE if isinstance(row, list) else ''}"
-            )
+            raise UserError(f"{file}:{number}: a {type(row).__name__}. {A_ROW_A_LINE}.")
         yield number, row
 
 
-def read_parquet(file: Path, fields: Fields, remedy: str) -> Split:
-    """A Parquet file; label names come from its schema, as `datasets` writes it."""
-    if not file.is_file():  # before the libraries, since the libraries answer with something else
+def read_parquet(file: Path, layout: Layout, remedy: str = "") -> Split:
+    """Reads a Parquet file; label names come from its schema, as `datasets` writes it."""
+    if not file.is_file():  # asked first, since the libraries answer with a misleading error
         raise UserError(f"{file} does not exist. {remedy}")
     import datasets
     import pyarrow.parquet
@@ -88,87 +68,82 @@ def read_parquet(file: Path, fields: Fields, remedy: str) -> Split:
         rows = datasets.Dataset(pyarrow.parquet.read_table(file))
     except Exception as error:  # the libraries raise a dozen kinds
         raise UserError(f"{file} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
-    return read_dataset(rows, fields, str(file))
+    return read_dataset(rows, layout, str(file))
 
 
-def read_dataset(rows: Any, fields: Fields, origin: str) -> Split:
-    """A `datasets.Dataset`; lines are row numbers from 1."""
-    for wanted in (fields.words, fields.tags, fields.document):
-        if wanted is not None and wanted not in rows.column_names:
-            raise UserError(_no_field(origin, wanted, fields, rows.column_names))
-    names = getattr(getattr(rows.features[fields.tags], "feature", None), "names", None)
-    if names is not None and fields.labels not in (None, names):
+def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
+    """Reads a `datasets.Dataset`; its lines are row numbers from 1."""
+    _check_fields(origin, rows.column_names, layout)
+    names = getattr(getattr(rows.features[layout.tags_field], "feature", None), "names", None)
+    if names is not None and layout.labels not in (None, names):
         raise UserError(
-            f"{origin}: its labels are [{','.join(names)}], not data.labels=[{','.join(fields.labels or [])}]."
+            f"{origin}: its labels are [{','.join(names)}], not data.labels=[{','.join(layout.labels or [])}]."
         )
-    return read_rows(enumerate(rows, start=1), names, fields, origin)
+    return read_rows(enumerate(rows, start=1), names, layout, origin)
 
 
-def _no_field(origin: str, wanted: str, fields: Fields, available: Iterable[str]) -> str:
-    setting = {fields.words: "words_field", fields.tags: "tags_field"}.get(wanted, "document_field")
-    none = " or null" if setting == "document_field" else ""
-    shown = ", ".join(map(escape_invisible, available))
-    return f"{origin} has no {wanted!r}, only {shown}. Another: data.{setting}=NAME{none}."
+def _check_fields(place: str, available: Collection[str], layout: Layout) -> None:
+    for setting in ("words_field", "tags_field", "document_field"):
+        wanted = getattr(layout, setting)
+        if wanted is not None and wanted not in available:
+            none = " or null" if setting == "document_field" else ""
+            shown = ", ".join(map(escape_invisible, available))
+            raise UserError(f"{place} has no {wanted!r}, only {shown}. Another: data.{setting}=NAME{none}.")
 
 
-def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, fields: Fields, origin: str) -> Split:
-    """Rows with a list of words and a list of tags each. names: of tags that are numbers, from the source's schema."""
-    names = names or fields.labels
+def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layout: Layout, origin: str) -> Split:
+    """Reads rows with a list of words and a list of tags each. names: from the source's schema, of numbered tags."""
+    names = names or layout.labels
     split = Split([], [], [], array("I"), origin)
     documents, document = split.documents, 0
     last_id: object = split  # no row's
     assert documents is not None
     seen_ids: set[str | int] = set()
     all_words, all_tags = Packing(), Packing()
-    marked = fields.document is not None
+    marked = layout.document_field is not None
     for number, row in rows:
         place = f"{origin}:{number}"
-        for wanted in (fields.words, fields.tags, fields.document):
-            if wanted is not None and wanted not in row:
-                raise UserError(_no_field(place, wanted, fields, row))
-        words, tags = row[fields.words], row[fields.tags]
+        _check_fields(place, row, layout)
+        words, tags = row[layout.words_field], row[layout.tags_field]
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise UserError(f"{place}: {fields.words!r} is not a list of words.")
+            raise UserError(f"{place}: {layout.words_field!r} is not a list of words.")
         if not isinstance(tags, list) or len(words) != len(tags):
-            found = f"{len(tags)} tags" if isinstance(tags, list) else f"no list of tags in {fields.tags!r}"
+            found = f"{len(tags)} tags" if isinstance(tags, list) else f"no list of tags in {layout.tags_field!r}"
             raise UserError(f"{place}: {len(words)} words but {found}.")
-        if fields.document is not None and row[fields.document] != last_id:
-            last_id, document = row[fields.document], document + 1
+        if layout.document_field is not None and row[layout.document_field] != last_id:
+            last_id, document = row[layout.document_field], document + 1
             if not isinstance(last_id, str | int):
-                raise UserError(f"{place}: {last_id!r} in {fields.document!r} is no document's name or number.")
+                raise UserError(f"{place}: {last_id!r} in {layout.document_field!r} is not a name or number.")
             if last_id in seen_ids:
-                raise UserError(
-                    f"{place}: document {last_id!r} goes on after another; its sentences must stand together."
-                )
+                raise UserError(f"{place}: document {last_id!r} continues after another; its rows must be adjacent.")
             seen_ids.add(last_id)
         if not words:
             split.empty += 1
             continue
-        if words[0] == fields.document_marker:
+        if words[0] == layout.document_marker:
             if len(words) > 1:
-                raise UserError(f"{place}: {words[0]} begins a row of {len(words)} words; it must stand alone.")
+                raise UserError(f"{place}: {words[0]} begins a row of {len(words)} words; it must be the only one.")
             document, marked = document + 1, True
             continue
         if len(words) > MAX_SENTENCE:
             raise UserError(f"{place}: {too_long(len(words))}")
         text = "".join(words)
         if "" in words or any(character in text for character in "\t\n\r"):
-            odd = next(word for word in words if not word or set(word) & set("\t\n\r"))
-            what = f"holds a tab or a line end ({odd!r})" if odd else "is empty"
+            refused = next(word for word in words if not word or set(word) & set("\t\n\r"))
+            what = f"has a tab or a line end ({refused!r})" if refused else "is empty"
             raise UserError(
-                f"{place}: word {words.index(odd) + 1} {what}, so predictions for it could not be read back. "
-                "Put a blank in its place."
+                f"{place}: word {words.index(refused) + 1} {what}, so predictions for it could not be read back."
             )
         try:
             text.encode()
         except UnicodeEncodeError:
             raise UserError(f"{place}: a word holds half a character (a lone surrogate).") from None
         all_words.add(words)
-        stated = [_tag_of(tag, names, place) for tag in tags]
-        bare = [bare_tag(tag) for tag in stated]
+        as_written = [_tag_of(tag, names, place) for tag in tags]
+        bare = [bare_tag(tag) for tag in as_written]
         for tag in bare:
             check_tag(tag, place)
-        split.invisible += sum(map(str.__ne__, stated, bare))
+        split.invisible += sum(map(str.__ne__, as_written, bare))
         all_tags.add(bare)
         split.lines.append(number)
         documents.append(document)
@@ -187,8 +162,7 @@ def _tag_of(tag: object, names: list[str] | None, place: str) -> str:
         raise UserError(f"{place}: tag {tag!r} is neither a string nor a number.")
     if names is None:
         raise UserError(
-            f"{place}: its tags are bare numbers, and which means what is not known. "
-            "Name them in order: 'data.labels=[O,B-PER,...]'."
+            f"{place}: its tags are numbers without names. Name them in order: 'data.labels=[O,B-PER,...]'."
         )
     if not 0 <= tag < len(names):
         raise UserError(f"{place}: tag {tag} has no name; there are 0 to {len(names) - 1}.")

@@ -1,6 +1,6 @@
-"""Signs that a corpus can be read but is not what was meant, each with what to look at and what to type.
+"""Warns of a corpus that can be read but is probably not what was meant, with what to look at and what to type.
 
-None of them stops a run: word indices, a language prefix or another layer of tags may be intended.
+No warning stops a run: word indices, a language prefix or another layer of tags may be intended.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from itertools import chain, takewhile
 from typing import NamedTuple
 
 from probe.config import Config
-from probe.data.columns import NUMBER, nearly_all_numbers, quoted, span_columns, table_of, wordlike_column
+from probe.data.column_guesses import NUMBER, nearly_all_numbers, span_columns, table_of, wordlike_column
+from probe.data.columns import quoted
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.probes.kinds import kind_of
@@ -32,10 +33,10 @@ FIRST_WORDS = 12
 
 
 class DataWarning(NamedTuple):
-    """name: for the last line. told: what was found, and what to type."""
+    """Something to look at in a corpus. name: for the doctor's last line. message: what was found, and what to type."""
 
     name: str
-    told: str
+    message: str
 
 
 def first_sentence(split: Split) -> str:
@@ -46,10 +47,10 @@ def first_sentence(split: Split) -> str:
     return f"the first sentence, each word with its tag: {' | '.join(pairs[:FIRST_WORDS])}{more}"
 
 
-def oddities(corpus: Corpus, trained_on: Sequence[tuple[Config, Split]]) -> list[DataWarning]:
-    """All that is odd about a corpus for runs with these settings, each with what of train it is trained on."""
+def data_warnings(corpus: Corpus, trained_on: Sequence[tuple[Config, Split]]) -> list[DataWarning]:
+    """Returns the warnings for a corpus and for runs on it. trained_on: each run's settings and its part of train."""
     cfg, train = trained_on[0][0], corpus.splits["train"]
-    table = table_of(train)[:MOST] if train.word_a_line else []
+    table = table_of(train)[:MOST]
     numbers = list(_numbers(train, table))
     alike = [] if numbers else [*_header(corpus), *_shared(corpus)]  # numbered words are the same in every sentence
     read = [*numbers, *_prefix(train), *_marks(corpus), *_tags(cfg, corpus, table), *alike]
@@ -61,27 +62,27 @@ def _numbers(train: Split, table: list[list[str]]) -> Iterator[DataWarning]:
     if not nearly_all_numbers(words):
         return
     numbers = sum(NUMBER.fullmatch(word) is not None for word in words)
-    told = f"{numbers:,} of {len(words):,} words are numbers ({', '.join(words[:3])})"
+    message = f"{numbers:,} of {len(words):,} words are numbers ({', '.join(words[:3])})"
     best = wordlike_column(table)
     if not train.word_a_line:
-        yield DataWarning("words that are numbers", f"{told}; another field: data.words_field=NAME")
+        yield DataWarning("words that are numbers", f"{message}; another field: data.words_field=NAME")
     elif best is not None:
         values = ", ".join(escape_invisible(row[best]) for row in table[:3])
-        yield DataWarning("words that are numbers", f"{told}; column {best} holds {values}: data.word_column={best}")
+        yield DataWarning("words that are numbers", f"{message}; column {best} holds {values}: data.word_column={best}")
     else:
-        yield DataWarning("words that are numbers", f"{told}; another column: data.word_column=N")
+        yield DataWarning("words that are numbers", f"{message}; another column: data.word_column=N")
 
 
 def _header(corpus: Corpus) -> Iterator[DataWarning]:
-    """A first line that all three files share, with a tag that stands nowhere else in train."""
+    """A first line that all three files share, with a tag that occurs nowhere else in train."""
     first = {(split.words[0][0], split.tags[0][0]) for split in corpus.splits.values()}
     word, tag = next(iter(first))
     train = corpus.splits["train"]
     if len(first) == 1 and train.word_a_line and sum(tags.count(tag) for tags in train.tags) == 1:
         yield DataWarning(
             "a header",
-            f"all three files begin with {escape_invisible(word)} {escape_invisible(tag)}, a tag that stands nowhere "
-            "else in train; if it names the columns: tail -n +2 FILE > NEW",
+            f"all three files begin with {escape_invisible(word)} {escape_invisible(tag)}, a tag that occurs nowhere "
+            "else in train; if it names the columns, remove it: no setting skips it",
         )
 
 
@@ -102,26 +103,26 @@ def _marks(corpus: Corpus) -> Iterator[DataWarning]:
     alone = (words[0] for split in corpus.splits.values() for words in split.words if len(words) == 1)
     if marks := Counter(word for word in alone if MARK.fullmatch(word)):
         alone_in = pluralize(marks.total(), "sentence")
-        told = f"{', '.join(map(escape_invisible, marks))}, alone in {alone_in}, looks like a mark between documents"
+        message = f"{', '.join(map(escape_invisible, marks))}, alone in {alone_in}, looks like a mark between documents"
         setting = f"data.document_marker={quoted(marks.most_common(1)[0][0])}"
-        yield DataWarning("marks between documents", f"{told}; if it is: {setting}, and write all of them so")
+        yield DataWarning("marks between documents", f"{message}; if it is: {setting}, and write all of them so")
 
 
 def _tags(cfg: Config, corpus: Corpus, table: list[list[str]]) -> Iterator[DataWarning]:
-    """Tags that are nearly all one, or a column beside theirs that looks more like tags."""
+    """Tags that are nearly all the same, or another column that looks more like tags."""
     tags = Counter(tag for sentence in corpus.splits["train"].tags for tag in sentence)
     (common, times), total = tags.most_common(1)[0], tags.total()
-    told = ""
+    message = ""
     if times >= ONE_TAG * total and len(tags) > 1:
-        told = f"{100 * times / total:.1f} % of train's tags are {escape_invisible(common)}"
+        message = f"{100 * times / total:.1f} % of train's tags are {escape_invisible(common)}"
     better = _better_column(cfg, corpus, table, times / total, len(tags) / total)
     if better is not None:
         at, holds = better
-        beside = f"column {at} looks more like tags ({holds}): data.tag_column={at}"
-        yield DataWarning("the tags' column", f"{told}; {beside}" if told else beside)
-    elif told:
+        better_column = f"column {at} looks more like tags ({holds}): data.tag_column={at}"
+        yield DataWarning("the tags' column", f"{message}; {better_column}" if message else better_column)
+    elif message:
         other = " or another column (data.tag_column=N)" if table and min(map(len, table)) > 2 else ""
-        yield DataWarning("tags that are nearly all one", f"{told}; is that the task{other}?")
+        yield DataWarning("tags that are nearly all one", f"{message}; is that the task{other}?")
 
 
 def _better_column(
@@ -155,7 +156,7 @@ def _few(values: Counter[str]) -> str:
 
 
 def _shared(corpus: Corpus) -> Iterator[DataWarning]:
-    """Sentences of one split that stand in another: what is learned by heart counts as right there."""
+    """Sentences that two splits share: memorised ones count as correct."""
     overlaps = []
     for one, other in (("train", "dev"), ("train", "test"), ("dev", "test")):
         known = {tuple(words) for words in corpus.splits[one].words}
@@ -164,13 +165,13 @@ def _shared(corpus: Corpus) -> Iterator[DataWarning]:
         if both and both >= SHARED * len(long):
             overlaps.append(f"{both:,} of {other}'s {len(long):,} ({100 * both / len(long):.0f} %) stand in {one}")
     if overlaps:
-        told = f"sentences of {LONG_ENOUGH} words or more: {', '.join(overlaps)}"
-        effect = "what is learned by heart counts as right there. Take them out of one of the two"
-        yield DataWarning("splits that share sentences", f"{told}; {effect}")
+        message = f"sentences of {LONG_ENOUGH} words or more: {', '.join(overlaps)}"
+        effect = "memorised sentences count as correct there. Remove them from one of the two"
+        yield DataWarning("splits that share sentences", f"{message}; {effect}")
 
 
 def _small(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
-    """Of the run with the fewest updates in a pass over its sentences."""
+    """Too few sentences or updates, of the run with the fewest updates in a pass over its sentences."""
     cfg, train = min(trained_on, key=lambda one: updates(len(one[1].words), one[0].probe.batch_size))
     sentences, size = len(train.words), cfg.probe.batch_size
     few = updates(sentences, size)
@@ -178,13 +179,13 @@ def _small(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
         smaller = f", a smaller batch (probe.batch_size={max(1, size // 4)})" if few < SMALL_UPDATES else ""
         yield DataWarning(
             "a small corpus",
-            f"{pluralize(sentences, 'sentence')} to train on, {pluralize(few, 'update')} a pass: scores will move a "
-            f"lot with the seed. More seeds (probe -m seed=1,2,3,4,5 ...){smaller}",
+            f"{pluralize(sentences, 'sentence')} to train on, {pluralize(few, 'update')} per pass: scores will vary "
+            f"much with the seed. More seeds (probe -m seed=1,2,3,4,5 ...){smaller}",
         )
 
 
 def _short(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
-    """Of the run that lacks the most updates to end by itself."""
+    """Too few epochs to converge, of the run that lacks the most updates."""
     schedules = [Schedule.of(cfg.probe, len(train.words)) for cfg, train in trained_on if kind_of(cfg).reads_features]
     short = [one for one in schedules if one.max_epochs < one.shortest]
     if short:

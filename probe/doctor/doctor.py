@@ -23,7 +23,7 @@ from probe.config import Config, DataConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split, SplitCounts
 from probe.doctor.cost import cost_of_sweep, extraction_s
-from probe.doctor.data_warnings import DataWarning, first_sentence, oddities
+from probe.doctor.data_warnings import DataWarning, data_warnings, first_sentence
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.store import DamagedShard, FeatureStore
 from probe.features.words import Text
@@ -154,9 +154,9 @@ def _data(configs: Sequence[Config], odd: list[DataWarning]) -> tuple[Corpus, li
     lines += [f"note: {note}" for note in corpus.notes]
     if "conll2003" in corpus.name or all(counts[name].words == CONLL2003[name].words for name in counts):
         lines.append(_beside_standard(counts))
-    warnings = oddities(corpus, trained_on)
+    warnings = data_warnings(corpus, trained_on)
     odd += warnings
-    return corpus, [*lines, *(f"WARNING: {one.told}" for one in warnings)]
+    return corpus, [*lines, *(f"WARNING: {one.message}" for one in warnings)]
 
 
 def _beside_standard(counts: dict[str, SplitCounts]) -> str:
@@ -261,7 +261,7 @@ def _scales(
         if adds_unlike(selection.combine, selection.normalize, added):
             told = f"{unlike_layers(selection.name, selection.combine, added)}: {REMEDY}"
             warnings[selection.name] = DataWarning("layers of unlike scale", told)
-    return [*lines, *(f"WARNING: {one.told}" for one in warnings.values())], [*warnings.values()]
+    return [*lines, *(f"WARNING: {one.message}" for one in warnings.values())], [*warnings.values()]
 
 
 def _windows(cfg: Config, corpus: Corpus, encoder: Encoder, device: str | None) -> tuple[None, list[str]]:

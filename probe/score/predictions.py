@@ -13,8 +13,10 @@ import numpy as np
 from tabulate import SEPARATING_LINE, tabulate
 
 from probe.config import UserError
-from probe.data.columns import ColumnsError, Layout, read_columns
+from probe.data.columns import ColumnsError
 from probe.data.corpus import places_of
+from probe.data.layout import Layout
+from probe.data.readers import READERS
 from probe.data.split import Split
 from probe.data.tags import OddTag, Tags, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
 from probe.data.task import Task
@@ -59,7 +61,7 @@ def read_predictions(file: Path, task: Task, ignore_docstart: bool) -> Predictio
     marker = DOCUMENT_MARKER if ignore_docstart else None
     try:
         split, other = (
-            read_columns(file, Layout(0, column, "auto", None, marker, None), "Type: probe score FILE.")
+            READERS["columns"].read(file, Layout(tag_column=column, document_marker=marker), "Type: probe score FILE.")
             for column in (-2, -1)
         )
     except ColumnsError as error:

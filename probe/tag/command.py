@@ -13,7 +13,8 @@ from probe.system.format import percent
 DESCRIPTION = """\
 Tags text with a probe whose weights were saved (save_probe=true), with the windows and the pooling
 that it was trained with. A FILE or standard input (-) holds one word per line in columns as in
-training, JSON lines, or running text with one sentence per line. stderr says how it was read.
+training or CoNLL-U, JSON lines, or running text with one sentence per line. stderr says how it was
+read.
 
 Output: the given columns and the predicted tag, with the lines between documents and without
 comments, or one JSON line per sentence. In document context an empty line of running text, or a
@@ -28,7 +29,7 @@ EXAMPLES = """\
 
 def tag(arguments: list[str]) -> int:
     """Tags texts with a saved probe, and returns the exit code."""
-    from probe.tag.untagged import INPUTS
+    from probe.tag.io import INPUTS
 
     parser = Parser("tag", DESCRIPTION, EXAMPLES)
     parser.add_argument(
@@ -54,21 +55,19 @@ def tag(arguments: list[str]) -> int:
         raise UserError(f'tag: a results folder and a text are needed: probe tag DIR --row ROW FILE|"TEXT"|-.{hint}')
 
     from probe.runs.config_from_record import config_from_record
-    from probe.tag.io import read_untagged, select_saved_probe, written
+    from probe.tag.io import format_tagged, read_untagged, select_saved_probe
 
     file, record = select_saved_probe(Path(words[0]), options.row, options.seed)
-    from probe.tag.corpus_tagger import (
-        CorpusTagger,  # imports torch, so only after select_saved_probe, which may refuse
-    )
+    from probe.tag.corpus_tagger import CorpusTagger  # imports torch, so only after what may refuse
 
     cfg = config_from_record(record, config_of, overrides)
     texts = [read_untagged(given, cfg.data, record, options.input) for given in words[1:]]
     tagger = CorpusTagger(file, record, cfg)
     print(f"{record.label} (dev {percent(record.scores.dev.headline)})", file=sys.stderr)
     for number, text in enumerate(texts):
-        print(text.told, file=sys.stderr, flush=True)
+        print(text.message, file=sys.stderr, flush=True)
         if number and options.format == "conll":
             print()
-        for block in written(text, tagger.tag(text.split), options.format):
+        for block in format_tagged(text, tagger.tag(text.split), options.format):
             print(block, end="")
     return 0

@@ -1,29 +1,58 @@
-"""What `probe tag` is given and what it gives: a kept probe chosen, a text read, tagged sentences written."""
+"""The input and output of `probe tag`: selects a saved probe, reads a text, formats tagged sentences."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from probe.config import DataConfig, UserError
-from probe.data.columns import Layout
-from probe.data.rows import JSON_ENDINGS, Fields, ending_of, read_json_words
-from probe.data.split import lines_of
+from probe.data.columns import ColumnsError, WordRows, cut_line
+from probe.data.layout import Layout
+from probe.data.readers import READERS, reader_of
+from probe.data.sentences import Sentences
+from probe.data.split import MAX_SENTENCE, Split, bare_tag, lines_of
 from probe.runs.identity import normalized_name
 from probe.runs.records import RunRecord, load_records
-from probe.tag.untagged import Untagged, looks_like_columns, read_columns_of_words, read_running
 
 STDIN = "standard input"
+# How a text is read; auto: as its ending or its lines show.
+INPUTS = ("auto", *(name for name, reader in READERS.items() if reader.read_without_tags), "text")
 LIKE_A_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]{2,6}")  # one word with a slash, or with an ending
 
 
+@dataclass(frozen=True)
+class Untagged:
+    """A text to be tagged; its tags are all O. how: the format it was read as."""
+
+    split: Split
+    how: str
+
+    @property
+    def message(self) -> str:
+        """How the text was read, and how much it holds."""
+        documents = "no documents" if self.split.documents is None else f"{len(set(self.split.documents))} documents"
+        return (
+            f"{self.split.origin}: read as {self.how}: {len(self.split.words)} sentences, "
+            f"{self.split.num_words} words, {documents}"
+        )
+
+    def marker_rows(self, sentence: int) -> Iterator[list[str]]:
+        """The lines between documents before a sentence, as columns; one with as many columns as a word gets tag O."""
+        for line in self.split.markers.get(sentence, ()):
+            columns = cut_line(line, line.strip(" \t"), self.split.separator)
+            yield [*columns, "O"] if len(columns) == self.split.num_columns else [line]
+
+
 def select_saved_probe(folder: Path, row: str, seed: int | None) -> tuple[Path, RunRecord]:
-    """The record of a row, by its seed or else the one of the best dev score, first of all those whose weights were
-    kept. The row's name may say how its layers are normalized. Raises UserError where there is none."""
+    """The record of a row with this seed, or the one with the best dev score, preferably one with saved weights.
+
+    The row's name may say how its layers are normalized. Raises UserError if there is no such record.
+    """
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder of results.")
     records = load_records(folder)
@@ -46,44 +75,86 @@ def select_saved_probe(folder: Path, row: str, seed: int | None) -> tuple[Path, 
 
 
 def read_untagged(given: str, data: DataConfig, record: RunRecord, how: str) -> Untagged:
-    """A file, standard input ("-"), or the text itself.
+    """Reads a file, standard input ("-"), or the text itself.
 
-    data: which columns or fields hold what. record: of the probe, which knows its tags. how: one of untagged.INPUTS.
-    Raises UserError.
+    data: which columns or fields hold what. record: of the probe, which knows its tags. how: one of INPUTS. Raises
+    UserError.
     """
     from probe.encoders.pieces import split_text
 
-    layout = Layout(
-        data.word_column, data.tag_column, data.separator, data.comment, data.document_marker, data.word_prefix
-    )
-    fields = Fields(data.words_field, data.tags_field, data.document_field, None, data.document_marker)
-    ending, is_text = "", False
+    layout = Layout.of(data)
+    by_ending, is_text = READERS["columns"], False
     if given == "-":
         try:
             text, origin = sys.stdin.buffer.read().decode("utf-8-sig"), STDIN
         except UnicodeDecodeError as error:
             raise UserError(f"{STDIN} is not UTF-8 ({error.reason}).") from None
     elif _is(Path.is_file, given):
-        ending = ending_of(Path(given))
-        if ending == ".parquet":
-            raise UserError(f"{given}: Parquet is not read here; a word a line, JSON lines, or a sentence a line is.")
-        text, origin = "\n".join(lines_of(Path(given), "")), given
+        by_ending = reader_of(Path(given))
+        if by_ending.read_without_tags is None:
+            raise UserError(f"{given}: {by_ending.name} cannot be tagged. Formats: {', '.join(INPUTS[1:])}.")
+        text, origin = "\n".join(lines_of(Path(given))), given
     elif given and _is(Path.is_dir, given):
         raise UserError(f"{given} is a folder; a file, a text or - is needed.")
     elif LIKE_A_FILE.fullmatch(given):
         raise UserError(f"{given}: there is no such file. A text that looks like one: echo {given} | probe tag ... -")
     else:
         text, origin, is_text = given, "text", True
-    if how == "json" or (how == "auto" and ending in JSON_ENDINGS):
-        return Untagged(read_json_words(text.split("\n"), fields, origin), "JSON lines")
+    reader = READERS.get(how, by_ending)
+    lines = text.split("\n")
     kinds = set(record.scores.dev.per_type) | set(record.scores.test.per_type)
-    is_columns = how == "columns" or (how == "auto" and not is_text and looks_like_columns(text, layout, kinds))
-    if is_columns:
-        return read_columns_of_words(text, layout, origin)
+    is_running = how == "auto" and not reader.endings and (is_text or not looks_like_columns(text, layout, kinds))
+    if how == "text" or is_running:
+        try:
+            return read_running([split_text(line) for line in lines], origin)
+        except UnicodeEncodeError:  # what the command line makes of other bytes
+            raise UserError(f"{origin} is not UTF-8, or has half a character.") from None
+    assert reader.read_without_tags is not None
     try:
-        return read_running([split_text(line) for line in text.split("\n")], origin)
-    except UnicodeEncodeError:  # what the command line makes of other bytes
-        raise UserError(f"{origin} is not UTF-8, or holds half a character.") from None
+        split = reader.read_without_tags(lines, layout, origin)
+    except ColumnsError as error:
+        raise UserError(f"{error.found} Running text: --input text.") from None
+    width = f", {split.num_columns} a line" if split.num_columns else ""
+    return Untagged(split, f"{reader.name}{width}")
+
+
+def looks_like_columns(text: str, layout: Layout, kinds: Collection[str]) -> bool:
+    """Whether a text is a column file: all lines have one column, or equally many with tags in the tag column.
+
+    kinds: the types of spans, or the tags, that a probe knows.
+    """
+    try:
+        rows = [row.columns for row in WordRows(text.split("\n"), layout, "")]
+    except UserError:
+        return False
+    if not rows or len(rows[0]) == 1:
+        return bool(rows)
+    if not -len(rows[0]) <= layout.tag_column < len(rows[0]):
+        return False
+    tags = {bare_tag(row[layout.tag_column]) for row in rows}
+    return all(tag == "O" or tag in kinds or tag[2:] in kinds for tag in tags)
+
+
+def read_running(lines: list[list[str]], origin: str) -> Untagged:
+    """Reads running text, a sentence per line, from the words of its lines; an empty line separates documents."""
+    split = Split([], [], [], [], origin)
+    document = 0
+    assert split.documents is not None
+    for number, words in enumerate(lines, 1):
+        document += not words
+        if len(words) > MAX_SENTENCE:
+            raise UserError(
+                f"{origin}:{number}: a line of {len(words)} words. Running text has a sentence per line, of at most "
+                f"{MAX_SENTENCE} words."
+            )
+        if words:
+            split.lines.append(number)
+            split.documents.append(document)
+    split.words = Sentences.of(filter(None, lines))
+    if not split.words:
+        raise UserError(f"{origin} has no word.")
+    split.tags = Sentences.of(["O"] * length for length in split.lengths)
+    return Untagged(split, "running text")
 
 
 def _is(kind: Callable[[Path], bool], given: str) -> bool:
@@ -94,22 +165,22 @@ def _is(kind: Callable[[Path], bool], given: str) -> bool:
         return False
 
 
-def written(text: Untagged, tagged: Iterable[list[str]], form: str) -> Iterator[str]:
-    """Sentence by sentence, with what stands between them. form: conll, or json (a line a sentence)."""
-    documents = text.split.documents
-    parts = chain.from_iterable(chain.from_iterable(text.columns or [text.split.words]))
-    separator = "\t" if text.has_tabs or any(" " in part for part in parts) else " "
+def format_tagged(text: Untagged, tagged: Iterable[list[str]], form: str) -> Iterator[str]:
+    """Yields each sentence with the lines before it. form: conll, or json (a line per sentence)."""
+    documents, all_columns = text.split.documents, text.split.columns
+    parts = chain.from_iterable(chain.from_iterable(all_columns or [text.split.words]))
+    separator = "\t" if text.split.separator == "tab" or any(" " in part for part in parts) else " "
     for number, tags in enumerate(tagged):
         words = text.split.words[number]
         if form == "json":
             line = {"tokens": words, "tags": tags} | ({"document": documents[number]} if documents else {})
             yield json.dumps(line, ensure_ascii=False) + "\n"
             continue
-        rows = text.columns[number] if text.columns else [[word] for word in words]
+        rows = all_columns[number] if all_columns else [[word] for word in words]
         tagged_rows = [[*row, tag] for row, tag in zip(rows, tags, strict=True)]
-        parts_here = [[row] for row in text.markers.get(number, ())] + [tagged_rows]
+        parts_here = [[row] for row in text.marker_rows(number)] + [tagged_rows]
         blocks = ["".join(f"{separator.join(row)}\n" for row in part) for part in parts_here]
         yield ("\n" if number else "") + "\n".join(blocks)
     if form == "conll":
-        for row in text.markers.get(len(text.split.words), ()):  # behind the last sentence
+        for row in text.marker_rows(len(text.split.words)):  # behind the last sentence
             yield f"\n{separator.join(row)}\n"

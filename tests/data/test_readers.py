@@ -17,13 +17,13 @@ from support.commands import interpreted, num_calls
 from support.facts import names
 
 from probe.config import UserError
-from probe.data.columns import Layout, read_columns
-from probe.data.corpus import read_file
-from probe.data.rows import Fields, read_dataset
+from probe.data.columns import read_columns
+from probe.data.layout import Layout
+from probe.data.readers import read_file
+from probe.data.rows import read_dataset
 from probe.data.split import MAX_SENTENCE
 
-PLAIN = Layout(0, -1, "auto", None, "-DOCSTART-", None)
-FIELDS = Fields("tokens", "ner_tags", None, None, "-DOCSTART-")
+PLAIN = Layout()
 
 
 def written(tmp_path: Path, content: str | bytes, name: str = "some.conll") -> Path:
@@ -52,10 +52,10 @@ def test_crlf_bom_tabs_and_a_missing_last_empty_line_are_fine(tmp_path: Path):
 
 def test_a_gzipped_file_is_read_as_it_is(tmp_path: Path):
     file = written(tmp_path, gzip.compress(b"Ana B-PER\nwon O\n"), "train.txt.gz")
-    assert read_file(file, PLAIN, FIELDS, "").words == [["Ana", "won"]]
+    assert read_file(file, PLAIN, "").words == [["Ana", "won"]]
     file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(UserError, match=r"train\.txt\.gz\b.*gzip"):
-        read_file(file, PLAIN, FIELDS, "")
+        read_file(file, PLAIN, "")
 
 
 def test_a_blank_inside_a_word_stays_where_tabs_separate(tmp_path: Path):
@@ -89,12 +89,12 @@ def test_a_corpus_with_index_first_comments_documents_and_nested_tags(tmp_path: 
         "# newdoc id = a\n# text = Ana won\n1\tAna\tB-PER\tO\n# aside\n2\tUnited\tB-ORG\tB-LOC\n\n"
         "#\tx\n1\t#\tO\tO\n2\tLeeds\tB-LOC\tO\n\n# newdoc id = b\n\n1\twon\tO\tO\n"
     )
-    layout = Layout(1, 2, "auto", "#", "# newdoc", None)
+    layout = Layout(word_column=1, tag_column=2, comment="#", document_marker="# newdoc")
     split = read_columns(written(tmp_path, text), layout)
     assert split.words == [["Ana", "United"], ["#", "Leeds"], ["won"]]
     assert split.tags == [["B-PER", "B-ORG"], ["O", "B-LOC"], ["O"]]
     assert split.documents == [1, 1, 2]
-    assert split.comments == [2, 4, 7]
+    assert split.skipped_lines == [2, 4, 7]
     assert split.place_in(0, 1).endswith(":5 ('United')"), "a comment inside a sentence is a line too"
     assert split.place_in(1, 1).endswith(":9 ('Leeds')")
     nested = read_columns(written(tmp_path, text), replace(layout, tag_column=-1))
@@ -173,7 +173,7 @@ def dataset(names: list[str] | None, **columns: list) -> datasets.Dataset:
 
 
 def test_hub_rows_take_their_label_names_from_the_schema_whatever_id_zero_is():
-    split = read_dataset(dataset(["B-LOC", "B-PER", "O"]), FIELDS, "made")
+    split = read_dataset(dataset(["B-LOC", "B-PER", "O"]), PLAIN, "made")
     assert split.words == [["Ana", "won"], ["Leeds"]]
     assert split.tags == [["B-PER", "O"], ["B-LOC"]]
     assert list(split.lines) == [1, 3]
@@ -184,34 +184,34 @@ def test_hub_rows_take_their_label_names_from_the_schema_whatever_id_zero_is():
 
 def test_bare_numbers_are_refused_until_they_are_named():
     with pytest.raises(UserError, match=r"made:1: .*data\.labels"):
-        read_dataset(dataset(None), FIELDS, "made")
-    named = replace(FIELDS, labels=["B-LOC", "B-PER", "O"])
+        read_dataset(dataset(None), PLAIN, "made")
+    named = replace(PLAIN, labels=["B-LOC", "B-PER", "O"])
     assert read_dataset(dataset(None), named, "made").tags == [["B-PER", "O"], ["B-LOC"]]
 
 
 def test_labels_in_another_order_than_the_schemas_are_refused():
     with pytest.raises(UserError, match=r"made: .*\[B-LOC,B-PER,O\].*data\.labels=\[O,B-LOC,B-PER\]"):
-        read_dataset(dataset(["B-LOC", "B-PER", "O"]), replace(FIELDS, labels=["O", "B-LOC", "B-PER"]), "made")
+        read_dataset(dataset(["B-LOC", "B-PER", "O"]), replace(PLAIN, labels=["O", "B-LOC", "B-PER"]), "made")
 
 
 def test_ids_without_a_name_are_refused_not_read_from_the_end():
     made = dataset(["O", "B-PER", "I-PER"]).add_item({"tokens": ["x", "y"], "ner_tags": [0, -1]})
     with pytest.raises(UserError, match=r"made:4: .*-1\b"):
-        read_dataset(made, FIELDS, "made")
+        read_dataset(made, PLAIN, "made")
 
 
 def test_documents_come_from_a_column_or_from_rows_that_mark_them():
     rows = dataset(["B-LOC", "B-PER", "O"], document_id=["a", "a", "b"])
-    with_ids = replace(FIELDS, document="document_id")
+    with_ids = replace(PLAIN, document_field="document_id")
     assert read_dataset(rows, with_ids, "made").documents == [1, 2]
     with pytest.raises(UserError, match=r"made .*'nope'.*tokens, ner_tags, document_id.*document_field=NAME"):
-        read_dataset(rows, replace(FIELDS, document="nope"), "made")
+        read_dataset(rows, replace(PLAIN, document_field="nope"), "made")
     scattered = dataset(["B-LOC", "B-PER", "O"], document_id=["a", "b", "a"])
     with pytest.raises(UserError, match="made:3: .*'a'"):
         read_dataset(scattered, with_ids, "made")
     marked = dataset(["B-LOC", "B-PER", "O"]).add_item({"tokens": ["-DOCSTART-"], "ner_tags": [2]})
     marked = marked.add_item({"tokens": ["x"], "ner_tags": [2]})
-    split = read_dataset(marked, FIELDS, "made")
+    split = read_dataset(marked, PLAIN, "made")
     assert split.documents == [0, 0, 1]
     assert split.words[-1] == ["x"]
 
@@ -219,13 +219,13 @@ def test_documents_come_from_a_column_or_from_rows_that_mark_them():
 def test_parquet_keeps_names_and_a_missing_file_is_named_at_once(tmp_path: Path):
     file = tmp_path / "train.parquet"
     dataset(["O", "B-PER", "I-PER"]).to_parquet(str(file))
-    assert read_file(file, PLAIN, FIELDS, "").tags == [["B-PER", "I-PER"], ["O"]]
+    assert read_file(file, PLAIN, "").tags == [["B-PER", "I-PER"], ["O"]]
     with pytest.raises(UserError, match=r"nope\.parquet\b"):
-        read_file(tmp_path / "nope.parquet", PLAIN, FIELDS, "Type this.")
+        read_file(tmp_path / "nope.parquet", PLAIN, "Type this.")
     with pytest.raises(UserError, match="Parquet"):
-        read_file(written(tmp_path, b"PAR1 no", "no.parquet"), PLAIN, FIELDS, "")
+        read_file(written(tmp_path, b"PAR1 no", "no.parquet"), PLAIN, "")
     with pytest.raises(UserError, match=r"'words'.*tokens, ner_tags.*data\.words_field=NAME"):
-        read_file(file, PLAIN, replace(FIELDS, words="words"), "")
+        read_file(file, replace(PLAIN, words_field="words"), "")
 
 
 @pytest.mark.parametrize("name", ["train.jsonl", "train.json.gz"])
@@ -233,7 +233,7 @@ def test_json_lines_hold_names_or_numbers(tmp_path: Path, name: str):
     rows = [{"tokens": ["Ana", "\u00a0"], "ner_tags": ["B-PER", "O"], "id": 1}, {"tokens": ["x"], "ner_tags": [1]}]
     content = "\n\n".join(map(json.dumps, rows)).encode()
     file = written(tmp_path, gzip.compress(content) if name.endswith(".gz") else content, name)
-    split = read_file(file, PLAIN, replace(FIELDS, labels=["B-LOC", "O"]), "")
+    split = read_file(file, replace(PLAIN, labels=["B-LOC", "O"]), "")
     assert split.words == [["Ana", "\u00a0"], ["x"]]
     assert split.tags == [["B-PER", "O"], ["O"]]
     assert list(split.lines) == [1, 3]
@@ -263,13 +263,13 @@ def test_json_lines_hold_names_or_numbers(tmp_path: Path, name: str):
 def test_json_lines_that_do_not_fit_are_refused_with_their_line(tmp_path: Path, line: str, message: str):
     file = written(tmp_path, '{"tokens": ["a"], "ner_tags": ["O"]}\n' + line, "train.jsonl")
     with pytest.raises(UserError, match=f"train.jsonl:2:? .*{message}"):
-        read_file(file, PLAIN, FIELDS, "")
+        read_file(file, PLAIN, "")
 
 
 def test_a_row_without_its_document_is_refused_wherever_it_stands(tmp_path: Path):
     file = written(tmp_path, '{"tokens": ["a"], "ner_tags": ["O"], "doc": null}\n', "train.jsonl")
     with pytest.raises(UserError, match=r"train\.jsonl:1: None.*'doc'"):
-        read_file(file, PLAIN, replace(FIELDS, document="doc"), "")
+        read_file(file, replace(PLAIN, document_field="doc"), "")
 
 
 def test_these_tests_stay_off_the_network_unless_they_are_told_otherwise():

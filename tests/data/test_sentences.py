@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probe.data.columns import Layout, read_columns
+from probe.data.columns import read_columns
+from probe.data.layout import Layout
 from probe.data.sentences import Sentences
 
 ROWS = [["Ana", "won"], ["Ana"], [], ["in", "Bern", "Ana"]]
@@ -64,7 +65,7 @@ def test_a_text_read_from_a_file_takes_a_few_bytes_a_word(tmp_path: Path):
         file = tmp_path / "text.txt"
         file.write_text((sentence + "\n") * num_sentences)
         tracemalloc.start()
-        split = read_columns(file, Layout(0, -1, "auto", None, None, None))
+        split = read_columns(file, Layout(document_marker=None))
         size = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
         assert split.num_words == 20 * num_sentences

@@ -17,7 +17,7 @@ from support.records import make_record
 from probe.conditions import derived
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import load_corpus
-from probe.doctor.data_warnings import first_sentence, oddities
+from probe.doctor.data_warnings import data_warnings, first_sentence
 from probe.doctor.doctor import examine
 from probe.features.extraction import ensure_features
 from probe.runs.plan import plan
@@ -148,7 +148,7 @@ def found(config: Config, folder: Path, texts: dict[str, str], **changes: object
     config.data = data_config(folder, **changes)
     corpus = load_corpus(config.data)
     learnt, _ = derived(corpus, config.data, config.seed)
-    return {odd.name: odd.told for odd in oddities(corpus, [(config, learnt.splits["train"])])}
+    return {odd.name: odd.message for odd in data_warnings(corpus, [(config, learnt.splits["train"])])}
 
 
 def as_columns(line: str, num_train: int = 400) -> dict[str, str]:
@@ -175,7 +175,7 @@ def test_a_corpus_with_nothing_odd_has_no_warning(config: Config, folder: Path):
     config.probe.batch_size = 32
     config.data = data_config("bundled")
     demo = load_corpus(config.data)
-    assert oddities(demo, [(config, demo.splits["train"])]) == []
+    assert data_warnings(demo, [(config, demo.splits["train"])]) == []
     assert first_sentence(demo.splits["train"]).endswith("OFF O")
 
 
@@ -191,7 +191,7 @@ def test_a_prefix_of_all_words_is_noticed_with_the_setting_that_takes_it_off(con
 
 def test_a_line_of_column_names_is_noticed(config: Config, folder: Path):
     texts = {name: f"token\ttag\n{text}" for name, text in as_columns("{word}\t{tag}").items()}
-    names(found(config, folder, texts, task="tags")["a header"], "token tag", "tail -n +2 FILE > NEW")
+    names(found(config, folder, texts, task="tags")["a header"], "token tag")
 
 
 def test_of_fine_tuning_too_the_windows_are_cut_and_what_is_done_is_what_a_run_takes_for_done(

@@ -1,0 +1,55 @@
+"""Guesses which column of a column file has the words or the tags, for messages that name a setting to type."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from probe.data.columns import cut_line, without_mark
+from probe.data.split import Split, bare_tag, lines_of
+from probe.data.tags import PREFIXED
+
+NUMBER = re.compile(r"\d+([-.]\d+)?")
+NEARLY_ALL = 0.9
+
+
+def table_of(split: Split) -> list[list[str]]:
+    """Reads the columns of every word of the split from its file; no rows for a split without columns."""
+    if not split.word_a_line:
+        return []
+    lines, skipped = list(lines_of(Path(split.origin))), set(split.skipped_lines)
+    rows = []
+    for first, words in zip(split.lines, split.words, strict=True):
+        number = first
+        for _ in words:
+            while number in skipped:
+                number += 1
+            line = without_mark(lines[number - 1].removesuffix("\r"))
+            rows.append(cut_line(line, line.strip(" \t"), split.separator)[: split.num_columns])
+            number += 1
+    return rows
+
+
+def span_columns(table: Sequence[Sequence[str]]) -> list[int]:
+    """The columns that hold O and tags with a scheme's prefix and nothing else, those with most spans first."""
+    found = []
+    for at, column in enumerate(zip(*table, strict=False)):
+        counts = Counter(map(bare_tag, column))
+        outside = counts.pop("O", 0)
+        if outside and counts and all(PREFIXED.fullmatch(tag) for tag in counts):
+            found.append((-counts.total(), at))
+    return [at for _, at in sorted(found)]
+
+
+def nearly_all_numbers(values: Sequence[str]) -> bool:
+    return sum(NUMBER.fullmatch(value) is not None for value in values) >= NEARLY_ALL * len(values)
+
+
+def wordlike_column(table: Sequence[Sequence[str]]) -> int | None:
+    """The column with most distinct values that does not hold numbers; None if all do."""
+    distinct = {
+        at: len(set(column)) for at, column in enumerate(zip(*table, strict=False)) if not nearly_all_numbers(column)
+    }
+    return max(distinct, key=lambda at: distinct[at], default=None)

@@ -1,0 +1,31 @@
+"""Where a corpus has its words, tags and documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from probe.config import DataConfig
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The settings of `data` that readers use, with the values of conf/data/columns.yaml.
+
+    Columns are counted from 0; negative ones count from the end. `Reader.settings` says which reader uses which.
+    """
+
+    task: str = "spans"
+    word_column: int = 0
+    tag_column: int = -1
+    separator: str = "auto"  # auto, whitespace, tab or space
+    comment: str | None = None  # prefix of comment lines
+    document_marker: str | None = "-DOCSTART-"  # begins a line between documents, or is one of its columns
+    word_prefix: str | None = None  # prefix of every word, removed
+    words_field: str = "tokens"
+    tags_field: str = "ner_tags"
+    document_field: str | None = None
+    labels: list[str] | None = None  # what tags that are numbers mean, in their order
+
+    @classmethod
+    def of(cls, data: DataConfig) -> Layout:
+        return cls(**{field.name: getattr(data, field.name) for field in fields(cls)})

@@ -1,0 +1,50 @@
+"""The corpus formats that can be read. A new format is a file of its own beside this one and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from probe.data.columns import read_columns, read_columns_without_tags
+from probe.data.conllu import read_conllu, read_conllu_without_tags
+from probe.data.layout import Layout
+from probe.data.rows import read_json, read_json_without_tags, read_parquet
+from probe.data.split import Split
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A corpus format.
+
+    name: as messages show it. endings: of the files in this format. read: reads a file; its last argument is what to
+    type if the file does not exist. settings: those of `data` that `read` uses, first the column or field of the tags.
+    read_without_tags: reads the lines of a text for `probe tag`; None where that is not supported.
+    """
+
+    name: str
+    endings: tuple[str, ...]
+    read: Callable[[Path, Layout, str], Split]
+    settings: tuple[str, ...]
+    read_without_tags: Callable[[Iterable[str], Layout, str], Split] | None = None
+
+
+COLUMNS = ("tag_column", "word_column", "separator", "comment", "document_marker", "word_prefix")
+FIELDS = ("tags_field", "words_field", "document_field", "labels", "document_marker")
+READERS = {
+    "columns": Reader("columns", (), read_columns, COLUMNS, read_columns_without_tags),
+    "conllu": Reader("CoNLL-U", (".conllu",), read_conllu, ("tag_column", "task"), read_conllu_without_tags),
+    "json": Reader("JSON lines", (".jsonl", ".ndjson", ".json"), read_json, FIELDS, read_json_without_tags),
+    "parquet": Reader("Parquet", (".parquet",), read_parquet, FIELDS),
+}
+
+
+def reader_of(file: Path) -> Reader:
+    """The reader for a file's ending, compressed or not; column files may have any other ending."""
+    ending = Path(file.name.removesuffix(".gz")).suffix
+    return next((reader for reader in READERS.values() if ending in reader.endings), READERS["columns"])
+
+
+def read_file(file: Path, layout: Layout, remedy: str = "") -> Split:
+    """Reads one file. Raises UserError with `remedy`, which is what to type, if the file does not exist."""
+    return reader_of(file).read(file, layout, remedy)

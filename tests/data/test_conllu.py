@@ -1,0 +1,148 @@
+"""CoNLL-U: words, tags and documents, without multiword ranges and empty nodes."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.facts import names
+from support.inputs import data_config
+
+from probe.config import UserError
+from probe.data.column_guesses import table_of
+from probe.data.corpus import load_corpus
+from probe.data.layout import Layout
+from probe.data.readers import READERS, read_file, reader_of
+
+TAGS = Layout(task="tags")
+TEXT = """# newdoc id = a
+# sent_id = 1
+# text = Sue doesn't like New York.
+1	Sue	Sue	PROPN	NNP	_	4	nsubj	_	_
+2-3	doesn't	_	_	_	_	_	_	_	_
+2	does	do	AUX	VBZ	_	4	aux	_	_
+3	n't	not	PART	RB	_	4	advmod	_	_
+4	like	like	VERB	VB	_	0	root	_	_
+4.1	likes	like	VERB	VBZ	_	_	_	_	_
+# an odd place for a comment
+5	New York	New York	PROPN	NNP	_	4	obj	_	SpaceAfter=No
+
+# newpar
+1	#1	#1	X	CD	_	0	root	_	_
+
+# newdoc
+0.1	He	he	PRON	PRP	_	_	_	_	_
+1	Wins	win	VERB	VBZ	_	0	root	_	_
+"""
+
+
+def file_of(folder: Path, text: str, name: str = "some.conllu") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def test_words_upos_and_documents_are_read_and_ranges_and_empty_nodes_are_not_words(tmp_path: Path):
+    split = read_file(file_of(tmp_path, TEXT), TAGS)
+    assert split.words == [["Sue", "does", "n't", "like", "New York"], ["#1"], ["Wins"]]
+    assert split.tags == [["PROPN", "AUX", "PART", "VERB", "PROPN"], ["X"], ["VERB"]]
+    assert split.documents == [1, 1, 2]
+    assert list(split.lines) == [4, 14, 18]
+    assert split.not_words == 3
+    assert split.skipped_lines == [2, 3, 5, 9, 10, 13, 17]
+    assert split.place(4).endswith(":11 ('New York')"), "skipped lines are lines too"
+    assert split.place(6).endswith(":18 ('Wins')")
+    assert [row[1] for row in table_of(split)] == [word for words in split.words for word in words]
+
+
+@pytest.mark.parametrize(("column", "tags"), [(4, "NNP"), (-4, "4"), (-3, "nsubj")])
+def test_another_column_of_tags_can_be_chosen(tmp_path: Path, column: int, tags: str):
+    split = read_file(file_of(tmp_path, TEXT), replace(TAGS, tag_column=column))
+    assert split.tags[0][0] == tags
+
+
+def test_spans_are_in_the_last_column_unless_another_is_chosen(tmp_path: Path):
+    text = "1\tAna\tAna\tB-PER\t_\t_\t_\t_\t_\tB-ORG\n"
+    file = file_of(tmp_path, text)
+    assert read_file(file, Layout()).tags == [["B-ORG"]]
+    assert read_file(file, Layout(tag_column=3)).tags == [["B-PER"]]
+
+
+def test_crlf_and_gzip_and_a_text_without_documents(tmp_path: Path):
+    text = TEXT.replace("# newdoc", "# olddoc").replace("\n", "\r\n")
+    split = read_file(file_of(tmp_path, text), TAGS)
+    assert split.documents is None
+    assert split.words[0][-1] == "New York"
+    assert reader_of(Path("x/en_ewt-ud-train.conllu.gz")) is READERS["conllu"]
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("1\tAna\tAna\tPROPN\n3\twon\twin\tVERB\n", ["some.conllu:2", "'3'", 2]),
+        ("1\tAna\tAna\tPROPN\n1\twon\twin\tVERB\n", ["some.conllu:2", "'1'", 2]),  # no empty line between sentences
+        ("Ana\tPROPN\n", ["some.conllu:1", "'Ana'"]),
+        ("1 Ana Ana PROPN\n", ["some.conllu:1", "'1 Ana Ana PROPN'", "tabs"]),
+        ("1\tAna\tAna\t_\n", ["some.conllu:1", "'_'", "data.tag_column=3"]),
+        ("1\tAna\tAna\tPROPN\n2\twon\twin\n", ["some.conllu:2", "3 columns", 4]),
+        ("1\t\tAna\tPROPN\n", ["some.conllu:1", "word"]),
+        ("1-2\tdon't\t_\t_\n# text\n", ["some.conllu"]),
+        ("# text\n", ["some.conllu"]),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_line(tmp_path: Path, text: str, facts: list[object]):
+    with pytest.raises(UserError) as caught:
+        read_file(file_of(tmp_path, text), TAGS)
+    names(caught.value, *facts)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_corpus_of_it_counts_what_was_skipped(tmp_path: Path):
+    for number, name in enumerate(("train", "dev", "test")):
+        file_of(tmp_path, TEXT.replace("Wins", f"Wins{number}"), f"{name}.conllu")
+    files = {name: f"{name}.conllu" for name in ("train", "dev", "test")}
+    corpus = load_corpus(data_config(tmp_path, task="tags", **files))
+    assert corpus.about["skipped"] == {
+        "comments": {"train": 4, "dev": 4, "test": 4},
+        "lines of CoNLL-U": {"train": 3, "dev": 3, "test": 3},
+    }
+    assert {split.num_words for split in corpus.splits.values()} == {7}
+
+
+def test_a_text_to_be_tagged_keeps_its_columns(tmp_path: Path):
+    read = READERS["conllu"].read_without_tags
+    assert read is not None
+    split = read(TEXT.split("\n"), Layout(), "text")
+    assert split.words[0] == ["Sue", "does", "n't", "like", "New York"]
+    assert {tag for tags in split.tags for tag in tags} == {"O"}
+    assert split.columns is not None
+    assert [row[3] for row in split.columns[0]] == ["PROPN", "AUX", "PART", "VERB", "PROPN"]
+
+
+# The table of all formats.
+
+
+def test_a_layout_without_settings_is_that_of_the_columns_preset(tmp_path: Path):
+    assert Layout.of(data_config(tmp_path)) == Layout()
+
+
+def test_every_ending_has_one_reader_and_every_setting_of_a_reader_is_one_of_the_layout():
+    endings = [ending for reader in READERS.values() for ending in reader.endings]
+    assert len(endings) == len(set(endings))
+    for reader in READERS.values():
+        assert {reader_of(Path(f"train{ending}")) for ending in reader.endings} <= {reader}
+        assert set(reader.settings) <= {field.name for field in fields(Layout)}
+    assert reader_of(Path("eng.train")) is READERS["columns"]
+    assert {setting for reader in READERS.values() for setting in reader.settings} == {f.name for f in fields(Layout)}
+
+
+def test_a_setting_that_a_reader_does_not_name_changes_nothing(tmp_path: Path):
+    others: dict[str, Any] = {
+        "task": "spans", "word_column": 7, "separator": "space", "comment": "1", "document_marker": "Sue",
+        "word_prefix": "x", "words_field": "x", "tags_field": "x", "document_field": "x", "labels": ["x"],
+    }  # fmt: skip
+    file, layout = file_of(tmp_path, TEXT), replace(TAGS, tag_column=3)
+    unused = {name: value for name, value in others.items() if name not in READERS["conllu"].settings}
+    assert read_file(file, replace(layout, **unused)) == read_file(file, layout)
