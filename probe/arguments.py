@@ -1,4 +1,4 @@
-"""Argument parsing outside Hydra, and helpers that commands share."""
+"""The options of a command: argparse, and helpers that several commands share."""
 
 from __future__ import annotations
 
@@ -12,14 +12,47 @@ from probe.config import UserError
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises UserError, so that a bad argument gives one line like any other error."""
+    """Declares and reads the options of one command. Raises UserError, so that a mistake is one line as everywhere."""
+
+    def __init__(self, command: str, description: str, examples: str) -> None:
+        """description and examples: shown by --help line by line, as they are."""
+        super().__init__(
+            prog=f"probe {command}",
+            description=description,
+            epilog=f"examples:\n{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    def add_settings(self) -> None:
+        """Declares `setting=value` arguments, as `overrides`."""
+        self.add_argument("overrides", nargs="*", metavar="setting=value", help="`probe --cfg job` prints all settings")
+
+    def add_folder(self) -> None:
+        """Declares an optional results folder, as `dir`."""
+        self.add_argument(
+            "dir", nargs="?", type=Path, metavar="DIR", help="results folder (default: the one written last)"
+        )
+
+    def add_margin(self) -> None:
+        """Declares --margin, the points of dev F1 that a recommended row may lie behind the best."""
+        self.add_argument(
+            "--margin",
+            type=at_least(float, 0),
+            metavar="POINTS",
+            help="points of dev F1 that you can spare; the cheapest row within them is recommended "
+            "(default: margin in conf/config.yaml)",
+        )
+
+    def add_format(self, *formats: str) -> None:
+        """Declares --format, with the first of these formats as its default."""
+        self.add_argument("--format", choices=formats, default=formats[0], help="output format (default: %(default)s)")
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{self.prog.removeprefix('probe ')}: {message}. `{self.prog} --help` shows what there is.")
+        raise UserError(f"{self.prog.removeprefix('probe ')}: {message}. `{self.prog} --help` lists the options.")
 
 
 def at_least(kind: type, least: int) -> Callable[[str], Any]:
-    """A number that an option takes."""
+    """Returns the argparse type of a number that must not be smaller than `least`."""
 
     def number(text: str) -> Any:
         value = kind(text)
@@ -31,8 +64,8 @@ def at_least(kind: type, least: int) -> Callable[[str], Any]:
     return number
 
 
-def say_bad_records(*folders: Path) -> int:
-    """The files of these folders that are no records, or no counts, a line each on stderr; returns the exit code."""
+def report_bad_records(*folders: Path) -> int:
+    """Names each file of these folders that is no valid record or count file on stderr, and returns the exit code."""
     from probe.runs.outputs import bad_counts
     from probe.runs.records import bad_records, load_records
     from probe.tables.rows import results_folder
@@ -46,14 +79,14 @@ def say_bad_records(*folders: Path) -> int:
 
 
 def results_or_last(folder: Path | None, form: str = "text") -> Path:
-    """The results folder that was named, or else the one written last, which a printed line then names.
+    """Returns the results folder that was named, or else the one written last, and then prints which one that is.
 
-    form: the command's output format; all but text is for programs, so the line goes to stderr.
+    form: the command's output format. Programs read all formats but text, so the line then goes to stderr.
     """
     if folder is not None:
         return folder
     from probe.tables.rows import last_results
 
     last = last_results()
-    print(f"{last} (written last; another: name its folder)", file=sys.stdout if form == "text" else sys.stderr)
+    print(f"{last} (the folder written last)", file=sys.stdout if form == "text" else sys.stderr)
     return last

@@ -107,7 +107,7 @@ def _stop(*_: object) -> NoReturn:
 def dispatch(arguments: list[str]) -> int:
     """Runs the command that the first argument names, or `train` if it names none, and returns the exit code."""
     first = arguments[0] if arguments else ""
-    if first in ("-h", "--help", "help") or (first in ("train", "extract") and {"-h", "--help"} & set(arguments)):
+    if first in ("-h", "--help", "help"):
         lines = [f"  {name:<14}{command.help}" for name, command in COMMANDS.items()]
         print(HELP.format(commands="\n".join(lines)), end="")
         return 0

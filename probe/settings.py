@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import difflib
+import itertools
 import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from probe.conditions import CONDITIONS, conditions_of
 from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, preset_values, to_config, unknown_setting
@@ -17,18 +20,54 @@ from probe.probes.kinds import PROBES, check_probe
 from probe.runs.config_from_record import quoted
 from probe.runs.launch import Launcher
 
-# Hydra's own flags that do not run anything: they go straight to Hydra.
-HYDRA_ONLY = ("--cfg", "-c", "--info", "-i", "--hydra-help", "--version", "--shell-completion", "-sc")
-# What is taken for a setting; a text that looks like one can come by standard input.
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+
+# Hydra's own flags that print something and run nothing: each with its help.
+HYDRA_FLAGS = {
+    ("--cfg", "-c"): "job: print every setting with its value; hydra or all: those of Hydra too",
+    ("--info", "-i"): "print what Hydra knows: all, config, defaults, defaults-tree, plugins or searchpath",
+    ("--hydra-help",): "print Hydra's own help",
+    ("--version",): "print Hydra's version",
+    ("--shell-completion", "-sc"): "install=SHELL: print what sets up completion in bash, zsh or fish; uninstall=SHELL",
+}
+# What is read as a setting. A text that looks like one can come from standard input.
 SETTING = re.compile(r"[+~]{0,2}[\w./@:-]+=")
-# How OmegaConf names the type of a value, and what people call it.
+# OmegaConf's name of a type, and what people call it.
 KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
-# What a fine-tuned run has not.
+# Settings that a fine-tuned run does not have.
 OF_FROZEN = re.compile(r"[+~]{0,2}(probe[=.]|features\.(placement|layers|batch_pieces)=|save_probe=)")
 
 
+def split_settings(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Separates `setting=value` from other arguments. The name of an existing folder is never read as a setting."""
+    is_setting = {word: bool(SETTING.match(word)) and not Path(word).is_dir() for word in words}
+    return [word for word in words if is_setting[word]], [word for word in words if not is_setting[word]]
+
+
+def add_multirun(parser: argparse.ArgumentParser) -> None:
+    """Declares Hydra's flag for a sweep."""
+    parser.add_argument("-m", "--multirun", action="store_true", help="a sweep: a setting may name values A,B,C")
+
+
+def add_hydra_flags(parser: argparse.ArgumentParser) -> None:
+    """Declares Hydra's own flags, for --help: `run_hydra_flags` runs them before argparse reads anything."""
+    group = parser.add_argument_group("flags of Hydra, which print something and run nothing")
+    for flags, help in HYDRA_FLAGS.items():
+        group.add_argument(*flags, action="store_true", help=help)
+
+
+def run_hydra_flags(arguments: list[str]) -> bool:
+    """Leaves the arguments to Hydra if one of its own flags is among them, and returns whether that was so."""
+    flags = {flag for names in HYDRA_FLAGS for flag in names}
+    if not any(argument.split("=")[0] in flags for argument in arguments):
+        return False
+    hydra_itself(arguments)
+    return True
+
+
 def hydra_itself(arguments: list[str]) -> None:
-    """Leaves the command line to Hydra, for its own flags: they print something and run nothing."""
+    """Runs Hydra on these arguments, for its own flags and for completion: it prints something and runs nothing."""
     import hydra
 
     _teach_omegaconf()
@@ -54,8 +93,8 @@ def complete(arguments: list[str], commands: Mapping[str, bool]) -> None:
 
 
 class ParsedCommand(NamedTuple):
-    """The config of every run that was asked for, checked; the launcher where they are a sweep; and which settings were
-    typed, or stand in a sweep's file."""
+    """The checked config of every run, the launcher if they are a sweep, and the settings that were typed or stand in a
+    sweep's file."""
 
     configs: list[Config]
     launcher: Launcher | None
@@ -63,14 +102,13 @@ class ParsedCommand(NamedTuple):
 
 
 def configs_of(arguments: list[str]) -> tuple[list[Config], Launcher | None]:
-    """The config of every run that these arguments ask for, checked, and the launcher if they are a sweep."""
+    """Returns the checked config of every run that these arguments describe, and the launcher if they are a sweep."""
     return parse_command(arguments)[:2]
 
 
 def parse_command(arguments: list[str]) -> ParsedCommand:
-    """What these arguments ask for."""
+    """Composes and checks what these arguments describe. Raises UserError."""
     from hydra import compose, initialize_config_dir
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
@@ -85,12 +123,12 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
             parser = OverridesParser.create(GlobalHydra.instance().config_loader())
             parsed = parser.parse_overrides(overrides)
             if inner := next((o for o in parsed if str(o.key_or_group).startswith("hydra.sweeper")), None):
-                raise UserError(f"{inner.input_line}: the values of a sweep are typed as they are: probe -m seed=1,2")
+                raise UserError(f"{inner.input_line}: type the values of a sweep like this: probe -m seed=1,2")
             swept_file = next(
                 (o.input_line for o in parsed if o.key_or_group == "sweep" and o.is_sweep_override()), None
             )
             if swept_file:
-                raise UserError(f"{swept_file}: one sweep file at a time.")
+                raise UserError(f"{swept_file}: give one sweep file.")
             plain = [o.input_line for o in parsed if o.input_line is not None and not o.is_sweep_override()]
             base = compose("config", plain, return_hydra_config=True)
             is_sweep = multirun or base.hydra.mode == RunMode.MULTIRUN
@@ -99,8 +137,8 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
                 if len(plain) < len(parsed):
                     swept = next(o.input_line for o in parsed if o.is_sweep_override())
                     raise UserError(
-                        f"{swept} names several values: that is a sweep, of training (probe -m "
-                        f"{' '.join(arguments)}) or of what it will cost (probe doctor -m ...)."
+                        f"{swept} names several values, which is a sweep. To train it: probe -m "
+                        f"{' '.join(arguments)}. To see its cost: probe doctor -m ..."
                     )
                 jobs, composed_jobs = [overrides], iter([_apart(base)])
             else:
@@ -109,23 +147,21 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
                     if base.hydra.sweeper.params
                     else []
                 )
-                jobs = BasicSweeper.split_arguments(parser.parse_overrides([*params, *overrides]), None)[0]
+                jobs = _jobs(parser.parse_overrides([*params, *overrides]))
                 if not jobs:
-                    raise UserError("this sweep has no run: one of its settings names no value (a range, a glob?).")
+                    raise UserError("this sweep has no run: one of its settings has no value (a range, a glob?).")
                 composed_jobs = _composed(_for_the_frozen(jobs))
             configs = []
             for composed, choices in composed_jobs:
                 without = next((group for group in PRESET_GROUPS if group not in choices), None)
                 if without:
-                    raise UserError(
-                        f"{without}: one preset is needed, no list and not none. A sweep: probe -m {without}=A,B."
-                    )
+                    raise UserError(f"{without}: exactly one preset is needed. For a sweep: probe -m {without}=A,B.")
                 configs.append(to_config(composed, choices))
                 check_probe(configs[-1].probe)
                 condition = choices.get("treatment", "")
                 if _changes_probe(condition) and condition not in conditions_of(configs[-1]):
                     own = _probe_of(condition)
-                    raise UserError(f"treatment={condition} is probe={own}. Leave out probe={choices['probe']}.")
+                    raise UserError(f"treatment={condition} needs probe={own}. Leave out probe={choices['probe']}.")
             if is_sweep and "encoder.num_layers" in OmegaConf.to_yaml(base.hydra.sweeper):
                 _check_depths(configs, {o.key_or_group for o in parsed})
             typed = {str(o.key_or_group) for o in parser.parse_overrides(jobs[0])}
@@ -138,29 +174,36 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
         GlobalHydra.instance().clear()
 
 
-def _composed(jobs: list[list[str]]) -> Iterator[tuple[Any, dict[str, str]]]:
-    """Every job's config, without Hydra's own part, and its presets by group.
+def _jobs(overrides: Sequence[Override]) -> list[list[str]]:
+    """Returns the overrides of each job of a sweep: the product of all values. The last of equal keys counts."""
+    values: dict[str, list[str]] = {}
+    for override in overrides:
+        key = override.get_key_element()
+        if not override.is_sweep_override():
+            values[key] = [f"{key}={override.get_value_element_as_str()}"]
+        elif override.is_discrete_sweep():
+            values[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
+        else:
+            raise UserError(f"{override.input_line}: a sweep needs single values: {key}=A,B or {key}=range(1,4).")
+    return [list(job) for job in itertools.product(*values.values())]
 
-    Jobs that choose the same presets are composed once, which takes a fifth of a second. Their other settings are set
-    after that, in their order, by what Hydra sets them with.
+
+def _composed(jobs: list[list[str]]) -> Iterator[tuple[Any, dict[str, str]]]:
+    """Yields the config of each job, without Hydra's own part, and its presets by group.
+
+    Hydra takes a fifth of a second to compose a config, and sweeps have a hundred jobs. So it composes jobs that choose
+    the same presets once, and their values are set afterwards, in their order and as Hydra sets them.
     """
     from hydra import compose
-    from hydra._internal.config_loader_impl import ConfigLoaderImpl
-    from hydra.core.global_hydra import GlobalHydra
     from hydra.core.override_parser.overrides_parser import OverridesParser
+    from omegaconf import OmegaConf
+    from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
-    loader = GlobalHydra.instance().config_loader()
-    assert isinstance(loader, ConfigLoaderImpl)
-    parser = OverridesParser.create(loader)
+    parser = OverridesParser.create()
     bases: dict[tuple[str, ...], tuple[Any, dict[str, str]]] = {}
     for job in jobs:
         parsed = parser.parse_overrides(job)
-        values = [
-            override
-            for override in parsed
-            if not override.is_hydra_override()
-            and (isinstance(override.value(), dict) or not loader.repository.group_exists(override.key_or_group))
-        ]
+        values = [override for override in parsed if _sets_a_value(override)]
         chosen = [override for override in parsed if override not in values]
         presets = tuple(override.input_line or "" for override in chosen)
         if presets not in bases:
@@ -170,37 +213,53 @@ def _composed(jobs: list[list[str]]) -> Iterator[tuple[Any, dict[str, str]]]:
                 choices["probe"] = _probe_of(choices["treatment"])  # also where a sweep's file names another
             probe = preset_values("probe", choices.get("probe"))
             if "sweep" in choices and probe and not PROBES[probe["kind"]].reads_features:
-                base.probe = probe  # what the sweep's file says of the probe is meant for probes that read features
+                base.probe = probe  # the sweep's settings of the probe are for probes that read features
             bases[presets] = base, choices
         base, choices = bases[presets]
         composed = copy.deepcopy(base)
-        ConfigLoaderImpl._apply_overrides_to_config(values, composed)
+        for override in values:
+            try:
+                OmegaConf.update(composed, override.key_or_group, override.value(), merge=True)
+            except (ConfigAttributeError, ConfigKeyError):
+                raise unknown_setting(override.key_or_group) from None
         yield composed, choices
 
 
+def _sets_a_value(override: Override) -> bool:
+    """Returns whether an override sets an existing setting. Others choose presets, add, delete or are Hydra's."""
+    from hydra.core.override_parser.types import OverrideType
+
+    return (
+        override.type == OverrideType.CHANGE
+        and override.package is None
+        and not override.is_hydra_override()
+        and (isinstance(override.value(), dict) or not (conf_dir() / override.key_or_group).is_dir())
+    )
+
+
 def _apart(composed: Any) -> tuple[Any, dict[str, str]]:
-    """A composed config without Hydra's own part, which it loses, and the presets by group."""
+    """Removes Hydra's own part from a composed config, and returns the config and its presets by group."""
     choices = dict(composed.hydra.runtime.choices)
     del composed.hydra
     return composed, choices
 
 
 def _for_the_frozen(jobs: list[list[str]]) -> list[list[str]]:
-    """A sweep's jobs. If a condition with a probe of its own is one of several, its jobs lose the settings of the
-    probe, stored features and saved weights, which are meant for the other conditions."""
+    """Returns a sweep's jobs. If a condition with a probe of its own is one of several, its jobs lose the settings of
+    the probe, of stored features and of saved weights, which are meant for the other conditions."""
     if len({override for job in jobs for override in job if override.startswith("treatment=")}) < 2:
         return jobs
     own = {f"treatment={name}" for name in CONDITIONS if _changes_probe(name)}
-    return [[one for one in job if not own & set(job) or not OF_FROZEN.match(one)] for job in jobs]
+    return [[typed for typed in job if not own & set(job) or not OF_FROZEN.match(typed)] for job in jobs]
 
 
 def _changes_probe(condition: str) -> bool:
-    """Whether a condition is a probe of its own."""
+    """Returns whether a condition has a probe of its own."""
     return condition in CONDITIONS and CONDITIONS[condition].changes == "probe"
 
 
 def _probe_of(condition: str) -> str:
-    """The probe preset that a condition chooses."""
+    """Returns the probe preset that a condition chooses."""
     (override,) = preset_values("treatment", condition)["defaults"]
     return str(override["override /probe"])
 
@@ -217,7 +276,7 @@ def _teach_omegaconf() -> None:
 
 
 def _launcher(base: Any) -> Launcher:
-    """The launcher that a composed config names, with its settings."""
+    """Returns the launcher that a composed config names, with its settings."""
     from omegaconf import OmegaConf, open_dict
 
     with open_dict(base):
@@ -228,38 +287,38 @@ def _launcher(base: Any) -> Launcher:
 
 
 def _check_depths(configs: list[Config], typed: set[str]) -> None:
-    """A sweep that counts an encoder's layers must know their number, and has one encoder."""
+    """Raises UserError if a sweep that counts an encoder's layers has several encoders or does not know the number."""
     if len({(cfg.encoder.name, cfg.encoder.path) for cfg in configs}) > 1:
-        raise UserError("This sweep counts the layers of its encoder: one encoder at a time.")
+        raise UserError("This sweep counts the layers of its encoder: give one encoder.")
     if configs[0].encoder.num_layers is None and "encoder.num_layers" not in typed:
         raise UserError(
-            "This sweep counts the layers of its encoder, and only a preset knows them. Of another: "
-            "encoder.num_layers=N (config.json has it, num_hidden_layers most often)."
+            "This sweep counts the layers of its encoder, and only presets give their number. For another encoder: "
+            "encoder.num_layers=N (in config.json, mostly as num_hidden_layers)."
         )
 
 
 def config_of(overrides: list[str]) -> Config:
-    """The one config that these settings ask for."""
-    if (odd := next((given for given in overrides if not isinstance(given, str)), None)) is not None:
-        raise UserError(f"Settings are strings as on the command line, 'encoder=minilm_l6'. This is none: {odd!r}")
+    """Returns the one config that these settings describe. Raises UserError for a sweep."""
+    if (wrong := next((given for given in overrides if not isinstance(given, str)), None)) is not None:
+        raise UserError(f"Settings are strings as on the command line, 'encoder=minilm_l6'. This is not one: {wrong!r}")
     configs, is_sweep = configs_of(overrides)
     if is_sweep:
-        raise UserError("One encoder and one choice of layers at a time; a sweep is for training.")
+        raise UserError("Give one encoder and one choice of layers. Only training takes a sweep.")
     return configs[0]
 
 
 def split_flags(arguments: list[str]) -> tuple[list[str], bool]:
-    """Overrides, and whether -m is among the flags."""
+    """Returns the overrides, and whether -m is among the flags. Raises UserError for any other flag."""
     overrides = [argument for argument in arguments if not argument.startswith("-")]
     flags = [argument for argument in arguments if argument.startswith("-")]
     unknown = [flag for flag in flags if flag not in ("-m", "--multirun")]
     if unknown:
-        raise UserError(f"there is no flag {unknown[0]}. `probe --help` shows what there is.")
+        raise UserError(f"there is no flag {unknown[0]}. `probe --help` lists them.")
     return overrides, bool(flags)
 
 
 def _unknown_of_launcher(key: str, overrides: list[str]) -> UserError:
-    """The error for a setting of `hydra.launcher` that the chosen launcher does not have."""
+    """Returns the error for a setting of `hydra.launcher` that the chosen launcher does not have."""
     from hydra import compose, initialize_config_dir
 
     chosen = [override for override in overrides if override.startswith("hydra/launcher=")]
@@ -272,7 +331,7 @@ def _unknown_of_launcher(key: str, overrides: list[str]) -> UserError:
 
 
 def _explain(error: Exception, overrides: list[str]) -> UserError:
-    """Hydra's errors in one or two lines."""
+    """Returns an error of Hydra or OmegaConf as one or two lines that say what to type."""
     from hydra.errors import MissingConfigException, OverrideParseException
 
     text = str(error)

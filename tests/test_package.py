@@ -71,4 +71,4 @@ def test_a_wheel_in_a_fresh_environment_composes_a_config_from_another_directory
     done = subprocess.run(
         [str(tmp_path / "env/bin/probe"), "--help"], cwd=tmp_path, env=clean, capture_output=True, text=True
     )
-    assert "probe table" in done.stdout
+    assert "sweep-status" in done.stdout

@@ -90,7 +90,7 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
     data = home / ("indexed" if "word_column" in command else "data")
     places = {"DIR": data, "FILE": predictions, "A": "results/demo-minilm", "B": "results/quickstart"}
     words = [re.sub(r"^(.*=)?(DIR|FILE|A|B)$", lambda m: f"{m[1] or ''}{places[m[2]]}", word) for word in words]
-    if kind in ("train", "screen", "race", "extract", "inspect", "doctor", "cache", "export"):
+    if COMMANDS[kind].takes_settings and kind not in ("bench", "tag"):  # these two read the encoder from records
         encoder, *corpus = overrides(home / "encoder", data)
         words = [word for word in words if not word.startswith("encoder.path=")] + [encoder]
         words = [new for word in words for new in (corpus if word == "data=demo" else [word])]

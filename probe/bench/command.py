@@ -7,36 +7,42 @@ from pathlib import Path
 
 from probe.arguments import Parser, results_or_last
 from probe.config import UserError
-from probe.settings import configs_of
+from probe.settings import config_of, split_settings
 
-BENCH_HELP = """\
-probe bench [DIR] [setting=value ...]
-
-How many words a second this machine takes through the encoder of a results folder, cut after the deepest layer that
-each row needs. The figures go into DIR/bench.json, and from there into the recommendation and the column words_s.
-Settings say what is otherwise here: encoder.path=DIR, device=cpu.
+DESCRIPTION = """\
+Measures how many words per second this machine takes through the encoder of a results folder,
+when the encoder stops behind the deepest layer that each row needs. Writes the speeds to
+DIR/bench.json. The recommendation and the column words_s read them there.
+"""
+EXAMPLES = """\
+  probe bench results/quickstart
+  probe bench results/quickstart encoder.path=DIR device=cpu
 """
 
 
 def bench(arguments: list[str]) -> int:
+    """Measures and prints the speed of a results folder's encoder, and returns the exit code."""
+    parser = Parser("bench", DESCRIPTION, EXAMPLES)
+    parser.add_argument(
+        "given",
+        nargs="*",
+        metavar="DIR | setting=value",
+        help="results folder (default: the one written last), and settings that differ on this machine",
+    )
+    overrides, folders = split_settings(parser.parse_intermixed_args(arguments).given)
+    if len(folders) > 1:
+        raise UserError(f"bench: give one folder, not {' and '.join(folders)}.")
+
     from probe.bench.bench import BENCH, measure
     from probe.runs.config_from_record import config_from_record
     from probe.tables.rows import results_folder
 
-    parser = Parser(prog="probe bench", usage=BENCH_HELP)
-    parser.add_argument("given", nargs="*")
-    given = parser.parse_intermixed_args(arguments).given
-    folders, overrides = [one for one in given if "=" not in one], [one for one in given if "=" in one]
-    if len(folders) > 1:
-        raise UserError(f"bench: one folder at a time, not {' and '.join(folders)}.")
     folder = results_folder(results_or_last(Path(folders[0]) if folders else None))
-    made = measure(
-        folder,
-        lambda record: config_from_record(record, lambda typed: configs_of(typed)[0][0], overrides),
-        functools.partial(print, flush=True),
+    measured = measure(
+        folder, lambda record: config_from_record(record, config_of, overrides), functools.partial(print, flush=True)
     )
-    for one in made:
-        for blocks, speed in one.words_per_second.items():
+    for encoder in measured:
+        for blocks, speed in encoder.words_per_second.items():
             print(f"{blocks:>4} blocks {speed:>9,} words/s")
-    print(f"{folder / BENCH}; tables and figures with it: probe report {folder}")
+    print(f"Speeds: {folder / BENCH}. To see them in tables and figures: probe report {folder}")
     return 0

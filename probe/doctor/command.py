@@ -1,22 +1,30 @@
-"""`probe doctor`: is everything here for a run?"""
+"""`probe doctor`: is everything ready for a run?"""
 
 from __future__ import annotations
 
 import functools
 
 from probe.arguments import Parser
-from probe.settings import configs_of
+from probe.settings import add_multirun, configs_of
+
+DESCRIPTION = """\
+Checks that data, encoder, feature store and device are ready for the run that these settings
+describe. Of a sweep it also estimates the cost. Exit code 0 if the run would work, 1 if not.
+"""
+EXAMPLES = """\
+  probe doctor data=columns data.path=DIR encoder=minilm_l6
+  probe doctor +sweep=floors_and_ceilings data=demo encoder=minilm_l6
+"""
 
 
 def doctor(arguments: list[str]) -> int:
+    """Checks a run or a sweep before it starts, and returns the exit code."""
+    parser = Parser("doctor", DESCRIPTION, EXAMPLES)
+    add_multirun(parser)
+    parser.add_settings()
+    options = parser.parse_intermixed_args(arguments)
+
     from probe.doctor.doctor import examine
 
-    parser = Parser(
-        prog="probe doctor",
-        description="Is everything here for the run that these settings ask for? Of a sweep, also what it costs.",
-    )
-    parser.add_argument("-m", "--multirun", action="store_true", help="a sweep: settings name several values")
-    parser.add_argument("overrides", nargs="*", metavar="setting=value")
-    options = parser.parse_intermixed_args(arguments)
-    configs = configs_of(["-m"] * options.multirun + options.overrides)[0]
+    configs, _ = configs_of(["-m"] * options.multirun + options.overrides)
     return 0 if examine(configs[0], functools.partial(print, flush=True), configs) else 1

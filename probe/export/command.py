@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
 from pathlib import Path
 
@@ -10,13 +9,13 @@ from probe.arguments import Parser
 from probe.config import EXPORT_FORMATS
 from probe.settings import config_of
 
-EXPORT_HELP = """\
-Words, tags, documents and the vectors of the layers chosen (layers=..., as in training), of all three splits, as files
-in a new folder, with export.json that says what they are. What is missing in the feature store is extracted first. A
-target that is there is left alone; what was stopped goes on with the same command.
+DESCRIPTION = """\
+Writes words, tags, documents and the vectors of the chosen layers (layers=..., as in training)
+of all three splits to files in a new folder. export.json describes them. Features that the store
+lacks are extracted first. An existing folder is never changed. The same command continues an
+export that was stopped.
 """
-EXPORT_EXAMPLES = """\
-examples:
+EXAMPLES = """\
   probe export data=demo encoder=minilm_l6 layers=concat_last_four --to features
   probe export data=demo encoder=minilm_l6 layers=last --format parquet --to features
       then in Python: datasets.load_dataset("features")
@@ -26,22 +25,18 @@ examples:
 
 
 def export(arguments: list[str]) -> int:
-    parser = Parser(
-        prog="probe export",
-        usage="probe export [setting=value ...] --to DIR [options]",
-        description=EXPORT_HELP,
-        epilog=EXPORT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    """Writes a corpus and its features to files, and returns the exit code."""
+    parser = Parser("export", DESCRIPTION, EXAMPLES)
+    parser.add_settings()
+    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="the new folder")
+    parser.add_format(*EXPORT_FORMATS)
+    parser.add_argument(
+        "--each", action="store_true", help="do not combine the layers: write vectors of (words, layers, hidden size)"
     )
-    parser.add_argument("overrides", nargs="*", metavar="setting=value")
-    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="the folder to be made")
-    default = EXPORT_FORMATS[0]
-    parser.add_argument("--format", choices=EXPORT_FORMATS, default=default, help=f"default: {default}")
-    parser.add_argument("--each", action="store_true", help="the layers side by side, (words, layers, H), not combined")
     options = parser.parse_intermixed_args(arguments)
+
+    from probe.export import export as features
+
     cfg = config_of(options.overrides)
-
-    from probe.export.export import export as write
-
-    write(cfg, options.to, options.format, options.each, functools.partial(print, flush=True))
+    features.export(cfg, options.to, options.format, options.each, functools.partial(print, flush=True))
     return 0

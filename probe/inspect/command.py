@@ -2,72 +2,82 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from probe.arguments import Parser
 from probe.config import SENTENCES, UserError
-from probe.settings import SETTING, config_of
+from probe.settings import config_of, split_settings
 
-INSPECT_HELP = """\
-What an encoder makes of a text: its pieces, ids, mask and segments, and the word of each piece; how many hidden states
-there are and what each index is; the parts of layer 0; the vectors of the layers chosen (layers=..., as in training).
-Words are split at blanks, and each punctuation mark is a word of its own: "bank." is "bank" and ".".
+DESCRIPTION = """\
+Shows what an encoder makes of a text: its pieces, ids, mask and segments, and the word of each
+piece; how many hidden states there are and what each index means; the parts of layer 0; and the
+vectors of the chosen layers (layers=..., as in training). Words are split at blanks, and each
+punctuation mark is a word of its own: "bank." is "bank" and ".".
 """
-INSPECT_EXAMPLES = """\
-examples:
+EXAMPLES = """\
   probe inspect "I love Paris" encoder=minilm_l6 --pad 7
   probe inspect encoder=minilm_l6 layers=single 'layers.indices=[4]' --values 8 "I love Paris"
   probe inspect encoder=minilm_l6 --sentence mean "A cat sat." "A dog lay down." "Stocks fell."
-  probe inspect encoder=minilm_l6 --word bank "The bank vault." "A river bank." "Go to the bank." --figure bank.svg
+  probe inspect encoder=minilm_l6 --word bank "The bank vault." "A river bank." --figure bank.svg
   probe inspect encoder.path=DIR --format json < texts.txt
 """
 
 
 def inspect(arguments: list[str]) -> int:
-    parser = Parser(
-        prog="probe inspect",
-        usage="probe inspect [TEXT ...] [setting=value ...] [options]",
-        description=INSPECT_HELP,
-        epilog=INSPECT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    """Prints texts layer by layer, and returns the exit code."""
+    parser = Parser("inspect", DESCRIPTION, EXAMPLES)
+    parser.add_argument(
+        "given",
+        nargs="*",
+        metavar="TEXT | setting=value",
+        help="texts (default: read from standard input, one per line) and settings",
     )
-    parser.add_argument("given", nargs="*", metavar="TEXT", help="none: texts from standard input, one a line")
-    parser.add_argument("--pair", action="store_true", help="two texts as one input, as for next-sentence prediction")
+    parser.add_argument(
+        "--pair", action="store_true", help="read two texts as one input, as in next-sentence prediction"
+    )
     parser.add_argument("--pad", type=int, default=0, metavar="N", help="pad to N pieces")
-    parser.add_argument("--segment", type=int, metavar="N", help="this segment id for all pieces, not the tokenizer's")
-    parser.add_argument("--values", type=int, default=5, metavar="N", help="how many values to print of a vector (5)")
+    parser.add_argument(
+        "--segment", type=int, metavar="N", help="use this segment id for all pieces, not the tokenizer's"
+    )
+    parser.add_argument(
+        "--values", type=int, default=5, metavar="N", help="how many values of a vector to print (default: %(default)s)"
+    )
     parser.add_argument(
         "--sentence",
         choices=SENTENCES,
-        help="instead: a vector for each text, and their cosines. cls, mean, max: over all pieces, layers as chosen",
+        help="print one vector per text, pooled like this, and the cosines of the texts instead "
+        "(cls, mean and max pool all pieces, with the chosen layers)",
     )
-    parser.add_argument("--word", help="instead: a word's occurrences, and their cosines by layer and by combination")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw what --word compares: .png or .svg")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="keep all vectors, (words, layers, H): .safetensors")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--word", help="print the occurrences of this word, and their cosines by layer and by combination instead"
+    )
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw what --word compares (.png or .svg)")
+    parser.add_argument(
+        "--save", type=Path, metavar="FILE", help="save all vectors, (words, layers, hidden size), as .safetensors"
+    )
+    parser.add_format("text", "json")
     options = vars(parser.parse_intermixed_args(arguments))
-    given = options.pop("given")
-    cfg = config_of([argument for argument in given if SETTING.match(argument)])
-    texts = [argument for argument in given if not SETTING.match(argument)] or _texts_from_stdin()
+    overrides, texts = split_settings(options.pop("given"))
+    cfg = config_of(overrides)
 
     from probe.inspect.report import lines
 
-    for line in lines(cfg, texts, **options):
+    for line in lines(cfg, texts or _texts_from_stdin(), **options):
         print(line)
     return 0
 
 
 def _texts_from_stdin() -> list[str]:
+    """Reads texts from standard input, one per line. Raises UserError if there are none or they are not UTF-8."""
     if sys.stdin.isatty():
-        raise UserError('probe inspect needs a text: probe inspect "I love Paris", or one a line on standard input.')
+        raise UserError('probe inspect needs a text: probe inspect "I love Paris", or one per line on standard input.')
     texts = []
     for number, line in enumerate(sys.stdin.buffer, 1):
         try:
             texts.append(line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n"))
         except UnicodeDecodeError as error:
-            raise UserError(f"standard input, line {number}: {error.reason}; texts are UTF-8.") from None
+            raise UserError(f"standard input, line {number}: {error.reason}. Texts must be UTF-8.") from None
     if not texts:
-        raise UserError("Standard input holds no text. One a line is needed.")
+        raise UserError("Standard input holds no text. Give one text per line.")
     return texts

@@ -1,4 +1,4 @@
-"""The command that races rows, and drops those that are significantly worse than the leader."""
+"""`probe race`: rows trained seed by seed, and dropped when they are significantly worse than the leader."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from probe.arguments import say_bad_records
+from probe.arguments import Parser, report_bad_records
 from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
-from probe.settings import HYDRA_ONLY, hydra_itself, parse_command
+from probe.settings import add_hydra_flags, parse_command, run_hydra_flags
 
-HELP = """\
-probe race [setting=value ...]     trains rows seed by seed, and drops a row once it is significantly worse on dev
-
-Rows: the best of `probe screen` (race.candidates=6; 0: none, and no screen), race.rows=[concat_last_four,layer_4], and
-those of layers=A,B or of a sweep; all presets where that is none. Seeds: seed, seed + 1, ... up to race.max_seeds, or
-those that are named. The same command continues a race.
-
-Examples
+DESCRIPTION = """\
+Trains rows one seed at a time, and drops a row once it is significantly worse than the leader on
+dev. The rows are the best of `probe screen` (race.candidates of them; with 0 nothing is screened),
+those of race.rows, and those of layers=A,B or of a sweep; all presets if none is given. The seeds
+are seed, seed + 1, ... up to race.max_seeds, or those that you give. The same command continues a
+race.
+"""
+EXAMPLES = """\
   probe race data=demo encoder=minilm_l6 results_dir=results/race
   probe race +sweep=conll2003_minilm data.path=DIR race.candidates=4 results_dir=results/search
   probe race data=demo encoder=minilm_l6 race.candidates=0 layers=last,mix_all race.max_minutes=30
@@ -28,19 +28,21 @@ Examples
 
 
 def race(arguments: list[str]) -> int:
-    if {"-h", "--help"} & set(arguments):
-        print(HELP, end="")
+    """Races rows, prints their table and what the race has shown, and returns the exit code."""
+    if run_hydra_flags(arguments):
         return 0
-    if any(argument.split("=")[0] in HYDRA_ONLY for argument in arguments):
-        hydra_itself(arguments)
-        return 0
+    parser = Parser("race", DESCRIPTION, EXAMPLES)
+    parser.add_settings()
+    parser.add_argument("-m", "--multirun", action="store_true", help="accepted, but not needed: a race is a sweep")
+    add_hydra_flags(parser)
+    overrides = parser.parse_intermixed_args(arguments).overrides
+
     from probe.race.race import run_race
     from probe.race.report import answer
     from probe.tables.formats import render, write_tables
     from probe.tables.rows import build_rows
 
-    sweep = arguments if {"-m", "--multirun"} & set(arguments) else ["-m", *arguments]
-    configs, launcher, settings = parse_command(sweep)
+    configs, launcher, settings = parse_command(["-m", *overrides])
     assert launcher is not None
     typed = any(name == "layers" or name.startswith("layers.") for name in settings - {"layers.normalize"})
     base, folder = configs[0], Path(configs[0].results_dir)
@@ -48,16 +50,16 @@ def race(arguments: list[str]) -> int:
     if len(seeds) == 1:
         seeds = [seeds[0] + number for number in range(base.race.max_seeds)]
     if any(replace(cfg, layers=base.layers, seed=base.seed) != base for cfg in configs):
-        raise UserError("A race is among layers: one text, one encoder, one probe, one folder.")
+        raise UserError("A race compares layers only: give one corpus, one encoder, one probe and one results_dir.")
     by_name = [layers_named(row) for row in base.race.rows or ()]
     if not by_name and not typed and not base.race.candidates:
         by_name = layer_presets()
     named = [replace(base, layers=_normalized(layers, base)) for layers in by_name] + (configs if typed else [])
     command = shlex.join(["probe", *sys.argv[1:]])
-    tell = functools.partial(print, flush=True)
-    screened = functools.partial(_best_of_the_screen, base, command, tell)
-    failed = run_race(named, seeds[: base.race.max_seeds], base, screened, launcher, command, tell)
-    code = say_bad_records(folder)
+    log = functools.partial(print, flush=True)
+    screened = functools.partial(_best_of_the_screen, base, command, log)
+    failed = run_race(named, seeds[: base.race.max_seeds], base, screened, launcher, command, log)
+    code = report_bad_records(folder)
     rows = build_rows(folder, base.margin)
     write_tables(folder, rows)
     print(f"\n{render(rows, 'text')}")
@@ -67,7 +69,7 @@ def race(arguments: list[str]) -> int:
     return 1 if failed or code else 0
 
 
-def _best_of_the_screen(base: Config, command: str, tell: Callable[[str], None]) -> list[LayersConfig]:
+def _best_of_the_screen(base: Config, command: str, log: Callable[[str], None]) -> list[LayersConfig]:
     """Runs the screen, shows and writes it, and returns the layers that it ranks first (race.candidates of them)."""
     if not base.race.candidates:
         return []
@@ -75,9 +77,9 @@ def _best_of_the_screen(base: Config, command: str, tell: Callable[[str], None])
     from probe.screen.report import render_screen
     from probe.screen.run import run_screen
 
-    record = run_screen(base, tell, command)
+    record = run_screen(base, log, command)
     write_screen(Path(base.results_dir), record)
-    tell(f"{render_screen(record, 'text')}\nNow the runs.\n")
+    log(f"{render_screen(record, 'text')}\nNow the runs.\n")
     return [_normalized(scored.layers, base) for scored in record.ranked[: base.race.candidates]]
 
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from probe.arguments import Parser, report_bad_records, results_or_last
 
-from probe.arguments import Parser, at_least, results_or_last, say_bad_records
+DESCRIPTION = """\
+Writes the tables, the figures and one self-contained page (report.html) of a results folder.
+"""
+EXAMPLES = """\
+  probe report results/quickstart
+  probe report results/quickstart --margin 1
+"""
 
 
 def report(arguments: list[str]) -> int:
+    """Writes the report of a results folder, and returns the exit code."""
+    parser = Parser("report", DESCRIPTION, EXAMPLES)
+    parser.add_folder()
+    parser.add_margin()
+    options = parser.parse_intermixed_args(arguments)
+
     from probe.report.page import write_report
 
-    parser = Parser(prog="probe report", description="Tables, figures and one self-contained page (report.html).")
-    parser.add_argument("dir", nargs="?", type=Path, help="folder with records/; none: the one written last")
-    parser.add_argument(
-        "--margin", type=at_least(float, 0), help="points of dev F1 that you do not mind; see probe table"
-    )
-    options = parser.parse_args(arguments)
     folder = results_or_last(options.dir)
-    code = say_bad_records(folder)
+    code = report_bad_records(folder)
     print(*write_report(folder, options.margin), sep="\n")
     return code

@@ -9,30 +9,86 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from probe.arguments import Parser, results_or_last, say_bad_records
+from probe.arguments import Parser, report_bad_records, results_or_last
 from probe.config import Config, UserError
 from probe.probes.kinds import PROBES
-from probe.settings import HYDRA_ONLY, configs_of, hydra_itself
+from probe.runs.launch import Launcher
+from probe.settings import add_hydra_flags, add_multirun, configs_of, run_hydra_flags
+
+TRAIN = """\
+Trains a probe on the chosen layers, scores it on dev and test, and writes a record. With -m, or
+with a sweep file (+sweep=NAME), it does so for every combination of the values given, and prints
+their table. Runs that have a record are not made again, so the same command continues a sweep.
+`probe train ...` and `probe ...` are the same.
+"""
+TRAIN_EXAMPLES = """\
+  probe +sweep=quickstart
+  probe data=demo encoder=minilm_l6 layers=second_to_last
+  probe -m data=demo encoder=minilm_l6 layers=last,sum_all seed=1,2,3
+  probe layers=single 'layers.indices=[7]'
+  probe 'layers.indices=[0,12]' layers.combine=mean
+  probe encoder.path=DIR data=columns data.path=DIR
+"""
+EXTRACT = """\
+Computes the features of a corpus, all layers of all words, fills the feature store with them and
+stops. Runs with the same corpus and encoder then read them.
+"""
+EXTRACT_EXAMPLES = """\
+  probe extract data=demo encoder=minilm_l6
+"""
+SWEEP_STATUS = """\
+Shows which runs of a sweep are done, running or failed, and the time left. Works from another
+terminal while the sweep runs.
+"""
+SWEEP_STATUS_EXAMPLES = """\
+  probe sweep-status results/quickstart
+"""
 
 
-def extract(arguments: list[str]) -> int:
-    from probe.runs.plan import plan
-    from probe.runs.run import extract as extract_features
+def train(arguments: list[str]) -> int:
+    """Trains and scores one run or a sweep, and returns the exit code."""
+    if run_hydra_flags(arguments):
+        return 0
+    parser = Parser("train", TRAIN, TRAIN_EXAMPLES)
+    parser.add_settings()
+    add_multirun(parser)
+    add_hydra_flags(parser)
+    options = parser.parse_intermixed_args(arguments)
+    configs, launcher = configs_of(["-m"] * options.multirun + options.overrides)
+    cluster = next((typed for typed in options.overrides if re.match("hydra/launcher=.*(slurm|submitit)", typed)), None)
+    if cluster and launcher is None:
+        raise UserError(
+            f"{cluster} is for sweeps. This is one run, which would train on this machine. To send it: probe -m "
+            f"{shlex.join(options.overrides)}"
+        )
+    command = shlex.join(["probe", *sys.argv[1:]])
+    if launcher is not None:
+        return _train_sweep(configs, launcher, command)
+    return _train_one(configs[0], command)
 
-    configs = configs_of(arguments)[0]
-    asked = [planned for planned in map(plan, configs) if PROBES[planned.cfg.probe.kind].reads_features]
-    if not asked:
-        raise UserError(f"probe={configs[0].probe.kind} reads no features: there is nothing to extract.")
-    plans = {planned.store.key: planned for planned in asked}
-    for planned in plans.values():
-        store = extract_features(planned.cfg)
-        words = sum(shards[-1].last for shards in store.shards.values())
-        print(f"{words} words, {store.layers_as_text()} of {store.hidden_size} in {store.directory}")
-    return 0
+
+def _train_sweep(configs: Sequence[Config], launcher: Launcher, command: str) -> int:
+    """Trains every run of a sweep, writes and prints its tables, and returns the exit code."""
+    from probe.runs.sweep import run_sweep
+    from probe.tables.formats import render, write_tables
+    from probe.tables.rows import build_rows
+
+    if launcher.is_here:
+        _screen_first(configs, command)
+    outcome = run_sweep(configs, launcher, command, functools.partial(print, flush=True))
+    bad = 0
+    for folder in outcome.folders:
+        bad |= report_bad_records(folder)
+        rows = build_rows(folder, configs[0].margin)
+        write_tables(folder, rows)
+        print(f"\n{render(rows, 'text')}\nRecords and tables: {folder}")
+    for label, reason in outcome.failed:
+        print(f"failed: {label}: {reason}", file=sys.stderr)
+    return 1 if outcome.failed or bad else 0
 
 
 def _screen_first(configs: Sequence[Config], command: str) -> None:
-    """Shows the screen of a sweep that asks for it; what hinders it does not hinder the sweep."""
+    """Runs and prints the screen of a sweep that asks for one (screen.first). If it fails, the sweep still runs."""
     asked = {cfg.results_dir: cfg for cfg in configs if cfg.screen.first}
     if not asked:
         return
@@ -50,51 +106,23 @@ def _screen_first(configs: Sequence[Config], command: str) -> None:
         print(f"{render_screen(record, 'text')}\nThe screen trains nothing; now the runs.\n", flush=True)
 
 
-def train(arguments: list[str]) -> int:
-    if any(argument.split("=")[0] in HYDRA_ONLY for argument in arguments):
-        hydra_itself(arguments)
-        return 0
-    configs, launcher = configs_of(arguments)
-    elsewhere = next((one for one in arguments if re.match("hydra/launcher=.*(slurm|submitit)", one)), None)
-    if elsewhere and launcher is None:
-        raise UserError(
-            f"{elsewhere} sends sweeps, and this is one run, which would train on this machine. To send it: probe -m "
-            f"{shlex.join(arguments)}"
-        )
-    command = shlex.join(["probe", *sys.argv[1:]])
-    tell = functools.partial(print, flush=True)
-    if launcher:
-        from probe.runs.sweep import run_sweep
-        from probe.tables.formats import render, write_tables
-        from probe.tables.rows import build_rows
-
-        if launcher.is_here:
-            _screen_first(configs, command)
-        outcome = run_sweep(configs, launcher, command, tell)
-        bad = 0
-        for folder in outcome.folders:
-            bad |= say_bad_records(folder)
-            rows = build_rows(folder, configs[0].margin)
-            write_tables(folder, rows)
-            print(f"\n{render(rows, 'text')}\nRecords and tables: {folder}")
-        for label, reason in outcome.failed:
-            print(f"failed: {label}: {reason}", file=sys.stderr)
-        return 1 if outcome.failed or bad else 0
+def _train_one(cfg: Config, command: str) -> int:
+    """Trains one run, prints its scores, and returns the exit code."""
     from probe.runs.plan import plan, prepare_results
     from probe.runs.progress import running
     from probe.runs.run import run
     from probe.runs.sweep import scores_line
     from probe.system.machine import resolve_device
 
-    planned = plan(configs[0])
+    planned = plan(cfg)
     resolve_device(planned.cfg.device)
     prepare_results(planned.results_dir)
     was_done = planned.is_done
     if planned.record_path.exists() and not was_done:
-        print("its weights were not kept: it is made again, and its record with it", flush=True)
-    of_how_many = f" (of {planned.encoder.num_layers})" if planned.selection.indices else ""
+        print("Weights were not saved: rerunning and replacing the record.", flush=True)
+    of_all = f" (of {planned.encoder.num_layers})" if planned.selection.indices else ""
     print(
-        f"{planned.selection.as_text()}{of_how_many}{planned.kind.layers_note}, {planned.corpus.title}, "
+        f"{planned.selection.as_text()}{of_all}{planned.kind.layers_note}, {planned.corpus.title}, "
         f"{planned.label.removeprefix(planned.selection.name).lstrip(', ')}",
         flush=True,
     )
@@ -102,19 +130,44 @@ def train(arguments: list[str]) -> int:
         print(f"data: {note}.", flush=True)
     with running(planned.results_dir, planned.identity.key) as show:
 
-        def tell_both(line: str) -> None:
-            tell(line)
+        def log(line: str) -> None:
+            print(line, flush=True)
             show(line)
 
-        record = run(planned.cfg, tell_both, command=command)
-    print(scores_line(record) + (" · was done already" if was_done else "") + f"\nrecord: {planned.record_path}")
+        record = run(planned.cfg, log, command=command)
+    print(scores_line(record) + (" · was already done" if was_done else "") + f"\nrecord: {planned.record_path}")
+    return 0
+
+
+def extract(arguments: list[str]) -> int:
+    """Fills the feature store, and returns the exit code."""
+    parser = Parser("extract", EXTRACT, EXTRACT_EXAMPLES)
+    parser.add_settings()
+    add_multirun(parser)
+    options = parser.parse_intermixed_args(arguments)
+
+    from probe.runs.plan import plan
+    from probe.runs.run import extract as extract_features
+
+    configs, _ = configs_of(["-m"] * options.multirun + options.overrides)
+    frozen = [planned for planned in map(plan, configs) if PROBES[planned.cfg.probe.kind].reads_features]
+    if not frozen:
+        raise UserError(f"probe={configs[0].probe.kind} reads no features: there is nothing to extract.")
+    plans = {planned.store.key: planned for planned in frozen}
+    for planned in plans.values():
+        store = extract_features(planned.cfg)
+        words = sum(shards[-1].last for shards in store.shards.values())
+        print(f"{words} words, {store.layers_as_text()} of {store.hidden_size} in {store.directory}")
     return 0
 
 
 def sweep_status(arguments: list[str]) -> int:
+    """Prints where a sweep stands, and returns the exit code."""
+    parser = Parser("sweep-status", SWEEP_STATUS, SWEEP_STATUS_EXAMPLES)
+    parser.add_folder()
+    options = parser.parse_intermixed_args(arguments)
+
     from probe.runs.progress import lines
 
-    parser = Parser(prog="probe sweep-status", description="Where a sweep stands: done, running, failed, time left.")
-    parser.add_argument("dir", nargs="?", type=Path, help="the sweep's results_dir; none: the one written last")
-    print(*lines(results_or_last(parser.parse_args(arguments).dir)), sep="\n")
+    print(*lines(results_or_last(options.dir)), sep="\n")
     return 0

@@ -1,4 +1,4 @@
-"""`probe score`: anybody's predictions, scored."""
+"""`probe score`: predictions of any system, scored."""
 
 from __future__ import annotations
 
@@ -9,51 +9,59 @@ from pathlib import Path
 from probe.arguments import Parser
 from probe.config import UserError
 
-SCORE_HELP = """\
-probe score FILE [FILE] [--task spans|tags] [--ignore-docstart] [--format text|json]
-
-Predictions in CoNLL columns: a word a line, gold and predicted tag last, an empty line between sentences. Shows span F1
-as conlleval and seqeval count it, strict F1, word F1, recall of entity words, accuracy (of tags as they are written, as
-conlleval), each type, ill-formed tags. Gold and predicted tags may be in two schemes; each is found and named.
-Two files on one text: also the difference and its p. --task tags: labels that are no spans. --ignore-docstart: lines
--DOCSTART- are bounds between documents, no words.
-
-Examples
+DESCRIPTION = """\
+Scores predictions in CoNLL columns: one word per line, the gold and the predicted tag last, an
+empty line between sentences. Prints span F1 as conlleval and seqeval count it, strict F1, word F1,
+recall of entity words, accuracy (of tags as they are written, as in conlleval), the scores of each
+type, and ill-formed tags. Gold and predicted tags may be in two schemes: each scheme is detected
+and printed. Of two files on one text it also prints the difference and its p value.
+"""
+EXAMPLES = """\
   probe score results/demo-minilm/predictions/last-seed1-*.test.conll
   probe score a.txt b.txt --ignore-docstart --format json
 """
 
 
 def score(arguments: list[str]) -> int:
+    """Scores one or two files of predictions, and returns the exit code."""
     from probe.data.task import TASKS
-    from probe.score import predictions as scoring
-    from probe.system.files import plain
 
-    parser = Parser(prog="probe score", usage=SCORE_HELP)
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--task", choices=tuple(TASKS), default="spans")
-    parser.add_argument("--ignore-docstart", action="store_true")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser = Parser("score", DESCRIPTION, EXAMPLES)
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a file of predictions, or two to compare")
+    parser.add_argument(
+        "--task",
+        choices=tuple(TASKS),
+        default="spans",
+        help="what the tags are: spans, or one label per word (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--ignore-docstart", action="store_true", help="read lines -DOCSTART- as bounds of documents, not as words"
+    )
+    parser.add_format("text", "json")
     options = parser.parse_intermixed_args(arguments)
     if len(options.files) > 2:
-        raise UserError(f"score: {len(options.files)} files; one, or two to compare.")
-    read = [scoring.read_predictions(file, TASKS[options.task], options.ignore_docstart) for file in options.files]
-    tested = scoring.paired_test(read[0], read[1]) if len(read) == 2 else None
+        raise UserError(f"score: give one file, or two to compare, not {len(options.files)}.")
+
+    from probe.score.predictions import paired_test, read_predictions, render, render_test
+    from probe.system.files import plain
+
+    systems = [read_predictions(file, TASKS[options.task], options.ignore_docstart) for file in options.files]
+    tested = paired_test(systems[0], systems[1]) if len(systems) == 2 else None
     if options.format == "text":
-        print(*[scoring.render(one) for one in read], sep="\n", end="")
+        print(*map(render, systems), sep="\n", end="")
         if tested:
-            print(f"\n{scoring.render_test(read[0], read[1], *tested)}", end="")
+            print(f"\n{render_test(systems[0], systems[1], *tested)}", end="")
         return 0
     if tested is None:
-        shown = read[0].as_json()
+        shown = systems[0].as_json()
     else:
-        shown = {name: {"file": str(one.file), **one.as_json()} for name, one in zip("ab", read, strict=True)}
+        shown = {name: {"file": str(s.file), **s.as_json()} for name, s in zip("ab", systems, strict=True)}
         shown["test"] = {**plain(tested[0]), "unit": tested[1]}
     print(json.dumps(shown, indent=1))
-    for one in read:
-        if one.marks:
+    for system in systems:
+        if system.marks:
             print(
-                f"{one.file}: {one.marks} lines -DOCSTART- count as words; --ignore-docstart leaves them out.",
+                f"{system.file}: {system.marks} lines -DOCSTART- count as words. --ignore-docstart excludes them.",
                 file=sys.stderr,
             )
     return 0

@@ -9,9 +9,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from support.commands import DEADLINE_S, TINY, finish, interpreted, probe, start, stop, wait_for, workers_of
+from support.commands import DEADLINE_S, TINY, finish, interpreted, probe, python, start, stop, wait_for, workers_of
 from support.facts import names
 
+from probe.arguments import Parser
 from probe.cli import COMMANDS
 
 
@@ -56,7 +57,7 @@ def in_training(folder: Path) -> int:
         (["device=cuda", "data=demo", "encoder=minilm_l6"], ["device=cuda"]),
         (["data=demo", "encoder=minilm_l6", "results_dir=/proc/x"], ["results_dir=/proc/x"]),
         (["--nope"], ["--nope"]),
-        (["score"], ["files"]),
+        (["score"], ["FILE"]),
         (["score", "/nowhere"], ["/nowhere"]),
         (["data=demo", "data.dev=null"], ["dev", "data.dev_fraction=0.1"]),
         (["data=demo", "data.scheme=BIO"], ["data.scheme='BIO'", "auto, IOB1"]),
@@ -77,7 +78,7 @@ def test_what_a_user_gets_wrong_is_one_or_two_lines_and_exit_2(arguments: list[s
     ("arguments", "facts"),
     [
         (["layers=nope"], ["layers=nope", "concat_last_four"]),  # known from Hydra
-        (["score"], ["files"]),  # from the parser
+        (["score"], ["FILE"]),  # from the parser
         ([], ["data.path=DIR"]),  # from planning a run
     ],
 )
@@ -93,6 +94,25 @@ def test_help_lists_the_commands(tmp_path: Path):
     done = interpreted("--help", cwd=tmp_path)
     assert done.returncode == 0
     names(done.stdout, *COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_explains_every_option_and_gives_examples(command: str, typed, monkeypatch: pytest.MonkeyPatch):
+    parsers: list[Parser] = []
+    monkeypatch.setattr(Parser, "print_help", lambda parser: parsers.append(parser))
+    assert typed(command, "--help").returncode == 0
+    (parser,) = parsers
+    assert [action.dest for action in parser._actions if not action.help] == []
+    assert parser.description
+    assert f"  probe {command} " in str(parser.epilog).replace("  probe ", f"  probe {command} ", command == "train")
+
+
+def test_help_and_the_options_of_train_need_no_torch(tmp_path: Path):
+    code = "import sys\nfrom probe.cli import dispatch\ntry: dispatch(sys.argv[1:])\n"
+    code += "except SystemExit: pass\nassert not {'torch', 'hydra'} & sys.modules.keys(), 'heavy'"
+    for arguments in (["--help"], ["train", "--help"], ["verify", "--help"]):
+        done = python(code, *arguments)
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
