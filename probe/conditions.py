@@ -191,4 +191,6 @@ def derived(
         if condition.derive and is_asked and condition.changes in changes:
             corpus = condition.derive(corpus, data, lower_cases)
     share = data.train_fraction
-    return (corpus, None) if share in (None, 1) or "sample" not in changes else sampled(corpus, share, seed)
+    if share is None or "sample" not in changes or not CONDITIONS["share"].holds(share):
+        return corpus, None
+    return sampled(corpus, share, seed)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from probe.config import UserError
-from probe.data.columns import ColumnsError, WordRows, read_word_rows
+from probe.data.columns import EMPTY_NODE, RANGE, ColumnsError, WordRows, read_word_rows
 from probe.data.layout import Layout
 from probe.data.split import Split, lines_of
 
 FORM, UPOS = 1, 3  # columns
-NO_WORD = re.compile(r"\d+-\d+|\d+\.\d+")  # the index of a multiword range or an empty node
 
 
 def read_conllu(file: Path, layout: Layout, remedy: str = "") -> Split:
@@ -42,7 +40,7 @@ def _in_conllu(layout: Layout) -> Layout:
 
 def _is_no_word(columns: list[str], position: int, place: str) -> bool:
     """Whether a line is a multiword range or an empty node. Raises UserError unless words are counted from 1."""
-    if NO_WORD.fullmatch(columns[0]):
+    if RANGE.fullmatch(columns[0]) or EMPTY_NODE.fullmatch(columns[0]):
         return True
     if columns[0] != str(position):
         raise UserError(

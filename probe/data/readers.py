@@ -1,4 +1,4 @@
-"""The corpus formats that can be read. A new format is a file of its own beside this one and one line here."""
+"""The corpus formats that can be read. To add a format, write its reader in a new file and add one line here."""
 
 from __future__ import annotations
 

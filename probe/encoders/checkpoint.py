@@ -236,7 +236,8 @@ def find_folder(cfg: EncoderConfig) -> Found:
 def if_damaged(folder: Path, commit: str | None) -> str:
     """Says what to type if files of the Hub's cache may be damaged; empty for an encoder without a commit.
 
-    The advice removes the whole cache, because a removed snapshot alone is made again from the same damaged files.
+    The advice removes the whole cache. If only the snapshot were removed, it would be rebuilt from the same damaged
+    files.
     """
     if commit is None:
         return ""

@@ -13,7 +13,7 @@ DESCRIPTION = """\
 Shows what an encoder makes of a text: its pieces, ids, mask and segments, and the word of each
 piece; how many hidden states there are and what each index means; the parts of layer 0; and the
 vectors of the chosen layers (layers=..., as in training). Words are split at blanks, and each
-punctuation mark is a word of its own: "bank." is "bank" and ".".
+punctuation mark is a separate word: "bank." is "bank" and ".".
 """
 EXAMPLES = """\
   probe inspect "I love Paris" encoder=minilm_l6 --pad 7
