@@ -18,6 +18,7 @@ K rows, S seeds at most, U units of text, N simulated tables.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -112,6 +113,19 @@ class Comparison:
         centre = float(self.means[a] - self.means[b])
         reach = self.error(a, b) * self._simulation.between(a, b)
         return centre, [centre - reach, centre + reach]
+
+    def separated(self) -> list[tuple[int, int]]:
+        """Returns all pairs of rows that differ significantly.
+
+        If all rows are equally good, there is any such pair in at most 5 % of tables: the critical value is that of the
+        largest of all differences (Tukey 1953), by the same simulated tables.
+        """
+        limit = self._simulation.all_pairs
+        rows = range(len(self.n))
+        errors = [np.sqrt(self._errors_of(row)) for row in rows]
+        return [
+            (a, b) for a in rows for b in rows if a < b and abs(self.means[a] - self.means[b]) > limit * errors[a][b]
+        ]
 
     def mean(self, a: int) -> list[float]:
         """Returns the 95 % interval of a row's mean."""
@@ -226,23 +240,20 @@ class _Simulation:
     """
 
     def __init__(self, n: tuple[int, ...], text: np.ndarray, freedom: int) -> None:
-        means, self.over_seeds, moves = _draws(n)
+        means, over_seeds, moves = _draws(n)
         values, vectors = np.linalg.eigh((text + text.T) / 2)
         # The symmetric root does not depend on the signs and order of eigenvectors, which differ between CPUs.
         root = (vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T).astype(np.float32)
+        rows, estimates = len(n), _wishart(means.shape[1], len(n), freedom)
+        estimates = root @ (root @ estimates.reshape(rows, -1)).reshape(estimates.shape)  # (K, K, N or 1)
         self.n = np.array(n)
-        self.means = means + moves @ root.T  # (N, K)
-        estimates = root @ _wishart(len(means), len(n), freedom) @ root.T  # (N or 1, K, K)
-        self.estimates = np.broadcast_to(estimates, (len(means), *estimates.shape[1:]))
-        self.diagonals = np.einsum("nkk->nk", self.estimates)
-
-    def t(self, a: int) -> np.ndarray:
-        """Returns each row's mean minus that of row a, in standard errors: (N, K)."""
-        squared = np.maximum(0, self.diagonals[:, [a]] + self.diagonals - 2 * self.estimates[:, a])
-        squared += self.over_seeds + self.over_seeds[:, [a]]
-        t = (self.means - self.means[:, [a]]) / np.sqrt(squared)
-        t[:, a] = 0
-        return t
+        self.means = means + root @ moves  # (K, N)
+        self.errors = np.sqrt(over_seeds + np.einsum("kkn->kn", estimates))  # (K, N), of the means
+        self.t = np.zeros((rows, rows, means.shape[1]), dtype=np.float32)  # (K, K, N), how far b is above a
+        for a, b in itertools.combinations(range(rows), 2):
+            squared = np.maximum(0, estimates[a, a] + estimates[b, b] - 2 * estimates[a, b])
+            self.t[a, b] = (self.means[b] - self.means[a]) / np.sqrt(squared + over_seeds[a] + over_seeds[b])
+            self.t[b, a] = -self.t[a, b]
 
     @functools.cached_property
     def limits(self) -> tuple[np.ndarray, float]:
@@ -251,33 +262,39 @@ class _Simulation:
         The first is by row how far any other row is above it (one-sided, many to one; (K,)). The second is the
         difference between the best and any other row.
         """
-        best = np.where(self.n == self.n.max(), self.means, -np.inf).argmax(1)
-        to_control, widest = [], np.zeros(len(best))
+        best = np.where((self.n == self.n.max())[:, None], self.means, -np.inf).argmax(0)
+        widest = np.zeros(len(best))
         for a in range(len(self.n)):
-            t = self.t(a)
-            to_control.append(_quantile(t.max(1)))
-            widest[best == a] = -t[best == a].min(1)
-        return np.array(to_control), _quantile(widest)
+            widest[best == a] = -self.t[a].min(0)[best == a]
+        return np.array([_quantile(above.max(0)) for above in self.t]), _quantile(widest)
+
+    @functools.cached_property
+    def all_pairs(self) -> float:
+        """Returns the critical value that no difference of two rows exceeds in 95 % of tables."""
+        return _quantile(self.t.max((0, 1)))
 
     def between(self, a: int, b: int) -> float:
         """Returns the two-sided critical value of the difference of two rows."""
-        return _quantile(np.abs(self.t(a)[:, b]))
+        return _quantile(np.abs(self.t[a, b]))
 
     def of_mean(self, a: int) -> float:
         """Returns the two-sided critical value of one row's mean against its true value."""
-        return _quantile(np.abs(self.means[:, a]) / np.sqrt(self.over_seeds[:, a] + self.diagonals[:, a]))
+        return _quantile(np.abs(self.means[a]) / self.errors[a])
 
 
 @functools.lru_cache(maxsize=4)
 def _wishart(tables: int, rows: int, freedom: int) -> np.ndarray:
-    """Draws estimates of the unit matrix with `freedom` degrees of freedom (Bartlett's decomposition): (N, K, K)."""
+    """Draws estimates of the unit matrix with `freedom` degrees of freedom (Bartlett's decomposition): (K, K, N)."""
     if freedom >= MOST_FREEDOM:
-        return np.eye(rows, dtype=np.float32)[None]
+        return np.eye(rows, dtype=np.float32)[:, :, None]
     draw = np.random.default_rng(1)
-    roots = np.tril(draw.standard_normal((tables, rows, rows)), -1)
+    roots = np.ascontiguousarray(draw.standard_normal((tables, rows, rows)).transpose(1, 2, 0))  # (K, K, N)
     diagonal = np.arange(rows)
-    roots[:, diagonal, diagonal] = np.sqrt(draw.chisquare(freedom - diagonal, (tables, rows)))
-    return (roots @ roots.transpose(0, 2, 1) / freedom).astype(np.float32)
+    roots[diagonal, diagonal] = np.sqrt(draw.chisquare(freedom - diagonal, (tables, rows))).T
+    estimates = np.empty((rows, rows, tables), dtype=np.float32)
+    for a, b in itertools.combinations_with_replacement(range(rows), 2):  # of the lower triangles of the roots
+        estimates[a, b] = estimates[b, a] = (roots[a, : a + 1] * roots[b, : a + 1]).sum(0) / freedom
+    return estimates
 
 
 @functools.lru_cache(maxsize=16)
@@ -289,7 +306,7 @@ def _simulated(n: tuple[int, ...], text: tuple[float, ...], freedom: int) -> _Si
 def _draws(n: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draws tables of equally good rows with n seeds each.
 
-    Returns means and their estimated variances without a text, and standard normal values for the text. Each (N, K).
+    Returns means and their estimated variances without a text, and standard normal values for the text. Each (K, N).
     """
     tables = int(min(SIMULATED, max(2_000, MOST_DRAWS // (sum(n) + len(n) ** 2))))
     draw = np.random.default_rng(0)
@@ -298,7 +315,7 @@ def _draws(n: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     scores = draw.standard_normal((tables, len(n), max(n)))  # (N, K, S)
     means, variances = (scores * there).sum(-1) / seeds, seed_variances(scores, there) / seeds
     moves = draw.standard_normal((tables, len(n)))
-    return means.astype(np.float32), variances.astype(np.float32), moves.astype(np.float32)
+    return tuple(np.ascontiguousarray(part.T, dtype=np.float32) for part in (means, variances, moves))
 
 
 def _quantile(values: np.ndarray) -> float:

@@ -1,7 +1,6 @@
 """Measures how well a screen predicted trained rows: rank and linear correlation, and the regret of its first picks.
 
-Two rows are separated if the 95 % interval of their dev difference, over seeds and text, excludes 0 and test has the
-same sign; the intervals are not corrected for the number of pairs.
+Two rows are separated if they differ significantly on dev, over seeds and text, corrected for the number of pairs.
 
 A plain sum is a scaled mean. A linear readout does not depend on the scale, but training does. If there are sums among
 the rows, the figures are also given without them.
@@ -9,7 +8,6 @@ the rows, the figures are also given without them.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,9 +20,9 @@ from probe.screen.candidates import readout_of
 from probe.screen.ranking import Scored
 from probe.screen.record import ScreenRecord
 from probe.system.format import percent
-from probe.tables.decisions import differences
+from probe.tables.decisions import separated_pairs
 from probe.tables.formats import TextTable
-from probe.tables.row import Difference, Row, groups_of
+from probe.tables.row import Row, groups_of
 from probe.tables.rows import build_rows
 
 PICKS = (1, 3)
@@ -81,26 +79,18 @@ def compare(pairs: Sequence[tuple[Row, Scored]]) -> ScreenAgreement:
         raise UserError("--against needs two rows or more of what was screened, trained until they converged.")
     dev = [float(np.mean(row.dev)) for row, _ in pairs]
     foretold = [one.dev_f1 for _, one in pairs]
-    told = list(itertools.combinations(range(len(pairs)), 2))
-    tests = differences([(pairs[i][0], pairs[j][0]) for i, j in told])
-    separated = [pair for pair, test in zip(told, tests, strict=True) if is_separated(test)]
+    separated = separated_pairs([row for row, _ in pairs])
     ranked = sorted(range(len(pairs)), key=lambda i: (-foretold[i], pairs[i][1].dev_error))
     order = sorted(range(len(pairs)), key=lambda i: -dev[i])
     return ScreenAgreement(
         [(pairs[i][0].name, dev[i], foretold[i]) for i in order],
         tau_b(dev, foretold),
         tau_a(separated, dev, foretold),
-        len(told),
+        math.comb(len(pairs), 2),
         len(separated),
         pearson(dev, foretold),
         {str(picks): 100 * (max(dev) - max(dev[i] for i in ranked[:picks])) for picks in PICKS},
     )
-
-
-def is_separated(test: Difference) -> bool:
-    """Returns whether the interval of the two rows' dev difference excludes 0, and test has the same sign."""
-    interval = test.dev.interval
-    return interval is not None and interval[0] * interval[1] > 0 and test.dev.difference * test.test.difference > 0
 
 
 def tau_b(a: Sequence[float], b: Sequence[float]) -> float | None:
