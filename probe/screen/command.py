@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from probe.arguments import Parser
@@ -34,8 +35,8 @@ def screen(arguments: list[str]) -> int:
         "--against",
         type=Path,
         metavar="DIR",
-        help="also print how well the screen predicts the rows trained in this results folder, "
-        "and what its first choices would have cost",
+        help="also print how well the screen predicts the rows trained in this results folder, and what its first "
+        "choices would have cost; the screen is written there, unless results_dir is given",
     )
     parser.add_format(*FORMATS)
     options = parser.parse_intermixed_args(arguments)
@@ -43,6 +44,9 @@ def screen(arguments: list[str]) -> int:
     if options.against is not None and not options.against.is_dir():
         raise UserError(f"--against {options.against}: there is no such folder.")
     cfg = configs[0]
+    is_beside = options.against is not None and not any(one.startswith("results_dir=") for one in options.overrides)
+    if is_beside:
+        cfg = replace(cfg, results_dir=str(options.against))
     if any((other.data, other.encoder, other.features) != (cfg.data, cfg.encoder, cfg.features) for other in configs):
         raise UserError("screen: give one corpus and one encoder.")
 
@@ -53,7 +57,7 @@ def screen(arguments: list[str]) -> int:
     from probe.system.files import plain
 
     log = functools.partial(print, file=sys.stderr, flush=True)
-    record = run_screen(cfg, log, shlex.join(["probe", *sys.argv[1:]]))
+    record = run_screen(cfg, log, shlex.join(["probe", *sys.argv[1:]]), replaces=not is_beside)
     files = write_screen(Path(cfg.results_dir), record)
     agreement = validate_screen(record, options.against) if options.against is not None else None
     if options.format == "json":

@@ -36,10 +36,13 @@ def screen_identity(inputs: Inputs, cfg: Config) -> ScreenIdentity:
     return ScreenIdentity(inputs.fingerprint, task, inputs.store.vectors_key, screen, cfg.seed)
 
 
-def run_screen(cfg: Config, tell: Callable[[str], None], command: str | None = None) -> ScreenRecord:
+def run_screen(
+    cfg: Config, tell: Callable[[str], None], command: str | None = None, replaces: bool = True
+) -> ScreenRecord:
     """Screens and writes the folder's screen.json, after extracting missing features; returns an existing one at once.
 
-    Replaces a damaged screen, or one of another text, encoder or setting, at the end.
+    Replaces a damaged screen at the end, and one of another text, encoder or setting, or raises UserError for that one
+    before anything is computed if `replaces` is false.
     """
     if not PROBES[cfg.probe.kind].reads_features:
         raise UserError(f"A screen ranks the layers of a frozen encoder: leave out probe={cfg.probe.kind}.")
@@ -59,6 +62,11 @@ def run_screen(cfg: Config, tell: Callable[[str], None], command: str | None = N
     if there is not None and there.key == identity.key:
         tell(f"screened already: {folder / SCREEN}")
         return there
+    if there is not None and not replaces:
+        raise UserError(
+            f"{folder / SCREEN} is a screen with other settings ({there.setting.data}, {there.setting.encoder}). It is "
+            "not replaced; write this one elsewhere: results_dir=DIR."
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -57,7 +57,9 @@ def _relative_scores(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
         bits = [[value for one in rows for value in _dev_bits(one)] for rows in (baselines, [row])]
         if all(bits) and one_kind_of_bits([run for one in (*baselines, row) for run in one.records.values()]):
             found["beyond"] = difference(*bits)
-    tuned = max((o for o in there if o.conditions == {"fine_tuned"}), key=lambda o: o.dev_mean, default=None)
+    tuned = max(
+        (other for other in there if other.conditions == {"fine_tuned"}), key=lambda o: (o.n, o.dev_mean), default=None
+    )  # one with fewer seeds may be best by luck
     if not names and row.indices and tuned:
         embeddings = [other for other in there if not other.of and other.is_single and other.indices == [0]]
         baselines_by_name = {

@@ -8,12 +8,13 @@ the package sees the scores and the influence of each document, as it does of re
 things instead: documents and runs of a committed folder, with replacement, so that F1 is counted anew from their spans.
 
 wrongly_worse: the share of tables that call a row worse though no row is truly better than it.
-coverage, of one table in EVERY where rows have no costs: the share of 95 % intervals that hold the truth, of a difference of two rows and of a mean; and (behind) the
-share of tables in which all low ends of "behind the best" hold. loss_over_margin: the share of tables that recommend a
-row as within the margin which truly loses more than the margin. Beside it the mean true loss of what is recommended,
-and of the best row where none is within the margin. power: the share of truly worse rows that are called worse, by how
-far they are behind; and the same of the rule that the package had before (seeds permuted on dev, text tested on test
-with Holm's correction). race: the share of races in which the truly best row leaves.
+coverage: the share of 95 % intervals that hold the truth, of a difference of two rows and of a mean; and (behind) the
+share of tables in which all low ends of "behind the best" hold. Where rows have no costs, one table in EVERY counts.
+loss_over_margin: the share of tables that recommend a row as within the margin which truly loses more than the margin.
+Beside it the mean true loss of what is recommended, and of the best row where none is within the margin. power: the
+share of truly worse rows that are called worse, by how far they are behind; and the same of the rule that the package
+had before (seeds permuted on dev, text tested on test with Holm's correction). race: the share of races in which the
+truly best row leaves.
 
 The last line is one JSON object of these, each by the name of its truth.
 """

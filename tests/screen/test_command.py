@@ -168,6 +168,13 @@ def test_a_sweep_that_asks_for_it_shows_the_screen_first_and_its_runs_keep_their
     other = typed("screen", *inputs, *QUICK, "results_dir=shown", "features.dtype=float32", "--against", "plain")
     assert other.returncode == 2
     names(other.stderr, "--against plain")
+    beside = typed("screen", *inputs, *QUICK, "--against", "plain")
+    assert beside.returncode == 0
+    first = load_screen(tmp_path / "plain")
+    other = typed("screen", *inputs, *QUICK, "screen.window=0", "--against", "plain")
+    assert other.returncode == 2
+    names(other.stderr, "plain/screen.json", "results_dir=")
+    assert load_screen(tmp_path / "plain") == first is not None
 
 
 def test_correlations_are_none_where_they_are_undefined():

@@ -87,6 +87,13 @@ def test_a_ceiling_that_may_lie_higher_says_so(folder: Path):
     assert "2 of 3 runs" in told
 
 
+def test_the_gap_is_to_the_fine_tuned_row_with_the_most_seeds(folder: Path):
+    lucky = {"indices": (6,), "combine": "mean", "treatment": TUNED}
+    make_record(folder, "fine_tuned", 1, 0.99, 0.9, rate=9e-4, **lucky)
+    rows = {(row.name, row.treatment): row for row in build_rows(folder)}
+    assert rows["last", None].relative["gap_closed"].mean == pytest.approx((0.702 - 0.302) / (0.902 - 0.302))
+
+
 def test_selectivity_and_the_gap_closed(folder: Path):
     rows = {(row.name, row.treatment): row for row in build_rows(folder)}
     row = rows["last", None]
