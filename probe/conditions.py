@@ -1,7 +1,7 @@
 """The conditions that runs are made under, other than the main one: baselines, less text, the fine-tuned encoder.
 
-A new condition is an entry in `CONDITIONS` and a file in `conf/treatment/` of the same name. Tables, keys and checks
-follow from the entry. This module imports nothing that takes long.
+A new condition is an entry in `CONDITIONS` and a file in `conf/condition/` of the same name. Tables, keys and checks
+follow from the entry; keys hold its id and settings, never its label. This module imports nothing that takes long.
 """
 
 from __future__ import annotations
@@ -17,30 +17,28 @@ from probe.data.derived import Sample, control_task, sampled
 # The sections of a table, from the top: baselines that a row should be well above, the rows themselves, the same rows
 # trained on less text, and what they cannot be expected to reach.
 BASELINE, MAIN, REDUCED_DATA, UPPER_BOUND = range(4)
-LOWER_CASED = "lower_cased"  # a setting of a control that was drawn without case
-PERCENT_OF_TRAIN = " % of train"
+LOWER_CASED = "lower_cased"  # of a control: whether it was drawn without case
 
 
 @dataclass(frozen=True)
 class Condition:
     """A way in which runs differ from the main runs that they are compared with.
 
-    recorded: its name in keys and records, which never changes. label: its name in tables; None: as recorded, where the
-    recorded name holds a number. setting: the setting that it follows from, and holds: whether a value of the setting
-    asks for it. changes: what it changes: the `encoder`, the `words` of the corpus, its `tags`, the `sample` that is
-    learnt from, or the `probe`. section: its part of a table. note: shown under a table with such a row. settings: what
-    keys and tables have to know beside its name. derive: of `words` and `tags`, makes the corpus from the one as it is;
-    the last argument says whether the encoder drops case.
+    label: its name in tables, from the settings of all conditions of a row. setting: the setting that it follows from,
+    and holds: whether a value of the setting asks for it. changes: what it changes: the `encoder`, the `words` of the
+    corpus, its `tags`, the `sample` that is learnt from, or the `probe`. section: its part of a table. note: shown
+    under a table with such a row. settings: those of a config that keys have to know beside its id; the last argument
+    says whether the encoder drops case. derive: of `words` and `tags`, makes the corpus from the one as it is; its last
+    argument says the same.
     """
 
-    recorded: str
-    label: str | None
+    label: Callable[[Mapping[str, Any]], str]
     setting: str
     holds: Callable[[Any], bool]
     changes: Literal["encoder", "words", "tags", "sample", "probe"]
     section: int
     note: str | None = None
-    settings: Callable[[Config], dict[str, Any]] = lambda cfg: {}
+    settings: Callable[[Config, bool], dict[str, Any]] = lambda cfg, lower_cases: {}
     derive: Callable[[Corpus, DataConfig, bool], Corpus] | None = None
 
     @property
@@ -56,28 +54,25 @@ def _control(text: Corpus, data: DataConfig, lower_cases: bool) -> Corpus:
 
 CONDITIONS: dict[str, Condition] = {  # in the order of the table
     "random": Condition(
-        recorded="random weights",
-        label="random weights",
+        label=lambda settings: "random weights",
         setting="encoder.weights",
         holds=lambda weights: weights == "random",
         changes="encoder",
         section=BASELINE,
         note="random weights: the same architecture, initialised anew and never trained.",
-        settings=lambda cfg: {"weights_seed": cfg.encoder.weights_seed},
+        settings=lambda cfg, lower_cases: {"weights_seed": cfg.encoder.weights_seed},
     ),
     "random_blocks": Condition(
-        recorded="random blocks",
-        label="random blocks",
+        label=lambda settings: "random blocks",
         setting="encoder.weights",
         holds=lambda weights: weights == "random_blocks",
         changes="encoder",
         section=BASELINE,
         note="random blocks: trained embeddings, all else initialised anew.",
-        settings=lambda cfg: {"weights_seed": cfg.encoder.weights_seed},
+        settings=lambda cfg, lower_cases: {"weights_seed": cfg.encoder.weights_seed},
     ),
     "control": Condition(
-        recorded="control",
-        label="control",
+        label=lambda settings: "control",
         setting="data.control",
         holds=lambda seed: seed is not None,
         changes="tags",
@@ -85,12 +80,11 @@ CONDITIONS: dict[str, Condition] = {  # in the order of the table
         note="control: another task on the same words, in which each word (of spans: each mention) has a tag drawn at "
         "random, so that its type can only be memorised or guessed. Of spans the bounds stay and can be learnt, so "
         "this is another task than Hewitt & Liang's: compare with the guess floor (--columns floors).",
-        settings=lambda cfg: {"control": cfg.data.control},
+        settings=lambda cfg, lower_cases: {"control": cfg.data.control, LOWER_CASED: lower_cases},
         derive=_control,
     ),
     "fine_tuned": Condition(
-        recorded="fine-tuned",
-        label="fine-tuned",
+        label=lambda settings: "fine-tuned",
         setting="probe.kind",
         holds=lambda kind: kind == "finetune",
         changes="probe",
@@ -98,13 +92,12 @@ CONDITIONS: dict[str, Condition] = {  # in the order of the table
         note="fine-tuned: the encoder itself trained, with a linear layer on its last layer; its best epoch on dev.",
     ),
     "share": Condition(
-        recorded=PERCENT_OF_TRAIN,  # after the number
-        label=None,
+        label=lambda settings: f"{100 * settings['share']:g} % of train",
         setting="data.train_fraction",
         holds=lambda share: share not in (None, 1),
         changes="sample",
         section=REDUCED_DATA,
-        settings=lambda cfg: {"share": cfg.data.train_fraction},
+        settings=lambda cfg, lower_cases: {"share": cfg.data.train_fraction},
     ),
 }
 
@@ -119,38 +112,18 @@ def _value(cfg: Config, setting: str) -> Any:
     return getattr(getattr(cfg, group), name)
 
 
-def settings_of_conditions(cfg: Config, is_lower_cased: bool) -> dict[str, Any]:
-    """What the recorded names of a config's conditions do not say. A control drawn without case is another condition
-    than one drawn with it, and so another row."""
+def settings_of_conditions(cfg: Config, lower_cases: bool) -> dict[str, Any]:
+    """The settings of a config's conditions. lower_cases: whether the encoder drops case, and with it the control's
+    draw: a control drawn without case is another condition than one drawn with it, and so another row."""
     settings: dict[str, Any] = {}
     for name in conditions_of(cfg):
-        settings |= CONDITIONS[name].settings(cfg)
-        if name == "control" and is_lower_cased:
-            settings[LOWER_CASED] = True
+        settings |= CONDITIONS[name].settings(cfg, lower_cases)
     return settings
 
 
-def recorded_name(names: Iterable[str], settings: Mapping[str, Any]) -> str:
-    """Several conditions as keys and records name them."""
-    return ", ".join(
-        f"{100 * settings['share']:g}{PERCENT_OF_TRAIN}" if name == "share" else CONDITIONS[name].recorded
-        for name in names
-    )
-
-
-def recorded_parts(recorded: str) -> dict[str, str]:
-    """The conditions that a recorded name holds, each with its own part of that name. A condition that this version
-    does not know goes by its recorded name."""
-    names = {condition.recorded: name for name, condition in CONDITIONS.items()}
-    return {
-        "share" if part.endswith(PERCENT_OF_TRAIN) else names.get(part, part): part for part in recorded.split(", ")
-    }
-
-
-def label_of_conditions(recorded: str) -> str:
-    """The conditions of a recorded name as tables show them."""
-    known = {name: CONDITIONS[name].label for name in recorded_parts(recorded) if name in CONDITIONS}
-    return ", ".join(known.get(name) or part for name, part in recorded_parts(recorded).items())
+def label_of_conditions(ids: Iterable[str], settings: Mapping[str, Any]) -> str:
+    """Conditions as tables show them. A condition that this version does not know goes by its id."""
+    return ", ".join(CONDITIONS[name].label(settings) if name in CONDITIONS else name for name in ids)
 
 
 def section_of(indices: Iterable[int], names: Iterable[str]) -> int:

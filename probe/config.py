@@ -19,8 +19,8 @@ CONTEXTS = ("sentence", "document")
 SUBWORDS = ("first", "last", "mean", "sum", "max")
 DTYPES = ("float16", "bfloat16", "float32")
 PRECISIONS = ("float32", "bfloat16")
-# What a probe's settings are in keys and records where its kind does not have them.
-UNUSED_SETTINGS = {"num_layers": 0, "hidden_size": 0, "anneal": 1.0, "anneal_after": 1, "patience": 1}
+# What a probe's settings are where its kind does not have them.
+UNUSED_SETTINGS = {"num_layers": 0, "hidden_size": 0, "lr_decay": 1.0, "lr_patience": 1, "patience": 1}
 PLACEMENTS = ("auto", "memory", "device", "stream")
 TASKS = ("spans", "tags")
 WEIGHTS = ("pretrained", "random", "random_blocks")
@@ -106,11 +106,6 @@ class DataConfig:
             raise UserError(f"data.train_fraction={self.train_fraction} is not a share of train: above 0, at most 1.")
 
 
-def recorded_data(recorded: Mapping[str, Any]) -> DataConfig:
-    """A record's data settings; those added since it was written have their values from columns.yaml."""
-    return DataConfig(**{**_in_file(conf_dir() / "data" / "columns.yaml"), **recorded})
-
-
 @dataclass
 class EncoderConfig:
     name: str
@@ -125,11 +120,6 @@ class EncoderConfig:
         one_of("encoder.weights", self.weights, WEIGHTS)
         if not 0 <= self.weights_seed < 2**63:
             raise UserError(f"encoder.weights_seed={self.weights_seed} is not a number from 0 to 2^63 - 1.")
-
-
-def recorded_encoder(recorded: Mapping[str, Any]) -> EncoderConfig:
-    """A record's encoder settings; those added since it was written have their values from config.yaml."""
-    return EncoderConfig(**{**_in_file(conf_dir() / "config.yaml")["encoder"], **recorded})
 
 
 @dataclass
@@ -189,25 +179,25 @@ class ProbeConfig:
     hidden_size: int
     dropout: float
     learning_rate: float
-    anneal: float
+    lr_decay: float
     batch_size: int
     max_epochs: int | str  # auto: by the text, see probes.schedule
     patience: int
     gradient_clip: float
     precision: str
-    anneal_after: int = 1
+    lr_patience: int = 1
     kind: str = "bilstm"
 
     def __post_init__(self) -> None:
         _at_least("probe.num_layers", self.num_layers, 0)
         _at_least("probe.hidden_size", self.hidden_size, 1 if self.num_layers else 0)
         _auto_or_at_least("probe.max_epochs", self.max_epochs, 1)
-        for name in ("batch_size", "patience", "anneal_after"):
+        for name in ("batch_size", "patience", "lr_patience"):
             _at_least(f"probe.{name}", getattr(self, name), 1)
         if not 0 <= self.dropout < 1:
             raise UserError(f"probe.dropout={self.dropout} is not in [0, 1).")
-        if not 0 < self.anneal <= 1:
-            raise UserError(f"probe.anneal={self.anneal} is not in (0, 1].")
+        if not 0 < self.lr_decay <= 1:
+            raise UserError(f"probe.lr_decay={self.lr_decay} is not in (0, 1].")
         for name in ("learning_rate", "gradient_clip"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise UserError(f"probe.{name}={getattr(self, name)} is not a number above 0.")
@@ -245,10 +235,10 @@ class ScreenConfig:
     sentences: int
     samples: int
     dev_sentences: int
-    directions: int
+    pca_components: int
 
     def __post_init__(self) -> None:
-        for name, least in (("max_layers", 1), ("sentences", 2), ("dev_sentences", 2), ("directions", 1)):
+        for name, least in (("max_layers", 1), ("sentences", 2), ("dev_sentences", 2), ("pca_components", 1)):
             _at_least(f"screen.{name}", getattr(self, name), least)
         for name, least, most in (("window", 0, MOST_WINDOW), ("samples", 2, MOST_SAMPLES)):
             if not least <= getattr(self, name) <= most:

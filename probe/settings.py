@@ -158,10 +158,10 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
                     raise UserError(f"{without}: exactly one preset is needed. For a sweep: probe -m {without}=A,B.")
                 configs.append(to_config(composed, choices))
                 check_probe(configs[-1].probe)
-                condition = choices.get("treatment", "")
+                condition = choices.get("condition", "")
                 if _changes_probe(condition) and condition not in conditions_of(configs[-1]):
                     own = _probe_of(condition)
-                    raise UserError(f"treatment={condition} needs probe={own}. Leave out probe={choices['probe']}.")
+                    raise UserError(f"condition={condition} needs probe={own}. Leave out probe={choices['probe']}.")
             if is_sweep and "encoder.num_layers" in OmegaConf.to_yaml(base.hydra.sweeper):
                 _check_depths(configs, {o.key_or_group for o in parsed})
             typed = {str(o.key_or_group) for o in parser.parse_overrides(jobs[0])}
@@ -209,8 +209,8 @@ def _composed(jobs: list[list[str]]) -> Iterator[tuple[Any, dict[str, str]]]:
         if presets not in bases:
             base, choices = _apart(compose("config", list(presets), return_hydra_config=True))
             is_typed = any(override.key_or_group == "probe" for override in chosen)
-            if not is_typed and _changes_probe(choices.get("treatment", "")):
-                choices["probe"] = _probe_of(choices["treatment"])  # also where a sweep's file names another
+            if not is_typed and _changes_probe(choices.get("condition", "")):
+                choices["probe"] = _probe_of(choices["condition"])  # also where a sweep's file names another
             probe = preset_values("probe", choices.get("probe"))
             if "sweep" in choices and probe and not PROBES[probe["kind"]].reads_features:
                 base.probe = probe  # the sweep's settings of the probe are for probes that read features
@@ -247,9 +247,9 @@ def _apart(composed: Any) -> tuple[Any, dict[str, str]]:
 def _for_the_frozen(jobs: list[list[str]]) -> list[list[str]]:
     """Returns a sweep's jobs. If a condition with a probe of its own is one of several, its jobs lose the settings of
     the probe, of stored features and of saved weights, which are meant for the other conditions."""
-    if len({override for job in jobs for override in job if override.startswith("treatment=")}) < 2:
+    if len({override for job in jobs for override in job if override.startswith("condition=")}) < 2:
         return jobs
-    own = {f"treatment={name}" for name in CONDITIONS if _changes_probe(name)}
+    own = {f"condition={name}" for name in CONDITIONS if _changes_probe(name)}
     return [[typed for typed in job if not own & set(job) or not OF_FROZEN.match(typed)] for job in jobs]
 
 
@@ -260,7 +260,7 @@ def _changes_probe(condition: str) -> bool:
 
 def _probe_of(condition: str) -> str:
     """Returns the probe preset that a condition chooses."""
-    (override,) = preset_values("treatment", condition)["defaults"]
+    (override,) = preset_values("condition", condition)["defaults"]
     return str(override["override /probe"])
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from probe.conditions import conditions_of, recorded_name, settings_of_conditions
+from probe.conditions import conditions_of, settings_of_conditions
 from probe.config import Config
 from probe.probes.kinds import kind_of, recorded_settings
 from probe.probes.schedule import Schedule
@@ -43,10 +43,10 @@ def records_of(cfg: Config, records: list[RunRecord]) -> Iterator[RunRecord]:
     encoder = records[0].encoder
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     layers = Layers(list(selection.indices), selection.combine, selection.normalize)
-    names = conditions_of(cfg)
+    asked_for = [conditions_of(cfg), settings_of_conditions(cfg, lower_cases=False)]
     for record in records:
-        treatment = record.identity.treatment
-        if recorded_name(names, settings_of_conditions(cfg, False)) == (treatment.name if treatment else ""):
+        condition = record.identity.condition
+        if asked_for == ([condition.ids, condition.settings] if condition else [[], {}]):
             asked = replace(record.identity, layers=layers, probe=recorded_settings(cfg.probe), seed=cfg.seed)
             if asked.key == record.key:
                 yield record

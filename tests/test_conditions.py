@@ -1,4 +1,4 @@
-"""Conditions: their names in records, and what a new one needs."""
+"""Conditions: their labels, and what a new one needs."""
 
 from __future__ import annotations
 
@@ -9,28 +9,24 @@ from pathlib import Path
 import pytest
 from support.inputs import data_config, encoder_config, features_config, run_config
 
-from probe.conditions import BASELINE, CONDITIONS, Condition, conditions_of, recorded_name, recorded_parts
+from probe.conditions import BASELINE, CONDITIONS, Condition, conditions_of, label_of_conditions
 from probe.config import Config, DataConfig, LayersConfig, ProbeConfig, conf_dir
 from probe.data.corpus import Corpus
 from probe.runs.plan import forget_inputs, plan
 
 
-def test_recorded_names_give_back_their_conditions():
-    settings = {"share": 0.05}
-    for names in ([], *([name] for name in CONDITIONS), ["random", "control", "share"]):
-        recorded = recorded_name(names, settings)
-        assert [name for name in recorded_parts(recorded) if name] == names
-    assert recorded_name(["random", "share"], settings) == "random weights, 5 % of train"
+def test_labels_show_conditions_and_their_settings():
+    assert label_of_conditions(["random", "share"], {"share": 0.05}) == "random weights, 5 % of train"
     unknown = "newer"  # of a later version
-    assert recorded_parts(unknown) == {unknown: unknown}
+    assert label_of_conditions([unknown], {}) == unknown
 
 
 def test_every_condition_with_a_preset_is_what_its_preset_chooses():
     from probe.settings import config_of
 
-    for file in (conf_dir() / "treatment").glob("*.yaml"):
-        names = conditions_of(config_of([f"treatment={file.stem}"]))
-        assert names == ([] if file.stem == "plain" else [file.stem])
+    for file in (conf_dir() / "condition").glob("*.yaml"):
+        names = conditions_of(config_of([f"condition={file.stem}"]))
+        assert names == ([] if file.stem == "main" else [file.stem])
 
 
 def test_a_condition_that_changes_words_reads_features_of_its_own_and_stands_in_the_table_of_the_main_rows(
@@ -54,14 +50,14 @@ def test_a_condition_that_changes_words_reads_features_of_its_own_and_stands_in_
         )
 
     is_reversed: Callable[[object], bool] = lambda name: name == "reversed"  # noqa: E731
-    new = Condition("reversed", None, "data.name", is_reversed, "words", BASELINE, derive=reversed_words)
+    new = Condition(lambda settings: "reversed", "data.name", is_reversed, "words", BASELINE, derive=reversed_words)
     monkeypatch.setitem(CONDITIONS, "reversed", new)
     forget_inputs()
     main, other = (plan(make(name)) for name in ("as it is", "reversed"))
     forget_inputs()
-    assert main.identity.treatment is None
-    assert other.identity.treatment is not None
-    assert other.identity.treatment.names == ("reversed",)
+    assert main.identity.condition is None
+    assert other.identity.condition is not None
+    assert other.identity.condition.ids == ["reversed"]
     assert other.store.key != main.store.key
     assert other.identity.group == main.identity.group
     assert other.identity.key != main.identity.key

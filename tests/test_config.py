@@ -8,7 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from probe.config import PRESET_GROUPS, UserError, conf_dir, recorded_data, setting_names, to_config
+from probe.config import PRESET_GROUPS, UserError, conf_dir, setting_names, to_config
 from probe.data.tags import find_scheme
 from probe.probes.selection import select
 from probe.runs.config_from_record import as_overrides
@@ -62,12 +62,12 @@ def test_a_sweep_over_an_encoders_layers_must_know_how_many_there_are():
 
 def test_the_jobs_of_a_sweep_are_what_each_composes_to_by_itself():
     same = ["probe.dropout=0.1", "layers=last", "encoder=minilm_l6", "encoder.name=mine"]
-    swept = ["seed=1,2", "probe=linear,bilstm", "probe.dropout=0.2,0.3", "treatment=plain,random"]
+    swept = ["seed=1,2", "probe=linear,bilstm", "probe.dropout=0.2,0.3", "condition=main,random"]
     configs, _ = configs_of(["-m", *swept, *same[:1], "seed=3", *same[1:]])
     singly = [
-        config_of(["seed=3", f"probe={probe}", f"treatment={treatment}", *same])
+        config_of(["seed=3", f"probe={probe}", f"condition={condition}", *same])
         for probe in ("linear", "bilstm")
-        for treatment in ("plain", "random")
+        for condition in ("main", "random")
     ]
     assert [repr(cfg) for cfg in configs] == [repr(cfg) for cfg in singly]
 
@@ -77,7 +77,7 @@ def test_a_groups_settings_in_braces_count_in_the_order_typed():
     assert [cfg.probe.hidden_size for cfg in configs] == [128, 128]
 
 
-@pytest.mark.parametrize("how", ["treatment=plain,fine_tuned", "treatment=fine_tuned", "probe=finetune"])
+@pytest.mark.parametrize("how", ["condition=main,fine_tuned", "condition=fine_tuned", "probe=finetune"])
 def test_what_a_sweeps_file_says_of_the_probe_is_not_meant_for_fine_tuning(how: str):
     recipe = config_of(["probe=finetune"]).probe
     for sweep in ("conll2003_minilm", "tasks", "quickstart", "paper_table"):
@@ -144,13 +144,6 @@ def test_what_presets_say_of_their_sources_labels_is_whole_and_in_one_scheme():
     assert to_config(composed("data=wikiann", "data.subset=de"), {}).data.name == "wikiann-de"
 
 
-def test_a_record_of_an_older_version_gets_the_settings_it_did_not_know():
-    old = {"name": "x", "path": "DIR", "train": "a", "dev": "b", "test": "c", "task": "tags"}
-    data = recorded_data(old)
-    assert all(getattr(data, name) == value for name, value in old.items())
-    assert (data.tag_column, data.scheme, data.labels) == (-1, "auto", None)
-
-
 def test_a_preset_changed_by_hand_loses_its_name_however_it_was_changed():
     chosen = {"layers": "last", "encoder": "bert_base_cased"}
     assert to_config(composed("layers=last"), chosen).layers.name == "last"
@@ -177,7 +170,7 @@ def test_an_encoder_named_by_hand_is_not_held_to_the_presets_layers():
         ("probe.max_epochs=soon", r"probe\.max_epochs=soon .*\bauto\b"),
         ("features.batch_pieces=many", r"features\.batch_pieces=many .*\bauto\b"),
         ("probe.dropout=1", r"probe\.dropout=1\.0 .*0, 1\b"),
-        ("probe.anneal=0", r"probe\.anneal=0\.0 .*0, 1\b"),
+        ("probe.lr_decay=0", r"probe\.lr_decay=0\.0 .*0, 1\b"),
         ("probe.learning_rate=0", r"probe\.learning_rate=0\.0 .*\b0\b"),
         ("probe.gradient_clip=inf", r"probe\.gradient_clip=inf\b"),
         ("probe.learning_rate=nan", r"probe\.learning_rate=nan\b"),

@@ -192,7 +192,7 @@ def kept_scores(folder: str) -> list[dict[str, Any]]:
 )
 def test_the_scores_of_a_table_that_is_shown_are_those_in_results(readme: str, mark: str, folder: str):
     shown, kept = shown_scores(readme, mark), kept_scores(folder)
-    assert [name for name, _ in shown] == [row["layers"] for row in kept]
+    assert [name for name, _ in shown] == [row["row"] for row in kept]
     for (name, scores), row in zip(shown, kept, strict=True):
         assert scores[:2] == [row["dev"], row["test"]][: len(scores)], name
     assert sum(len(scores) > 1 for _, scores in shown) >= 5
@@ -202,7 +202,7 @@ def test_the_scores_of_tasks_side_by_side_are_those_in_results():
     shown, kept = shown_scores("results/README.md", "conll2003-tasks"), kept_scores("conll2003-minilm-tasks")
     assert len(shown) == 7
     for name, scores in shown:
-        by_task = {row["setting"]["data"]: row["dev"] for row in kept if row["layers"] == name}
+        by_task = {row["setting"]["data"]: row["dev"] for row in kept if row["row"] == name}
         assert scores == [by_task[data] for data in ("conll2003", "conll2003-chunks", "conll2003-pos")], name
 
 
@@ -254,7 +254,7 @@ def test_the_readmes_file_list_is_what_is_there():
 def test_every_preset_is_listed_and_every_listed_one_is_there():
     text = (ROOT / "conf/README.md").read_text()
     groups = dict(re.findall(r"^\| `([\w/]+)` \| (.*) \|$", text, flags=re.M))
-    for group in (*PRESET_GROUPS, "treatment", "sweep", "hydra/launcher"):
+    for group in (*PRESET_GROUPS, "condition", "sweep", "hydra/launcher"):
         there = {file.stem for file in (ROOT / "conf" / group).glob("*.yaml")}
         listed = set(re.findall(r"^\| `(\w+)` \|", text[text.index("## Layers") :], flags=re.M))
         if group != "layers":

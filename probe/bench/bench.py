@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from probe.config import Config, UserError, recorded_data
+from probe.config import Config, DataConfig, UserError, preset_values
 from probe.data.corpus import BUNDLED, Corpus, load_corpus
 from probe.runs.records import Records, RunRecord, decoded, json_of, load_records
 from probe.system.files import plain, write_atomically
@@ -75,7 +75,7 @@ def measure(
         raise UserError(f"{results_dir} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
     by_features: dict[str, list[RunRecord]] = {}
     for record in records.values():
-        if not record.identity.treatment:
+        if not record.identity.condition:
             by_features.setdefault(record.identity.features, []).append(record)
     for key, alike in by_features.items():
         depths = sorted({max(record.layers.indices, default=0) for record in alike})
@@ -153,7 +153,7 @@ def _measure(record: RunRecord, cfg: Config, depths: list[int], tell: Callable[[
 def bundled_text() -> Corpus:
     """Returns the first documents of the bundled dev split, WORDS or a few more, as a corpus of one split."""
     files: dict[str, Any] = {"train": "train.conll", "dev": "dev.conll", "test": "test.conll", "path": BUNDLED}
-    dev = load_corpus(recorded_data(files)).splits["dev"]
+    dev = load_corpus(DataConfig(**preset_values("data", "columns") | files)).splits["dev"]
     assert dev.documents is not None
     many = 0
     for end, words in enumerate(dev.words):

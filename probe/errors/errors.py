@@ -15,7 +15,7 @@ from typing import Any
 
 from tabulate import SEPARATING_LINE, tabulate
 
-from probe.config import UserError, recorded_data
+from probe.config import DataConfig, UserError
 from probe.data.corpus import BUNDLED, load_corpus
 from probe.data.tags import Tags
 from probe.data.task import Item, Task
@@ -129,9 +129,9 @@ def compare_errors(
 
 
 def _find(rows: Sequence[Row], folder: Path, name: str) -> Row:
-    found = [row for row in rows if row.name == name and row.n and not row.treatment]
+    found = [row for row in rows if row.name == name and row.n and not row.condition]
     if not found:
-        known = ", ".join(dict.fromkeys(row.name for row in rows if row.n and not row.treatment))
+        known = ", ".join(dict.fromkeys(row.name for row in rows if row.n and not row.condition))
         raise UserError(f"{folder} has no row {name!r} with records. Rows: {known}.")
     if len(found) > 1:
         raise UserError(
@@ -156,7 +156,7 @@ def _training_words(record: RunRecord) -> tuple[frozenset[str] | None, list[str]
     path = record.config.data.get("path")
     if path == BUNDLED or (path is not None and Path(path).is_dir()):
         try:
-            corpus = load_corpus(recorded_data(record.config.data))
+            corpus = load_corpus(DataConfig(**record.config.data))
         except (UserError, TypeError) as error:
             return None, [f"Words seen in training: not known, for {error}"]
         if corpus.fingerprint() == record.identity.corpus:

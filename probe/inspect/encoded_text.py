@@ -92,7 +92,7 @@ class TextEncoder:
         if cfg.encoder.num_layers is not None:
             select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before fetching
         if cfg.layers.is_empty:
-            raise UserError("layers=word_memory reads no layer, so there is nothing to look at. Another: layers=last.")
+            raise UserError("layers=majority_tag reads no layer, so there is nothing to look at. Another: layers=last.")
         self.features = replace(cfg.features, context="sentence", layers=None)  # each text by itself, every layer
         self.device = resolve_device(cfg.device)
         self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))

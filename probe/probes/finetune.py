@@ -338,7 +338,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         predictions={"dev": tuned.best_dev_tags, "test": test},
         curve=[Epoch(**point) for point in tuned.curve],
         passes=1,
-        outcome="converged" if best["dev"] > 0 else "silent",  # as many epochs as were asked for, no more or less
+        outcome="converged" if best["dev"] > 0 else "never_learned",  # after as many epochs as were asked for
         best_epoch=tuned.best_epoch,
         mix=None,
         parameters=sum(parameter.numel() for parameter in tuned.parameters()),

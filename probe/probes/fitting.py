@@ -91,7 +91,7 @@ class OnlineCode:
     """A probe's code lengths of the part of train that it was not trained on. labels: the number of distinct tags."""
 
     labels: int
-    portions: list[CodeBlock]
+    blocks: list[CodeBlock]
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class Fit:
     read_s: float
     train_s: float
     bits: Bits | None = None
-    bits_epoch: int | None = None  # the epoch of least dev loss, at which bits and unseen were read
-    unseen: OnlineCode | None = None
+    bits_epoch: int | None = None  # the epoch of least dev loss, at which bits and online_code were read
+    online_code: OnlineCode | None = None
     labels: list[str] = field(default_factory=list)  # in the order of the classifier's outputs
     deviations: list[float] | None = None  # of layers that are added up as they are, on train
     weights: dict[str, torch.Tensor] | None = None  # of the best epoch; None where there is nothing to save

@@ -69,7 +69,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     test = tagger.predict(data["test"])
     with tagger.at_least_loss():
         bits = bits_of_both({name: _bits(tagger, data[name], train.tags) for name in ("dev", "test")})
-        unseen = None if sample is None else _unseen(tagger, features["train"], sample, label_ids, device)
+        online_code = None if sample is None else _online_code(tagger, features["train"], sample, label_ids, device)
     return Fit(
         predictions={"dev": tagger.best_dev_tags, "test": test},
         curve=[Epoch(**point) for point in tagger.curve],
@@ -83,8 +83,8 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         read_s=read_s,
         train_s=train_s,
         bits=bits,
-        bits_epoch=tagger.least_loss_epoch if bits or unseen else None,
-        unseen=unseen,
+        bits_epoch=tagger.least_loss_epoch if bits or online_code else None,
+        online_code=online_code,
         labels=labels,
         deviations=deviations,
         weights=tagger.best_weights | (normalization.tensors if normalization else {}),
@@ -112,10 +112,10 @@ def _bits(tagger: Tagger, data: TaggedWords, train: Tags) -> SplitBits | None:
     return SplitBits(nats / math.log(2), bits_by_frequency(data.labels[known], tagger.labels, train))
 
 
-def _unseen(
+def _online_code(
     tagger: Tagger, features: torch.Tensor | Streamed, sample: Sample, label_ids: dict[str, int], device: str
 ) -> OnlineCode:
-    """The probe's code lengths of the training text beyond its sample, up to each of PORTIONS."""
+    """The probe's code lengths of the training text beyond its sample, up to each of ONLINE_CODE_SHARES."""
     own = set(sample.sentences(sample.share))
     rest = [i for i in range(len(sample.train.tags)) if i not in own]
     if not rest:
@@ -123,12 +123,12 @@ def _unseen(
     data = TaggedWords(features, sample.train.tags, label_ids, device, rest)
     losses = tagger.losses(data)
     in_sentence = {i: losses[a : a + n].sum() for i, a, n in zip(rest, data.starts, data.lengths, strict=True)}
-    portions = []
+    blocks = []
     for share in (share for share in ONLINE_CODE_SHARES if share > sample.share):
         added = [i for i in sample.sentences(share) if i not in own]
         words = sum(len(sample.train.tags[i]) for i in added)
-        portions.append(CodeBlock(share, words, float(sum(in_sentence[i] for i in added)) / math.log(2)))
-    return OnlineCode(len(label_ids), portions)
+        blocks.append(CodeBlock(share, words, float(sum(in_sentence[i] for i in added)) / math.log(2)))
+    return OnlineCode(len(label_ids), blocks)
 
 
 def read_features(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from probe.conditions import CONDITIONS, conditions_of
@@ -21,15 +21,11 @@ if TYPE_CHECKING:
 
     from probe.probes.fitting import Fit, FitInputs
 
-# How keys and records say that a probe is of a kind. These kinds are older than the names of kinds; every other kind is
-# recorded by its name.
-RECORDED_KINDS: dict[str, dict[str, Any]] = {"bilstm": {}, "finetune": {"train_encoder": True}}
-UNRECORDED = {"anneal_after": 1}  # added later: keys and records omit it where it has this value
 OF_NETWORKS = (  # the settings of every network that is trained on stored features
     "dropout",
     "learning_rate",
-    "anneal",
-    "anneal_after",
+    "lr_decay",
+    "lr_patience",
     "batch_size",
     "max_epochs",
     "patience",
@@ -127,14 +123,14 @@ PROBES: dict[str, ProbeKind] = {
         ends_by_schedule=False,
         layers_note=", with all below it trained, whatever layers= says",
     ),
-    "majority_tag": ProbeKind(  # typed as layers=word_memory, so it has no settings
+    "majority_tag": ProbeKind(  # typed as layers=majority_tag, so it has no settings
         settings=(),
         caption=lambda probe: "majority tag",
         fitted_by="probe.probes.majority_tag",
         prepare=_prepare_majority_tag,
         reads_features=False,
         is_trained=False,
-        note="word_memory: no encoder, no probe: each word or longest known mention as train has it most often.",
+        note="majority_tag: no encoder, no probe: each word or longest known mention as train has it most often.",
     ),
 }
 
@@ -162,27 +158,13 @@ def check_probe(probe: ProbeConfig) -> None:
 
 
 def recorded_settings(probe: ProbeConfig) -> dict[str, Any]:
-    """A probe's settings as keys and records have them."""
-    settings = {name: value for name, value in asdict(probe).items() if UNRECORDED.get(name, ...) != value}
-    del settings["kind"]
-    return settings | RECORDED_KINDS.get(probe.kind, {"kind": probe.kind})
-
-
-def recorded_kind(settings: Mapping[str, Any]) -> str:
-    """The kind of a probe, from its recorded settings."""
-    return "finetune" if settings.get("train_encoder") else settings.get("kind", "bilstm")
+    """A probe as keys and records have it: its kind, and the settings that its kind has."""
+    return {"kind": probe.kind} | {name: getattr(probe, name) for name in PROBES[probe.kind].settings}
 
 
 def recorded_probe(settings: Mapping[str, Any]) -> ProbeConfig:
     """A probe's settings from its record. Raises TypeError for settings that there are not."""
-    values = {name: value for name, value in settings.items() if name not in ("train_encoder", "kind")}
-    return ProbeConfig(**UNRECORDED | values, kind=recorded_kind(settings))
-
-
-def typed_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a recorded probe that can be typed: those that its kind has."""
-    kind = PROBES[recorded_kind(settings)]
-    return {name: value for name, value in (UNRECORDED | dict(settings)).items() if name in kind.settings}
+    return ProbeConfig(**UNUSED_SETTINGS | dict(settings))
 
 
 def network_of(probe: ProbeConfig, width: int) -> nn.Module | None:
@@ -194,7 +176,7 @@ def network_of(probe: ProbeConfig, width: int) -> nn.Module | None:
 
 def describe_probe(settings: Mapping[str, Any]) -> str:
     """A recorded probe's settings in a few words."""
-    caption = PROBES[recorded_kind(settings)].caption(settings)
+    caption = PROBES[settings["kind"]].caption(settings)
     precision = settings.get("precision", "float32")
     return caption + (f" in {precision}" if precision not in ("float32", "auto") else "")
 

@@ -23,7 +23,7 @@ from probe.probes.selection import Selection
 
 EPSILON = 1e-5  # added to the variance of a word's vector, as layer norms do
 PREFIX = "normalize."  # of its tensors in a file of weights
-# See `input_factor`. No key holds it: whoever changes it raises identity.RECIPE, or keeps no normalized record made
+# See `input_factor`. No key holds it: whoever changes it raises identity.VERSION, or keeps no normalized record made
 # before.
 PRE_ACTIVATION = 1.2
 MEASURED_SHARDS = 4  # some 32,000 words

@@ -25,7 +25,7 @@ WARM_UP_UPDATES = 1000
 FULL_UPDATES = 300
 MOST_FULL_EPOCHS = 40
 
-Outcome = Literal["converged", "cut_short", "silent"]
+Outcome = Literal["converged", "hit_epoch_limit", "never_learned"]
 
 
 def updates(num_sentences: int, batch_size: int) -> int:
@@ -40,16 +40,16 @@ def passes(num_sentences: int, batch_size: int) -> int:
 
 @dataclass
 class Schedule:
-    """anneal: factor on the rate each time that `anneal_after` full epochs in a row were without progress; both are 1
+    """lr_decay: factor on the rate each time that `lr_patience` full epochs in a row were without progress; both are 1
     where an epoch is several passes. patience: how many such epochs end training, counted from that first time.
 
     rate: the current learning rate as a share of the first. outcome: None while training goes on, then converged: no
-    progress for `most_idle` epochs; cut_short: `max_epochs` came before that, and longer training may score higher;
-    silent: no epoch scored above zero.
+    progress for `most_idle` epochs; hit_epoch_limit: `max_epochs` came before that, and longer training may score
+    higher; never_learned: no epoch scored above zero.
     """
 
-    anneal: float
-    anneal_after: int
+    lr_decay: float
+    lr_patience: int
     patience: int
     max_epochs: int
     epoch_updates: int
@@ -65,8 +65,8 @@ class Schedule:
     def of(cls, cfg: ProbeConfig, num_sentences: int) -> Schedule:
         an_epoch = passes(num_sentences, cfg.batch_size)
         schedule = cls(
-            anneal=cfg.anneal if an_epoch == 1 else 1.0,
-            anneal_after=cfg.anneal_after if an_epoch == 1 else 1,
+            lr_decay=cfg.lr_decay if an_epoch == 1 else 1.0,
+            lr_patience=cfg.lr_patience if an_epoch == 1 else 1,
             patience=cfg.patience,
             max_epochs=MOST_FULL_EPOCHS,
             epoch_updates=an_epoch * updates(num_sentences, cfg.batch_size),
@@ -87,7 +87,7 @@ class Schedule:
     @property
     def most_idle(self) -> int:
         """How many epochs without progress in a row end training."""
-        return (self.anneal_after - 1 + self.patience) * self.full
+        return (self.lr_patience - 1 + self.patience) * self.full
 
     def after_epoch(self, score: float, loss: float) -> bool:
         """Takes an epoch's dev score and dev loss; returns whether that epoch is the best so far.
@@ -105,10 +105,9 @@ class Schedule:
             self._idle = 0
         elif self._epochs * self.epoch_updates > WARM_UP_UPDATES:
             self._idle += 1
-            if self._idle % (self.anneal_after * self.full) == 0 and score > 0:
-                self.rate *= self.anneal
+            if self._idle % (self.lr_patience * self.full) == 0 and score > 0:
+                self.rate *= self.lr_decay
         converged = self._idle >= self.most_idle
         if converged or self._epochs == self.max_epochs:
-            silent = self._best_score <= 0
-            self.outcome = "silent" if silent else "converged" if converged else "cut_short"
+            self.outcome = "never_learned" if self._best_score <= 0 else "converged" if converged else "hit_epoch_limit"
         return is_best

@@ -38,9 +38,9 @@ def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
     if cfg.is_empty:
         if cfg.indices != []:
             raise UserError(
-                f"layers.combine=none is for no layer, not layers.indices={cfg.indices!r}. Type layers=word_memory."
+                f"layers.combine=none is for no layer, not layers.indices={cfg.indices!r}. Type layers=majority_tag."
             )
-        return Selection(cfg.name or "word_memory", (), "none", 0)
+        return Selection(cfg.name or "majority_tag", (), "none", 0)
     setting = f"layers={cfg.name}, which is layers.indices" if cfg.name else "layers.indices"
     is_baseline = cfg.combine == "concat" and cfg.indices == [0, 0]  # conditional probing: baseline of [0, k]
     indices = (0, 0) if is_baseline else absolute(cfg.indices, num_layers, setting)

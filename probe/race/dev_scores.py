@@ -52,7 +52,7 @@ class DevScores:
                 raise UserError(f"{path}: its times cannot be read. Move it away and run again.") from None
             dev = SplitCounts.of(load_counts(path)[0]["dev"])
             moves = influence(dev.counts, units_of(dev.documents, dev.documents))
-            self._loaded[cell] = DevRun(record.scores.dev.headline, record.ending, began, ended, moves)
+            self._loaded[cell] = DevRun(record.scores.dev.headline, record.outcome, began, ended, moves)
         return self._loaded[cell]
 
     @property

@@ -61,7 +61,7 @@ def run_race(
         state = replay(spec.rules, spec.rows, scores.run)
         write_atomically(folder / DECISIONS, Decisions.of(state, scores.still_failed).text())
         for done in state.rounds[num_logged:]:
-            for line in round_lines(done, state.left):
+            for line in round_lines(done, state.eliminated):
                 log(line)
         num_logged = len(state.rounds)
         decided = [(plan_of[row].expected, spec.runs[row, seed]) for row, seed in state.runs]  # also earlier runs
@@ -71,7 +71,7 @@ def run_race(
         if not state.todo:
             log(ending_line(state.rounds, state.ended))
             return scores.still_failed
-        log(f"Round {num_logged + 1} of at most {len(spec.rules.seeds)}: {len(state.standing)} rows remain.")
+        log(f"Round {num_logged + 1} of at most {len(spec.rules.seeds)}: {len(state.remaining)} rows remain.")
         wanted = [replace(plan_of[row].cfg, seed=seed) for row, seed in state.todo]
         outcome = run_sweep(wanted, launcher, command, log, dev_only=True)
         reasons = dict(outcome.failed)
@@ -91,7 +91,7 @@ def _refuse(named: Sequence[Config], base: Config) -> None:
             "compares seeds on one text. Type data.train_fraction=null."
         )
     if any(cfg.layers.is_empty for cfg in named):
-        raise UserError("layers=word_memory has no seeds to race with. Run it without a race; it takes seconds.")
+        raise UserError("layers=majority_tag has no seeds to race with. Run it without a race; it takes seconds.")
 
 
 def _make_spec(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], wanted: RaceConfig) -> RaceSpec:
@@ -107,7 +107,7 @@ def _make_spec(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any
         )
     limits = thresholds(len(plans), ahead, len(seeds), wanted.alpha)
     bounds = wanted.min_seeds, wanted.max_runs, wanted.max_minutes
-    rules = Rules(wanted.alpha, list(seeds), ahead, limits, *bounds, VERSION)
+    rules = Rules(wanted.alpha, list(seeds), ahead, limits, bounds[0], VERSION, *bounds[1:])
     entries = [
         Entry(
             planned.selection.name,

@@ -27,7 +27,7 @@ def race_lines(folder: Path) -> list[str]:
     decisions = read_decisions(folder)
     if decisions is None:
         return []
-    lines = [line for done in decisions.rounds for line in round_lines(done, decisions.left)]
+    lines = [line for done in decisions.rounds for line in round_lines(done, decisions.eliminated)]
     return [*lines, ending_line(decisions.rounds, decisions.ended)]
 
 

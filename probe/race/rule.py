@@ -32,7 +32,7 @@ VERSION = 2  # raise it when the rule decides differently on the same scores; ra
 SIMULATED = 40_000
 MOST_SEEDS = 200  # the largest number that is advised
 MOST_REPLACED = 2  # of a row's runs that never learned; with one more the row is eliminated
-SILENT = "silent"  # the ending of a training that never scored above zero
+NEVER_LEARNED = "never_learned"  # the ending of a training that never scored above zero
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Rules:
 
     seeds: in order, one per round. ahead: how many rows run the second seed while the others wait. thresholds: of t,
     after rounds 2, 3, ... min_seeds: of the remaining rows, before a race may end because more seeds would hardly help.
-    max_runs, max_minutes: None for no bound. version: of the rule; a race.json without it has version 1.
+    max_runs, max_minutes: None for no bound. version: of the rule.
     """
 
     alpha: float
@@ -49,9 +49,9 @@ class Rules:
     ahead: int
     thresholds: list[float]
     min_seeds: int
+    version: int
     max_runs: int | None = None
     max_minutes: float | None = None
-    version: int = 1
 
     @property
     def spare_seeds(self) -> list[int]:
@@ -107,24 +107,24 @@ class Round:
 class Race:
     """Holds the state of a race.
 
-    left: the eliminated rows. todo: runs to make before it can go on. ended: why it is over; None while it is not.
+    eliminated: rows, and why. todo: runs to make before it can go on. ended: why it is over; None while it is not.
     needed: after the last round, for each remaining row but the leader, how many seeds of both would separate the two;
     None if no number would. replaced: runs that never learned, which another seed replaced.
     """
 
     rows: list[str]
     rounds: list[Round] = field(default_factory=list)
-    left: dict[str, Elimination] = field(default_factory=dict)
+    eliminated: dict[str, Elimination] = field(default_factory=dict)
     todo: list[Cell] = field(default_factory=list)
     ended: str | None = None
     needed: dict[str, int | None] = field(default_factory=dict)
     replaced: list[Cell] = field(default_factory=list)
 
     @property
-    def standing(self) -> list[str]:
+    def remaining(self) -> list[str]:
         """Returns the rows that are not eliminated, best first once there is a round."""
         means = self.rounds[-1].means if self.rounds else {}
-        return sorted((row for row in self.rows if row not in self.left), key=lambda row: -means.get(row, 0.0))
+        return sorted((row for row in self.rows if row not in self.eliminated), key=lambda row: -means.get(row, 0.0))
 
     @property
     def runs(self) -> list[Cell]:
@@ -197,7 +197,7 @@ def _runs_of(number: int, rules: Rules, state: Race, scores: Mapping[str, Mappin
 
     Each row of the round needs the seeds up to this round, and one more for each run that never learned.
     """
-    rows = state.standing
+    rows = state.remaining
     if number == 2:
         rows = rows[: rules.ahead]
     lost = {row: sum(of == row for of, _ in state.replaced) for row in rows}
@@ -211,24 +211,24 @@ def _take(number: int, cell: Cell, run: DevRun | str | None, state: Race, scores
     """Adds a run to the race, or eliminates its row."""
     row, seed = cell
     if isinstance(run, str):
-        state.left[row] = Elimination(number, f"failed: {run}")
+        state.eliminated[row] = Elimination(number, f"failed: {run}")
         return
     assert run is not None
-    if run.ending == SILENT and sum(of == row for of, _ in state.replaced) < MOST_REPLACED:
+    if run.ending == NEVER_LEARNED and sum(of == row for of, _ in state.replaced) < MOST_REPLACED:
         state.replaced.append(cell)
         return
     scores[row][seed] = run
-    if run.ending == SILENT:
-        state.left[row] = Elimination(number, f"{MOST_REPLACED + 1} of its runs never learned")
+    if run.ending == NEVER_LEARNED:
+        state.eliminated[row] = Elimination(number, f"{MOST_REPLACED + 1} of its runs never learned")
     elif run.ending != "converged":
-        state.left[row] = Elimination(number, "not converged (hit the epoch limit)")
+        state.eliminated[row] = Elimination(number, "not converged (hit the epoch limit)")
 
 
 def _interim_analysis(
     number: int, runs: list[Cell], rules: Rules, state: Race, scores: Mapping[str, Mapping[int, DevRun]]
 ) -> None:
     """Decides after a round which rows are eliminated and whether the race is over."""
-    values = {row: [run.dev for run in scores[row].values()] for row in state.rows if row not in state.left}
+    values = {row: [run.dev for run in scores[row].values()] for row in state.rows if row not in state.eliminated}
     means = {row: fmean(own) for row, own in values.items()}
     if not means:
         state.rounds.append(Round(number, runs, None, means))
@@ -253,8 +253,9 @@ def _interim_analysis(
             error = compared.error(place[leader], place[row])
             t, threshold = _ratio(behind[row], error), rules.thresholds[number - 2]
             if t > threshold:
-                state.left[row] = Elimination(number, f"significantly worse than {leader}", behind[row], t, threshold)
-    stand = [row for row in others if row not in state.left]
+                why = f"significantly worse than {leader}"
+                state.eliminated[row] = Elimination(number, why, behind[row], t, threshold)
+    stand = [row for row in others if row not in state.eliminated]
     state.needed = dict.fromkeys(stand)
     if compared is not None:
         for row in stand:
@@ -263,7 +264,7 @@ def _interim_analysis(
             state.needed[row] = seeds_to_cross(behind[row], variances, over_text, rules.thresholds[-1])
     within_reach = any(n is not None and n <= len(rules.seeds) for n in state.needed.values())
     if not stand:
-        state.ended = "one row remains" if others or state.left else "there is one row alone"
+        state.ended = "one row remains" if others or state.eliminated else "there is one row alone"
     elif number == len(rules.seeds):
         state.ended = f"all {number} seeds are run"
     elif number >= rules.min_seeds and not within_reach:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,17 +65,17 @@ class Decisions:
     """Holds the content of decisions.json. failed: why runs have no record, by row and seed."""
 
     rounds: list[Round]
-    left: dict[str, Elimination]
-    standing: list[str]
+    eliminated: dict[str, Elimination]
+    remaining: list[str]
     ended: str | None
     needed: dict[str, int | None]
     failed: dict[str, str]
-    replaced: list[Cell] = field(default_factory=list)
+    replaced: list[Cell]
 
     @classmethod
     def of(cls, race: Race, failed: dict[Cell, str]) -> Decisions:
         names = {f"{row} seed {seed}": why for (row, seed), why in failed.items()}
-        return cls(race.rounds, race.left, race.standing, race.ended, race.needed, names, race.replaced)
+        return cls(race.rounds, race.eliminated, race.remaining, race.ended, race.needed, names, race.replaced)
 
     def text(self) -> str:
         """Returns the file's content, rounded to six digits, because further digits differ between machines."""
@@ -97,7 +97,8 @@ def eliminated_rows(folder: Path) -> dict[str, Elimination]:
     spec, decisions = read_spec(folder), read_decisions(folder)
     if spec is None or decisions is None:
         return {}
-    return {entry.identity.cell: decisions.left[entry.row] for entry in spec.entries if entry.row in decisions.left}
+    cells = {entry.row: entry.identity.cell for entry in spec.entries}
+    return {cells[row]: why for row, why in decisions.eliminated.items() if row in cells}
 
 
 def replaced_runs(folder: Path) -> set[str]:

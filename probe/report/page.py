@@ -28,7 +28,7 @@ from probe.tables.formats import table, task_tables, write_tables
 from probe.tables.row import Row, groups_of
 from probe.tables.rows import results_folder
 
-WORTH = "row,treatment,n,dev,floors,bits"  # columns
+WORTH = "row,condition,n,dev,floors,bits"  # columns
 DIFFERENCES = "row,n,differences,variance,scores,cost"
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 
@@ -98,7 +98,7 @@ def _setting(rows: Sequence[Row], records: Records) -> dict[str, Any]:
     """Gives the tables of one setting, and what its runs were made with."""
     keys = {key for row in rows for key in row.keys}
     own = [record for record in records.values() if record.key in keys]
-    has_others = any(row.treatment or not row.indices or "beyond" in row.relative for row in rows)
+    has_others = any(row.condition or not row.indices or "conditional_gain" in row.relative for row in rows)
     return {
         "table": table(rows, choose_columns(None, rows)),
         "worth": table(rows, choose_columns(WORTH, rows)) if has_others else None,
@@ -137,9 +137,9 @@ def _flat(value: Any) -> str:
 
 def _record(folder: Path, file: Path, record: RunRecord) -> list[str]:
     """Gives a line of the table of records."""
-    treatment = record.identity.treatment
+    condition = record.identity.condition
     return [
-        f"{record.row}, {treatment.label}" if treatment else record.row,
+        f"{record.row}, {condition.label}" if condition else record.row,
         str(record.seed),
         percent(record.scores.dev.headline),
         percent(record.scores.test.headline),

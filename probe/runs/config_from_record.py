@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from probe.config import Config
-from probe.probes.kinds import recorded_kind, typed_settings
 from probe.runs.records import RunRecord
 from probe.system.files import plain
 
@@ -19,8 +18,7 @@ def config_from_record(
 ) -> Config:
     """The config of a record's run, at the record's commits on the Hub. overrides: for paths that have changed."""
     config = plain(record.config)
-    kind = recorded_kind(config["probe"])
-    config["probe"] = typed_settings(config["probe"])
+    kind = config["probe"].pop("kind")
     config["layers"] = {"normalize": "none"} | config["layers"]
     return _at_commits(make_config([f"probe={kind}", *as_overrides(config), *(overrides or [])]), record)
 

@@ -9,25 +9,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from probe.conditions import conditions_of, derived, main_data, recorded_name, settings_of_conditions
+from probe.conditions import conditions_of, derived, main_data, settings_of_conditions
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.derived import Sample
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.indices import stored_layers
 from probe.features.store import FeatureStore
-from probe.probes.kinds import PROBES, ProbeKind, kind_of, recorded_settings
-from probe.probes.schedule import FULL_UPDATES, Schedule, passes, updates
+from probe.probes.kinds import ProbeKind, kind_of, recorded_settings
+from probe.probes.schedule import Schedule
 from probe.probes.selection import Selection, select
-from probe.runs.identity import (
-    RECIPE,
-    RECIPE_OF_SMALL,
-    RECIPE_OF_SMALLEST,
-    Layers,
-    RecordedCondition,
-    RunIdentity,
-    label_of,
-)
+from probe.runs.identity import Layers, RecordedCondition, RunIdentity, label_of
 from probe.runs.outputs import is_done
 from probe.runs.records import Settings, record_path
 from probe.runs.sweep_plan import RequestedRun, Setting
@@ -96,18 +88,16 @@ def plan(cfg: Config) -> Plan:
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     refuse_unstored(cfg, selection, encoder)
     layers = Layers(list(selection.indices), selection.combine, selection.normalize)
-    recipe, main_recipe = (_recipe(one, cfg) for one in (corpus, main))
     cfg = _resolve_epochs(cfg, main)
     condition = None
     if names := conditions_of(cfg):
         _, main_store, pretrained = _features(of_main, encoder_settings, feature_settings)
-        base = {"corpus": main_fingerprint, "features": pretrained or main_store.vectors_key, "recipe": main_recipe}
-        here = {"corpus": fingerprint, "features": store.vectors_key, "recipe": recipe}
+        base = {"corpus": main_fingerprint, "features": pretrained or main_store.vectors_key}
+        here = {"corpus": fingerprint, "features": store.vectors_key}
         changed = {name: value for name, value in base.items() if value != here[name]}
-        settings = settings_of_conditions(cfg, is_lower_cased)
-        condition = RecordedCondition(recorded_name(names, settings), settings, changed)
+        condition = RecordedCondition(names, settings_of_conditions(cfg, is_lower_cased), changed)
     probe = recorded_settings(cfg.probe)
-    identity = RunIdentity(fingerprint, text.task.name, store.vectors_key, layers, probe, cfg.seed, recipe, condition)
+    identity = RunIdentity(fingerprint, text.task.name, store.vectors_key, layers, probe, cfg.seed, condition=condition)
     return Plan(cfg, text, corpus, sample, encoder, selection, store, identity)
 
 
@@ -116,16 +106,6 @@ def _resolve_epochs(cfg: Config, main: Corpus) -> Config:
     which it stands in one table."""
     most = Schedule.of(cfg.probe, len(main.splits["train"].tags)).max_epochs
     return replace(cfg, probe=replace(cfg.probe, max_epochs=most))
-
-
-def _recipe(corpus: Corpus, cfg: Config) -> int:
-    """The recipe of the table's probe, which for a row without layers is that of the rows with layers."""
-    if not PROBES[cfg.probe.kind].ends_by_schedule:
-        return RECIPE
-    text = len(corpus.splits["train"].tags), cfg.probe.batch_size
-    if passes(*text) > 1:
-        return RECIPE_OF_SMALLEST
-    return RECIPE_OF_SMALL if updates(*text) < FULL_UPDATES else RECIPE
 
 
 class Inputs(NamedTuple):

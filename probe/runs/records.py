@@ -24,21 +24,21 @@ from probe.config import UserError
 from probe.data.split import SplitCounts
 from probe.data.task import TASKS, Task
 from probe.probes.fitting import Bits, Epoch, Mix, OnlineCode
+from probe.probes.kinds import PROBES
 from probe.probes.schedule import Outcome
 from probe.runs.identity import RunIdentity, label_of
 from probe.scoring.metrics import Scores
 from probe.system.files import plain, short, write_atomically
 from probe.system.provenance import Hardware, Software
 
-SCHEMA = 3
-OLDEST_SCHEMA = 2  # the oldest that can be read; before, records lack what checks need
+SCHEMA = 4
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The config of a run, without what only says where things lie. Groups grow with versions, so they are plain."""
+    """The config of a run, without what only says where things lie. probe: the settings that its kind has."""
 
     data: dict[str, Any]
     encoder: dict[str, Any]
@@ -69,8 +69,7 @@ class CorpusCounts:
 class RecordedData:
     """The corpus: its counts, and how its tags were read. commit: of the Hub's data set that it is.
 
-    control_lower_cased: of a control, whether it was drawn by the word or mention without case. None: no control, or an
-    older record, drawn by the word or mention as written.
+    control_lower_cased: of a control, whether it was drawn by the word or mention without case. None: no control.
     """
 
     name: str
@@ -99,7 +98,7 @@ class RecordedEncoder:
 
 @dataclass(frozen=True)
 class RecordedFeatures:
-    """key: of the features that were read; for the word memory, which reads none, those of its table's other rows."""
+    """key: of the features that were read; for the majority tag, which reads none, those of its table's other rows."""
 
     key: str
     identity: dict[str, Any]
@@ -166,36 +165,22 @@ class RunRecord:
     hardware: Hardware
     started: str  # UTC
     finished: str
-    outcome: Outcome | None = None  # how the training ended, see probes.schedule; older records have none
-    bits: Bits | None = None  # older records have none, nor has what gives no probabilities
-    unseen: OnlineCode | None = None  # of a run on a part of train
-    bits_epoch: int | None = None  # of least dev loss, whose weights gave bits and unseen; older records: best_epoch
-
-    @property
-    def ending(self) -> Outcome:
-        """How the training ended; of an older record, as its curve tells."""
-        if self.outcome is not None:
-            return self.outcome
-        if self.scores.dev.headline <= 0:
-            return "silent"
-        epochs, probe = len(self.curve), self.config.probe
-        is_cut = epochs == probe.get("max_epochs") and epochs - self.best_epoch < probe.get("patience", 0)
-        return "cut_short" if is_cut else "converged"
+    outcome: Outcome  # how the training ended, see probes.schedule
+    bits: Bits | None = None  # what gives no probabilities has none, nor have the oldest runs
+    online_code: OnlineCode | None = None  # of a run on a part of train
+    bits_epoch: int | None = None  # whose weights gave bits and online_code: of least dev loss; once best_epoch
 
     @property
     def has_least_loss_bits(self) -> bool:
-        """Whether bits and code lengths are of the epoch of least dev loss; of an older record, as its curve tells."""
-        losses = [epoch.dev_loss for epoch in self.curve]
-        known = [loss for loss in losses if loss is not None]
-        is_best = len(known) == len(losses) > 0 and losses.index(min(known)) + 1 == self.best_epoch
-        return self.bits_epoch is not None or is_best
+        """Whether bits and code lengths are of the epoch of least dev loss."""
+        losses = [epoch.dev_loss for epoch in self.curve if epoch.dev_loss is not None]
+        is_known = len(losses) == len(self.curve) > 0
+        return is_known and losses.index(min(losses)) + 1 == self.bits_epoch
 
     @property
     def has_cased_control(self) -> bool:
-        """Whether it is a control that an older version drew by the word or mention as written, though the encoder
-        drops case."""
-        is_control = self.config.data.get("control") is not None
-        return is_control and self.encoder.lower_cases and not self.data.control_lower_cased
+        """Whether it is a control that was drawn by the word or mention as written, though the encoder drops case."""
+        return self.encoder.lower_cases and self.data.control_lower_cased is False
 
     @property
     def task(self) -> Task:
@@ -236,11 +221,9 @@ def load_record(path: Path) -> RunRecord:
     except (OSError, ValueError, RecursionError) as error:
         raise BadRecord(f"{path} is not a record: {error}. Move it away and run again.") from None
     schema = content.get("schema") if isinstance(content, dict) else None
-    if not isinstance(schema, int) or not OLDEST_SCHEMA <= schema <= SCHEMA:
+    if schema != SCHEMA:
         found = f"schema {json.dumps(schema)}" if isinstance(content, dict) else f"a {type(content).__name__}"
-        raise BadRecord(
-            f"{path}: {found}, this version reads the numbers {OLDEST_SCHEMA} to {SCHEMA}. Move it away and run again."
-        )
+        raise BadRecord(f"{path}: {found}, this version reads schema {SCHEMA}. Move it away and run again.")
     record = decoded(content, RunRecord, lambda problem: BadRecord(f"{path}: {problem}. Move it away and run again."))
     if record.identity.key != record.key:
         raise BadRecord(f"{path}: its key is not the hash of its identity; it was changed. Move it away and run again.")
@@ -253,8 +236,10 @@ def _problem(record: RunRecord) -> str | None:
     """What is wrong with a record though its types allow it: no table can be made of it."""
     if record.data.task not in TASKS:
         return f"data.task: {record.data.task!r} is none of {', '.join(TASKS)}"
-    of_probe = ("num_layers", "hidden_size") if record.config.probe.get("num_layers") != 0 else ()
-    for part, names in (("features", ("context", "subword")), ("probe", of_probe)):
+    kind = record.config.probe.get("kind")
+    if kind not in PROBES:
+        return f"config.probe.kind: {kind!r} is none of {', '.join(PROBES)}"
+    for part, names in (("features", ("context", "subword")), ("probe", PROBES[kind].settings)):
         for name in names:
             if name not in getattr(record.config, part):
                 return f"config.{part}.{name} is missing"

@@ -153,7 +153,7 @@ def _record(
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         outcome=fitted.outcome,
         bits=fitted.bits,
-        unseen=fitted.unseen,
+        online_code=fitted.online_code,
         bits_epoch=fitted.bits_epoch,
     )
 

@@ -37,8 +37,8 @@ from probe.system.workers import run_in_subprocesses
 
 # What is said of a run whose training did not converge.
 ENDINGS = {
-    "cut_short": "not converged: ended by probe.max_epochs",
-    "silent": "never above 0: too little text for these settings, or too few epochs",
+    "hit_epoch_limit": "not converged: ended by probe.max_epochs",
+    "never_learned": "never above 0: too little text for these settings, or too few epochs",
 }
 
 
@@ -94,7 +94,7 @@ def scores_line(record: RunRecord, dev_only: bool = False) -> str:
     parts = [f"{split} {record.task.score} {percent(its.headline)}" for split, its in scores.items()]
     parts += [f"best epoch {record.best_epoch} of {len(record.curve)}"] if record.curve else []
     line = " · ".join(parts)
-    return line + (f" · {ENDINGS[record.ending]}" if record.ending in ENDINGS else "")
+    return line + (f" · {ENDINGS[record.outcome]}" if record.outcome in ENDINGS else "")
 
 
 def run_sweep(

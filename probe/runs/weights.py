@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from probe.config import UserError
-from probe.probes.kinds import PROBES, recorded_kind, recorded_probe
+from probe.probes.kinds import PROBES, recorded_probe
 from probe.probes.normalization import Normalization, restored_normalization
 from probe.probes.selection import Selection
 from probe.probes.tagger import Tagger, restored_tagger
@@ -47,7 +47,7 @@ def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> tuple[Tagg
     from safetensors.torch import load
 
     path = weights_path(file)
-    if record.sha256.weights == "" or not PROBES[recorded_kind(record.config.probe)].has_weights:
+    if record.sha256.weights == "" or not PROBES[record.config.probe["kind"]].has_weights:
         raise UserError(f"{record.label} has no weights: its kind of probe learns none, or they are an encoder's.")
     if record.sha256.weights is None or not path.exists():
         lost = "were not kept" if record.sha256.weights is None else f"are not there ({path})"

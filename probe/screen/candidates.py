@@ -22,13 +22,13 @@ BEAM_WIDTH = 8  # how many of those are extended
 class Candidate:
     """Describes a choice of layers.
 
-    layers: with absolute indices and a name. width: values per word. blocks: how many encoder blocks it needs. alike:
-    names of presets that are equivalent to it for a linear readout.
+    layers: with absolute indices and a name. width: values per word. num_blocks: how many encoder blocks it needs.
+    alike: names of presets that are equivalent to it for a linear readout.
     """
 
     layers: LayersConfig
     width: int
-    blocks: int
+    num_blocks: int
     alike: list[str] = field(default_factory=list)
 
     @property

@@ -35,12 +35,13 @@ class Scored:
     """Holds a candidate and its scores on dev, one per sample.
 
     f1: the task's headline score, fractions. error: squared error per word. alike: presets that are equivalent for a
-    linear readout. blocks: how many encoder blocks it needs. tied: whether it is not significantly behind the first.
+    linear readout. num_blocks: how many encoder blocks it needs. tied: whether it is not significantly behind the
+    first.
     """
 
     layers: LayersConfig
     width: int
-    blocks: int
+    num_blocks: int
     f1: list[float]
     error: list[float]
     alike: list[str] = field(default_factory=list)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from probe.screen.moments import Moments, Reduction
 
-STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)  # of the ridge, as shares of the mean variance of what is read
+RIDGE_ALPHAS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)  # of the ridge, as shares of the mean variance of what is read
 AT_ONCE = 16  # readouts whose scores are computed together
 
 Key = tuple[str, tuple[int, ...]]  # "concat" or "mean", and of which layers, ascending: Candidate.readout

@@ -18,8 +18,8 @@ from probe.system.files import key_of, plain
 from probe.system.provenance import Hardware, Software
 
 SCREEN = "screen.json"
-SCHEMA = 1
-RECIPE = 2  # rises when the code that screens changes what comes out for the same settings
+SCHEMA = 2
+VERSION = 2  # rises when the code that screens changes what comes out for the same settings
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ScreenIdentity:
     features: str
     screen: dict[str, Any]
     seed: int
-    recipe: int = RECIPE
+    version: int = VERSION
 
     @property
     def key(self) -> str:
@@ -42,10 +42,11 @@ class ScreenIdentity:
 class ScreenRecord:
     """Holds the content of screen.json.
 
-    ranked: best first. words: used of train and dev. directions: principal components per layer; variance_kept: the
-    least share of a layer's variance along them. strengths: ridge penalties, by the number of concatenated layers.
-    grown: numbers of layers for which not every concatenation was tried. data, encoder: their settings. fingerprint:
-    the encoder's. features: what the feature key is the hash of. peak_rss_mb: the most memory that the process took.
+    ranked: best first. words: used of train and dev. pca_components: principal components per layer; variance_kept: the
+    least share of a layer's variance along them. ridge_alphas: ridge penalties, by the number of concatenated layers.
+    beam_sizes: numbers of layers for which not every concatenation was tried. data, encoder: their settings.
+    fingerprint: the encoder's. features: what the feature key is the hash of. peak_rss_mb: the most memory that the
+    process took.
     """
 
     schema: int
@@ -59,17 +60,17 @@ class ScreenRecord:
     hidden_size: int
     features: dict[str, Any]
     words: dict[str, int]
-    directions: int
+    pca_components: int
     variance_kept: float
-    strengths: dict[str, float]
-    grown: list[int]
+    ridge_alphas: dict[str, float]
+    beam_sizes: list[int]
     ranked: list[Scored]
     seconds: float
     peak_rss_mb: int
     software: Software
     hardware: Hardware
     finished: str  # UTC
-    ties: int | None = None  # which version of the rule decided `tied`; None in files that do not say
+    ties: int  # which version of the rule decided `tied`
 
 
 class BadScreen(UserError):

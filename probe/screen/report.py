@@ -49,7 +49,7 @@ def screen_table(record: ScreenRecord) -> TextTable:
             " = ".join([choice.name, *choice.alike]),
             format_layers(choice.layers.indices),
             str(choice.width),
-            str(choice.blocks),
+            str(choice.num_blocks),
             f"{percent(choice.dev_f1)} ± {percent(choice.spread)}",
             f"{choice.dev_error:.4f}",
             "first" if choice is record.ranked[0] else "tied" if choice.tied else "",
@@ -92,25 +92,25 @@ def notes(record: ScreenRecord) -> list[str]:
         "The scores rank; a trained probe's are higher. A linear readout cannot tell a sum, a mean and a mix (here at "
         "equal weights) of the same layers apart: they stand in one line, joined by =.",
     ]
-    if record.grown:
-        sizes = ", ".join(map(str, record.grown))
+    if record.beam_sizes:
+        sizes = ", ".join(map(str, record.beam_sizes))
         lines.append(
             f"Of concatenations of {sizes} layers not all were tried: the best of one layer less were extended."
         )
-    if record.directions < record.hidden_size:
+    if record.pca_components < record.hidden_size:
         lines.append(
-            f"Each layer was reduced to the {record.directions} of {record.hidden_size} directions along which it "
-            f"varies most ({100 * record.variance_kept:.1f} % of its variance or more): screen.directions."
+            f"Each layer was reduced to the {record.pca_components} of {record.hidden_size} directions along which it "
+            f"varies most ({100 * record.variance_kept:.1f} % of its variance or more): screen.pca_components."
         )
     return lines
 
 
 def _csv(record: ScreenRecord) -> str:
-    headers = "place name alike indices combine width blocks dev_f1 spread error error_spread tied".split()
+    headers = "place name alike indices combine width num_blocks dev_f1 spread error error_spread tied".split()
     lines = [
         [
             *(place, choice.layers.name, " ".join(choice.alike)),
-            *(" ".join(map(str, choice.layers.indices)), choice.layers.combine, choice.width, choice.blocks),
+            *(" ".join(map(str, choice.layers.indices)), choice.layers.combine, choice.width, choice.num_blocks),
             *(choice.dev_f1, choice.spread, choice.dev_error, choice.error_spread, choice.tied),
         ]
         for place, choice in enumerate(record.ranked, 1)

@@ -23,7 +23,7 @@ from probe.screen.candidates import Candidate, concatenations, fixed
 from probe.screen.gold import Gold
 from probe.screen.moments import Moments, Reduction, Text, moments, num_pca_components, reduced, reduction
 from probe.screen.ranking import Scored, rank
-from probe.screen.readout import STRENGTHS, Key, scores, solve
+from probe.screen.readout import RIDGE_ALPHAS, Key, scores, solve
 from probe.system.machine import num_cores
 
 SMALL = 1024  # for a matrix narrower than this, a second thread costs more than it gains
@@ -72,7 +72,7 @@ def screen(
                 f"screen.samples={cfg.samples} parts need as many sentences: of {text.split} there are {there}{limit}."
                 f"{fewer}"
             )
-    num_components = num_pca_components(cfg.directions, store, cfg.window, device)
+    num_components = num_pca_components(cfg.pca_components, store, cfg.window, device)
     to = reduction(store, train, num_components, device)
     tell(
         f"screen: {len(train.lengths)} sentences of train, {len(dev.lengths)} of dev; of each layer {num_components} "
@@ -149,7 +149,7 @@ class _Bench:
                     add(candidates)
         scores = {one.readout: tuple(map(list, zip(*results[one.readout], strict=True))) for one in candidates}
         return [
-            Scored(one.layers, one.width, one.blocks, scores[one.readout][0], scores[one.readout][1], one.alike)
+            Scored(one.layers, one.width, one.num_blocks, scores[one.readout][0], scores[one.readout][1], one.alike)
             for one in candidates
         ]
 
@@ -211,18 +211,18 @@ class _Bench:
 
         def errors(keys: Sequence[Key]) -> dict[tuple[tuple[int, ...], float], float]:
             found: dict[tuple[tuple[int, ...], float], float] = {}
-            for strength in STRENGTHS:
-                solved = dict(solve(sums, keys, self.to, {1: strength}))
+            for alpha in RIDGE_ALPHAS:
+                solved = dict(solve(sums, keys, self.to, {1: alpha}))
                 for (_, indices), given in zip(solved, scores([*solved.values()], layers, outside), strict=True):
-                    found[indices, strength] = float(squared_error(given, gold).mean())
+                    found[indices, alpha] = float(squared_error(given, gold).mean())
             return found
 
         single = errors([("concat", (k,)) for k in range(self.depth + 1)])
         best_first = list(dict.fromkeys(indices[0] for indices, _ in sorted(single, key=single.__getitem__)))
         sizes = range(2, min(self.cfg.max_layers, len(best_first)) + 1)
         several = errors([("concat", tuple(sorted(best_first[:size]))) for size in sizes])
-        for indices, strength in sorted(single | several, key=(single | several).__getitem__, reverse=True):
-            self.ridge_alphas[len(indices)] = strength
+        for indices, alpha in sorted(single | several, key=(single | several).__getitem__, reverse=True):
+            self.ridge_alphas[len(indices)] = alpha
 
     def _scores(self, sums: Moments, keys: Sequence[Key], part: int) -> Iterator[tuple[Key, tuple[float, float]]]:
         """Returns dev F1 and squared error per word of some readouts, without one part of dev."""

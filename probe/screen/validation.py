@@ -48,7 +48,7 @@ class ScreenAgreement:
 
 def validate_screen(record: ScreenRecord, folder: Path) -> ScreenAgreement:
     """Compares the screen with the trained rows of a folder. Raises UserError if their text or features differ."""
-    rows = [row for row in build_rows(folder) if row.n and not row.treatment]
+    rows = [row for row in build_rows(folder) if row.n and not row.condition]
     features = {one.identity.features for row in rows for one in row.records.values()}
     texts = {one.identity.corpus for row in rows for one in row.records.values()}
     if record.identity.features not in features or record.identity.corpus not in texts:

@@ -29,8 +29,8 @@ def _of_bits(rows: Sequence[Row]) -> list[str]:
     """That bits of older records were read at another kind of epoch, and of which rows."""
     kinds: dict[str, list[str]] = {"least": [], "best": [], "mixed": []}
     for row in rows:
-        if runs := [run for run in row.records.values() if run.bits or run.unseen]:
-            kinds[kind_of_bits(runs)].append(f"{row.name}, {row.treatment}" if row.treatment else row.name)
+        if runs := [run for run in row.records.values() if run.bits or run.online_code]:
+            kinds[kind_of_bits(runs)].append(f"{row.name}, {row.condition}" if row.condition else row.name)
     lines = []
     if older := kinds["best"]:
         others = kinds["least"] or kinds["mixed"]
@@ -45,13 +45,10 @@ def _of_bits(rows: Sequence[Row]) -> list[str]:
 
 
 def kind_of_bits(runs: Sequence[RunRecord]) -> str:
-    """At which epoch all of these runs had their bits read: of the least dev loss, the best by score, or mixed.
-
-    Older records say nothing of it; where the best epoch of all of them had the least loss, it was least.
-    """
+    """At which epoch all of these runs had their bits read: of the least dev loss, the best by score, or mixed."""
     if all(run.has_least_loss_bits for run in runs):
         return "least"
-    return "best" if all(run.bits_epoch is None for run in runs) else "mixed"
+    return "best" if all(run.bits_epoch == run.best_epoch for run in runs) else "mixed"
 
 
 def _some(names: Sequence[str]) -> str:

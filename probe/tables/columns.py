@@ -319,11 +319,11 @@ COLUMNS: dict[str, Column] = {
         _column("data", "data", lambda row: row.setting.data, path="setting.data", align_left=True),
         _column("encoder", "encoder", lambda row: row.setting.encoder, path="setting.encoder", align_left=True),
         _column("context", "context", lambda row: row.setting.features["context"], path="setting.features.context"),
-        _column("row", "row", lambda row: row.name, path="layers", align_left=True, groups=("default",)),
+        _column("row", "row", lambda row: row.name, align_left=True, groups=("default",)),
         _column(
-            "treatment",
-            "treatment",
-            lambda row: row.treatment or None,
+            "condition",
+            "condition",
+            lambda row: row.condition or None,
             align_left=True,
             groups=("default",),
             optional=True,
@@ -439,7 +439,6 @@ COLUMNS: dict[str, Column] = {
         _relative(
             "conditional_gain",
             "gain over layer 0 (95 %)",
-            "beyond",
             digits=3,
             groups=("bits",),
             note="gain over layer 0: how many fewer bits per word the probe needs on dev for layer 0 concatenated with "
@@ -477,9 +476,9 @@ COLUMNS: dict[str, Column] = {
             "compression",
             has_interval=False,
             groups=("bits",),
-            note="compression: uniform code of train's tags over their online code, in the portions that were run.",
+            note="compression: uniform code of train's tags over their online code, in the blocks that were run.",
         ),
-        _column("blocks", "blocks", lambda row: row.blocks, groups=("cost",)),
+        _column("num_blocks", "blocks", lambda row: row.num_blocks, groups=("cost",)),
         _cost("parameters", "parameters", "parameters", ",d", groups=("cost",)),
         _cost("epoch_s", "s per epoch", "seconds_per_epoch", ".1f", groups=("cost",)),
         _cost("mb_read", "MB read", "mb_read", ".0f", groups=("cost",)),
@@ -491,7 +490,7 @@ COLUMNS: dict[str, Column] = {
             "eliminated because",
             lambda row: plain(row.eliminated) if row.eliminated else None,
             lambda row: row.eliminated.why if row.eliminated else "",
-            path="left",
+            path="eliminated",
             csv={"eliminated_in_round": _part("round"), "eliminated_because": _part("why")},
             align_left=True,
             optional=True,
@@ -537,7 +536,7 @@ def choose_columns(wanted: str | None, rows: Sequence[Row], form: str = "text") 
         is_known = any(row.about and row.about.data == "CoNLL-2003" for row in rows)
         empty = {
             name
-            for name in ("behind", "label", "treatment", "rate")
+            for name in ("behind", "label", "condition", "rate")
             if not any(COLUMNS[name].text(row) for row in rows)
         }
         return [name for name in GROUPS["default"] if name not in empty] + ["paper"] * is_known
@@ -550,8 +549,8 @@ def choose_columns(wanted: str | None, rows: Sequence[Row], form: str = "text") 
         names += [name for name in GROUPS.get(part, (part,)) if name not in names]
     if "rate" not in wanted.split(",") and not any(row.rates for row in rows):
         names = [name for name in names if name != "rate"]
-    is_treated = any(row.treatment for row in rows)
-    return names if is_treated or "treatment" in wanted.split(",") else [n for n in names if n != "treatment"]
+    has_conditions = any(row.condition for row in rows)
+    return names if has_conditions or "condition" in wanted.split(",") else [n for n in names if n != "condition"]
 
 
 def header(name: str, rows: Sequence[Row]) -> str:

@@ -31,7 +31,7 @@ def render_side_by_side(folders: Sequence[Path], form: str) -> str:
         return as_json([one | {"dir": str(folder)} for one, folder in zip(fields, folder_of_row, strict=True)])
     if form == "csv":
         return rows_csv(rows, names, folder_of_row)
-    by_name = [{row.name: row for row in group if not row.treatment} for _, group in blocks]
+    by_name = [{row.name: row for row in group if not row.condition} for _, group in blocks]
     row_names = list(dict.fromkeys(name for group in by_name for name in group))
     letters = [string.ascii_uppercase[i % 26] + (str(i // 26) if i >= 26 else "") for i in range(len(blocks))]
     headers = [
@@ -49,7 +49,7 @@ def render_side_by_side(folders: Sequence[Path], form: str) -> str:
     below = [
         f"{letter}: {note}"
         for letter, (_, group) in zip(letters, blocks, strict=True)
-        for note in unconverged_notes([row for row in group if not row.treatment], "not ranked")
+        for note in unconverged_notes([row for row in group if not row.condition], "not ranked")
     ]
     align_left = [True] + [False] * len(headers)
     return TextTable(["row", *headers], lines, align_left, captions, below, label="tab:side-by-side").render(form)
@@ -72,7 +72,7 @@ def compare(a: Path, b: Path) -> Comparison:
         built = build_rows(folder)
         if len(groups_of(built)) > 1:
             raise UserError(f"{folder} holds several settings; --compare needs one in each folder.")
-        rows.append({row.name: row for row in built if row.n and not row.treatment})
+        rows.append({row.name: row for row in built if row.n and not row.condition})
         captions.append(f"{letter}: {folder}: {caption(built)}")
     tasks = [next(iter(side.values())).task for side in rows if side]
     if len(tasks) == 2 and tasks[0] != tasks[1]:

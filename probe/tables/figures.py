@@ -129,8 +129,8 @@ def baselines_and_bounds(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Finds baselines and upper bounds: of each, the single layers where there are several, else its best row."""
     found: dict[str, list[Row]] = {}
     others = [row for row in rows if row.section in (BASELINE, UPPER_BOUND)]
-    for name in dict.fromkeys(row.treatment or row.name for row in others):
-        mine = [row for row in others if (row.treatment or row.name) == name and (row.indices or not row.treatment)]
+    for name in dict.fromkeys(row.condition or row.name for row in others):
+        mine = [row for row in others if (row.condition or row.name) == name and (row.indices or not row.condition)]
         single = sorted((row for row in mine if row.is_single), key=lambda row: row.indices[0])
         if len(single) < 2:
             single = sorted(mine, key=lambda row: -(row.cells["dev_f1"].mean or 0.0))[:1]
@@ -238,11 +238,12 @@ def draw_by_share(axes: Axes, numbers: Numbers) -> None:
 def conditional_gain(rows: Sequence[Row]) -> Numbers:
     """Gives the gain of layer k over layer 0, in bits per word. Nothing if there are not two such layers."""
     pairs = sorted(
-        (row for row in rows if row.section == MAIN and "beyond" in row.relative), key=lambda row: row.indices
+        (row for row in rows if row.section == MAIN and "conditional_gain" in row.relative), key=lambda row: row.indices
     )
     if len(pairs) < 2:
         return {}
-    return {"layers": [row.indices[1] for row in pairs], "bits": [plain(row.relative["beyond"]) for row in pairs]}
+    gains = [plain(row.relative["conditional_gain"]) for row in pairs]
+    return {"layers": [row.indices[1] for row in pairs], "bits": gains}
 
 
 def draw_conditional_gain(axes: Axes, numbers: Numbers) -> None:
@@ -287,11 +288,11 @@ def draw_by_task(axes: Axes, numbers: Numbers) -> None:
 def by_cost(rows: Sequence[Row]) -> Numbers:
     """Gives dev score of each row, the blocks of the encoder it needs, its width. Nothing if all need the same."""
     rows = [row for row in rows if row.section == MAIN]
-    if len({(row.blocks, row.width) for row in rows}) < 2:
+    if len({(row.num_blocks, row.width) for row in rows}) < 2:
         return {}
     return {
         "rows": {
-            row.name: {"blocks": row.blocks, "width": row.width, "label": row.label} | plain(row.cells["dev_f1"])
+            row.name: {"blocks": row.num_blocks, "width": row.width, "label": row.label} | plain(row.cells["dev_f1"])
             for row in rows
         },
         "of_blocks": next(iter(rows[0].records.values())).encoder.num_layers,
@@ -367,7 +368,7 @@ def mix_weights(rows: Sequence[Row]) -> Numbers:
 
 def legend_label(row: Row) -> str:
     """Names a row in a legend."""
-    return f"{row.name}, {row.treatment}" if row.treatment else row.name
+    return f"{row.name}, {row.condition}" if row.condition else row.name
 
 
 def draw_mix_weights(axes: Axes, numbers: Numbers) -> None:

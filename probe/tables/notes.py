@@ -16,8 +16,8 @@ from probe.tables.recommendation import recommend
 from probe.tables.row import Row, short_name
 
 HOW_UNCONVERGED = {
-    "cut_short": "ended by probe.max_epochs. Raise it.",
-    "silent": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
+    "hit_epoch_limit": "ended by probe.max_epochs. Raise it.",
+    "never_learned": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
 }
 SHOWN = 6  # runs named in a note
 
@@ -59,7 +59,7 @@ def unconverged_notes(rows: Sequence[Row], consequence: str) -> list[str]:
     """Names the runs that did not converge, by cause, and says what happens to their rows: they are `consequence`."""
     lines = []
     for ending, remedy in HOW_UNCONVERGED.items():
-        runs = [record for row in rows for record in row.unconverged if record.ending == ending]
+        runs = [record for row in rows for record in row.unconverged if record.outcome == ending]
         if runs:
             labels = ", ".join(record.label for record in runs[:SHOWN])
             more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""

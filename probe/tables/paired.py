@@ -36,7 +36,7 @@ def paired_difference(a: Mapping[int, float], b: Mapping[int, float]) -> Cell | 
 def to_best_of_sample(row: Row, rows: Sequence[Row]) -> Cell | None:
     """Subtracts the dev score of the best row on the same samples from a row's, paired by seed.
 
-    rows: those of its table. The best has the highest mean of the rows with the same treatment and as many seeds as any
+    rows: those of its table. The best has the highest mean of the rows with the same condition and as many seeds as any
     of them. None for the best itself, and where there is no other.
     """
     same = [other for other in rows if other.n and other.of == row.of and other.indices]

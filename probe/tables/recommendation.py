@@ -24,7 +24,7 @@ NAMED = 4  # rows in a sentence
 @dataclass(frozen=True)
 class RowCost:
     """A row to use. behind: how far it lies behind the truly best row on dev, a fraction, [low, high]. blocks: of the
-    encoder's `of_blocks` that have to be computed. parameters: of the probe.
+    encoder's `encoder_blocks` that have to be computed. parameters: of the probe.
 
     encoder_flops: for a piece, at 24 H^2 a BERT block (products inside attention left out). probe_flops: for a word.
     words_per_second: of the encoder cut after these blocks, on `measured_on`; None until `probe bench` has measured it.
@@ -34,8 +34,8 @@ class RowCost:
     layers: str
     dev: float
     behind: list[float]
-    blocks: int
-    of_blocks: int
+    num_blocks: int
+    encoder_blocks: int
     width: int
     parameters: int
     encoder_flops: int
@@ -117,7 +117,7 @@ def _why_none(rows: Sequence[Row]) -> str:
 
 
 def _cost(row: Row) -> tuple[int, int, int]:
-    return row.blocks, row.width, row.cost.parameters if row.cost else 0
+    return row.num_blocks, row.width, row.cost.parameters if row.cost else 0
 
 
 def _row_cost(row: Row) -> RowCost:
@@ -131,11 +131,11 @@ def _row_cost(row: Row) -> RowCost:
         layers=row.layers_as_text,
         dev=mean,
         behind=row.behind,
-        blocks=row.blocks,
-        of_blocks=record.encoder.num_layers,
+        num_blocks=row.num_blocks,
+        encoder_blocks=record.encoder.num_layers,
         width=row.width,
         parameters=cost.parameters,
-        encoder_flops=24 * record.encoder.hidden_size**2 * row.blocks,
+        encoder_flops=24 * record.encoder.hidden_size**2 * row.num_blocks,
         probe_flops=2 * cost.parameters,
         words_per_second=cost.words_per_second,
         measured_on=cost.measured_on,
@@ -221,7 +221,8 @@ def _layers(use: RowCost) -> str:
 def _saved(use: RowCost, best: RowCost) -> str:
     """What is needed instead of what."""
     parts = [
-        f"{use.blocks} instead of {best.blocks} of the encoder's {best.of_blocks} blocks" * (use.blocks != best.blocks),
+        f"{use.num_blocks} instead of {best.num_blocks} of the encoder's {best.encoder_blocks} blocks"
+        * (use.num_blocks != best.num_blocks),
         f"{use.width} instead of {best.width} features per word" * (use.width != best.width),
     ]
     needs = " and ".join(part for part in parts if part) or "the same blocks and width"

@@ -56,7 +56,7 @@ def _relative_scores(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
     if is_beside_embeddings and (baselines := like(names, [0, 0])):
         bits = [[value for one in rows for value in _dev_bits(one)] for rows in (baselines, [row])]
         if all(bits) and one_kind_of_bits([run for one in (*baselines, row) for run in one.records.values()]):
-            found["beyond"] = difference(*bits)
+            found["conditional_gain"] = difference(*bits)
     tuned = max(
         (other for other in there if other.conditions == {"fine_tuned"}), key=lambda o: (o.n, o.dev_mean), default=None
     )  # one with fewer seeds may be best by luck
@@ -76,15 +76,15 @@ def _relative_scores(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
         chosen = (row.indices, row.combine, row.normalize)
         parts = [other for other in there if (other.indices, other.combine, other.normalize) == chosen]
         parts = [part for part in parts if part.conditions - {"share"} == names and _settings(part) == _settings(row)]
-        runs = [run for part in parts for run in part.records.values() if run.unseen]
+        runs = [run for part in parts for run in part.records.values() if run.online_code]
         by_seed: defaultdict[int, list[RunRecord]] = defaultdict(list)
         for run in runs:
             by_seed[run.seed].append(run)
         lengths = [compression(by_seed[seed]) for seed in sorted(by_seed)]
-        portions = {tuple(sorted(map(_share, mine))) for mine in by_seed.values()}
+        blocks = {tuple(sorted(map(_share, mine))) for mine in by_seed.values()}
         if not one_kind_of_bits(runs):
             lengths = []
-        if lengths and None not in lengths and len(portions) == 1:  # codes in other portions have no mean
+        if lengths and None not in lengths and len(blocks) == 1:  # codes in other blocks have no mean
             found["compression"] = summary([length for length in lengths if length is not None])
     return found
 
@@ -97,7 +97,7 @@ def _drawn_alike(controls: Sequence[Row]) -> list[Row]:
 
 def one_kind_of_bits(runs: Sequence[RunRecord]) -> bool:
     """Whether the bits of these runs were all read at the epoch of least dev loss, or all at the best one."""
-    return kind_of_bits([run for run in runs if run.bits or run.unseen]) != "mixed"
+    return kind_of_bits([run for run in runs if run.bits or run.online_code]) != "mixed"
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> Cell:
@@ -114,26 +114,26 @@ def compression(runs: Sequence[RunRecord]) -> float | None:
     """Uniform code length of train's tags over their online code length (Voita & Titov 2020), from one seed's runs on
     nested shares of train.
 
-    The tags of the smallest share are coded uniformly; those of each further portion by the probe trained on all before
+    The tags of the smallest share are coded uniformly; those of each further block by the probe trained on all before
     it, up to the whole. Finer shares give a shorter code. None if a run lacks the bits up to the next run's share.
     """
     by_share = sorted(runs, key=_share)
     code = words = 0.0
     labels = 0
     for run, after in zip(by_share, [*map(_share, by_share[1:]), 1.0], strict=True):
-        assert run.unseen is not None
-        at = {portion.share: portion for portion in run.unseen.portions}
+        assert run.online_code is not None
+        at = {block.share: block for block in run.online_code.blocks}
         if after not in at:
             return None
         if not words:
-            words, labels = float(run.data.splits.train.words), run.unseen.labels
+            words, labels = float(run.data.splits.train.words), run.online_code.labels
             code, words = words * math.log2(labels), words + at[1.0].words
         code += at[after].bits
     return words * math.log2(labels) / code if code else None
 
 
 def _share(run: RunRecord) -> float:
-    return run.identity.treatment.settings["share"] if run.identity.treatment else 1.0
+    return run.identity.condition.settings["share"] if run.identity.condition else 1.0
 
 
 def _settings(row: Row) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class Row:
     left a failure log. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. label, behind, to_best,
     components: what the table decided, see `decisions.label_rows`; margin: points of dev score, by which it decided.
     behind: how far the row lies behind the truly best one on dev, [low, high], a fraction. error: the square of the
-    standard error of its difference to the best on dev: what seeds, and what the text contributes. treatment: the
+    standard error of its difference to the best on dev: what seeds, and what the text contributes. condition: the
     condition of its runs as displayed; None for main runs. of: that condition as recorded. relative: scores relative
     to other rows, see `tables.relative_scores`. eliminated: when and why a race gave it no more seeds; it is compared
     with no other row. normalize: how its layers are normalized; None: not. rates: all that it was tried at, where they
@@ -109,7 +109,7 @@ class Row:
     cells: dict[str, Cell]
     about: SettingSummary | None
     cost: Cost | None
-    treatment: str | None = None
+    condition: str | None = None
     of: RecordedCondition | None = None
     eliminated: Elimination | None = None
     label: str | None = None
@@ -129,8 +129,8 @@ class Row:
 
     @property
     def conditions(self) -> frozenset[str]:
-        """The conditions of its runs, by their names in `CONDITIONS`; none for main runs."""
-        return frozenset(self.of.names if self.of else ())
+        """The conditions of its runs, by their ids in `CONDITIONS`; none for main runs."""
+        return frozenset(self.of.ids if self.of else ())
 
     @property
     def section(self) -> int:
@@ -140,10 +140,10 @@ class Row:
     @property
     def unconverged(self) -> list[RunRecord]:
         """The runs whose training was cut short, or never scored above zero."""
-        return [record for record in self.records.values() if record.ending != "converged"]
+        return [record for record in self.records.values() if record.outcome != "converged"]
 
     @property
-    def blocks(self) -> int:
+    def num_blocks(self) -> int:
         """How many of the encoder's blocks have to be computed."""
         return max(self.indices, default=0)
 

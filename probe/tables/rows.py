@@ -87,7 +87,7 @@ class _Gathered:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        return self.identity.treatment.names if self.identity.treatment else ()
+        return tuple(self.identity.condition.ids) if self.identity.condition else ()
 
     @property
     def missing(self) -> set[str]:
@@ -140,7 +140,7 @@ def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
             settings[row.group],
             row.group,
             section_of(row.identity.layers.indices, row.conditions),
-            _rank_of_condition(row.identity.treatment),
+            _rank_of_condition(row.identity.condition),
             _rank(row.name),
             row.identity.layers.indices,
             row.identity.layers.combine,
@@ -176,22 +176,22 @@ def _rank_of_condition(condition: RecordedCondition | None) -> tuple[int, float,
     """A condition's place in its section of the table: a larger share of train stands further down."""
     if condition is None:
         return 0, 0.0, 0.0, ""
-    order, names = list(CONDITIONS), condition.names
-    rank = min(order.index(name) if name in order else len(order) for name in names) + len(names) / 10
-    return 1, condition.settings.get("share", 1.0), rank, canonical([condition.name, condition.settings])
+    order, ids = list(CONDITIONS), condition.ids
+    rank = min(order.index(name) if name in order else len(order) for name in ids) + len(ids) / 10
+    return 1, condition.settings.get("share", 1.0), rank, canonical([ids, condition.settings])
 
 
 def _shown(row: _Gathered) -> tuple[str, str, str | None]:
     """A row's group, name and conditions."""
-    return row.group, row.name, row.identity.treatment.name if row.identity.treatment else None
+    return row.group, row.name, row.identity.condition.label if row.identity.condition else None
 
 
 def _condition(row: _Gathered, alike: list[_Gathered]) -> str | None:
     """A row's condition as displayed: its label, of fine-tuning the number of epochs, and the settings by which rows
     that look alike differ."""
-    if row.identity.treatment is None:
+    if row.identity.condition is None:
         return None
-    name = row.identity.treatment.label
+    name = row.identity.condition.label
     if _is_fine_tuned(row) and (epochs := row.identity.probe.get("max_epochs")):
         name += f", {epochs} epoch{'s' if epochs > 1 else ''}"
     settings, *others = map(_settings, [row, *alike])
@@ -205,8 +205,8 @@ def _condition(row: _Gathered, alike: list[_Gathered]) -> str | None:
 
 def _settings(row: _Gathered) -> dict[str, Any]:
     """What the label of a row's condition does not say."""
-    assert row.identity.treatment is not None
-    settings = {name: value for name, value in row.identity.treatment.settings.items() if name != "share"}
+    assert row.identity.condition is not None
+    settings = {name: value for name, value in row.identity.condition.settings.items() if name != "share"}
     probe = {name: value for name, value in row.identity.probe.items() if name != "max_epochs"}  # part of its name
     return settings | (probe if _is_fine_tuned(row) else {})
 
@@ -222,11 +222,11 @@ def _gather(records: Records, expected: list[RequestedRun]) -> list[_Gathered]:
         row = gathered.setdefault(record.identity.cell, new)
         for file_of_other, other in row.records.items():
             if other.seed == record.seed:
-                older = min(record.identity.recipe, other.identity.recipe)
+                older = min(record.identity.version, other.identity.version)
                 raise UserError(
-                    f"{file} and {file_of_other.name} are one run of two versions of the training (recipes "
-                    f"{record.identity.recipe} and {other.identity.recipe}). Move the records of recipe {older} away, "
-                    "or sweep into another results_dir."
+                    f"{file} and {file_of_other.name} are one run of two versions of the training (versions "
+                    f"{record.identity.version} and {other.identity.version}). Move the records of version {older} "
+                    "away, or sweep into another results_dir."
                 )
         row.records[file] = record
         row.name = min(row.name, record.row, key=_rank)
@@ -248,7 +248,7 @@ def _at_best_rates(gathered: list[_Gathered]) -> list[_Gathered]:
             continue
         alike: defaultdict[str, list[_Gathered]] = defaultdict(list)
         for row in rows:
-            alike[canonical(plain([row.identity.layers, row.identity.treatment]))].append(row)
+            alike[canonical(plain([row.identity.layers, row.identity.condition]))].append(row)
         chosen += [_at_best_rate(same, group) for same in alike.values()]
     return chosen
 
@@ -321,8 +321,8 @@ def _row(gathered: _Gathered, failed: dict[str, Path], condition: str | None, be
         cells=cells,
         about=_about(records[0], len(records)) if records else None,
         cost=_cost(records, gathered.width, cells["dev_f1"].mean, bench) if records else None,
-        treatment=condition,
-        of=gathered.identity.treatment,
+        condition=condition,
+        of=gathered.identity.condition,
         normalize=gathered.identity.layers.normalize,
         rates=gathered.rates,
     )

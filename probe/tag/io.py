@@ -58,7 +58,7 @@ def select_saved_probe(folder: Path, row: str, seed: int | None) -> tuple[Path, 
     records = load_records(folder)
     if not records:
         raise UserError(f"{folder} has no finished run. Where a sweep stands: probe sweep-status {folder}")
-    records = {file: record for file, record in records.items() if not record.identity.treatment}
+    records = {file: record for file, record in records.items() if not record.identity.condition}
     mine = {
         file: record
         for file, record in records.items()

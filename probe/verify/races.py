@@ -50,7 +50,7 @@ def check_race(folder: Path) -> Iterator[Check]:
         yield Check(DECISIONS, None, f"what the records give so far; {len(state.todo)} runs are to come: the same race")
     else:
         yield Check(
-            DECISIONS, True, f"what rules and records give: {len(state.standing)} of {len(terms.rows)} rows stand"
+            DECISIONS, True, f"what rules and records give: {len(state.remaining)} of {len(terms.rows)} rows stand"
         )
 
 

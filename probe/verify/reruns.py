@@ -155,7 +155,7 @@ def check_against_published(folder: Path, source: str) -> Iterator[Check]:
     published = PUBLISHED[source]
     for row in build_rows(folder):
         cell = row.cells.get(published.cell)
-        if row.name not in published.rows or row.treatment or not row.about or cell is None or cell.mean is None:
+        if row.name not in published.rows or row.condition or not row.about or cell is None or cell.mean is None:
             continue
         mean, theirs = 100 * cell.mean, published.rows[row.name]
         otherwise = setting_differences(row.about, source)

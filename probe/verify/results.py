@@ -16,13 +16,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from probe.conditions import CONDITIONS, derived
-from probe.config import DataConfig, UserError, recorded_data, recorded_encoder
+from probe.config import DataConfig, EncoderConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.tags import IOB2
 from probe.encoders.checkpoint import file_fingerprints
-from probe.probes.kinds import PROBES, recorded_kind, recorded_probe
+from probe.probes.kinds import PROBES, recorded_probe
 from probe.probes.schedule import Schedule
-from probe.runs.identity import RECIPES
+from probe.runs.identity import VERSION
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.records import Records, RunRecord, is_named_after, load_record
 from probe.scoring.metrics import Counts, boundary_score, count, scores_of, slices
@@ -143,7 +143,7 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
         yield from _prediction_problems(file, record, split, columns)
     curve, best = [epoch.dev for epoch in record.curve], record.best_epoch
     dev = record.scores.dev.headline
-    if not record.layers.indices and PROBES[recorded_kind(record.config.probe)].reads_features:
+    if not record.layers.indices and PROBES[record.config.probe["kind"]].reads_features:
         if curve or best:
             yield "a majority-tag baseline has no epochs"
         return
@@ -156,31 +156,27 @@ def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
 
 
 def _bits_problems(record: RunRecord) -> Iterator[str]:
-    """Dev bits, or the epoch at which they were read, that the curve does not give.
-
-    Older records have no bits_epoch: their bits are of the best epoch.
-    """
-    losses = [epoch.dev_loss for epoch in record.curve]
-    if record.bits_epoch is not None:
-        known = [math.inf if loss is None else loss for loss in losses]
-        least = known.index(min(known)) + 1
-        if record.bits_epoch != least:
-            yield f"bits_epoch is {record.bits_epoch}, the dev loss is least in epoch {least}"
-            return
-    epoch = record.bits_epoch or record.best_epoch
-    loss = losses[epoch - 1]
+    """Dev bits, or the epoch at which they were read, that the curve does not give."""
+    epoch = record.bits_epoch
+    if epoch is None:
+        if record.bits or record.online_code:
+            yield "it has bits, but no bits_epoch"
+        return
+    if not record.has_least_loss_bits and epoch != record.best_epoch:
+        yield f"bits_epoch is {epoch}, which is neither the epoch of least dev loss nor best_epoch"
+        return
+    loss = record.curve[epoch - 1].dev_loss
     if record.bits and loss is not None:
         bits, by_curve = record.bits.dev.cross_entropy, loss / math.log(2)
         if abs(bits - by_curve) > ROUNDINGS * max(1.0, by_curve):
-            yield f"dev bits are {bits:.4f}, the dev loss of epoch {epoch} gives {by_curve:.4f}"
+            yield f"dev bits are {bits:.4f}, the dev loss of epoch {epoch} (bits_epoch) gives {by_curve:.4f}"
 
 
 def _outcome_problems(record: RunRecord) -> Iterator[str]:
-    """An end of training that the curve does not give; older records say nothing of it."""
+    """An end of training that the curve does not give. Another version of the training may have ended otherwise."""
     losses = [epoch.dev_loss for epoch in record.curve]
     probe = recorded_probe(record.config.probe)
-    is_older = record.outcome is None or None in losses or record.identity.recipe not in RECIPES
-    if is_older or not PROBES[probe.kind].ends_by_schedule:
+    if None in losses or record.identity.version != VERSION or not PROBES[probe.kind].ends_by_schedule:
         return
     schedule = Schedule.of(probe, record.data.splits.train.sentences)
     for epoch, loss in zip(record.curve, losses, strict=True):
@@ -264,7 +260,7 @@ def _corpora(records: Records) -> Iterator[Check]:
             if path is None or (path != "bundled" and not Path(path).is_dir()):
                 yield Check(name, None, f"its text is not at hand ({path or cfg.get('hub')})")
                 continue
-            text = load_corpus(recorded_data(cfg))
+            text = load_corpus(DataConfig(**(cfg | dict.fromkeys(DERIVED))))
         except (UserError, TypeError) as error:
             yield Check(name, False, str(error))
             continue
@@ -313,10 +309,10 @@ def _derives_from(text: Corpus) -> Callable[[RunRecord, str], bool]:
         return made(data, 0, False, "words").text_fingerprint(with_documents=with_documents)
 
     def is_from(record: RunRecord, gold: str) -> bool:
-        settings = recorded_data(record.config.data)
+        settings = DataConfig(**record.config.data)
         sampled, whole = (canonical(asdict(data)) for data in (settings, replace(settings, train_fraction=None)))
         seed = 0 if settings.train_fraction is None else record.seed
-        lower = bool(record.data.control_lower_cased)  # older controls were drawn with case
+        lower = bool(record.data.control_lower_cased)
         return (record.identity.corpus, gold, record.features.identity["text"]) == (
             fingerprint(sampled, seed, lower),
             standard(whole, lower),
@@ -332,7 +328,7 @@ def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
         mine = [record for record in records if canonical(record.config.encoder) == encoder]
         name = f"encoder {mine[0].encoder.name}"
         try:
-            fingerprints = file_fingerprints(recorded_encoder(mine[0].config.encoder), cache_dir)
+            fingerprints = file_fingerprints(EncoderConfig(**mine[0].config.encoder), cache_dir)
         except (TypeError, UserError) as error:
             yield Check(name, False, f"its settings are not those of an encoder: {error}")
             continue

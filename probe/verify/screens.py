@@ -56,10 +56,10 @@ def _problems(screen: ScreenRecord, records: Sequence[RunRecord]) -> Iterator[st
     samples = identity.screen.get("samples")
     for one in screen.ranked:
         layers = one.layers
-        if any(not 0 <= k <= screen.num_layers for k in layers.indices) or one.blocks != max(
+        if any(not 0 <= k <= screen.num_layers for k in layers.indices) or one.num_blocks != max(
             layers.indices, default=-1
         ):
-            yield f"{one.name}: {one.blocks} blocks are not what layers {layers.indices} need"
+            yield f"{one.name}: {one.num_blocks} blocks are not what layers {layers.indices} need"
         width = screen.hidden_size * (len(layers.indices) if layers.combine == "concat" else 1)
         if one.width != width:
             yield f"{one.name}: its width is {one.width}, its layers have {width}"

@@ -21,12 +21,12 @@ from probe.verify.check import Check
 from probe.verify.compare import unequal_facts
 
 TABLE = FILES["json"]
-FACTS = ("layers", "indices", "combine", "width", "n", "seeds", "keys", "missing")
+FACTS = ("row", "indices", "combine", "width", "n", "seeds", "keys", "missing")
 SPLITS = ("dev_", "test_")  # how the names of scores begin
 PARTS = ("mean", "std", "min", "max")  # of a score
 COSTS = ("parameters", "seconds_per_epoch", "mb_read", "f1_per_width")
 # Neither recomputed here nor decided by a statistic: `sha256` is checked with each record, the others are words.
-OTHER = ("sha256", "failed", "group", "setting", "about", "treatment", "cost", "statistic")
+OTHER = ("sha256", "failed", "group", "setting", "about", "condition", "cost", "statistic")
 ROUNDING = 1e-9  # relative, of what is summed anew
 SIMULATED = 1e-4  # relative, of what follows from simulated quantiles: their last digits are each CPU's
 
@@ -125,7 +125,7 @@ def _runs(row: JsonRow) -> list[str]:
 
 
 def _name(row: JsonRow) -> str:
-    return str(row.get("layers", "a row"))
+    return str(row.get("row", "a row"))
 
 
 def _facts(stated: JsonRow, made: JsonRow) -> Iterator[str]:

@@ -29,7 +29,7 @@ def made(folder: Path, encoder: Encoder) -> Path:
         make_record(folder, "last", seed, 0.80 + seed / 100, 0.75, sentences=SENTENCES, encoder=known)
         make_record(folder, "layer_2", seed, 0.79 + seed / 100, 0.74, (2,), sentences=SENTENCES, encoder=known)
     make_record(
-        folder, "layer_4", 1, 0.5, 0.5, indices=(4,), treatment=RecordedCondition("control", base={"features": "x"})
+        folder, "layer_4", 1, 0.5, 0.5, indices=(4,), condition=RecordedCondition(["control"], base={"features": "x"})
     )
     return folder
 
@@ -68,7 +68,7 @@ def test_each_depth_is_measured_once_and_stands_in_the_recommendation(
     assert f"{bench.words_per_second['5']:,}" in render(rows, "text", "row,words_s")
     assert bench.machine not in before
     assert (
-        next(row for row in json.loads(render(rows, "json")) if row["layers"] == "last")["cost"]["measured_on"]
+        next(row for row in json.loads(render(rows, "json")) if row["row"] == "last")["cost"]["measured_on"]
         == bench.machine
     )
 

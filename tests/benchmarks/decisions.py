@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from probe.conditions import MAIN
-from probe.race.rule import SILENT, VERSION, Cell, DevRun, Rules, num_ahead, replay, thresholds
+from probe.race.rule import NEVER_LEARNED, VERSION, Cell, DevRun, Rules, num_ahead, replay, thresholds
 from probe.runs.samples import run_counts, samples_of
 from probe.scoring.compare import Comparison, Sample
 from probe.scoring.significance import influence
@@ -156,7 +156,7 @@ def truths() -> list[Truth]:
     ]
     compared, rows = compared_rows("conll2003-minilm-each-layer")
     means = tuple(compared.means.tolist())
-    costs = tuple((row.blocks, row.width, row.cost.parameters if row.cost else 0) for row in rows)
+    costs = tuple((row.num_blocks, row.width, row.cost.parameters if row.cost else 0) for row in rows)
     own = noise_of("conll2003-minilm-each-layer")
     for name, times in (("an eighth", 0.125), ("a quarter", 0.25), ("all", 1.0), ("four times", 4.0)):
         found.append(
@@ -314,12 +314,12 @@ def race(truth: Truth, never_learn: float, count: int, seed: int = 0) -> dict[st
                 fails = draw.random() < never_learn
                 known[row, seed] = DevRun(
                     0.0 if fails else sample.scores[place],
-                    SILENT if fails else "converged",
+                    NEVER_LEARNED if fails else "converged",
                     influence=sample.influence[place],
                 )
         done = replay(rules, rows, known.get)
-        best_left += len(done.left) / len(rows) if are_equal else "0" in done.left
-        any_left += bool(done.left)
+        best_left += len(done.eliminated) / len(rows) if are_equal else "0" in done.eliminated
+        any_left += bool(done.eliminated)
         runs += len(done.runs) / (len(rows) * truth.seeds)
     return {"best_leaves": round(best_left / count, 4), "some_leave": any_left / count, "runs": round(runs / count, 3)}
 

@@ -1,7 +1,7 @@
 """What foretells the trained rows best? Estimators that need no training, on one sample, against a results folder.
 
     python tests/benchmarks/estimators.py results/conll2003-minilm-each-layer data=conll2003 data.path=DIR \\
-        encoder=minilm_l6 screen.directions=256
+        encoder=minilm_l6 screen.pca_components=256
 
 For each choice of layers that was trained there: a ridge readout fitted without one part of the sampled sentences, its
 dev F1, accuracy and squared error; with its scores put through a logistic regression fitted on the part left out
@@ -33,7 +33,7 @@ from probe.screen.candidates import readout_of
 from probe.screen.gold import Gold
 from probe.screen.moments import Text, moments, reduced, reduction
 from probe.screen.ranking import Scored
-from probe.screen.readout import STRENGTHS, scores, solve
+from probe.screen.readout import RIDGE_ALPHAS, scores, solve
 from probe.screen.screen import beyond, draw, squared_error
 from probe.screen.validation import compare
 from probe.settings import config_of
@@ -117,7 +117,7 @@ class Bench:
         train, dev = self.texts["train"], self.texts["dev"]
         self.gold = Gold(dev.tags, self.known, dev.part, cfg.screen.samples, self.corpus.task)
         self.left_out = train.of_part(0)
-        directions = min(cfg.screen.directions, self.store.hidden_size)
+        directions = min(cfg.screen.pca_components, self.store.hidden_size)
         self.to = reduction(self.store, train, directions)
         self.layers = {name: reduced(self.store, text, self.to) for name, text in self.texts.items()}
         self.beyond = {name: beyond(text, cfg.screen.window) for name, text in self.texts.items()}
@@ -157,10 +157,10 @@ class Bench:
 
     def ridge(self, row: Row) -> dict[str, float]:
         found: dict[str, float] = {}
-        for strength in STRENGTHS:
-            [(_, readout)] = solve(self.sums, [readout_of(row.combine, row.indices)], self.to, {1: strength})
+        for alpha in RIDGE_ALPHAS:
+            [(_, readout)] = solve(self.sums, [readout_of(row.combine, row.indices)], self.to, {1: alpha})
             given = {name: next(scores([readout], self.layers[name], self.beyond[name])) for name in self.texts}
-            found |= self.measure(f"ridge {strength:g}", given)
+            found |= self.measure(f"ridge {alpha:g}", given)
         return found
 
     def transferability(self, row: Row) -> dict[str, float]:
@@ -215,7 +215,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_intermixed_args()
     bench = Bench(options.overrides)
-    rows = [row for row in build_rows(options.against) if row.n and not row.treatment]
+    rows = [row for row in build_rows(options.against) if row.n and not row.condition]
     known: dict[tuple[str, tuple[int, ...]], dict[str, float]] = {}
     found: list[dict[str, float]] = []
     for row in rows:

@@ -53,7 +53,7 @@ def main() -> None:
     lines, found = [], {}
     for folder in options.dirs:
         every = load_records(folder).values()
-        records = {(one.row, one.seed): one for one in every if one.curve and not one.identity.treatment}
+        records = {(one.row, one.seed): one for one in every if one.curve and not one.identity.condition}
         rows = list(dict.fromkeys(row for row, _ in records))
         seeds = sorted(set.intersection(*({seed for of, seed in records if of == row} for row in rows)))
         records = {cell: record for cell, record in records.items() if cell[1] in seeds}
@@ -68,11 +68,11 @@ def main() -> None:
             epochs = sum(len(records[places[cell]].curve) for cell in race.runs)
             if not number:
                 lines.append([folder.name, f"{len(race.runs)} of {len(records)}", f"{epochs} of {whole}"])
-                lines[-1] += [", ".join(race.standing), race.ended or ""]
+                lines[-1] += [", ".join(race.remaining), race.ended or ""]
                 found[folder.name] = {"committed": round(epochs / whole, 3)}
             else:
                 shares.append(epochs / whole)
-                stands += best in race.standing
+                stands += best in race.remaining
         if shares:
             named = {
                 "least": min(shares),

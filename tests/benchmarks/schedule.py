@@ -121,10 +121,10 @@ class Fork:
                 with os.fdopen(reading) as stream:
                     self.ours = json.load(stream)
                 os.waitpid(child, 0)
-                schedule.anneal, schedule.rate, schedule.outcome = 1.0, 1.0, None
+                schedule.lr_decay, schedule.rate, schedule.outcome = 1.0, 1.0, None
                 schedule.patience = schedule.max_epochs = max(self.long_epochs, len(self.ours["curve"]))
                 if self.epochs == schedule.max_epochs:
-                    schedule.outcome = "cut_short"
+                    schedule.outcome = "hit_epoch_limit"
             else:
                 self.to_parent = os.fdopen(writing, "w")
         return is_best
@@ -207,7 +207,7 @@ def table(results: Mapping[Pair, dict[str, Any]]) -> Iterator[str]:
         yield ""
     apart = [scores_apart(of_seeds) for of_row in cells.values() for of_seeds in of_row.values()]
     twice = sum(len(r["ours"]["curve"]) > 2 * r["ours"]["best_epoch"] for r in results.values())
-    cut = sum(r["ours"]["outcome"] == "cut_short" for r in results.values())
+    cut = sum(r["ours"]["outcome"] == "hit_epoch_limit" for r in results.values())
     yield (
         f"{len(apart)} cells, {len(results)} pairs of trainings. Ours minus long: mean {statistics.mean(apart):+.2f}, "
         f"in {sum(d < -1 for d in apart)} cells below -1, in {sum(d > 1 for d in apart)} above +1. Of ours {twice} "

@@ -343,7 +343,7 @@ def test_of_a_sweep_it_tells_runs_stores_and_times_and_refuses_what_cannot_be(co
     lines: list[str] = []
     assert examine(config, lines.append, sweep())
     text = "\n".join(lines)
-    assert re.search(r"sweep +ok +5 runs, 5 to be made\n", text), "the word memory is one run"
+    assert re.search(r"sweep +ok +5 runs, 5 to be made\n", text), "the majority tag is one run"
     assert re.search(r"to extract: 2 stores, 0.00 GB, about \d+ (s|min)\n", text)
     (training,) = [line for line in text.splitlines() if "to train: " in line]
     assert len(re.findall(r"\b\d+ (?:s|min)\b", training)) == 2, "at least and at most"

@@ -220,7 +220,7 @@ def test_a_target_that_is_there_is_refused_at_once_and_left_as_it_is(
             ["--to", "x", "layers=last", "data.train_fraction=0.5"],
             ["data.train_fraction=0.5", "data.train_fraction=null"],
         ),
-        (["--to", "x", "layers=word_memory"], ["layers=word_memory", "layers=last"]),
+        (["--to", "x", "layers=majority_tag"], ["layers=majority_tag", "layers=last"]),
         (["--to", "/proc/x"], ["/proc", "0.00 GB", "--to DIR"]),
     ],
 )

@@ -133,8 +133,8 @@ def test_settings_that_cannot_be_are_refused(settings: list[str]):
         probe.features("-m", *settings, "layers=last,sum_all")
     with pytest.raises(UserError, match=r"data\.train_fraction=0\.5.*data\.train_fraction=null"):
         probe.features(*settings, "layers=last", "data.train_fraction=0.5")
-    with pytest.raises(UserError, match=r"layers=word_memory.*layers=last"):  # nor is nothing a vector of zeros
-        probe.features(*settings, "layers=word_memory")
+    with pytest.raises(UserError, match=r"layers=majority_tag.*layers=last"):  # nor is nothing a vector of zeros
+        probe.features(*settings, "layers=majority_tag")
     with pytest.raises(UserError, match="probe=finetune"):
         probe.features(*(one for one in settings if not one.startswith("probe.")), "layers=last", "probe=finetune")
     with pytest.raises(UserError, match="encoder=minilm_l6"):

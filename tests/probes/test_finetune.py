@@ -20,7 +20,7 @@ from probe.scoring.metrics import span_f1
 
 def settings(**changes: object) -> ProbeConfig:
     values: dict[str, Any] = {"num_layers": 0, "hidden_size": 0, "dropout": 0.0, "learning_rate": 1e-2, "max_epochs": 3}
-    values |= {"batch_size": 1000, "anneal": 1.0, "patience": 3, "gradient_clip": 1.0, "precision": "float32"}
+    values |= {"batch_size": 1000, "lr_decay": 1.0, "patience": 3, "gradient_clip": 1.0, "precision": "float32"}
     return ProbeConfig(**{**values, **changes})
 
 

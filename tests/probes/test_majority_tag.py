@@ -1,4 +1,4 @@
-"""The word memory against ten lines that say the same, and by hand."""
+"""The majority tag against ten lines that say the same, and by hand."""
 
 from __future__ import annotations
 

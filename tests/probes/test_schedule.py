@@ -22,9 +22,9 @@ def told(schedule: Schedule, *points: tuple[float, float]) -> Schedule:
     return schedule
 
 
-def plain(epoch_updates: int = WARM_UP_UPDATES + 1, max_epochs: int = 40, anneal_after: int = 1) -> Schedule:
+def plain(epoch_updates: int = WARM_UP_UPDATES + 1, max_epochs: int = 40, lr_patience: int = 1) -> Schedule:
     """Every epoch counts, and counts fully, unless it is a smaller one."""
-    return Schedule(0.5, anneal_after, patience=3, max_epochs=max_epochs, epoch_updates=epoch_updates)
+    return Schedule(0.5, lr_patience, patience=3, max_epochs=max_epochs, epoch_updates=epoch_updates)
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_committed_runs_are_what_the_schedule_gives_older_ones_by_halving_at_eac
     assert paths
     for path in paths:
         record = json.loads(path.read_text())
-        if record["identity"].get("treatment") or not record["curve"]:
-            continue  # fine-tuning goes by another schedule, a word memory by none
+        if record["identity"].get("condition") or not record["curve"]:
+            continue  # fine-tuning goes by another schedule, the majority tag by none
         probe, sentences = record["config"]["probe"], record["data"]["splits"]["train"]["sentences"]
         assert passes(sentences, probe["batch_size"]) == 1
         updates = -(-sentences // probe["batch_size"])
         assert "outcome" in record or updates >= FULL_UPDATES, path.name
-        schedule = Schedule(probe["anneal"], 1, probe["patience"], probe["max_epochs"], updates)
+        schedule = Schedule(probe["lr_decay"], 1, probe["patience"], probe["max_epochs"], updates)
         scores = [point["dev"] for point in record["curve"]]
         best = no_better = 0
         for epoch, score in enumerate(scores, 1):
@@ -69,7 +69,7 @@ def test_committed_runs_are_what_the_schedule_gives_older_ones_by_halving_at_eac
             no_better += score <= max(scores[: epoch - 1], default=-1)
             assert "outcome" in record or schedule.rate == 0.5**no_better, path.name
         assert best == record["best_epoch"], path.name
-        ended = "cut_short" if len(scores) == probe["max_epochs"] else "converged"
+        ended = "hit_epoch_limit" if len(scores) == probe["max_epochs"] else "converged"
         assert schedule.outcome == ended == record.get("outcome", ended), path.name
 
 
@@ -92,7 +92,7 @@ def test_smaller_epochs_count_together():
 
 @pytest.mark.parametrize(("epoch_updates", "epochs"), [(439, 2), (157, 4), (114, 6)])
 def test_the_rate_may_fall_later_than_after_each_full_epoch(epoch_updates: int, epochs: int):
-    schedule = plain(epoch_updates=epoch_updates, anneal_after=2)
+    schedule = plain(epoch_updates=epoch_updates, lr_patience=2)
     told(schedule, *[(0.1 + epoch / 100, 1) for epoch in range(9)])
     assert told(schedule, *[(0.1, 1)] * (epochs - 1)).rate == 1
     assert told(schedule, (0.1, 1)).rate == 0.5
@@ -153,8 +153,8 @@ def test_a_first_score_by_chance_is_no_measure_for_those_after_a_zero():
 def test_a_run_that_scores_zero_ends_when_the_loss_falls_no_longer_and_says_that_it_was_silent():
     schedule = told(plain(), (0.0, 1.0), (0.0, 0.9), (0.0, 0.95), (0.0, 0.91))
     assert (schedule.rate, schedule.outcome) == (1, None)
-    assert told(schedule, (0.0, 0.9)).outcome == "silent"
-    assert told(plain(max_epochs=2), (0.0, 1.0), (0.0, 0.9)).outcome == "silent", "the last epoch says it too"
+    assert told(schedule, (0.0, 0.9)).outcome == "never_learned"
+    assert told(plain(max_epochs=2), (0.0, 1.0), (0.0, 0.9)).outcome == "never_learned", "the last epoch says it too"
 
 
 def test_the_best_epoch_is_the_first_of_the_highest_score_and_of_zeros_the_first():
@@ -169,7 +169,7 @@ def test_the_best_epoch_is_the_first_of_the_highest_score_and_of_zeros_the_first
     ]
 
 
-def test_a_run_that_the_last_epoch_ended_is_cut_short_unless_it_had_converged():
-    assert told(plain(max_epochs=2), (0.5, 1), (0.6, 1)).outcome == "cut_short"
-    assert told(plain(max_epochs=3), (0.5, 1), (0.5, 1), (0.5, 1)).outcome == "cut_short"
+def test_a_run_that_the_last_epoch_ended_hit_the_limit_unless_it_had_converged():
+    assert told(plain(max_epochs=2), (0.5, 1), (0.6, 1)).outcome == "hit_epoch_limit"
+    assert told(plain(max_epochs=3), (0.5, 1), (0.5, 1), (0.5, 1)).outcome == "hit_epoch_limit"
     assert told(plain(max_epochs=4), (0.5, 1), (0.5, 1), (0.5, 1), (0.5, 1)).outcome == "converged"

@@ -47,7 +47,7 @@ def probe_config(**changes) -> ProbeConfig:
         "hidden_size": 8,
         "dropout": 0.2,
         "learning_rate": 0.01,
-        "anneal": 1.0,
+        "lr_decay": 1.0,
         "batch_size": 8,
         "max_epochs": 3,
         "patience": 5,
@@ -323,7 +323,7 @@ def test_beside_them_are_those_of_the_epoch_of_least_dev_loss():
 
 
 def test_training_stops_when_dev_f1_no_longer_rises_at_the_rate_of_the_schedule():
-    tagger = trained(1, max_epochs=60, patience=1, learning_rate=0.02, anneal=0.5, batch_size=1)
+    tagger = trained(1, max_epochs=60, patience=1, learning_rate=0.02, lr_decay=0.5, batch_size=1)
     assert len(tagger.curve) == max(tagger.best_epoch, 10 * EPOCH // 80) + 2 < 60
     assert tagger.schedule.outcome == "converged"
     (group,) = tagger.trainer.optimizers[0].param_groups
@@ -331,7 +331,7 @@ def test_training_stops_when_dev_f1_no_longer_rises_at_the_rate_of_the_schedule(
 
 
 def test_a_training_that_the_last_epoch_ended_says_so():
-    assert trained(1, max_epochs=1, learning_rate=0.05).schedule.outcome == "cut_short"
+    assert trained(1, max_epochs=1, learning_rate=0.05).schedule.outcome == "hit_epoch_limit"
 
 
 def test_a_run_that_scores_zero_for_long_is_not_ended_and_learns_in_the_end():
@@ -341,7 +341,7 @@ def test_a_run_that_scores_zero_for_long_is_not_ended_and_learns_in_the_end():
     assert zeros + 1 >= 10, "or the test shows nothing"
     assert chance > scores[zeros + 1] > 0, "nor does it then"
     assert scores[-1] > 0.5
-    assert tagger.schedule.outcome == "cut_short"
+    assert tagger.schedule.outcome == "hit_epoch_limit"
 
 
 def test_dev_loss_is_that_of_a_word_in_cross_entropy():

@@ -141,8 +141,8 @@ def test_a_run_that_fails_stops_no_other_and_is_tried_again(
     assert "MemoryError" in done.stderr
     decisions = read_decisions(tmp_path / "out")
     assert decisions is not None
-    assert decisions.left["concat_0_1"].round == 1
-    assert "MemoryError: not enough" in decisions.left["concat_0_1"].why
+    assert decisions.eliminated["concat_0_1"].round == 1
+    assert "MemoryError: not enough" in decisions.eliminated["concat_0_1"].why
     assert decisions.rounds[-1].number > 1
     assert typed("verify", "out").stdout.count("FAILED") == 1, "the run that is missing"
     monkeypatch.setattr("probe.runs.sweep.run", run)
@@ -167,22 +167,22 @@ def test_a_round_of_which_nothing_comes_is_not_run_without_end(
         return Outcome([], [(plan(cfg).label, "no memory") for cfg in configs] if told else [])
 
     monkeypatch.setattr("probe.race.race.run_sweep", fails)
-    typed(*race("layer_0", "concat_0_5"), *settings, "treatment=control")
+    typed(*race("layer_0", "concat_0_5"), *settings, "condition=control")
     decisions = read_decisions(tmp_path / "out")
     assert decisions is not None
     assert [*decisions.failed] == ["layer_0 seed 1", "concat_0_5 seed 1"]
     assert all(("no memory" in why) == told for why in decisions.failed.values())
     assert decisions.ended is not None
-    assert decisions.standing == []
+    assert decisions.remaining == []
 
 
 def test_table_page_and_verify_know_of_the_race(typed: Typed, settings: list[str], tmp_path: Path):
     assert typed(*race("layer_0", "layer_1"), *settings).returncode == 0
     decisions = read_decisions(tmp_path / "out")
     assert decisions is not None
-    assert list(decisions.left) == ["layer_1"], "of a random encoder"
-    [row] = [row for row in json.loads(typed("table", "out", "--format", "json").stdout) if row["layers"] == "layer_1"]
-    assert (row["label"], row["left"]["round"]) == ("eliminated", decisions.left["layer_1"].round)
+    assert list(decisions.eliminated) == ["layer_1"], "of a random encoder"
+    [row] = [row for row in json.loads(typed("table", "out", "--format", "json").stdout) if row["row"] == "layer_1"]
+    assert (row["label"], row["eliminated"]["round"]) == ("eliminated", decisions.eliminated["layer_1"].round)
     assert typed("report", "out").returncode == 0
     sound = typed("verify", "out")
     assert sound.returncode == 0, sound.stdout
@@ -195,7 +195,7 @@ def test_table_page_and_verify_know_of_the_race(typed: Typed, settings: list[str
             line.startswith("FAILED") and file in line for line in done.stdout.splitlines()
         )
 
-    content["left"]["layer_1"]["round"] = 1
+    content["eliminated"]["layer_1"]["round"] = 1
     decided.write_text(json.dumps(content, indent=1))
     assert failed_of("decisions.json")
     changes: list[dict[str, object]] = [
@@ -214,24 +214,6 @@ def test_table_page_and_verify_know_of_the_race(typed: Typed, settings: list[str
     assert failed_of("race.json")
 
 
-def test_terms_and_decisions_of_before_runs_were_replaced_can_be_read(
-    typed: Typed, settings: list[str], tmp_path: Path
-):
-    assert typed(*race("layer_0", "layer_1"), *settings).returncode == 0
-    out = tmp_path / "out"
-    terms, decisions = json.loads((out / "race.json").read_text()), json.loads((out / "decisions.json").read_text())
-    assert terms["rules"].pop("version") == VERSION
-    assert decisions.pop("replaced") == []
-    (out / "race.json").write_text(json.dumps(terms))
-    (out / "decisions.json").write_text(json.dumps(decisions))
-    older, decided = read_spec(out), read_decisions(out)
-    assert older is not None
-    assert older.rules.version == 1
-    assert decided is not None
-    assert decided.replaced == []
-    assert typed("table", "out").returncode == 0
-
-
 def test_what_cannot_be_raced_is_refused_before_anything_is_computed(typed: Typed, settings: list[str], tmp_path: Path):
     for change, said in (
         ("race.rows=[last,layer_77]", "0 (embeddings) to 5"),
@@ -243,7 +225,7 @@ def test_what_cannot_be_raced_is_refused_before_anything_is_computed(typed: Type
         ("probe.dropout=0.1,0.2", "probe"),
         ("race.max_run=2", "race.max_runs"),
         ("data.train_fraction=0.5", "seed"),
-        ("layers=last,word_memory", "seed"),
+        ("layers=last,majority_tag", "seed"),
     ):
         refused = typed(*race(), *settings, change)
         assert refused.returncode == 2, change

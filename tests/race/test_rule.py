@@ -16,7 +16,8 @@ import scipy.stats
 from probe.race.dev_scores import DevScores
 from probe.race.rule import (
     MOST_REPLACED,
-    SILENT,
+    NEVER_LEARNED,
+    VERSION,
     Cell,
     DevRun,
     Race,
@@ -48,6 +49,7 @@ def rules(num_rows: int, num_seeds: int = 5, **changes: object) -> Rules:
         "ahead": ahead,
         "thresholds": limits(num_rows, ahead, num_seeds, 0.05),
         "min_seeds": 4,
+        "version": VERSION,
     }
     return Rules(**{**values, **changes})  # type: ignore[arg-type]
 
@@ -84,17 +86,17 @@ def simulated(means: Sequence[float], spreads: Sequence[float], races: int, num_
 def test_of_rows_of_unlike_spreads_the_best_is_dropped_in_less_than_ten_of_a_hundred_races(num_seeds: int):
     """Thresholds are for one spread, of which the next test has the share; unlike spreads, dealt anew, cost more."""
     equal = simulated([0.0] * 9, SPREADS, races=200, num_seeds=num_seeds)
-    assert np.mean([len(race.left) / 9 for race in equal]) < 0.1, "any row is the best where all are equal"
+    assert np.mean([len(race.eliminated) / 9 for race in equal]) < 0.1, "any row is the best where all are equal"
     close = simulated([89.9, 89.9, *MEANS[1:]], [*SPREADS, 0.28], races=150, num_seeds=num_seeds)
-    assert np.mean(["row 0" in race.left for race in close]) < 0.1
+    assert np.mean(["row 0" in race.eliminated for race in close]) < 0.1
 
 
 def test_where_rows_differ_as_on_conll_a_race_takes_half_the_runs_and_keeps_the_best():
     races = simulated(MEANS, SPREADS, races=200)
-    assert all("row 0" not in race.left for race in races)
-    assert np.mean([race.standing[0] == "row 0" for race in races]) > 0.95
+    assert all("row 0" not in race.eliminated for race in races)
+    assert np.mean([race.remaining[0] == "row 0" for race in races]) > 0.95
     assert np.mean([len(race.runs) for race in races]) < 0.6 * 45
-    assert np.mean(["row 8" in race.left for race in races]) > 0.95
+    assert np.mean(["row 8" in race.eliminated for race in races]) > 0.95
 
 
 def test_thresholds_of_two_rows_are_those_of_a_simulation_by_hand():
@@ -115,7 +117,7 @@ def test_thresholds_spend_alpha_look_by_look_without_text():
     for _ in range(races):
         scores = draw.standard_normal((6, 4))
         race = replay(law, list("abcdef"), with_scores(list("abcdef"), scores))
-        for left in race.left.values():
+        for left in race.eliminated.values():
             gone[left.round :] += 1 / 6 / races
     for look, share in ((2, 0.025), (3, 0.0375), (4, 0.05)):
         assert gone[look] == pytest.approx(share, abs=4 * math.sqrt(share / 6 / races))
@@ -124,7 +126,7 @@ def test_thresholds_spend_alpha_look_by_look_without_text():
 def test_thresholds_of_single_comparisons_would_drop_far_more():
     draw, rows = np.random.default_rng(5), list("abcdefghi")
     naive = rules(9, thresholds=[1.96] * 4)
-    left = [len(replay(naive, rows, with_scores(rows, draw.standard_normal((9, 5)))).left) / 9 for _ in range(60)]
+    left = [len(replay(naive, rows, with_scores(rows, draw.standard_normal((9, 5)))).eliminated) / 9 for _ in range(60)]
     assert np.mean(left) > 0.15
 
 
@@ -137,8 +139,8 @@ def test_rounds_go_seed_by_seed_and_the_worse_half_waits_for_the_spread():
         [("a", 2), ("b", 2)],
         [("c", 2), ("a", 3), ("b", 3), ("c", 3)],
     ]
-    assert race.left["d"].round == 2
-    assert race.left["d"].behind == pytest.approx(0.1005)
+    assert race.eliminated["d"].round == 2
+    assert race.eliminated["d"].behind == pytest.approx(0.1005)
     assert race.rounds[1].spread == pytest.approx(0.1 / math.sqrt(2) / 100)
     assert race.rounds[1].df == 2
 
@@ -157,36 +159,36 @@ def test_t_is_the_difference_over_its_error_of_seeds_and_text():
     for sd in (0.0, 0.6):  # percent, of the difference over the text
         moves = {"a": signs * sd / 100 / math.sqrt(40), "b": np.zeros(40)}
         law = rules(2, 3, thresholds=[99.0, 1.0])
-        left = replay(law, ["a", "b"], with_text(scores, moves)).left["b"]
+        left = replay(law, ["a", "b"], with_text(scores, moves)).eliminated["b"]
         assert left.t == pytest.approx(behind / math.sqrt(over_seeds + sd**2 * 40 / 39))
         assert (left.round, left.threshold, left.behind) == (3, 1, pytest.approx(behind / 100))
 
 
 def test_a_text_on_which_the_difference_could_turn_keeps_a_row():
     scores = {"a": [90, 90.1, 90.2], "b": [88, 88.1, 88.2]}
-    assert "b" in race_of(scores, num_seeds=3).left
+    assert "b" in race_of(scores, num_seeds=3).eliminated
     paired = {row: np.array([1.0, -1.0] * 20) * 0.01 for row in "ab"}
-    assert "b" in replay(rules(2, 3), ["a", "b"], with_text(scores, paired)).left, "what moves both alike says nothing"
+    assert "b" in replay(rules(2, 3), ["a", "b"], with_text(scores, paired)).eliminated, "both move alike"
     apart = {"a": paired["a"], "b": -paired["b"]}
     race = replay(rules(2, 3), ["a", "b"], with_text(scores, apart))
-    assert race.left == {}
+    assert race.eliminated == {}
     assert race.needed == {"b": None}, "no number of seeds, as the text alone could turn it"
 
 
 def test_one_row_alone_runs_once():
     race = race_of({"a": [90] * 5})
     assert race.ended is not None
-    assert (race.runs, race.standing) == ([("a", 1)], ["a"])
+    assert (race.runs, race.remaining) == ([("a", 1)], ["a"])
 
 
 def test_rows_that_are_all_tied_stay_all():
     draw = np.random.default_rng(3)
     race = race_of({row: list(90 + 0.3 * draw.standard_normal(5)) for row in "abcdef"}, num_seeds=5)
-    assert race.left == {}
+    assert race.eliminated == {}
     assert race.ended is not None
     assert len(race.rounds) == 4, "min_seeds"
     whole = race_of({row: [90] * 5 for row in "abc"}, min_seeds=9)
-    assert (len(whole.rounds), whole.left) == (5, {})
+    assert (len(whole.rounds), whole.eliminated) == (5, {})
 
 
 def test_a_row_that_did_not_converge_leaves_and_its_spread_counts_for_nothing():
@@ -194,16 +196,16 @@ def test_a_row_that_did_not_converge_leaves_and_its_spread_counts_for_nothing():
 
     def run_of(cell: Cell) -> DevRun:
         dev = scores[cell[0]][cell[1] - 1] / 100
-        return DevRun(dev, "converged" if dev > 0.7 else "cut_short")
+        return DevRun(dev, "converged" if dev > 0.7 else "hit_epoch_limit")
 
     race = replay(rules(3, 3), list("abc"), run_of)
-    assert race.left["b"].round == 2
-    assert race.left["b"].t is None
+    assert race.eliminated["b"].round == 2
+    assert race.eliminated["b"].t is None
     assert race.rounds[1].leader == "a"
     assert race.rounds[1].spread == pytest.approx(0.05 * math.sqrt(2) / 100)
-    nothing = replay(rules(3, 3), list("abc"), lambda cell: DevRun(0.9, "cut_short"))
+    nothing = replay(rules(3, 3), list("abc"), lambda cell: DevRun(0.9, "hit_epoch_limit"))
     assert nothing.ended is not None
-    assert nothing.standing == []
+    assert nothing.remaining == []
 
 
 def silent_where(lost: set[Cell], scores: Mapping[str, float]) -> Callable[[Cell], DevRun]:
@@ -211,7 +213,7 @@ def silent_where(lost: set[Cell], scores: Mapping[str, float]) -> Callable[[Cell
 
     def run_of(cell: Cell) -> DevRun:
         row, seed = cell
-        return DevRun(0.0, SILENT) if cell in lost else DevRun(scores[row] + 0.0001 * (seed % 3))
+        return DevRun(0.0, NEVER_LEARNED) if cell in lost else DevRun(scores[row] + 0.0001 * (seed % 3))
 
     return run_of
 
@@ -221,7 +223,7 @@ def test_a_run_that_never_learned_is_replaced_by_a_further_seed_and_its_row_stay
     race = replay(law, list("abc"), silent_where({("a", 1), ("a", 3)}, scores))
     assert law.spare_seeds == [4, 5]
     assert race.replaced == [("a", 1), ("a", 3)]
-    assert race.left == {}
+    assert race.eliminated == {}
     assert [seed for row, seed in race.runs if row == "a"] == [1, 4, 2, 3, 5]
     assert [seed for row, seed in race.runs if row == "b"] == [1, 2, 3]
     assert race.rounds[-1].means["a"] == pytest.approx(0.9 + 0.0001 * (1 + 2 + 2) / 3), "of seeds 2, 4 and 5"
@@ -231,11 +233,11 @@ def test_a_row_whose_runs_never_learn_again_and_again_leaves():
     lost = {("a", seed) for seed in (1, 2, 4)}
     race = replay(rules(3, 3), list("abc"), silent_where(lost, {"a": 0.9, "b": 0.8, "c": 0.8}))
     assert len(race.replaced) == MOST_REPLACED == 2
-    assert race.left["a"].t is None
-    assert race.left["a"].round == 1 or race.left["a"].round == 2
+    assert race.eliminated["a"].t is None
+    assert race.eliminated["a"].round == 1 or race.eliminated["a"].round == 2
     assert [cell for cell in race.runs if cell[0] == "a" and cell not in lost] == [("a", 5)]
     assert race.rounds[-1].leader in ("b", "c")
-    assert set(race.standing) == {"b", "c"}
+    assert set(race.remaining) == {"b", "c"}
 
 
 def test_a_further_seed_is_asked_for_in_the_same_round_and_no_sooner():
@@ -253,8 +255,8 @@ def test_who_waited_goes_on_where_all_that_went_ahead_have_failed():
         return "out of memory" if cell in (("a", 2), ("b", 2)) else DevRun(0.9 - 0.01 * "abcd".index(cell[0]))
 
     race = replay(rules(4, 3), list("abcd"), run_of)
-    assert {"a", "b"} <= set(race.left)
-    assert all("out of memory" in race.left[row].why for row in "ab")
+    assert {"a", "b"} <= set(race.eliminated)
+    assert all("out of memory" in race.eliminated[row].why for row in "ab")
     assert race.rounds[-1].leader == "c"
     assert {("c", 2), ("d", 2)} <= set(race.runs)
 
@@ -315,7 +317,7 @@ def test_seeds_to_cross_are_the_fewest_that_reach_the_threshold():
 
 def committed(name: str) -> tuple[dict[Cell, RunRecord], DevScores]:
     every = load_records(RESULTS / name).values()
-    records = {(one.row, one.seed): one for one in every if one.curve and not one.identity.treatment}
+    records = {(one.row, one.seed): one for one in every if one.curve and not one.identity.condition}
     return records, DevScores(RESULTS / name, {cell: record.identity for cell, record in records.items()})
 
 
@@ -347,21 +349,21 @@ def test_replayed_on_the_committed_runs_a_race_gives_the_table_with_fewer_epochs
         path = evidence.path(cell)
         shutil.copy(path, tmp_path / "records")
         shutil.copy(counts_path(path), tmp_path / "counts")
-    whole = {row.name: row for row in build_rows(RESULTS / "conll2003-minilm-sentence") if not row.treatment}
-    stand = {row.name: row for row in build_rows(tmp_path) if row.name in race.standing}
+    whole = {row.name: row for row in build_rows(RESULTS / "conll2003-minilm-sentence") if not row.condition}
+    stand = {row.name: row for row in build_rows(tmp_path) if row.name in race.remaining}
     assert {name for name, row in stand.items() if row.label == BEST} == {"concat_last_four"}
     assert {name for name, row in whole.items() if row.label == BEST} == {"concat_last_four"}
-    assert race.left, "and so the next line says something"
-    assert WORSE in {whole[name].label for name in race.left} <= {WORSE, UNDECIDED}
-    assert min(whole["concat_last_four"].dev_mean - whole[name].dev_mean for name in race.left) > 0.004
+    assert race.eliminated, "and so the next line says something"
+    assert WORSE in {whole[name].label for name in race.eliminated} <= {WORSE, UNDECIDED}
+    assert min(whole["concat_last_four"].dev_mean - whole[name].dev_mean for name in race.eliminated) > 0.004
 
 
 @pytest.mark.parametrize(("name", "num_seeds"), FOLDERS[1:])
 def test_replayed_on_three_seeds_no_row_leaves_that_is_near_the_best(name: str, num_seeds: int):
     race, records = raced(name, num_seeds)
-    assert race.standing[0] == "concat_last_four"
+    assert race.remaining[0] == "concat_last_four"
     means = {row: np.mean([records[row, seed].scores.dev.headline for seed in (1, 2, 3)]) for row in race.rows}
     assert max(means, key=means.__getitem__) == "concat_last_four"
-    for row in race.left:
+    for row in race.eliminated:
         assert means["concat_last_four"] - means[row] > 0.01
     assert len(race.runs) <= len(records)

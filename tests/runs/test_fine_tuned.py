@@ -122,7 +122,7 @@ def test_predictions_and_bits_are_those_of_transformers_with_the_tuned_weights(m
 def test_its_row_is_the_ceiling_of_every_table_of_frozen_rows_on_the_same_text(make: Make, tmp_path: Path):
     for settings in (LINEAR, [*LINEAR, "probe.dropout=0.1"], TUNED, [*TUNED, "probe.max_epochs=1"]):
         run(make(*settings), quiet)
-    run(make(*LINEAR, "treatment=random"), quiet)
+    run(make(*LINEAR, "condition=random"), quiet)
     rows = build_rows(tmp_path / "out")
     tables: dict[str, list[Row]] = {}
     for row in rows:
@@ -132,7 +132,7 @@ def test_its_row_is_the_ceiling_of_every_table_of_frozen_rows_on_the_same_text(m
         frozen = [row for row in table if row.section == MAIN]
         assert [row.name for row in frozen] == ["embeddings"]
         assert [row.section for row in table[-2:]] == [UPPER_BOUND] * 2
-        assert [row.treatment for row in table[-2:]] == ["fine-tuned, 1 epoch", "fine-tuned, 8 epochs"]
+        assert [row.condition for row in table[-2:]] == ["fine-tuned, 1 epoch", "fine-tuned, 8 epochs"]
         assert table[-1].keys == tables[rows[0].group][-1].keys, "one run stands in both"
         if len(table) > 3:  # the one with a random encoder
             (closed,) = (row.relative["gap_closed"].mean for row in frozen)
@@ -208,7 +208,7 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_record(inputs: list[str], t
         (["probe=finetune", "features.layers=[1]"], ["probe=finetune", "features.layers"]),
         (["probe=finetune", "features.batch_pieces=64"], ["probe=finetune", "features.batch_pieces"]),
         (["probe=finetune", "save_probe=true"], ["probe=finetune", "save_probe"]),
-        (["probe=finetune", "treatment=random"], ["probe=finetune", "encoder.weights"]),
+        (["probe=finetune", "condition=random"], ["probe=finetune", "encoder.weights"]),
         (
             ["probe=finetune", "data.control=1", "data.train_fraction=0.5"],
             ["probe=finetune", "data.control, data.train_fraction"],
@@ -216,7 +216,7 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_record(inputs: list[str], t
         (["probe=finetune", "probe.hidden_size=8"], ["probe.hidden_size", "--cfg job"]),
         (["probe=bilstm", "probe.kind=finetune"], ["probe.num_layers=2", "probe=finetune"]),
         (["probe=linear", "probe.precision=auto"], ["probe.precision='auto'", "float32, bfloat16"]),
-        (["treatment=fine_tuned", "probe=linear"], ["treatment=fine_tuned", "probe=finetune", "probe=linear"]),
+        (["condition=fine_tuned", "probe=linear"], ["condition=fine_tuned", "probe=finetune", "probe=linear"]),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(
@@ -254,14 +254,14 @@ def test_too_little_memory_is_told_before_anything_is_trained(typed: Typed, inpu
 
 
 @pytest.mark.slow
-def test_in_a_sweep_over_treatments_it_is_one_run_a_seed_and_the_probe_is_the_others(inputs: list[str]):
+def test_in_a_sweep_over_conditions_it_is_one_run_a_seed_and_the_probe_is_the_others(inputs: list[str]):
     of_others = ["probe=linear", "probe.dropout=0.3", "features.batch_pieces=64", "save_probe=true"]
     configs, _ = configs_of(["+sweep=floors_and_ceilings", *inputs, *of_others])
     tuned, others = ([cfg for cfg in configs if (cfg.probe.kind == "finetune") is trained] for trained in (True, False))
     assert {repr(cfg.probe) for cfg in tuned} == {repr(config_of(["probe=finetune"]).probe)}
     assert all((cfg.probe.dropout, cfg.features.batch_pieces) == (0.3, 64) for cfg in others)
     assert len({plan(cfg).identity.key for cfg in tuned}) == 3
-    both, _ = configs_of(["-m", *inputs, "treatment=fine_tuned", "probe.learning_rate=1e-4,2e-4"])
+    both, _ = configs_of(["-m", *inputs, "condition=fine_tuned", "probe.learning_rate=1e-4,2e-4"])
     assert [cfg.probe.learning_rate for cfg in both] == [1e-4, 2e-4], "alone, its settings are its own"
 
 

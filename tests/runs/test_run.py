@@ -14,10 +14,8 @@ from support.inputs import (
     data_config,
     encoder_config,
     features_config,
-    make_split,
     overrides,
     run_config,
-    write_columns,
     write_splits,
 )
 
@@ -43,20 +41,6 @@ def three_columns(tiny_corpus: Corpus, tmp_path: Path) -> Path:
             text += "".join(lines) + "\n"
         (folder / f"{name}.conll").write_text(text)
     return folder
-
-
-@pytest.mark.parametrize(
-    ("batch_size", "train_encoder", "recipe"),
-    [(1, False, 1), (2, False, 3), (3, False, 3), (4, False, 4), (4, True, 1)],
-)
-def test_a_run_knows_by_its_updates_in_a_pass_how_it_is_trained(
-    tiny_bert: Path, tmp_path: Path, batch_size: int, train_encoder: bool, recipe: int
-):
-    splits = {"train": make_split(300, 1), "dev": make_split(9, 2), "test": make_split(9, 3)}
-    data = write_columns(tmp_path / "data", Corpus("tiny", splits))
-    settings = [*overrides(tiny_bert, data), f"probe.batch_size={batch_size}", f"results_dir={tmp_path}/out"]
-    cfg = config_of([*settings, *["probe=finetune"] * train_encoder])
-    assert plan(cfg).identity.recipe == recipe
 
 
 def test_tags_that_are_no_spans_are_probed_on_the_same_features(three_columns: Path, tiny_bert: Path, tmp_path: Path):

@@ -162,12 +162,12 @@ def test_a_run_that_another_process_is_at_is_left_to_the_end_and_then_waited_for
     inputs: list[str], tmp_path: Path, typed: Callable, other: str
 ):
     out = tmp_path / "out"
-    assert typed("layers=word_memory", "results_dir=out", *inputs).returncode == 0
+    assert typed("layers=majority_tag", "results_dir=out", *inputs).returncode == 0
     (memory,) = (out / "records").iterdir()
     key, content = load_record(memory).key, memory.read_bytes()
     memory.unlink()
     with running(out, key):
-        process = start("-m", "layers=word_memory,last", "results_dir=out", "jobs=1", *inputs, cwd=tmp_path)
+        process = start("-m", "layers=majority_tag,last", "results_dir=out", "jobs=1", *inputs, cwd=tmp_path)
         waits = "1 of 2 runs are left, all made by other processes: waiting for them."
         wait_for(lambda: waits in process.so_far(), DEADLINE_S, "waiting", process)
         assert any((out / "records").glob("last-*.json"))
@@ -176,7 +176,7 @@ def test_a_run_that_another_process_is_at_is_left_to_the_end_and_then_waited_for
     told, errors = finish(process)
     assert process.returncode == 0, errors
     last, first = (line.split(" · ") for line in told.splitlines() if line.startswith("run "))
-    assert (last[1], first[1]) == ("last seed 1", "word_memory seed 0")
+    assert (last[1], first[1]) == ("last seed 1", "majority_tag seed 0")
     assert (first[-1] == "by another process") == (other == "makes it")
     assert "was killed" not in told
     assert memory.exists()
@@ -207,7 +207,7 @@ def test_a_launch_that_fails_is_repeated_once_also_while_another_process_is_at_a
 ):
     out = tmp_path / "out"
     monkeypatch.setattr("probe.runs.sweep.side_by_side", lambda *_: 4)
-    settings = [*inputs, "layers=word_memory", f"results_dir={out}"]  # nothing is trained
+    settings = [*inputs, "layers=majority_tag", f"results_dir={out}"]  # nothing is trained
     configs = [config_of(settings), config_of([*settings, "data.control=1"])]
     elsewhere, here = map(plan, configs)
     prepare_results(out)
@@ -304,14 +304,14 @@ def test_a_run_that_did_not_converge_says_so_on_its_line(tmp_path: Path):
     line = "dev F1 80.00 · test F1 70.00 · best epoch 1 of 2"
     for outcome, told in (
         ("converged", line),
-        ("cut_short", f"{line} · not converged: ended by probe.max_epochs"),
-        ("silent", f"{line} · never above 0: too little text for these settings, or too few epochs"),
+        ("hit_epoch_limit", f"{line} · not converged: ended by probe.max_epochs"),
+        ("never_learned", f"{line} · never above 0: too little text for these settings, or too few epochs"),
     ):
         assert scores_line(make_record(tmp_path, "last", 1, 0.8, 0.7, outcome=outcome)) == told
 
 
 def test_one_run_for_two_folders_is_made_in_both(inputs: list[str], tmp_path: Path, typed: Callable):
-    done = typed("-m", "layers=word_memory", "results_dir=a,b", "jobs=1", *inputs)
+    done = typed("-m", "layers=majority_tag", "results_dir=a,b", "jobs=1", *inputs)
     assert done.returncode == 0, done.stderr
     assert "2 runs, 0 done already." in done.stdout
     (one, other) = (results(tmp_path / name) for name in "ab")

@@ -158,7 +158,7 @@ def jackknife_variance(values: np.ndarray) -> float:
 
 
 def test_errors_over_the_text_are_those_of_a_jackknife_of_real_counts():
-    rows = {row.name: row for row in build_rows(DEMO) if row.n > 1 and not row.treatment}
+    rows = {row.name: row for row in build_rows(DEMO) if row.n > 1 and not row.condition}
     chosen = [rows[name] for name in ("embeddings", "last", "concat_last_four")]
     samples, unit = samples_of([row.records for row in chosen], "dev", run_counts)
     assert unit == "documents"
@@ -177,7 +177,7 @@ def test_errors_over_the_text_are_those_of_a_jackknife_of_real_counts():
 
 
 def test_the_influence_of_documents_is_how_f1_moves_without_them():
-    row = next(row for row in build_rows(DEMO) if row.name == "last" and not row.treatment)
+    row = next(row for row in build_rows(DEMO) if row.name == "last" and not row.condition)
     counts = by_document(next(iter(row.records)))
     (without,) = jackknifed(counts[None])
     gold, predicted, correct = counts.sum(0)

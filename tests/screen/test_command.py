@@ -80,7 +80,7 @@ def test_a_screen_is_one_file_that_verify_checks_and_report_shows(screened: Path
         (lambda s: s["ranked"].reverse(), [LAST]),
         (lambda s: s["ranked"][-1].update(f1=[1.0] * len(s["ranked"][-1]["f1"])), [FIRST]),
         (lambda s: s["ranked"][-1].update(width=1), [LAST, "width is 1"]),
-        (lambda s: s["ranked"][-1].update(blocks=77), [LAST, "77 blocks"]),
+        (lambda s: s["ranked"][-1].update(num_blocks=77), [LAST, "77 blocks"]),
         (lambda s: s["identity"].update(seed=9), ["key", "identity"]),
         (lambda s: s["features"].update(context="document"), ["identity.features", "features.context"]),
         (lambda s: s["fingerprint"].update(weights="0"), ["fingerprint", "features.encoder"]),
@@ -103,7 +103,7 @@ def test_ties_of_an_older_screen_are_not_judged(screened: Path):
     content = json.loads((screened / SCREEN).read_text())
     for one in content["ranked"]:
         one["tied"] = not one["tied"]
-    for version in (None, 0):
+    for version in (1, 0):
         (screened / SCREEN).write_text(json.dumps(content | {"ties": version}))
         found = {check.name: check.ok for check in check_files(screened, screened.parent / "cache")}
         assert (found[SCREEN], found["screen.json: ties"]) == (True, None)

@@ -23,7 +23,7 @@ from probe.screen.candidates import EVERY, Candidate, concatenations, fixed, rea
 from probe.screen.gold import Gold
 from probe.screen.moments import Text, moments, reduced, reduction
 from probe.screen.ranking import Scored, _behind, critical, front, jackknife, rank, selection_bias
-from probe.screen.readout import STRENGTHS, scores, solve
+from probe.screen.readout import RIDGE_ALPHAS, scores, solve
 from probe.screen.screen import beyond, screen, squared_error
 
 
@@ -35,7 +35,7 @@ def settings(**changes: int) -> ScreenConfig:
         "sentences": 40,
         "samples": 3,
         "dev_sentences": 20,
-        "directions": 16,
+        "pca_components": 16,
     }
     return ScreenConfig(**{**values, **changes})
 
@@ -187,7 +187,7 @@ def test_every_layer_preset_and_concatenation_is_a_candidate_once():
     assert {"embeddings", "last", "second_to_last", "layer_7", "concat_last_four", "mean_last_four"} <= by_name.keys()
     assert by_name["mean_last_four"].alike == ["mix_last_four", "sum_last_four"]
     assert by_name["concat_last_four"].width == 4 * 768
-    assert (by_name["layer_7"].blocks, by_name["embeddings"].blocks) == (7, 0)
+    assert (by_name["layer_7"].num_blocks, by_name["embeddings"].num_blocks) == (7, 0)
     everything = [*single_and_presets]
     for _, found, is_all in concatenations(6, 16, 4, best=lambda some: some):
         assert is_all
@@ -349,7 +349,7 @@ def test_the_ridge_is_chosen_inside_its_grid_by_the_best_layers(tmp_path: Path):
     store = telling(store_of(corpus, tmp_path / "random"), corpus, tmp_path / "made", layer=3)
     found = screen(store, corpus, settings(max_layers=3), seed=1)
     assert found.ridge_alphas.keys() == {1, 2, 3}
-    assert found.ridge_alphas[1] < max(STRENGTHS), "layers of noise want all the ridge there is"
+    assert found.ridge_alphas[1] < max(RIDGE_ALPHAS), "layers of noise want all the ridge there is"
 
 
 def test_parts_of_speech_are_ranked_by_accuracy_on_the_same_store(tmp_path: Path):

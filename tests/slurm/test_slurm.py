@@ -81,7 +81,7 @@ def test_preempted_requeued_and_left_alone_an_array_gives_the_bits_of_a_local_sw
     slurm: Slurm, few: list[str], tmp_path: Path
 ):
     sweep = ["-m", "layers=last,concat_last_four", "seed=1", "results_dir=out", *few]
-    sweep += ["probe.max_epochs=60", "probe.anneal=1", "probe.patience=60"]
+    sweep += ["probe.max_epochs=60", "probe.lr_decay=1", "probe.patience=60"]
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         folder.mkdir()

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import transformers
 
-from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, recorded_data
+from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, preset_values
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.data.tags import to_iob2
@@ -71,7 +71,8 @@ def encoder_config(folder: Path) -> EncoderConfig:
 def data_config(path: Path | str | None, **changes: object) -> DataConfig:
     """Files train.conll, dev.conll and test.conll, and for the rest what conf/data/columns.yaml says."""
     files = {"train": "train.conll", "dev": "dev.conll", "test": "test.conll"}
-    return recorded_data({**files, "path": None if path is None else str(path), **changes})
+    values: dict = preset_values("data", "columns") | files | {"path": None if path is None else str(path)} | changes
+    return DataConfig(**values)
 
 
 def features_config(cache_dir: Path, **changes: object) -> FeaturesConfig:

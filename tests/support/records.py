@@ -42,6 +42,22 @@ def made_scores(f1: float) -> Scores:
     return Scores(0.9, {}, totals, span=span, strict=span, word=span, entity_word_recall=f1, ill_formed=0)
 
 
+PROBE: dict[str, Any] = {
+    "kind": "bilstm",
+    "num_layers": 2,
+    "hidden_size": 8,
+    "dropout": 0.5,
+    "learning_rate": 1e-3,
+    "lr_decay": 0.5,
+    "lr_patience": 1,
+    "batch_size": 8,
+    "max_epochs": 40,
+    "patience": 3,
+    "gradient_clip": 1.0,
+    "precision": "float32",
+}
+
+
 def make_record(
     folder: Path,
     row: str,
@@ -57,7 +73,7 @@ def make_record(
     sentences: list[tuple[int, int, int]] | None = None,
     documents: list[int] | None = None,
     splits: dict[str, SplitCounts] | None = None,
-    treatment: RecordedCondition | None = None,
+    condition: RecordedCondition | None = None,
     normalize: str | None = None,
     rate: float | None = None,
     **changes: Any,
@@ -68,9 +84,9 @@ def make_record(
     """
     features, layers = f"features-{context}-{weights}", Layers(list(indices), combine, normalize)
     rates = {} if rate is None else {"learning_rate": rate}
-    identity = RunIdentity(corpus, task, features, layers, rates, seed, treatment=treatment)
+    identity = RunIdentity(corpus, task, features, layers, rates, seed, condition=condition)
     feature_settings = {"context": context, "subword": "first"}
-    probe = {"num_layers": 2, "hidden_size": 8, "precision": "float32", **rates}
+    probe = {**PROBE, **rates}
     record = RunRecord(
         schema=SCHEMA,
         key=identity.key,
@@ -93,8 +109,11 @@ def make_record(
         hardware=Hardware("cpu", "some CPU", "AVX2", 2, 1, False, "Linux"),
         started="2026-01-01T10:00:00+00:00",
         finished="2026-01-01T10:00:04+00:00",
+        outcome="converged",
     )
     record = replace(record, **changes)
+    if (record.bits or record.online_code) and record.bits_epoch is None:
+        record = replace(record, bits_epoch=record.best_epoch)
     path = record_path(folder, row, record.identity)
     write_record(path, replace(record, key=record.identity.key))
     if sentences:

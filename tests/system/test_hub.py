@@ -27,7 +27,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(hub.LIMIT, "0.5")
 
 
-@pytest.mark.parametrize("silent", ["^/$", "/api/"])
+@pytest.mark.parametrize("never_learned", ["^/$", "/api/"])
 def test_a_hub_that_says_nothing_is_left_after_the_limit_for_its_cache_or_an_error(
     stand_in: Hub, impatient: None, silent: str
 ):
@@ -44,7 +44,7 @@ def test_a_hub_that_says_nothing_is_left_after_the_limit_for_its_cache_or_an_err
     assert not stand_in.given_up
 
 
-@pytest.mark.parametrize("silent", ["/resolve/", "/cdn/"])
+@pytest.mark.parametrize("never_learned", ["/resolve/", "/cdn/"])
 def test_files_that_do_not_come_end_in_an_error_too(
     stand_in: Hub, impatient: None, monkeypatch: pytest.MonkeyPatch, silent: str
 ):

@@ -37,7 +37,7 @@ def test_every_column_can_be_chosen_in_every_format(rows: list[Row], name: str):
     if has_value or not COLUMNS[name].optional:
         assert set(COLUMNS[name].csv) <= set(lines[0])
     for content in json.loads(render(rows, "json", f"row,{name}")):
-        assert set(content) <= {"layers", COLUMNS[name].path.partition(".")[0]}
+        assert set(content) <= {"row", COLUMNS[name].path.partition(".")[0]}
 
 
 def test_csv_and_json_have_everything_by_default(rows: list[Row]):

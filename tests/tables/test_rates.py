@@ -24,7 +24,7 @@ from probe.tables.rows import build_rows
 RATES = (0.001, 0.002, 0.004)
 LAST = {0.001: 0.80, 0.002: 0.84, 0.004: 0.82}
 EMBEDDINGS = {0.001: 0.60, 0.002: 0.61, 0.004: 0.65}
-CONTROL = RecordedCondition("control", {"control": 1}, {"corpus": "corpus"})
+CONTROL = RecordedCondition(["control"], {"control": 1}, {"corpus": "corpus"})
 
 
 def sweep(folder: Path, seeds: tuple[int, ...] = (1, 2, 3), splits: dict[str, SplitCounts] | None = None) -> None:
@@ -65,13 +65,13 @@ def test_csv_has_the_rate_and_the_normalization_where_there_are_several(tmp_path
 
 
 def test_a_sweep_over_rates_and_scales_ends_in_one_table_that_holds(typed: Callable, inputs: list[str], tmp_path: Path):
-    grid = ["layers=word_memory,last", "layers.normalize=none,scale", "probe.learning_rate=0.01,0.02"]
+    grid = ["layers=majority_tag,last", "layers.normalize=none,scale", "probe.learning_rate=0.01,0.02"]
     settings = [one for one in inputs if not one.startswith("probe.learning_rate")]
     done = typed("-m", *settings, *grid, "save_probe=true", "hydra/launcher=basic", "results_dir=out")
     assert done.returncode == 0, done.stderr
     assert len(list((tmp_path / "out/records").iterdir())) == 2 + 4
-    shown = {one["layers"]: one for one in json.loads((tmp_path / "out/table.json").read_text())}
-    assert list(shown) == ["word_memory", "last", "last:scale"]
+    shown = {one["row"]: one for one in json.loads((tmp_path / "out/table.json").read_text())}
+    assert list(shown) == ["majority_tag", "last", "last:scale"]
     assert len({one["group"] for one in shown.values()}) == 1
     for name, how in (("last", None), ("last:scale", "scale")):
         assert shown[name].get("normalize") == how
@@ -113,21 +113,21 @@ def test_one_rate_makes_no_column_and_no_note(tmp_path: Path):
 def test_a_control_is_shown_at_its_own_best_rate(tmp_path: Path):
     sweep(tmp_path)
     for rate, dev in ((0.001, 0.30), (0.002, 0.25)):
-        make_record(tmp_path, "last", 1, dev, dev, indices=(6,), corpus="c", treatment=CONTROL, rate=rate)
+        make_record(tmp_path, "last", 1, dev, dev, indices=(6,), corpus="c", condition=CONTROL, rate=rate)
     rows = build_rows(tmp_path)
     assert len(groups_of(rows)) == 1
-    control = next(row for row in rows if row.treatment)
+    control = next(row for row in rows if row.condition)
     assert COLUMNS["rate"].text(control) == "0.001"
-    last = next(row for row in rows if row.name == "last" and not row.treatment)
+    last = next(row for row in rows if row.name == "last" and not row.condition)
     assert last.relative["selectivity"].mean == pytest.approx(0.842 - 0.30)
 
 
 def test_a_fine_tuned_row_keeps_its_rate_and_joins_the_one_table(tmp_path: Path):
     sweep(tmp_path)
-    make_record(tmp_path, "last", 1, 0.9, 0.9, indices=(6,), treatment=RecordedCondition("fine-tuned"), rate=0.00002)
+    make_record(tmp_path, "last", 1, 0.9, 0.9, indices=(6,), condition=RecordedCondition(["fine_tuned"]), rate=0.00002)
     rows = build_rows(tmp_path)
     assert len(groups_of(rows)) == 1
-    assert [(row.name, row.rates) for row in rows if row.treatment] == [("last", ())]
+    assert [(row.name, row.rates) for row in rows if row.condition] == [("last", ())]
 
 
 def test_the_note_names_rows_tried_at_fewer_rates_and_those_at_an_edge(tmp_path: Path):
@@ -157,12 +157,12 @@ def test_rows_of_one_table_that_differ_in_scale_have_names_of_their_own(tmp_path
             make_record(tmp_path, "sum_last_four", seed, f1, f1, indices=(3, 4, 5, 6), combine="sum", normalize=how)
             dev = f1 / 2
             make_record(
-                tmp_path, "sum_last_four", seed, dev, dev, (3, 4, 5, 6), "sum", corpus="c", treatment=CONTROL,
+                tmp_path, "sum_last_four", seed, dev, dev, (3, 4, 5, 6), "sum", corpus="c", condition=CONTROL,
                 normalize=how,
             )  # fmt: skip
     rows = build_rows(tmp_path)
     assert len(groups_of(rows)) == 1
-    plain = {row.name: row for row in rows if not row.treatment}
+    plain = {row.name: row for row in rows if not row.condition}
     assert list(plain) == ["sum_last_four", "sum_last_four:scale"]
     for name, dev in (("sum_last_four", 0.7015), ("sum_last_four:scale", 0.8015)):
         assert plain[name].cells["dev_f1"].mean == pytest.approx(dev)
@@ -171,9 +171,9 @@ def test_rows_of_one_table_that_differ_in_scale_have_names_of_their_own(tmp_path
 
 
 def test_where_all_rows_are_normalized_alike_the_caption_says_so_and_names_stay(tmp_path: Path):
-    make_record(tmp_path, "word_memory", 0, 0.5, 0.4, indices=(), combine="none", curve=[], best_epoch=0)
+    make_record(tmp_path, "majority_tag", 0, 0.5, 0.4, indices=(), combine="none", curve=[], best_epoch=0)
     make_record(tmp_path, "last", 1, 0.8, 0.7, normalize="scale")
     rows = build_rows(tmp_path)
-    assert [row.name for row in rows] == ["word_memory", "last"]
+    assert [row.name for row in rows] == ["majority_tag", "last"]
     assert "layers.normalize=scale" in render(rows, "text").splitlines()[0]
     assert [row.get("normalize") for row in json.loads(render(rows, "json"))] == [None, "scale"]

@@ -59,7 +59,7 @@ def made(folder: Path, seeds: int = 5) -> Path:
 
 def margin_of(folder: Path, name: str, more: float) -> float:
     """Points by which the row may truly lie behind, and so many more."""
-    row = next(row for row in build_rows(folder) if row.name == name and not row.treatment)
+    row = next(row for row in build_rows(folder) if row.name == name and not row.condition)
     assert row.behind is not None
     return -100 * row.behind[0] + more
 
@@ -72,8 +72,9 @@ def test_the_cheapest_row_within_the_margin_is_recommended(tmp_path: Path):
     assert (given.none, given.within, given.over_text, given.margin, given.score) == (None, True, True, near, "F1")
     assert given.best is not None
     assert given.use is not None
-    assert (given.best.row, given.best.blocks, given.best.of_blocks, given.best.width) == ("concat_last_four", 6, 6, 64)
-    assert (given.use.row, given.use.blocks, given.use.width, given.use.parameters) == ("layer_3", 3, 16, 2000)
+    best = given.best
+    assert (best.row, best.num_blocks, best.encoder_blocks, best.width) == ("concat_last_four", 6, 6, 64)
+    assert (given.use.row, given.use.num_blocks, given.use.width, given.use.parameters) == ("layer_3", 3, 16, 2000)
     assert given.use.encoder_flops * 2 == given.best.encoder_flops == 6 * 24 * 16**2
     assert (given.use.probe_flops, given.best.probe_flops) == (4000, 10_000)
     assert given.use.dev == pytest.approx(0.896 + 0.01 * (1 + 2 + 0 + 1 + 2) / 5)
@@ -162,15 +163,15 @@ def test_the_best_row_may_be_the_cheapest(tmp_path: Path):
     given = recommend(build_rows(tmp_path))
     assert given.use is not None
     assert (given.use, given.within, given.undecided) == (given.best, True, ())
-    assert (given.use.row, given.use.blocks) == ("embeddings", 0)
+    assert (given.use.row, given.use.num_blocks) == ("embeddings", 0)
 
 
 def test_controls_and_what_cannot_be_trained_are_nothing_to_use(tmp_path: Path):
     made(tmp_path)
-    control = RecordedCondition("control", base={"features": "features-sentence-a"})
+    control = RecordedCondition(["control"], base={"features": "features-sentence-a"})
     for seed in range(1, 6):
         wobble = 0.01 * (seed % 3)
-        make_record(tmp_path, "embeddings", seed, 0.999 + wobble, 0.84, (0,), sentences=MOST, treatment=control)
+        make_record(tmp_path, "embeddings", seed, 0.999 + wobble, 0.84, (0,), sentences=MOST, condition=control)
     given = recommend(build_rows(tmp_path, margin_of(tmp_path, "layer_3", 0.01)))
     assert given.best is not None
     assert given.use is not None
@@ -195,8 +196,8 @@ def test_rows_that_left_a_race_or_did_not_converge_are_not_recommended_and_the_r
     for seed in (1, 2, 3):
         make_record(tmp_path, "last", seed, 0.9 + seed / 1000, 0.7, (6,))
         make_record(tmp_path, "embeddings", seed, 0.5 + seed / 1000, 0.7, (0,))
-        make_record(tmp_path / "cut", "last", seed, 0.9, 0.7, (6,), outcome="cut_short")
-        make_record(tmp_path / "cut", "embeddings", seed, 0.5, 0.7, (0,), outcome="cut_short")
+        make_record(tmp_path / "cut", "last", seed, 0.9, 0.7, (6,), outcome="hit_epoch_limit")
+        make_record(tmp_path / "cut", "embeddings", seed, 0.5, 0.7, (0,), outcome="hit_epoch_limit")
     rows = [
         replace(
             row, behind=None, to_best=None, eliminated=Elimination(3, "worse") if row.name == "embeddings" else None
@@ -277,7 +278,7 @@ def test_rows_that_left_a_race_are_drawn_hollow_and_without_their_test_scores(tm
 
 def test_a_row_that_did_not_converge_is_drawn_hollow_and_stands_on_no_front(tmp_path: Path):
     for row, layer, dev in (("embeddings", 0, 0.7), ("layer_1", 1, 0.9), ("last", 6, 0.8)):
-        outcome: Outcome = "cut_short" if row == "layer_1" else "converged"
+        outcome: Outcome = "hit_epoch_limit" if row == "layer_1" else "converged"
         make_record(tmp_path, row, 1, dev, 0.7, indices=(layer,), outcome=outcome)
     drawn = Figure().add_subplot()
     draw_by_cost(drawn, by_cost(build_rows(tmp_path)))
@@ -289,7 +290,7 @@ def test_a_row_that_did_not_converge_is_drawn_hollow_and_stands_on_no_front(tmp_
 
 def test_rows_of_which_none_converged_are_drawn_without_a_front(tmp_path: Path):
     for row, layer, dev in (("embeddings", 0, 0.7), ("layer_1", 1, 0.9), ("last", 6, 0.8)):
-        make_record(tmp_path, row, 1, dev, 0.7, indices=(layer,), outcome="cut_short")
+        make_record(tmp_path, row, 1, dev, 0.7, indices=(layer,), outcome="hit_epoch_limit")
     rows = build_rows(tmp_path)
     drawn = Figure().add_subplot()
     draw_by_cost(drawn, by_cost(rows))

@@ -29,9 +29,9 @@ from probe.tables.rows import build_rows
 from probe.verify.results import check_files
 
 SEEDS = (1, 2, 3)
-RANDOM = RecordedCondition("random weights", {"weights_seed": 0}, {"features": "features-sentence-a"})
-CONTROL = RecordedCondition("control", {"control": 1}, {"corpus": "corpus"})
-TUNED = RecordedCondition("fine-tuned")
+RANDOM = RecordedCondition(["random"], {"weights_seed": 0}, {"features": "features-sentence-a"})
+CONTROL = RecordedCondition(["control"], {"control": 1}, {"corpus": "corpus"})
+TUNED = RecordedCondition(["fine_tuned"])
 
 
 def told(bits: float) -> Bits:
@@ -40,22 +40,22 @@ def told(bits: float) -> Bits:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    make_record(tmp_path, "word_memory", 0, 0.5, 0.4, indices=(), combine="none", curve=[], best_epoch=0)
+    make_record(tmp_path, "majority_tag", 0, 0.5, 0.4, indices=(), combine="none", curve=[], best_epoch=0)
     for seed in SEEDS:
         for layer, name, dev in ((0, "embeddings", 0.6), (5, "second_to_last", 0.8), (6, "last", 0.7)):
             f1, bits = dev + seed / 1000, told(1 - dev + seed / 100)
             make_record(tmp_path, name, seed, f1, f1, indices=(layer,), bits=bits)
             low = 0.3 + seed / 1000
-            make_record(tmp_path, name, seed, low, low, indices=(layer,), weights="r", treatment=RANDOM, bits=bits)
-            make_record(tmp_path, name, seed, low / 3, 0.1, indices=(layer,), corpus="c", treatment=CONTROL, bits=bits)
-        make_record(tmp_path, "fine_tuned", seed, 0.9 + seed / 1000, 0.9, indices=(6,), combine="mean", treatment=TUNED)
+            make_record(tmp_path, name, seed, low, low, indices=(layer,), weights="r", condition=RANDOM, bits=bits)
+            make_record(tmp_path, name, seed, low / 3, 0.1, indices=(layer,), corpus="c", condition=CONTROL, bits=bits)
+        make_record(tmp_path, "fine_tuned", seed, 0.9 + seed / 1000, 0.9, indices=(6,), combine="mean", condition=TUNED)
     return tmp_path
 
 
 def test_floors_stand_above_the_rows_and_the_ceiling_below_with_rules_between(folder: Path):
     rows = build_rows(folder)
-    assert [(row.name, row.treatment) for row in rows] == [
-        ("word_memory", None),
+    assert [(row.name, row.condition) for row in rows] == [
+        ("majority_tag", None),
         *((name, "random weights") for name in ("embeddings", "second_to_last", "last")),
         *((name, "control") for name in ("embeddings", "second_to_last", "last")),
         *((name, None) for name in ("embeddings", "second_to_last", "last")),
@@ -67,14 +67,14 @@ def test_floors_stand_above_the_rows_and_the_ceiling_below_with_rules_between(fo
     assert [after - before - 1 for before, after in itertools.pairwise(rules)] == [7, 3]
     assert render(rows, "tex").count("\\midrule") == 3
     assert page(folder, rows, {}).count('class="ruled"') == 2 * 3, "in three tables of the page"
-    assert "n = 1" not in render(rows, "text"), "the word memory has no seeds"
+    assert "n = 1" not in render(rows, "text"), "the majority tag has no seeds"
     best = next(row for row in rows if row.label == "best")
     for row in rows:
-        if row.treatment in ("random weights", "fine-tuned"):
+        if row.condition in ("random weights", "fine-tuned"):
             assert row.to_best is not None
             assert row.to_best.row == best.name
             assert row.to_best.dev.difference == pytest.approx(row.dev_mean - best.dev_mean)
-    assert not any(row.to_best for row in rows if row.treatment == "control"), "scores of another task"
+    assert not any(row.to_best for row in rows if row.condition == "control"), "scores of another task"
 
 
 def test_a_ceiling_that_may_lie_higher_says_so(folder: Path):
@@ -82,20 +82,20 @@ def test_a_ceiling_that_may_lie_higher_says_so(folder: Path):
     assert "probe.max_epochs" not in text, "of two epochs the first is best"
     assert "2 epochs" in text
     for seed in SEEDS[1:]:
-        make_record(folder, "fine_tuned", seed, 0.9, 0.9, indices=(6,), combine="mean", treatment=TUNED, best_epoch=2)
+        make_record(folder, "fine_tuned", seed, 0.9, 0.9, indices=(6,), combine="mean", condition=TUNED, best_epoch=2)
     (told,) = (line for line in render(build_rows(folder), "text").splitlines() if "probe.max_epochs" in line)
     assert "2 of 3 runs" in told
 
 
 def test_the_gap_is_to_the_fine_tuned_row_with_the_most_seeds(folder: Path):
-    lucky = {"indices": (6,), "combine": "mean", "treatment": TUNED}
+    lucky: dict[str, Any] = {"indices": (6,), "combine": "mean", "condition": TUNED}
     make_record(folder, "fine_tuned", 1, 0.99, 0.9, rate=9e-4, **lucky)
-    rows = {(row.name, row.treatment): row for row in build_rows(folder)}
+    rows = {(row.name, row.condition): row for row in build_rows(folder)}
     assert rows["last", None].relative["gap_closed"].mean == pytest.approx((0.702 - 0.302) / (0.902 - 0.302))
 
 
 def test_selectivity_and_the_gap_closed(folder: Path):
-    rows = {(row.name, row.treatment): row for row in build_rows(folder)}
+    rows = {(row.name, row.condition): row for row in build_rows(folder)}
     row = rows["last", None]
     own, control = [0.7 + s / 1000 for s in SEEDS], [(0.3 + s / 1000) / 3 for s in SEEDS]
     cell = row.relative["selectivity"]
@@ -118,7 +118,7 @@ def test_selectivity_and_the_gap_closed(folder: Path):
 
 
 def test_information_is_what_the_tags_take_less_what_the_probe_takes(folder: Path):
-    row = next(row for row in build_rows(folder) if row.name == "last" and row.treatment is None)
+    row = next(row for row in build_rows(folder) if row.name == "last" and row.condition is None)
     assert row.cells["dev_bits"].mean == pytest.approx(0.32)
     assert row.cells["dev_information"].mean == pytest.approx(2 - 0.32)
     assert row.cells["test_information"].mean == pytest.approx(2 - 0.42)
@@ -132,7 +132,7 @@ def test_without_floors_a_table_is_what_it_was_before_there_were_any(tmp_path: P
     assert not rows[0].relative
     assert {"dev_bits", "selectivity"} & json.loads(render(rows, "json"))[0].keys() == set()
     for form in ("text", "csv", "tex", "md"):
-        assert all(word not in render(rows, form) for word in ("treatment", "bits", "selectivity"))
+        assert all(word not in render(rows, form) for word in ("condition", "bits", "selectivity"))
 
 
 def test_floors_and_ceiling_lie_behind_the_curve_by_layer(folder: Path):
@@ -143,14 +143,14 @@ def test_floors_and_ceiling_lie_behind_the_curve_by_layer(folder: Path):
     numbers = by_layer(rows)
     assert numbers["layers"] == [0, 5, 6]
     assert {name: band["layers"] for name, band in numbers["bands"].items()} == {
-        "word_memory": [],
+        "majority_tag": [],
         "random weights": [0, 5, 6],
         "control": [0, 5, 6],
         "fine-tuned": [],
     }
     assert numbers["bands"]["random weights"]["dev"][0]["mean"] == pytest.approx(0.302)
-    assert numbers["n"] == [3], "a word memory has no spread"
-    make_record(folder, "fine_tuned", 4, 0.9, 0.9, indices=(6,), combine="mean", treatment=TUNED)
+    assert numbers["n"] == [3], "a majority tag has no spread"
+    make_record(folder, "fine_tuned", 4, 0.9, 0.9, indices=(6,), combine="mean", condition=TUNED)
     rows = build_rows(folder)
     assert by_layer(rows)["n"] == [3, 4]
     assert "f1_by_layer.png" in draw_all(rows)
@@ -161,8 +161,8 @@ def test_what_a_layer_tells_beyond_the_embeddings_is_a_column_and_a_curve(tmp_pa
         for k in (0, 1, 2):
             make_record(tmp_path, f"concat_0_{k}", seed, 0.5, 0.5, indices=(0, k), bits=told(1 - k / 10 + seed / 100))
     rows = {row.name: row for row in build_rows(tmp_path)}
-    assert "beyond" not in rows["concat_0_0"].relative
-    assert rows["concat_0_2"].relative["beyond"].mean == pytest.approx(0.2)
+    assert "conditional_gain" not in rows["concat_0_0"].relative
+    assert rows["concat_0_2"].relative["conditional_gain"].mean == pytest.approx(0.2)
     assert "beyond_embeddings.svg" in draw_all(list(rows.values()))
 
 
@@ -176,9 +176,9 @@ def part(folder: Path, share: float, seed: int, portions: list[tuple[float, int,
         0.5 + share / 10,
         0.5,
         corpus=f"part-{share}-{seed}",
-        treatment=RecordedCondition(f"{100 * share:g} % of train", {"share": share}, {"corpus": "corpus"}),
+        condition=RecordedCondition(["share"], {"share": share}, {"corpus": "corpus"}),
         data=RecordedData("demo", "spans", CorpusCounts(train, COUNTS, COUNTS)),
-        unseen=OnlineCode(9, [CodeBlock(*portion) for portion in portions]),
+        online_code=OnlineCode(9, [CodeBlock(*portion) for portion in portions]),
     )
 
 
@@ -192,12 +192,12 @@ def test_the_online_code_adds_each_portion_under_the_probe_of_all_before_it(tmp_
         ]
     rows = build_rows(tmp_path)
     uniform = 1000 * math.log2(9)
-    assert [row.treatment for row in rows] == [None, "10 % of train", "50 % of train"]
+    assert [row.condition for row in rows] == [None, "10 % of train", "50 % of train"]
     cell = rows[0].relative["compression"]
     assert cell.mean == pytest.approx(uniform / (100 * math.log2(9) + 500 + 120))
     assert (cell.std, rows[1].relative) == (0.0, {})
     assert compression([runs[1]]) == pytest.approx(uniform / (500 * math.log2(9) + 120))
-    unknown = replace(runs[1], identity=replace(runs[1].identity, treatment=RecordedCondition("x", {"share": 0.3})))
+    unknown = replace(runs[1], identity=replace(runs[1].identity, condition=RecordedCondition(["x"], {"share": 0.3})))
     assert compression([runs[0], unknown]) is None, "what lies between is not known"
     assert "f1_by_share.png" in draw_all(rows)
     assert "compression" in render(rows, "text", "default,compression")
@@ -210,11 +210,11 @@ def test_a_control_is_that_of_the_same_random_weights(tmp_path: Path):
     base = {"corpus": "corpus", "features": "features-sentence-a"}
     for weights_seed, dev in ((1, 0.4), (0, 0.3)):
         settings = {"weights_seed": weights_seed}
-        made = RecordedCondition("random weights", settings, {"features": base["features"]})
-        make_record(tmp_path, "last", 1, dev, 0.1, weights=f"r{weights_seed}", treatment=made)
-        made = RecordedCondition("random weights, control", {**settings, "control": 1}, base)
-        make_record(tmp_path, "last", 1, dev / 2, 0.1, corpus="c", weights=f"r{weights_seed}", treatment=made)
-    found = [row.relative["selectivity"].mean for row in build_rows(tmp_path) if "control" not in (row.treatment or "")]
+        made = RecordedCondition(["random"], settings, {"features": base["features"]})
+        make_record(tmp_path, "last", 1, dev, 0.1, weights=f"r{weights_seed}", condition=made)
+        made = RecordedCondition(["random", "control"], {**settings, "control": 1}, base)
+        make_record(tmp_path, "last", 1, dev / 2, 0.1, corpus="c", weights=f"r{weights_seed}", condition=made)
+    found = [row.relative["selectivity"].mean for row in build_rows(tmp_path) if "control" not in (row.condition or "")]
     assert found == [pytest.approx(0.15), pytest.approx(0.2)]
 
 
@@ -222,20 +222,18 @@ def test_where_a_task_has_two_controls_both_count(tmp_path: Path):
     for seed in SEEDS:
         make_record(tmp_path, "last", seed, 0.7, 0.7)
         for control, dev in ((1, 0.2), (2, 0.4)):
-            treatment = RecordedCondition("control", {"control": control}, {"corpus": "corpus"})
-            make_record(tmp_path, "last", seed, dev + seed / 100, 0.1, corpus=f"c{control}", treatment=treatment)
-    (cell,) = [row.relative["selectivity"] for row in build_rows(tmp_path) if not row.treatment]
+            condition = RecordedCondition(["control"], {"control": control}, {"corpus": "corpus"})
+            make_record(tmp_path, "last", seed, dev + seed / 100, 0.1, corpus=f"c{control}", condition=condition)
+    (cell,) = [row.relative["selectivity"] for row in build_rows(tmp_path) if not row.condition]
     assert cell.mean == pytest.approx(0.7 - (0.3 + 0.02))
     assert cell.std == pytest.approx(statistics.stdev([0.21, 0.22, 0.23, 0.41, 0.42, 0.43]))
 
 
 def test_two_seeds_of_random_weights_are_two_rows_and_tell_which(tmp_path: Path):
     for weights_seed in (0, 1):
-        treatment = RecordedCondition(
-            "random weights", {"weights_seed": weights_seed}, {"features": "features-sentence-a"}
-        )
-        make_record(tmp_path, "last", 1, 0.7, 0.7, weights=f"r{weights_seed}", treatment=treatment)
-    shown = [row.treatment for row in build_rows(tmp_path)]
+        condition = RecordedCondition(["random"], {"weights_seed": weights_seed}, {"features": "features-sentence-a"})
+        make_record(tmp_path, "last", 1, 0.7, 0.7, weights=f"r{weights_seed}", condition=condition)
+    shown = [row.condition for row in build_rows(tmp_path)]
     assert shown == ["random weights (weights_seed 0)", "random weights (weights_seed 1)"]
 
 
@@ -288,12 +286,12 @@ def test_rows_on_one_sample_are_compared_seed_by_seed(tmp_path: Path):
     last = {1: 0.30, 2: 0.45, 3: 0.41}
     concat = {1: 0.33, 2: 0.49, 3: 0.46}
     for seed in SEEDS:
-        treatment = RecordedCondition("1 % of train", {"share": 0.01}, {"corpus": "corpus"})
+        condition = RecordedCondition(["share"], {"share": 0.01}, {"corpus": "corpus"})
         for name, indices, scores in (("last", (6,), last), ("concat_5_6", (5, 6), concat)):
-            own: dict[str, Any] = {"corpus": f"part-{seed}", "treatment": treatment}
+            own: dict[str, Any] = {"corpus": f"part-{seed}", "condition": condition}
             make_record(tmp_path, name, seed, scores[seed], 0.5, indices=indices, **own)
             make_record(tmp_path, name, seed, 0.7, 0.7, indices=indices)
-    rows = {(row.name, row.treatment): row for row in build_rows(tmp_path)}
+    rows = {(row.name, row.condition): row for row in build_rows(tmp_path)}
     cell = rows["last", "1 % of train"].relative["paired"]
     differences = [last[seed] - concat[seed] for seed in SEEDS]
     assert cell.mean == pytest.approx(np.mean(differences))
@@ -319,7 +317,7 @@ def test_bits_read_at_two_kinds_of_epoch_have_no_mean_and_no_difference_and_rows
             make_record(tmp_path, f"concat_0_{k}", seed, 0.7, 0.7, indices=(0, k), **made)
     rows = {row.name: row for row in build_rows(tmp_path)}
     assert [name for name, row in rows.items() if "dev_bits" in row.cells] == ["concat_0_0", "concat_0_1", "concat_0_2"]
-    assert [name for name, row in rows.items() if "beyond" in row.relative] == ["concat_0_1"]
+    assert [name for name, row in rows.items() if "conditional_gain" in row.relative] == ["concat_0_1"]
     older, mixed = caveats(list(rows.values()), ["dev_bits"])
     assert ("concat_0_2" in older, "concat_0_1" in older, "concat_0_3" in mixed) == (True, False, True)
     assert not caveats(list(rows.values()), ["dev"])

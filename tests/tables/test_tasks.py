@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.records import COUNTS, make_record
+from support.records import COUNTS, PROBE, make_record
 
 from probe.report.page import write_report
 from probe.runs.identity import RecordedCondition
@@ -58,7 +58,7 @@ def test_a_row_that_did_not_converge_is_named_above_the_picture_that_lacks_it(tm
     folder = made(tmp_path)
     splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
     data = RecordedData("pos", "spans", splits)
-    make_record(folder, "layer_3", 1, 0.5, 0.5, (3,), corpus="pos", data=data, outcome="cut_short")
+    make_record(folder, "layer_3", 1, 0.5, 0.5, (3,), corpus="pos", data=data, outcome="hit_epoch_limit")
     assert b"not converged: layer_3 of pos -->" in draw_all(build_rows(folder))["score_by_task.svg"]
 
 
@@ -82,14 +82,14 @@ def test_one_task_or_another_text_is_no_comparison_of_tasks(tmp_path: Path):
     assert tasks_on_one_text(build_rows(tmp_path / "two")) == []
     assert not [name for name in draw_all(build_rows(tmp_path / "two")) if name.startswith("score_by_task")]
     made(tmp_path / "three", ("pos",))
-    control = RecordedCondition("control", base={"corpus": "pos"})
-    make_record(tmp_path / "three", "layer_0", 1, 0.5, 0.5, (0,), corpus="control", treatment=control)
+    control = RecordedCondition(["control"], base={"corpus": "pos"})
+    make_record(tmp_path / "three", "layer_0", 1, 0.5, 0.5, (0,), corpus="control", condition=control)
     assert tasks_on_one_text(build_rows(tmp_path / "three")) == []
 
 
 def test_tasks_of_one_name_and_score_are_told_apart_by_their_settings_or_else_by_their_corpus(tmp_path: Path):
     splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
-    features, probe = {"context": "sentence", "subword": "first"}, {"num_layers": 0, "precision": "float32"}
+    features, probe = {"context": "sentence", "subword": "first"}, {**PROBE, "num_layers": 0}
     for corpus, column in (("one", 1), ("two", 2), ("two, edited", 2)):
         data = {"name": "mine", "tag_column": column, "scheme": "auto"}
         make_record(

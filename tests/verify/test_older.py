@@ -43,7 +43,7 @@ def test_an_older_folder_makes_a_table(older: Path, typed, folder: str, form: st
     rows = json.loads((older / folder / "table.json").read_text())
     shown = done.stdout.replace("\\_", "_")
     for row in rows:
-        assert row["layers"] in shown
+        assert row["row"] in shown
         assert f"{row['dev_f1']['mean'] * (1 if form in ('csv', 'json') else 100):.2f}"[:4] in shown
 
 

@@ -266,11 +266,11 @@ def test_another_gold_standard_is_named_with_and_without_the_corpus(results: Pat
     assert "gold tags" in {check.name for check in failed(results)}
 
 
-def test_a_run_that_was_cut_short_is_not_said_to_have_converged(results: Path):
+def test_a_run_that_hit_the_epoch_limit_is_not_said_to_have_converged(results: Path):
     edit(first_record(results), lambda record: record.update(outcome="converged"))
     write_report(results)
     (check,) = failed(results)
-    names(check.detail, "outcome", "converged", "silent")
+    names(check.detail, "outcome", "converged", "never_learned")
 
 
 def test_a_run_made_again_has_the_same_bits(results: Path, capsys: pytest.CaptureFixture[str]):
@@ -290,10 +290,10 @@ def test_a_run_that_says_another_score_than_its_rerun_fails(results: Path, capsy
 
 def test_a_run_that_today_would_be_another_is_not_trained_again(results: Path):
     record = load_record(first_record(results))
-    older = replace(record.identity, recipe=99)
+    older = replace(record.identity, version=99)
     (check,) = rerun([replace(record, identity=older, key=older.key)], config_of, [])
     assert check.ok is False
-    names(check.detail, "recipe")
+    names(check.detail, "version")
 
 
 def test_elsewhere_a_run_may_differ_a_little_and_the_reasons_are_listed(results: Path):
