@@ -21,6 +21,7 @@ DTYPES = ("float16", "bfloat16", "float32")
 PRECISIONS = ("float32", "bfloat16")
 # What a probe's settings are where its kind does not have them.
 UNUSED_SETTINGS = {"num_layers": 0, "hidden_size": 0, "lr_decay": 1.0, "lr_patience": 1, "patience": 1}
+LINEAR = "linear"  # of probe.lr_decay: the rate falls to 0 over max_epochs, which are all trained
 PLACEMENTS = ("auto", "memory", "device", "stream")
 TASKS = ("spans", "tags")
 WEIGHTS = ("pretrained", "random", "random_blocks")
@@ -179,7 +180,7 @@ class ProbeConfig:
     hidden_size: int
     dropout: float
     learning_rate: float
-    lr_decay: float
+    lr_decay: int | float | str  # linear: falls to 0 over max_epochs
     batch_size: int
     max_epochs: int | str  # auto: by the text, see probes.schedule
     patience: int
@@ -196,8 +197,12 @@ class ProbeConfig:
             _at_least(f"probe.{name}", getattr(self, name), 1)
         if not 0 <= self.dropout < 1:
             raise UserError(f"probe.dropout={self.dropout} is not in [0, 1).")
-        if not 0 < self.lr_decay <= 1:
-            raise UserError(f"probe.lr_decay={self.lr_decay} is not in (0, 1].")
+        if not isinstance(self.lr_decay, str):
+            self.lr_decay = float(self.lr_decay)  # 1 and 1.0 are one setting
+        if self.lr_decay != LINEAR and (isinstance(self.lr_decay, str) or not 0 < self.lr_decay <= 1):
+            raise UserError(f"probe.lr_decay={self.lr_decay} is neither in (0, 1] nor {LINEAR}.")
+        if self.lr_decay == LINEAR and self.max_epochs == "auto":
+            raise UserError(f"probe.lr_decay={LINEAR} needs a number of epochs: type for example probe.max_epochs=12.")
         for name in ("learning_rate", "gradient_clip"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise UserError(f"probe.{name}={getattr(self, name)} is not a number above 0.")

@@ -171,6 +171,8 @@ def test_an_encoder_named_by_hand_is_not_held_to_the_presets_layers():
         ("features.batch_pieces=many", r"features\.batch_pieces=many .*\bauto\b"),
         ("probe.dropout=1", r"probe\.dropout=1\.0 .*0, 1\b"),
         ("probe.lr_decay=0", r"probe\.lr_decay=0\.0 .*0, 1\b"),
+        ("probe.lr_decay=cosine", r"probe\.lr_decay=cosine .*0, 1.*\blinear\b"),
+        ("probe.lr_decay=linear", r"probe\.lr_decay=linear .*probe\.max_epochs="),
         ("probe.learning_rate=0", r"probe\.learning_rate=0\.0 .*\b0\b"),
         ("probe.gradient_clip=inf", r"probe\.gradient_clip=inf\b"),
         ("probe.learning_rate=nan", r"probe\.learning_rate=nan\b"),

@@ -32,6 +32,7 @@ from probe.probes.arithmetic import arithmetic
 from probe.probes.batches import pooled_batches
 from probe.probes.fitting import Epoch, Fit, FitInputs, SplitBits
 from probe.probes.kinds import bfloat16_way
+from probe.probes.schedule import WARM_UP
 from probe.probes.training import bits_by_frequency, bits_of_both, labels_of, make_deterministic
 from probe.scoring.metrics import headline
 from probe.system.bfloat16 import EMULATED, settled
@@ -41,7 +42,6 @@ from probe.system.machine import resolve_device, room
 from probe.system.provenance import hardware, versions
 
 WEIGHT_DECAY = 0.01
-WARM_UP = 0.1  # of all updates
 INITIAL_STD = 0.02  # of the linear layer, as BERT's own layers begin
 AT_ONCE = 2048  # pieces, padding included, that go through the encoder at once: bounds the memory
 LOG_EVERY_S = 15

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from probe.conditions import CONDITIONS, conditions_of
-from probe.config import PRECISIONS, UNUSED_SETTINGS, Config, LayersConfig, ProbeConfig, UserError, one_of
+from probe.config import LINEAR, PRECISIONS, UNUSED_SETTINGS, Config, LayersConfig, ProbeConfig, UserError, one_of
 from probe.system.bfloat16 import Way, settled, way
 
 if TYPE_CHECKING:
@@ -107,11 +107,19 @@ def _prepare_majority_tag(cfg: Config) -> Config:
     )
 
 
+def _prepare_network(cfg: Config) -> Config:
+    """With a rate that falls linearly, no patience ends the training or lowers the rate."""
+    if cfg.probe.lr_decay != LINEAR:
+        return cfg
+    return replace(cfg, probe=replace(cfg.probe, patience=1, lr_patience=1))
+
+
 PROBES: dict[str, ProbeKind] = {
     "bilstm": ProbeKind(  # without LSTM layers: the linear probe
         settings=("num_layers", "hidden_size", *OF_NETWORKS),
         caption=_bilstm_caption,
         network="probe.probes.bilstm",
+        prepare=_prepare_network,
     ),
     "finetune": ProbeKind(
         settings=("dropout", "learning_rate", "batch_size", "max_epochs", "gradient_clip", "precision"),

@@ -9,6 +9,9 @@ sentences in batches of 32: 19). So the schedule counts updates, and the same se
 - unless a number of epochs is set, training may take MOST_FULL_EPOCHS full ones;
 - the learning rate falls only where an epoch is one pass; below that, lowering it costs more than it gains.
 
+With probe.lr_decay=linear none of this applies: all of max_epochs are trained, while the rate rises over a tenth of the
+updates and then falls to 0.
+
 On text with few spans the score is zero at first, whatever is learnt. While it is zero, progress is judged by the dev
 loss and the rate does not fall. tests/benchmarks/schedule.py measures all this.
 """
@@ -18,12 +21,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from probe.config import ProbeConfig
+from probe.config import LINEAR, ProbeConfig
 
 EPOCH_UPDATES = 100
 WARM_UP_UPDATES = 1000
 FULL_UPDATES = 300
 MOST_FULL_EPOCHS = 40
+WARM_UP = 0.1  # of all updates, where the rate falls linearly afterwards
 
 Outcome = Literal["converged", "hit_epoch_limit", "never_learned"]
 
@@ -41,7 +45,8 @@ def passes(num_sentences: int, batch_size: int) -> int:
 @dataclass
 class Schedule:
     """lr_decay: factor on the rate each time that `lr_patience` full epochs in a row were without progress; both are 1
-    where an epoch is several passes. patience: how many such epochs end training, counted from that first time.
+    where an epoch is several passes. patience: how many such epochs end training, counted from that first time; None
+    where `max_epochs` does, since the rate falls to 0 over them.
 
     rate: the current learning rate as a share of the first. outcome: None while training goes on, then converged: no
     progress for `most_idle` epochs; hit_epoch_limit: `max_epochs` came before that, and longer training may score
@@ -50,7 +55,7 @@ class Schedule:
 
     lr_decay: float
     lr_patience: int
-    patience: int
+    patience: int | None
     max_epochs: int
     epoch_updates: int
     rate: float = 1.0
@@ -65,9 +70,9 @@ class Schedule:
     def of(cls, cfg: ProbeConfig, num_sentences: int) -> Schedule:
         an_epoch = passes(num_sentences, cfg.batch_size)
         schedule = cls(
-            lr_decay=cfg.lr_decay if an_epoch == 1 else 1.0,
+            lr_decay=float(cfg.lr_decay) if an_epoch == 1 and cfg.lr_decay != LINEAR else 1.0,
             lr_patience=cfg.lr_patience if an_epoch == 1 else 1,
-            patience=cfg.patience,
+            patience=None if cfg.lr_decay == LINEAR else cfg.patience,
             max_epochs=MOST_FULL_EPOCHS,
             epoch_updates=an_epoch * updates(num_sentences, cfg.batch_size),
         )
@@ -77,6 +82,8 @@ class Schedule:
     @property
     def shortest(self) -> int:
         """Number of epochs after which training ends if no epoch after the warm-up improves on those before it."""
+        if self.patience is None:
+            return self.max_epochs
         return max(1, WARM_UP_UPDATES // self.epoch_updates) + self.most_idle
 
     @property
@@ -87,6 +94,8 @@ class Schedule:
     @property
     def most_idle(self) -> int:
         """How many epochs without progress in a row end training."""
+        if self.patience is None:
+            return self.max_epochs
         return (self.lr_patience - 1 + self.patience) * self.full
 
     def after_epoch(self, score: float, loss: float) -> bool:
@@ -107,7 +116,8 @@ class Schedule:
             self._idle += 1
             if self._idle % (self.lr_patience * self.full) == 0 and score > 0:
                 self.rate *= self.lr_decay
-        converged = self._idle >= self.most_idle
-        if converged or self._epochs == self.max_epochs:
+        is_last = self._epochs == self.max_epochs
+        converged = self._idle >= self.most_idle or (self.patience is None and is_last)
+        if converged or is_last:
             self.outcome = "never_learned" if self._best_score <= 0 else "converged" if converged else "hit_epoch_limit"
         return is_best

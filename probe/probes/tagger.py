@@ -18,7 +18,7 @@ import torch
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from torch import Tensor, nn
 
-from probe.config import ProbeConfig, UserError
+from probe.config import LINEAR, ProbeConfig, UserError
 from probe.data.tags import Tags
 from probe.probes.arithmetic import arithmetic
 from probe.probes.batches import Batch, EvaluationBatches, TaggedWords, TrainingBatches
@@ -26,7 +26,7 @@ from probe.probes.bilstm import Dropout
 from probe.probes.combine import mix
 from probe.probes.kinds import network_of
 from probe.probes.normalization import input_factor
-from probe.probes.schedule import Schedule, passes
+from probe.probes.schedule import WARM_UP, Schedule, passes
 from probe.probes.selection import Selection
 from probe.system.bfloat16 import EMULATED, way
 
@@ -126,12 +126,20 @@ class Tagger(pl.LightningModule):
             self.best_epoch, self.best_dev_tags, self.best_weights = len(self.curve), tags, weights
         if is_least:
             self.least_loss_epoch, self.least_loss_weights = len(self.curve), weights
-        for group in self.trainer.optimizers[0].param_groups:
-            group["lr"] = self.cfg.learning_rate * self.schedule.rate
+        if self.cfg.lr_decay != LINEAR:
+            for group in self.trainer.optimizers[0].param_groups:
+                group["lr"] = self.cfg.learning_rate * self.schedule.rate
         self.trainer.should_stop |= self.schedule.outcome is not None
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.parameters(), lr=self.cfg.learning_rate, fused=True)
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.Adam(self.parameters(), lr=self.cfg.learning_rate, fused=True)
+        if self.cfg.lr_decay != LINEAR:
+            return optimizer
+        from transformers import get_linear_schedule_with_warmup
+
+        updates = self.schedule.max_epochs * self.schedule.epoch_updates
+        rates = get_linear_schedule_with_warmup(optimizer, round(WARM_UP * updates), updates)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": rates, "interval": "step"}}
 
     @torch.inference_mode()
     def predict(self, data: TaggedWords) -> Tags:

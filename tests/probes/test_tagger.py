@@ -330,6 +330,20 @@ def test_training_stops_when_dev_f1_no_longer_rises_at_the_rate_of_the_schedule(
     assert group["lr"] == 0.02 * tagger.schedule.rate < 0.02
 
 
+def test_a_rate_that_falls_linearly_trains_all_epochs_and_ends_at_zero():
+    tagger = trained(1, max_epochs=6, patience=1, learning_rate=0.02, lr_decay="linear")
+    assert len(tagger.curve) == 6
+    assert tagger.schedule.outcome == "converged"
+    (group,) = tagger.trainer.optimizers[0].param_groups
+    assert group["lr"] == 0
+    updates = tagger.trainer.global_step
+    assert updates == 6 * tagger.schedule.epoch_updates
+    (rates,) = tagger.trainer.lr_scheduler_configs
+    rise, fall = round(0.1 * updates), rates.scheduler.lr_lambdas[0]
+    assert [fall(0), fall(rise), fall(updates)] == [0, 1, 0]
+    assert fall((rise + updates) // 2) == pytest.approx(0.5, abs=1 / updates)
+
+
 def test_a_training_that_the_last_epoch_ended_says_so():
     assert trained(1, max_epochs=1, learning_rate=0.05).schedule.outcome == "hit_epoch_limit"
 
