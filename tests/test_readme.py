@@ -183,7 +183,7 @@ def kept_scores(folder: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("readme", "mark", "folder"),
     [
-        ("README.md", "quickstart", "demo-minilm"),
+        ("README.md", "quickstart", "demo-quickstart"),
         ("results/README.md", "conll2003", "conll2003-minilm-sentence"),
         ("results/README.md", "conll2003-document", "conll2003-minilm-document"),
         ("results/README.md", "conll2003-search", "conll2003-minilm-search"),

@@ -17,8 +17,8 @@ EXAMPLES = """\
   probe table results/quickstart --format md
   probe table results/quickstart --margin 1
   probe table results/quickstart --columns default,variance,cost
-  probe table results/quickstart results/demo-minilm
-  probe table --compare results/quickstart results/demo-minilm
+  probe table results/quickstart results/demo-quickstart
+  probe table --compare results/quickstart results/demo-quickstart
 """
 
 

@@ -21,7 +21,7 @@ Exit code 0 if everything that could be checked holds, 1 if not.
 """
 EXAMPLES = """\
   probe verify results/demo-minilm
-  probe verify results/quickstart --against results/demo-minilm
+  probe verify results/quickstart --against results/demo-quickstart
   probe verify results/demo-minilm --rerun concat_last_four --seed 1
   probe verify results/demo-minilm --rerun --sample 2
   probe verify results/paper_table --rerun last --seed 2 data.path=DIR
