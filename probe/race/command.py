@@ -39,6 +39,7 @@ def race(arguments: list[str]) -> int:
 
     from probe.race.race import run_race
     from probe.race.report import answer
+    from probe.report.page import page_line
     from probe.tables.formats import render, write_tables
     from probe.tables.rows import build_rows
 
@@ -66,6 +67,7 @@ def race(arguments: list[str]) -> int:
     print(*answer(folder, rows), f"Records, tables and decisions: {folder}", sep="\n")
     for (row, seed), reason in failed.items():
         print(f"failed: {row} seed {seed}: {reason}", file=sys.stderr)
+    print(page_line(folder, rows), flush=True)
     return 1 if failed or code else 0
 
 
@@ -73,12 +75,11 @@ def _best_of_the_screen(base: Config, command: str, log: Callable[[str], None]) 
     """Runs the screen, shows and writes it, and returns the layers that it ranks first (race.candidates of them)."""
     if not base.race.candidates:
         return []
-    from probe.report.page import write_screen
-    from probe.screen.report import render_screen
+    from probe.screen.report import render_screen, write_screen_tables
     from probe.screen.run import run_screen
 
     record = run_screen(base, log, command)
-    write_screen(Path(base.results_dir), record)
+    write_screen_tables(Path(base.results_dir), record)
     log(f"{render_screen(record, 'text')}\nNow the runs.\n")
     return [_normalized(scored.layers, base) for scored in record.ranked[: base.race.candidates]]
 

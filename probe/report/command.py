@@ -5,11 +5,13 @@ from __future__ import annotations
 from probe.arguments import Parser, report_bad_records, results_or_last
 
 DESCRIPTION = """\
-Writes the tables, the figures and one self-contained page (report.html) of a results folder.
+Writes the tables, the figures (PNG) and one self-contained page (report.html) of a results folder.
+A sweep, a race and a screen do so at their end.
 """
 EXAMPLES = """\
   probe report results/quickstart
   probe report results/quickstart --margin 1
+  probe report results/quickstart --svg
 """
 
 
@@ -18,11 +20,13 @@ def report(arguments: list[str]) -> int:
     parser = Parser("report", DESCRIPTION, EXAMPLES)
     parser.add_folder()
     parser.add_margin()
+    parser.add_argument("--svg", action="store_true", help="also write the figures as SVG, for papers")
     options = parser.parse_intermixed_args(arguments)
 
     from probe.report.page import write_report
 
     folder = results_or_last(options.dir)
     code = report_bad_records(folder)
-    print(*write_report(folder, options.margin), sep="\n")
+    forms = ("png", "svg") if options.svg else ("png",)
+    print(*write_report(folder, options.margin, forms), sep="\n")
     return code

@@ -1,97 +1,136 @@
-"""Writes one page with everything about a results folder: tables, figures, settings, records, how to run each again.
+"""Writes one page with everything about a results folder: the recommendation, its picture, tables, figures, records.
 
-The page is self-contained: no script, no other file, no network. The figures are part of it as SVG, and also files of
-their own. `page.html.j2` is its template; every text that is put into it is escaped, except the figures.
+The page is self-contained: no script, no other file, no network. `page.html.j2` is its template, which a person can
+edit; every text that is put into it is escaped. Pictures are PNG, on the page and as files of their own.
 """
 
 from __future__ import annotations
 
+import base64
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
+from probe.conditions import BASELINE
+from probe.config import UserError
 from probe.race.report import answer, race_lines
 from probe.runs.records import Records, RunRecord, bad_records, load_records
-from probe.screen.figures import draw_screen
+from probe.screen.figures import screen_pictures
 from probe.screen.record import ScreenRecord
-from probe.screen.report import rows_or_screen, screen_table, sound_screen, write_screen_tables
+from probe.screen.report import first_choice, rows_or_screen, screen_table, sound_screen, write_screen_tables
 from probe.system.files import plain, write_atomically
 from probe.system.format import percent
 from probe.tables.columns import choose_columns
-from probe.tables.figures import draw_all
-from probe.tables.formats import table, task_tables, write_tables
+from probe.tables.figures import Picture, pictures
+from probe.tables.formats import TextTable, table, task_tables, write_tables
+from probe.tables.notes import caption, recommendation
+from probe.tables.recommendation import recommend
 from probe.tables.row import Row, groups_of
 from probe.tables.rows import results_folder
 
-WORTH = "row,condition,n,dev,floors,bits"  # columns
-DIFFERENCES = "row,n,differences,variance,scores,cost"
+WORTH = "row,condition,n,dev,test,floors"  # columns
+MORE = {  # tables folded at the end, each narrow enough for a page
+    "Differences to the best row": "row,condition,dev_to_best,test_to_best",
+    "Where the spread comes from": "row,condition,n,variance,spread",
+    "Other scores": "row,condition,test,scores",
+    "Bits per word": "row,condition,bits",
+    "Cost": "row,condition,cost",
+}
+PAGE = "report.html"
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 
 
-def write_report(folder: Path, margin: float | None = None) -> list[Path]:
-    """Writes tables, figures and report.html into a results folder; returns the files. UserError without records.
+def write_report(folder: Path, margin: float | None = None, forms: Sequence[str] = ("png",)) -> list[Path]:
+    """Writes tables, figures and the page into a results folder; returns page and figures. UserError without records.
 
-    margin: points of dev score that the user does not mind; None: the default.
+    margin: points of dev score that the user does not mind; None: the default. forms: of figures, png and svg.
     """
     folder = results_folder(folder)
     rows = rows_or_screen(folder, margin)
-    pictures = pictures_of(folder, rows)
     if rows:
         write_tables(folder, rows)
     if screen := sound_screen(folder):
         write_screen_tables(folder, screen)
-    for stale in (folder / "figures").glob("*.*"):
-        if stale.suffix in (".png", ".svg") and stale.name not in pictures:
-            stale.unlink()
-    for name, content in pictures.items():
-        write_atomically(folder / "figures" / name, content)
-    write_atomically(folder / "report.html", page(folder, rows, pictures))
-    return [folder / "report.html", *(folder / "figures" / name for name in pictures)]
+    return write_page(folder, rows, forms)
 
 
-def write_screen(folder: Path, screen: ScreenRecord) -> list[Path]:
-    """Writes a screen's tables and figures into its results folder; returns the files."""
-    files = write_screen_tables(folder, screen)
-    for name, content in draw_screen(screen).items():
-        write_atomically(folder / "figures" / name, content)
-        files.append(folder / "figures" / name)
-    return files
-
-
-def pictures_of(folder: Path, rows: Sequence[Row]) -> dict[str, bytes]:
-    """Draws every picture of a results folder: file name to content."""
+def write_page(folder: Path, rows: Sequence[Row], forms: Sequence[str] = ("png",)) -> list[Path]:
+    """Writes figures and page of a results folder with these rows; returns their files, the page first."""
     screen = sound_screen(folder)
-    return draw_all(rows) | (draw_screen(screen) if screen else {})
+    shown = [*pictures(rows), *(screen_pictures(screen) if screen else [])]
+    drawn = {picture.name: picture.render() for picture in shown}
+    files = {folder / "figures" / f"{name}.png": content for name, content in drawn.items()}
+    if "svg" in forms:
+        files |= {folder / "figures" / f"{picture.name}.svg": picture.render("svg") for picture in shown}
+    for stale in (folder / "figures").glob("*.*"):
+        if stale.suffix in (".png", ".svg") and stale not in files:
+            stale.unlink()
+    for path, content in files.items():
+        write_atomically(path, content)
+    write_atomically(folder / PAGE, page(folder, rows, shown, drawn))
+    return [folder / PAGE, *files]
 
 
-def page(folder: Path, rows: Sequence[Row], pictures: Mapping[str, bytes]) -> str:
-    """Renders the page of a results folder, from its rows and their pictures."""
+def page_line(folder: Path, rows: Sequence[Row] | None = None, margin: float | None = None) -> str:
+    """Writes figures and page at the end of a command, and says in one line where the page is.
+
+    rows: of the folder, if they are at hand; else they are built with this margin. If the page cannot be written, the
+    line says why: the results are there all the same, and `probe report` makes their page at any time.
+    """
+    try:
+        write_page(folder, rows_or_screen(folder, margin) if rows is None else rows)
+    except Exception as error:
+        why = str(error).split("\n")[0]
+        reason = why if isinstance(error, UserError) else f"{type(error).__name__}: {why}"
+        return f"No page was written ({reason}). The results are not affected: probe report {shlex.quote(str(folder))}"
+    return f"Page: {folder / PAGE}"
+
+
+def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Mapping[str, bytes]) -> str:
+    """Renders the page of a results folder, from its rows and pictures. drawn: PNG of each picture, by its name."""
     records, screen, race = load_records(folder), sound_screen(folder), race_lines(folder)
+    groups, of_tasks = groups_of(rows), task_tables(rows)
     environment = Environment(
         loader=FileSystemLoader(TEMPLATE.parent), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
+    figures = {picture.name: _figure(picture, drawn[picture.name]) for picture in shown}
+    scores = {picture.group: picture.name for picture in shown if picture.name.startswith("scores")}
+    tasks = [name for name in figures if name.startswith("score_by_task")]
+    of_screen = [name for name in figures if name.startswith("screen_")]
+    others = [name for name in figures if name not in (*scores.values(), *tasks, *of_screen)]
     return environment.get_template(TEMPLATE.name).render(
         title=folder.resolve().name,
-        settings=[_setting(group, records) for group in groups_of(rows)],
-        tasks=task_tables(rows),
+        settings=[
+            _setting(group, records) | {"name": name, "figure": figures.get(scores.get(group[0].group, ""))}
+            for group, name in zip(groups, _names(groups), strict=True)
+        ],
+        tasks={"tables": of_tasks, "figures": [figures[name] for name in tasks]} if of_tasks else None,
         race={"answer": list(answer(folder, rows)), "rounds": race} if race else None,
-        screen={"table": screen_table(screen), "provenance": _provenance(screen)} if screen else None,
-        figures={name: _svg(content) for name, content in pictures.items() if name.endswith(".svg")},
-        records=[_record(folder, file, record) for file, record in records.items()],
+        screen=_screen(screen, [figures[name] for name in of_screen]) if screen else None,
+        figures=[figures[name] for name in others],
+        records=[_record(file, record) for file, record in records.items()],
+        again=_again(folder, next(iter(records.values()))) if records else "",
         problems=[str(problem) for problem in bad_records(folder).values()],
     )
 
 
-def _svg(content: bytes) -> Markup:
-    """Gives a picture's file as a part of a page: without what comes before its element."""
-    text = content.decode()
-    return Markup(text[text.index("<svg") :])
+def _names(groups: Sequence[Sequence[Row]]) -> list[str]:
+    """Names the tables of a page: by their data, or if that is the same, by all that their captions say."""
+    names = [group[0].setting.data for group in groups]
+    return names if len(set(names)) == len(names) else [caption(group).split(". ")[0] for group in groups]
+
+
+def _figure(picture: Picture, content: bytes) -> dict[str, Any]:
+    """Gives a picture as a part of the page."""
+    width, height = (int.from_bytes(content[at : at + 4]) for at in (16, 20))  # of a PNG, in its header
+    source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
+    return {"name": picture.name, "alt": picture.alt, "source": source, "width": width, "height": height}
 
 
 def _setting(rows: Sequence[Row], records: Records) -> dict[str, Any]:
@@ -99,23 +138,46 @@ def _setting(rows: Sequence[Row], records: Records) -> dict[str, Any]:
     keys = {key for row in rows for key in row.keys}
     own = [record for record in records.values() if record.key in keys]
     has_others = any(row.condition or not row.indices or "conditional_gain" in row.relative for row in rows)
+    main_rows = [row for row in rows if row.section != BASELINE] or rows  # a page shows baselines further down
+    main = table(main_rows, choose_columns(None, main_rows))
+    more = {title: table(rows, choose_columns(wanted, rows)) for title, wanted in MORE.items()}
     return {
-        "table": table(rows, choose_columns(None, rows)),
-        "worth": table(rows, choose_columns(WORTH, rows)) if has_others else None,
-        "differences": table(rows, choose_columns(DIFFERENCES, rows)),
-        "made_with": _made_with(own) if own else "",
+        "id": rows[0].group,
+        "sentences": recommendation(rows) or [recommend(rows).as_text()],
+        "caption": main.above[0],
+        "table": _filled(main),
+        "notes": [*main.above[1:], *main.below],
+        "worth": _filled(table(rows, choose_columns(WORTH, rows))) if has_others else None,
+        "more": {title: filled for title, one in more.items() if len((filled := _filled(one)).headers) > 2},
+        "made_with": _made_with(own) if own else [],
     }
 
 
-def _provenance(screen: ScreenRecord) -> str:
+def _filled(shown: TextTable) -> TextTable:
+    """Leaves out the columns of a table in which no row has anything."""
+    there = [k for k in range(len(shown.headers)) if any(line[k] for line in shown.lines)]
+    return replace(
+        shown,
+        headers=[shown.headers[k] for k in there],
+        lines=[[line[k] for k in there] for line in shown.lines],
+        align_left=[shown.align_left[k] for k in there],
+    )
+
+
+def _screen(screen: ScreenRecord, figures: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    shown = screen_table(screen)
+    return {"first": first_choice(screen), "table": shown, "figures": figures, "made_with": _made_with_screen(screen)}
+
+
+def _made_with_screen(screen: ScreenRecord) -> list[tuple[str, str]]:
     """Says what a screen was made with."""
     parts = {"screen": screen.identity.screen, "seed": screen.identity.seed, "data": screen.data}
     parts |= {"encoder": screen.encoder, "features": screen.setting.features, "software": screen.software.versions}
     parts |= {"hardware": plain(screen.hardware), "git": plain(screen.software.git), "command": screen.software.command}
-    return "\n".join(f"{name}: {_flat(value)}" for name, value in parts.items())
+    return [(name, _flat(value)) for name, value in parts.items()]
 
 
-def _made_with(records: Sequence[RunRecord]) -> str:
+def _made_with(records: Sequence[RunRecord]) -> list[tuple[str, str]]:
     """Says what the runs were made with; where they differ, each value with the number of its runs."""
     values: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for record in records:
@@ -124,18 +186,18 @@ def _made_with(records: Sequence[RunRecord]) -> str:
         parts |= {"git": plain(record.software.git), "command": record.software.command}
         for name, value in parts.items():
             values[name][_flat(value)] += 1
-    return "\n".join(
-        f"{name}: {value}" + f"  ({runs} of {len(records)} runs)" * (runs < len(records))
+    return [
+        (name, value + f"  ({runs} of {len(records)} runs)" * (runs < len(records)))
         for name, counter in values.items()
         for value, runs in counter.items()
-    )
+    ]
 
 
 def _flat(value: Any) -> str:
     return "  ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
 
 
-def _record(folder: Path, file: Path, record: RunRecord) -> list[str]:
+def _record(file: Path, record: RunRecord) -> list[str]:
     """Gives a line of the table of records."""
     condition = record.identity.condition
     return [
@@ -144,5 +206,9 @@ def _record(folder: Path, file: Path, record: RunRecord) -> list[str]:
         percent(record.scores.dev.headline),
         percent(record.scores.test.headline),
         f"records/{file.name}",
-        f"probe verify {shlex.quote(str(folder))} --rerun {record.row} --seed {record.seed}",
     ]
+
+
+def _again(folder: Path, record: RunRecord) -> str:
+    """Gives the command that runs one record again."""
+    return f"probe verify {shlex.quote(str(folder))} --rerun {record.row} --seed {record.seed}"

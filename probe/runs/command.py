@@ -69,6 +69,7 @@ def train(arguments: list[str]) -> int:
 
 def _train_sweep(configs: Sequence[Config], launcher: Launcher, command: str) -> int:
     """Trains every run of a sweep, writes and prints its tables, and returns the exit code."""
+    from probe.report.page import page_line
     from probe.runs.sweep import run_sweep
     from probe.tables.formats import render, write_tables
     from probe.tables.rows import build_rows
@@ -76,14 +77,16 @@ def _train_sweep(configs: Sequence[Config], launcher: Launcher, command: str) ->
     if launcher.is_here:
         _screen_first(configs, command)
     outcome = run_sweep(configs, launcher, command, functools.partial(print, flush=True))
-    bad = 0
+    bad, rows_of = 0, {}
     for folder in outcome.folders:
         bad |= report_bad_records(folder)
-        rows = build_rows(folder, configs[0].margin)
+        rows_of[folder] = rows = build_rows(folder, configs[0].margin)
         write_tables(folder, rows)
         print(f"\n{render(rows, 'text')}\nRecords and tables: {folder}")
     for label, reason in outcome.failed:
         print(f"failed: {label}: {reason}", file=sys.stderr)
+    for folder, rows in rows_of.items():
+        print(page_line(folder, rows), flush=True)
     return 1 if outcome.failed or bad else 0
 
 
@@ -92,14 +95,13 @@ def _screen_first(configs: Sequence[Config], command: str) -> None:
     asked = {cfg.results_dir: cfg for cfg in configs if cfg.screen.first}
     if not asked:
         return
-    from probe.report.page import write_screen
-    from probe.screen.report import render_screen
+    from probe.screen.report import render_screen, write_screen_tables
     from probe.screen.run import run_screen
 
     for folder, cfg in asked.items():
         try:
             record = run_screen(cfg, functools.partial(print, file=sys.stderr, flush=True), command)
-            write_screen(Path(folder), record)
+            write_screen_tables(Path(folder), record)
         except UserError as error:
             print(f"not screened: {error}", file=sys.stderr)
             continue

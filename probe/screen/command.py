@@ -16,7 +16,7 @@ DESCRIPTION = """\
 Ranks every single layer, every preset, concatenations of up to screen.max_layers layers and means
 of neighbouring layers, without training: for each it solves a linear readout of a word and its
 neighbours, all from one pass over the features. It reads train and dev only. It writes screen.json,
-a table and figures to results_dir.
+a table and a page with figures (report.html) to results_dir.
 """
 EXAMPLES = """\
   probe screen data=demo encoder=minilm_l6 results_dir=results/quickstart
@@ -50,15 +50,16 @@ def screen(arguments: list[str]) -> int:
     if any((other.data, other.encoder, other.features) != (cfg.data, cfg.encoder, cfg.features) for other in configs):
         raise UserError("screen: give one corpus and one encoder.")
 
-    from probe.report.page import write_screen
-    from probe.screen.report import render_screen
+    from probe.report.page import page_line
+    from probe.screen.report import render_screen, write_screen_tables
     from probe.screen.run import run_screen
     from probe.screen.validation import foretold_grid, validate_screen
     from probe.system.files import plain
 
     log = functools.partial(print, file=sys.stderr, flush=True)
     record = run_screen(cfg, log, shlex.join(["probe", *sys.argv[1:]]), replaces=not is_beside)
-    files = write_screen(Path(cfg.results_dir), record)
+    folder = Path(cfg.results_dir)
+    write_screen_tables(folder, record)
     agreement = validate_screen(record, options.against) if options.against is not None else None
     if options.format == "json":
         shown = plain(record) if agreement is None else {"screen": plain(record), "against": plain(agreement)}
@@ -68,5 +69,6 @@ def screen(arguments: list[str]) -> int:
         if agreement is not None:
             message = foretold_grid(agreement, options.against).render("md" if options.format == "md" else "text")
             print("\n" + message, end="", file=sys.stdout if options.format in ("text", "md") else sys.stderr)
-    log(f"screen: {record.seconds:.0f} s; {', '.join(str(file) for file in files)}")
+    log(f"screen: {record.seconds:.0f} s; screen and tables: {folder}")
+    log(page_line(folder, margin=cfg.margin))
     return 0

@@ -61,6 +61,18 @@ def screen_table(record: ScreenRecord) -> TextTable:
     return TextTable(headers, lines, align_left, [caption(record)], notes(record), [0], [1, 5], "tab:screen")
 
 
+def first_choice(record: ScreenRecord) -> str:
+    """Says what the screen ranks first, and how many choices are not significantly behind."""
+    first, tied = record.ranked[0], sum(choice.tied for choice in record.ranked[1:])
+    layers = format_layers(first.layers.indices)
+    return (
+        f"The screen ranks {first.name} first (layer{'s' * (len(first.layers.indices) > 1)} {layers}): dev "
+        f"{TASKS[record.identity.task].score} {percent(first.dev_f1)} of a linear readout. {tied} of the other "
+        f"{len(record.ranked) - 1} choices are not significantly behind it. A screen trains nothing: to train the best "
+        "choices, type `probe race` with the same settings."
+    )
+
+
 def caption(record: ScreenRecord) -> str:
     """Says what was screened, and what the numbers are."""
     setting, words = record.setting, record.words

@@ -52,7 +52,7 @@ def bad(folder: Path) -> list[str]:
 def test_a_screen_is_one_file_that_verify_checks_and_report_shows(screened: Path, typed, inputs: list[str]):
     record = load_screen(screened)
     assert record is not None
-    assert {"screen.md", "screen.csv", "figures"} <= {path.name for path in screened.iterdir()}
+    assert {"screen.md", "screen.csv", "figures", "report.html"} <= {path.name for path in screened.iterdir()}
     assert bad(screened) == []
     write_report(screened)
     assert "Screen" in (screened / "report.html").read_text()

@@ -14,6 +14,7 @@ from support.records import make_record
 from probe.report.page import page
 from probe.system.format import format_layers
 from probe.tables.columns import COLUMNS, GROUPS, choose_columns
+from probe.tables.figures import pictures
 from probe.tables.formats import FORMATS, TextTable, render
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
@@ -82,13 +83,14 @@ def test_latex_escapes_cells_and_caption():
     assert "with -{}-margin" in text
 
 
-def test_the_page_escapes_names_and_not_its_figures(tmp_path: Path, rows: list[Row]):
+def test_the_page_escapes_names_and_holds_every_picture(tmp_path: Path, rows: list[Row]):
     named = [replace(row, name="<b>&") for row in rows]
-    html = page(tmp_path, named, {"a.svg": b"<?xml?><svg><g/></svg>", "a.png": b""})
+    shown = [replace(picture, alt="<i>") for picture in pictures(named)]
+    html = page(tmp_path, named, shown, {picture.name: b"\x89PNG" + bytes(30) for picture in shown})
     assert "<b>&" not in html
     assert "&lt;b&gt;&amp;" in html
-    assert "<svg><g/></svg>" in html
-    assert "<?xml" not in html
+    assert "<i>" not in html
+    assert html.count('src="data:image/png;base64,') == len(shown)
 
 
 @pytest.mark.parametrize(

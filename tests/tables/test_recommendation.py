@@ -20,7 +20,7 @@ from probe.race.rule import Elimination
 from probe.runs.identity import RecordedCondition
 from probe.runs.sweep_plan import write_expected
 from probe.tables.decisions import cheapest_within, label_rows
-from probe.tables.figures import by_cost, by_layer, draw_all, draw_by_cost, draw_by_layer, title_of
+from probe.tables.figures import by_cost, by_layer, draw_by_cost, draw_by_layer, pictures, scores, title_of
 from probe.tables.formats import render
 from probe.tables.recommendation import recommend
 from probe.tables.row import groups_of
@@ -266,38 +266,45 @@ def test_rows_that_left_a_race_are_drawn_hollow_and_without_their_test_scores(tm
         make_record(tmp_path, row, 1, 0.8, 0.7, indices=layers)
     left = {name: Elimination(1, "worse than last") for name in ("embeddings", "sum_all")}
     rows = label_rows([replace(row, eliminated=left.get(row.name)) for row in build_rows(tmp_path)], 0.5)
-    drawn = Figure().add_subplot()
-    draw_by_layer(drawn, by_layer(rows))
-    points = {line.get_label(): list(line[0].get_xdata()) for line in drawn.containers}
-    assert points == {"dev, single": [0, 1, 6], "test, single": [1, 6]}
-    assert drawn.lines[-1].get_label() == "dev, sum_all 80.00, eliminated"
-    drawn = Figure().add_subplot()
-    draw_by_cost(drawn, by_cost(rows))
-    assert "hollow" in drawn.get_xlabel()
+    figure = Figure()
+    draw_by_layer(figure, by_layer(rows, fewest=3))
+    points = {line.get_label(): list(line[0].get_xdata()) for line in figure.axes[0].containers}
+    assert points == {"dev": [0, 1, 6], "test": [1, 6]}
+    assert "combination" not in by_layer(rows, fewest=3), "the only one was eliminated"
+    figure = Figure()
+    draw_by_cost(figure, by_cost(rows))
+    assert "hollow" in figure.axes[0].get_xlabel()
+    plot = scores(rows, "")
+    assert {line.name: line.test is None for line in plot.lines} == {
+        "embeddings": True, "layer_1": False, "last": False, "sum_all": True,
+    }  # fmt: skip
 
 
 def test_a_row_that_did_not_converge_is_drawn_hollow_and_stands_on_no_front(tmp_path: Path):
     for row, layer, dev in (("embeddings", 0, 0.7), ("layer_1", 1, 0.9), ("last", 6, 0.8)):
         outcome: Outcome = "hit_epoch_limit" if row == "layer_1" else "converged"
         make_record(tmp_path, row, 1, dev, 0.7, indices=(layer,), outcome=outcome)
-    drawn = Figure().add_subplot()
-    draw_by_cost(drawn, by_cost(build_rows(tmp_path)))
-    front = next(line for line in drawn.lines if str(line.get_label()).startswith("front"))
+    figure = Figure()
+    draw_by_cost(figure, by_cost(build_rows(tmp_path)))
+    (drawn,) = figure.axes
+    front = next(line for line in drawn.lines if line.get_label() == "front")
     assert np.allclose(front.get_xydata(), [[0, 70], [6, 80], [6, 80]])
     assert drawn.get_xlabel().endswith("hollow: not converged)")
-    assert b"not converged: layer_1 -->" in draw_all(build_rows(tmp_path))["f1_by_cost.svg"]
+    titles = {picture.name: picture.title for picture in pictures(build_rows(tmp_path))}
+    assert "not converged: layer_1" in titles["f1_by_cost"]
 
 
 def test_rows_of_which_none_converged_are_drawn_without_a_front(tmp_path: Path):
     for row, layer, dev in (("embeddings", 0, 0.7), ("layer_1", 1, 0.9), ("last", 6, 0.8)):
         make_record(tmp_path, row, 1, dev, 0.7, indices=(layer,), outcome="hit_epoch_limit")
     rows = build_rows(tmp_path)
-    drawn = Figure().add_subplot()
-    draw_by_cost(drawn, by_cost(rows))
-    assert not any(str(line.get_label()).startswith("front") for line in drawn.lines)
-    pictures = draw_all(rows)
-    assert {"f1_by_cost.png", "f1_by_layer.png"} <= pictures.keys()
-    assert b"not converged: embeddings; last; layer_1 -->" in pictures["f1_by_layer.svg"]
+    figure = Figure()
+    draw_by_cost(figure, by_cost(rows))
+    assert not any(line.get_label() == "front" for line in figure.axes[0].lines)
+    found = {picture.name: picture for picture in pictures(rows)}
+    assert {"scores", "f1_by_cost"} <= found.keys()
+    assert "not converged: embeddings; last; layer_1" in found["f1_by_cost"].title
+    assert found["scores"].render() == found["scores"].render()
 
 
 def test_a_long_list_of_rows_that_did_not_converge_is_cut_and_wrapped():
@@ -315,10 +322,11 @@ def test_the_figure_of_cost_has_every_row_once_and_none_where_all_cost_the_same(
         "embeddings": 0, "layer_3": 3, "last": 6, "sum_all": 6, "concat_last_four": 6,
     }  # fmt: skip
     assert numbers["rows"]["concat_last_four"]["width"] == 64
-    pictures = draw_all(rows)
-    assert {"f1_by_cost.png", "f1_by_cost.svg"} <= pictures.keys()
+    before = [picture.render() for picture in pictures(rows)]
+    vector = pictures(rows)[0].render("svg")
     drawn.clear()
-    assert draw_all(rows) == pictures, "the same bytes when they are drawn again"
+    assert [picture.render() for picture in pictures(rows)] == before, "the same bytes when they are drawn again"
+    assert pictures(rows)[0].render("svg") == vector
     assert by_cost([row for row in rows if row.name == "last"]) == {}
     assert len(groups_of(rows)) == 1
     assert rows[0].task is not TAGS

@@ -21,7 +21,7 @@ from probe.report.page import page
 from probe.runs.identity import RecordedCondition
 from probe.runs.records import CorpusCounts, RecordedData, RunRecord
 from probe.tables.caveats import caveats, kind_of_bits
-from probe.tables.figures import draw_all
+from probe.tables.figures import draw, draw_by_layer, pictures
 from probe.tables.formats import render, write_tables
 from probe.tables.gap import gap_closed
 from probe.tables.relative_scores import compression, difference
@@ -66,7 +66,7 @@ def test_floors_stand_above_the_rows_and_the_ceiling_below_with_rules_between(fo
     rules = [i for i, line in enumerate(text) if line.startswith("---")]
     assert [after - before - 1 for before, after in itertools.pairwise(rules)] == [7, 3]
     assert render(rows, "tex").count("\\midrule") == 3
-    assert page(folder, rows, {}).count('class="ruled"') == 2 * 3, "in three tables of the page"
+    assert page(folder, rows, [], {}).count('class="ruled"') >= 2 * 2, "in the tables of the page"
     assert "n = 1" not in render(rows, "text"), "the majority tag has no seeds"
     best = next(row for row in rows if row.label == "best")
     for row in rows:
@@ -140,7 +140,8 @@ def test_floors_and_ceiling_lie_behind_the_curve_by_layer(folder: Path):
     from probe.tables.figures import by_layer
 
     rows = build_rows(folder)
-    numbers = by_layer(rows)
+    assert by_layer(rows) == {}, "three of seven layers are no curve"
+    numbers = by_layer(rows, fewest=3)
     assert numbers["layers"] == [0, 5, 6]
     assert {name: band["layers"] for name, band in numbers["bands"].items()} == {
         "majority_tag": [],
@@ -152,8 +153,8 @@ def test_floors_and_ceiling_lie_behind_the_curve_by_layer(folder: Path):
     assert numbers["n"] == [3], "a majority tag has no spread"
     make_record(folder, "fine_tuned", 4, 0.9, 0.9, indices=(6,), combine="mean", condition=TUNED)
     rows = build_rows(folder)
-    assert by_layer(rows)["n"] == [3, 4]
-    assert "f1_by_layer.png" in draw_all(rows)
+    assert by_layer(rows, fewest=3)["n"] == [3, 4]
+    draw(by_layer(rows, fewest=3), draw_by_layer, "", "png")
 
 
 def test_what_a_layer_tells_beyond_the_embeddings_is_a_column_and_a_curve(tmp_path: Path):
@@ -163,7 +164,7 @@ def test_what_a_layer_tells_beyond_the_embeddings_is_a_column_and_a_curve(tmp_pa
     rows = {row.name: row for row in build_rows(tmp_path)}
     assert "conditional_gain" not in rows["concat_0_0"].relative
     assert rows["concat_0_2"].relative["conditional_gain"].mean == pytest.approx(0.2)
-    assert "beyond_embeddings.svg" in draw_all(list(rows.values()))
+    assert "beyond_embeddings" in [picture.name for picture in pictures(list(rows.values()))]
 
 
 def part(folder: Path, share: float, seed: int, portions: list[tuple[float, int, float]]) -> RunRecord:
@@ -199,7 +200,7 @@ def test_the_online_code_adds_each_portion_under_the_probe_of_all_before_it(tmp_
     assert compression([runs[1]]) == pytest.approx(uniform / (500 * math.log2(9) + 120))
     unknown = replace(runs[1], identity=replace(runs[1].identity, condition=RecordedCondition(["x"], {"share": 0.3})))
     assert compression([runs[0], unknown]) is None, "what lies between is not known"
-    assert "f1_by_share.png" in draw_all(rows)
+    assert "f1_by_share" in [picture.name for picture in pictures(rows)]
     assert "compression" in render(rows, "text", "default,compression")
     part(tmp_path, 0.1, 3, [(1.0, 900, 950.0)])
     make_record(tmp_path, "last", 3, 0.7, 0.7)

@@ -12,7 +12,7 @@ from probe.report.page import write_report
 from probe.runs.identity import RecordedCondition
 from probe.runs.records import CorpusCounts, RecordedData, Settings
 from probe.settings import configs_of
-from probe.tables.figures import by_task, draw_all
+from probe.tables.figures import by_task, pictures
 from probe.tables.formats import render, table_files
 from probe.tables.rows import build_rows
 from probe.tables.tasks import task_names, tasks_on_one_text
@@ -59,7 +59,8 @@ def test_a_row_that_did_not_converge_is_named_above_the_picture_that_lacks_it(tm
     splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
     data = RecordedData("pos", "spans", splits)
     make_record(folder, "layer_3", 1, 0.5, 0.5, (3,), corpus="pos", data=data, outcome="hit_epoch_limit")
-    assert b"not converged: layer_3 of pos -->" in draw_all(build_rows(folder))["score_by_task.svg"]
+    title = next(one.title for one in pictures(build_rows(folder)) if one.name == "score_by_task")
+    assert "not converged: layer_3 of pos" in title
 
 
 def test_the_figure_draws_every_task_by_layer(tmp_path: Path):
@@ -69,9 +70,10 @@ def test_the_figure_draws_every_task_by_layer(tmp_path: Path):
     assert {name: task["layers"] for name, task in numbers.items()} == {"pos": [0, 1, 2], "names": [0, 1, 2]}
     for name, task in numbers.items():
         assert task["dev"] == pytest.approx(DEV[name])
-    assert {"score_by_task.png", "score_by_task.svg"} <= draw_all(rows).keys()
+    assert "score_by_task" in [picture.name for picture in pictures(rows)]
     write_report(tmp_path)
-    assert "<h2>Tasks</h2>" in (tmp_path / "report.html").read_text()
+    assert 'id="tasks"' in (tmp_path / "report.html").read_text()
+    assert (tmp_path / "figures/score_by_task.png").exists()
 
 
 def test_one_task_or_another_text_is_no_comparison_of_tasks(tmp_path: Path):
@@ -80,7 +82,7 @@ def test_one_task_or_another_text_is_no_comparison_of_tasks(tmp_path: Path):
         make_record(tmp_path / "two", "last", seed, 0.8, 0.7)
         make_record(tmp_path / "two", "last", seed, 0.8, 0.7, context="document")
     assert tasks_on_one_text(build_rows(tmp_path / "two")) == []
-    assert not [name for name in draw_all(build_rows(tmp_path / "two")) if name.startswith("score_by_task")]
+    assert not [one.name for one in pictures(build_rows(tmp_path / "two")) if one.name.startswith("score_by_task")]
     made(tmp_path / "three", ("pos",))
     control = RecordedCondition(["control"], base={"corpus": "pos"})
     make_record(tmp_path / "three", "layer_0", 1, 0.5, 0.5, (0,), corpus="control", condition=control)

@@ -1,0 +1,172 @@
+"""The page: written at the end of what makes results, never at their cost, and sound in a browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from support.records import make_record
+
+from probe.report.page import PAGE, page_line, write_report
+from probe.runs.identity import RecordedCondition
+from probe.tables import figures
+from probe.tables.rows import build_rows
+
+FIXTURES = Path(__file__).parents[1] / "fixtures/older"
+RESULTS = Path(__file__).parents[2] / "results"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+MEASURE = """
+const frame = document.querySelector("iframe"), inside = frame.contentDocument, root = inside.documentElement;
+inside.querySelectorAll("details").forEach(one => one.open = true);
+const wide = [...inside.querySelectorAll("body *")].filter(one => one.scrollWidth > one.clientWidth + 1
+  && getComputedStyle(one).overflowX !== "visible" && one.tagName !== "THEAD" && one.tagName !== "FIGURE");
+const links = [...inside.querySelectorAll("a")].map(one => one.getAttribute("href"));
+document.body.textContent = "MEASURED" + JSON.stringify({
+  page: root.scrollWidth, frame: frame.clientWidth, wide: wide.map(one => one.outerHTML.slice(0, 80)),
+  images: [...inside.images].map(one => one.naturalWidth), dead: links.filter(one => !inside.querySelector(one)),
+  links: links.length, ink: getComputedStyle(inside.body).color, paper: getComputedStyle(inside.body).backgroundColor,
+}) + "END";
+"""
+
+
+class Ids(HTMLParser):
+    """Collects the ids of a page, and where its links and pictures lead."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.tags: list[str] = []
+        self.leads: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("href", "src"):
+                self.leads.append(value or "")
+
+
+def many(folder: Path) -> Path:
+    """26 rows with long names, baselines and less text."""
+    for k in range(26):
+        for seed in (1, 2):
+            make_record(folder, f"concat_of_many_layers_{k}", seed, 0.7 + k / 500 + seed / 1000, 0.6, (k % 7, k // 7))
+    for name, base in (("random", {"features": "features-sentence-a"}), ("control", {"corpus": "corpus"})):
+        other = {"weights": "r"} if name == "random" else {"corpus": "control"}
+        for seed in (1, 2):
+            condition = RecordedCondition([name], base=base)
+            make_record(folder, "last", seed, 0.4, 0.3, condition=condition, **other)  # type: ignore[arg-type]
+    return folder
+
+
+def test_the_sentence_comes_first_then_the_picture_then_the_table(tmp_path: Path):
+    shutil.copytree(FIXTURES / "race", tmp_path / "race")
+    files = write_report(tmp_path / "race")
+    text = (tmp_path / "race" / PAGE).read_text()
+    found = Ids(text)
+    order = [text.index(part) for part in ('class="lead"', "<img", "<table", 'id="race"', 'id="figures"', "<details")]
+    assert order == sorted(order)
+    assert files[0] == tmp_path / "race" / PAGE
+    assert {file.suffix for file in files[1:]} == {".png"}
+    assert "script" not in found.tags
+    assert all(lead.startswith("data:") or lead.removeprefix("#") in found.ids for lead in found.leads)
+    assert len(set(found.ids)) == len(found.ids)
+
+
+def test_svg_is_written_if_asked_for_and_stale_pictures_go(tmp_path: Path):
+    shutil.copytree(FIXTURES / "demo", tmp_path / "demo")
+    write_report(tmp_path / "demo", forms=("png", "svg"))
+    assert (tmp_path / "demo/figures/scores.svg").read_bytes().startswith(b"<?xml")
+    write_report(tmp_path / "demo")
+    assert not list((tmp_path / "demo/figures").glob("*.svg"))
+
+
+def test_a_picture_that_cannot_be_drawn_costs_the_page_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed, inputs: list[str]
+):
+    def broken(*_: object) -> bytes:
+        raise RuntimeError("no canvas")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(figures, "draw", broken)
+        done = typed("-m", "layers=last", "seed=1,2", "jobs=1", *inputs, "results_dir=out")
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "out/records").iterdir())) == 2
+    assert (tmp_path / "out/table.md").exists()
+    last = done.stdout.splitlines()[-1]
+    assert "no canvas" in last
+    assert "probe report out" in last
+    assert not (tmp_path / "out" / PAGE).exists()
+    assert page_line(tmp_path / "out") == f"Page: {tmp_path / 'out' / PAGE}"
+
+
+def test_a_sweep_names_its_page_last(tmp_path: Path, typed, inputs: list[str]):
+    done = typed("-m", "layers=last", "seed=1", "jobs=1", *inputs, "results_dir=out")
+    assert done.stdout.splitlines()[-1].endswith("out/report.html")
+    assert (tmp_path / "out" / PAGE).exists()
+
+
+def measured(page: str, folder: Path, width: int, dark: bool) -> dict:
+    """What Chromium makes of a page in a frame of this width, with everything unfolded."""
+    frame = f'<iframe style="width:{width}px;height:3000px;border:0" srcdoc="{html.escape(page)}"></iframe>'
+    (folder / "frame.html").write_text(f"<!doctype html><body>{frame}<script>onload = () => {{{MEASURE}}}</script>")
+    assert CHROMIUM is not None
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync",
+        f"--user-data-dir={folder / 'profile'}", f"--blink-settings=preferredColorScheme={0 if dark else 1}",
+        "--window-size=1200,1000", "--dump-dom", (folder / "frame.html").as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    found = re.search("MEASURED(.*)END", done.stdout, re.DOTALL)
+    assert found, done.stderr
+    return json.loads(html.unescape(found[1]))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium")
+@pytest.mark.parametrize("name", ["many", "race", "floors", "tasks", "search"])
+def test_a_browser_shows_all_of_a_page_on_a_desk_and_on_a_phone(name: str, tmp_path: Path):
+    folder = tmp_path / name
+    if name == "many":
+        many(folder)
+    else:
+        source = FIXTURES / name if name == "race" else RESULTS / f"conll2003-minilm-{name}"
+        shutil.copytree(source, folder, ignore=shutil.ignore_patterns("predictions", "figures", "*.html"))
+    write_report(folder)
+    page = (folder / PAGE).read_text()
+    colours = {}
+    for width, dark in ((1000, False), (400, False), (1000, True)):
+        profile = tmp_path / f"{width}-{dark}"
+        profile.mkdir()
+        found = measured(page, profile, width, dark)
+        assert found["page"] <= found["frame"] == width, "nothing is wider than the window"
+        assert found["wide"] == [], "nothing scrolls sideways"
+        assert found["images"], "there are pictures"
+        assert all(found["images"]), "every picture can be decoded"
+        assert found["links"]
+        assert found["dead"] == []
+        colours[dark] = found["ink"], found["paper"]
+    assert colours[True] != colours[False]
+    rows = build_rows(folder)
+    assert len(found["images"]) == len(list((folder / "figures").glob("*.png")))
+    assert all(row.name in page for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium")
+def test_what_the_browser_measures_shows_a_page_that_is_too_wide_or_has_dead_ends(tmp_path: Path):
+    wide = '<p style="width:2000px"><a href="#nowhere">x</a><img src="data:image/png;base64,x"></p>'
+    scrolls = '<div style="overflow-x:auto"><p style="width:1500px">x</p></div>'
+    found = measured(f"<body>{wide}{scrolls}", tmp_path, 1000, False)
+    assert found["page"] >= 2000
+    assert len(found["wide"]) == 1
+    assert (found["dead"], found["images"]) == (["#nowhere"], [0])
