@@ -9,12 +9,13 @@ import contextlib
 import difflib
 import importlib
 import os
+import shlex
 import signal
 import sys
 from dataclasses import dataclass
 from typing import NoReturn
 
-from probe.config import UserError
+from probe.config import UserError, conf_dir, preset_named
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,16 @@ def dispatch(arguments: list[str]) -> int:
     if first in COMMANDS:
         return run_command(first, arguments[1:])
     if first and "=" not in first and not first.startswith(("-", "+", "~")):
-        close = difflib.get_close_matches(first, COMMANDS, n=1)
-        hint = f" Did you mean `probe {close[0]}`?" if close else ""
-        raise UserError(f"there is no command {first!r}.{hint} Commands: {', '.join(COMMANDS)}.")
+        if typed := preset_named(first):
+            hint = f" Type: probe {shlex.join([typed, *arguments[1:]])}"
+        else:
+            sweeps = {file.stem: f"+sweep={file.stem}" for file in (conf_dir() / "sweep").glob("*.yaml")}
+            known = {name: name for name in COMMANDS} | sweeps
+            close = difflib.get_close_matches(first.replace("-", "_"), known, n=1)
+            close = close or difflib.get_close_matches(first, known, n=1)
+            hint = f" Did you mean `probe {known[close[0]]}`?" if close else ""
+            hint += f" Commands: {', '.join(COMMANDS)}."
+        raise UserError(f"there is no command {first!r}.{hint}")
     return run_command("train", arguments)
 
 

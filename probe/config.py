@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -29,6 +30,25 @@ SCHEMES = ("auto", "IOB1", "IOB2", "BIOES", "BILOU", "IO")
 SEPARATORS = ("auto", "whitespace", "tab", "space")
 ILL_FORMED = ("report", "error")
 PRESET_GROUPS = ("data", "encoder", "layers", "probe")
+# OmegaConf's name of a type, and what people call it.
+KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
+# What people type for a setting or a group of presets whose name is spelled otherwise.
+ALIASES = {
+    "lr": "probe.learning_rate",
+    "epochs": "probe.max_epochs",
+    "bs": "probe.batch_size",
+    "hidden": "probe.hidden_size",
+    "layer": "layers",
+    "model": "encoder",
+    "bert": "encoder",
+    "corpus": "data",
+    "dataset": "data",
+    "pooling": "features.subword",
+    "cache": "features.cache_dir",
+    "output": "results_dir",
+    "output_dir": "results_dir",
+    "tag_scheme": "data.scheme",
+}
 DEVICES = ("auto", "cpu", "cuda")
 EXPORT_FORMATS = ("safetensors", "parquet", "npy")
 MOST_SAMPLES = MOST_WINDOW = 10  # of a screen
@@ -356,18 +376,37 @@ def unknown_setting(key: str) -> UserError:
         return UserError(
             f"{key} means nothing to the {group} that was chosen. `probe --cfg job` shows the settings that it has."
         )
-    names = [
-        name
-        for name in setting_names()
-        if "." in name or name not in ("data", "encoder", "features", "layers", "probe", "race", "screen")
-    ]
-    close = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+    last = key.rsplit(".", 1)[-1]
+    sections = {name.split(".")[0] for name in setting_names() if "." in name} - set(PRESET_GROUPS)
+    names = [name for name in setting_names() if name not in {*sections, "layers.name"}]
     by_last_part = {name.rsplit(".", 1)[-1]: name for name in names}
-    close += [
-        by_last_part[part] for part in difflib.get_close_matches(key.rsplit(".", 1)[-1], by_last_part, n=1, cutoff=0.75)
-    ]
+    close = [ALIASES[last]] if last in ALIASES else difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+    close += [by_last_part[part] for part in difflib.get_close_matches(last, by_last_part, n=1, cutoff=0.75)]
     hint = f"Did you mean {close[0]}?" if close else "`probe --cfg job` shows them all."
+    if last not in ALIASES and (section := difflib.get_close_matches(key, sections, n=1, cutoff=0.8)):
+        hint = f"{section[0]} has {', '.join(name for name in setting_names() if name.startswith(f'{section[0]}.'))}."
     return UserError(f"There is no setting {key!r}. {hint}")
+
+
+def _value_in(error: BaseException) -> str:
+    """Returns the value that OmegaConf refuses, after an equals sign; nothing if its error does not name it."""
+    found = re.match(r"Value (.*) of type", str(error))
+    return f"={found[1]}" if found else ""
+
+
+def wanted(error: BaseException) -> str:
+    """Returns what a setting must be, from OmegaConf's error for a value of another type."""
+    reason = str(error).partition("\n")[0]
+    return next((kind for word, kind in KINDS.items() if word in reason), f"something else ({reason})")
+
+
+def preset_named(word: str) -> str | None:
+    """Returns how the preset or sweep file with this name is typed: `+sweep=each_layer`, also for each-layer. None if
+    there is none."""
+    name = word.replace("-", "_")
+    groups = ["sweep", *PRESET_GROUPS]
+    found = next((group for group in groups if (conf_dir() / group / f"{name}.yaml").is_file()), None)
+    return found and f"{'+' * (found == 'sweep')}{found}={name}"
 
 
 def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
@@ -390,7 +429,7 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
         example = "; type for example 'layers.indices=[7]'" if what == "layers.indices" else ""
         raise UserError(f"{what} has no value{example}.") from None
     except ValidationError as error:
-        raise UserError(f"{error.full_key}: {str(error).splitlines()[0]}") from None
+        raise UserError(f"{error.full_key}{_value_in(error)}: this setting is {wanted(error)}.") from None
     except OmegaConfBaseException as error:
         raise UserError(str(error).splitlines()[0]) from None
     assert isinstance(config, Config)

@@ -15,7 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from probe.conditions import CONDITIONS, conditions_of
-from probe.config import PRESET_GROUPS, Config, UserError, conf_dir, preset_values, to_config, unknown_setting
+from probe.config import (
+    PRESET_GROUPS,
+    Config,
+    UserError,
+    conf_dir,
+    preset_named,
+    preset_values,
+    setting_names,
+    to_config,
+    unknown_setting,
+    wanted,
+)
 from probe.probes.kinds import PROBES, check_probe
 from probe.runs.config_from_record import quoted
 from probe.runs.launch import Launcher
@@ -33,8 +44,8 @@ HYDRA_FLAGS = {
 }
 # What is read as a setting. A text that looks like one can come from standard input.
 SETTING = re.compile(r"[+~]{0,2}[\w./@:-]+=")
-# OmegaConf's name of a type, and what people call it.
-KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
+# Settings whose value is a list, which is not the several values of a sweep.
+LISTS = ("layers.indices", "features.layers", "data.labels", "race.rows")
 # Settings that a fine-tuned run does not have.
 OF_FROZEN = re.compile(r"[+~]{0,2}(probe[=.]|features\.(placement|layers|batch_pieces)=|save_probe=)")
 
@@ -118,6 +129,7 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
 
     _teach_omegaconf()
     overrides, multirun = split_flags(arguments)
+    _refuse_words(overrides)
     try:
         with initialize_config_dir(str(conf_dir()), version_base="1.3"):
             parser = OverridesParser.create(GlobalHydra.instance().config_loader())
@@ -134,12 +146,8 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
             is_sweep = multirun or base.hydra.mode == RunMode.MULTIRUN
             launcher = _launcher(base)  # also for one run: its settings are checked too
             if not is_sweep:
-                if len(plain) < len(parsed):
-                    swept = next(o.input_line for o in parsed if o.is_sweep_override())
-                    raise UserError(
-                        f"{swept} names several values, which is a sweep. To train it: probe -m "
-                        f"{' '.join(arguments)}. To see its cost: probe doctor -m ..."
-                    )
+                if swept := next((o for o in parsed if o.is_sweep_override()), None):
+                    raise _is_a_sweep(swept, arguments)
                 jobs, composed_jobs = [overrides], iter([_apart(base)])
             else:
                 params = (
@@ -174,6 +182,27 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
         GlobalHydra.instance().clear()
 
 
+def _refuse_words(overrides: Sequence[str]) -> None:
+    """Raises UserError for an argument that is no setting, with the setting that it may stand for."""
+    for word in overrides:
+        if "=" not in word and not word.startswith("~"):
+            typed = preset_named(word)
+            hint = f"Type {typed}" if typed else "Settings are typed name=value; a text with blanks in quotes."
+            raise UserError(f"{word!r} is no setting. {hint}")
+
+
+def _is_a_sweep(swept: Override, arguments: Sequence[str]) -> UserError:
+    """Returns the error for several values of a setting outside of a sweep."""
+    key = swept.key_or_group
+    if key not in setting_names() and not (conf_dir() / key).is_dir():
+        return unknown_setting(key)
+    as_list = f" One list: '{key}=[{str(swept.input_line).partition('=')[2]}]'." if key in LISTS else ""
+    return UserError(
+        f"{swept.input_line} names several values, which is a sweep. To train it: probe -m {shlex.join(arguments)}. To "
+        f"see its cost: probe doctor -m ...{as_list}"
+    )
+
+
 def _jobs(overrides: Sequence[Override]) -> list[list[str]]:
     """Returns the overrides of each job of a sweep: the product of all values. The last of equal keys counts."""
     values: dict[str, list[str]] = {}
@@ -183,6 +212,9 @@ def _jobs(overrides: Sequence[Override]) -> list[list[str]]:
             values[key] = [f"{key}={override.get_value_element_as_str()}"]
         elif override.is_discrete_sweep():
             values[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
+            if len(once := list(dict.fromkeys(values[key]))) < len(values[key]):
+                each = ",".join(value.removeprefix(f"{key}=") for value in once)
+                raise UserError(f"{override.input_line} names a value twice. Each value makes one run: {key}={each}")
         else:
             raise UserError(f"{override.input_line}: a sweep needs single values: {key}=A,B or {key}=range(1,4).")
     return [list(job) for job in itertools.product(*values.values())]
@@ -317,6 +349,22 @@ def split_flags(arguments: list[str]) -> tuple[list[str], bool]:
     return overrides, bool(flags)
 
 
+def _unreadable(typed: str) -> UserError:
+    """Returns the error for a setting that Hydra cannot parse. What its parser says of it helps nobody."""
+    name, _, value = typed.partition("=")
+    if value[:1] in ("[", "{"):
+        close = {"[": "]", "{": "}"}[value[0]]
+        missing = value.count(value[0]) - value.count(close)
+        why = f"a {close} is missing" if missing > 0 else "its list or its braces are not written as Hydra has them"
+        return UserError(f"{typed!r} cannot be read: {why}. In quotes, for example: 'layers.indices=[9,10]'.")
+    if not SETTING.match(f"{name}="):
+        return UserError(f"{typed!r} cannot be read: {name!r} is no name of a setting. Settings are typed name=value.")
+    return UserError(
+        f"{typed!r} cannot be read: it has characters that Hydra reads as its own. "
+        f"In quotes: {shlex.quote(f'{name}={quoted(value)}')}."
+    )
+
+
 def _unknown_of_launcher(key: str, overrides: list[str]) -> UserError:
     """Returns the error for a setting of `hydra.launcher` that the chosen launcher does not have."""
     from hydra import compose, initialize_config_dir
@@ -344,14 +392,10 @@ def _explain(error: Exception, overrides: list[str]) -> UserError:
         hint = f" Did you mean {group}={close[0]}?" if close else ""
         return UserError(f"{group}={name}: there is no such preset.{hint} There are: {', '.join(options)}.")
     if isinstance(error, OverrideParseException):
-        name, _, value = str(error.override).partition("=")
-        typed = "'layers.indices=[9,10]'" if value[:1] in "[{" else shlex.quote(f"{name}={quoted(value)}")
-        return UserError(f"{error.override!r} cannot be read: {text.splitlines()[0]}. In quotes: {typed}.")
+        return _unreadable(str(error.override))
     if text.startswith("Could not override '"):
         key = text.split("'")[1]
         return _unknown_of_launcher(key, overrides) if key.startswith("hydra.launcher.") else unknown_setting(key)
     if text.startswith("Error merging override ") and error.__cause__:  # of a setting whose type Hydra knows
-        reason = str(error.__cause__).partition("\n")[0]
-        kind = next((kind for word, kind in KINDS.items() if word in reason), f"something else ({reason})")
-        return UserError(f"{text.removeprefix('Error merging override ')}: this setting is {kind}.")
+        return UserError(f"{text.removeprefix('Error merging override ')}: this setting is {wanted(error.__cause__)}.")
     return UserError(text.splitlines()[0])

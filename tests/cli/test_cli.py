@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from support.facts import names
 
 from probe.arguments import Parser
 from probe.cli import COMMANDS
+from probe.config import conf_dir
 
 
 def finished_runs(folder: Path) -> list[Path]:
@@ -41,11 +43,25 @@ def in_training(folder: Path) -> int:
         (["hydra.launcher.n_jobs=abc"], ["hydra.launcher.n_jobs=abc"]),
         (["hydra/launcher=slurm", "data=demo"], ["probe -m hydra/launcher=slurm data=demo"]),
         (["lerning_rate=1"], ["probe.learning_rate"]),
+        (["probe.lr=1e-3"], ["probe.learning_rate"]),
+        (["layer=last"], ["layers?"]),
+        (["encodr=minilm_l6"], ["encoder?"]),
+        (["seeds=1,2"], ["seed?"]),
+        (["feature=1"], ["features.context"]),
+        (["seed=x"], ["seed='x'"]),
+        (["-m", "seed=2,1,1"], ["seed=2,1,1", "seed=2,1"]),
         (["layers=single", "layers.indices=[99]"], [99, 0, 12]),
         (["data.path=/nowhere"], ["data.path=/nowhere"]),
         (["tabel"], ["`probe table`"]),
+        (["quickstart", "jobs=1"], ["probe +sweep=quickstart jobs=1"]),
+        (["each-layer"], ["probe +sweep=each_layer"]),
+        (["quikstart"], ["`probe +sweep=quickstart`"]),
+        (["last"], ["probe layers=last"]),
+        (["doctor", "quickstart"], ["+sweep=quickstart"]),
+        (["layers.indices=1,2"], ["'layers.indices=[1,2]'"]),
         (["layers=last,sum_all"], ["probe -m layers=last,sum_all"]),
         (["layers.indices=[1"], ["'layers.indices=[9,10]'"]),
+        (["seed=1 b(c"], ["""'seed="1 b(c"'"""]),
         (["data.path=/tmp/é"], ["""'data.path="/tmp/é"'"""]),
         (["sweep=quickstart"], ["+sweep=NAME"]),
         (["-m", "+sweep=quickstart,paper_table"], ["sweep"]),
@@ -72,6 +88,16 @@ def test_what_a_user_gets_wrong_is_one_or_two_lines_and_exit_2(arguments: list[s
     names(done.stderr, *facts)
     assert len(done.stderr.strip().splitlines()) <= 2
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("typed_so", ["layers.indices=[1", "seed=a\\", "data.path='a", "seed=é", "a b=c"])
+def test_no_message_has_words_of_hydras_parser(typed_so: str, typed):
+    assert not re.search(r"viable|Lexer|Exception|EOF|token", typed(typed_so).stderr)
+
+
+@pytest.mark.parametrize("sweep", sorted(file.stem for file in (conf_dir() / "sweep").glob("*.yaml")))
+def test_every_sweep_file_typed_as_a_command_is_named_as_it_is_typed(sweep: str, typed):
+    names(typed(sweep.replace("_", "-")).stderr, f"+sweep={sweep}")
 
 
 @pytest.mark.parametrize(
