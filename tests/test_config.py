@@ -24,7 +24,12 @@ def composed(*overrides: str):
     ("group", "name"), [(g, f.stem) for g in PRESET_GROUPS for f in sorted((conf_dir() / g).glob("*.yaml"))]
 )
 def test_every_preset_gives_the_values_in_its_file(group: str, name: str):
-    needed = {"single": ["layers.indices=[1]"], "columns": ["data.path=x"], "hub": ["data.hub=some/set"]}
+    needed = {
+        "single": ["layers.indices=[1]"],
+        "columns": ["data.path=x"],
+        "json": ["data.path=x"],
+        "hub": ["data.hub=some/set"],
+    }
     config = to_config(composed(f"{group}={name}", *needed.get(name, [])), {})
     chosen = asdict(getattr(config, group))
     written = OmegaConf.to_container(OmegaConf.load(conf_dir() / group / f"{name}.yaml"))

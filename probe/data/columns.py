@@ -22,6 +22,13 @@ RANGE = re.compile(r"\d+-\d+")  # the index of several words, in CoNLL-U
 EMPTY_NODE = re.compile(r"\d+\.\d+")  # the index of a word that is not in the text, in CoNLL-U
 COMMENT = re.compile(r"#|%+|//|;+")  # what comments often begin with
 NEW_DOCUMENT = re.compile(r"# ?newdoc")
+# What first lines call their columns. A line that has these names alone, of a word and of a tag, is no word.
+WORD_NAMES = {"token", "tokens", "word", "words", "form", "wordform"}
+TAG_NAMES = set(
+    "tag tags label labels iob bio entity ner nertag ner_tag ner_tags pos postag pos_tag pos_tags upos xpos "
+    "chunk chunktag chunk_tag chunk_tags".split()
+)
+OTHER_NAMES = {"id", "idx", "index", "lemma", "sentence_id", "sent_id"}
 CONLLU = " This looks like CoNLL-U, whose files are named NAME.conllu."
 
 
@@ -52,9 +59,10 @@ class WordRows:
 
     is_skipped: whether to skip a line, from its columns, the position of its word in the sentence (from 1) and its
     place for messages. separator: of the first line, where the layout says "auto". first, num_columns: the first line
-    with a word, and its number of columns. order_marks: lines that began with a byte order mark. trailing: lines with
-    empty trailing columns, which are removed. comments: by line number. skipped: line numbers. markers: lines between
-    documents, by the number of sentences before them.
+    with a word, and its number of columns. header: number of the line that names the columns, 0 if none does.
+    order_marks: lines that began with a byte order mark. trailing: lines with empty trailing columns, which are
+    removed. comments: by line number. skipped: line numbers. markers: lines between documents, by the number of
+    sentences before them.
     """
 
     lines: Iterable[str]
@@ -64,6 +72,7 @@ class WordRows:
     separator: str = ""
     first: str = ""
     num_columns: int = 0
+    header: int = 0
     order_marks: int = 0
     trailing: int = 0
     comments: list[tuple[int, str]] = field(default_factory=list)
@@ -116,6 +125,9 @@ class WordRows:
                 continue
             if comment and line.startswith(comment):
                 self.comments.append((number, line))
+                continue
+            if not num_columns and not self.header and names_columns(bare):
+                self.header = number
                 continue
             if separator == "auto":
                 separator = "tab" if "\t" in bare else "whitespace"  # with tabs, a blank is part of a word
@@ -208,13 +220,23 @@ def read_word_rows(rows: WordRows, with_tags: bool = True) -> Split:
     if with_tags:
         _check_comments(rows, at_tag, known_tags)
     split.skipped_lines = sorted([*(number for number, _ in rows.comments), *rows.skipped])
-    split.not_words = len(rows.skipped)
+    split.not_words, split.header = len(rows.skipped), rows.header
     split.separator, split.num_columns = rows.separator, rows.num_columns
     split.order_marks, split.trailing = rows.order_marks, split.trailing + rows.trailing
     split.markers = rows.markers
     if not rows.markers:
         split.documents = None
     return split
+
+
+def names_columns(line: str) -> bool:
+    """Returns whether a line consists of names of columns, those of a word and a tag among them: `# token<TAB>tag`."""
+    names = BLANKS.split(COMMENT.sub("", line, count=1).strip().lower().replace("-", "_"))
+    return bool(
+        WORD_NAMES.intersection(names)
+        and TAG_NAMES.intersection(names)
+        and set(names) <= WORD_NAMES | TAG_NAMES | OTHER_NAMES
+    )
 
 
 def without_mark(line: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, compress
 from pathlib import Path
@@ -26,9 +27,11 @@ from probe.system import hub
 from probe.system.format import escape_invisible
 
 SPLITS = ("train", "dev", "test")
+STEMS = {"train": ["train"], "dev": ["dev", "valid", "validation", "val", "testa"], "test": ["test", "testb"]}
 BUNDLED = "bundled"  # data.path of the corpus inside the package
 PLACES_SHOWN = 3
 NEW_SHOWN = 20  # tags that train never shows
+WRONG_SHOWN = 10  # lines with a wrong tag
 FRACTION_SEED = 0
 
 
@@ -82,6 +85,7 @@ def load_corpus(cfg: DataConfig) -> Corpus:
     splits = read_splits(cfg, notes)
     skipped = {
         "comments": {name: len(split.skipped_lines) - split.not_words for name, split in splits.items()},
+        "names of columns": {name: int(split.header > 0) for name, split in splits.items()},
         "lines of CoNLL-U": {name: split.not_words for name, split in splits.items()},
         "empty sentences": {name: split.empty for name, split in splits.items()},
         "byte order marks": {name: split.order_marks for name, split in splits.items()},
@@ -142,10 +146,11 @@ def read_splits(cfg: DataConfig, notes: list[str]) -> dict[str, Split]:
                 "(data.train=NAME, ...)."
             )
         splits = {}
+        close = _close_files(folder, {name: getattr(cfg, name) for name in wanted if fractions[name] is None})
         for name in wanted:
             file = folder / getattr(cfg, name)
             if fractions[name] is None or file.exists():
-                splits[name] = read_file(file, layout, f"Another file name: data.{name}=NAME{_offer(name)}.")
+                splits[name] = read_file(file, layout, f"{close}Another file name: data.{name}=NAME{_offer(name)}.")
     for name, fraction in fractions.items():
         if fraction is not None and name in splits:
             raise UserError(
@@ -155,6 +160,19 @@ def read_splits(cfg: DataConfig, notes: list[str]) -> dict[str, Split]:
         if fraction is None and name not in splits:
             raise UserError(f"There is no {name} split{_offer(name, ': ')}.")
     return splits
+
+
+def _close_files(folder: Path, files: Mapping[str, str]) -> str:
+    """What to type for the files of splits that are not there, where the folder has files of similar names."""
+    there = sorted({file.name for file in folder.iterdir() if file.is_file()} - set(files.values()))
+    typed = []
+    for split, file in files.items():
+        if not (folder / file).exists():
+            parts = {name: set(name.lower().replace("-", ".").split(".")) for name in there}
+            same = [name for name in there if parts[name] & {Path(file).name.split(".")[0], *STEMS[split]}]
+            close = difflib.get_close_matches(file, same or there, n=1, cutoff=0.7) or same[:1]
+            typed += [f"data.{split}={quoted(name)}" for name in close]
+    return f"Did you mean {' '.join(typed)}? " if typed else ""
 
 
 def _offer(name: str, glue: str = "; or ") -> str:
@@ -208,7 +226,7 @@ def normalize_tags(corpus: Corpus, wanted: str, on_ill_formed: str) -> None:
         place = next(place for split in splits.values() for place in places_of(split, odd.tag))
         raise UserError(
             f"{place}: tag {odd.tag!r} {odd}. Another scheme: data.scheme=NAME; tags that are no spans: data.task=tags."
-            f"{_another_column(splits)}"
+            f"{_another_column(splits, odd.tags)}{_all_wrong(splits, odd.tags)}"
         ) from None
     if scheme == "IO" and is_bare(together):
         for split in splits.values():
@@ -232,12 +250,45 @@ def normalize_tags(corpus: Corpus, wanted: str, on_ill_formed: str) -> None:
         split.tags = Sentences.of(map(to_iob2, split.tags))
 
 
-def _another_column(splits: dict[str, Split]) -> str:
-    """What to type if another column has the tags, or if comments were read as words."""
+def _all_wrong(splits: dict[str, Split], wrong: Sequence[str]) -> str:
+    """A second line of a message, where several words have a wrong tag: the tags of the first file that has any, how
+    often each occurs, the first lines, and how many words the other files have. Empty for one word."""
+    at: dict[str, list[tuple[int, str]]] = {}
+    for split in splits.values():
+        places = [
+            (split.line_of(i, position), tag)
+            for i, tags in enumerate(split.tags)
+            for position, tag in enumerate(tags)
+            if tag in wrong
+        ]
+        at |= {split.origin: places} if places else {}
+    (file, places), *others = at.items()
+    if len(places) == 1 and not others:
+        return ""
+    counts = Counter(tag for _, tag in places).most_common()
+    tags = [f"{escape_invisible(tag)} ({count:,})" for tag, count in counts[:NEW_SHOWN]]
+    tags += [f"and {len(counts) - NEW_SHOWN} more"] if len(counts) > NEW_SHOWN else []
+    lines = ", ".join(f"{line} {escape_invisible(tag)}" for line, tag in places[:WRONG_SHOWN])
+    first = f"the first {WRONG_SHOWN} lines" if len(places) > WRONG_SHOWN else "lines"
+    also = "".join(f"; {Path(name).name} has {len(found):,} more" for name, found in others)
+    return f"\nWrong tags of {Path(file).name}: {', '.join(tags)}; {first}: {lines}{also}."
+
+
+def _another_column(splits: dict[str, Split], wrong: Sequence[str]) -> str:
+    """What to type if another column has the tags, or if comments or names of columns were read as words."""
     train = splits["train"]
-    marks = (COMMENT.fullmatch(words[0]) for words in train.words if train.word_a_line)
-    if mark := next(filter(None, marks), None):
-        return f" If the lines that begin with {mark[0]} are comments: data.comment={quoted(mark[0])}."
+    if train.word_a_line:
+        first, tags = train.words[0], train.tags[0]
+        marks = (
+            COMMENT.match(words[0])
+            for words, tags in zip(train.words, train.tags, strict=True)
+            if tags[0] in wrong or COMMENT.fullmatch(words[0])
+        )
+        if mark := next(filter(None, marks), None):
+            return f" If the lines that begin with {mark[0]} are comments: data.comment={quoted(mark[0])}."
+        alike = sum(word.startswith(first[0]) for words in train.words for word in words)
+        if list(wrong) == tags[:1] and alike == 1:
+            return f" If line {train.lines[0]} names the columns: data.comment={quoted(first[0])} skips it."
     return _span_column(train)
 
 
@@ -277,10 +328,10 @@ def _refuse_doubles(splits: dict[str, Split]) -> None:
 
 def _refuse_other_labels(splits: dict[str, Split], labels: list[str]) -> None:
     for split in splits.values():
-        for tag in sorted(set(chain.from_iterable(split.tags)) - set(map(bare_tag, labels))):
+        if wrong := sorted(set(chain.from_iterable(split.tags)) - set(map(bare_tag, labels))):
             raise UserError(
-                f"{next(places_of(split, tag))}: tag {tag!r} is not in data.labels=[{','.join(labels)}]. "
-                "To take the tags that are there: data.labels=null."
+                f"{next(places_of(split, wrong[0]))}: tag {wrong[0]!r} is not in data.labels=[{','.join(labels)}]. "
+                f"To take the tags that are there: data.labels=null.{_all_wrong(splits, wrong)}"
             )
 
 

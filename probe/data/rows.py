@@ -16,6 +16,11 @@ from probe.data.sentences import Packing
 from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, bare_tag, check_tag, lines_of, too_long
 from probe.system.format import escape_invisible
 
+# Names that fields often have.
+USUAL = {
+    "words_field": ("tokens", "words", "token", "word"),
+    "tags_field": ("ner_tags", "tags", "labels", "ner", "tag", "label", "pos_tags", "upos"),
+}
 A_ROW_A_LINE = "Each line must be one {...} with a sentence"
 
 
@@ -83,12 +88,21 @@ def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
 
 
 def _check_fields(place: str, available: Collection[str], layout: Layout) -> None:
-    for setting in ("words_field", "tags_field", "document_field"):
-        wanted = getattr(layout, setting)
-        if wanted is not None and wanted not in available:
-            none = " or null" if setting == "document_field" else ""
-            shown = ", ".join(map(escape_invisible, available))
-            raise UserError(f"{place} has no {wanted!r}, only {shown}. Another: data.{setting}=NAME{none}.")
+    missing = [
+        setting
+        for setting in ("words_field", "tags_field", "document_field")
+        if getattr(layout, setting) is not None and getattr(layout, setting) not in available
+    ]
+    if not missing:
+        return
+    none = " or null" if missing[0] == "document_field" else ""
+    shown = ", ".join(map(escape_invisible, available))
+    usual = [next((name for name in USUAL.get(setting, ()) if name in available), None) for setting in missing]
+    hint = f"Another: data.{missing[0]}=NAME{none}."
+    if all(usual):
+        typed = " ".join(f"data.{setting}={name}" for setting, name in zip(missing, usual, strict=True))
+        hint = f"Did you mean {typed}?"
+    raise UserError(f"{place} has no {getattr(layout, missing[0])!r}, only {shown}. {hint}")
 
 
 def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layout: Layout, origin: str) -> Split:

@@ -55,6 +55,7 @@ class Split:
     word_a_line: bool = False  # in column files and CoNLL-U; in other formats, a line has a whole sentence
     skipped_lines: list[int] = field(default_factory=list)  # comments, and lines of CoNLL-U that are not words
     not_words: int = 0  # how many of these are such lines of CoNLL-U
+    header: int = 0  # the line before the first word that names the columns and was skipped; 0 if there is none
     empty: int = 0  # rows that were skipped because they have no words
     order_marks: int = 0  # lines after the first that began with a byte order mark, which was removed
     trailing: int = 0  # lines from which blanks or tabs behind the tag were removed
@@ -92,14 +93,21 @@ class Split:
 
     def place_in(self, sentence: int, position: int) -> str:
         """The file and line of word number `position` (from 0) of a sentence, for messages."""
-        text, line = self.words[sentence][position], self.lines[sentence]
+        text, line = self.words[sentence][position], self.line_of(sentence, position)
         shown = repr(text if len(text) <= 30 else text[:27] + "...")
         if not self.word_a_line:
             return f"{self.origin}:{line}, word {position + 1} of the sentence ({shown})"
+        return f"{self.origin}:{line} ({shown})"
+
+    def line_of(self, sentence: int, position: int) -> int:
+        """The line with word number `position` (from 0) of a sentence."""
+        line = self.lines[sentence]
+        if not self.word_a_line:
+            return line
         first, line = bisect(self.skipped_lines, line), line + position
         while first < len(self.skipped_lines) and self.skipped_lines[first] <= line:  # inside the sentence
             first, line = first + 1, line + 1
-        return f"{self.origin}:{line} ({shown})"
+        return line
 
 
 def lines_of(file: Path, remedy: str = "") -> Generator[str, None, None]:

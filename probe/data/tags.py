@@ -21,11 +21,11 @@ GO_ON, CLOSE = "IEL", "ELSU"  # prefixes that continue a span, and those after w
 
 
 class OddTag(ValueError):
-    """A tag that does not fit the others; `tag` is the one, the message says what was expected."""
+    """Tags that do not fit the others: all of them, and as `tag` the first; the message says what was expected."""
 
-    def __init__(self, tag: str, message: str) -> None:
+    def __init__(self, tags: Sequence[str], message: str) -> None:
         super().__init__(message)
-        self.tag = tag
+        self.tag, self.tags = tags[0], tags
 
 
 def spans(tags: Sequence[str]) -> Iterator[tuple[str, int, int]]:
@@ -86,11 +86,10 @@ def find_scheme(sentences: Tags, wanted: str) -> str:
     if wanted == "IO" or (wanted == "auto" and not prefixed and kinds):
         _check_bare(kinds, "O" in used or wanted == "IO")
         return "IO"
-    for tag in kinds:
-        if not PREFIXED.fullmatch(tag):
-            raise OddTag(
-                tag, f"is not O or one of {', '.join(PREFIXES)}'s prefixes, '-' and a type, as {_few(prefixed)}"
-            )
+    if wrong_form := [tag for tag in kinds if not PREFIXED.fullmatch(tag)]:
+        raise OddTag(
+            wrong_form, f"is not O or one of {', '.join(PREFIXES)}'s prefixes, '-' and a type, as {_few(prefixed)}"
+        )
     prefixes = {tag[0] for tag in kinds}
     if wanted == "auto" and prefixes <= set("BI"):
         if prefixes == {"I"}:
@@ -98,15 +97,14 @@ def find_scheme(sentences: Tags, wanted: str) -> str:
         wrong = {scheme: sum(len(ill_formed(tags, scheme)) for tags in sentences) for scheme in ("IOB2", "IOB1")}
         return min(wrong, key=lambda scheme: wrong[scheme])
     scheme = wanted if wanted != "auto" else "BIOES" if prefixes & set("ES") else "BILOU"
-    odd = next((tag for tag in kinds if tag[0] not in PREFIXES[scheme]), None)
-    if odd is not None:
+    if odd := [tag for tag in kinds if tag[0] not in PREFIXES[scheme]]:
         also = "" if wanted != "auto" else f" as {_few([tag for tag in kinds if tag[0] in 'ES'])}"
         raise OddTag(odd, f"is not {scheme}{also} (prefixes {', '.join(PREFIXES[scheme])})")
     if wanted == "auto":
         # A few E-, S-, L- or U- in a file that is otherwise IOB are mistakes, not a scheme.
         ends = sum(tag[0] in CLOSE for tags in sentences for tag in tags)
         if sum(len(ill_formed(tags, scheme)) for tags in sentences) > ends:
-            stray = next(tag for tag in kinds if tag[0] in CLOSE)
+            stray = [tag for tag in kinds if tag[0] in CLOSE]
             raise OddTag(stray, f"belongs to {scheme}, which most of the other tags are not in")
     return scheme
 
@@ -115,7 +113,7 @@ def _check_bare(kinds: list[str], has_outside: bool) -> None:
     """Refuses what only looks like bare types: tags that are no spans, and prefixes written in another way."""
     if kinds and not has_outside:
         raise OddTag(
-            kinds[0],
+            kinds[:1],
             "has no prefix and no tag is O, so these seem to be no spans",
         )
     by_type: dict[str, str] = {}
@@ -124,7 +122,7 @@ def _check_bare(kinds: list[str], has_outside: bool) -> None:
         if almost := ALMOST.fullmatch(tag):
             twins.add(by_type.setdefault((almost[2] or almost[3]).casefold(), tag))
         if twins := twins & set(kinds) - {tag}:
-            raise OddTag(tag, f"stands beside {twins.pop()}: a scheme, but not written as B-TYPE and I-TYPE")
+            raise OddTag([tag], f"stands beside {twins.pop()}: a scheme, but not written as B-TYPE and I-TYPE")
 
 
 def with_prefixes(tags: Sequence[str]) -> list[str]:

@@ -82,7 +82,7 @@ def _header(corpus: Corpus) -> Iterator[DataWarning]:
         yield DataWarning(
             "a header",
             f"all three files begin with {escape_invisible(word)} {escape_invisible(tag)}, a tag that occurs nowhere "
-            "else in train; if it names the columns, remove it: no setting skips it",
+            f"else in train; if it names the columns: data.comment={quoted(word)} skips it",
         )
 
 

@@ -67,7 +67,7 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
             mark = "ok"
         except UserError as error:
             failed.append(name)
-            found, lines, mark = None, str(error).splitlines(), "MISSING"
+            found, lines, mark = None, str(error).splitlines(), "ERROR"
         for i, line in enumerate(lines):
             tell(f"{name if not i else '':<8}  {mark if not i else '':<7}  {line}".rstrip())
         return found

@@ -18,6 +18,7 @@ from probe.data.columns import read_columns
 from probe.data.corpus import load_corpus
 from probe.data.layout import Layout
 from probe.data.readers import read_file
+from probe.settings import config_of
 
 PLAIN = Layout()
 
@@ -267,6 +268,8 @@ def test_what_nobody_sees_inside_a_tag_is_refused_and_shown(tmp_path: Path, tag:
         ("Ana B-PER\nwon S-LOC\u200b\nto O\nx I-PER\n", ["data.task=tags"]),
         ("Ana B-PER NNP\nwon O VB\n", ["data.task=tags", "data.tag_column=1"]),
         ("# newdoc\nAna B-PER\n", ["data.task=tags", "data.comment='\"#\"'"]),
+        ("#by me\nAna B-PER\nBo O\n", ["data.task=tags", "data.comment='\"#\"'"]),
+        ("Wort Marke\nAna B-PER\nBo O\n", ["data.task=tags", "data.comment=Wort"]),
     ],
 )
 def test_tags_that_are_none_lead_to_the_column_or_the_comment(tmp_path: Path, train: str, remedies: list[str]):
@@ -274,6 +277,69 @@ def test_tags_that_are_none_lead_to_the_column_or_the_comment(tmp_path: Path, tr
         load_corpus(data_config(write_splits(tmp_path, train=train)))
     names(caught.value, "train.conll", *remedies)
     assert settings_in(caught.value) == ["data.scheme", *settings_in(*remedies)]
+
+
+@pytest.mark.parametrize("names_of", ["token tag", "# token\ttag", "Token\tNER", "# word pos ner-tag", "words labels"])
+def test_a_line_that_names_the_columns_is_skipped_and_counted(tmp_path: Path, names_of: str):
+    tab = "\t" if "\t" in names_of else " "
+    behind = tab.join(["NN"] * names_of.count("pos") + ["B-PER"])
+    text = f"{names_of}\nAna{tab}{behind}\ntag{tab}{behind}\n"
+    corpus = load_corpus(data_config(write_splits(tmp_path, train=text)))
+    assert list(corpus.splits["train"].words) == [["Ana", "tag"]]
+    assert corpus.about["skipped"] == {"names of columns": {"train": 1, "dev": 0, "test": 0}}
+    assert corpus.splits["train"].place_in(0, 1).endswith(":3 ('tag')")
+
+
+@pytest.mark.parametrize("first", ["word O", "Form B-LOC", "token tag x", "tag tag"])
+def test_a_first_line_that_may_be_a_word_is_read(tmp_path: Path, first: str):
+    split = read_columns(file_of(tmp_path, f"{first}\n"), PLAIN)
+    assert (list(split.words), split.header) == ([[first.split()[0]]], 0)
+
+
+def test_all_wrong_tags_of_a_file_are_listed_the_first_ten_with_their_lines(tmp_path: Path):
+    wrong = "".join(f"w{k} {'B_PER' if k % 2 else '?'}\n" for k in range(12))
+    folder = write_splits(tmp_path, train=f"Ana B-PER\n\n{wrong}", dev="Bo B-PER\nx ?\n")
+    with pytest.raises(UserError) as caught:
+        load_corpus(data_config(folder))
+    first, second = str(caught.value).splitlines()
+    assert first.startswith(f"{folder}/train.conll:3 ('w0'): ")
+    names(second, "? (6)", "B_PER (6)", *(f"{k + 3} {'B_PER' if k % 2 else '?'}" for k in range(10)))
+    assert "13 ?" not in second
+    names(second.rpartition("dev.conll")[2], 1)
+
+
+def test_tags_that_are_not_among_the_allowed_are_listed_too(tmp_path: Path):
+    folder = write_splits(tmp_path, train="Ana B-PER\nOslo B-LOC\nBo I-LOC\n")
+    with pytest.raises(UserError) as caught:
+        load_corpus(data_config(folder, labels=["O", "B-PER"]))
+    names(str(caught.value).splitlines()[1], "B-LOC (1)", "I-LOC (1)", "2 B-LOC", "3 I-LOC")
+
+
+@pytest.mark.parametrize(
+    ("files", "typed"),
+    [
+        (["train.jsonl", "dev.jsonl", "test.jsonl"], "data.train=train.jsonl data.dev=dev.jsonl data.test=test.jsonl"),
+        (["trian.conll", "dev.conll", "test.conll"], "data.train=trian.conll"),
+        (["eng.train", "eng.testa", "eng.testb"], "data.train=eng.train data.dev=eng.testa data.test=eng.testb"),
+        (["train.conll", "valid.txt", "test.conll"], "data.dev=valid.txt"),
+        (["one", "two"], "data.train=NAME"),
+    ],
+)
+def test_of_files_that_are_not_there_all_are_named_with_the_closest(tmp_path: Path, files: list[str], typed: str):
+    for file in files:
+        (tmp_path / file).write_text("Ana B-PER\n")
+    with pytest.raises(UserError) as caught:
+        load_corpus(data_config(tmp_path))
+    names(caught.value, typed)
+
+
+def test_fields_with_other_usual_names_are_all_named_at_once(tmp_path: Path):
+    for name in ("train", "dev", "test"):
+        file_of(tmp_path, json.dumps({"words": [name], "tags": ["O"]}), f"{name}.jsonl")
+    cfg = config_of(["data=json", f"data.path={tmp_path}"]).data
+    with pytest.raises(UserError) as caught:
+        load_corpus(cfg)
+    names(caught.value, "train.jsonl:1", "data.words_field=words data.tags_field=tags")
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def test_parquet_keeps_names_and_a_missing_file_is_named_at_once(tmp_path: Path)
         read_file(tmp_path / "nope.parquet", PLAIN, "Type this.")
     with pytest.raises(UserError, match="Parquet"):
         read_file(written(tmp_path, b"PAR1 no", "no.parquet"), PLAIN, "")
-    with pytest.raises(UserError, match=r"'words'.*tokens, ner_tags.*data\.words_field=NAME"):
+    with pytest.raises(UserError, match=r"'words'.*tokens, ner_tags.*data\.words_field=tokens"):
         read_file(file, replace(PLAIN, words_field="words"), "")
 
 

@@ -88,7 +88,7 @@ def test_a_context_that_the_source_cannot_give_fails_and_says_so(config: Config,
     config.features.context = "document"
     works, text = told(config)
     assert not works
-    (missing,) = [line for line in text.splitlines() if "MISSING" in line]
+    (missing,) = [line for line in text.splitlines() if "ERROR" in line]
     names(missing, "features.context=document", "features.context=sentence")
 
 
@@ -190,8 +190,18 @@ def test_a_prefix_of_all_words_is_noticed_with_the_setting_that_takes_it_off(con
 
 
 def test_a_line_of_column_names_is_noticed(config: Config, folder: Path):
-    texts = {name: f"token\ttag\n{text}" for name, text in as_columns("{word}\t{tag}").items()}
-    names(found(config, folder, texts, task="tags")["a header"], "token tag")
+    texts = {name: f"Wort\tMarke\n{text}" for name, text in as_columns("{word}\t{tag}").items()}
+    names(found(config, folder, texts, task="tags")["a header"], "Wort Marke", "data.comment=Wort")
+    assert "a header" not in found(config, folder, texts, task="tags", comment="Wort")
+
+
+def test_a_wrong_tag_is_no_missing_file(config: Config, tiny_data: Path):
+    file = tiny_data / config.data.train
+    file.write_text(file.read_text() + "\nOslo B_LOC\n")
+    works, text = told(config)
+    assert not works
+    names(text, "B_LOC")
+    assert re.findall(r"^data +(\w+)", text, re.MULTILINE) == ["ERROR"]
 
 
 def test_of_fine_tuning_too_the_windows_are_cut_and_what_is_done_is_what_a_run_takes_for_done(
@@ -206,7 +216,7 @@ def test_of_fine_tuning_too_the_windows_are_cut_and_what_is_done_is_what_a_run_t
     tuned.data = replace(config.data, document_marker=None)
     works, text = told(tuned)
     assert not works
-    assert "windows   MISSING  features.context=document" in text
+    assert "windows   ERROR    features.context=document" in text
 
     record = plan(config).record_path
     record.parent.mkdir(parents=True)
@@ -329,7 +339,7 @@ def test_what_is_missing_for_several_corpora_of_a_sweep_is_named_once(config: Co
     away = [replace(config, data=replace(config.data, path=str(tmp_path / name))) for name in ("one", "two")]
     lines: list[str] = []
     assert not examine(away[0], lines.append, away)
-    assert [line.split()[:2] for line in lines if "MISSING" in line] == [["data", "MISSING"]] * 2
+    assert [line.split()[:2] for line in lines if "ERROR" in line] == [["data", "ERROR"]] * 2
     names(lines[-1], "data")
 
 
