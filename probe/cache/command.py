@@ -8,6 +8,7 @@ from probe.arguments import Parser, at_least
 from probe.config import UserError
 from probe.settings import configs_of
 from probe.system.files import short
+from probe.system.format import pluralize
 
 DESCRIPTION = """\
 Looks after the feature store, which lies in features.cache_dir or in LAYER_PROBE_CACHE.
@@ -51,7 +52,9 @@ def cache(arguments: list[str]) -> int:
     if options.action == "list":
         found = maintenance.entries(cache_dir)
         print(*[entry.line() for entry in found], sep="\n", end="\n" if found else "")
-        print(f"{len(found)} stores, {sum(entry.num_bytes for entry in found) / 1e9:.2f} GB in {cache_dir}")
+        print(
+            f"{pluralize(len(found), 'store')}, {sum(entry.num_bytes for entry in found) / 1e9:.2f} GB in {cache_dir}"
+        )
         return 0
     if options.action == "prune":
         return _prune(cache_dir, options.older_than, options.keep, options.yes)
@@ -108,7 +111,7 @@ def _prune(cache_dir: Path, older_than: float | None, keep: int | None, yes: boo
             print(f"{verb} {number} damaged or half-made files in {short(entry.key)}, {num_bytes / 1e9:.3f} GB")
         total_bytes += num_bytes
     print(
-        f"{num_stores} stores, {total_bytes / 1e9:.2f} GB"
+        f"{pluralize(num_stores, 'store')}, {total_bytes / 1e9:.2f} GB"
         + (". Nothing was deleted: add --yes to delete." * (not yes and total_bytes > 0))
     )
     return 0

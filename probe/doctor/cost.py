@@ -20,7 +20,7 @@ from probe.probes.schedule import Schedule, passes
 from probe.runs.fit import fit_inputs
 from probe.runs.plan import Plan, plan
 from probe.system.files import why_not_writable
-from probe.system.format import duration
+from probe.system.format import duration, pluralize
 from probe.system.machine import gpus, num_cores, resolve_device, side_by_side
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def cost_of_sweep(configs: Sequence[Config]) -> list[str]:
     """
     plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
     todo = [planned for planned in plans if not planned.is_done]
-    lines = [f"{len(plans)} runs, {len(todo)} to be made"]
+    lines = [f"{pluralize(len(plans), 'run')}, {len(todo)} to be made"]
     trained = [planned for planned in todo if planned.kind.reads_features]
     tuned = [planned for planned in todo if planned.kind.is_trained and not planned.kind.reads_features]
     if not trained + tuned:
@@ -55,7 +55,7 @@ def cost_of_sweep(configs: Sequence[Config]) -> list[str]:
             same: planned.kind.training_s(fit_inputs(planned, at_once, num_gpus)) for same, planned in of_one.items()
         }
         total = sum(seconds[planned.identity.cell] for planned in tuned)
-        lines.append(f"to fine-tune: {len(tuned)} runs, {duration(total / at_once)}")
+        lines.append(f"to fine-tune: {pluralize(len(tuned), 'run')}, {duration(total / at_once)}")
     return lines
 
 
@@ -70,7 +70,7 @@ def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> list[str]:
         if reason := why_not_writable(folder, num_bytes):
             raise UserError(f"features.cache_dir={folder}: {reason}.")
         seconds = sum(extraction_s(one.cfg, one.text, one.encoder, store, device) for one, store in stores)
-        lines.append(f"to extract: {len(stores)} stores, {num_bytes / 1e9:.2f} GB, {duration(seconds)}")
+        lines.append(f"to extract: {pluralize(len(stores), 'store')}, {num_bytes / 1e9:.2f} GB, {duration(seconds)}")
     alike = {_work(planned): planned for planned in trained}
     speeds = {work: training_s_per_word(planned, device) for work, planned in alike.items()}
     least = most = 0.0

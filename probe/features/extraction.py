@@ -35,6 +35,7 @@ from probe.features.depth import stop_at
 from probe.features.store import FeatureStore, Shard
 from probe.features.words import Text, batches, pieces_at_once, states_of
 from probe.system.bfloat16 import EMULATED, way
+from probe.system.format import pluralize
 from probe.system.locks import FileLock
 from probe.system.machine import num_cores
 
@@ -118,7 +119,7 @@ def fill(
     writes: deque[Future[None]] = deque()
     bar = tqdm(
         total=sum(group[-1].last - group[0].first for group in groups),
-        desc=f"extracting {len(missing)} shards, {store.bytes_of(missing) / 1e9:.2f} GB",
+        desc=f"extracting {pluralize(len(missing), 'shard')}, {store.bytes_of(missing) / 1e9:.2f} GB",
         unit=" words",
         unit_scale=True,
         dynamic_ncols=True,

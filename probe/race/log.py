@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from probe.race.rule import Elimination, Round
-from probe.system.format import percent
+from probe.system.format import percent, pluralize
 
 
 def round_lines(done: Round, eliminations: Mapping[str, Elimination]) -> Iterator[str]:
     """Yields who leads after a round, and which rows it eliminated."""
-    head = f"Round {done.number} ({len(done.runs)} runs)"
+    head = f"Round {done.number} ({pluralize(len(done.runs), 'run')})"
     if done.leader is None:
         yield f"{head}: no row can be ranked."
     else:
@@ -31,5 +31,5 @@ def elimination_reason(elimination: Elimination) -> str:
 
 
 def ending_line(rounds: Sequence[Round], ended: str | None) -> str:
-    so_far = f"{len(rounds)} rounds and {sum(len(done.runs) for done in rounds)} runs"
+    so_far = f"{pluralize(len(rounds), 'round')} and {pluralize(sum(len(done.runs) for done in rounds), 'run')}"
     return f"The race has ended after {so_far}: {ended}." if ended else f"The race goes on, after {so_far}."

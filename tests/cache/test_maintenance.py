@@ -214,7 +214,7 @@ def test_pruning_neither_says_that_it_deletes_what_is_in_use_nor_counts_it(
             assert [line.split("  ")[0] for line in out.splitlines() if line.startswith(verb)] == [
                 f"{verb} {short(free.key)}"
             ]
-            assert out.splitlines()[-1].startswith("1 stores, ")
+            assert out.splitlines()[-1].startswith("1 store, ")
     assert [entry.key for entry in entries(tmp_path)] == [used.key]
     assert [is_used(entry) for entry in entries(tmp_path)] == [False]
     assert entries(tmp_path)[0].used == when[used.key], "asking is no use"
