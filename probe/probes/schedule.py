@@ -28,6 +28,9 @@ WARM_UP_UPDATES = 1000
 FULL_UPDATES = 300
 MOST_FULL_EPOCHS = 40
 WARM_UP = 0.1  # of all updates, where the rate falls linearly afterwards
+# An epoch of more passes than MOST_PASSES that shows more sentences than MOST_SHOWN takes minutes without a dev score.
+MOST_PASSES = 10
+MOST_SHOWN = 15_000
 
 Outcome = Literal["converged", "hit_epoch_limit", "never_learned"]
 
@@ -40,6 +43,16 @@ def updates(num_sentences: int, batch_size: int) -> int:
 def passes(num_sentences: int, batch_size: int) -> int:
     """Passes over the sentences in an epoch: the fewest that make EPOCH_UPDATES."""
     return -(-EPOCH_UPDATES // updates(num_sentences, batch_size))
+
+
+def largest_batch(num_sentences: int, batch_size: int) -> int:
+    """The batch size, or if an epoch would be too long with it, the largest with which it is not. 128 never is."""
+
+    def too_long(size: int) -> bool:
+        shown = passes(num_sentences, size)
+        return shown > MOST_PASSES and shown * num_sentences > MOST_SHOWN
+
+    return next(size for size in range(min(batch_size, num_sentences), 0, -1) if not too_long(size))
 
 
 @dataclass

@@ -30,6 +30,8 @@ from probe.probes.schedule import WARM_UP, Schedule, passes
 from probe.probes.selection import Selection
 from probe.system.bfloat16 import EMULATED, way
 
+WITHIN_EPOCH_S = 30  # seconds without a line, after which an epoch says how far it is
+
 
 class Tagger(pl.LightningModule):
     """Trains on TrainingBatches, scores dev after each epoch, and keeps the weights and dev tags of its best epoch.
@@ -206,13 +208,24 @@ def _keep_best(ids: Tensor, scores: Tensor, batch: Batch) -> None:
 
 
 class Announce(pl.Callback):
-    """Logs one line per epoch."""
+    """Logs one line per epoch, and within a long one a line now and then."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self.log_line = log
+        self.logged_at = time.monotonic()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if time.monotonic() - self.logged_at < WITHIN_EPOCH_S:
+            return
+        assert isinstance(pl_module, Tagger)
+        self.logged_at = time.monotonic()
+        self.log_line(f"epoch {len(pl_module.curve) + 1} · update {batch_idx + 1} of {trainer.num_training_batches}")
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, Tagger)
+        self.logged_at = time.monotonic()
         point = pl_module.curve[-1]
         epoch, most = len(pl_module.curve), pl_module.schedule.max_epochs
         left_s = (most - epoch) * point["train_s"]

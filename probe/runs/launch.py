@@ -54,17 +54,20 @@ class Launcher:
         at_once: int,
         log: Callable[[str], None],
         on_failure: Callable[[Any, str], None],
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         """Does the work for each job, and returns when all have ended.
 
         at_once: how many run side by side on this machine. on_failure: called with a job whose process ended without
-        a word of its own, and the reason. Raises what a job raises, and UserError where a cluster takes no job.
+        a word of its own, and the reason. on_end: called after each job that has run on this machine. Raises what a job
+        raises, and UserError where a cluster takes no job.
         """
         if self.is_this_process(at_once):
             for job in jobs:
                 work(job)
+                on_end()
         elif self.is_here:
-            _run_side_by_side(work, jobs, at_once, log, on_failure)
+            _run_side_by_side(work, jobs, at_once, log, on_failure, on_end)
         elif CLUSTERS[self.kind] == "slurm":
             run_array(work, jobs, self.settings, log, on_failure)
         else:
@@ -80,6 +83,7 @@ def _run_side_by_side(
     at_once: int,
     log: Callable[[str], None],
     on_failure: Callable[[Any, str], None],
+    on_end: Callable[[], None],
 ) -> None:
     """Does the jobs in processes of this machine. A job whose process dies is done once more, alone, after the others.
 
@@ -98,5 +102,7 @@ def _run_side_by_side(
             )
         elif error is not None:
             raise error
+        else:
+            on_end()
     for job in once_more:
-        _run_side_by_side(work, [job], 1, log, on_failure)
+        _run_side_by_side(work, [job], 1, log, on_failure, on_end)

@@ -17,7 +17,7 @@ from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.indices import stored_layers
 from probe.features.store import FeatureStore
 from probe.probes.kinds import ProbeKind, kind_of, recorded_settings
-from probe.probes.schedule import Schedule
+from probe.probes.schedule import EPOCH_UPDATES, Schedule, largest_batch, passes
 from probe.probes.selection import Selection, select
 from probe.runs.identity import Layers, RecordedCondition, RunIdentity, label_of
 from probe.runs.outputs import is_done
@@ -87,6 +87,7 @@ def plan(cfg: Config) -> Plan:
     corpus, sample, fingerprint = _derived(of_text, canonical(asdict(cfg.data)), cfg.seed, is_lower_cased)
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     refuse_unstored(cfg, selection, encoder)
+    _refuse_large_batch(cfg, main)
     layers = Layers(list(selection.indices), selection.combine, selection.normalize)
     cfg = _resolve_epochs(cfg, main)
     condition = None
@@ -99,6 +100,18 @@ def plan(cfg: Config) -> Plan:
     probe = recorded_settings(cfg.probe)
     identity = RunIdentity(fingerprint, text.task.name, store.vectors_key, layers, probe, cfg.seed, condition=condition)
     return Plan(cfg, text, corpus, sample, encoder, selection, store, identity)
+
+
+def _refuse_large_batch(cfg: Config, main: Corpus) -> None:
+    """Raises UserError where a batch holds so much of the text that an epoch, which has a least number of updates,
+    would show every sentence dozens of times."""
+    sentences, size = len(main.splits["train"].tags), cfg.probe.batch_size
+    largest = largest_batch(sentences, size)
+    if kind_of(cfg).ends_by_schedule and largest < min(size, sentences):
+        raise UserError(
+            f"probe.batch_size={size} is too large for {sentences:,} sentences: an epoch has at least {EPOCH_UPDATES} "
+            f"updates, here {passes(sentences, size)} passes over the text. At most: probe.batch_size={largest}"
+        )
 
 
 def _resolve_epochs(cfg: Config, main: Corpus) -> Config:
@@ -182,6 +195,7 @@ def refuse_unstored(cfg: Config, selection: Selection, encoder: Encoder) -> None
 
 def prepare_results(results_dir: Path) -> None:
     """Makes the folders of results and tries them, before anything is computed that could be lost."""
+    has_records, another = any(results_dir.glob("records/*.json")), "Another: results_dir=DIR."
     for folder in (results_dir / "records", results_dir / "logs"):
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -189,8 +203,8 @@ def prepare_results(results_dir: Path) -> None:
                 stream.write(bytes(ROOM_FOR_A_RUN))
         except OSError as error:
             raise UserError(
-                f"results_dir={results_dir}: {folder} cannot be written ({error.strerror}). What is finished is kept; "
-                "once it can, the same command continues."
+                f"results_dir={results_dir}: {folder} cannot be written ({error.strerror}). "
+                + ("What is finished is kept; once it can, the same command continues." if has_records else another)
             ) from None
 
 

@@ -6,17 +6,20 @@ Writes nothing, imports nothing that takes long, and asks nobody but SLURM, of j
 from __future__ import annotations
 
 import contextlib
+import difflib
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from probe.conditions import MAIN, section_of
 from probe.config import UserError
 from probe.runs.cluster import failed_jobs
+from probe.runs.identity import normalized_name
 from probe.runs.records import BadRecord, RunRecord, load_record
 from probe.runs.sweep_plan import SWEEP, read_expected
 from probe.system.files import SHORT_KEY, short
-from probe.system.format import duration
+from probe.system.format import duration, percent, pluralize
 from probe.system.locks import is_locked, wait_for_lock
 
 
@@ -100,12 +103,52 @@ class SweepStatus:
         return statistics.median(seconds) * (len(self.waiting) + len(self.running) / 2) / max(1, at_once)
 
 
+def closest_results(folder: Path) -> Path | None:
+    """Returns the results folder with the most similar name in the same place, for a name that was mistyped."""
+    there = {file.parent.name for name in ("records", SWEEP, "screen.json") for file in folder.parent.glob(f"*/{name}")}
+    close = difflib.get_close_matches(folder.name, sorted(there), n=1)
+    return folder.with_name(close[0]) if close else None
+
+
+def leaders(records: Iterable[RunRecord]) -> str | None:
+    """Says which row leads each table by its dev mean, and the next one; None where no table has two rows yet.
+
+    Seeds differ in number while a sweep runs, so they are named; whether a difference is significant, the table says.
+    """
+    tables: dict[str, dict[str, list[RunRecord]]] = {}
+    for record in records:
+        identity = record.identity
+        if section_of(identity.layers.indices, identity.condition.ids if identity.condition else ()) == MAIN:
+            tables.setdefault(identity.group, {}).setdefault(identity.cell, []).append(record)
+    found = []
+    for cells in tables.values():
+        rows = [(statistics.mean(one.scores.dev.headline for one in row), row) for row in cells.values()]
+        rows.sort(key=lambda pair: -pair[0])
+        if len(rows) > 1:
+            (best, leader), (second, follower) = rows[:2]
+            of = f"{leader[0].data.name}: " if len(tables) > 1 else ""
+            with_scale = len({row[0].identity.layers.normalize for _, row in rows}) > 1
+            found.append(
+                f"{of}{_with_seeds(leader, with_scale)} leads with dev {leader[0].task.score} {percent(best)}, "
+                f"{percent(best - second)} points before {_with_seeds(follower, with_scale)}"
+            )
+    return "; ".join(found) or None
+
+
+def _with_seeds(records: Sequence[RunRecord], with_scale: bool) -> str:
+    """A row's name, with how its layers are normalized if asked, and its number of seeds."""
+    name = normalized_name(records[0].row, records[0].identity.layers.normalize if with_scale else None)
+    return f"{name} ({pluralize(len(records), 'seed')})"
+
+
 def lines(results_dir: Path) -> Iterator[str]:
     """What `probe sweep-status` prints. Raises UserError where no sweep was started."""
     expected = read_expected(results_dir)
     if not expected:
         found = f"{SWEEP} asks for no run" if (results_dir / SWEEP).exists() else f"there is no {SWEEP}"
-        raise UserError(f"{results_dir}: no sweep was started here ({found}).")
+        close = None if results_dir.is_dir() else closest_results(results_dir)
+        hint = f" Did you mean {close}?" if close else ""
+        raise UserError(f"{results_dir}: no sweep was started here ({found}).{hint}")
     labels = {short(run.key): run.label for run in expected}
     now = SweepStatus(results_dir, labels)
     left_s = now.left_s(len(now.running)) if now.running else None
@@ -114,7 +157,7 @@ def lines(results_dir: Path) -> Iterator[str]:
     num_failed, num_waiting = len(now.failed) + len(died), len(now.waiting) - len(died)
     counts = f"{len(now.done)} done, {len(now.running)} running, {num_failed} failed, {num_waiting} waiting"
     counts += f", {len(now.bad)} with a record that cannot be read" if now.bad else ""
-    yield f"{results_dir}: {len(labels)} runs: {counts}{left}"
+    yield f"{results_dir}: {pluralize(len(labels), 'run')}: {counts}{left}"
     for key, path in now.running.items():
         with contextlib.suppress(FileNotFoundError):  # it has just ended
             yield f"running  {labels[key]}: {path.read_text(encoding='utf-8')}"

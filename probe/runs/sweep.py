@@ -23,14 +23,14 @@ from probe.runs.cluster import TimeLimitReached
 from probe.runs.launch import Launcher
 from probe.runs.outputs import is_done
 from probe.runs.plan import Plan, plan, prepare_results
-from probe.runs.progress import SweepStatus, first_line, is_running, running
+from probe.runs.progress import SweepStatus, first_line, is_running, leaders, running
 from probe.runs.records import RunRecord, load_record, record_path
 from probe.runs.run import extract, run
 from probe.runs.sweep_plan import RequestedRun, write_expected
 from probe.system import hub
 from probe.system.bfloat16 import EMULATED
 from probe.system.files import short
-from probe.system.format import duration, percent
+from probe.system.format import duration, percent, pluralize
 from probe.system.machine import gpus, resolve_device, side_by_side, take_gpu
 from probe.system.processes import LOOK_EVERY_S
 from probe.system.workers import run_in_subprocesses
@@ -40,6 +40,7 @@ ENDINGS = {
     "hit_epoch_limit": "not converged: ended by probe.max_epochs",
     "never_learned": "never above 0: too little text for these settings, or too few epochs",
 }
+FIRST_LINE_S, LATER_LINE_S = 5, 120  # seconds of a run before it prints how far it is
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,10 @@ def run_sweep(
         shared = (min(at_once, len(todo)), tuple(names), command, hub.commits(), dev_only)
         return Job(planned.cfg, planned.expected, keys, *shared, waits=not launcher.is_here)
 
-    _launch(plans, job, launcher, at_once, log)
+    if launcher.is_here and todo:
+        log(f"Training, {min(at_once, len(todo))} at a time." if at_once > 1 else "Training, one run after another.")
+    said = _Leaders(plans, log) if not dev_only else lambda: None  # a race says itself who leads
+    _launch(plans, job, launcher, at_once, log, said)
     return Outcome(folders, [(planned.label, _why_not_done(planned, launcher)) for planned in _not_done(plans)])
 
 
@@ -143,7 +147,7 @@ def _log_what_remains(plans: Sequence[Plan], todo: Sequence[Plan], log: Callable
         log(line)
     keys = [one.identity.key for one in plans]
     bad = [error for folder in {one.results_dir for one in plans} for error in SweepStatus(folder, keys).bad.values()]
-    log(f"{len(plans)} runs, {len(plans) - len(todo) - len(bad) if todo or bad else 'all'} done already.")
+    log(f"{pluralize(len(plans), 'run')}, {len(plans) - len(todo) - len(bad) if todo or bad else 'all'} done already.")
     for error in bad:
         log(f"Not made again, since a record is there that cannot be read: {error}")
     if anew := sum(planned.record_path.exists() for planned in todo):
@@ -156,6 +160,7 @@ def _launch(
     launcher: Launcher,
     at_once: int,
     log: Callable[[str], None],
+    on_end: Callable[[], None],
 ) -> None:
     """Launches runs until each has a record or a failure, or two launches in a row brought neither.
 
@@ -164,7 +169,7 @@ def _launch(
     is_stuck = has_announced_wait = False
     while unfinished := _neither_done_nor_failed(plans):
         with _errors_to(unfinished[0].results_dir / "logs" / "launcher.log"):
-            launcher.launch(run_job, [job(planned) for planned in unfinished], at_once, log, _on_failure)
+            launcher.launch(run_job, [job(planned) for planned in unfinished], at_once, log, _on_failure, on_end)
         for folder in {planned.results_dir for planned in plans}:
             prepare_results(folder)
         remaining = _neither_done_nor_failed(plans)
@@ -180,6 +185,26 @@ def _launch(
         elif has_no_progress and is_stuck:
             return
         is_stuck = has_no_progress
+
+
+class _Leaders:
+    """Called after each run: logs now and then what is known so far, once for as many runs as the sweep has rows."""
+
+    def __init__(self, plans: Sequence[Plan], log: Callable[[str], None]) -> None:
+        self.folders = sorted({planned.results_dir for planned in plans})
+        self.keys = [planned.identity.key for planned in plans]
+        self.log = log
+        self.every = max(2, min(len({planned.identity.cell for planned in plans}), -(-len(plans) // 3)))
+        self.last = len(self._done())
+
+    def _done(self) -> list[RunRecord]:
+        return [record for folder in self.folders for record in SweepStatus(folder, self.keys).done.values()]
+
+    def __call__(self) -> None:
+        done = self._done()
+        if self.last + self.every <= len(done) < len(self.keys) and (known := leaders(done)):
+            self.last = len(done)
+            self.log(f"so far, {len(done)} of {len(self.keys)} runs: {known}")
 
 
 def _on_failure(job: Job, why: str) -> None:
@@ -245,10 +270,29 @@ def _made(planned: Plan, job: Job, tell: Callable[[str], None], clock: float) ->
     try:
         if planned.kind.reads_features and planned.store.serving().missing():
             tell("extracting features")
-        record = run(job.cfg, tell, job.at_once, len(job.gpus), job.command)
+        record = run(job.cfg, _now_and_then(tell, job), job.at_once, len(job.gpus), job.command)
         return f"{scores_line(record, job.dev_only)} · {time.perf_counter() - clock:.0f} s"
     except (Exception, TimeLimitReached) as error:
         return f"failed: {_write_failure(planned, error)}"
+
+
+def _now_and_then(tell: Callable[[str], None], job: Job) -> Callable[[str], None]:
+    """Returns `tell`, which also prints a run's line once it has taken long, and again after three times that time.
+
+    Of a sweep's first runs, before any has ended, it prints sooner.
+    """
+    is_first = not SweepStatus(job.results_dir, job.keys).done
+    begun = time.monotonic()
+    wait_s: float = FIRST_LINE_S if is_first else LATER_LINE_S
+
+    def heard(line: str) -> None:
+        nonlocal wait_s
+        tell(line)
+        if line.startswith("epoch") and time.monotonic() - begun >= wait_s:
+            wait_s = 3 * (time.monotonic() - begun)
+            print(f"{job.expected.label} · {line}", flush=True)
+
+    return heard
 
 
 def _planned_here(job: Job) -> Plan:

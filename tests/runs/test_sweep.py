@@ -28,7 +28,7 @@ from probe.runs.plan import plan, prepare_results
 from probe.runs.progress import running
 from probe.runs.records import load_record
 from probe.runs.sweep import run_sweep, scores_line
-from probe.settings import config_of
+from probe.settings import config_of, configs_of
 
 
 def times(folder: Path) -> dict[str, int]:
@@ -194,7 +194,7 @@ class Launches:
     def is_this_process(self, _at_once: int) -> bool:
         return True
 
-    def launch(self, work: Callable, jobs: Sequence, at_once: int, _log: Callable, _on_failure: Callable) -> None:
+    def launch(self, work: Callable, jobs: Sequence, at_once: int, *_: Callable) -> None:
         self.rounds.append((len(jobs), at_once))
         if len(self.rounds) <= self.falls:
             raise RuntimeError("of the launcher itself")
@@ -316,3 +316,36 @@ def test_one_run_for_two_folders_is_made_in_both(inputs: list[str], tmp_path: Pa
     assert "2 runs, 0 done already." in done.stdout
     (one, other) = (results(tmp_path / name) for name in "ab")
     assert one == other != {}
+
+
+def test_a_sweep_says_now_and_then_which_row_leads(
+    inputs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("probe.runs.sweep.FIRST_LINE_S", 0)
+    settings = [*inputs, "jobs=1", f"results_dir={tmp_path / 'out'}", "layers=last,embeddings", "seed=1,2,3"]
+    configs, launcher = configs_of(["-m", *settings])
+    assert launcher is not None
+    lines: list[str] = []
+    run_sweep(configs, launcher, "probe", lines.append)
+    (known,) = [line for line in lines if line.startswith("so far, ")]
+    names(known, "4 of 6", "last (3 seeds)", "embeddings (1 seed)")
+    of_dev: dict[str, list[float]] = {name: [] for name in ("last", "embeddings")}
+    for file in sorted((tmp_path / "out" / "records").glob("*.json")):
+        record = load_record(file)
+        of_dev[record.row].append(100 * record.scores.dev.headline)
+    means = sorted((sum(of_dev["last"]) / 3, of_dev["embeddings"][0]))
+    shown = [float(number) for number in re.findall(r"\d+\.\d\d", known)]
+    assert shown == pytest.approx([means[1], means[1] - means[0]], abs=0.011)
+    printed = capsys.readouterr().out.splitlines()
+    epochs = [line.split(" · ")[:2] for line in printed if " · epoch " in line]
+    assert epochs[0] == ["last seed 1", "epoch 1 of at most 2"]
+    assert {run for run, _ in epochs} == {"last seed 1"}, "the later runs are short"
+
+
+def test_a_batch_of_the_whole_text_is_refused_before_anything_is_computed(inputs: list[str], tmp_path: Path):
+    sentences = "\n".join(f"w{k} B-PER\nx O\n" for k in range(600))
+    (tmp_path / "data" / "train.conll").write_text(sentences)
+    with pytest.raises(UserError) as caught:
+        plan(config_of([*inputs, "probe.batch_size=600"]))
+    names(caught.value, "probe.batch_size=600", 600, 100, "probe.batch_size=199")
+    assert plan(config_of([*inputs, "probe.batch_size=199"])).cfg.probe.batch_size == 199
