@@ -280,7 +280,7 @@ def _results(cfg: Config, runs: bool) -> tuple[None, list[str]]:
     from probe.runs.plan import plan
 
     folder = Path(cfg.results_dir)
-    if reason := why_not_writable(folder):
+    if reason := next(filter(None, map(why_not_writable, (folder / "records", folder / "logs"))), None):
         raise UserError(f"results_dir={cfg.results_dir}: {reason}. Another: results_dir=DIR.")
     done = "; this run is done already" if runs and plan(cfg).is_done else ""
     return None, [f"{folder}{done}"]

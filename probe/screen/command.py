@@ -70,5 +70,6 @@ def screen(arguments: list[str]) -> int:
             message = foretold_grid(agreement, options.against).render("md" if options.format == "md" else "text")
             print("\n" + message, end="", file=sys.stdout if options.format in ("text", "md") else sys.stderr)
     log(f"screen: {record.seconds:.0f} s; screen and tables: {folder}")
+    log(f"next, to train the best of them: {shlex.join(['probe', 'race', *options.overrides])}")
     log(page_line(folder, margin=cfg.margin))
     return 0

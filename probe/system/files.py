@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import socket
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -77,8 +78,11 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 def why_not_writable(folder: Path, needed: int = 0) -> str | None:
     """Returns why so many bytes cannot be written into a folder (or its parent, if it is missing); None if they can."""
     place = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    if not place.is_dir() or not os.access(place, os.W_OK):
-        return f"{place} cannot be written"
+    try:
+        with tempfile.TemporaryFile(dir=place):  # permissions do not say it for root, or of a system's own folders
+            pass
+    except OSError as error:
+        return f"{place} cannot be written ({error.strerror})"
     free = shutil.disk_usage(place).free
     return f"{needed / 1e9:.2f} GB are needed and {place} has {free / 1e9:.2f} GB free" if needed > free else None
 

@@ -21,7 +21,7 @@ from probe.data.task import TASKS
 from probe.probes.kinds import describe_probe
 from probe.race.spec import eliminated_rows, replaced_runs
 from probe.runs.identity import RecordedCondition, RunIdentity, normalized_name
-from probe.runs.progress import failures
+from probe.runs.progress import closest_results, failures
 from probe.runs.records import Records, RunRecord, bad_records, load_records
 from probe.runs.sweep_plan import SWEEP, RequestedRun, Setting, read_expected
 from probe.scoring.metrics import Scores, SpanScore
@@ -100,7 +100,9 @@ def results_folder(folder: Path) -> Path:
     if folder.name == "records" and not (folder / "records").is_dir():
         folder = folder.parent
     if not folder.is_dir():
-        raise UserError(f"{folder}: there is no such folder. `probe +sweep=quickstart` makes results/quickstart.")
+        close = closest_results(folder)
+        hint = f"Did you mean {close}?" if close else "`probe +sweep=quickstart` makes results/quickstart."
+        raise UserError(f"{folder}: there is no such folder. {hint}")
     return folder
 
 

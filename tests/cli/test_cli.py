@@ -90,6 +90,22 @@ def test_what_a_user_gets_wrong_is_one_or_two_lines_and_exit_2(arguments: list[s
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("command", ["table", "report", "verify", "sweep-status"])
+def test_a_mistyped_folder_leads_to_the_closest(command: str, typed, tmp_path: Path):
+    (tmp_path / "results" / "quickstart" / "records").mkdir(parents=True)
+    (tmp_path / "results" / "quikstarts").mkdir()  # no results
+    done = typed(command, "results/quikstart")
+    assert done.returncode == 2
+    names(done.stderr, "results/quikstart", "results/quickstart")
+
+
+def test_a_run_that_cannot_begin_names_another_folder(typed, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    done = typed("data=demo", "encoder=minilm_l6", "results_dir=file")
+    assert done.returncode == 2
+    names(done.stderr, "results_dir=DIR")
+
+
 @pytest.mark.parametrize("typed_so", ["layers.indices=[1", "seed=a\\", "data.path='a", "seed=é", "a b=c"])
 def test_no_message_has_words_of_hydras_parser(typed_so: str, typed):
     assert not re.search(r"viable|Lexer|Exception|EOF|token", typed(typed_so).stderr)

@@ -195,6 +195,18 @@ def test_a_line_of_column_names_is_noticed(config: Config, folder: Path):
     assert "a header" not in found(config, folder, texts, task="tags", comment="Wort")
 
 
+@pytest.mark.parametrize("spoilt", ["records", "logs"])
+def test_a_results_folder_in_which_a_run_could_not_write_fails(config: Config, tmp_path: Path, spoilt: str):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / spoilt).write_text("")
+    for folder, named in (("/proc/x", "/proc"), (str(tmp_path / "out"), spoilt)):
+        config.results_dir = folder
+        works, text = told(config)
+        assert not works
+        names(text, f"results_dir={folder}", named)
+        assert re.findall(r"^results +(\w+)", text, re.MULTILINE) == ["ERROR"]
+
+
 def test_a_wrong_tag_is_no_missing_file(config: Config, tiny_data: Path):
     file = tiny_data / config.data.train
     file.write_text(file.read_text() + "\nOslo B_LOC\n")
