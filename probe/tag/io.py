@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -16,8 +17,11 @@ from probe.data.layout import Layout
 from probe.data.readers import READERS, reader_of
 from probe.data.sentences import Sentences
 from probe.data.split import MAX_SENTENCE, Split, bare_tag, lines_of
+from probe.data.tags import ill_formed, to_iob2
 from probe.runs.identity import normalized_name
+from probe.runs.progress import closest_results
 from probe.runs.records import RunRecord, load_records
+from probe.system.format import pluralize
 
 STDIN = "standard input"
 # How a text is read; auto: as its ending or its lines show.
@@ -35,10 +39,11 @@ class Untagged:
     @property
     def message(self) -> str:
         """How the text was read, and how much it holds."""
-        documents = "no documents" if self.split.documents is None else f"{len(set(self.split.documents))} documents"
+        known = self.split.documents
+        documents = "no documents" if known is None else pluralize(len(set(known)), "document")
         return (
-            f"{self.split.origin}: read as {self.how}: {len(self.split.words)} sentences, "
-            f"{self.split.num_words} words, {documents}"
+            f"{self.split.origin}: read as {self.how}: {pluralize(len(self.split.words), 'sentence')}, "
+            f"{pluralize(self.split.num_words, 'word')}, {documents}"
         )
 
     def marker_rows(self, sentence: int) -> Iterator[list[str]]:
@@ -48,17 +53,21 @@ class Untagged:
             yield [*columns, "O"] if len(columns) == self.split.num_columns else [line]
 
 
-def select_saved_probe(folder: Path, row: str, seed: int | None) -> tuple[Path, RunRecord]:
+def select_saved_probe(folder: Path, row: str | None, seed: int | None) -> tuple[Path, RunRecord]:
     """The record of a row with this seed, or the one with the best dev score, preferably one with saved weights.
 
-    The row's name may say how its layers are normalized. Raises UserError if there is no such record.
+    The row's name may say how its layers are normalized; None: the only row, or the only one with saved weights. Raises
+    UserError if there is no such record.
     """
     if not folder.is_dir():
-        raise UserError(f"{folder}: there is no such folder of results.")
+        close = closest_results(folder)
+        raise UserError(f"{folder}: there is no such folder of results.{f' Did you mean {close}?' if close else ''}")
     records = load_records(folder)
     if not records:
         raise UserError(f"{folder} has no finished run. Where a sweep stands: probe sweep-status {folder}")
     records = {file: record for file, record in records.items() if not record.identity.condition}
+    if row is None:
+        row = _only_row(folder, list(records.values()))
     mine = {
         file: record
         for file, record in records.items()
@@ -72,6 +81,23 @@ def select_saved_probe(folder: Path, row: str, seed: int | None) -> tuple[Path, 
     if len({record.identity.across_rates for record in mine.values()}) > 1:
         raise UserError(f"{folder} has row {row} in several settings; keep each in a folder of its own.")
     return max(mine.items(), key=lambda pair: (bool(pair[1].sha256.weights), pair[1].scores.dev.headline))
+
+
+def _only_row(folder: Path, records: Sequence[RunRecord]) -> str:
+    """The name of the only row, or of the only one with saved weights. Raises UserError where there are several."""
+    saved = [record for record in records if record.sha256.weights] or records
+    rows = sorted({normalized_name(record.row, record.identity.layers.normalize) for record in saved})
+    if len(rows) != 1:
+        raise UserError(f"{folder} has several rows: type --row and one of {', '.join(rows) or 'none'}.")
+    return rows[0]
+
+
+def repaired(tagged: Iterable[list[str]], repair: bool, counts: Counter[str]) -> Iterator[list[str]]:
+    """Yields the tags of each sentence, in IOB2, and counts as `odd` those I- that continue nothing. repair: writes
+    them as B-, which is how they are scored."""
+    for tags in tagged:
+        counts["odd"] += len(ill_formed(tags, "IOB2"))
+        yield to_iob2(tags) if repair else tags
 
 
 def read_untagged(given: str, data: DataConfig, record: RunRecord, how: str) -> Untagged:

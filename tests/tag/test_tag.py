@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from probe.runs.records import load_record, load_records
 from probe.runs.run import run
 from probe.runs.weights import how_to_keep, load_probe
 from probe.settings import configs_of
+from probe.tag.io import repaired
 from probe.verify.results import check_files
 
 
@@ -270,6 +272,42 @@ def test_a_file_has_one_separator_and_texts_an_empty_line_between_them(here: Cal
     assert here("tag", str(folder), "--row", row, "ana won " * 200).stdout.count("\n") == 400, "longer than a file name"
 
 
+def test_the_only_row_needs_no_name_and_of_several_all_are_named(
+    here: Callable, kept: tuple[Path, str], inputs: list[str]
+):
+    folder, row = kept
+    done = here("tag", str(folder), "ana won")
+    assert done.stdout == here("tag", str(folder), "--row", row, "ana won").stdout
+    names(done.stderr, "1 sentence", "2 words", "IOB2")
+    make([*inputs, "layers=embeddings"])  # with weights too
+    several = here("tag", "results", "ana won")
+    assert (several.returncode, several.stdout) == (2, "")
+    names(several.stderr, "--row", "embeddings", row)
+    mistyped = here("tag", "resutls", "ana won")
+    assert mistyped.returncode == 2
+    names(mistyped.stderr, "resutls", "results")
+
+
+def test_an_i_that_continues_nothing_is_counted_and_written_as_b_if_asked():
+    tags = [["O", "I-PER", "I-PER", "I-LOC"], ["B-PER", "I-PER"]]
+    counts = Counter[str]()
+    assert list(repaired(tags, False, counts)) == tags
+    assert counts["odd"] == 2
+    assert list(repaired(tags, True, Counter())) == [["O", "B-PER", "I-PER", "B-LOC"], ["B-PER", "I-PER"]]
+
+
+@pytest.mark.parametrize("repair", [False, True])
+def test_the_command_says_how_many_tags_continue_nothing(
+    here: Callable, kept: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, repair: bool
+):
+    odd = lambda self, split: iter([["O", "I-PER"] for _ in split.words])  # noqa: E731
+    monkeypatch.setattr("probe.tag.corpus_tagger.CorpusTagger.tag", odd)
+    done = here("tag", str(kept[0]), "ana won", *["--repair"] * repair)
+    assert done.stdout == f"ana O\nwon {'B' if repair else 'I'}-PER\n"
+    names(done.stderr.splitlines()[-1], 1, "I-", "B-")
+    assert ("--repair" in done.stderr) is not repair
+
+
 def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, kept: tuple[Path, str]):
     folder, row = kept
     Path("uneven.txt").write_text("ana x\nwon\n")
@@ -281,8 +319,8 @@ def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, kept: tuple[
         (["uneven.txt:2", "one column", "'won'", 2], ["uneven.txt", "--input", "columns"]),
         ([folder, "last", "seed 7", "Rows: last"], ["x", "--seed", "7"]),
         (["encoder.path=other"], ["x", "encoder.path=other"]),
-        (["probe tag DIR --row ROW"], []),
-        (["probe tag DIR --row ROW", "'x=y.txt'", "- < FILE"], ["x=y.txt"]),
+        (["probe tag DIR"], []),
+        (["probe tag DIR", "'x=y.txt'", "- < FILE"], ["x=y.txt"]),
         (["probe: results", "folder"], ["results"]),
         (["long.txt:2", "10001 words", "10000 words"], ["long.txt"]),
         (["'typo'"], ["x", "+typo=1"]),
