@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
@@ -409,6 +410,26 @@ def preset_named(word: str) -> str | None:
     return found and f"{'+' * (found == 'sweep')}{found}={name}"
 
 
+def register_resolvers() -> None:
+    """Lets the files of conf/ say what OmegaConf alone cannot."""
+    from omegaconf import OmegaConf
+
+    def beside_embeddings(num_layers: int) -> str:
+        """Layer 0 paired with itself and with every other layer, as the values of a sweep."""
+        return ",".join(f"[0,{k}]" for k in (0, *range(-num_layers, 0)))
+
+    for resolver in (beside_embeddings, user_cache):
+        OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)
+
+
+def user_cache(name: str) -> str:
+    """Returns the folder of this name in $XDG_CACHE_HOME, by default ~/.cache. Where only ~/.cache has it already, that
+    one, so that a store made before the variable was set is found."""
+    home, xdg = Path.home() / ".cache" / name, Path(os.environ.get("XDG_CACHE_HOME", ""))
+    folder = xdg / name if xdg.is_absolute() else home  # the specification has relative paths ignored
+    return str(home if home.is_dir() and not folder.is_dir() else folder)
+
+
 def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
     """Hydra's composed config as checked dataclasses.
 
@@ -419,6 +440,7 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
     from omegaconf import MissingMandatoryValue, OmegaConf
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
 
+    register_resolvers()
     try:
         merged = OmegaConf.merge(OmegaConf.structured(Config), {"probe": UNUSED_SETTINGS}, composed)
         config = OmegaConf.to_object(merged)

@@ -22,6 +22,7 @@ from probe.config import (
     conf_dir,
     preset_named,
     preset_values,
+    register_resolvers,
     setting_names,
     to_config,
     unknown_setting,
@@ -81,7 +82,7 @@ def hydra_itself(arguments: list[str]) -> None:
     """Runs Hydra on these arguments, for its own flags and for completion: it prints something and runs nothing."""
     import hydra
 
-    _teach_omegaconf()
+    register_resolvers()
     sys.argv = [sys.argv[0], *arguments]  # all that Hydra reads
     hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")(lambda _: None)()
 
@@ -127,7 +128,7 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    _teach_omegaconf()
+    register_resolvers()
     overrides, multirun = split_flags(arguments)
     _refuse_words(overrides)
     try:
@@ -294,17 +295,6 @@ def _probe_of(condition: str) -> str:
     """Returns the probe preset that a condition chooses."""
     (override,) = preset_values("condition", condition)["defaults"]
     return str(override["override /probe"])
-
-
-def _teach_omegaconf() -> None:
-    """Lets a sweep's file say what Hydra alone cannot: layer 0 paired with itself and with every other layer."""
-    from omegaconf import OmegaConf
-
-    OmegaConf.register_new_resolver(
-        "beside_embeddings",
-        lambda num_layers: ",".join(f"[0,{k}]" for k in (0, *range(-num_layers, 0))),
-        replace=True,
-    )
 
 
 def _launcher(base: Any) -> Launcher:

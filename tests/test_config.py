@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -195,3 +196,24 @@ def test_an_encoder_named_by_hand_is_not_held_to_the_presets_layers():
 def test_bad_values_are_refused_with_what_is_allowed(override: str, message: str):
     with pytest.raises(UserError, match=message):
         to_config(composed(override), {})
+
+
+def test_the_store_lies_in_the_users_cache_or_where_it_already_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def store() -> str:
+        return config_of(["data=demo"]).features.cache_dir
+
+    monkeypatch.delenv("LAYER_PROBE_CACHE", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    at_home = tmp_path / ".cache" / "layer-probe"
+    for empty in ("", "relative/folder"):
+        monkeypatch.setenv("XDG_CACHE_HOME", empty)
+        assert store() == str(at_home)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert store() == str(tmp_path / "xdg" / "layer-probe")
+    at_home.mkdir(parents=True)
+    assert store() == str(at_home), "a store from before the variable was set"
+    (tmp_path / "xdg" / "layer-probe").mkdir(parents=True)
+    assert store() == str(tmp_path / "xdg" / "layer-probe")
+    monkeypatch.setenv("LAYER_PROBE_CACHE", str(tmp_path / "own"))
+    assert store() == str(tmp_path / "own")
+    assert config_of(["data=demo", "features.cache_dir=typed"]).features.cache_dir == "typed"
