@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, overload
 
-import probe.features as _folder
+import probe.features as _features_folder
+import probe.screen as _screen_folder
 
 if TYPE_CHECKING:
     import torch
 
+    from probe.api import Results, Screen
     from probe.export.splits import Splits
+    from probe.runs.records import RunRecord
 
 __version__ = "0.1.0"
 
@@ -48,6 +52,84 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
     return read[0] if isinstance(texts, str) else read
 
 
+def results(folder: str | Path, margin: float | None = None) -> Results:
+    """Reads a results folder: its table and runs as pandas DataFrames, and which row to use. Trains nothing.
+
+    margin: points of dev score that you can spare (default: `margin` in conf/config.yaml). Scores are fractions.
+    Raises probe.config.UserError, a ValueError, if the folder holds neither records nor a sweep.
+
+    >>> import probe
+    >>> found = probe.results("results/demo-minilm")
+    >>> found.recommendation.use.row, found.recommendation.use.layers, found.recommendation.margin
+    ('concat_last_four', '3..6', 0.5)
+    >>> print(found.recommendation)  # doctest: +ELLIPSIS
+    Use concat_last_four (layers 3..6): ...
+    >>> found.table[["row", "indices", "n", "label"]].tail(2).values.tolist()
+    [['concat_last_four', '3 4 5 6', 3, 'best'], ['sum_all', '1 2 3 4 5 6', 3, 'worse']]
+    >>> len(found.runs), found.runs.row[found.runs.dev.idxmax()]
+    (18, 'concat_last_four')
+    """
+    from probe.api import read_results
+
+    return read_results(Path(folder), margin)
+
+
+def run(*settings: str) -> RunRecord:
+    """Trains one run as `probe train` does, prints nothing, and returns its record. A run that is done is read.
+
+    settings: as on the command line. Raises probe.config.UserError, a ValueError, for what has to be mended.
+
+    >>> import probe
+    >>> record = probe.run("data=demo", "encoder=minilm_l6", "layers=last", "probe=linear", "results_dir=results/mine")
+    >>> record.row, record.layers.indices, record.seed
+    ('last', [6], 1)
+    >>> 0.5 < record.scores.dev.headline < 0.7
+    True
+    """
+    from probe.api import run_one
+
+    return run_one(settings)
+
+
+def sweep(*settings: str) -> Results:
+    """Trains the runs of a sweep as `probe -m` does, prints nothing, and returns the results folder as `results` does.
+
+    settings: as on the command line, a sweep file (`+sweep=quickstart`) among them. Runs that are done are not made
+    again; what failed is in `problems`. Raises probe.config.UserError, a ValueError, for what has to be mended.
+
+    >>> import probe
+    >>> found = probe.sweep("layers=last,embeddings", "data=demo", "encoder=minilm_l6", "probe=linear",
+    ...                     "results_dir=results/mine")
+    >>> found.table.row.tolist(), len(found.runs), found.problems
+    (['embeddings', 'last'], 2, [])
+    """
+    from probe.api import run_sweep
+
+    return run_sweep(settings)
+
+
+class _Screen(ModuleType):
+    """Makes the package `probe.screen` callable too: `screen(...)` ranks layers."""
+
+    def __call__(self, *settings: str) -> Screen:
+        """Ranks layers and combinations without training, as `probe screen` does, prints nothing, and returns them.
+
+        settings: as on the command line. A screen that is done is read. Raises probe.config.UserError, a ValueError,
+        for what has to be mended.
+
+        >>> import probe
+        >>> found = probe.screen("data=demo", "encoder=minilm_l6", "screen.sentences=200", "screen.max_layers=1",
+        ...                      "results_dir=results/mine")
+        >>> found.table.place.tolist() == list(range(1, len(found.table) + 1))
+        True
+        >>> found.table.columns.tolist()[:6]
+        ['place', 'name', 'alike', 'indices', 'combine', 'width']
+        """
+        from probe.api import run_screen
+
+        return run_screen(settings)
+
+
 class _Features(ModuleType):
     """Makes the package `probe.features` callable too: `features(...)` returns a corpus with its features."""
 
@@ -80,7 +162,10 @@ class _Features(ModuleType):
         return read_splits(config_of(list(settings)), each)
 
 
+# Importing a module of either package would overwrite a function of its name.
 if TYPE_CHECKING:
     features = _Features("probe.features")
+    screen = _Screen("probe.screen")
 else:
-    _folder.__class__ = _Features  # importing a module of the package would overwrite a function of this name
+    _features_folder.__class__ = _Features
+    _screen_folder.__class__ = _Screen

@@ -18,6 +18,7 @@ PACKAGE = Path(probe.__file__).parent
 LAYERS = [
     ["cli"],
     ["*.command"],
+    ["api"],
     ["settings", "arguments"],
     ["verify", "doctor", "inspect", "export", "tag", "errors", "report", "cache", "score"],
     ["race.report", "screen.report", "screen.figures", "screen.validation"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from probe.config import UserError, layer_presets
 from probe.data.task import TASKS
@@ -118,16 +119,29 @@ def notes(record: ScreenRecord) -> list[str]:
 
 
 def _csv(record: ScreenRecord) -> str:
-    headers = "place name alike indices combine width num_blocks dev_f1 spread error error_spread tied".split()
-    lines = [
-        [
-            *(place, choice.layers.name, " ".join(choice.alike)),
-            *(" ".join(map(str, choice.layers.indices)), choice.layers.combine, choice.width, choice.num_blocks),
-            *(choice.dev_f1, choice.spread, choice.dev_error, choice.error_spread, choice.tied),
-        ]
+    lines = choice_fields(record)
+    return as_csv(lines[0], (line.values() for line in lines))
+
+
+def choice_fields(record: ScreenRecord) -> list[dict[str, Any]]:
+    """Gives each choice's values by the headers of screen.csv, best first."""
+    return [
+        {
+            "place": place,
+            "name": choice.layers.name,
+            "alike": " ".join(choice.alike),
+            "indices": " ".join(map(str, choice.layers.indices)),
+            "combine": choice.layers.combine,
+            "width": choice.width,
+            "num_blocks": choice.num_blocks,
+            "dev_f1": choice.dev_f1,
+            "spread": choice.spread,
+            "error": choice.dev_error,
+            "error_spread": choice.error_spread,
+            "tied": choice.tied,
+        }
         for place, choice in enumerate(record.ranked, 1)
     ]
-    return as_csv(headers, lines)
 
 
 def screen_files(record: ScreenRecord) -> dict[str, str]:

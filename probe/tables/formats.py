@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import re
@@ -46,9 +47,11 @@ class TextTable:
     first: list[str] = field(default_factory=list)
 
     def render(self, form: str) -> str:
-        """Renders it as text, md or tex."""
+        """Renders it as text, md, tex or html."""
         if form == "tex":
             return _latex(self)
+        if form == "html":
+            return _html(self)
         if form == "md":
             body = self._body("github", "**{}**".format, self.emphasised, ruled=[])
         else:
@@ -76,6 +79,15 @@ def _latex(shown: TextTable) -> str:
         f"\\begin{{table}}\n\\centering\n{_typeset(body)}\n"
         f"\\caption{{{_typeset(caption)}}}\n\\label{{{shown.label}}}\n\\end{{table}}\n"
     )
+
+
+def _html(shown: TextTable) -> str:
+    """Renders a table for a notebook, with its texts as paragraphs."""
+    body = shown._body("html", str, [], ruled=[])  # tabulate escapes it
+    above, below = (
+        [f"<p>{html.escape(text)}</p>" for text in texts] for texts in (shown.first + shown.above, shown.below)
+    )
+    return "\n".join([*above, body, *below])
 
 
 def _typeset(text: str) -> str:
@@ -145,6 +157,12 @@ def row_fields(row: Row, names: Sequence[str]) -> dict[str, Any]:
 
 def rows_csv(rows: Sequence[Row], names: Sequence[str], folders: Sequence[Path] = ()) -> str:
     """Renders a line per row, fractions in full. folders: that of each row, where they come from several."""
+    lines = csv_fields(rows, names, folders)
+    return as_csv(lines[0], (line.values() for line in lines))
+
+
+def csv_fields(rows: Sequence[Row], names: Sequence[str], folders: Sequence[Path] = ()) -> list[dict[str, Any]]:
+    """Gives each row's values by the headers of CSV. folders: as `rows_csv` takes them."""
     columns = [COLUMNS[name] for name in names]
     columns = [one for one in columns if not one.optional or any(one.value(row) is not None for row in rows)]
     lines = []
@@ -154,7 +172,7 @@ def rows_csv(rows: Sequence[Row], names: Sequence[str], folders: Sequence[Path] 
             value = column.value(row)
             line |= {name: get(value) for name, get in column.csv.items()}  # columns may share a header and its value
         lines.append(line)
-    return as_csv(lines[0], (line.values() for line in lines))
+    return lines
 
 
 def as_csv(headers: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:

@@ -75,6 +75,9 @@ class Recommendation:
     def as_json(self) -> dict[str, Any]:
         return plain(self)
 
+    def __str__(self) -> str:
+        return self.as_text()
+
     def as_text(self) -> str:
         """One or two sentences."""
         return " ".join(_sentences(self))

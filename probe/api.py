@@ -1,0 +1,169 @@
+"""What `probe.run`, `probe.sweep`, `probe.screen` and `probe.results` return and do.
+
+The first three run the command in a process of its own: the settings mean what they mean on the command line, nothing
+is printed, and the threads and random states of the caller stay as they are. pandas is imported where a table is asked
+for; `datasets` brings it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from probe.config import UserError
+from probe.runs.outputs import bad_counts
+from probe.runs.records import RunRecord, bad_records, load_record
+from probe.screen.record import ScreenRecord, load_screen
+from probe.screen.report import choice_fields, screen_table
+from probe.settings import configs_of
+from probe.tables.columns import choose_columns
+from probe.tables.formats import csv_fields, render, table
+from probe.tables.recommendation import Recommendation, recommend
+from probe.tables.row import Row, groups_of
+from probe.tables.rows import build_rows, results_folder
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class Results:
+    """A results folder: its rows and runs as pandas DataFrames, and which row to use.
+
+    rows: as `probe table` has them. problems: a line for each run that failed, and for each file that cannot be read.
+    Scores are fractions.
+    """
+
+    folder: Path
+    rows: list[Row] = field(repr=False)
+    problems: list[str] = field(default_factory=list)
+
+    @cached_property
+    def table(self) -> pandas.DataFrame:
+        """One row per row of the table, with the columns of `table.csv`."""
+        import pandas
+
+        return pandas.DataFrame(csv_fields(self.rows, choose_columns(None, self.rows, "csv")))
+
+    @cached_property
+    def runs(self) -> pandas.DataFrame:
+        """One row per run: which one it is, its scores, how its training ended, its cost and its record."""
+        import pandas
+
+        return pandas.DataFrame([_run_fields(row, file, one) for row in self.rows for file, one in row.records.items()])
+
+    @property
+    def recommendations(self) -> list[Recommendation]:
+        """The recommendation of each table, in their order."""
+        return [recommend(rows) for rows in groups_of(self.rows)]
+
+    @property
+    def recommendation(self) -> Recommendation:
+        """Which row to use. `str()` gives the sentence; `use` and `best` name rows, their layers, their dev score and
+        how far they lie behind the truly best row; `margin` is in points. Raises UserError if there are several tables.
+        """
+        if len(given := self.recommendations) > 1:
+            raise UserError(f"{self.folder} has {len(given)} tables (of several texts, encoders or probes): "
+                            "results(...).recommendations has one for each.")  # fmt: skip
+        return given[0]
+
+    def __str__(self) -> str:
+        return render(self.rows, "text")
+
+    def _repr_html_(self) -> str:
+        return "\n".join(table(rows, choose_columns(None, rows)).render("html") for rows in groups_of(self.rows))
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A screen: every choice of layers that was tried, best first. record: the content of screen.json."""
+
+    record: ScreenRecord
+
+    @cached_property
+    def table(self) -> pandas.DataFrame:
+        """One row per choice, with the columns of `screen.csv`."""
+        import pandas
+
+        return pandas.DataFrame(choice_fields(self.record))
+
+    def __str__(self) -> str:
+        return screen_table(self.record).render("text")
+
+    def _repr_html_(self) -> str:
+        return screen_table(self.record).render("html")
+
+
+def read_results(folder: Path, margin: float | None, problems: Sequence[str] = ()) -> Results:
+    """Reads a results folder. Raises UserError if it holds neither records nor a sweep."""
+    folder = results_folder(folder)
+    rows = build_rows(folder, margin)
+    records = {file: record for row in rows for file, record in row.records.items()}
+    bad = [*bad_records(folder).values(), *bad_counts(records)]
+    return Results(folder, rows, [*problems, *map(str, bad)])
+
+
+def run_one(settings: Sequence[str]) -> RunRecord:
+    """Trains one run, or takes the one that is done, and returns its record."""
+    if configs_of(list(settings))[1] is not None:
+        raise UserError("probe.run trains one run. For a sweep: probe.sweep(...)")
+    printed, _ = _printed("train", settings)
+    return load_record(Path(printed.rpartition("\nrecord: ")[2].strip()))
+
+
+def run_sweep(settings: Sequence[str]) -> Results:
+    """Trains every run of a sweep that is not done, and reads the results folder."""
+    configs, _ = configs_of(["-m", *settings])
+    folders = {cfg.results_dir for cfg in configs}
+    if len(folders) > 1:
+        raise UserError(f"give one results_dir, not {', '.join(sorted(folders))}.")
+    _, errors = _printed("train", ["-m", *settings], may_fail=True)
+    failed = [line for line in errors.splitlines() if line.startswith("failed: ")]
+    return read_results(Path(folders.pop()), configs[0].margin, failed)
+
+
+def run_screen(settings: Sequence[str]) -> Screen:
+    """Ranks the layers, or takes the screen that is done, and returns it."""
+    folder = Path(configs_of(list(settings))[0][0].results_dir)
+    _printed("screen", settings)
+    record = load_screen(folder)
+    assert record is not None
+    return Screen(record)
+
+
+def _printed(command: str, settings: Sequence[str], may_fail: bool = False) -> tuple[str, str]:
+    """Runs a command and returns what it prints. Raises UserError with its message where it has something to mend.
+
+    may_fail: exit code 1, some run has failed, is no error.
+    """
+    arguments = [sys.executable, "-m", "probe", command, *settings]
+    done = subprocess.run(arguments, capture_output=True, text=True, encoding="utf-8", errors="replace")
+    message = done.stderr.rpartition("probe: ")[2].strip()
+    if done.returncode == 2:
+        raise UserError(message)
+    if done.returncode not in ((0, 1) if may_fail else (0,)):
+        raise RuntimeError(f"probe {command} ended with exit code {done.returncode}: {message[-2000:]}")
+    return done.stdout, done.stderr
+
+
+def _run_fields(row: Row, file: Path, record: RunRecord) -> dict[str, object]:
+    return {
+        "row": row.name,
+        "condition": row.condition,
+        "seed": record.seed,
+        "dev": record.scores.dev.headline,
+        "test": record.scores.test.headline,
+        "outcome": record.outcome,
+        "best_epoch": record.best_epoch,
+        "epochs": len(record.curve),
+        "parameters": record.parameters,
+        "read_s": record.seconds.read,
+        "train_s": record.seconds.train,
+        "key": record.key,
+        "record": str(file),
+    }
