@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
 
 ROOT = Path(__file__).parent.parent
 
@@ -72,3 +77,14 @@ def test_a_wheel_in_a_fresh_environment_composes_a_config_from_another_directory
         [str(tmp_path / "env/bin/probe"), "--help"], cwd=tmp_path, env=clean, capture_output=True, text=True
     )
     assert "sweep-status" in done.stdout
+
+
+def test_what_is_said_of_the_version_and_the_build_is_so():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert re.findall(r"^## (\S+),", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == version
+    citation: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "CITATION.cff"))
+    assert (citation["cff-version"], citation["version"], citation["type"]) == ("1.2.0", version, "software")
+    assert all(citation[name] for name in ("message", "title", "authors"))
+    (workflow,) = (ROOT / ".github/workflows").glob("*.yml")
+    assert re.findall(r"^ +- run: (.+)$", workflow.read_text(), re.MULTILINE) == [".ci/run"]
+    assert os.access(ROOT / ".ci/run", os.X_OK)

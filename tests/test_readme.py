@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from probe.cli import COMMANDS
 from probe.config import PRESET_GROUPS
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder
+from probe.settings import SETTING, configs_of
 from probe.system.format import percent
 
 ROOT = Path(__file__).parent.parent
@@ -150,6 +152,82 @@ def test_the_five_lines_for_scikit_learn_work(minilm: Encoder, shared: Path):
     done = python(found[1].replace("max_iter=300", "max_iter=20"), LAYER_PROBE_CACHE=str(shared / "features"))
     assert done.returncode == 0, done.stderr
     assert 0.9 < float(done.stdout.split()[-1]) < 1
+
+
+def python_block(readme: str, mark: str) -> str:
+    """The piece of Python under a mark."""
+    found = re.search(rf"<!-- {mark} -->\n```python\n(.*?)```", (ROOT / readme).read_text(), flags=re.S)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_the_lines_from_python_work(minilm: Encoder, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    shutil.copytree(ROOT / "results/demo-minilm", tmp_path / "results/demo-minilm")
+    monkeypatch.chdir(tmp_path)
+    code = python_block("README.md", "from Python").replace('"probe=linear"', '"probe=linear", "probe.max_epochs=1"')
+    done = python(code.replace("seed=1,2,3", "seed=1,2"), LAYER_PROBE_CACHE=str(shared / "features"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.findall(r"concat_last_four +\d\.\d+ +best", done.stdout)
+
+
+class Logger(types.ModuleType):
+    """Stands in for mlflow and for wandb: what was sent to it, by the name of the function."""
+
+    def __init__(self) -> None:
+        super().__init__("logger")
+        self.sent: list[tuple[str, Any]] = []
+        self.summary = types.SimpleNamespace(update=lambda values: self.sent.append(("summary", values)))
+
+    def __enter__(self) -> Logger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def begin(self, **about: Any) -> Logger:
+        self.sent.append(("run", about))
+        return self
+
+    start_run = init = begin
+
+    def log_metrics(self, values: dict[str, float], step: int | None = None) -> None:
+        self.sent.append(("summary" if step is None else "epoch", values))
+
+    def log_params(self, values: dict[str, Any]) -> None:
+        self.sent.append(("settings", values))
+
+    def log(self, values: dict[str, float]) -> None:
+        self.sent.append(("epoch", values))
+
+
+@pytest.mark.parametrize("name", ["mlflow", "wandb"])
+def test_records_are_sent_to_a_logger_by_the_lines_shown(name: str, monkeypatch: pytest.MonkeyPatch):
+    logger = Logger()
+    monkeypatch.setitem(sys.modules, name, logger)
+    monkeypatch.chdir(ROOT)
+    code = python_block("conf/README.md", name)
+    assert len(code.strip().splitlines()) <= 12
+    exec(code.replace("results/quickstart", "results/demo-minilm"), {})
+    files = sorted((ROOT / "results/demo-minilm/records").glob("*.json"))
+    records = [json.loads(file.read_text()) for file in files]
+    sent = {kind: [values for one, values in logger.sent if one == kind] for kind, _ in logger.sent}
+    assert len(sent["run"]) == len(sent["summary"]) == len(records)
+    assert len(sent["epoch"]) == sum(len(record["curve"]) for record in records)
+    best = sorted(record["scores"]["dev"]["span"]["f1"] for record in records)
+    assert sorted(values["best_dev"] for values in sent["summary"]) == best
+
+
+def test_what_is_typed_instead_of_other_tools_is_read_as_it_stands():
+    text = (ROOT / "README.md").read_text().partition("## Coming from another tool?")[2].partition("\n## ")[0]
+    found = re.findall(r"`(probe [^`]*)`", text.replace("\n  ", " "))
+    assert len(found) >= 6
+    for command in found:
+        _, *words = shlex.split(command)
+        settings = [word for word in words if SETTING.match(word)]
+        assert words[0] in COMMANDS or words == settings, command
+        configs_of(settings)
 
 
 def test_every_command_is_of_a_kind_that_some_test_runs_and_stands_once():
