@@ -27,12 +27,12 @@ from probe.doctor.data_warnings import DataWarning, data_warnings, first_sentenc
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.store import DamagedShard, FeatureStore
 from probe.features.words import Text
-from probe.probes.kinds import bfloat16_way, kind_of
+from probe.probes.kinds import bfloat16_kernels, kind_of
 from probe.probes.normalization import Scales, scales_in, scales_of
 from probe.probes.scales import REMEDY, adds_unlike, unlike_layers
 from probe.probes.selection import select
 from probe.system import hub
-from probe.system.bfloat16 import EMULATED
+from probe.system.bfloat16 import SLOW
 from probe.system.files import canonical, short, why_not_writable
 from probe.system.format import duration, escape_invisible, pluralize
 from probe.system.machine import num_cores, resolve_device
@@ -190,11 +190,11 @@ def _weights(encoder: Encoder) -> str:
 def _device(cfg: Config) -> tuple[str, list[str]]:
     device = resolve_device(cfg.device)
     lines = [f"{device}: {hardware(device, num_cores()).device_name}; {num_cores()} cores for this process"]
-    match bfloat16_way(cfg, device):
+    match bfloat16_kernels(cfg, device):
         case "native":
             lines.append("bfloat16: native")
-        case "emulated":
-            lines.append(f"bfloat16: {EMULATED[device]}; scores differ from a native run's by its roundings")
+        case "pytorch":
+            lines.append(SLOW[device])
     return device, lines
 
 

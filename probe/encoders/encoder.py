@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from probe.config import UserError
 from probe.encoders.checkpoint import Encoder, if_damaged
-from probe.system.bfloat16 import rounded, way
+from probe.system.bfloat16 import kernels
 
 if TYPE_CHECKING:
     import torch
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_pooler: bool = False) -> torch.nn.Module:
     """Loads the encoder with its own or random weights, in evaluation mode (no dropout) and without gradients.
 
-    precision: float32, or bfloat16 for both weights and arithmetic (faster; every layer is off by about a percent). A
-    CPU without bfloat16 emulates it, see `emulate`.
+    precision: float32, or bfloat16 for both weights and arithmetic (every layer is off by about a percent).
     keep_pooler: loads the pooler if the checkpoint has its weights; no hidden state depends on it.
     """
     import torch
@@ -37,8 +36,6 @@ def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_p
             parameter.data = parameter.data.to(getattr(torch, precision))
     if getattr(model, "pooler", None) is not None and (random_pooler or not keep_pooler):
         model.pooler = None
-    if precision == "bfloat16" and way(device, lstm=False) == "emulated":
-        emulate(model)
     return model.to(device).eval().requires_grad_(False)
 
 
@@ -91,24 +88,6 @@ def _random(encoder: Encoder) -> torch.nn.Module:
     return model
 
 
-def emulate(model: torch.nn.Module) -> None:
-    """Emulates a bfloat16 model in float32, at float32's speed.
-
-    Weights have their bfloat16 values, and inputs and outputs of each module with its own weights are rounded.
-    Attention and residual sums stay float32, so less is rounded than in native bfloat16.
-    """
-    import torch
-
-    def rounding(x: Any) -> Any:
-        return rounded(x) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
-
-    model.float()
-    for module in model.modules():
-        if any(True for _ in module.parameters(recurse=False)):
-            module.register_forward_pre_hook(lambda _, inputs: tuple(map(rounding, inputs)))
-            module.register_forward_hook(lambda _, inputs, output: rounding(output))
-
-
 class Stopped(Exception):
     """Ends a forward pass at a layer, see features/depth.py. states: 0 up to that layer, each (B, P, H)."""
 
@@ -136,7 +115,12 @@ def hidden_states(
 
 def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None) -> Any:
     """Returns the encoder's whole output for a batch, as transformers names it."""
+    import torch
+
     inputs = {"input_ids": ids, "attention_mask": mask}
     if types is not None and _takes_types(type(model).forward):
         inputs["token_type_ids"] = types
-    return model(**inputs, output_hidden_states=True, return_dict=True)
+    weights = next(model.parameters())
+    precision = "bfloat16" if weights.dtype == torch.bfloat16 else "float32"
+    with kernels(precision, weights.device.type, lstm=False):
+        return model(**inputs, output_hidden_states=True, return_dict=True)

@@ -34,7 +34,7 @@ from probe.encoders.encoder import load_model
 from probe.features.depth import stop_at
 from probe.features.store import FeatureStore, Shard
 from probe.features.words import Text, batches, pieces_at_once, states_of
-from probe.system.bfloat16 import EMULATED, way
+from probe.system.bfloat16 import SLOW, kernels_for
 from probe.system.format import pluralize
 from probe.system.locks import FileLock
 from probe.system.machine import num_cores
@@ -90,9 +90,9 @@ def report_causal(encoder: Encoder) -> None:
         print(f"{encoder.name} is causal: a word's vector knows only what stands before it.", file=sys.stderr)
 
 
-def report_emulation(cfg: FeaturesConfig, device: str) -> None:
-    if cfg.precision == "bfloat16" and way(device, lstm=False) == "emulated":
-        print(f"features.precision=bfloat16: {EMULATED[device]}", file=sys.stderr)
+def report_slow_bfloat16(cfg: FeaturesConfig, device: str) -> None:
+    if cfg.precision == "bfloat16" and kernels_for(device, lstm=False) == "pytorch":
+        print(f"features.precision: {SLOW[device]}", file=sys.stderr)
 
 
 def fill(
@@ -108,7 +108,7 @@ def fill(
     torch.set_num_threads(num_cores())
     if not quiet:
         report_causal(encoder)
-        report_emulation(cfg, device)
+        report_slow_bfloat16(cfg, device)
     model = load_model(encoder, device, cfg.precision)
     refuse_changed(encoder, Path(cfg.cache_dir))
     cfg = replace(cfg, batch_pieces=pieces_at_once(cfg.batch_pieces, encoder, device))

@@ -64,9 +64,9 @@ def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> d
     """Returns everything that can change a stored vector, and nothing else.
 
     Omitted, with the reason: tags (NER and POS on one text share features); batch size, device, threads, and whether
-    bfloat16 was native or emulated (they change a vector only by rounding, the last by bfloat16's own); which layers
-    are stored and which a run reads (a layer's vectors have the same bits with any others); names and paths (only
-    content counts).
+    bfloat16 was computed by oneDNN or by PyTorch's own kernels (they change a vector only by rounding, the last by
+    bfloat16's own); which layers are stored and which a run reads (a layer's vectors have the same bits with any
+    others); names and paths (only content counts).
     """
     document = cfg.context == "document"
     return {

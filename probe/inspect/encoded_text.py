@@ -23,7 +23,7 @@ from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import load_model, outputs
 from probe.encoders.pieces import special_pair, split_text
-from probe.features.extraction import report_causal, report_empty_words, report_emulation
+from probe.features.extraction import report_causal, report_empty_words, report_slow_bfloat16
 from probe.features.windows import Window
 from probe.features.words import Text, check_states, kept_pieces, padded, to_tensors, word_states
 from probe.probes.selection import Selection, select
@@ -99,7 +99,7 @@ class TextEncoder:
         layers = replace(cfg.layers, normalize=None)  # texts have no train to normalize by: vectors as they are
         self.selection: Selection = select(layers, self.encoder.num_layers, self.encoder.hidden_size)
         report_causal(self.encoder)
-        report_emulation(cfg.features, self.device)
+        report_slow_bfloat16(cfg.features, self.device)
         self.model = load_model(self.encoder, self.device, cfg.features.precision, keep_pooler=True)
 
     @torch.no_grad()  # and not inference mode: its tensors could not be trained on

@@ -28,14 +28,13 @@ from probe.encoders.checkpoint import Encoder
 from probe.encoders.encoder import load_model, outputs
 from probe.features.windows import Window
 from probe.features.words import Text, kept_pieces, pool, to_tensors
-from probe.probes.arithmetic import arithmetic
 from probe.probes.batches import pooled_batches
 from probe.probes.fitting import Epoch, Fit, FitInputs, SplitBits
-from probe.probes.kinds import bfloat16_way
+from probe.probes.kinds import bfloat16_kernels
 from probe.probes.schedule import WARM_UP
 from probe.probes.training import bits_by_frequency, bits_of_both, labels_of, make_deterministic
 from probe.scoring.metrics import headline
-from probe.system.bfloat16 import EMULATED, settled
+from probe.system.bfloat16 import kernels, resolve_precision
 from probe.system.files import canonical, plain, written_whole
 from probe.system.format import duration
 from probe.system.machine import resolve_device, room
@@ -94,7 +93,7 @@ class FineTuned(nn.Module):
         super().__init__()
         self.cfg, self.subword, self.encoder, self.labels, self.device = cfg, subword, encoder, labels, device
         self.epochs = int(cfg.max_epochs)
-        self.model, self.precision = model, settled(cfg.precision, device)
+        self.model, self.precision = model, resolve_precision(cfg.precision, device)
         self.dropout = nn.Dropout(cfg.dropout)
         self.classifier = nn.Linear(encoder.hidden_size, len(labels))
         nn.init.normal_(self.classifier.weight, std=INITIAL_STD)
@@ -111,7 +110,8 @@ class FineTuned(nn.Module):
         ids, mask, types = to_tensors(windows, text.pieces, self.encoder)
         positions, lengths, rows = kept_pieces(windows, text.pieces, self.encoder, self.subword, ids.shape[1])
         ids, mask, positions = (tensor.to(self.device) for tensor in (ids, mask, positions))
-        with arithmetic(self.precision, self.device, lstm=False):
+        in_bfloat16 = torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bfloat16")
+        with kernels(self.precision, self.device, lstm=False), in_bfloat16:
             given = outputs(self.model, ids, mask, None if types is None else types.to(self.device))
             last = given.hidden_states[-1]  # (B, P, H)
             words = pool(last.reshape(-1, last.shape[-1])[positions], lengths, self.subword)
@@ -224,7 +224,8 @@ def update(
         scores, rows = tuned(train.text, windows)
         labels = train.labels[rows].to(tuned.device)
         part = nn.functional.cross_entropy(scores, labels, reduction="sum") / num_words
-        part.backward()
+        with kernels(tuned.precision, tuned.device, lstm=False):
+            part.backward()
         loss += part.item()
     if not math.isfinite(loss):
         raise UserError(
@@ -302,9 +303,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     device = resolve_device(cfg.device)
     make_deterministic(device)
     data, labels = texts_of(inputs)
-    here = hardware(device, torch.get_num_threads(), bfloat16_way(cfg, device))
-    if here.bfloat16 == "emulated":
-        log(f"probe.precision=bfloat16: {EMULATED[device]}")
+    here = hardware(device, torch.get_num_threads(), bfloat16_kernels(cfg, device))
     read_s = time.perf_counter() - clock
     tuned = fine_tune(
         cfg.probe,

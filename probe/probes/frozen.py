@@ -18,7 +18,7 @@ from probe.features.store import DamagedShard, FeatureStore
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, bytes_needed, read_selection
 from probe.probes.fitting import CodeBlock, Epoch, Fit, FitInputs, Mix, OnlineCode, SplitBits
-from probe.probes.kinds import bfloat16_way
+from probe.probes.kinds import bfloat16_kernels
 from probe.probes.normalization import Normalization, normalization_of, scales_in
 from probe.probes.scales import ADDED, REMEDY, adds_unlike, unlike_layers
 from probe.probes.tagger import Tagger, train_tagger
@@ -79,7 +79,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         mix=None if learned is None else Mix(**learned),
         parameters=sum(parameter.numel() for parameter in tagger.parameters()),
         placement=where,
-        hardware=hardware(device, torch.get_num_threads(), bfloat16_way(cfg, device)),
+        hardware=hardware(device, torch.get_num_threads(), bfloat16_kernels(cfg, device)),
         read_s=read_s,
         train_s=train_s,
         bits=bits,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from probe.conditions import CONDITIONS, conditions_of
 from probe.config import LINEAR, PRECISIONS, UNUSED_SETTINGS, Config, LayersConfig, ProbeConfig, UserError, one_of
-from probe.system.bfloat16 import Way, settled, way
+from probe.system.bfloat16 import SLOW, Kernels, kernels_for, resolve_precision
 
 if TYPE_CHECKING:
     from torch import nn
@@ -189,13 +189,18 @@ def describe_probe(settings: Mapping[str, Any]) -> str:
     return caption + (f" in {precision}" if precision not in ("float32", "auto") else "")
 
 
-def bfloat16_way(cfg: Config, device: str) -> Way | None:
-    """How this machine does the bfloat16 that a run is set to; None where all is float32.
+def bfloat16_kernels(cfg: Config, device: str) -> Kernels | None:
+    """Returns the kernels that compute a run's bfloat16 on this machine; None where all is float32.
 
-    For probe.precision that is how the probe was trained. Features that were extracted elsewhere may be otherwise.
+    For probe.precision that is what the probe is trained with. Features that were extracted elsewhere may be otherwise.
     """
     kind = kind_of(cfg)
-    precision = settled(cfg.probe.precision, device)
+    precision = resolve_precision(cfg.probe.precision, device)
     if not kind.is_trained or "bfloat16" not in (precision, cfg.features.precision if kind.reads_features else None):
         return None
-    return way(device, lstm=precision == "bfloat16" and cfg.probe.num_layers > 0)
+    return kernels_for(device, lstm=precision == "bfloat16" and cfg.probe.num_layers > 0)
+
+
+def slow_bfloat16(cfg: Config, device: str) -> str | None:
+    """Returns the warning that a run's bfloat16 will be slow on this machine; None where it will not."""
+    return SLOW[device] if bfloat16_kernels(cfg, device) == "pytorch" else None

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from probe.config import LINEAR, ProbeConfig, UserError
 from probe.data.tags import Tags
-from probe.probes.arithmetic import arithmetic
 from probe.probes.batches import Batch, EvaluationBatches, TaggedWords, TrainingBatches
 from probe.probes.bilstm import Dropout
 from probe.probes.combine import mix
@@ -28,7 +27,7 @@ from probe.probes.kinds import network_of
 from probe.probes.normalization import input_factor
 from probe.probes.schedule import WARM_UP, Schedule, passes
 from probe.probes.selection import Selection
-from probe.system.bfloat16 import EMULATED, way
+from probe.system.bfloat16 import kernels
 
 WITHIN_EPOCH_S = 30  # seconds without a line, after which an epoch says how far it is
 
@@ -82,7 +81,9 @@ class Tagger(pl.LightningModule):
         x = batch.features.float()
         if self.input_factor != 1:
             x = x * self.input_factor
-        with arithmetic(self.cfg.precision, x.device.type, lstm=self.cfg.num_layers > 0):
+        precision, device = self.cfg.precision, x.device.type
+        in_bfloat16 = torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16")
+        with kernels(precision, device, lstm=self.cfg.num_layers > 0), in_bfloat16:
             if self.is_mix:
                 x = mix(x, self.mix_weights, self.mix_scale)
             x = self.dropout(x)
@@ -247,12 +248,10 @@ def train_tagger(
 ) -> Tagger:
     """Trains under Schedule, by dev's headline score; returns the tagger with the weights of its best epoch.
 
-    `headline` scores gold and predicted tags. `log` gets one line per epoch, and one before if bfloat16 is emulated.
+    `headline` scores gold and predicted tags. `log` gets one line per epoch.
     The seed fixes initialisation, batches and dropout. On a CPU the result is bit-equal for a given number of threads.
     """
     quieten_libraries()
-    if cfg.precision == "bfloat16" and way(train.device, cfg.num_layers > 0) == "emulated":
-        log(f"probe.precision=bfloat16: {EMULATED[train.device]}")
     torch.manual_seed(seed)
     tagger = Tagger(cfg, selection, labels, train, dev, headline)
     device = train.device
@@ -270,7 +269,8 @@ def train_tagger(
         num_sanity_val_steps=0,
     )
     try:
-        trainer.fit(tagger, TrainingBatches(train, cfg.batch_size, seed, tagger.passes), EvaluationBatches(dev))
+        with kernels(cfg.precision, device, lstm=cfg.num_layers > 0):
+            trainer.fit(tagger, TrainingBatches(train, cfg.batch_size, seed, tagger.passes), EvaluationBatches(dev))
     except SystemExit:  # what Lightning makes of Ctrl-C
         raise KeyboardInterrupt from None
     tagger.load_state_dict(tagger.best_weights)
@@ -291,7 +291,5 @@ def quieten_libraries() -> None:
     """Keeps adverts, and advice that is not for our user, off the terminal."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module=r"(pytorch_lightning|lightning_fabric)\..*")
-    # An emulated LSTM's weights are rounded copies; cuDNN puts them side by side again, at each call.
-    warnings.filterwarnings("ignore", message=r"RNN module weights are not part of single contiguous chunk")
     # Lightning's own call of something torch has since renamed.
     warnings.filterwarnings("ignore", message=r".*LeafSpec.* is deprecated", category=FutureWarning)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from probe.arguments import Parser, report_bad_records, results_or_last
 from probe.config import Config, UserError
-from probe.probes.kinds import PROBES
+from probe.probes.kinds import PROBES, slow_bfloat16
 from probe.runs.launch import Launcher
 from probe.settings import add_hydra_flags, add_multirun, configs_of, run_hydra_flags
 
@@ -117,7 +117,7 @@ def _train_one(cfg: Config, command: str) -> int:
     from probe.system.machine import resolve_device
 
     planned = plan(cfg)
-    resolve_device(planned.cfg.device)
+    device = resolve_device(planned.cfg.device)
     prepare_results(planned.results_dir)
     was_done = planned.is_done
     if planned.record_path.exists() and not was_done:
@@ -130,6 +130,8 @@ def _train_one(cfg: Config, command: str) -> int:
     )
     for note in planned.text.notes:
         print(f"data: {note}.", flush=True)
+    if not was_done and (line := slow_bfloat16(planned.cfg, device)):
+        print(f"{line}.", flush=True)
     with running(planned.results_dir, planned.identity.key) as show:
 
         def log(line: str) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probe.config import Config, UserError
-from probe.probes.kinds import bfloat16_way
+from probe.probes.kinds import slow_bfloat16
 from probe.runs.cluster import TimeLimitReached
 from probe.runs.launch import Launcher
 from probe.runs.outputs import is_done
@@ -28,7 +28,6 @@ from probe.runs.records import RunRecord, load_record, record_path
 from probe.runs.run import extract, run
 from probe.runs.sweep_plan import RequestedRun, write_expected
 from probe.system import hub
-from probe.system.bfloat16 import EMULATED
 from probe.system.files import short
 from probe.system.format import duration, percent, pluralize
 from probe.system.machine import gpus, resolve_device, side_by_side, take_gpu
@@ -123,8 +122,9 @@ def run_sweep(
     at_once, names = 1, []
     if launcher.is_here and todo:
         names = gpus() if "cuda" in [resolve_device(planned.cfg.device) for planned in todo] else []
-        for line in dict.fromkeys(filter(None, map(_bfloat16_message, todo))):
-            log(line)
+        for line in dict.fromkeys(slow_bfloat16(planned.cfg, resolve_device(planned.cfg.device)) for planned in todo):
+            if line:
+                log(f"{line}.")
         at_once = side_by_side(launcher.settings.get("n_jobs", todo[0].cfg.jobs), len(names))
         _extract_each(todo, () if launcher.is_this_process(at_once) else names)
     elif todo:
@@ -246,6 +246,8 @@ def run_job(job: Job) -> None:
     try:
         planned = _planned_here(job)
         take_gpu(job.gpus, planned.results_dir / "logs")
+        if job.waits and (line := slow_bfloat16(planned.cfg, resolve_device(planned.cfg.device))):
+            print(f"{line}.", flush=True)
     except (
         Exception,
         TimeLimitReached,
@@ -308,14 +310,6 @@ def _planned_here(job: Job) -> Plan:
             f"{short(planned.identity.key)}, not {short(job.key)}. All machines must see the same files."
         )
     return planned
-
-
-def _bfloat16_message(planned: Plan) -> str | None:
-    """Says how a run computes in bfloat16 where it is emulated."""
-    if not planned.kind.is_trained:
-        return None
-    device = resolve_device(planned.cfg.device)
-    return f"bfloat16: {EMULATED[device]}." if bfloat16_way(planned.cfg, device) == "emulated" else None
 
 
 @dataclass(frozen=True)

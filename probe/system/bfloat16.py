@@ -1,41 +1,54 @@
-"""Finds whether this machine has bfloat16 or must emulate it in float32.
+"""Finds whether this machine has fast kernels for bfloat16, and uses PyTorch's own kernels where it has none.
 
-A CPU without native support has no LSTM in bfloat16 at all, and matrix products many times slower than in float32.
-There it is emulated: the inputs and outputs of a product are rounded, and the product is float32. Support is found by
-trial: a list of CPU names would be wrong for the next CPU, and for one restricted by ONEDNN_MAX_CPU_ISA. The trial asks
-whether oneDNN, to which PyTorch leaves products and LSTMs where they are fast, does them at all: unlike a timing, that
-gives every process of a machine the same answer, however busy it is.
+oneDNN, to which PyTorch leaves products and LSTMs on a CPU, has them in bfloat16 only for CPUs with such instructions.
+cuDNN's LSTM would be float16 under autocast, which is not what the settings and the key say. PyTorch's own kernels
+compute in bfloat16 on every device, several times slower. Support is found by trial: a list of CPU names would be wrong
+for the next CPU, and for one restricted by ONEDNN_MAX_CPU_ISA. Unlike a timing, the trial gives every process of a
+machine the same answer, however busy it is.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-Way = Literal["native", "emulated"]
-EMULATED = {  # why, by device
-    "cpu": "this CPU has none of its own; emulated in float32, at its speed",
-    "cuda": "PyTorch gives a GPU's LSTM float16 instead; emulated in float32, at its speed",
+Kernels = Literal["native", "pytorch"]
+SLOW = {
+    "cpu": "bfloat16 will be slow: oneDNN has no kernels for it on this CPU, so PyTorch's own are used",
+    "cuda": "bfloat16 will be slow: cuDNN's LSTM would be float16, so PyTorch's own kernels are used",
 }
 
 
-def way(device: str, lstm: bool) -> Way:
-    """Returns how a device computes products in bfloat16 (lstm: and LSTMs).
-
-    A GPU has native products. Autocast would run its LSTM in float16, which is not what the settings and the key say.
-    """
+def kernels_for(device: str, lstm: bool) -> Kernels:
+    """Returns which kernels compute a device's products in bfloat16. lstm: and its LSTMs."""
     native = not lstm if device != "cpu" else _product_works() and (not lstm or _lstm_works())
-    return "native" if native else "emulated"
+    return "native" if native else "pytorch"
 
 
-def settled(precision: str, device: str) -> str:
+def resolve_precision(precision: str, device: str) -> str:
     """Returns float32 or bfloat16; auto becomes bfloat16 if the device has native products in it."""
     if precision != "auto":
         return precision
-    return "bfloat16" if way(device, lstm=False) == "native" else "float32"
+    return "bfloat16" if kernels_for(device, lstm=False) == "native" else "float32"
+
+
+@contextmanager
+def kernels(precision: str, device: str, lstm: bool) -> Iterator[None]:
+    """Turns oneDNN (on a GPU: cuDNN) off inside, where the precision is bfloat16 and it has no kernels for it."""
+    if precision != "bfloat16" or kernels_for(device, lstm) == "native":
+        yield
+        return
+    import torch
+
+    library: Any = torch.backends.mkldnn if device == "cpu" else torch.backends.cudnn
+    before = library.enabled
+    library.enabled = False
+    try:
+        yield
+    finally:
+        library.enabled = before
 
 
 @functools.cache
@@ -63,8 +76,3 @@ def _lstm_works() -> bool:
         except RuntimeError:
             return False
     return True
-
-
-def rounded(x: Tensor) -> Tensor:
-    """Rounds to the nearest bfloat16 values, in float32; the gradient is rounded in the same manner."""
-    return x.bfloat16().float()

@@ -12,9 +12,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from probe.config import conf_dir
-from probe.system.bfloat16 import Way
+from probe.system.bfloat16 import Kernels
 
 PACKAGES = (
     "layer-probe",
@@ -45,8 +46,11 @@ class Software:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What the probe was trained on. bfloat16: how it was done, where the run computed in it; records from before that
-    was kept were all made natively. cuda, cudnn, driver: their versions, of a GPU."""
+    """What the probe was trained on.
+
+    bfloat16: which kernels computed it, where the run did; None in older records, which were all native. Versions that
+    emulated it in float32 recorded `emulated`. cuda, cudnn, driver: their versions, of a GPU.
+    """
 
     device: str
     device_name: str
@@ -55,7 +59,7 @@ class Hardware:
     threads: int
     deterministic: bool
     platform: str
-    bfloat16: Way | None = None
+    bfloat16: Kernels | Literal["emulated"] | None = None
     cuda: str | None = None
     cudnn: str | None = None
     driver: str | None = None
@@ -102,8 +106,8 @@ def _git_state() -> Git | None:
     return Git(commit, bool(changed))
 
 
-def hardware(device: str, threads: int, bfloat16: Way | None = None) -> Hardware:
-    """What the probe was trained on. bfloat16: see `probes.kinds.bfloat16_way`."""
+def hardware(device: str, threads: int, bfloat16: Kernels | None = None) -> Hardware:
+    """What the probe was trained on. bfloat16: see `probes.kinds.bfloat16_kernels`."""
     import torch
 
     is_gpu = device == "cuda"

@@ -22,7 +22,7 @@ from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import load_model
 from probe.features.depth import stop_at
-from probe.features.extraction import report_causal, report_empty_words, report_emulation
+from probe.features.extraction import report_causal, report_empty_words, report_slow_bfloat16
 from probe.features.store import Shard, cut_shards
 from probe.features.windows import bounds
 from probe.features.words import Text, batches, pieces_at_once, states_of
@@ -54,7 +54,7 @@ class CorpusTagger:
             )
         self.selection = selection_of(record)
         report_causal(self.encoder)
-        report_emulation(self.cfg, self.device)
+        report_slow_bfloat16(self.cfg, self.device)
         self.model = load_model(self.encoder, self.device, self.cfg.precision)
         stop_at(stored[-1], self.model, self.encoder, self.device)
 

@@ -104,7 +104,7 @@ def predict_again(
 
     from probe.probes.batches import TaggedWords
     from probe.probes.frozen import read_features
-    from probe.probes.kinds import bfloat16_way
+    from probe.probes.kinds import bfloat16_kernels
     from probe.runs.fit import fit_inputs
     from probe.runs.plan import plan
     from probe.runs.weights import load_probe
@@ -140,7 +140,7 @@ def predict_again(
             same &= sha256_of(as_columns(split.words, split.tags, predicted)) == record.sha256.predictions[name]
             scores = scores_of(count(split.tags, predicted, record.task))
             apart = max(apart, abs(100 * (scores.headline - stated.headline)))
-        here = {**versions(), **NATIVE, **plain(hardware(device, 1, bfloat16_way(cfg, device)))}
+        here = {**versions(), **NATIVE, **plain(hardware(device, 1, bfloat16_kernels(cfg, device)))}
         reasons = [f"{place} {a} / {b}" for place, a, b in unequal(_environment(record), here)]
         if same:
             yield Check(record.label, True, "its kept weights give the very predictions of the record")

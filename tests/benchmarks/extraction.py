@@ -32,7 +32,7 @@ from probe.features.extraction import ensure_features
 from probe.features.store import FeatureStore
 from probe.features.words import Text, batches, pieces_at_once, to_tensors
 from probe.settings import configs_of
-from probe.system.bfloat16 import EMULATED, way
+from probe.system.bfloat16 import SLOW, kernels_for
 from probe.system.machine import num_cores, resolve_device
 
 
@@ -158,10 +158,10 @@ def main() -> None:
         return models[precision]
 
     extraction.load_model = loaded
-    # What products are computed in: where bfloat16 is emulated, one of its own takes minutes and says nothing of us.
+    # Where bfloat16 is slow, a product to measure its peak by takes minutes.
     products = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-    if way(device, lstm=False) == "emulated":
-        print(f"bfloat16: {EMULATED[device]}; its peak is float32's")
+    if kernels_for(device, lstm=False) == "pytorch":
+        print(f"{SLOW[device]}; its peak is given as float32's")
         products["bfloat16"] = torch.float32
     padded = sum(ids.numel() for ids, _, _ in made) / sum(int(mask.sum()) for _, mask, _ in made)
     seconds: dict[str, list[float]] = {}

@@ -249,7 +249,7 @@ def test_bfloat16_arithmetic_is_another_key_and_close(
     a, b = stored(exact, "dev"), stored(rough, "dev")
     assert 0 < float((a - b).norm() / a.norm()) < 0.03
     assert torch.equal(b, b.bfloat16().float()), "hidden states are bfloat16's values either way"
-    assert ("features.precision=bfloat16: this CPU has none" in capsys.readouterr().err) != native
+    assert ("bfloat16" in capsys.readouterr().err) != native
 
 
 def test_hidden_states_that_are_not_one_a_piece_are_refused(

@@ -273,13 +273,24 @@ def test_bfloat16_learns_and_one_seed_gives_the_same_bits():
     torch.testing.assert_close(alone, among, atol=0.05, rtol=0.02)
 
 
-@pytest.mark.parametrize("works", [True, False])
-def test_only_an_emulation_is_told(works: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.setattr(bfloat16, "_product_works", lambda: works)
-    trained(1, precision="bfloat16", num_layers=0, max_epochs=1)
-    told = capsys.readouterr().out.splitlines()
-    assert len(told) == 2 - works
-    assert told[0].startswith("probe.precision=bfloat16: this CPU has none") != works
+def test_training_and_prediction_in_bfloat16_use_the_kernels_there_are(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bfloat16, "_lstm_works", lambda: False)
+    seen: list[bool] = []
+    forward = BiLSTM.forward
+
+    def watched(self: BiLSTM, *inputs: torch.Tensor) -> torch.Tensor:
+        seen.append(bool(torch.backends.mkldnn.enabled))
+        out = forward(self, *inputs)
+        if out.requires_grad:
+            out.register_hook(lambda _: seen.append(bool(torch.backends.mkldnn.enabled)))
+        return out
+
+    monkeypatch.setattr(BiLSTM, "forward", watched)
+    for precision in ("bfloat16", "float32"):
+        seen.clear()
+        trained(1, precision=precision, max_epochs=1).predict(made(5, 1))
+        assert set(seen) == {precision == "float32"}
+    assert torch.backends.mkldnn.enabled
 
 
 @pytest.mark.parametrize("num_layers", [2, 0])

@@ -20,6 +20,7 @@ from probe.features.extraction import ensure_features
 from probe.features.store import FeatureStore
 from probe.features.words import Text, batches, pieces_at_once
 from probe.probes import schedule
+from probe.probes.bilstm import BiLSTM
 from probe.runs import sweep
 from probe.runs.plan import plan
 from probe.runs.run import run
@@ -125,18 +126,22 @@ def test_the_stand_in_sees_what_waits_and_refuses_two_devices(stand_in: StandIn)
         torch.cuda.Event().synchronize()
 
 
-def test_an_emulated_bfloat16_lstm_is_what_a_gpu_trains_and_its_record_says_so(
-    config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_gpu_trains_a_bfloat16_lstm_without_cudnn(config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bfloat16, "_lstm_works", lambda: False)
     here = run(config("cpu", precision="bfloat16"), log=lambda _: None)
-    told: list[str] = []
+    seen: list[bool] = []
+    forward = BiLSTM.forward
+
+    def watched(self: BiLSTM, *inputs: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.backends.cudnn.enabled)
+        return forward(self, *inputs)
+
+    monkeypatch.setattr(BiLSTM, "forward", watched)
     with gpu(monkeypatch):
-        there = run(config("cuda", precision="bfloat16"), log=told.append)
+        there = run(config("cuda", precision="bfloat16"), log=lambda _: None)
     assert there.key == here.key
-    assert there.hardware.bfloat16 == here.hardware.bfloat16 == "emulated"
-    assert there.scores == here.scores
-    assert any("PyTorch gives a GPU's LSTM float16 instead; emulated" in line for line in told)
+    assert there.hardware.bfloat16 == here.hardware.bfloat16 == "pytorch"
+    assert set(seen) == {False}
 
 
 def test_a_record_keeps_the_versions_of_cuda_cudnn_and_the_driver(

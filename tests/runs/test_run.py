@@ -88,7 +88,7 @@ def test_a_split_with_no_tag_of_train_has_no_bits_and_the_run_is_kept(tiny_bert:
 
 @pytest.mark.parametrize(
     ("probe_precision", "features_precision", "kept"),
-    [("float32", "float32", None), ("bfloat16", "float32", "emulated"), ("float32", "bfloat16", "native")],
+    [("float32", "float32", None), ("bfloat16", "float32", "pytorch"), ("float32", "bfloat16", "native")],
 )
 def test_the_record_keeps_how_bfloat16_was_done(
     tiny_data: Path, tiny_bert: Path, tmp_path: Path, monkeypatch, probe_precision: str, features_precision: str, kept

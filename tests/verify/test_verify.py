@@ -320,14 +320,14 @@ def test_elsewhere_a_run_may_differ_a_little_and_the_reasons_are_listed(results:
     assert compare_runs(edited, with_test(record, 0.761, 5648), "x").ok is False
 
 
-def test_an_emulated_run_is_other_hardware_and_an_older_record_is_a_native_one(results: Path):
+def test_other_bfloat16_kernels_are_other_hardware(results: Path):
     older = load_record(first_record(results))
     scores = replace(older.scores, test=replace(older.scores.test, accuracy=older.scores.test.accuracy - 0.001))
-    emulated = replace(older, scores=scores, hardware=replace(older.hardware, bfloat16="emulated"))
-    elsewhere = compare_runs(older, emulated, "x")
-    names(elsewhere.detail, "bfloat16", "native", "emulated")
+    slow = replace(older, scores=scores, hardware=replace(older.hardware, bfloat16="pytorch"))
+    elsewhere = compare_runs(older, slow, "x")
+    names(elsewhere.detail, "bfloat16", "native", "pytorch")
     assert elsewhere.ok
-    native = replace(emulated, hardware=replace(older.hardware, bfloat16="native"))
+    native = replace(slow, hardware=replace(older.hardware, bfloat16="native"))
     here = compare_runs(older, native, "x")
     assert (here.ok, "bfloat16" in here.detail) == (False, False)
 
