@@ -63,7 +63,7 @@ def read_bench(results_dir: Path) -> dict[str, Bench]:
 
 
 def measure(
-    results_dir: Path, make_config: Callable[[RunRecord], Config], tell: Callable[[str], None] = print
+    results_dir: Path, make_config: Callable[[RunRecord], Config], log: Callable[[str], None] = print
 ) -> list[Bench]:
     """Measures every encoder of a folder's records at the depths they need, and writes the results to the folder.
 
@@ -79,12 +79,12 @@ def measure(
             by_features.setdefault(record.identity.features, []).append(record)
     for key, alike in by_features.items():
         depths = sorted({max(record.layers.indices, default=0) for record in alike})
-        benches[key] = _measure(alike[0], make_config(alike[0]), depths, tell)
+        benches[key] = _measure(alike[0], make_config(alike[0]), depths, log)
     write_atomically(results_dir / BENCH, json.dumps(plain([*benches.values()]), indent=1, ensure_ascii=False) + "\n")
     return [benches[key] for key in by_features]
 
 
-def _measure(record: RunRecord, cfg: Config, depths: list[int], tell: Callable[[str], None]) -> Bench:
+def _measure(record: RunRecord, cfg: Config, depths: list[int], log: Callable[[str], None]) -> Bench:
     import torch
     from tqdm import tqdm
 
@@ -111,9 +111,7 @@ def _measure(record: RunRecord, cfg: Config, depths: list[int], tell: Callable[[
     ]
     model = load_model(encoder, device, cfg.features.precision)
     words = corpus.splits["dev"].num_words
-    tell(
-        f"{encoder.name} on {device}, {num_cores()} threads, {words} words, after blocks {', '.join(map(str, depths))}"
-    )
+    log(f"{encoder.name} on {device}, {num_cores()} threads, {words} words, after blocks {', '.join(map(str, depths))}")
 
     @torch.inference_mode()
     def seconds(deepest: int) -> float:

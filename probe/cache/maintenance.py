@@ -95,8 +95,8 @@ def explain(needed: FeatureStore) -> Iterator[str]:
             theirs = _flat(entry.manifest["identity"])
             fields = [field for field in ours | theirs if ours.get(field) != theirs.get(field)]
             pairs = ((f, _short(theirs.get(f, "all")), _short(ours.get(f, "all"))) for f in fields)
-            told = "; ".join(f"{field} is {there}, here {here}" for field, there, here in pairs)
-            yield f"{short(entry.key)} does not: {told}."
+            differences = "; ".join(f"{field} is {there}, here {here}" for field, there, here in pairs)
+            yield f"{short(entry.key)} does not: {differences}."
 
 
 def _flat(identity: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -50,7 +50,7 @@ class Part:
 class Example:
     """Holds an item that one row gets right and the other does not (for a single row: an item that it gets wrong).
 
-    right: the row that has it right. of_seeds: in how many seeds. told: the wrong prediction in the first of them.
+    right: the row that has it right. of_seeds: in how many seeds. wrong: the prediction in the first of them.
     """
 
     right: str | None
@@ -58,7 +58,7 @@ class Example:
     start: int
     end: int
     kind: str
-    told: str
+    wrong: str
     of_seeds: int
 
 
@@ -267,10 +267,10 @@ def _examples(runs: Sequence[Sequence[_Run]], names: Sequence[str], task: Task, 
                 for side, wrong in enumerate(said):
                     right = said[1 - side] if len(said) > 1 else {item}
                     if item not in wrong and item in right:
-                        told = [
+                        others = [
                             f"{kind} {_words(sides[0].words[number], s, e)}" for kind, s, e in _touching(item, wrong)
                         ]
-                        found[side, number, item].append(", ".join(told) or "nothing")
+                        found[side, number, item].append(", ".join(others) or "nothing")
     examples: list[Example] = []
     for side in reversed(range(len(runs))):  # what B has wrong is what A alone has right, and comes first
         mine = sorted((key for key in found if key[0] == side), key=lambda key: (-len(found[key]), key[1:]))
@@ -320,7 +320,7 @@ def lines(errors: Errors) -> Iterator[str]:
         other = errors.b if example.right == errors.a else errors.a
         who = f"{example.right} alone has it right" if example.right else f"{errors.a} has it wrong"
         item = f"{example.kind} {_words(example.words, example.start, example.end)}"
-        yield f"{who}{seeds}: {item}; {other} said {example.told}"
+        yield f"{who}{seeds}: {item}; {other} said {example.wrong}"
         marked = [*example.words]
         marked[example.start] = f"[{marked[example.start]}"
         marked[example.end - 1] += "]"

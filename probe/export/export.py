@@ -31,7 +31,7 @@ LAYOUT = 1  # rises when the files of a format change
 ENDINGS = (".safetensors", ".parquet", ".npy", ".npz", ".json", ".jsonl", ".csv")
 
 
-def export(cfg: Config, target: Path, form: str, each: bool, tell: Callable[[str], None]) -> None:
+def export(cfg: Config, target: Path, form: str, each: bool, log: Callable[[str], None]) -> None:
     """Writes a config's corpus and features into a new folder, in one of FORMATS.
 
     each: does not combine the chosen layers. Raises UserError, before anything is computed, for a target that exists or
@@ -47,7 +47,7 @@ def export(cfg: Config, target: Path, form: str, each: bool, tell: Callable[[str
     if reason := why_not_writable(part, max(0, needed - here)):
         raise UserError(f"{target}: {reason}. Another place: --to DIR.")
     num_words = sum(split.num_words for split in planned.corpus.splits.values())
-    tell(f"{num_words} words, {needed / 1e9:.2f} GB as {form}, to {target}")
+    log(f"{num_words} words, {needed / 1e9:.2f} GB as {form}, to {target}")
     vectors = read_vectors(cfg, each)
     try:
         part.mkdir(parents=True, exist_ok=True)

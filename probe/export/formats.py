@@ -31,11 +31,11 @@ from probe.features.windows import bounds
 from probe.system.files import written_whole
 
 Parts = Sequence[tuple[int, int]]  # rows of vectors, first..last, one part after another
-Tell = Callable[[int], object]  # gets how many more words are written
+Advance = Callable[[int], object]  # gets how many more words are written
 SAFETENSORS_NAMES = {torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32"}
 
 
-def as_safetensors(folder: Path, name: str, split: Split, vectors: Vectors, parts: Parts, tell: Tell) -> None:
+def as_safetensors(folder: Path, name: str, split: Split, vectors: Vectors, parts: Parts, advance: Advance) -> None:
     _write_sentences(folder / f"{name}.jsonl", split)
     small = {"sentences": _sentences(split), "documents": _documents(split)}
     head: dict[str, Any] = {"__metadata__": {"format": "pt"}}
@@ -55,10 +55,12 @@ def as_safetensors(folder: Path, name: str, split: Split, vectors: Vectors, part
     text += b" " * (-len(text) % 8)
     numbers = b"".join(values.tobytes() for values in small.values() if values is not None)
     content = len(text).to_bytes(8, "little") + text + numbers
-    _append(folder / f"{name}.safetensors", content, vectors, parts, tell, lambda rows: rows.view(torch.uint8).numpy())
+    _append(
+        folder / f"{name}.safetensors", content, vectors, parts, advance, lambda rows: rows.view(torch.uint8).numpy()
+    )
 
 
-def as_npy(folder: Path, name: str, split: Split, vectors: Vectors, parts: Parts, tell: Tell) -> None:
+def as_npy(folder: Path, name: str, split: Split, vectors: Vectors, parts: Parts, advance: Advance) -> None:
     _write_sentences(folder / f"{name}.jsonl", split)
     for column, values in (("sentences", _sentences(split)), ("documents", _documents(split))):
         if values is not None:
@@ -67,10 +69,10 @@ def as_npy(folder: Path, name: str, split: Split, vectors: Vectors, parts: Parts
     dtype = as_numpy(torch.empty(0, dtype=vectors.dtype)).dtype
     about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": vectors.shape}
     np.lib.format.write_array_header_1_0(head, about)
-    _append(folder / f"{name}.vectors.npy", head.getvalue(), vectors, parts, tell, as_numpy)
+    _append(folder / f"{name}.vectors.npy", head.getvalue(), vectors, parts, advance, as_numpy)
 
 
-def as_parquet(folder: Path, name: str, split: Split, vectors: Vectors, parts: Parts, tell: Tell) -> None:
+def as_parquet(folder: Path, name: str, split: Split, vectors: Vectors, parts: Parts, advance: Advance) -> None:
     import pyarrow.parquet
 
     _whole(folder / "README.md", lambda path: path.write_text(CARD, encoding="utf-8"))
@@ -85,7 +87,7 @@ def as_parquet(folder: Path, name: str, split: Split, vectors: Vectors, parts: P
                 repeating = ["words.list.element", "tags.list.element"]
                 pyarrow.parquet.write_table(table, temporary, use_dictionary=repeating)
         vectors.close()
-        tell(int(ends[end] - ends[begin]))
+        advance(int(ends[end] - ends[begin]))
 
 
 FORMATS = {"safetensors": as_safetensors, "npy": as_npy, "parquet": as_parquet}
@@ -122,7 +124,7 @@ def _append(
     head: bytes,
     vectors: Vectors,
     parts: Parts,
-    tell: Tell,
+    advance: Advance,
     as_array: Callable[[torch.Tensor], np.ndarray],
 ) -> None:
     """Writes the header and then all rows, part by part, into a file that only grows: its length says what is done.
@@ -141,12 +143,12 @@ def _append(
         done = max((last for _, last in parts if last <= whole_rows), default=0)
         stream.truncate(len(head) + done * row_bytes)
         stream.seek(0, io.SEEK_END)
-        tell(done)
+        advance(done)
         for first, last in parts:
             if first >= done:
                 stream.write(as_array(vectors[first:last]).data)
                 vectors.close()
-                tell(last - first)
+                advance(last - first)
         stream.flush()
         os.fsync(stream.fileno())
 

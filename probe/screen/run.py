@@ -37,7 +37,7 @@ def screen_identity(inputs: Inputs, cfg: Config) -> ScreenIdentity:
 
 
 def run_screen(
-    cfg: Config, tell: Callable[[str], None], command: str | None = None, replaces: bool = True
+    cfg: Config, log: Callable[[str], None], command: str | None = None, replaces: bool = True
 ) -> ScreenRecord:
     """Screens and writes the folder's screen.json, after extracting missing features; returns an existing one at once.
 
@@ -57,10 +57,10 @@ def run_screen(
     try:
         there = load_screen(folder)
     except BadScreen as error:
-        tell(f"{error} It is replaced.")
+        log(f"{error} It is replaced.")
         there = None
     if there is not None and there.key == identity.key:
-        tell(f"screened already: {folder / SCREEN}")
+        log(f"screened already: {folder / SCREEN}")
         return there
     if there is not None and not replaces:
         raise UserError(
@@ -74,8 +74,8 @@ def run_screen(
     software = provenance(command)  # of the code as it was loaded
     device = resolve_device(cfg.device)
     for note in inputs.corpus.notes:
-        tell(f"data: {note}.")
-    store, found, seconds = _screened(inputs, cfg, device, tell)
+        log(f"data: {note}.")
+    store, found, seconds = _screened(inputs, cfg, device, log)
     import torch
 
     settings = settings_of(cfg)
@@ -112,7 +112,7 @@ def run_screen(
 
 
 def _screened(
-    inputs: Inputs, cfg: Config, device: str, tell: Callable[[str], None]
+    inputs: Inputs, cfg: Config, device: str, log: Callable[[str], None]
 ) -> tuple[FeatureStore, Screened, float]:
     """Returns the complete store, the screen's result, and its seconds without those of extraction."""
     from probe.features.extraction import ensure_features
@@ -123,7 +123,7 @@ def _screened(
         store = ensure_features(inputs.corpus, inputs.encoder, cfg.features, device)
         clock = time.perf_counter()
         try:
-            found = screen(store, inputs.corpus, cfg.screen, cfg.seed, device, tell)
+            found = screen(store, inputs.corpus, cfg.screen, cfg.seed, device, log)
             return store, found, time.perf_counter() - clock
         except DamagedShard as error:
             if attempt == ATTEMPTS_TO_READ:

@@ -53,7 +53,7 @@ def screen(
     cfg: ScreenConfig,
     seed: int,
     device: str = "cpu",
-    tell: Callable[[str], None] = lambda _: None,
+    log: Callable[[str], None] = lambda _: None,
 ) -> Screened:
     """Ranks every single layer, preset, concatenation of up to cfg.max_layers and mean of neighbouring layers.
 
@@ -74,12 +74,12 @@ def screen(
             )
     num_components = num_pca_components(cfg.pca_components, store, cfg.window, device)
     to = reduction(store, train, num_components, device)
-    tell(
+    log(
         f"screen: {len(train.lengths)} sentences of train, {len(dev.lengths)} of dev; of each layer {num_components} "
         f"of {store.hidden_size} components, {100 * min(to.kept):.1f} % of its variance or more"
     )
     bench = _Bench(store, corpus, cfg, train, dev, known, to)
-    ranked = rank(bench.scored(tell))
+    ranked = rank(bench.scored(log))
     words = {text.split: len(text.rows) for text in (train, dev)}
     return Screened(ranked, words, num_components, min(to.kept), bench.ridge_alphas, bench.beam_sizes)
 
@@ -126,9 +126,9 @@ class _Bench:
         self.ridge_alphas: dict[int, float] = {}
         self.beam_sizes: list[int] = []
 
-    def scored(self, tell: Callable[[str], None]) -> list[Scored]:
+    def scored(self, log: Callable[[str], None]) -> list[Scored]:
         """Scores every candidate."""
-        tell("screen: gathering second moments")
+        log("screen: gathering second moments")
         sums = self._without_each_part()
         candidates: list[Candidate] = []
         results: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]] = {}

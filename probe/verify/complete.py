@@ -54,11 +54,11 @@ def _asked_for(folder: Path, records: Sequence[RunRecord]) -> Iterator[Check]:
             yield Check(name, None, f"there is no {SWEEP}, so nobody can tell whether runs are missing")
         return
     missing = sorted(expected[key].label for key in expected.keys() - recorded.keys())
-    told = (
+    message = (
         f"{len(missing)} of {len(expected)} have no record here: {some_of(missing)}; the same sweep makes them (not "
         f"wanted after all: delete {SWEEP} and start the sweep that you want; every record stays)"
     )
-    yield Check(name, not missing, told if missing else f"all {len(expected)} have their record")
+    yield Check(name, not missing, message if missing else f"all {len(expected)} have their record")
     if extra := sorted(recorded[key].label for key in recorded.keys() - expected.keys()):
         detail = f"{len(extra)} records are of none of them: {some_of(extra)}"
         yield Check(f"{SWEEP}: other runs", None, detail)
@@ -87,17 +87,17 @@ def _seeds(records: Sequence[RunRecord]) -> Iterator[Check]:
             alike[f"counts {record.sha256.counts}"].append(record)
         if record.curve:
             alike[f"losses {[epoch.loss for epoch in record.curve]}"].append(record)
-    told: dict[str, bool | None] = {}
+    findings: dict[str, bool | None] = {}
     for what, runs in alike.items():
         if len({run.seed for run in runs}) > 1:
             names = some_of(sorted(run.label for run in runs))
             kind = "losses" if what.startswith("losses") else "predictions, sentence by sentence"
             is_one_run = kind == "losses" or _errors(runs[0]) >= ERRORS_OF_ONE_RUN
             doubt = "one run under several seeds" if is_one_run else "so few errors that it may be chance"
-            told[f"{names} have the same {kind}: {doubt}"] = False if is_one_run else None
-    for detail, ok in told.items():
+            findings[f"{names} have the same {kind}: {doubt}"] = False if is_one_run else None
+    for detail, ok in findings.items():
         yield Check("seeds", ok, detail)
-    if not told and len({record.seed for record in records}) > 1:
+    if not findings and len({record.seed for record in records}) > 1:
         yield Check("seeds", True, "no two have the same losses or predictions")
 
 

@@ -33,8 +33,8 @@ def check_race(folder: Path) -> Iterator[Check]:
             yield Check(name, None, f"of version {terms.rules.version} of the rule; this code decides by {VERSION}")
         return
     problem = _rule_problem(terms)
-    told = f"{len(terms.entries)} rows, up to {len(terms.rules.seeds)} seeds, alpha {terms.rules.alpha}"
-    yield Check(f"{RACE}: rules", problem is None, problem or told)
+    message = f"{len(terms.entries)} rows, up to {len(terms.rules.seeds)} seeds, alpha {terms.rules.alpha}"
+    yield Check(f"{RACE}: rules", problem is None, problem or message)
     if decisions is None:
         yield Check(DECISIONS, None, "not there; the same race writes it")
         return

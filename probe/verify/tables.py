@@ -72,8 +72,8 @@ def compare_tables(stated: Any, made: Sequence[JsonRow]) -> Iterator[Check]:
     pairs, problems = _pairs(stated, made)
     for there, row in pairs:
         problems += [f"{_name(row)} {problem}" for problem in _facts(there, row)]
-    told = "; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else "")
-    yield Check(TABLE, not problems, told or f"the runs, scores and costs of {len(made)} rows")
+    message = "; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else "")
+    yield Check(TABLE, not problems, message or f"the runs, scores and costs of {len(made)} rows")
     if problems:
         return
     name = f"{TABLE}: decisions"
@@ -134,11 +134,13 @@ def _facts(stated: JsonRow, made: JsonRow) -> Iterator[str]:
             yield f"{name} is {stated.get(name)}, the records give {made[name]}"
     for name, cell in made.items():
         if name.startswith(SPLITS) and isinstance(cell, dict):
-            yield from _told(unequal_facts(_parts(stated.get(name), PARTS), _parts(cell, PARTS), ROUNDING, name, True))
+            yield from _described(
+                unequal_facts(_parts(stated.get(name), PARTS), _parts(cell, PARTS), ROUNDING, name, True)
+            )
     if "dev_f1" in made and not _parts(stated.get("dev_f1"), PARTS):
         yield "has no dev_f1"
     there, again = _parts(stated.get("cost"), COSTS), _parts(made.get("cost"), COSTS)
-    yield from _told(unequal_facts(there, again, ROUNDING, "cost", in_common=True))
+    yield from _described(unequal_facts(there, again, ROUNDING, "cost", in_common=True))
 
 
 def _parts(value: Any, names: Sequence[str]) -> JsonRow:
@@ -147,9 +149,9 @@ def _parts(value: Any, names: Sequence[str]) -> JsonRow:
 
 def _decisions(stated: JsonRow, made: JsonRow) -> Iterator[str]:
     decided = {name: value for name, value in made.items() if name not in (*FACTS, *OTHER)}
-    yield from _told(unequal_facts(stated, decided, SIMULATED, in_common=True))
+    yield from _described(unequal_facts(stated, decided, SIMULATED, in_common=True))
 
 
-def _told(differences: Iterable[tuple[str, Any, Any]]) -> Iterator[str]:
+def _described(differences: Iterable[tuple[str, Any, Any]]) -> Iterator[str]:
     for place, there, again in differences:
         yield f"{place} is {there}, the records give {again}"
