@@ -33,7 +33,7 @@ def compare_runs(reference: RunRecord, again: RunRecord, name: str) -> Check:
     places = [place for place, *_ in unequal(_outcome(reference), _outcome(again))]
     if not places and _files(reference, again) == _files(again, reference):
         return Check(name, True, "the same bits")
-    reasons = [f"{place} {a} / {b}" for place, a, b in unequal(_environment(reference), _environment(again))]
+    reasons = [f"{place} {a} / {b}" for place, a, b in unequal(environment(reference), environment(again))]
     if not reasons:
         commits = [short(run.software.git.commit) if run.software.git else "no commit" for run in (reference, again)]
         code = f"; code of {commits[0]} / {commits[1]}" if commits[0] != commits[1] else ""
@@ -65,7 +65,8 @@ def _outcome(record: RunRecord) -> dict[str, Any]:
     return outcome
 
 
-def _environment(record: RunRecord) -> dict[str, Any]:
+def environment(record: RunRecord) -> dict[str, Any]:
+    """Returns all that a run's bits depend on beside its key: versions and hardware."""
     bfloat16 = {"bfloat16": "not used"} if record.config.probe.get("precision") == "auto" else NATIVE
     return {**record.software.versions, **bfloat16, **plain(record.hardware)}
 
@@ -141,7 +142,7 @@ def predict_again(
             scores = scores_of(count(split.tags, predicted, record.task))
             apart = max(apart, abs(100 * (scores.headline - stated.headline)))
         here = {**versions(), **NATIVE, **plain(hardware(device, 1, bfloat16_kernels(cfg, device)))}
-        reasons = [f"{place} {a} / {b}" for place, a, b in unequal(_environment(record), here)]
+        reasons = [f"{place} {a} / {b}" for place, a, b in unequal(environment(record), here)]
         if same:
             yield Check(record.label, True, "its kept weights give the very predictions of the record")
         else:
