@@ -18,6 +18,7 @@ from probe.encoders.checkpoint import Encoder
 from probe.features.store import FeatureStore, Shard
 from probe.probes.schedule import Schedule, passes
 from probe.runs.fit import fit_inputs
+from probe.runs.outputs import is_truncated
 from probe.runs.plan import Plan, plan
 from probe.system.files import why_not_writable
 from probe.system.format import duration, pluralize
@@ -37,7 +38,7 @@ def cost_of_sweep(configs: Sequence[Config]) -> list[str]:
     Raises UserError for a run that cannot be, and where there is no room for what is to be extracted.
     """
     plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
-    todo = [planned for planned in plans if not planned.is_done]
+    todo = [planned for planned in plans if not planned.is_done or is_truncated(planned.record_path)]
     lines = [f"{pluralize(len(plans), 'run')}, {len(todo)} to be made"]
     trained = [planned for planned in todo if planned.kind.reads_features]
     tuned = [planned for planned in todo if planned.kind.is_trained and not planned.kind.reads_features]

@@ -31,6 +31,7 @@ from probe.probes.kinds import bfloat16_kernels, kind_of
 from probe.probes.normalization import Scales, scales_in, scales_of
 from probe.probes.scales import REMEDY, adds_unlike, unlike_layers
 from probe.probes.selection import select
+from probe.runs.outputs import problem_of_record
 from probe.system import hub
 from probe.system.bfloat16 import SLOW
 from probe.system.files import canonical, short, why_not_writable
@@ -53,8 +54,8 @@ COUNTED = {  # parts of SplitCounts, as people read them
 }
 
 
-def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = ()) -> bool:
-    """Reports on each part in turn through `tell`. Returns whether a run would work.
+def examine(cfg: Config, log: Callable[[str], None], sweep: Sequence[Config] = ()) -> bool:
+    """Reports on each part in turn through `log`. Returns whether a run would work.
 
     sweep: the settings of all runs, if there are several; `cfg` is the first. All their corpora are then looked at, and
     their cost is reported too.
@@ -69,7 +70,7 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
             failed.append(name)
             found, lines, mark = None, str(error).splitlines(), "ERROR"
         for i, line in enumerate(lines):
-            tell(f"{name if not i else '':<8}  {mark if not i else '':<7}  {line}".rstrip())
+            log(f"{name if not i else '':<8}  {mark if not i else '':<7}  {line}".rstrip())
         return found
 
     kind = kind_of(cfg)
@@ -88,12 +89,12 @@ def examine(cfg: Config, tell: Callable[[str], None], sweep: Sequence[Config] = 
     if len(sweep) > 1 and not failed:
         check("sweep", lambda: (None, cost_of_sweep(sweep)))
     installed = (f"{name} {version}" for name, version in versions().items() if version)
-    tell(f"{'versions':<18} " + ", ".join(installed))
+    log(f"{'versions':<18} " + ", ".join(installed))
     answers = "it answers" if hub.reachable() else f"no answer within {hub.limit_s():g} s (or HF_HUB_OFFLINE is set)"
-    tell(f"{'Hub':<18} {answers}; {'needed for' if failed else 'asked only for'} what is not here")
+    log(f"{'Hub':<18} {answers}; {'needed for' if failed else 'asked only for'} what is not here")
     names = ", ".join(dict.fromkeys(one.name for one in odd))
     look = f" Look first at: {names} (WARNING, above)." if odd else ""
-    tell(f"This run would fail: {', '.join(dict.fromkeys(failed))}.{look}" if failed else f"This run would work.{look}")
+    log(f"This run would fail: {', '.join(dict.fromkeys(failed))}.{look}" if failed else f"This run would work.{look}")
     return not failed
 
 
@@ -259,8 +260,8 @@ def _scales(
         selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
         added = [deviations[layer] for layer in selection.indices if layer in deviations]
         if adds_unlike(selection.combine, selection.normalize, added):
-            told = f"{unlike_layers(selection.name, selection.combine, added)}: {REMEDY}"
-            warnings[selection.name] = DataWarning("layers of unlike scale", told)
+            message = f"{unlike_layers(selection.name, selection.combine, added)}: {REMEDY}"
+            warnings[selection.name] = DataWarning("layers of unlike scale", message)
     return [*lines, *(f"WARNING: {one.message}" for one in warnings.values())], [*warnings.values()]
 
 
@@ -282,5 +283,7 @@ def _results(cfg: Config, runs: bool) -> tuple[None, list[str]]:
     folder = Path(cfg.results_dir)
     if reason := next(filter(None, map(why_not_writable, (folder / "records", folder / "logs"))), None):
         raise UserError(f"results_dir={cfg.results_dir}: {reason}. Another: results_dir=DIR.")
-    done = "; this run is done already" if runs and plan(cfg).is_done else ""
-    return None, [f"{folder}{done}"]
+    if not runs or not (planned := plan(cfg)).is_done:
+        return None, [f"{folder}"]
+    problem = problem_of_record(planned.record_path)
+    return None, [f"{folder}; {problem or 'this run is done already'}"]

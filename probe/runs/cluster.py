@@ -46,6 +46,7 @@ ON_A_NODE = ("CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SI
 EARLY_S = 90  # SLURM may warn up to a minute before it is told to, and a job begins before its program does
 FIRST_WORD_S = 10  # nobody wants to know of a queue that lasts for seconds
 ASK_EVERY_S = (2, 30)  # SLURM is asked often at first, later seldom
+ANSWER_S = 60  # how long an answer of SLURM is waited for
 END_OF_LOG = 2000  # characters
 
 
@@ -82,8 +83,10 @@ class RequeueableJob:
         self.work(job)
 
     def checkpoint(self, job: Any) -> Any:
-        """Called by submitit, in the midst of the work, when a time limit or a preemption is near. Raises CutOff at the
-        limit when no requeues are left."""
+        """Called by submitit, in the midst of the work, when a time limit or a preemption is near.
+
+        Raises TimeLimitReached at the limit when no requeues are left.
+        """
         import submitit
 
         if time.monotonic() - self.began < self.limit_min * 60 - self.notice_s - EARLY_S:
@@ -104,7 +107,7 @@ def executor(cluster: str, settings: dict[str, Any]) -> Any:
     """submitit's executor with the settings of `hydra.launcher`."""
     import submitit
 
-    own = {} if cluster == "local" else {f"{cluster}_max_num_timeout": 10**6}  # `Again` counts
+    own = {} if cluster == "local" else {f"{cluster}_max_num_timeout": 10**6}  # `RequeueableJob` counts
     made = submitit.AutoExecutor(cluster=cluster, folder=settings["submitit_folder"], **own)
     without = ("submitit_folder", "max_num_timeout")
     made.update_parameters(
@@ -127,12 +130,12 @@ def run_array(
     work: Callable[[Any], None],
     jobs: Sequence[Job],
     settings: dict[str, Any],
-    tell: Callable[[str], None],
-    died: Callable[[Any, str], None],
+    log: Callable[[str], None],
+    on_failure: Callable[[Any, str], None],
 ) -> None:
     """Sends the jobs that are not in SLURM's queue yet, and waits for all of them.
 
-    died: called with a job that has ended and left neither record nor failure, as soon as that is known, and the
+    on_failure: called with a job that has ended and left neither record nor failure, as soon as that is known, and the
     reason: a line, then what SLURM and its log say. Raises UserError where SLURM takes nothing, or does not say what
     it has.
     """
@@ -140,7 +143,7 @@ def run_array(
     by_key = {job.key: job for job in jobs}
     sent = {number: by_key[key] for number, key in _in_the_queue(folder, by_key).items()}
     if sent:
-        tell(
+        log(
             f"{len(sent)} of them are in SLURM's queue already (job {_arrays(sent)}): waited for, not sent again. "
             f"To send them anew: scancel {_arrays(sent)}, then the same command."
         )
@@ -150,12 +153,12 @@ def run_array(
         keys = {number: job.key for number, job in zip(numbers, fresh, strict=True)}
         sent_now = {"jobs": keys, "settings": settings}
         write_atomically(folder / f"{_arrays(keys)}.json", json.dumps(sent_now, indent=1) + "\n")
-        tell(f"{len(fresh)} runs sent as SLURM job {_arrays(keys)}; scancel {_arrays(keys)} withdraws them.")
+        log(f"{len(fresh)} runs sent as SLURM job {_arrays(keys)}; scancel {_arrays(keys)} withdraws them.")
         sent |= dict(zip(numbers, fresh, strict=True))
     try:
-        _wait(sent, settings, tell, died)
+        _wait(sent, settings, log, on_failure)
     except KeyboardInterrupt:
-        tell(f"\nThe runs go on without this command: SLURM job {_arrays(sent)}. To end them: scancel {_arrays(sent)}")
+        log(f"\nThe runs go on without this command: SLURM job {_arrays(sent)}. To end them: scancel {_arrays(sent)}")
         raise
 
 
@@ -204,23 +207,38 @@ def _in_the_queue(folder: Path, wanted: Container[str]) -> dict[str, str]:
     return found
 
 
-def failed_jobs(folder: Path, wanted: Collection[str]) -> dict[str, str]:
-    """Why jobs of the wanted keys ended that earlier commands sent and of which none is left: by key, as `_why` says.
+@dataclass(frozen=True)
+class EndedJob:
+    """A job that has ended without a result. state: what squeue still says of it."""
 
-    Of a job that SLURM does not speak of now, nothing is known. wanted: keys that have neither record nor failure.
+    number: str
+    state: str
+    settings: dict[str, Any]
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, as `_why` finds out."""
+        return _why(self.number, self.state, self.settings)
+
+
+def ended_jobs(folder: Path, wanted: Collection[str], timeout_s: float = ANSWER_S) -> dict[str, EndedJob]:
+    """The jobs of the wanted keys that earlier commands sent and of which none is left, by key.
+
+    Asks SLURM once per array, and not at all without a job of the wanted keys. Of a job that SLURM does not speak of
+    now, nothing is known. wanted: keys that have neither record nor failure.
     """
-    found: dict[str, str] = {}
+    found: dict[str, EndedJob] = {}
     alive: set[str] = set()
     for _, keys, settings in _sent_before(folder):
         mine = {number: key for number, key in keys.items() if key in wanted}
-        states = _states(mine)
+        states = _states(mine, timeout_s)
         for number, key in mine.items():
             state = states.get(number, ("", ""))[0] if states is not None else "UNKNOWN"
             if state and state not in OVER:
                 alive.add(key)
             else:
-                found[key] = _why(number, state, settings)
-    return {key: why for key, why in found.items() if key not in alive}
+                found[key] = EndedJob(number, state, settings)
+    return {key: job for key, job in found.items() if key not in alive}
 
 
 def _sent_before(folder: Path) -> Iterator[tuple[Path, dict[str, str], dict[str, Any]]]:
@@ -231,19 +249,20 @@ def _sent_before(folder: Path) -> Iterator[tuple[Path, dict[str, str], dict[str,
             yield file, dict(content["jobs"]), dict(content["settings"])
 
 
-def _ask(*command: str) -> subprocess.CompletedProcess[str]:
+def _ask(*command: str, timeout_s: float = ANSWER_S) -> subprocess.CompletedProcess[str]:
     """What a command of SLURM answers; nothing, and an exit code, where there is none or it takes too long."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
     except (OSError, subprocess.TimeoutExpired) as error:
         return subprocess.CompletedProcess(command, 1, "", str(error))
 
 
-def _states(numbers: Iterable[str]) -> dict[str, tuple[str, str]] | None:
+def _states(numbers: Iterable[str], timeout_s: float = ANSWER_S) -> dict[str, tuple[str, str]] | None:
     """State and reason of each job that SLURM still knows; None where it does not answer."""
     found: dict[str, tuple[str, str]] = {}
     for array in _arrays(numbers).split():
-        answer = _ask("squeue", "--noheader", "--array", "--states=all", f"--jobs={array}", "--format=%i|%T|%r")
+        options = ("--noheader", "--array", "--states=all", f"--jobs={array}", "--format=%i|%T|%r")
+        answer = _ask("squeue", *options, timeout_s=timeout_s)
         if answer.returncode and "Invalid job id" not in answer.stderr:
             return None
         for line in answer.stdout.splitlines():
@@ -253,13 +272,13 @@ def _states(numbers: Iterable[str]) -> dict[str, tuple[str, str]] | None:
 
 
 def _wait(
-    sent: dict[str, Job], settings: dict[str, Any], tell: Callable[[str], None], died: Callable[[Any, str], None]
+    sent: dict[str, Job], settings: dict[str, Any], log: Callable[[str], None], on_failure: Callable[[Any, str], None]
 ) -> None:
     """Waits until every job is over, or gone for SLURM at two looks in a row: files may take a moment to be seen."""
     dead: set[str] = set()
     begun = looked = time.monotonic()
     gone: set[str] = set()
-    told = ""
+    logged = ""
     while waiting := [number for number, job in sent.items() if number not in dead and not job.is_over()]:
         time.sleep(1)
         now = time.monotonic()
@@ -273,11 +292,11 @@ def _wait(
         before, gone = gone, {n for n in waiting if n not in states or states[n][0] in OVER}
         for number in sorted(gone & before):
             dead.add(number)
-            died(sent[number], _why(number, states.get(number, ("", ""))[0], settings))
-        if now - begun > FIRST_WORD_S and (reason := _why_nothing_runs(states)) != told:
-            told = reason
+            on_failure(sent[number], _why(number, states.get(number, ("", ""))[0], settings))
+        if now - begun > FIRST_WORD_S and (reason := _why_nothing_runs(states)) != logged:
+            logged = reason
             if reason:
-                tell(f"In SLURM's queue, none runs yet: {reason}.")
+                log(f"In SLURM's queue, none runs yet: {reason}.")
 
 
 def _why_nothing_runs(states: dict[str, tuple[str, str]]) -> str:
@@ -315,9 +334,9 @@ def _why(number: str, state: str, settings: dict[str, Any]) -> str:
     elif log is None:
         line = f"ended without a result or any output ({state}, exit code {code}). The same command sends it again."
     else:
-        told = [part.strip() for part in text.splitlines() if part.strip()]
-        own = [part for part in told if not part.startswith("srun: ")]  # srun comes after the reason
-        line = f"ended without a result. Its output, {log}, ends: {(own or told or ['nothing'])[-1][:160]}"
+        parts = [part.strip() for part in text.splitlines() if part.strip()]
+        own = [part for part in parts if not part.startswith("srun: ")]  # srun comes after the reason
+        line = f"ended without a result. Its output, {log}, ends: {(own or parts or ['nothing'])[-1][:160]}"
     ends = f" {log} ends:\n{text}" if log else " It left no output."
     return f"{line}\n\nSLURM job {number}: {state or 'unknown by now'}, exit code {code}.{ends}"
 

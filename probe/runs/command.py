@@ -110,6 +110,7 @@ def _screen_first(configs: Sequence[Config], command: str) -> None:
 
 def _train_one(cfg: Config, command: str) -> int:
     """Trains one run, prints its scores, and returns the exit code."""
+    from probe.runs.outputs import set_aside_truncated
     from probe.runs.plan import plan, prepare_results
     from probe.runs.progress import running
     from probe.runs.run import run
@@ -119,6 +120,8 @@ def _train_one(cfg: Config, command: str) -> int:
     planned = plan(cfg)
     device = resolve_device(planned.cfg.device)
     prepare_results(planned.results_dir)
+    if message := set_aside_truncated(planned.record_path):
+        print(message, flush=True)
     was_done = planned.is_done
     if planned.record_path.exists() and not was_done:
         print("Weights were not saved: rerunning and replacing the record.", flush=True)
@@ -166,12 +169,13 @@ def extract(arguments: list[str]) -> int:
 
 
 def sweep_status(arguments: list[str]) -> int:
-    """Prints where a sweep stands, and returns the exit code."""
+    """Prints where a sweep stands, and returns the exit code: 1 if a record cannot be read."""
     parser = Parser("sweep-status", SWEEP_STATUS, SWEEP_STATUS_EXAMPLES)
     parser.add_folder()
     options = parser.parse_intermixed_args(arguments)
 
-    from probe.runs.progress import lines
+    from probe.runs.progress import lines, status_of
 
-    print(*lines(results_or_last(options.dir)), sep="\n")
-    return 0
+    now = status_of(results_or_last(options.dir))
+    print(*lines(now), sep="\n")
+    return 1 if now.bad else 0

@@ -4,6 +4,7 @@ record's path tells where they lie."""
 from __future__ import annotations
 
 import lzma
+import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import msgspec
 
 from probe.config import UserError
 from probe.data.tags import Tags
-from probe.runs.records import load_record
+from probe.runs.records import BadRecord, TruncatedRecord, load_record
 from probe.scoring.metrics import Counts, problem_of
 from probe.system.files import canonical, sha256_of, write_atomically
 
@@ -53,6 +54,36 @@ def is_done(record: Path, with_weights: bool) -> bool:
     except UserError:
         return True  # what is wrong with it is said where it is read
     return named == "" or (named is not None and weights_path(record).exists())
+
+
+def problem_of_record(record: Path) -> BadRecord | None:
+    """Returns what is wrong with a record that is there; None where it is not, or is sound."""
+    try:
+        if record.exists():
+            load_record(record)
+    except BadRecord as error:
+        return error
+    return None
+
+
+def is_truncated(record: Path) -> bool:
+    """Whether a record is there that holds no whole JSON: a sweep makes its run again."""
+    return isinstance(problem_of_record(record), TruncatedRecord)
+
+
+def set_aside_truncated(record: Path) -> str | None:
+    """Renames a record that holds no whole JSON, so that its run is made again. Returns a message of it, or None where
+    there is no such record. Raises UserError where it cannot be renamed."""
+    if not is_truncated(record):
+        return None
+    aside = record.with_name(f"{record.name}.damaged-{uuid.uuid4().hex[:8]}")
+    try:
+        record.rename(aside)
+    except FileNotFoundError:  # another process has just done it
+        return None
+    except OSError as error:
+        raise UserError(f"{record} is damaged and cannot be set aside: {error.strerror}.") from None
+    return f"{record} is damaged; it is now {aside.name}, and the run is made again."
 
 
 def write_counts(record: Path, counts: dict[str, Counts]) -> str:

@@ -8,19 +8,21 @@ from __future__ import annotations
 import contextlib
 import difflib
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from probe.conditions import MAIN, section_of
 from probe.config import UserError
-from probe.runs.cluster import failed_jobs
+from probe.runs.cluster import ANSWER_S, EndedJob, ended_jobs
 from probe.runs.identity import normalized_name
 from probe.runs.records import BadRecord, RunRecord, load_record
 from probe.runs.sweep_plan import SWEEP, read_expected
 from probe.system.files import SHORT_KEY, short
 from probe.system.format import duration, percent, pluralize
 from probe.system.locks import is_locked, wait_for_lock
+
+AT_ONCE_S = 2  # how long a command that answers at once waits for SLURM
 
 
 def failures(results_dir: Path) -> dict[str, Path]:
@@ -47,15 +49,15 @@ def running(results_dir: Path, key: str) -> Iterator[Callable[[str], None]]:
     path = _running_file(results_dir, key)
     with wait_for_lock(path) as stream:
 
-        def tell(line: str) -> None:
+        def set_status(line: str) -> None:
             with contextlib.suppress(OSError):  # a disk full for a moment need not end a run of hours
                 stream.seek(0)
                 stream.truncate()
                 stream.write(line.encode())
 
-        tell("starting")
+        set_status("starting")
         try:
-            yield tell
+            yield set_status
         finally:
             path.unlink(missing_ok=True)
 
@@ -76,7 +78,7 @@ class SweepStatus:
     """
 
     def __init__(self, results_dir: Path, keys: Iterable[str]) -> None:
-        self.keys = {short(key) for key in keys}
+        self.results_dir, self.keys = results_dir, {short(key) for key in keys}
         files = {k: path for k, path in _by_key((results_dir / "records").glob("*.json")).items() if k in self.keys}
         self.done: dict[str, RunRecord] = {}
         self.bad: dict[str, BadRecord] = {}
@@ -141,23 +143,44 @@ def _with_seeds(records: Sequence[RunRecord], with_scale: bool) -> str:
     return f"{name} ({pluralize(len(records), 'seed')})"
 
 
-def lines(results_dir: Path) -> Iterator[str]:
-    """What `probe sweep-status` prints. Raises UserError where no sweep was started."""
-    expected = read_expected(results_dir)
-    if not expected:
-        found = f"{SWEEP} asks for no run" if (results_dir / SWEEP).exists() else f"there is no {SWEEP}"
-        close = None if results_dir.is_dir() else closest_results(results_dir)
-        hint = f" Did you mean {close}?" if close else ""
-        raise UserError(f"{results_dir}: no sweep was started here ({found}).{hint}")
+def jobs_ended_unseen(results_dir: Path, keys: Collection[str], timeout_s: float = ANSWER_S) -> dict[str, EndedJob]:
+    """The cluster's jobs that ended while no command waited for them, by key: see `ended_jobs`."""
+    return ended_jobs(results_dir / "logs" / "slurm", keys, timeout_s)
+
+
+def runs_ended_unseen(results_dir: Path) -> dict[str, str]:
+    """The runs asked for whose cluster job ended unseen: their label and the job's number, by key. Waits for SLURM a
+    moment only, and reads no record: a run counts as made where a file has its key in its name."""
+    if not (results_dir / "logs" / "slurm").is_dir():
+        return {}
+    present = _by_key((results_dir / "records").glob("*.json")).keys() | failures(results_dir).keys()
+    labels = {run.key: run.label for run in read_expected(results_dir)}
+    waiting = [key for key in labels if short(key) not in present and not is_running(results_dir, key)]
+    jobs = jobs_ended_unseen(results_dir, waiting, AT_ONCE_S)
+    return {key: f"{labels[key]} (SLURM job {job.number})" for key, job in jobs.items()}
+
+
+def status_of(results_dir: Path) -> SweepStatus:
+    """Returns where the sweep of a folder stands. Raises UserError where none was started."""
+    if expected := read_expected(results_dir):
+        return SweepStatus(results_dir, [run.key for run in expected])
+    found = f"{SWEEP} asks for no run" if (results_dir / SWEEP).exists() else f"there is no {SWEEP}"
+    close = None if results_dir.is_dir() else closest_results(results_dir)
+    hint = f" Did you mean {close}?" if close else ""
+    raise UserError(f"{results_dir}: no sweep was started here ({found}).{hint}")
+
+
+def lines(now: SweepStatus) -> Iterator[str]:
+    """Yields what `probe sweep-status` prints."""
+    expected = read_expected(now.results_dir)
     labels = {short(run.key): run.label for run in expected}
-    now = SweepStatus(results_dir, labels)
     left_s = now.left_s(len(now.running)) if now.running else None
     left = "" if left_s is None else f"; {duration(left_s)} left"
-    died = failed_jobs(results_dir / "logs" / "slurm", {run.key for run in expected if short(run.key) in now.waiting})
-    num_failed, num_waiting = len(now.failed) + len(died), len(now.waiting) - len(died)
+    ended = jobs_ended_unseen(now.results_dir, [run.key for run in expected if short(run.key) in now.waiting])
+    num_failed, num_waiting = len(now.failed) + len(ended), len(now.waiting) - len(ended)
     counts = f"{len(now.done)} done, {len(now.running)} running, {num_failed} failed, {num_waiting} waiting"
     counts += f", {len(now.bad)} with a record that cannot be read" if now.bad else ""
-    yield f"{results_dir}: {pluralize(len(labels), 'run')}: {counts}{left}"
+    yield f"{now.results_dir}: {pluralize(len(labels), 'run')}: {counts}{left}"
     for key, path in now.running.items():
         with contextlib.suppress(FileNotFoundError):  # it has just ended
             yield f"running  {labels[key]}: {path.read_text(encoding='utf-8')}"
@@ -166,5 +189,5 @@ def lines(results_dir: Path) -> Iterator[str]:
     for key, path in now.failed.items():
         with contextlib.suppress(FileNotFoundError):  # it is tried again
             yield f"failed   {labels[key]}: {first_line(path)} (log: {path})"
-    for key, why in died.items():
-        yield f"failed   {labels[short(key)]}: {why.splitlines()[0]}"
+    for key, job in ended.items():
+        yield f"failed   {labels[short(key)]}: {job.reason.splitlines()[0]}"

@@ -203,6 +203,10 @@ class BadRecord(UserError):
     """A file that is no record, or not of this schema."""
 
 
+class TruncatedRecord(BadRecord):
+    """A file that holds no whole JSON, so that nothing in it can be used."""
+
+
 def record_path(results_dir: Path, row: str, identity: RunIdentity) -> Path:
     """Where a run's record is, whatever its row was called when it was made; where it will be if there is none."""
     folder = results_dir / "records"
@@ -218,8 +222,10 @@ def load_record(path: Path) -> RunRecord:
     """A record that holds together. Raises BadRecord naming the file, the field, and what is wrong with it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise BadRecord(f"{path} is not a record: {error}. Move it away and run again.") from None
+    except OSError as error:
+        raise BadRecord(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise TruncatedRecord(f"{path} is not a record: {error}. The same sweep makes it again.") from None
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema != SCHEMA:
         found = f"schema {json.dumps(schema)}" if isinstance(content, dict) else f"a {type(content).__name__}"

@@ -21,7 +21,7 @@ from probe.config import Config, UserError
 from probe.probes.kinds import slow_bfloat16
 from probe.runs.cluster import TimeLimitReached
 from probe.runs.launch import Launcher
-from probe.runs.outputs import is_done
+from probe.runs.outputs import is_done, set_aside_truncated
 from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.progress import SweepStatus, first_line, is_running, leaders, running
 from probe.runs.records import RunRecord, load_record, record_path
@@ -115,6 +115,9 @@ def run_sweep(
         prepare_results(folder)
         if note := write_expected(folder, [planned.expected for planned in plans if planned.results_dir == folder]):
             log(note)
+    for message in map(set_aside_truncated, [planned.record_path for planned in plans]):
+        if message:
+            log(message)
     todo = _not_done(plans)
     _log_what_remains(plans, todo, log)
     for planned in todo:
@@ -255,31 +258,31 @@ def run_job(job: Job) -> None:
         print(f"probe: {_write_failure(job, error)}", file=sys.stderr, flush=True)
         return
     try:
-        with running(planned.results_dir, planned.identity.key) as tell:
+        with running(planned.results_dir, planned.identity.key) as set_status:
             if planned.is_done:
                 outcome = _scores_elsewhere(job)
             elif _failure_file(planned).exists():
                 return  # another process tried it meanwhile; the sweep says why it failed, at its end
             else:
-                outcome = _made(planned, job, tell, clock)
+                outcome = _made(planned, job, set_status, clock)
     except (Exception, TimeLimitReached) as error:  # of the lock, or while it was waited for
         outcome = f"failed: {_write_failure(planned, error)}"
     print(_line(job, outcome), flush=True)
 
 
-def _made(planned: Plan, job: Job, tell: Callable[[str], None], clock: float) -> str:
+def _made(planned: Plan, job: Job, set_status: Callable[[str], None], clock: float) -> str:
     """Makes the run; returns its scores, or why it failed, which is written before the run's lock is let go."""
     try:
         if planned.kind.reads_features and planned.store.serving().missing():
-            tell("extracting features")
-        record = run(job.cfg, _now_and_then(tell, job), job.at_once, len(job.gpus), job.command)
+            set_status("extracting features")
+        record = run(job.cfg, _now_and_then(set_status, job), job.at_once, len(job.gpus), job.command)
         return f"{scores_line(record, job.dev_only)} · {time.perf_counter() - clock:.0f} s"
     except (Exception, TimeLimitReached) as error:
         return f"failed: {_write_failure(planned, error)}"
 
 
-def _now_and_then(tell: Callable[[str], None], job: Job) -> Callable[[str], None]:
-    """Returns `tell`, which also prints a run's line once it has taken long, and again after three times that time.
+def _now_and_then(set_status: Callable[[str], None], job: Job) -> Callable[[str], None]:
+    """Returns `set_status`, which also prints a run's line once it has taken long, and again after three times that time.
 
     Of a sweep's first runs, before any has ended, it prints sooner.
     """
@@ -289,7 +292,7 @@ def _now_and_then(tell: Callable[[str], None], job: Job) -> Callable[[str], None
 
     def heard(line: str) -> None:
         nonlocal wait_s
-        tell(line)
+        set_status(line)
         if line.startswith("epoch") and time.monotonic() - begun >= wait_s:
             wait_s = 3 * (time.monotonic() - begun)
             print(f"{job.expected.label} · {line}", flush=True)
@@ -390,7 +393,7 @@ def _why_not_done(planned: Plan, launcher: Launcher) -> str:
 
 
 def _line(job: Job, outcome: str) -> str:
-    """What is told of a run that has ended: "run 7 of 18, 2 failed, about 6 min left · last seed 1 · ..."."""
+    """What is logged of a run that has ended: "run 7 of 18, 2 failed, about 6 min left · last seed 1 · ..."."""
     now = SweepStatus(job.results_dir, job.keys)
     over = len(now.done) + len(now.failed) + len(now.bad)
     parts = [f"run {over} of {len(now.keys)}"] + [f"{len(now.failed)} failed"] * bool(now.failed)

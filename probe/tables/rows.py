@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -118,14 +118,16 @@ def last_results(home: Path = Path("results")) -> Path:
     return max(written, key=lambda folder: (written[folder], folder))
 
 
-def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
+def build_rows(results_dir: Path, margin: float | None = None, ended: Collection[str] = ()) -> list[Row]:
     """Rows of one setting together, in the paper's order; invalid records are skipped (see `bad_records`).
 
-    margin: points of dev score that the user does not mind; None: the default.
+    margin: points of dev score that the user does not mind; None: the default. ended: keys of runs that failed without
+    a log of it.
     Raises UserError if there are neither records nor expected runs.
     """
     results_dir = results_folder(results_dir)
-    records, expected, failed = load_records(results_dir), read_expected(results_dir), failures(results_dir)
+    records, expected = load_records(results_dir), read_expected(results_dir)
+    failed = failures(results_dir).keys() | set(map(short, ended))
     if not records and not expected:
         for error in bad_records(results_dir).values():
             raise error
@@ -292,7 +294,7 @@ def _rank(name: str) -> int:
     return PAPER_ORDER.index(name) if name in PAPER_ORDER else len(PAPER_ORDER)
 
 
-def _row(gathered: _Gathered, failed: dict[str, Path], condition: str | None, bench: Bench | None) -> Row:
+def _row(gathered: _Gathered, failed: Collection[str], condition: str | None, bench: Bench | None) -> Row:
     by_seed = sorted(gathered.records.items(), key=lambda pair: pair[1].seed)
     records = [record for _, record in by_seed]
     cells: dict[str, Cell] = {}

@@ -232,11 +232,15 @@ def test_of_fine_tuning_too_the_windows_are_cut_and_what_is_done_is_what_a_run_t
 
     record = plan(config).record_path
     record.parent.mkdir(parents=True)
-    record.write_text("{}")
-    assert "done already" in told(config)[1]
-    config.save_probe = True
+    for unreadable in ("{}", '{"schema": 3, "ke'):
+        record.write_text(unreadable)
+        text = told(config)[1]
+        assert "done already" not in text
+        names(text, record)
     make_record(tmp_path / "made", "last", 1, 0.5, 0.5)
     shutil.copy(next((tmp_path / "made/records").iterdir()), record)
+    assert "done already" in told(config)[1]
+    config.save_probe = True
     assert "done already" not in told(config)[1], "its weights were not kept"
 
 

@@ -14,12 +14,13 @@ import pytest
 from support.facts import names
 from support.inputs import data_config, encoder_config, features_config, run_config
 
+from probe.cli import dispatch
 from probe.config import LayersConfig, ProbeConfig, UserError
 from probe.runs import cluster, sweep
 from probe.runs import plan as runs_plan
 from probe.runs.cluster import RequeueableJob, TimeLimitReached, run_array
 from probe.runs.plan import plan, prepare_results
-from probe.runs.progress import lines
+from probe.runs.progress import lines, status_of
 from probe.runs.sweep import Job, run_job
 from probe.system.files import short
 
@@ -168,13 +169,13 @@ def test_why_jobs_died_that_no_command_waited_for_is_found_out_later(queue: Path
     keep(queue, "5", {"5_0": "a", "5_1": "b", "5_2": "c"})
     keep(queue, "6", {"6": "c"})
     (queue / "slurm/odd.json").write_text("[]")
-    assert cluster.failed_jobs(queue / "slurm", "abc") == {}, "a SLURM that is silent has killed nobody"
+    assert cluster.ended_jobs(queue / "slurm", "abc") == {}, "a SLURM that is silent has killed nobody"
     (queue / "squeue").write_text("5_0|TIMEOUT|TimeLimit\n5_1|RUNNING|None\n5_2|FAILED|None\n6|PENDING|Priority\n")
     (queue / "scontrol").write_text("JobState=TIMEOUT Reason=TimeLimit ExitCode=0:15\n")
-    died = cluster.failed_jobs(queue / "slurm", "abc")
+    died = cluster.ended_jobs(queue / "slurm", "abc")
     assert list(died) == ["a"], "c was sent again"
-    names(died["a"], "out of time", "hydra.launcher.timeout_min=60")
-    assert not cluster.failed_jobs(queue / "slurm", "b")
+    names(died["a"].reason, "out of time", "hydra.launcher.timeout_min=60")
+    assert not cluster.ended_jobs(queue / "slurm", "b")
     assert len(list((queue / "slurm").glob("*.json"))) == 3
 
 
@@ -184,13 +185,42 @@ def test_the_status_of_a_sweep_tells_of_jobs_that_died_unseen(job: Job, queue: P
     sweep.write_expected(job.results_dir, [job.expected])
     settings(logs)
     keep(logs, "5", {"5_0": job.key})
-    assert "0 failed, 1 waiting" in next(lines(job.results_dir))
+    assert "0 failed, 1 waiting" in next(lines(status_of(job.results_dir)))
     (queue / "squeue").write_text("5_0|FAILED|None\n")
     (queue / "scontrol").write_text("JobState=OUT_OF_MEMORY Reason=OutOfMemory ExitCode=0:125\n")
-    first, second = lines(job.results_dir)
+    first, second = lines(status_of(job.results_dir))
     assert "1 failed, 0 waiting" in first
     assert second.startswith("failed ")
     names(second, "embeddings seed 1", "out of memory", "hydra.launcher.mem_gb=16")
+
+
+def test_a_table_names_a_job_that_died_unseen(job: Job, queue: Path, capsys: pytest.CaptureFixture[str]):
+    folder = job.results_dir
+    logs = folder / "logs"
+    prepare_results(folder)
+    sweep.write_expected(folder, [job.expected])
+    calls = queue / "calls"
+    for name in ("squeue", "scontrol", "sacct"):
+        script = queue / "bin" / name
+        script.write_text(script.read_text().replace("\n", f'\necho {name} >>"{calls}"\n', 1))
+
+    def shown() -> tuple[dict, str]:
+        assert dispatch(["table", str(folder), "--format", "json"]) == 0
+        said = capsys.readouterr()
+        (row,) = json.loads(said.out)
+        return row, said.err
+
+    row, said = shown()
+    assert (row["missing"], row["failed"], said, calls.exists()) == (1, 0, "", False), "no job was sent"
+    settings(logs)
+    keep(logs, "5", {"5_0": job.key})
+    assert shown()[1] == "", "a SLURM that is silent has killed nobody"
+    (queue / "squeue").write_text("5_0|FAILED|None\n")
+    calls.unlink()
+    row, said = shown()
+    assert (row["missing"], row["failed"]) == (1, 1)
+    names(said, "embeddings seed 1", "5_0", f"sweep-status {folder}")
+    assert calls.read_text().split() == ["squeue"]
 
 
 def test_a_job_that_is_in_the_queue_still_is_not_sent_twice_and_an_array_that_ended_is_forgotten(
@@ -358,6 +388,6 @@ def test_a_run_says_that_it_extracts_and_one_that_is_cut_off_says_why(job: Job, 
     assert seen == ["extracting features"]
     assert failure(job) == "out of time: hydra.launcher.timeout_min=1"
     sweep.write_expected(job.results_dir, [job.expected])
-    assert any("out of time" in line for line in lines(job.results_dir))
+    assert any("out of time" in line for line in lines(status_of(job.results_dir)))
     run_job(replace(job, command="once more"))
     assert len(seen) == 1, "a failure ends a run until the next command"

@@ -349,3 +349,28 @@ def test_a_batch_of_the_whole_text_is_refused_before_anything_is_computed(inputs
         plan(config_of([*inputs, "probe.batch_size=600"]))
     names(caught.value, "probe.batch_size=600", 600, 100, "probe.batch_size=199")
     assert plan(config_of([*inputs, "probe.batch_size=199"])).cfg.probe.batch_size == 199
+
+
+@pytest.mark.parametrize("sweep", [["-m", "layers=majority_tag,embeddings", "jobs=1"], ["layers=majority_tag"]])
+def test_a_truncated_record_is_set_aside_and_its_run_made_again(
+    inputs: list[str], tmp_path: Path, typed: Callable, sweep: list[str]
+):
+    command = [*sweep, "probe=linear", "probe.max_epochs=1", "results_dir=out", *inputs]
+    assert typed(*command).returncode == 0
+    made = results(tmp_path / "out")
+    file = next((tmp_path / "out/records").glob("majority_tag-*.json"))
+    whole = file.read_text()
+    file.write_text(whole[: len(whole) // 2])
+    if "-m" in sweep:
+        status = typed("sweep-status", "out")
+        assert status.returncode == 1
+        names(status.stdout, "1 done", file.relative_to(tmp_path))
+    again = typed(*command)
+    assert again.returncode == 0, again.stderr
+    (line,) = [line for line in again.stdout.splitlines() if file.name in line and "damaged" in line]
+    (aside,) = (tmp_path / "out/records").glob("*.damaged-*")
+    assert aside.name in line
+    assert results(tmp_path / "out") == made
+    file.write_text(whole.replace('"schema": ', '"schema": 9'))
+    assert typed(*command).returncode != 0, "a whole record that is not understood stays"
+    assert '"schema": 9' in file.read_text()

@@ -16,7 +16,7 @@ from support.records import made_scores, make_record
 from probe.cli import dispatch
 from probe.config import UserError
 from probe.report.page import write_report
-from probe.runs.progress import lines
+from probe.runs.progress import lines, status_of
 from probe.runs.records import Checksums, Epoch, SplitScores, load_records
 from probe.scoring.metrics import Totals
 from probe.tables.formats import render
@@ -133,7 +133,7 @@ def test_a_sweep_json_from_which_every_run_was_struck_is_not_called_missing(resu
     (check,) = [check for check in check_complete(results, load_records(results)) if check.name.startswith("sweep")]
     assert check.ok is False
     with pytest.raises(UserError, match=r"sweep\.json"):
-        list(lines(results))
+        list(lines(status_of(results)))
 
 
 def test_a_sample_of_runs_is_made_again_and_can_be_drawn_again(results: Path, capsys: pytest.CaptureFixture[str]):
