@@ -13,7 +13,7 @@ import torch
 
 from probe.config import Config, UserError
 from probe.data.split import Split
-from probe.features.store import DamagedShard
+from probe.features.store import read_again_if_damaged
 from probe.features.windows import bounds
 from probe.probes.combine import Streamed
 from probe.probes.kinds import PROBES
@@ -21,8 +21,6 @@ from probe.probes.normalization import Normalization, normalization_of
 from probe.probes.selection import Selection
 from probe.runs.plan import Plan, plan
 from probe.runs.run import extract
-
-ATTEMPTS_TO_READ = 3  # a store damaged again right after it was repaired has a problem no retry solves
 
 
 class Vectors:
@@ -84,13 +82,12 @@ class Vectors:
 
     def _mended(self, read: Callable[[], torch.Tensor]) -> torch.Tensor:
         """Returns the result of `read`, after extracting damaged shards again."""
-        for _ in range(ATTEMPTS_TO_READ - 1):
-            try:
-                return read()
-            except DamagedShard as damaged:
-                print(f"{damaged}. Extracting it again.", flush=True)
-                self._streamed = self._open()
-        return read()
+
+        def mend(damage: str) -> None:
+            print(damage, flush=True)
+            self._streamed = self._open()
+
+        return read_again_if_damaged(read, mend)
 
 
 def _places(rows: Any, length: int) -> np.ndarray:
@@ -174,12 +171,7 @@ def read_vectors(cfg: Config, each: bool = False) -> dict[str, Vectors]:
 
 def _normalization(cfg: Config, selection: Selection) -> Normalization | None:
     """Returns how features are normalized, after extracting damaged shards of train again."""
-    for _ in range(ATTEMPTS_TO_READ - 1):
-        try:
-            return normalization_of(extract(cfg), selection)
-        except DamagedShard as damaged:
-            print(f"{damaged}. Extracting it again.", flush=True)
-    return normalization_of(extract(cfg), selection)
+    return read_again_if_damaged(lambda: normalization_of(extract(cfg), selection))
 
 
 def plan_to_read(cfg: Config) -> Plan:

@@ -21,10 +21,10 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import xxhash
 
@@ -39,16 +39,37 @@ from probe.system.locks import FileLock
 if TYPE_CHECKING:
     import torch
 
+T = TypeVar("T")
 FORMAT = 1
 MANIFEST = "manifest.json"
 IN_USE = ".in-use"  # locked by whoever uses the store
 LEFT_FOR_S = 86400  # a file unmodified for so long has no living writer
 WORDS_IN_SHARD = 8192
+ATTEMPTS_TO_READ = 3  # a store damaged again right after it was repaired has a problem no retry solves
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 
 
 class DamagedShard(RuntimeError):
     """Raised for a damaged shard. It has been moved aside, so that the next extraction makes it again."""
+
+
+def read_again_if_damaged(read: Callable[[], T], log: Callable[[str], object] = print) -> T:
+    """Returns what `read` returns, which opens a store, extracts what is missing of it and reads it.
+
+    Where it meets a damaged shard it is called again, up to ATTEMPTS_TO_READ times in all. Raises UserError if the
+    store is damaged even then.
+    """
+    for _ in range(ATTEMPTS_TO_READ - 1):
+        try:
+            return read()
+        except DamagedShard as damaged:
+            log(f"{damaged}. Extracting it again.")
+    try:
+        return read()
+    except DamagedShard as damaged:
+        raise UserError(
+            f"{damaged}, damaged again after each of {ATTEMPTS_TO_READ - 1} extractions. Is the disk sound?"
+        ) from None
 
 
 class Shard(NamedTuple):

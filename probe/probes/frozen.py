@@ -14,7 +14,7 @@ import torch
 from probe.data.derived import ONLINE_CODE_SHARES, Sample
 from probe.data.tags import Tags
 from probe.features.extraction import ensure_features
-from probe.features.store import DamagedShard, FeatureStore
+from probe.features.store import FeatureStore, read_again_if_damaged
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, bytes_needed, read_selection
 from probe.probes.fitting import CodeBlock, Epoch, Fit, FitInputs, Mix, OnlineCode, SplitBits
@@ -28,7 +28,6 @@ from probe.system.machine import placement, resolve_device
 from probe.system.provenance import hardware
 
 PLACES = {"device": "in the GPU's memory", "memory": "in memory", "stream": "streamed from the store"}
-ATTEMPTS_TO_READ = 3  # a store damaged again right after it was repaired has a problem no retry solves
 
 
 def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
@@ -137,22 +136,19 @@ def read_features(
     """Each split's features for the run's layers, where they lie, and how they are normalized; what is missing is
     extracted first."""
     selection = inputs.selection
-    for attempt in range(1, ATTEMPTS_TO_READ + 1):
+
+    def read() -> tuple[dict[str, torch.Tensor | Streamed], str, Normalization | None]:
         store: FeatureStore = ensure_features(inputs.text, inputs.encoder, inputs.cfg.features, device)
         where = placement(
             inputs.cfg.features.placement, bytes_needed(store, selection), device, inputs.runs, inputs.num_gpus
         )
-        try:
-            normalization = normalization_of(store, selection)
-            features: dict[str, torch.Tensor | Streamed] = {
-                name: Streamed(store, name, selection, normalization=normalization)
-                if where == "stream"
-                else read_selection(store, name, selection, device if where == "device" else "cpu", normalization)
-                for name in inputs.corpus.splits
-            }
-            return features, where, normalization
-        except DamagedShard as damaged:
-            if attempt == ATTEMPTS_TO_READ:
-                raise
-            print(f"{inputs.label}: {damaged}. Extracting it again.", flush=True)
-    raise AssertionError
+        normalization = normalization_of(store, selection)
+        features: dict[str, torch.Tensor | Streamed] = {
+            name: Streamed(store, name, selection, normalization=normalization)
+            if where == "stream"
+            else read_selection(store, name, selection, device if where == "device" else "cpu", normalization)
+            for name in inputs.corpus.splits
+        }
+        return features, where, normalization
+
+    return read_again_if_damaged(read, lambda damage: print(f"{inputs.label}: {damage}", flush=True))

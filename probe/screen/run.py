@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import resource
 import sys
@@ -25,8 +26,6 @@ from probe.system.provenance import hardware, provenance
 if TYPE_CHECKING:
     from probe.features.store import FeatureStore
     from probe.screen.screen import Screened
-
-ATTEMPTS_TO_READ = 3
 
 
 def screen_identity(inputs: Inputs, cfg: Config) -> ScreenIdentity:
@@ -116,19 +115,13 @@ def _screened(
 ) -> tuple[FeatureStore, Screened, float]:
     """Returns the complete store, the screen's result, and its seconds without those of extraction."""
     from probe.features.extraction import ensure_features
-    from probe.features.store import DamagedShard
+    from probe.features.store import read_again_if_damaged
     from probe.screen.screen import screen
 
-    for attempt in range(1, ATTEMPTS_TO_READ + 1):
+    def read() -> tuple[FeatureStore, Screened, float]:
         store = ensure_features(inputs.corpus, inputs.encoder, cfg.features, device)
         clock = time.perf_counter()
-        try:
-            found = screen(store, inputs.corpus, cfg.screen, cfg.seed, device, log)
-            return store, found, time.perf_counter() - clock
-        except DamagedShard as error:
-            if attempt == ATTEMPTS_TO_READ:
-                raise UserError(
-                    f"{error}, and was again after each of {attempt} extractions. Is the disk sound?"
-                ) from None
-            print(f"{error}; extracting it again", file=sys.stderr)
-    raise AssertionError("returned or raised")
+        found = screen(store, inputs.corpus, cfg.screen, cfg.seed, device, log)
+        return store, found, time.perf_counter() - clock
+
+    return read_again_if_damaged(read, functools.partial(print, file=sys.stderr))
