@@ -82,7 +82,7 @@ def reachable() -> bool:
         return True
 
     try:
-        return apart(ask, limit_s())
+        return run_with_timeout(ask, limit_s())
     except TimeoutError:
         return False
 
@@ -92,7 +92,9 @@ def _is_offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
 
 
-def apart(work: Callable[[], T], seconds: float | None = None, heard: Callable[[], float] = lambda: 0.0) -> T:
+def run_with_timeout(
+    work: Callable[[], T], seconds: float | None = None, heard: Callable[[], float] = lambda: 0.0
+) -> T:
     """What work returns or raises, done in a daemon thread, so that Ctrl-C and the limit end the wait at once.
 
     A DNS lookup and attempts at several addresses have no time limit together, nor has a download.
@@ -206,12 +208,12 @@ def _download(repo: Repo, file: str) -> None:
     constants.HF_HUB_DOWNLOAD_TIMEOUT = max(constants.HF_HUB_DOWNLOAD_TIMEOUT, math.ceil(limit_s()))
     of = {"repo_id": repo.name, "repo_type": repo.kind, "revision": commit_of(repo), "filename": file}
     url = library.hf_hub_url(**of)
-    known = apart(lambda: library.get_hf_file_metadata(url, timeout=limit_s()), limit_s())
+    known = run_with_timeout(lambda: library.get_hf_file_metadata(url, timeout=limit_s()), limit_s())
     if known.commit_hash is None:
         _unanswered[repo] = _no_hub()
         raise _out_of_reach(repo)
     work = functools.partial(library.hf_hub_download, etag_timeout=limit_s(), tqdm_class=Heard, **of)
-    apart(work, limit_s(), lambda: heard_at)
+    run_with_timeout(work, limit_s(), lambda: heard_at)
 
 
 def _ask(asked: Repo, meant: Repo | None = None) -> str | None:
@@ -230,7 +232,7 @@ def _ask(asked: Repo, meant: Repo | None = None) -> str | None:
         return library.HfApi().repo_info(asked.name, repo_type=asked.kind, revision=asked.revision, timeout=limit_s())
 
     try:
-        info = apart(ask, limit_s())
+        info = run_with_timeout(ask, limit_s())
     except Exception as error:  # the library raises a dozen kinds
         if _is_no_answer(error):
             _unanswered[meant] = SILENT
@@ -355,7 +357,7 @@ def _known(repo: Repo) -> str:
     import huggingface_hub as library
 
     try:
-        refs = apart(lambda: library.HfApi().list_repo_refs(repo.name, repo_type=repo.kind), limit_s())
+        refs = run_with_timeout(lambda: library.HfApi().list_repo_refs(repo.name, repo_type=repo.kind), limit_s())
     except Exception:
         return ""
     names = [ref.name for ref in [*refs.branches, *refs.tags]] + [ref.ref for ref in refs.converts]

@@ -194,7 +194,7 @@ def test_a_signal_that_does_not_wake_the_wait_ends_it_all_the_same(monkeypatch: 
     before = signal.signal(signal.SIGUSR1, stop)
     try:
         with pytest.raises(KeyboardInterrupt):
-            hub.apart(work)
+            hub.run_with_timeout(work)
         assert not waited_for
     finally:
         stopped.set()
