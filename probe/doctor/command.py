@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 from probe.arguments import Parser
 from probe.settings import add_multirun, configs_of
 
@@ -22,9 +20,17 @@ def doctor(arguments: list[str]) -> int:
     parser = Parser("doctor", DESCRIPTION, EXAMPLES)
     add_multirun(parser)
     parser.add_settings()
+    parser.add_format("text", "json")
     options = parser.parse_intermixed_args(arguments)
 
-    from probe.doctor.doctor import examine
+    from probe.doctor.doctor import Part, examine
+    from probe.doctor.report import as_json, last_lines, part_lines
+
+    def show(part: Part) -> None:
+        if options.format == "text":
+            print(*part_lines(part), sep="\n", flush=True)
 
     configs, _ = configs_of(["-m"] * options.multirun + options.overrides)
-    return 0 if examine(configs[0], functools.partial(print, flush=True), configs) else 1
+    found = examine(configs[0], configs, show)
+    print(*(last_lines(found) if options.format == "text" else [as_json(found)]), sep="\n")
+    return 0 if found.works else 1

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus
@@ -21,7 +21,6 @@ from probe.runs.fit import fit_inputs
 from probe.runs.outputs import is_truncated
 from probe.runs.plan import Plan, plan
 from probe.system.files import why_not_writable
-from probe.system.format import duration, pluralize
 from probe.system.machine import gpus, num_cores, resolve_device, side_by_side
 
 if TYPE_CHECKING:
@@ -32,22 +31,23 @@ FEWEST_EPOCHS = 10  # what a run that converges takes at least, in the measured 
 MEASURED_SENTENCES = 2000
 
 
-def cost_of_sweep(configs: Sequence[Config]) -> list[str]:
-    """A sweep's runs, the stores that it has to fill, and how long its training takes, a line each.
+def cost_of_sweep(configs: Sequence[Config]) -> dict[str, Any]:
+    """A sweep's runs, the stores that it has to fill, and how long its training takes, in seconds (s).
 
     Raises UserError for a run that cannot be, and where there is no room for what is to be extracted.
     """
     plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
     todo = [planned for planned in plans if not planned.is_done or is_truncated(planned.record_path)]
-    lines = [f"{pluralize(len(plans), 'run')}, {len(todo)} to be made"]
+    facts: dict[str, Any] = {"runs": len(plans), "to_make": len(todo)}
     trained = [planned for planned in todo if planned.kind.reads_features]
     tuned = [planned for planned in todo if planned.kind.is_trained and not planned.kind.reads_features]
     if not trained + tuned:
-        return lines
+        return facts
     first = (trained + tuned)[0].cfg
     device = resolve_device(first.device)
     at_once = side_by_side(first.jobs, len(gpus()) if device == "cuda" else 0)
-    lines += _of_frozen(trained, device, at_once) if trained else []
+    if trained:
+        facts |= _of_frozen(trained, device, at_once)
     if tuned:
         of_one = {planned.identity.cell: planned for planned in tuned}  # whatever the seed
         at_once = min(at_once, len(tuned))
@@ -56,13 +56,13 @@ def cost_of_sweep(configs: Sequence[Config]) -> list[str]:
             same: planned.kind.training_s(fit_inputs(planned, at_once, num_gpus)) for same, planned in of_one.items()
         }
         total = sum(seconds[planned.identity.cell] for planned in tuned)
-        lines.append(f"to fine-tune: {pluralize(len(tuned), 'run')}, {duration(total / at_once)}")
-    return lines
+        facts["fine_tune"] = {"runs": len(tuned), "s": total / at_once}
+    return facts
 
 
-def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> list[str]:
+def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> dict[str, Any]:
     """Of runs on stored features: what is to be extracted for them, and how long their probes train."""
-    lines = []
+    facts: dict[str, Any] = {}
     by_store = {planned.store.key: planned for planned in trained}.values()
     stores = [(one, store) for one in by_store if (store := one.store.serving()).missing()]
     if stores:
@@ -71,7 +71,7 @@ def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> list[str]:
         if reason := why_not_writable(folder, num_bytes):
             raise UserError(f"features.cache_dir={folder}: {reason}.")
         seconds = sum(extraction_s(one.cfg, one.text, one.encoder, store, device) for one, store in stores)
-        lines.append(f"to extract: {pluralize(len(stores), 'store')}, {num_bytes / 1e9:.2f} GB, {duration(seconds)}")
+        facts["extract"] = {"stores": len(stores), "bytes": num_bytes, "s": seconds}
     alike = {_work(planned): planned for planned in trained}
     speeds = {work: training_s_per_word(planned, device) for work, planned in alike.items()}
     least = most = 0.0
@@ -84,9 +84,9 @@ def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> list[str]:
         most += epoch_s * epochs[planned.identity.key][1]
     fewest, at_most = min(first for first, _ in epochs.values()), max(last for _, last in epochs.values())
     at_once = min(at_once, len(trained))
-    time_s = f"{duration(least / at_once)} to {duration(most / at_once)}"
-    lines.append(f"to train: {time_s}, {at_once} at once; runs take {fewest} to {at_most} epochs")
-    return lines
+    seconds_of_training = [least / at_once, most / at_once]
+    facts["train"] = {"s": seconds_of_training, "at_once": at_once, "epochs": [fewest, at_most]}
+    return facts
 
 
 def _work(planned: Plan) -> tuple[int, int, str, str]:

@@ -29,7 +29,6 @@ LONG_ENOUGH = 5  # words; shorter sentences stand in any two texts
 SHARED = 0.05  # of a split's sentences; train and dev of CoNLL-2003 share 2.7 %
 SMALL_SENTENCES = 200
 SMALL_UPDATES = 50  # in a pass
-FIRST_WORDS = 12
 
 
 class DataWarning(NamedTuple):
@@ -37,14 +36,6 @@ class DataWarning(NamedTuple):
 
     name: str
     message: str
-
-
-def first_sentence(split: Split) -> str:
-    """The words of a split's first sentence, each with its tag, as they were read."""
-    words, tags = split.words[0], split.tags[0]
-    pairs = [f"{escape_invisible(word)} {escape_invisible(tag)}" for word, tag in zip(words, tags, strict=True)]
-    more = f" | and {len(pairs) - FIRST_WORDS} more" if len(pairs) > FIRST_WORDS else ""
-    return f"the first sentence, each word with its tag: {' | '.join(pairs[:FIRST_WORDS])}{more}"
 
 
 def data_warnings(corpus: Corpus, trained_on: Sequence[tuple[Config, Split]]) -> list[DataWarning]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from support.records import make_record
 from probe.conditions import derived
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import load_corpus
-from probe.doctor.data_warnings import data_warnings, first_sentence
+from probe.doctor.data_warnings import data_warnings
 from probe.doctor.doctor import examine
+from probe.doctor.report import first_sentence, last_lines, part_lines
 from probe.features.extraction import ensure_features
 from probe.runs.plan import plan
 from probe.settings import configs_of
@@ -39,9 +41,9 @@ def config(tiny_bert: Path, tiny_data: Path, tmp_path: Path) -> Config:
     )
 
 
-def told(config: Config) -> tuple[bool, str]:
-    lines: list[str] = []
-    return examine(config, lines.append), "\n".join(lines)
+def told(config: Config, sweep: Sequence[Config] = ()) -> tuple[bool, str]:
+    found = examine(config, sweep)
+    return found.works, "\n".join([*(line for part in found.parts for line in part_lines(part)), *last_lines(found)])
 
 
 def test_a_run_that_would_work(config: Config, tmp_path: Path):
@@ -176,7 +178,8 @@ def test_a_corpus_with_nothing_odd_has_no_warning(config: Config, folder: Path):
     config.data = data_config("bundled")
     demo = load_corpus(config.data)
     assert data_warnings(demo, [(config, demo.splits["train"])]) == []
-    assert first_sentence(demo.splits["train"]).endswith("OFF O")
+    words, tags = demo.splits["train"].words[0], demo.splits["train"].tags[0]
+    assert first_sentence([*zip(words, tags, strict=True)]).endswith("OFF O")
 
 
 def test_a_prefix_of_all_words_is_noticed_with_the_setting_that_takes_it_off(config: Config, folder: Path):
@@ -320,9 +323,7 @@ def test_fewer_epochs_than_any_training_takes_to_converge_are_noticed(config: Co
 def test_of_a_sweep_the_smallest_share_and_the_shortest_training_are_told(config: Config, tiny_data: Path):
     less = replace(config, data=replace(config.data, train_fraction=0.5))
     shorter = replace(config, probe=replace(config.probe, max_epochs=12))
-    lines: list[str] = []
-    examine(config, lines.append, [config, replace(less, seed=2), shorter])
-    text = "\n".join(lines)
+    _, text = told(config, [config, replace(less, seed=2), shorter])
     sentences = len(load_corpus(config.data).splits["train"].words)
     names(text, f"{sentences // 2} to {sentences}", f"{sentences // 2} sentences", "probe.max_epochs=12")
     (warned,) = [line for line in text.splitlines() if "probe -m seed=" in line]
@@ -339,24 +340,42 @@ def test_a_sweep_is_typed_as_for_training(typed: Callable, inputs: list[str]):
     names(done.stderr, "probe doctor -m")
 
 
+def test_json_has_the_facts_of_every_part(typed: Callable, inputs: list[str]):
+    done = typed("doctor", "layers=last", *inputs, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    parts = {part["name"]: part["facts"] for part in found["parts"]}
+    assert list(parts) == ["data", "encoder", "device", "layers", "store", "results"]
+    assert (found["works"], found["failed"]) == (True, [])
+    assert set(found["warnings"]) == {
+        warning["name"] for facts in parts.values() for warning in facts.get("warnings", ())
+    }
+    assert parts["encoder"]["num_layers"] == parts["layers"]["of"] == parts["layers"]["indices"][-1] == 5
+    assert (parts["store"]["shards_there"], parts["store"]["shards"]) == (0, 3)
+    assert len(parts["store"]["norms"]) == 6
+    failed = typed("doctor", "layers=last", *inputs, "data.train=nope.conll", "--format", "json")
+    assert failed.returncode == 1
+    data, *_ = json.loads(failed.stdout)["parts"]
+    names(data["problem"], "nope.conll")
+
+
 def test_every_corpus_of_a_sweep_is_looked_at_once(config: Config, folder: Path):
     beside = replace(config)
     assert found(beside, folder, as_columns("en:{word}\t{tag}"), name="prefixed")
     other = replace(config, data=beside.data)
     control = replace(other, data=replace(other.data, control=1), seed=2)
-    lines: list[str] = []
-    assert examine(config, lines.append, [config, other, control])
-    text = "\n".join(lines)
+    works, text = told(config, [config, other, control])
+    assert works
     assert re.findall(r"^data +ok +(\w+), from", text, re.MULTILINE) == ["tiny", "prefixed"]
     names(text.splitlines()[-1], "a small corpus", "a prefix of all words")
 
 
 def test_what_is_missing_for_several_corpora_of_a_sweep_is_named_once(config: Config, tmp_path: Path):
     away = [replace(config, data=replace(config.data, path=str(tmp_path / name))) for name in ("one", "two")]
-    lines: list[str] = []
-    assert not examine(away[0], lines.append, away)
-    assert [line.split()[:2] for line in lines if "ERROR" in line] == [["data", "ERROR"]] * 2
-    names(lines[-1], "data")
+    examined = examine(away[0], away)
+    assert not examined.works
+    assert [part.name for part in examined.parts if part.problem] == ["data", "data"]
+    assert examined.failed == ["data"]
 
 
 def test_of_a_sweep_it_tells_runs_stores_and_times_and_refuses_what_cannot_be(config: Config):
@@ -366,14 +385,13 @@ def test_of_a_sweep_it_tells_runs_stores_and_times_and_refuses_what_cannot_be(co
         chosen = replace(config.data, **data)
         return [replace(config, encoder=e, layers=one, data=chosen) for e in weights for one in layers]
 
-    lines: list[str] = []
-    assert examine(config, lines.append, sweep())
-    text = "\n".join(lines)
+    works, text = told(config, sweep())
+    assert works
     assert re.search(r"sweep +ok +5 runs, 5 to be made\n", text), "the majority tag is one run"
     assert re.search(r"to extract: 2 stores, 0.00 GB, about \d+ (s|min)\n", text)
     (training,) = [line for line in text.splitlines() if "to train: " in line]
     assert len(re.findall(r"\b\d+ (?:s|min)\b", training)) == 2, "at least and at most"
     names(training, "1 at once", "18 to 40 epochs")
-    lines.clear()
-    assert not examine(config, lines.append, sweep(train_fraction=0.01))
-    names("\n".join(lines), "data.train_fraction=0.01", "0 of 30 documents")
+    works, text = told(config, sweep(train_fraction=0.01))
+    assert not works
+    names(text, "data.train_fraction=0.01", "0 of 30 documents")

@@ -1,0 +1,168 @@
+"""Renders what the doctor found: as lines for people, or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from tabulate import tabulate
+
+from probe.doctor.doctor import Examination, Facts, Part
+from probe.system.bfloat16 import SLOW
+from probe.system.files import plain, short
+from probe.system.format import duration, escape_invisible, pluralize
+
+COUNTED = {  # counts of a split, as people read them
+    "documents": "documents",
+    "sentences": "sentences",
+    "words": "words",
+    "spans": "spans",
+    "tags": "different tags",
+    "span_words": "entity words",
+    "longest": "longest sentence",
+}
+FIRST_WORDS = 12
+MOST_KINDS = 20
+
+
+def as_json(found: Examination) -> str:
+    summary = {"works": found.works, "failed": found.failed, "warnings": found.warnings}
+    return json.dumps(summary | plain(found), indent=1, ensure_ascii=False)
+
+
+def part_lines(part: Part) -> Iterator[str]:
+    """Yields the lines of one part, under its name and whether it is there."""
+    mark = "ok" if part.problem is None else "ERROR"
+    lines = _LINES[part.name](part.facts) if part.problem is None else part.problem.splitlines()
+    for i, line in enumerate(lines):
+        yield f"{part.name if not i else '':<8}  {mark if not i else '':<7}  {line}".rstrip()
+
+
+def last_lines(found: Examination) -> Iterator[str]:
+    """Yields the lines below the parts; the last says whether a run would work."""
+    yield f"{'versions':<18} " + ", ".join(f"{name} {version}" for name, version in found.versions.items())
+    answers = "it answers" if found.hub else f"no answer within {found.hub_limit_s:g} s (or HF_HUB_OFFLINE is set)"
+    yield f"{'Hub':<18} {answers}; {'needed for' if found.failed else 'asked only for'} what is not here"
+    look = f" Look first at: {', '.join(found.warnings)} (WARNING, above)." if found.warnings else ""
+    yield f"This run would fail: {', '.join(found.failed)}.{look}" if found.failed else f"This run would work.{look}"
+
+
+def _data(facts: Facts) -> Iterator[str]:
+    scheme = f", tags in {facts['scheme']}" if facts["scheme"] else ", tags as they are"
+    yield f"{facts['name']}, from {facts['source']}{scheme}"
+    splits: Mapping[str, Mapping[str, int | None]] = facts["splits"]
+    counted = [name for name in COUNTED if name == "documents" or splits["train"][name] is not None]
+    rows = [
+        [split, *("unknown" if (n := counts[name]) is None else f"{n:,}" for name in counted)]
+        for split, counts in splits.items()
+    ]
+    headers = ["split", *(COUNTED[name] for name in counted)]
+    align = ("left", *["right"] * len(counted))
+    yield from tabulate(rows, headers, disable_numparse=True, colalign=align).splitlines()
+    kinds: Mapping[str, int] = facts["kinds"]
+    shown = ", ".join(f"{escape_invisible(kind)} {count:,}" for kind, count in [*kinds.items()][:MOST_KINDS])
+    more = f" and {len(kinds) - MOST_KINDS} more" if len(kinds) > MOST_KINDS else ""
+    yield f"{pluralize(len(kinds), 'kind')}: {shown}{more}"
+    yield first_sentence(facts["first_sentence"])
+    num_controls, num_runs = facts["control_runs"]
+    if num_controls:
+        of = "" if num_controls == num_runs else "some runs: "
+        yield f"{of}control task: each word or mention has a tag drawn at random"
+    fewest, most = facts["trained_on_sentences"]
+    if fewest < (splits["train"]["sentences"] or 0):
+        yield f"trained on {' to '.join(f'{n:,}' for n in sorted({fewest, most}))} of these sentences"
+    yield from (f"note: {note}" for note in facts["notes"])
+    if facts["differences_from_conll2003"] is not None:
+        yield _beside_standard(facts["differences_from_conll2003"])
+    yield from _warnings(facts)
+
+
+def first_sentence(pairs: Sequence[Sequence[str]]) -> str:
+    """The words of a sentence, each with its tag, as they were read."""
+    shown = [f"{escape_invisible(word)} {escape_invisible(tag)}" for word, tag in pairs]
+    more = f" | and {len(shown) - FIRST_WORDS} more" if len(shown) > FIRST_WORDS else ""
+    return f"the first sentence, each word with its tag: {' | '.join(shown[:FIRST_WORDS])}{more}"
+
+
+def _beside_standard(differences: Sequence[Facts]) -> str:
+    texts = [f"{d['split']} has {d['here']:,} {COUNTED[d['count']]}, not {d['standard']:,}" for d in differences]
+    return f"not the standard files of CoNLL-2003: {'; '.join(texts)}" if texts else "these are the standard files"
+
+
+def _warnings(facts: Facts) -> Iterator[str]:
+    return (f"WARNING: {warning['message']}" for warning in facts["warnings"])
+
+
+def _encoder(facts: Facts) -> Iterator[str]:
+    at = f" at {facts['commit'][:10]}" if facts["commit"] else ""
+    drawn = facts["random_weights"]
+    weights = f"random weights ({drawn})" if drawn else f"weights {short(facts['weights'])}"
+    yield f"{facts['name']}, from {facts['source']}{at}; {weights}"
+    yield (f"layers 0 to {facts['num_layers']}, {facts['hidden_size']} wide; {facts['pieces_at_once']} pieces at once")
+
+
+def _device(facts: Facts) -> Iterator[str]:
+    yield f"{facts['device']}: {facts['name']}; {facts['cores']} cores for this process"
+    if facts["bfloat16"] is not None:
+        yield "bfloat16: native" if facts["bfloat16"] == "native" else SLOW[facts["device"]]
+
+
+def _layers(facts: Facts) -> Iterator[str]:
+    yield f"{facts['chosen']} (of {facts['of']}){facts['note']}, {facts['width']} values per word"
+
+
+def _store(facts: Facts) -> Iterator[str]:
+    head = f"{facts['folder']}, key {short(facts['key'])}: {facts['shards_there']} of {facts['shards']} shards there"
+    head += f" ({facts['layers']})" if facts["layers"] else ""
+    is_whole = facts["shards_there"] == facts["shards"]
+    yield f"{head}, {facts['bytes'] / 1e9:.2f} GB" if is_whole else head
+    if "damaged" in facts:
+        yield f"{facts['damaged']}. A run extracts it again"
+        return
+    if not is_whole:
+        yield f"to extract: {facts['extract_bytes'] / 1e9:.2f} GB, {duration(facts['extract_s'])} on this machine"
+    yield f"norm of a vector by layer: {_by_layer(facts['norms'])}"
+    yield f"deviation per feature by layer: {_by_layer(facts['deviations'])}"
+    yield from _warnings(facts)
+
+
+def _by_layer(values: Mapping[int, float]) -> str:
+    return ", ".join(f"{layer}: {value:.3g}" for layer, value in values.items())
+
+
+def _windows(facts: Facts) -> Iterator[str]:
+    yield ", ".join(f"{name} {number:,}" for name, number in facts.items() if name != "train_s")
+    if "train_s" in facts:
+        yield f"to train: {duration(facts['train_s'])} on this machine"
+
+
+def _results(facts: Facts) -> Iterator[str]:
+    done = "; this run is done already" if facts["is_done"] else ""
+    yield f"{facts['folder']}{done}" + (f"; {facts['bad_record']}" if facts["bad_record"] else "")
+
+
+def _sweep(facts: Facts) -> Iterator[str]:
+    yield f"{facts['runs']} runs, {facts['to_make']} to be made"
+    if extract := facts.get("extract"):
+        yield f"to extract: {extract['stores']} stores, {extract['bytes'] / 1e9:.2f} GB, {duration(extract['s'])}"
+    if train := facts.get("train"):
+        least, most = train["s"]
+        fewest, at_most = train["epochs"]
+        yield (
+            f"to train: {duration(least)} to {duration(most)}, {train['at_once']} at once; runs take {fewest} to "
+            f"{at_most} epochs"
+        )
+    if tune := facts.get("fine_tune"):
+        yield f"to fine-tune: {tune['runs']} runs, {duration(tune['s'])}"
+
+
+_LINES: dict[str, Callable[[Facts], Iterator[str]]] = {
+    "data": _data,
+    "encoder": _encoder,
+    "device": _device,
+    "layers": _layers,
+    "store": _store,
+    "windows": _windows,
+    "results": _results,
+    "sweep": _sweep,
+}
