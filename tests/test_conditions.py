@@ -29,7 +29,7 @@ def test_every_condition_with_a_preset_is_what_its_preset_chooses():
         assert names == ([] if file.stem == "main" else [file.stem])
 
 
-def test_a_condition_that_changes_words_reads_features_of_its_own_and_stands_in_the_table_of_the_main_rows(
+def test_a_condition_on_words_reads_its_own_features(
     tiny_bert: Path, tiny_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def reversed_words(text: Corpus, data: DataConfig, lower_cases: bool) -> Corpus:

@@ -55,7 +55,7 @@ def test_each_layer_is_every_single_layer_of_the_encoder_asked_for():
     assert sorted(selection.indices for selection in chosen) == [(k,) for k in range(7)]
 
 
-def test_a_sweep_over_an_encoders_layers_must_know_how_many_there_are():
+def test_a_sweep_over_layers_must_know_their_number():
     own = ["+sweep=each_layer", "encoder=minilm_l6", "encoder.path=DIR", "seed=1"]
     with pytest.raises(UserError, match=r"encoder\.num_layers=N"):
         configs_of(own)
@@ -66,7 +66,7 @@ def test_a_sweep_over_an_encoders_layers_must_know_how_many_there_are():
         configs_of(["+sweep=each_layer", "encoder=bert_base_cased,bert_large_cased", "layers.indices=[0]", "seed=1"])
 
 
-def test_the_jobs_of_a_sweep_are_what_each_composes_to_by_itself():
+def test_each_job_of_a_sweep_composes_as_alone():
     same = ["probe.dropout=0.1", "layers=last", "encoder=minilm_l6", "encoder.name=mine"]
     swept = ["seed=1,2", "probe=linear,bilstm", "probe.dropout=0.2,0.3", "condition=main,random"]
     configs, _ = configs_of(["-m", *swept, *same[:1], "seed=3", *same[1:]])
@@ -84,7 +84,7 @@ def test_a_groups_settings_in_braces_count_in_the_order_typed():
 
 
 @pytest.mark.parametrize("how", ["condition=main,fine_tuned", "condition=fine_tuned", "probe=finetune"])
-def test_what_a_sweeps_file_says_of_the_probe_is_not_meant_for_fine_tuning(how: str):
+def test_a_sweeps_probe_settings_do_not_reach_fine_tuning(how: str):
     recipe = config_of(["probe=finetune"]).probe
     for sweep in ("conll2003_minilm", "tasks", "quickstart", "paper_table"):
         configs, _ = configs_of([f"+sweep={sweep}", how, "data.path=DIR", "seed=1"])
@@ -95,14 +95,14 @@ def test_what_a_sweeps_file_says_of_the_probe_is_not_meant_for_fine_tuning(how: 
     assert {cfg.probe.learning_rate for cfg in typed} == {2e-5}
 
 
-def test_the_values_of_a_sweep_are_typed_and_not_set_in_hydras_own_part():
+def test_a_sweeps_values_are_typed_not_set_in_hydra():
     for setting in ("hydra.sweeper.params.seed=[1,2]", 'hydra.sweeper.params={seed:"1,2"}'):
         with pytest.raises(UserError, match=r"probe -m seed=1,2"):
             configs_of(["-m", setting])
 
 
 @pytest.mark.parametrize("text", ['q"x\\"y', "\\", "/a/b\\", "/a/${x}/b", "a 'b' {c}, [d]=e", '"'])
-def test_a_text_in_a_record_is_typed_so_that_it_comes_back(text: str):
+def test_a_recorded_text_is_typed_so_it_returns(text: str):
     (typed,) = as_overrides({"data": {"name": text}})
     assert config_of([typed]).data.name == text
 
@@ -128,7 +128,7 @@ def test_other_data_of_the_hub_does_not_keep_a_presets_name():
     assert to_config(composed("data.hub=tner/btc", "data.name=mine"), chosen).data.name == "mine"
 
 
-def test_every_setting_has_its_value_in_yaml_and_every_value_its_setting():
+def test_settings_and_yaml_values_match_one_to_one():
     def leaves(node, prefix: str = "") -> set[str]:
         found: set[str] = set()
         for key, value in node.items():
@@ -139,7 +139,7 @@ def test_every_setting_has_its_value_in_yaml_and_every_value_its_setting():
     assert leaves(composed()) | groups | {"layers.name"} == set(setting_names())
 
 
-def test_what_presets_say_of_their_sources_labels_is_whole_and_in_one_scheme():
+def test_presets_name_all_labels_in_one_scheme():
     for preset, num_labels in (("wnut17", 13), ("wikiann", 7), ("ontonotes5", 37)):
         labels = to_config(composed(f"data={preset}"), {}).data.labels
         assert labels is not None
@@ -150,7 +150,7 @@ def test_what_presets_say_of_their_sources_labels_is_whole_and_in_one_scheme():
     assert to_config(composed("data=wikiann", "data.subset=de"), {}).data.name == "wikiann-de"
 
 
-def test_a_preset_changed_by_hand_loses_its_name_however_it_was_changed():
+def test_a_preset_changed_by_hand_loses_its_name():
     chosen = {"layers": "last", "encoder": "bert_base_cased"}
     assert to_config(composed("layers=last"), chosen).layers.name == "last"
     for change in ("layers.indices=[3]", "layers.combine=sum", "layers={indices:[1]}"):
@@ -158,7 +158,7 @@ def test_a_preset_changed_by_hand_loses_its_name_however_it_was_changed():
     assert to_config(composed("layers=single", "layers.indices=[3]"), {"layers": "single"}).layers.name == ""
 
 
-def test_an_encoder_named_by_hand_is_not_held_to_the_presets_layers():
+def test_an_encoder_named_by_hand_ignores_preset_layers():
     chosen = {"encoder": "bert_base_cased"}
     assert to_config(composed("encoder.path=/some/where"), chosen).encoder.num_layers is None
     assert to_config(composed("encoder.name=other"), chosen).encoder.num_layers is None

@@ -34,7 +34,7 @@ print(config.layers.name)
 """
 
 
-def test_a_wheel_in_a_fresh_environment_composes_a_config_from_another_directory(tmp_path: Path):
+def test_an_installed_wheel_composes_a_config_anywhere(tmp_path: Path):
     build = [
         sys.executable,
         "-m",

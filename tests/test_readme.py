@@ -232,7 +232,7 @@ def test_what_is_typed_instead_of_other_tools_is_read_as_it_stands():
         configs_of(settings)
 
 
-def test_every_command_is_of_a_kind_that_some_test_runs_and_stands_once():
+def test_every_command_is_run_by_a_test():
     odd = [c for c in commands() if not c.startswith(("probe ", *INSTALLS))]
     assert odd == []
     assert len(commands()) > 40
@@ -270,7 +270,7 @@ def kept_scores(folder: str) -> list[dict[str, Any]]:
         ("results/README.md", "conll2003-floors", "conll2003-minilm-floors"),
     ],
 )
-def test_the_scores_of_a_table_that_is_shown_are_those_in_results(readme: str, mark: str, folder: str):
+def test_a_tables_scores_are_those_in_results(readme: str, mark: str, folder: str):
     shown, kept = shown_scores(readme, mark), kept_scores(folder)
     assert [name for name, _ in shown] == [row["row"] for row in kept]
     for (name, scores), row in zip(shown, kept, strict=True):
@@ -288,7 +288,7 @@ def test_the_scores_of_tasks_side_by_side_are_those_in_results():
 
 @pytest.mark.slow  # six seconds
 @pytest.mark.parametrize(("name", "samples"), [("schedule", 11), ("schedule-large", 2)])
-def test_the_tables_of_the_schedule_are_of_the_trainings_that_are_kept(name: str, samples: int):
+def test_the_schedules_tables_are_of_the_saved_trainings(name: str, samples: int):
     script = str(ROOT / "tests/benchmarks/schedule.py")
     command = [sys.executable, script, "--only-table", "--keep", f"results/{name}.jsonl"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -142,9 +142,9 @@ def _results(facts: Facts) -> Iterator[str]:
 
 
 def _sweep(facts: Facts) -> Iterator[str]:
-    yield f"{facts['runs']} runs, {facts['to_make']} to be made"
+    yield f"{pluralize(facts['runs'], 'run')}, {facts['to_make']} to be made"
     if extract := facts.get("extract"):
-        yield f"to extract: {extract['stores']} stores, {extract['bytes'] / 1e9:.2f} GB, {duration(extract['s'])}"
+        yield f"to extract: {pluralize(extract['stores'], 'store')}, {extract['bytes'] / 1e9:.2f} GB, {duration(extract['s'])}"
     if train := facts.get("train"):
         least, most = train["s"]
         fewest, at_most = train["epochs"]
@@ -153,7 +153,7 @@ def _sweep(facts: Facts) -> Iterator[str]:
             f"{at_most} epochs"
         )
     if tune := facts.get("fine_tune"):
-        yield f"to fine-tune: {tune['runs']} runs, {duration(tune['s'])}"
+        yield f"to fine-tune: {pluralize(tune['runs'], 'run')}, {duration(tune['s'])}"
 
 
 _LINES: dict[str, Callable[[Facts], Iterator[str]]] = {

@@ -198,7 +198,7 @@ def test_leftovers_are_counted_and_pruning_takes_them_from_what_stays(
     assert not store.missing()
 
 
-def test_pruning_neither_says_that_it_deletes_what_is_in_use_nor_counts_it(
+def test_pruning_leaves_out_what_is_in_use(
     tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     used = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path), "cpu")

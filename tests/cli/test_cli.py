@@ -82,7 +82,7 @@ def in_training(folder: Path) -> int:
         ([], ["data.path=DIR"]),
     ],
 )
-def test_what_a_user_gets_wrong_is_one_or_two_lines_and_exit_2(arguments: list[str], facts: list, typed):
+def test_a_users_mistake_is_two_lines_and_exit_2(arguments: list[str], facts: list, typed):
     done = typed(*arguments)
     assert done.returncode == 2, done.stderr
     names(done.stderr, *facts)
@@ -158,7 +158,7 @@ def test_help_and_the_options_of_train_need_no_torch(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_one_run_prints_its_scores_and_record_and_is_not_done_twice(inputs: list[str], tmp_path: Path, typed):
+def test_one_run_prints_its_scores_and_is_done_once(inputs: list[str], tmp_path: Path, typed):
     (tmp_path / "srun").write_text("#!/bin/sh\n")
     (tmp_path / "srun").chmod(0o755)
     on_a_cluster = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}  # where Lightning has something to say
@@ -184,9 +184,7 @@ def test_one_run_prints_its_scores_and_record_and_is_not_done_twice(inputs: list
 
 
 @pytest.mark.slow
-def test_a_sweep_runs_side_by_side_shows_where_it_stands_and_ends_with_the_table(
-    inputs: list[str], tmp_path: Path, typed
-):
+def test_a_sweep_runs_in_parallel_and_ends_with_the_table(inputs: list[str], tmp_path: Path, typed):
     sweep = ["layers=last,concat_last_four", "seed=1,2", "results_dir=out", "-m", *inputs]
     done = probe(*sweep, "jobs=2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -44,7 +44,7 @@ def file_of(folder: Path, text: str, name: str = "some.conllu") -> Path:
     return file
 
 
-def test_words_upos_and_documents_are_read_and_ranges_and_empty_nodes_are_not_words(tmp_path: Path):
+def test_words_upos_and_documents_are_read_without_ranges_and_empty_nodes(tmp_path: Path):
     split = read_file(file_of(tmp_path, TEXT), TAGS)
     assert split.words == [["Sue", "does", "n't", "like", "New York"], ["#1"], ["Wins"]]
     assert split.tags == [["PROPN", "AUX", "PART", "VERB", "PROPN"], ["X"], ["VERB"]]
@@ -128,7 +128,7 @@ def test_a_layout_without_settings_is_that_of_the_columns_preset(tmp_path: Path)
     assert Layout.of(data_config(tmp_path)) == Layout()
 
 
-def test_every_ending_has_one_reader_and_every_setting_of_a_reader_is_one_of_the_layout():
+def test_every_ending_has_one_reader_with_settings_of_the_layout():
     endings = [ending for reader in READERS.values() for ending in reader.endings]
     assert len(endings) == len(set(endings))
     for reader in READERS.values():

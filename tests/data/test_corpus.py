@@ -54,7 +54,7 @@ def test_the_demo_corpus_keeps_its_fingerprints():
 
 
 @pytest.mark.skipif(not CONLL2003, reason="needs CONLL2003_DIR, a folder with eng.train, eng.testa and eng.testb")
-def test_conll2003_has_its_standard_counts_and_its_spans_survive_the_change_of_scheme():
+def test_conll2003_has_its_standard_counts_in_every_scheme():
     files = {"train": "eng.train", "dev": "eng.testa", "test": "eng.testb"}
     corpus = load_corpus(data_config(CONLL2003, **files))
     assert corpus.counts() == {
@@ -152,7 +152,7 @@ def test_settings_that_cannot_be_are_refused():
         data_config("x", dev_fraction=0.5, test_fraction=0.5)
 
 
-def test_ill_formed_tags_are_counted_with_their_first_three_places_and_read_as_conlleval_does(tmp_path: Path):
+def test_ill_formed_tags_are_counted_and_read_as_conlleval_does(tmp_path: Path):
     dev = "a O\nb I-PER\n\nc I-LOC\nd B-PER\ne I-LOC\n\nf I-PER\ng I-PER\n"
     corpus = load_corpus(data_config(write_splits(tmp_path, dev=dev, train="x B-PER\ny B-LOC\nz B-LOC\n")))
     assert corpus.about["scheme"] == "IOB2"
@@ -186,7 +186,7 @@ def test_a_dev_split_without_any_tag_of_train_is_refused(tmp_path: Path):
         load_corpus(data_config(write_splits(tmp_path, **texts), task="tags"))
 
 
-def test_dev_and_test_can_be_taken_from_train_by_document_and_always_the_same(tiny_corpus: Corpus, tmp_path: Path):
+def test_dev_and_test_taken_from_train_are_always_the_same(tiny_corpus: Corpus, tmp_path: Path):
     folder = write_columns(tmp_path, tiny_corpus)
     cfg = data_config(folder, dev=None, test=None, dev_fraction=0.2, test_fraction=0.1)
     corpus = load_corpus(cfg)
@@ -472,7 +472,7 @@ def keeps_every_row(folder: Path, rows: list, documents: bool) -> bool:
     return len(rows) > 1
 
 
-def test_a_word_is_as_much_work_in_a_large_corpus_as_in_a_small_one(tmp_path: Path):
+def test_the_work_per_word_does_not_grow_with_the_corpus(tmp_path: Path):
     def calls_a_word(num_sentences: int) -> float:
         made = Corpus("made", {name: make_split(num_sentences, seed) for seed, name in enumerate(files)})
         cfg = data_config(write_columns(tmp_path / str(num_sentences), made))

@@ -27,7 +27,7 @@ def of_tags(num_words: int) -> Corpus:
     return Corpus("speech", {name: replace(split) for name in ("train", "dev", "test")}, TAGS)
 
 
-def test_a_word_has_one_control_tag_in_all_splits_drawn_as_often_as_the_task_has_it():
+def test_a_word_has_one_control_tag_drawn_by_frequency():
     control = control_task(of_tags(5000), 1)
     by_word: dict[str, set[str]] = {}
     for split in control.splits.values():
@@ -47,7 +47,7 @@ def test_a_control_depends_on_its_seed_and_on_nothing_else(tiny_corpus: Corpus):
     assert one.text_fingerprint(True) == tiny_corpus.text_fingerprint(True), "the same features"
 
 
-def test_a_control_of_spans_keeps_their_bounds_and_gives_each_mention_one_type(tiny_corpus: Corpus):
+def test_a_control_of_spans_gives_each_mention_one_type(tiny_corpus: Corpus):
     control = control_task(tiny_corpus, 3)
     by_mention: dict[tuple[str, ...], set[str]] = {}
     for name, split in control.splits.items():
@@ -72,7 +72,7 @@ def cased(corpus: Corpus) -> Corpus:
     return replace(corpus, splits=splits)
 
 
-def test_mentions_that_differ_in_case_alone_have_one_type_where_the_encoder_drops_case(tiny_corpus: Corpus):
+def test_a_control_ignores_case_where_the_encoder_does(tiny_corpus: Corpus):
     text, types = cased(tiny_corpus), {}
     for lower_cases in (True, False):
         by_mention: dict[str, set[str]] = {}
@@ -96,7 +96,7 @@ def test_a_control_of_a_single_type_is_refused(tiny_corpus: Corpus):
 
 
 @pytest.mark.parametrize("with_documents", [True, False])
-def test_samples_of_one_seed_lie_in_each_other_and_take_whole_documents(with_documents: bool):
+def test_samples_of_one_seed_are_nested_and_of_whole_documents(with_documents: bool):
     train = make_split(200, 5)
     train.documents = train.documents if with_documents else None
     corpus = Corpus("made", {"train": train, "dev": make_split(9, 6), "test": make_split(9, 7)})
@@ -121,7 +121,7 @@ def test_a_share_below_one_that_takes_everything_is_refused(tiny_corpus: Corpus)
         sampled(tiny_corpus, 0.99, 1)
 
 
-def test_a_share_that_takes_nothing_or_lacks_a_type_is_refused_with_the_least_that_does(tiny_corpus: Corpus):
+def test_a_share_too_small_is_refused_with_the_least_possible(tiny_corpus: Corpus):
     with pytest.raises(UserError, match=r"train_fraction=0\.001:.*\b0\b.*\b30\b"):
         sampled(tiny_corpus, 0.001, 1)
     rare = replace(tiny_corpus.splits["train"], tags=[list(tags) for tags in tiny_corpus.splits["train"].tags])

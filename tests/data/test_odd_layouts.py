@@ -182,14 +182,14 @@ def test_every_refusal_shows_what_is_invisible_and_names_what_to_type(
 
 
 @pytest.mark.parametrize(("content", "width"), [("Ana\tO\tx\nBo\tO\n", 3), ("Ana B C O\nBo B  O\n", 4)])
-def test_the_separator_that_a_message_names_reads_the_file_or_none_is_named(tmp_path: Path, content: str, width: int):
+def test_a_separator_named_in_a_message_reads_the_file(tmp_path: Path, content: str, width: int):
     with pytest.raises(UserError, match=rf"\b{width}\b"):
         read_columns(file_of(tmp_path, content), PLAIN)
     separated = file_of(tmp_path, "Ana\tO\t\nwon\tO\n")
     assert read_columns(separated, replace(PLAIN, separator="whitespace")).words == [["Ana", "won"]]
 
 
-def test_byte_order_marks_before_json_lines_are_taken_off_and_a_list_of_rows_is_refused(tmp_path: Path):
+def test_json_lines_may_have_byte_order_marks_and_are_no_list(tmp_path: Path):
     row = '\ufeff{"tokens": ["Ana"], "ner_tags": ["O"]}\n'
     split = read_file(file_of(tmp_path, row + row + "\ufeff", "train.jsonl"), PLAIN, "")
     assert split.words == [["Ana"], ["Ana"]]
@@ -200,7 +200,7 @@ def test_byte_order_marks_before_json_lines_are_taken_off_and_a_list_of_rows_is_
         names(caught.value, "train.json:1", "{...}")
 
 
-def test_marks_and_blanks_that_cannot_be_meant_are_read_counted_and_told(tmp_path: Path):
+def test_stray_marks_and_blanks_are_counted_and_reported(tmp_path: Path):
     dev = "\ufeffa\tO\nAna\tB-PER\t\n\n\ufeff"
     texts: dict[str, str | bytes] = {
         "train": "Bo\tB-PER \n",
@@ -223,7 +223,7 @@ HIDDEN = ["\ufeff", "\u200b", "\u200d", " \u200b ", "\u2060\u00a0"]
 
 @pytest.mark.parametrize("hidden", HIDDEN)
 @pytest.mark.parametrize("ending", ["conll", "jsonl"])
-def test_what_nobody_sees_around_a_tag_makes_no_other_tag_and_is_counted(tmp_path: Path, hidden: str, ending: str):
+def test_invisible_characters_around_a_tag_are_dropped_and_counted(tmp_path: Path, hidden: str, ending: str):
     tags = ["B-PER", f"B-PER{hidden}", f"{hidden}B-PER", "O"]
     text = "".join(f"Ana\t{tag}\n" for tag in tags)
     if ending == "jsonl":
@@ -237,14 +237,14 @@ def test_what_nobody_sees_around_a_tag_makes_no_other_tag_and_is_counted(tmp_pat
     names(note, "2 in train, 0 in dev, 0 in test")
 
 
-def test_labels_with_something_invisible_behind_them_name_the_tags_that_are_read(tmp_path: Path):
+def test_label_names_are_read_without_invisible_characters(tmp_path: Path):
     write_splits(tmp_path)
     file_of(tmp_path, '{"tokens": ["Ana", "x"], "ner_tags": [1, 0]}\n', "train.jsonl")
     corpus = load_corpus(data_config(tmp_path, train="train.jsonl", labels=["O", "B-PER\u200b"]))
     assert corpus.splits["train"].tags == [["B-PER", "O"]]
 
 
-def test_a_joiner_inside_a_tag_is_part_of_it_and_is_shown_escaped(tmp_path: Path):
+def test_a_joiner_inside_a_tag_stays_and_is_shown_escaped(tmp_path: Path):
     texts = {"train": "Ana B-PER\nx O\n", "dev": "y O\nAna B-\u0645\u06cc\u200c\u0631\n"}
     corpus = load_corpus(data_config(write_splits(tmp_path, **texts)))
     assert corpus.splits["dev"].tags == [["O", "B-\u0645\u06cc\u200c\u0631"]]
@@ -351,7 +351,7 @@ def test_fields_with_other_usual_names_are_all_named_at_once(tmp_path: Path):
         ("Ana NNP O\nwon VB O\n", 2, []),
     ],
 )
-def test_a_column_without_any_entity_leads_to_the_one_that_has_them(
+def test_a_column_without_entities_names_the_one_with_them(
     tmp_path: Path, train: str, num_words: int, remedies: list[str]
 ):
     with pytest.raises(UserError) as caught:
@@ -360,7 +360,7 @@ def test_a_column_without_any_entity_leads_to_the_one_that_has_them(
     assert settings_in(caught.value) == settings_in(*remedies)
 
 
-def test_a_folder_in_the_place_of_a_file_leads_to_its_setting(tmp_path: Path):
+def test_a_folder_instead_of_a_file_names_its_setting(tmp_path: Path):
     with pytest.raises(UserError, match=r"Is a directory.*data\.train=NAME"):
         load_corpus(data_config(write_splits(tmp_path), train="."))
 

@@ -32,7 +32,7 @@ def written(tmp_path: Path, content: str | bytes, name: str = "some.conll") -> P
     return file
 
 
-def test_words_tags_documents_and_lines_are_read_and_document_marks_are_no_words(tmp_path: Path):
+def test_words_tags_documents_and_lines_are_read(tmp_path: Path):
     text = "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nBonn NNP I-NP I-LOC\nParis NNP I-NP B-LOC\nsaid VBD I-VP O\n\n"
     file = written(tmp_path, text + "-DOCSTART- -X- O O\n\nPeter NNP I-NP I-PER\nHill NNP I-NP I-PER")
     split = read_columns(file, PLAIN)
@@ -140,7 +140,7 @@ def test_what_does_not_fit_is_refused_with_its_line(tmp_path: Path, content: str
         read_columns(written(tmp_path, content), PLAIN)
 
 
-def test_a_sentence_that_never_ends_is_refused_before_its_end_is_looked_at(tmp_path: Path):
+def test_an_endless_sentence_is_refused_before_it_is_read(tmp_path: Path):
     def work(num_words: int) -> int:
         file = written(tmp_path, "a O\n" * num_words)
 
@@ -172,7 +172,7 @@ def dataset(names: list[str] | None, **columns: list) -> datasets.Dataset:
     return rows
 
 
-def test_hub_rows_take_their_label_names_from_the_schema_whatever_id_zero_is():
+def test_hub_rows_take_their_label_names_from_the_schema():
     split = read_dataset(dataset(["B-LOC", "B-PER", "O"]), PLAIN, "made")
     assert split.words == [["Ana", "won"], ["Leeds"]]
     assert split.tags == [["B-PER", "O"], ["B-LOC"]]
@@ -280,7 +280,7 @@ def test_these_tests_stay_off_the_network_unless_they_are_told_otherwise():
 
 
 @pytest.mark.slow
-def test_without_the_hub_the_error_names_the_ways_out_and_nobody_asks_twice(tmp_path: Path):
+def test_without_the_hub_an_error_says_what_to_type(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes every call and answers none
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         settings = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path), "no_proxy": "127.0.0.1"}

@@ -50,7 +50,7 @@ def test_the_three_splits_come_with_their_labels_and_commit(stand_in: Hub):
     assert not corpus.notes
 
 
-def test_a_text_once_read_is_read_again_without_a_word_to_the_hub(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
+def test_a_text_once_read_needs_the_hub_no_more(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
     commit = stand_in.put("dataset", "some/set", files("Bo"))
     load()
     stand_in.asked.clear()
@@ -62,9 +62,7 @@ def test_a_text_once_read_is_read_again_without_a_word_to_the_hub(stand_in: Hub,
     assert not stand_in.asked
 
 
-def test_offline_each_revision_gives_its_own_text_and_an_unknown_one_none(
-    stand_in: Hub, monkeypatch: pytest.MonkeyPatch
-):
+def test_offline_each_revision_gives_its_own_text(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
     old = stand_in.put("dataset", "some/set", files("old"))
     assert "old" in text(load())[0]
     stand_in.put("dataset", "some/set", files("branch"), revision="refs/pr/1")
@@ -82,7 +80,7 @@ def test_offline_each_revision_gives_its_own_text_and_an_unknown_one_none(
             load(revision=revision)
 
 
-def test_a_revision_that_the_hub_cannot_give_now_is_never_another_one(stand_in: Hub):
+def test_an_unavailable_revision_is_never_replaced_by_another(stand_in: Hub):
     stand_in.put("dataset", "some/set", files("main"))
     stand_in.put("dataset", "some/set", files("other"), revision="other")
     load()
@@ -128,7 +126,7 @@ def test_what_was_kept_and_is_damaged_is_made_anew_or_named(
     assert len(str(error.value).splitlines()) == 2
 
 
-def test_where_the_hub_gives_no_answer_its_cache_is_read_and_the_corpus_says_so(stand_in: Hub):
+def test_without_an_answer_the_cache_is_read_and_named(stand_in: Hub):
     commit = stand_in.put("dataset", "some/set", files("Bo"))
     load()
     stand_in.put("dataset", "some/set", files("new"))
@@ -149,9 +147,7 @@ def test_what_a_branch_means_stays_for_as_long_as_the_process(stand_in: Hub):
 
 
 @pytest.mark.parametrize("dies", [False, True])
-def test_a_download_that_breaks_off_goes_on_where_it_was_or_is_made_again(
-    stand_in: Hub, dies: bool, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_broken_download_is_continued_or_made_again(stand_in: Hub, dies: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(huggingface_hub.constants, "DOWNLOAD_CHUNK_SIZE", 64)
     content = parquet("Ana met Bo " * 50)
     stand_in.put("dataset", "some/set", {**files("Bo"), "data/train-00000-of-00001.parquet": content})
@@ -236,7 +232,7 @@ def languages() -> dict[str, bytes | str]:
 
 
 @pytest.mark.parametrize("revision", [None, "refs/convert/parquet", "a commit"])
-def test_of_several_subsets_only_the_files_of_the_one_asked_for_come(stand_in: Hub, revision: str | None):
+def test_only_the_files_of_the_subset_come(stand_in: Hub, revision: str | None):
     stand_in.put("dataset", "many/languages", languages())
     branch: dict[str, bytes | str] = {".gitattributes": "", **converted("de", "en")}
     commit = stand_in.put("dataset", "many/languages", branch, "refs/convert/parquet")
@@ -256,7 +252,7 @@ def test_splits_may_have_any_name(stand_in: Hub):
     assert text(corpus) == ["Ana met Bo train", "Ana met Bo validation", "Ana met Bo test"]
 
 
-def test_a_split_that_is_not_there_may_be_taken_from_train_and_one_that_is_may_be_left_out(stand_in: Hub):
+def test_splits_may_be_taken_from_train_or_left_out(stand_in: Hub):
     many = {f"data/{split}.jsonl": '{"tokens": ["Ana"], "ner_tags": ["B-PER"]}\n' * 10 for split in ("train", "test")}
     stand_in.put("dataset", "some/set", many)
     corpus = load(dev_fraction=0.1)

@@ -51,7 +51,7 @@ def test_what_a_reader_does_to_a_sentence_changes_no_other():
 
 
 @pytest.mark.parametrize(("distinct", "bytes_each"), [(1, 1), (256, 1), (257, 2), (65_536, 2), (65_537, 4)])
-def test_each_string_is_there_once_and_its_number_takes_as_few_bytes_as_it_can(distinct: int, bytes_each: int):
+def test_strings_are_stored_once_with_the_shortest_numbers(distinct: int, bytes_each: int):
     words = [f"w{number}" for number in range(distinct)]
     sentences = Sentences.of([words, words])
     assert sentences.distinct == words
@@ -59,7 +59,7 @@ def test_each_string_is_there_once_and_its_number_takes_as_few_bytes_as_it_can(d
     assert sentences[1] == words
 
 
-def test_a_text_read_from_a_file_takes_a_few_bytes_a_word(tmp_path: Path):
+def test_a_text_takes_a_few_bytes_per_word(tmp_path: Path):
     def held(num_sentences: int) -> int:
         sentence = "".join(f"word{number} {'B-PER' if number == 3 else 'O'}\n" for number in range(20))
         file = tmp_path / "text.txt"

@@ -26,7 +26,7 @@ def test_every_scheme_is_found_well_formed_and_gives_its_spans_back(scheme: str)
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("prefixes", ["BI", "BIES"])
-def test_tags_in_any_disorder_are_read_as_seqevals_default_mode_reads_them(seed: int, prefixes: str):
+def test_disordered_tags_are_read_as_by_seqevals_default_mode(seed: int, prefixes: str):
     choose = random.Random(seed)
     kinds = [f"{prefix}-{kind}" for prefix in prefixes for kind in ("A", "B")] + ["O"]
     for _ in range(30):
@@ -74,7 +74,7 @@ def test_what_a_scheme_does_not_allow_is_found(scheme: str, tags: str, wrong: li
         ("O person", "BIOES", "person", "BIOES"),
     ],
 )
-def test_tags_that_fit_no_scheme_or_not_the_one_asked_for_are_named(tags: str, asked: str, odd: str, message: str):
+def test_tags_that_fit_no_scheme_are_named(tags: str, asked: str, odd: str, message: str):
     with pytest.raises(OddTag, match=message) as caught:
         find_scheme([tags.split()], asked)
     assert caught.value.tag == odd

@@ -104,7 +104,7 @@ def test_notes_on_the_data_are_told(config: Config, tiny_data: Path):
 
 
 @pytest.mark.parametrize("mark", ["-docstart-", "-DOCSTART-X-", "DOCSTART"])
-def test_a_word_that_looks_like_a_mark_between_documents_is_pointed_out(config: Config, tiny_data: Path, mark: str):
+def test_a_word_that_looks_like_a_document_mark_is_reported(config: Config, tiny_data: Path, mark: str):
     file = tiny_data / "train.conll"
     assert "document_marker" not in told(config)[1]
     file.write_text(file.read_text().replace("-DOCSTART- O\n", f"{mark} O\n", 2))
@@ -131,9 +131,7 @@ def test_what_is_named_after_conll2003_is_held_against_its_known_counts(
     assert "946" not in told(config)[1]
 
 
-def test_the_first_sentence_is_shown_as_it_is_read_and_the_last_line_names_each_warning(
-    config: Config, tiny_data: Path
-):
+def test_the_first_sentence_is_shown_and_each_warning_named_last(config: Config, tiny_data: Path):
     text = (tiny_data / "train.conll").read_text()
     (tiny_data / "train.conll").write_text("\u00a0a O\nAna B-PER\n\n" + text)
     config.encoder.path = "/nowhere"
@@ -182,7 +180,7 @@ def test_a_corpus_with_nothing_odd_has_no_warning(config: Config, folder: Path):
     assert first_sentence([*zip(words, tags, strict=True)]).endswith("OFF O")
 
 
-def test_a_prefix_of_all_words_is_noticed_with_the_setting_that_takes_it_off(config: Config, folder: Path):
+def test_a_prefix_of_all_words_is_noticed(config: Config, folder: Path):
     texts = as_columns("en:{word}\t{tag}")
     odd = found(config, folder, texts)
     assert odd.keys() == {"a prefix of all words"}
@@ -219,9 +217,7 @@ def test_a_wrong_tag_is_no_missing_file(config: Config, tiny_data: Path):
     assert re.findall(r"^data +(\w+)", text, re.MULTILINE) == ["ERROR"]
 
 
-def test_of_fine_tuning_too_the_windows_are_cut_and_what_is_done_is_what_a_run_takes_for_done(
-    config: Config, folder: Path, tmp_path: Path
-):
+def test_fine_tuning_has_windows_and_done_means_a_sound_record(config: Config, folder: Path, tmp_path: Path):
     tuned = configs_of(["probe=finetune", "data=demo", "encoder=minilm_l6", f"results_dir={tmp_path}"])[0][0]
     tuned.data, tuned.encoder, tuned.features.cache_dir = config.data, config.encoder, config.features.cache_dir
     works, text = told(tuned)
@@ -247,7 +243,7 @@ def test_of_fine_tuning_too_the_windows_are_cut_and_what_is_done_is_what_a_run_t
     assert "done already" not in told(config)[1], "its weights were not kept"
 
 
-def test_an_index_read_as_words_and_the_tags_of_an_empty_layer_are_noticed(config: Config, folder: Path):
+def test_an_index_column_and_an_empty_layer_are_noticed(config: Config, folder: Path):
     texts = as_columns("{i}\t{word}\t{tag}\tO")
     texts = {name: text.replace("\tO\n", "\tB-X\n", 1) for name, text in texts.items()}
     odd = found(config, folder, texts)
@@ -257,7 +253,7 @@ def test_an_index_read_as_words_and_the_tags_of_an_empty_layer_are_noticed(confi
     assert found(config, folder, texts, word_column=1, tag_column=2) == {}
 
 
-def test_bare_values_beside_a_column_with_a_scheme_and_lemmas_beside_tags_are_noticed(config: Config, folder: Path):
+def test_a_column_that_is_probably_not_the_tags_is_noticed(config: Config, folder: Path):
     assert found(config, folder, as_columns("{word}\t{tag}\tO"), tag_column=1) == {}
     texts = {name: text.replace("\tthe\n", "\tO\n") for name, text in as_columns("{word}\t{tag}\t{word}").items()}
     names(found(config, folder, texts)["the tags' column"], "data.tag_column=1")
@@ -276,9 +272,7 @@ def test_tags_that_are_nearly_all_one_are_noticed(config: Config, folder: Path):
     names(odd["tags that are nearly all one"], "99.9 %", "O")
 
 
-def test_splits_that_share_a_good_part_of_their_sentences_are_noticed_and_few_or_short_ones_are_not(
-    config: Config, folder: Path
-):
+def test_splits_that_share_many_long_sentences_are_noticed(config: Config, folder: Path):
     texts = as_columns("{word}\t{tag}")
     of_train = [sentence.strip() for sentence in texts["train"].split("\n\n")]
     long = [sentence for sentence in of_train if sentence.count("\n") >= 4]
@@ -294,7 +288,7 @@ def test_splits_that_share_a_good_part_of_their_sentences_are_noticed_and_few_or
     assert with_these(short) == {}
 
 
-def test_a_corpus_that_is_small_for_the_settings_says_so_and_what_to_do(config: Config, folder: Path):
+def test_a_small_corpus_is_reported_with_what_to_do(config: Config, folder: Path):
     odd = found(config, folder, as_columns("{word}\t{tag}", num_train=199))
     assert odd.keys() == {"a small corpus"}
     names(odd["a small corpus"], "199 sentences", "25 updates", "probe -m seed=1,2,3,4,5", "probe.batch_size=2")
@@ -320,7 +314,7 @@ def test_fewer_epochs_than_any_training_takes_to_converge_are_noticed(config: Co
     assert found(config, folder, as_columns("{word}\t{tag}")) == {}
 
 
-def test_of_a_sweep_the_smallest_share_and_the_shortest_training_are_told(config: Config, tiny_data: Path):
+def test_a_sweep_reports_its_smallest_share_and_shortest_training(config: Config, tiny_data: Path):
     less = replace(config, data=replace(config.data, train_fraction=0.5))
     shorter = replace(config, probe=replace(config.probe, max_epochs=12))
     _, text = told(config, [config, replace(less, seed=2), shorter])
@@ -370,7 +364,7 @@ def test_every_corpus_of_a_sweep_is_looked_at_once(config: Config, folder: Path)
     names(text.splitlines()[-1], "a small corpus", "a prefix of all words")
 
 
-def test_what_is_missing_for_several_corpora_of_a_sweep_is_named_once(config: Config, tmp_path: Path):
+def test_a_missing_part_of_several_corpora_is_named_once(config: Config, tmp_path: Path):
     away = [replace(config, data=replace(config.data, path=str(tmp_path / name))) for name in ("one", "two")]
     examined = examine(away[0], away)
     assert not examined.works
@@ -378,7 +372,7 @@ def test_what_is_missing_for_several_corpora_of_a_sweep_is_named_once(config: Co
     assert examined.failed == ["data"]
 
 
-def test_of_a_sweep_it_tells_runs_stores_and_times_and_refuses_what_cannot_be(config: Config):
+def test_a_sweep_has_its_runs_stores_and_times(config: Config):
     def sweep(**data: Any) -> list[Config]:
         weights = [replace(config.encoder, weights=kind) for kind in ("pretrained", "random")]
         layers = [LayersConfig([-1], "concat"), LayersConfig([1, 2], "mix"), LayersConfig([], "none")]

@@ -50,7 +50,7 @@ def store_of(settings: list[str]) -> FeatureStore:
     return extract(configs_of(settings)[0][0], quiet=True)
 
 
-def test_the_scale_of_a_layer_is_its_mean_norm_and_deviation_per_feature(typed: Callable, given: list[str]):
+def test_a_layers_scale_is_its_norm_and_deviation(typed: Callable, given: list[str]):
     store = store_of(given)
     scales = scales_in(store, store.layers)
     train = stored(store, "train").double().numpy()  # (L + 1, W, H)
@@ -93,7 +93,7 @@ def test_doctor_warns_of_rows_that_add_up_layers_of_unlike_scale(
     assert all(f"{settings[1].split('=')[1]}_4_5" in line for line in warned)
 
 
-def test_a_run_that_adds_them_up_says_so_and_its_record_and_table_do(typed: Callable, given: list[str]):
+def test_adding_unlike_layers_is_reported_in_run_record_and_table(typed: Callable, given: list[str]):
     typed("-m", *given, *SUM, "layers.normalize=none,scale", "seed=1,2", "jobs=1", "results_dir=out")
     records = list(load_records(Path("out")).values())
     assert len(records) == 4

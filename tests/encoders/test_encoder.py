@@ -77,9 +77,7 @@ def test_a_checkpoint_with_missing_weights_is_refused_not_filled_with_noise(tiny
         load_model(open_encoder(encoder_config(folder), tmp_path), "cpu")
 
 
-def test_hashes_of_many_files_are_remembered_and_a_changed_one_is_hashed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_file_hashes_are_cached_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     files = [tmp_path / "a", tmp_path / "b"]
     for file in files:
         file.write_text(file.name)
@@ -115,7 +113,7 @@ def test_a_presets_number_of_layers_must_be_the_encoders(tiny_bert: Path, tmp_pa
         open_encoder(EncoderConfig("x", str(tiny_bert), None, 12, "pretrained", 0), tmp_path)
 
 
-def test_no_limit_anywhere_is_refused_and_an_unset_one_is_taken_from_the_config(tiny_encoder: Encoder):
+def test_the_window_limit_comes_from_the_config_or_is_refused(tiny_encoder: Encoder):
     class Unset:
         model_max_length = int(1e30)
 
@@ -144,7 +142,7 @@ def test_a_packaged_encoder_with_other_content_is_refused(tmp_path: Path, monkey
         open_encoder(EncoderConfig("some/encoder", None, None, None, "pretrained", 0), tmp_path)
 
 
-def test_without_the_hub_an_encoder_that_is_not_cached_names_the_ways_out(tmp_path: Path):
+def test_an_uncached_encoder_without_the_hub_says_what_to_type(tmp_path: Path):
     with pytest.raises(UserError, match=r"encoder=minilm_l6.*encoder\.path=DIR"):
         open_encoder(EncoderConfig("google-bert/bert-base-cased", None, None, 12, "pretrained", 0), tmp_path)
 

@@ -84,7 +84,7 @@ def num_values(module: torch.nn.Module) -> int:
 
 
 @pytest.mark.parametrize("layers", [[0], [-2, 1]])
-def test_some_layers_are_those_of_the_whole_forward_and_no_block_behind_them_is_computed(
+def test_stopping_early_gives_the_layers_of_the_whole_forward(
     family: Path, layers: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     encoder = open_encoder(encoder_config(family), tmp_path)

@@ -56,7 +56,7 @@ def hidden_states(encoder: Encoder) -> torch.Tensor:
     return torch.stack(states)
 
 
-def test_a_checkpoint_in_berts_own_layout_gives_the_models_own_hidden_states(stand_in: Hub, bert: Path, tmp_path: Path):
+def test_a_checkpoint_in_berts_own_layout_gives_its_hidden_states(stand_in: Hub, bert: Path, tmp_path: Path):
     commit = stand_in.put("model", "some/bert", old_layout(bert))
     encoder = opened(tmp_path)
     assert (encoder.commit, encoder.num_layers, encoder.source) == (commit, 5, "Hub some/bert")
@@ -109,7 +109,7 @@ def test_a_download_that_breaks_off_is_never_taken_for_whole(
     assert torch.equal(hidden_states(encoder), hidden_states(whole))
 
 
-def test_what_is_in_the_cache_is_used_without_the_hub_each_commit_for_itself(
+def test_the_cache_serves_each_commit_without_the_hub(
     stand_in: Hub, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     old = stand_in.put("model", "some/bert", bert)
@@ -128,7 +128,7 @@ def test_what_is_in_the_cache_is_used_without_the_hub_each_commit_for_itself(
         opened(tmp_path, revision="other")
 
 
-def test_an_encoder_that_comes_from_the_cache_of_a_hub_that_is_down_says_so(stand_in: Hub, bert: Path, tmp_path: Path):
+def test_an_encoder_from_the_cache_says_so(stand_in: Hub, bert: Path, tmp_path: Path):
     stand_in.put("model", "some/bert", old_layout(bert))
     opened(tmp_path)
     stand_in.broken = "/api/"
@@ -187,9 +187,7 @@ def test_what_is_not_there_is_refused_with_what_to_type(
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"])
-def test_what_is_damaged_in_the_hubs_cache_is_refused_with_the_command_that_mends_it(
-    stand_in: Hub, bert: Path, tmp_path: Path, file: str
-):
+def test_damage_in_the_hubs_cache_names_the_mending_command(stand_in: Hub, bert: Path, tmp_path: Path, file: str):
     content = sharded(bert) if "index" in file else {path.name: path.read_bytes() for path in bert.iterdir()}
     stand_in.put("model", "some/bert", content)
     encoder = opened(tmp_path)
@@ -204,7 +202,7 @@ def test_what_is_damaged_in_the_hubs_cache_is_refused_with_the_command_that_mend
     assert torch.equal(hidden_states(opened(tmp_path)), before)
 
 
-def test_a_folder_whose_index_names_a_file_that_is_not_there_is_refused(bert: Path, tmp_path: Path):
+def test_an_index_with_a_missing_file_is_refused(bert: Path, tmp_path: Path):
     folder = tmp_path / "half"
     folder.mkdir()
     for name, content in sharded(bert).items():

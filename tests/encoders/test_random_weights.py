@@ -33,9 +33,7 @@ def seeded(config: Any) -> Any:
 
 
 @pytest.mark.parametrize("weights", ["random", "random_blocks"])
-def test_a_store_holds_what_a_plain_forward_of_the_same_seeded_weights_gives(
-    tiny_bert: Path, tmp_path: Path, weights: str
-):
+def test_a_store_holds_a_plain_forward_of_seeded_weights(tiny_bert: Path, tmp_path: Path, weights: str):
     corpus = Corpus("tiny", {name: make_split(6, n) for n, name in enumerate(("train", "dev", "test"))})
     encoder = opened(tiny_bert, tmp_path, weights)
     features = features_config(tmp_path / "cache", dtype="float32")
@@ -72,7 +70,7 @@ def test_random_blocks_keep_layer_0_and_nothing_above_it(family: str, tmp_path: 
 
 
 @pytest.mark.slow
-def test_random_weights_are_the_same_in_another_process_and_move_no_other_draw(tiny_bert: Path, tmp_path: Path):
+def test_random_weights_are_the_same_in_another_process(tiny_bert: Path, tmp_path: Path):
     code = (
         "import sys, torch; from pathlib import Path; from probe.config import EncoderConfig\n"
         "from probe.encoders.checkpoint import open_encoder; from probe.encoders.encoder import load_model\n"
@@ -92,7 +90,7 @@ def test_random_weights_are_the_same_in_another_process_and_move_no_other_draw(t
     )
 
 
-def test_the_fingerprint_tells_kind_seed_and_versions_and_which_store_it_stands_beside(
+def test_the_fingerprint_has_kind_seed_and_versions_of_random_weights(
     tiny_bert: Path, tiny_corpus: Corpus, tmp_path: Path
 ):
     plain, random, blocks, other = (
@@ -112,7 +110,7 @@ def test_the_fingerprint_tells_kind_seed_and_versions_and_which_store_it_stands_
     assert file_fingerprints(cfg, tmp_path) == {"config": plain.fingerprint["config"]}
 
 
-def test_a_bare_config_is_enough_for_random_weights_and_for_no_others(tiny_bert: Path, tmp_path: Path):
+def test_a_bare_config_suffices_for_random_weights_alone(tiny_bert: Path, tmp_path: Path):
     bare = tmp_path / "bare"
     bare.mkdir()
     for file in tiny_bert.iterdir():

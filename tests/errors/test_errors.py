@@ -73,7 +73,7 @@ def test_what_one_row_alone_has_right_is_what_seqeval_finds():
     assert parts.keys() - counts.keys() == {"sentence in capitals"}
 
 
-def test_counts_of_sentences_say_the_same_totals_and_no_more_than_there_is(tmp_path: Path):
+def test_counts_per_sentence_give_the_same_totals(tmp_path: Path):
     shutil.copytree(DEMO, tmp_path / "demo")
     shutil.rmtree(tmp_path / "demo/predictions")
     with_text, without = (by_name(compare_errors(folder, *PAIR)) for folder in (DEMO, tmp_path / "demo"))

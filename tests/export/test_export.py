@@ -184,9 +184,7 @@ def test_a_corpus_without_documents_and_with_odd_words_keeps_them(inputs: list[s
 
 
 @pytest.mark.parametrize("kind", ["folder", "empty folder", "file", "link to nothing"])
-def test_a_target_that_is_there_is_refused_at_once_and_left_as_it_is(
-    kind: str, inputs: list[str], tmp_path: Path, typed: Typed
-):
+def test_an_existing_target_is_refused_and_left_alone(kind: str, inputs: list[str], tmp_path: Path, typed: Typed):
     target = tmp_path / "out"
     if "folder" in kind:
         target.mkdir()
@@ -304,7 +302,7 @@ def exporting_in_a_process(delay_s: float, arguments: list[str], home: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", EXPORT_FORMATS)
-def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(form: str, inputs: list[str], tmp_path: Path):
+def test_after_any_kill_the_command_gives_the_same_bytes(form: str, inputs: list[str], tmp_path: Path):
     arguments = [*inputs, "layers=last", "--format", form, "--to"]
     alone = exporting_in_a_process(0, [*arguments, "alone"], tmp_path)
     assert finish(alone)[1].count("Traceback") == 0
@@ -347,9 +345,7 @@ def files_of_at_most(num_bytes: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("form", EXPORT_FORMATS)
-def test_a_disk_that_fills_up_is_told_and_costs_nothing_that_was_written(
-    form: str, inputs: list[str], tmp_path: Path, typed: Typed
-):
+def test_a_full_disk_is_named_and_loses_nothing_written(form: str, inputs: list[str], tmp_path: Path, typed: Typed):
     command = ["export", *inputs, "layers=concat_last_four", "--format", form, "--to"]
     assert typed(*command, "whole").returncode == 0
     with files_of_at_most(9000):

@@ -156,7 +156,7 @@ def test_text_and_encoder_that_changed_between_two_calls_are_read_anew(
     assert not torch.allclose(scaled.vectors[:], after.vectors[:], atol=1e-2)
 
 
-def test_the_name_is_the_function_and_the_folder_whatever_is_imported_first():
+def test_features_is_function_and_folder_in_any_import_order():
     code = (
         "import sys; from probe import features as first; assert not {'torch', 'hydra', 'numpy'} & set(sys.modules)\n"
         "import probe.features.store, probe; from probe import features\n"

@@ -43,7 +43,7 @@ def same_vectors(one: FeatureStore, other: FeatureStore, layers: list[int]) -> b
     return all(torch.equal(a, b) for a, b in pairs)
 
 
-def test_the_key_says_which_layers_and_the_vectors_key_what_they_are(tiny_corpus: Corpus, tiny_encoder: Encoder):
+def test_the_store_key_names_layers_the_vectors_key_does_not(tiny_corpus: Corpus, tiny_encoder: Encoder):
     every = store_of(tiny_corpus, tiny_encoder, Path("x"), None)
     assert every.key == every.vectors_key
     for same in ("0:", [5, 4, 3, 2, 1, 0], list(range(6))):
@@ -121,9 +121,7 @@ def test_of_several_the_smallest_serves_and_ones_own_before_all(
     assert of_mean.serving() is of_mean, "other vectors"
 
 
-def test_damage_in_the_store_that_serves_is_mended_there_with_all_its_layers(
-    tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path
-):
+def test_damage_is_mended_in_the_store_that_serves(tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path):
     every = made(tiny_corpus, tiny_encoder, tmp_path, None)
     shard = every.path(every.shards["dev"][0])
     before = shard.read_bytes()
@@ -138,7 +136,7 @@ def test_damage_in_the_store_that_serves_is_mended_there_with_all_its_layers(
     assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 1
 
 
-def test_an_encoder_that_cannot_be_stopped_is_computed_whole_and_that_is_said(
+def test_an_encoder_that_cannot_be_stopped_runs_whole(
     tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ):
     every = made(tiny_corpus, tiny_encoder, tmp_path / "all", None)
@@ -184,7 +182,7 @@ def test_a_run_is_the_same_run_whichever_store_it_reads(inputs: list[str], tmp_p
     assert typed("verify", "narrow").returncode == 0
 
 
-def test_layers_that_a_row_needs_and_the_store_leaves_out_are_named(inputs: list[str], tmp_path: Path, typed):
+def test_layers_missing_from_the_store_are_named(inputs: list[str], tmp_path: Path, typed):
     for command in ([], ["doctor"], ["extract"]):
         done = typed(*command, "layers=last", "features.layers=[1]", *inputs)
         told = done.stderr + done.stdout

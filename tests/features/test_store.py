@@ -191,7 +191,7 @@ def test_an_edited_manifest_is_set_aside_and_written_again(
     assert path.read_text() == content
 
 
-def test_what_killed_writers_left_is_cleared_away_but_not_what_others_may_be_writing(
+def test_leftovers_of_killed_writers_are_removed_after_a_day(
     store: FeatureStore, tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
 ):
     old, new = (store.directory / f".train-00000.safetensors.host.{pid}.abc" for pid in (1, 2))
@@ -295,7 +295,7 @@ def test_eight_processes_share_the_work_and_agree(tiny_bert: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_the_same_command_ends_with_the_same_bytes(tiny_bert: Path, tmp_path: Path):
+def test_after_any_kill_the_command_gives_the_same_bytes(tiny_bert: Path, tmp_path: Path):
     finish(extracting(tiny_bert, tmp_path / "alone"))
     expected = shard_bytes(tmp_path / "alone")
     choose = random.Random(0)
@@ -371,9 +371,7 @@ def test_who_may_only_read_a_store_holds_it_too(open_to_all: Path):
     assert as_nobody(outcome) == "True True"
 
 
-def test_a_lock_that_another_has_is_busy_and_where_there_are_none_nothing_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_held_lock_is_busy_unless_locks_do_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     lock = tmp_path / "lock"
     with FileLock(lock, exclusive=True) as first:
         second = FileLock(lock, exclusive=True)

@@ -138,7 +138,7 @@ def test_one_segment_for_all_pieces_can_be_asked_for(tiny: TextEncoder):
     close(reading.pieces, torch.stack(expected.hidden_states)[:, 0])
 
 
-def test_the_parts_of_layer_0_are_its_embeddings_and_their_sum_alone_is_not_it(tiny: TextEncoder):
+def test_layer_0_is_the_normalized_sum_of_its_embeddings(tiny: TextEncoder):
     _, model = plain_encoder(tiny.encoder.folder)
     reading = tiny.read("ana met smith")
     first_layer = reading.first_layer
@@ -175,7 +175,7 @@ def test_other_families_have_their_own_pairs_and_layer_0(
     assert (given.first_layer and given.first_layer.is_layer_0) == known
 
 
-def test_a_pooler_without_weights_is_not_shown_as_if_it_had_some(tiny_bert: Path, tiny_cfg: Config, tmp_path: Path):
+def test_a_pooler_without_weights_is_not_shown(tiny_bert: Path, tiny_cfg: Config, tmp_path: Path):
     from safetensors.torch import load_file, save_file
 
     folder = Path(shutil.copytree(tiny_bert, tmp_path / "no-pooler"))
@@ -233,9 +233,7 @@ def test_an_empty_text_has_its_special_pieces_and_no_words(tiny: TextEncoder):
     assert reading.pieces.shape == (6, 2, 16)
 
 
-def test_a_long_text_is_said_to_be_and_shown_window_by_window(
-    tiny_settings: list[str], capsys: pytest.CaptureFixture[str]
-):
+def test_a_long_text_is_shown_window_by_window(tiny_settings: list[str], capsys: pytest.CaptureFixture[str]):
     assert dispatch(["inspect", "ana met smith . " * 8, *tiny_settings]) == 0
     out = capsys.readouterr().out
     assert "longer than 24 pieces: 2 overlapping windows" in out
@@ -284,7 +282,7 @@ def test_the_histogram_counts_every_value():
 # Occurrences of a word.
 
 
-def test_cosines_of_a_word_are_those_of_its_vectors_at_each_layer_and_combination(tiny: TextEncoder):
+def test_cosines_are_those_of_a_words_vectors_at_each_layer(tiny: TextEncoder):
     texts = ["the Bank of England", "ana went to the bank .", "banks of leeds , bank"]
     readings = [tiny.read(text, number=i + 1) for i, text in enumerate(texts)]
     found = compare(readings, "bank", tiny)
@@ -314,7 +312,7 @@ def test_occurrences_fall_into_the_two_groups_that_are_most_alike():
     assert two_groups(alike) == ([0, 3], [1, 2, 4])
 
 
-def test_groups_are_apart_where_every_pair_within_is_more_alike_than_every_pair_between(tiny: TextEncoder):
+def test_groups_separate_where_all_within_pairs_are_more_alike(tiny: TextEncoder):
     alike = np.full((2, 4, 4), 0.5)
     alike[0, 0, 1], alike[0, 2, 3] = 0.9, 0.7  # apart by 0.2, the lesser of the two
     alike[1, 0, 1], alike[1, 2, 3], alike[1, 1, 3] = 0.9, 0.6, 0.8  # 1 and 3 are more alike than 2 and 3

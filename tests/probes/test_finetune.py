@@ -125,9 +125,7 @@ def test_stopped_after_any_epoch_it_comes_to_the_same_bits(tiny_encoder: Encoder
     assert all(torch.equal(value, alone.least_loss_weights[name]) for name, value in ours.least_loss_weights.items())
 
 
-def test_weights_of_least_dev_loss_are_kept_and_are_those_of_the_best_epoch_where_it_is_one(
-    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
-):
+def test_weights_of_least_dev_loss_are_saved(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
     data, _ = texts(tiny_corpus, tiny_encoder, tmp_path)
     seen = set()
     for epochs in (1, 6):
@@ -144,9 +142,7 @@ def test_weights_of_least_dev_loss_are_kept_and_are_those_of_the_best_epoch_wher
     assert seen == {True, False}, "or the test shows half"
 
 
-def test_a_state_without_all_that_is_kept_is_not_gone_on_from(
-    tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
-):
+def test_an_incomplete_training_state_is_not_resumed(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
     first = tuned(tiny_corpus, tiny_encoder, tmp_path)
     state = torch.load(tmp_path / "kept.pt", weights_only=True)
     del state["least_loss_weights"]

@@ -157,7 +157,7 @@ def test_streaming_takes_no_memory_for_what_it_does_not_use(tmp_path: Path):
     assert streamed < 0.1 * needed
 
 
-def test_mix_with_equal_weights_is_the_mean_and_is_not_the_sum():
+def test_mix_with_equal_weights_is_the_mean():
     layers = torch.randn(7, 4, 3)
     mixed = mix(layers, torch.zeros(4), torch.ones(()))
     torch.testing.assert_close(mixed, layers.mean(1))

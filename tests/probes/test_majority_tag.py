@@ -23,7 +23,7 @@ def test_each_word_gets_its_most_frequent_tag(tiny_corpus: Corpus):
     assert MajorityTag(train.words, train.tags, TAGS).predict(unknown) == expected
 
 
-def test_the_longest_known_mention_is_taken_and_what_is_mostly_no_mention_is_none():
+def test_the_longest_known_mention_is_taken():
     def split(text: str) -> tuple[list[str], list[str]]:
         words, tags = zip(*(pair.split("/") for pair in text.split()), strict=True)
         return list(words), list(tags)

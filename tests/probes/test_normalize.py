@@ -102,7 +102,7 @@ def test_features_are_what_numpy_makes_of_them(store: FeatureStore, how: str, co
 
 @pytest.mark.parametrize("combine", COMBINES)
 @pytest.mark.parametrize("how", HOW)
-def test_streamed_and_tagged_features_are_the_same_bits_as_those_in_memory(store: FeatureStore, how: str, combine: str):
+def test_streamed_features_are_the_bits_of_those_in_memory(store: FeatureStore, how: str, combine: str):
     selection = chosen(combine, how)
     normalization = normalization_of(store, selection)
     held = read_selection(store, "train", selection, normalization=normalization)
@@ -116,7 +116,7 @@ def test_streamed_and_tagged_features_are_the_same_bits_as_those_in_memory(store
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_sum_and_mean_are_one_row_whose_features_vary_by_one_on_average(store: FeatureStore, how: str):
+def test_normalized_sum_and_mean_are_one_row(store: FeatureStore, how: str):
     rows = {}
     for combine in ("sum", "mean", "concat"):
         selection = chosen(combine, how)

@@ -46,7 +46,7 @@ def test_the_rate_falls_only_where_a_pass_is_an_epoch(sentences: int, rate: floa
 
 
 @pytest.mark.parametrize("folder", COMMITTED, ids=lambda folder: folder.name)
-def test_committed_runs_are_what_the_schedule_gives_older_ones_by_halving_at_each_epoch_without_a_better_score(
+def test_committed_runs_ended_where_the_schedule_ends_them(
     folder: Path,
 ):
     paths = list((folder / "records").glob("*.json"))
@@ -76,7 +76,7 @@ def test_committed_runs_are_what_the_schedule_gives_older_ones_by_halving_at_eac
         assert schedule.outcome == ended == record.get("outcome", ended), path.name
 
 
-def test_a_full_epoch_without_a_better_score_halves_the_rate_and_three_in_a_row_end_it():
+def test_full_epochs_without_a_better_score_halve_the_rate_or_end():
     schedule = told(plain(), (0.5, 1), (0.6, 1), (0.6, 1))
     assert (schedule.rate, schedule.outcome) == (0.5, None), "as good as the best is no better"
     told(schedule, (0.7, 1), (0.6, 1), (0.6, 1))
@@ -106,7 +106,7 @@ def test_the_rate_may_fall_later_than_after_each_full_epoch(epoch_updates: int, 
 
 
 @pytest.mark.parametrize(("sentences", "epochs"), [(14_041, 40), (9_600, 40), (5_000, 80), (3_200, 120), (600, 120)])
-def test_unless_a_number_is_set_a_training_may_take_forty_full_epochs(sentences: int, epochs: int):
+def test_a_training_takes_forty_full_epochs_by_default(sentences: int, epochs: int):
     probe = ProbeConfig(2, 64, 0.5, 1e-3, 0.5, 32, "auto", 3, 1.0, "float32")
     assert Schedule.of(probe, sentences).max_epochs == epochs
     assert epochs * Schedule.of(probe, sentences).epoch_updates >= 40 * FULL_UPDATES
@@ -145,7 +145,7 @@ def test_nothing_is_counted_while_scores_are_zero_and_the_loss_falls():
     assert told(schedule, (0.2, 0.1)).rate == 0.5
 
 
-def test_a_first_score_by_chance_is_no_measure_for_those_after_a_zero():
+def test_a_chance_score_before_a_zero_does_not_count():
     schedule = told(plain(), (0.2, 1.9), *[(0.0, 1 - epoch / 100) for epoch in range(10)])
     assert (schedule.rate, schedule.outcome) == (1, None)
     told(schedule, (0.1, 0.5), (0.15, 0.5))
@@ -153,14 +153,14 @@ def test_a_first_score_by_chance_is_no_measure_for_those_after_a_zero():
     assert told(schedule, (0.15, 0.4)).rate == 0.5
 
 
-def test_a_run_that_scores_zero_ends_when_the_loss_falls_no_longer_and_says_that_it_was_silent():
+def test_a_run_at_zero_ends_when_its_loss_stops_falling():
     schedule = told(plain(), (0.0, 1.0), (0.0, 0.9), (0.0, 0.95), (0.0, 0.91))
     assert (schedule.rate, schedule.outcome) == (1, None)
     assert told(schedule, (0.0, 0.9)).outcome == "never_learned"
     assert told(plain(max_epochs=2), (0.0, 1.0), (0.0, 0.9)).outcome == "never_learned", "the last epoch says it too"
 
 
-def test_the_best_epoch_is_the_first_of_the_highest_score_and_of_zeros_the_first():
+def test_the_best_epoch_is_the_first_of_equal_scores():
     schedule = plain()
     assert [schedule.after_epoch(*point) for point in ((0.0, 9), (0.0, 8), (0.3, 7), (0.2, 6), (0.3, 5), (0.4, 9))] == [
         True,
@@ -172,7 +172,7 @@ def test_the_best_epoch_is_the_first_of_the_highest_score_and_of_zeros_the_first
     ]
 
 
-def test_a_run_that_the_last_epoch_ended_hit_the_limit_unless_it_had_converged():
+def test_a_run_ended_by_its_last_epoch_hit_the_limit():
     assert told(plain(max_epochs=2), (0.5, 1), (0.6, 1)).outcome == "hit_epoch_limit"
     assert told(plain(max_epochs=3), (0.5, 1), (0.5, 1), (0.5, 1)).outcome == "hit_epoch_limit"
     assert told(plain(max_epochs=4), (0.5, 1), (0.5, 1), (0.5, 1), (0.5, 1)).outcome == "converged"

@@ -124,7 +124,7 @@ def test_mirroring_is_a_gather_in_values_and_gradients_and_sums_nothing():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.5])
-def test_dropout_drops_a_share_keeps_the_mean_and_its_gradient_knows_what_was_dropped(p: float, dtype: torch.dtype):
+def test_dropout_keeps_the_mean_and_masks_the_gradient(p: float, dtype: torch.dtype):
     torch.manual_seed(0)
     ours, theirs = Dropout(p), nn.Dropout(p)
     x = torch.rand(200, 500, dtype=dtype).add_(1).requires_grad_()
@@ -167,7 +167,7 @@ def test_every_epoch_shows_every_sentence_once_in_another_order():
     assert again == epochs[0] != other
 
 
-def test_an_epoch_of_several_passes_shows_every_sentence_so_often_in_batches_that_differ():
+def test_each_pass_of_an_epoch_shows_every_sentence_in_new_batches():
     data = made(21, 3)
     shown = [tuple(sorted(batch.rows[0].tolist())) for batch in TrainingBatches(data, 8, seed=1, passes=3)]
     assert len(shown) == len(TrainingBatches(data, 8, seed=1, passes=3)) == 9
@@ -188,7 +188,7 @@ def test_batch_points_each_word_at_its_own_vector_and_label():
             assert batch.mirror[:length, column].tolist() == list(reversed(range(length)))
 
 
-def test_a_long_sentence_does_not_make_its_batch_as_long_many_times(monkeypatch: pytest.MonkeyPatch):
+def test_a_long_sentence_does_not_inflate_its_batch(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(batches, "EVALUATION_WORDS", 100)
     tags = [["O"] * length for length in (3, 240, 3, 60, 50, 3, 49)]
     words = sum(map(len, tags))
@@ -333,7 +333,7 @@ def test_beside_them_are_those_of_the_epoch_of_least_dev_loss():
     assert tagger.predict(dev) == tagger.best_dev_tags
 
 
-def test_training_stops_when_dev_f1_no_longer_rises_at_the_rate_of_the_schedule():
+def test_training_stops_when_dev_f1_stops_rising():
     tagger = trained(1, max_epochs=60, patience=1, learning_rate=0.02, lr_decay=0.5, batch_size=1)
     assert len(tagger.curve) == max(tagger.best_epoch, 10 * EPOCH // 80) + 2 < 60
     assert tagger.schedule.outcome == "converged"
@@ -341,7 +341,7 @@ def test_training_stops_when_dev_f1_no_longer_rises_at_the_rate_of_the_schedule(
     assert group["lr"] == 0.02 * tagger.schedule.rate < 0.02
 
 
-def test_a_rate_that_falls_linearly_trains_all_epochs_and_ends_at_zero():
+def test_a_linear_rate_trains_all_epochs_down_to_zero():
     tagger = trained(1, max_epochs=6, patience=1, learning_rate=0.02, lr_decay="linear")
     assert len(tagger.curve) == 6
     assert tagger.schedule.outcome == "converged"
@@ -359,7 +359,7 @@ def test_a_training_that_the_last_epoch_ended_says_so():
     assert trained(1, max_epochs=1, learning_rate=0.05).schedule.outcome == "hit_epoch_limit"
 
 
-def test_a_run_that_scores_zero_for_long_is_not_ended_and_learns_in_the_end():
+def test_a_run_long_at_zero_may_still_learn():
     tagger = trained(1, learning_rate=5e-4, patience=1, max_epochs=16)
     scores = [point["dev"] for point in tagger.curve]
     zeros, chance = scores.count(0), scores[0]
@@ -378,7 +378,7 @@ def test_dev_loss_is_that_of_a_word_in_cross_entropy():
     assert tagger.curve[-1]["dev_loss"] == pytest.approx(float(loss), rel=1e-5)
 
 
-def test_a_tag_that_training_never_showed_is_an_error_of_the_probe_not_a_crash():
+def test_a_tag_unknown_to_train_is_an_error_not_a_crash():
     train, dev = made(40, 5), made(10, 6)
     dev = TaggedWords(
         dev.features, [["B-MISC"] * len(t) for t in dev.tags], {label: i for i, label in enumerate(LABELS)}

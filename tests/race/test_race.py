@@ -67,9 +67,7 @@ def made_at(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_runs_of_a_race_have_the_bits_of_a_sweeps_and_their_test_scores_are_told_at_the_end(
-    typed: Typed, settings: list[str], tmp_path: Path
-):
+def test_runs_of_a_race_have_the_bits_of_a_sweep(typed: Typed, settings: list[str], tmp_path: Path):
     done = typed(*race(), *settings)
     assert done.returncode == 0, done.stderr
     decisions = read_decisions(tmp_path / "out")
@@ -92,9 +90,7 @@ def test_runs_of_a_race_have_the_bits_of_a_sweeps_and_their_test_scores_are_told
 
 
 @pytest.mark.slow
-def test_a_race_continues_keeps_its_rules_and_counts_runs_that_were_there(
-    typed: Typed, settings: list[str], tmp_path: Path
-):
+def test_a_race_continues_with_its_rules_and_existing_runs(typed: Typed, settings: list[str], tmp_path: Path):
     before = ["-m", "layers=single", "layers.indices=[0],[0,5]", "seed=2,1"]
     assert typed(*before, *settings).returncode == 0
     first = made_at(tmp_path / "out")
@@ -242,7 +238,7 @@ def test_one_row_alone_and_seeds_of_ones_own(typed: Typed, settings: list[str], 
     assert num_records(tmp_path) == 1
 
 
-def test_the_best_of_the_screen_race_with_the_rows_that_were_named(typed: Typed, settings: list[str], tmp_path: Path):
+def test_the_screens_best_race_with_the_rows_named(typed: Typed, settings: list[str], tmp_path: Path):
     asked = ["race", "race.candidates=2", "race.rows=[layer_0]", "race.max_seeds=2", "screen.sentences=40"]
     done = typed(*asked, *settings)
     assert done.returncode == 0, done.stderr
@@ -259,7 +255,7 @@ def test_the_best_of_the_screen_race_with_the_rows_that_were_named(typed: Typed,
 
 
 @pytest.mark.slow
-def test_killed_or_run_twice_at_once_a_race_comes_to_the_same(settings: list[str], tmp_path: Path):
+def test_a_killed_or_doubled_race_gives_the_same(settings: list[str], tmp_path: Path):
     alone, killed, twice = (tmp_path / name for name in ("alone", "killed", "twice"))
     for folder in (alone, killed, twice):
         folder.mkdir()

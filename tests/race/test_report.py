@@ -38,7 +38,7 @@ def raced(
     return answer(folder, build_rows(folder))
 
 
-def test_the_best_row_stands_first_and_one_that_its_records_call_otherwise_has_its_seeds(tmp_path: Path):
+def test_the_best_row_stands_first_with_its_seeds(tmp_path: Path):
     told = raced(tmp_path, {"second_to_last": [0.7, 0.71], "last": [0.705, 0.715]}, "last", {"second_to_last": 7})
     assert told[0].startswith("last ")
     assert "71.00" in told[0]
@@ -46,7 +46,7 @@ def test_the_best_row_stands_first_and_one_that_its_records_call_otherwise_has_i
     assert any("layer_5" in line and " 7 " in line for line in told)
 
 
-def test_a_row_that_is_far_behind_is_named_as_worse_and_needs_no_seeds(tmp_path: Path):
+def test_a_row_far_behind_is_worse_and_needs_no_seeds(tmp_path: Path):
     scores = [0.80, 0.81, 0.82]
     told = raced(tmp_path, {"last": scores, "other": [f1 - 0.3 for f1 in scores]}, "last", {"other": 99})
     rows = {row.name: row for row in build_rows(tmp_path)}

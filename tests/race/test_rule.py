@@ -83,7 +83,7 @@ def simulated(means: Sequence[float], spreads: Sequence[float], races: int, num_
 
 
 @pytest.mark.parametrize("num_seeds", [3, 5])
-def test_of_rows_of_unlike_spreads_the_best_is_dropped_in_less_than_ten_of_a_hundred_races(num_seeds: int):
+def test_unlike_spreads_drop_the_best_row_in_under_ten_percent(num_seeds: int):
     """Thresholds are for one spread, of which the next test has the share; unlike spreads, dealt anew, cost more."""
     equal = simulated([0.0] * 9, SPREADS, races=200, num_seeds=num_seeds)
     assert np.mean([len(race.eliminated) / 9 for race in equal]) < 0.1, "any row is the best where all are equal"
@@ -91,7 +91,7 @@ def test_of_rows_of_unlike_spreads_the_best_is_dropped_in_less_than_ten_of_a_hun
     assert np.mean(["row 0" in race.eliminated for race in close]) < 0.1
 
 
-def test_where_rows_differ_as_on_conll_a_race_takes_half_the_runs_and_keeps_the_best():
+def test_a_race_like_conll_takes_half_the_runs():
     races = simulated(MEANS, SPREADS, races=200)
     assert all("row 0" not in race.eliminated for race in races)
     assert np.mean([race.remaining[0] == "row 0" for race in races]) > 0.95
@@ -130,7 +130,7 @@ def test_thresholds_of_single_comparisons_would_drop_far_more():
     assert np.mean(left) > 0.15
 
 
-def test_rounds_go_seed_by_seed_and_the_worse_half_waits_for_the_spread():
+def test_rounds_go_seed_by_seed_better_half_first():
     race = race_of(
         {"a": [90, 90.1, 90], "b": [89.8, 89.9, 90], "c": [89.7, 89.5, 89.6], "d": [80, 80, 80]}, num_seeds=3
     )
@@ -191,7 +191,7 @@ def test_rows_that_are_all_tied_stay_all():
     assert (len(whole.rounds), whole.eliminated) == (5, {})
 
 
-def test_a_row_that_did_not_converge_leaves_and_its_spread_counts_for_nothing():
+def test_a_row_that_did_not_converge_leaves_without_its_spread():
     scores = {"a": [90, 90.1, 90], "b": [89.9, 60, 60], "c": [89.8, 89.9, 90]}
 
     def run_of(cell: Cell) -> DevRun:
@@ -218,7 +218,7 @@ def silent_where(lost: set[Cell], scores: Mapping[str, float]) -> Callable[[Cell
     return run_of
 
 
-def test_a_run_that_never_learned_is_replaced_by_a_further_seed_and_its_row_stays():
+def test_a_run_that_never_learned_is_replaced_by_another_seed():
     law, scores = rules(3, 3), {"a": 0.9, "b": 0.9, "c": 0.9}
     race = replay(law, list("abc"), silent_where({("a", 1), ("a", 3)}, scores))
     assert law.spare_seeds == [4, 5]
@@ -240,7 +240,7 @@ def test_a_row_whose_runs_never_learn_again_and_again_leaves():
     assert set(race.remaining) == {"b", "c"}
 
 
-def test_a_further_seed_is_asked_for_in_the_same_round_and_no_sooner():
+def test_a_replacing_seed_belongs_to_the_same_round():
     made: dict[Cell, DevRun] = {}
     run_of = silent_where({("b", 1)}, {"a": 0.9, "b": 0.9})
     asked = []
@@ -283,7 +283,7 @@ def test_minutes_are_those_in_which_runs_go_on():
     assert minutes_busy([DevRun(0.9, "converged", *times) for times in runs]) == 2.5
 
 
-def test_a_race_asks_for_what_is_not_there_and_for_no_more():
+def test_a_race_asks_for_missing_runs_alone():
     made: dict[Cell, DevRun] = {}
     asked: list[Cell] = []
     scores: dict[str, list[float]] = {
@@ -331,14 +331,14 @@ FOLDERS = [("conll2003-minilm-sentence", 5), ("conll2003-minilm-document", 5), (
 
 
 @pytest.mark.parametrize("name", [name for name, _ in FOLDERS])
-def test_rows_of_one_corpus_have_one_spread_as_far_as_the_committed_records_tell(name: str):
+def test_committed_rows_of_a_corpus_share_one_spread(name: str):
     scores: dict[str, list[float]] = {}
     for (row, _), record in committed(name)[0].items():
         scores.setdefault(row, []).append(record.scores.dev.headline)
     assert scipy.stats.bartlett(*scores.values()).pvalue > 0.05
 
 
-def test_replayed_on_the_committed_runs_a_race_gives_the_table_with_fewer_epochs(tmp_path: Path):
+def test_a_replayed_race_gives_the_table_with_fewer_epochs(tmp_path: Path):
     race, records = raced("conll2003-minilm-sentence", 5)
     epochs = sum(len(records[cell].curve) for cell in race.runs)
     assert epochs <= sum(len(record.curve) for record in records.values()) * 0.65
@@ -359,7 +359,7 @@ def test_replayed_on_the_committed_runs_a_race_gives_the_table_with_fewer_epochs
 
 
 @pytest.mark.parametrize(("name", "num_seeds"), FOLDERS[1:])
-def test_replayed_on_three_seeds_no_row_leaves_that_is_near_the_best(name: str, num_seeds: int):
+def test_three_seeds_eliminate_no_row_near_the_best(name: str, num_seeds: int):
     race, records = raced(name, num_seeds)
     assert race.remaining[0] == "concat_last_four"
     means = {row: np.mean([records[row, seed].scores.dev.headline for seed in (1, 2, 3)]) for row in race.rows}

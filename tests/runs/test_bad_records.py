@@ -38,7 +38,7 @@ def spoilt(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", ["table", "report"])
-def test_table_and_report_name_it_in_one_line_and_show_the_rest(spoilt: Path, command: str, capsys):
+def test_table_and_report_name_it_and_show_the_rest(spoilt: Path, command: str, capsys):
     folder = spoilt.parent.parent
     assert [(row.n, row.missing) for row in build_rows(folder)] == [(1, 1), (2, 0)]
     assert dispatch([command, str(folder)]) == 1
@@ -105,7 +105,7 @@ def compared(tmp_path: Path) -> Path:
     return next((tmp_path / "counts").glob("last-seed1-*"))
 
 
-def test_a_copy_of_a_record_is_named_and_its_run_keeps_its_counts(compared: Path, tmp_path: Path, capsys):
+def test_a_copy_of_a_record_is_named(compared: Path, tmp_path: Path, capsys):
     labels = [row.label for row in build_rows(tmp_path)]
     assert labels == ["best", "worse"]
     file = next((tmp_path / "records").glob("last-seed1-*"))
@@ -158,9 +158,7 @@ def test_counts_that_are_left_out_are_nothing_to_mend(compared: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_at_the_end_of_a_sweep_it_is_named_and_once_it_is_moved_the_run_is_made_again(
-    inputs: list[str], tmp_path: Path
-):
+def test_a_sweep_names_it_and_reruns_once_it_is_moved(inputs: list[str], tmp_path: Path):
     sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", "jobs=1", *inputs]
     assert probe(*sweep, cwd=tmp_path).returncode == 0
     file = next((tmp_path / "out/records").glob("last-seed1*"))

@@ -78,7 +78,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_why_a_job_ended_is_told_from_scontrol_and_where_it_has_forgotten_from_sacct(queue: Path, ending: str):
+def test_scontrol_or_sacct_says_why_a_job_ended(queue: Path, ending: str):
     state, _, code = (part.partition("=")[2] for part in ending.split())
     (queue / "scontrol").write_text(f"JobId=9 ArrayJobId=7 ArrayTaskId=1 {ending} RunTime=1\n")
     told = [cluster._why("7_1", "", settings(queue))]
@@ -98,7 +98,7 @@ def test_why_a_job_ended_is_told_from_scontrol_and_where_it_has_forgotten_from_s
     assert "_log" not in never, "there is none"
 
 
-def test_the_last_word_of_a_job_is_its_own_and_not_that_of_srun(queue: Path):
+def test_a_jobs_reason_is_its_own_last_line_not_sruns(queue: Path):
     (queue / "scontrol").write_text("JobState=FAILED Reason=NonZeroExitCode ExitCode=1:0\n")
     now = settings(queue)
     log = queue / "slurm/7_1/7_1_0_log.err"
@@ -113,7 +113,7 @@ def test_the_last_word_of_a_job_is_its_own_and_not_that_of_srun(queue: Path):
     assert cluster._why("7_1", "FAILED", now).splitlines()[0].endswith(": srun: error: no step")
 
 
-def test_a_job_killed_for_memory_on_a_cluster_without_cgroups_is_known_by_its_log(queue: Path):
+def test_without_cgroups_the_log_shows_a_kill_for_memory(queue: Path):
     (queue / "scontrol").write_text("JobState=FAILED Reason=NonZeroExitCode ExitCode=137:0\n")
     now = settings(queue)
     (queue / "slurm/7_1").mkdir()
@@ -121,7 +121,7 @@ def test_a_job_killed_for_memory_on_a_cluster_without_cgroups_is_known_by_its_lo
     assert cluster._why("7_1", "FAILED", now).startswith("out of memory: ")
 
 
-def test_all_jobs_are_waited_for_and_one_that_died_is_told_of(queue: Path, monkeypatch: pytest.MonkeyPatch):
+def test_all_jobs_are_waited_for_and_a_death_is_reported(queue: Path, monkeypatch: pytest.MonkeyPatch):
     jobs = [Sent(key, queue / f"{key}.done") for key in ("a", "b", "c")]
     monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: ["7_0", "7_1", "7_2"])
     (queue / "scontrol").write_text("JobState=FAILED Reason=NonZeroExitCode ExitCode=137:0\n")
@@ -164,7 +164,7 @@ def keep(folder: Path, array: str, keys: dict[str, str]) -> None:
     (folder / f"slurm/{array}.json").write_text(json.dumps({"jobs": keys, "settings": settings(folder)}))
 
 
-def test_why_jobs_died_that_no_command_waited_for_is_found_out_later(queue: Path):
+def test_jobs_that_died_unseen_are_found_later(queue: Path):
     settings(queue)
     keep(queue, "5", {"5_0": "a", "5_1": "b", "5_2": "c"})
     keep(queue, "6", {"6": "c"})
@@ -223,9 +223,7 @@ def test_a_table_names_a_job_that_died_unseen(job: Job, queue: Path, capsys: pyt
     assert calls.read_text().split() == ["squeue"]
 
 
-def test_a_job_that_is_in_the_queue_still_is_not_sent_twice_and_an_array_that_ended_is_forgotten(
-    queue: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_queued_job_is_not_sent_twice(queue: Path, monkeypatch: pytest.MonkeyPatch):
     now = settings(queue)
     keep(queue, "5", {"5_0": "a", "5_1": "b"})
     keep(queue, "6", {"6": "c"})
@@ -247,7 +245,7 @@ def test_a_job_that_is_in_the_queue_still_is_not_sent_twice_and_an_array_that_en
     assert json.loads((queue / "slurm/7.json").read_text()) == {"jobs": {"7_0": "b", "7_1": "c"}, "settings": now}
 
 
-def test_what_may_still_be_in_a_queue_that_is_silent_is_not_sent_again(queue: Path, monkeypatch: pytest.MonkeyPatch):
+def test_with_a_silent_queue_nothing_is_sent_again(queue: Path, monkeypatch: pytest.MonkeyPatch):
     now = settings(queue)
     keep(queue, "5", {"5_0": "a"})
     monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: pytest.fail("sent"))
@@ -258,7 +256,7 @@ def test_what_may_still_be_in_a_queue_that_is_silent_is_not_sent_again(queue: Pa
     run_array(print, [Sent("b", queue / "b.done")], now, lambda _: None, nobody)
 
 
-def test_a_node_that_cannot_write_says_so_where_the_command_looks_for_it(
+def test_a_node_that_cannot_write_says_so(
     job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     def refuse(folder: Path) -> None:
@@ -290,7 +288,7 @@ def test_a_command_that_is_stopped_says_how_to_end_its_jobs(queue: Path, monkeyp
     assert told[-1].endswith(": scancel 7")
 
 
-def test_a_job_that_makes_room_is_begun_anew_and_one_at_its_limit_only_as_often_as_asked(
+def test_preempted_jobs_requeue_and_timed_out_ones_as_often_as_asked(
     monkeypatch: pytest.MonkeyPatch,
 ):
     pytest.importorskip("submitit")
@@ -331,7 +329,7 @@ def forget_texts() -> None:
         kept.cache_clear()
 
 
-def test_data_that_a_node_lacks_or_has_otherwise_is_the_failure_of_the_run(job: Job, tiny_data: Path):
+def test_missing_or_other_data_on_a_node_fails_the_run(job: Job, tiny_data: Path):
     changed = tiny_data / "dev.conll"
     changed.write_text(changed.read_text() + "more O\n")
     forget_texts()
@@ -353,7 +351,7 @@ def test_data_that_a_node_lacks_or_has_otherwise_is_the_failure_of_the_run(job: 
         (MemoryError("no room"), "MemoryError: no room"),
     ],
 )
-def test_whatever_ends_a_job_while_it_plans_is_the_failure_of_the_run(
+def test_a_job_that_ends_while_planning_fails_the_run(
     job: Job, monkeypatch: pytest.MonkeyPatch, error: BaseException, told: str
 ):
     def plans(_: object) -> None:
@@ -365,7 +363,7 @@ def test_whatever_ends_a_job_while_it_plans_is_the_failure_of_the_run(
     assert job.is_over()
 
 
-def test_why_a_job_died_is_kept_in_its_own_folder_and_only_if_it_left_nothing(job: Job, tmp_path: Path):
+def test_a_dead_jobs_reason_is_written_if_it_left_nothing(job: Job, tmp_path: Path):
     other = replace(job, cfg=replace(job.cfg, results_dir=str(tmp_path / "other")))
     for one in (job, other):
         prepare_results(one.results_dir)
@@ -375,7 +373,7 @@ def test_why_a_job_died_is_kept_in_its_own_folder_and_only_if_it_left_nothing(jo
     assert not job.is_over()
 
 
-def test_a_run_says_that_it_extracts_and_one_that_is_cut_off_says_why(job: Job, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_reports_extraction_and_being_cut_off(job: Job, monkeypatch: pytest.MonkeyPatch):
     seen: list[str] = []
 
     def run(*_: object) -> None:

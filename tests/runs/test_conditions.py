@@ -58,7 +58,7 @@ def quiet(_: str) -> None:
     pass
 
 
-def test_what_is_asked_for_enters_the_identity_and_the_table_of_what_it_is_compared_with(make: Make):
+def test_a_condition_enters_identity_and_the_table_compared_with(make: Make):
     plain = plan(make()).identity
     kinds = {
         "control": plan(make(control=1)),
@@ -81,7 +81,7 @@ def test_what_is_asked_for_enters_the_identity_and_the_table_of_what_it_is_compa
     assert (one.corpus != other.corpus, one.cell == other.cell) == (True, True), "each seed draws a sample of its own"
 
 
-def test_a_control_for_an_encoder_without_case_is_another_row_than_an_older_one_and_says_so(make: Make):
+def test_a_caseless_control_is_another_row_than_an_older_one(make: Make):
     planned = plan(make(control=1))
     condition = planned.identity.condition
     assert planned.encoder.lower_cases
@@ -94,7 +94,7 @@ def test_a_control_for_an_encoder_without_case_is_another_row_than_an_older_one_
     assert run(make(), quiet).data.control_lower_cased is None
 
 
-def test_an_older_control_drawn_by_the_mention_as_written_holds_and_its_selectivity_is_not_mixed(
+def test_an_older_cased_control_holds_and_is_not_mixed(
     make: Make, monkeypatch: pytest.MonkeyPatch, tiny_data: Path, tmp_path: Path
 ):
     for file in tiny_data.iterdir():  # half of the sentences in capitals
@@ -160,7 +160,7 @@ def test_boundaries_are_scored_beside_spans_and_checked_against_the_predictions(
     assert any("boundaries" in check.detail for check in check_files(tmp_path / "out", tmp_path / "cache"))
 
 
-def test_the_epochs_that_auto_comes_to_are_in_key_and_record_and_of_a_share_those_of_the_whole(make: Make, monkeypatch):
+def test_the_epochs_of_auto_are_in_key_and_record(make: Make, monkeypatch):
     monkeypatch.setattr(schedule, "EPOCH_UPDATES", 1)
     monkeypatch.setattr(schedule, "FULL_UPDATES", 8)
     sentences = len(plan(make()).corpus.splits["train"].tags)
@@ -176,7 +176,7 @@ def test_the_epochs_that_auto_comes_to_are_in_key_and_record_and_of_a_share_thos
     assert whole.identity.group == half.identity.group
 
 
-def test_a_majority_tag_is_one_run_whatever_weights_and_seed_and_extracts_nothing(make: Make, tmp_path: Path):
+def test_a_majority_tag_is_one_run_for_all_weights_and_seeds(make: Make, tmp_path: Path):
     keys = {plan(make(MEMORY, weights, seed)).identity.key for weights in ("pretrained", "random") for seed in (1, 2)}
     assert len(keys) == 1
     assert (
@@ -190,7 +190,7 @@ def test_a_majority_tag_is_one_run_whatever_weights_and_seed_and_extracts_nothin
     assert run(make(MEMORY, control=1), quiet).identity.group == record.identity.group
 
 
-def test_a_folder_with_every_kind_of_run_is_verified_and_a_spoilt_one_is_not(make: Make, tmp_path: Path):
+def test_a_folder_with_every_kind_of_run_verifies(make: Make, tmp_path: Path):
     for cfg in (make(), make(MEMORY), make(control=1), make(weights="random"), make(train_fraction=0.5, seed=2)):
         run(cfg, quiet)
     write_tables(tmp_path / "out", build_rows(tmp_path / "out"))
@@ -248,7 +248,7 @@ def bits_of(tagger: Tagger, planned: Plan, split: str, sentences: list[int], tag
         )
 
 
-def test_bits_are_torchs_cross_entropy_and_what_the_tags_own_frequencies_give(make: Make, monkeypatch):
+def test_bits_are_cross_entropy_and_tag_frequencies(make: Make, monkeypatch):
     kept, cfg = trained(monkeypatch), make()
     record, planned = run(cfg, quiet), plan(cfg)
     losses = [epoch.dev_loss for epoch in record.curve]

@@ -69,7 +69,7 @@ def config(tiny_data: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(("placement", "combine"), [("device", "concat"), ("memory", "mix"), ("stream", "sum")])
-def test_a_run_on_a_gpu_gives_what_it_gives_on_the_cpu_and_no_step_waits(
+def test_a_run_on_a_gpu_equals_one_on_the_cpu(
     config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch, placement: str, combine: str
 ):
     """The loss but for its last bit: it is summed over padding too, which counts nothing."""
@@ -88,7 +88,7 @@ def test_a_run_on_a_gpu_gives_what_it_gives_on_the_cpu_and_no_step_waits(
     assert not {(what, where) for what, where in waited if where not in ONCE}
 
 
-def test_what_is_waited_for_in_training_does_not_grow_with_the_number_of_updates(
+def test_waits_in_training_do_not_grow_with_updates(
     config: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """What Lightning, the clipping or Adam would wait for at each step is told of as `train_tagger`'s."""
@@ -162,7 +162,7 @@ def test_a_record_keeps_the_versions_of_cuda_cudnn_and_the_driver(
 
 
 @pytest.mark.parametrize("subword", ["first", "mean"])
-def test_shards_that_a_gpu_made_and_four_threads_wrote_hold_the_same_bits(
+def test_shards_from_a_gpu_hold_the_same_bits(
     tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subword: str
 ):
     """Cut into batches as on a CPU; the shards are many and come late."""
@@ -178,7 +178,7 @@ def test_shards_that_a_gpu_made_and_four_threads_wrote_hold_the_same_bits(
     assert {where.rpartition(".")[2] for _, where in stand_in.waits} <= {"outputs", "load_model"}
 
 
-def test_shards_computed_together_are_each_as_alone_and_the_same_bits_when_one_is_made_again(
+def test_shards_computed_together_equal_those_computed_alone(
     tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 40)
@@ -205,7 +205,7 @@ def test_shards_computed_together_are_each_as_alone_and_the_same_bits_when_one_i
     assert len(seen) == num_batches + 1, "its neighbours with it"
 
 
-def test_a_gpu_takes_few_large_batches_and_a_cpu_those_it_always_took(
+def test_a_gpu_takes_few_large_batches(
     minilm: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     cfg = features_config(tmp_path)
@@ -219,7 +219,7 @@ def test_a_gpu_takes_few_large_batches_and_a_cpu_those_it_always_took(
     assert sorted(window for batch in small for window in batch) == windows == sorted(large[0])
 
 
-def test_auto_is_a_power_of_two_that_grows_with_a_gpus_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_auto_batches_are_powers_of_two_by_gpu_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     encoder = open_encoder(encoder_config(make_bert(tmp_path, num_layers=5, limit=24)), tmp_path)
     taken = []
     for free in (0, 300 * 2**20, 600 * 2**20, 80 * GB):

@@ -71,7 +71,7 @@ def stored(tmp_path: Path) -> list[Path]:
     return list((tmp_path / "cache").glob("*/*.safetensors"))
 
 
-def test_a_fine_tuned_run_is_a_record_that_is_verified_and_made_again_and_touches_no_store(make: Make, tmp_path: Path):
+def test_a_fine_tuned_run_verifies_reruns_and_touches_no_store(make: Make, tmp_path: Path):
     lines: list[str] = []
     record = run(make(*TUNED), lines.append)
     assert not stored(tmp_path)
@@ -119,7 +119,7 @@ def test_predictions_and_bits_are_those_of_transformers_with_the_tuned_weights(m
         assert getattr(record.bits, name).cross_entropy == pytest.approx(sum(nats) / len(nats) / math.log(2), rel=1e-4)
 
 
-def test_its_row_is_the_ceiling_of_every_table_of_frozen_rows_on_the_same_text(make: Make, tmp_path: Path):
+def test_its_row_is_the_ceiling_of_each_frozen_table(make: Make, tmp_path: Path):
     for settings in (LINEAR, [*LINEAR, "probe.dropout=0.1"], TUNED, [*TUNED, "probe.max_epochs=1"]):
         run(make(*settings), quiet)
     run(make(*LINEAR, "condition=random"), quiet)
@@ -254,7 +254,7 @@ def test_too_little_memory_is_told_before_anything_is_trained(typed: Typed, inpu
 
 
 @pytest.mark.slow
-def test_in_a_sweep_over_conditions_it_is_one_run_a_seed_and_the_probe_is_the_others(inputs: list[str]):
+def test_a_sweep_over_conditions_has_one_fine_tuning_per_seed(inputs: list[str]):
     of_others = ["probe=linear", "probe.dropout=0.3", "features.batch_pieces=64", "save_probe=true"]
     configs, _ = configs_of(["+sweep=floors_and_ceilings", *inputs, *of_others])
     tuned, others = ([cfg for cfg in configs if (cfg.probe.kind == "finetune") is trained] for trained in (True, False))
@@ -282,7 +282,7 @@ def test_a_batch_has_as_many_sentences_in_windows_of_documents(make: Make):
         assert len(batches) == pytest.approx(len(train.tags) / 8, rel=0.3), context
 
 
-def test_seeds_as_large_as_they_may_be_and_labels_that_train_lacks(make: Make, tiny_data: Path):
+def test_the_largest_seed_and_labels_unknown_to_train(make: Make, tiny_data: Path):
     text = (tiny_data / "dev.conll").read_text()
     (tiny_data / "dev.conll").write_text(text + "\nana B-ODD\n")
     record = run(make(*TUNED, "probe.max_epochs=1", f"seed={2**63 - 1}"), quiet)
@@ -290,6 +290,6 @@ def test_seeds_as_large_as_they_may_be_and_labels_that_train_lacks(make: Make, t
     assert math.isfinite(record.bits.dev.cross_entropy)
 
 
-def test_a_loss_that_is_no_number_is_told_with_what_to_do(make: Make):
+def test_a_loss_that_is_no_number_says_what_to_do(make: Make):
     with pytest.raises(UserError, match=r"probe\.learning_rate"):
         run(make(*TUNED, "probe.learning_rate=1e30"), quiet)

@@ -73,7 +73,7 @@ def test_tags_that_are_no_spans_are_probed_on_the_same_features(three_columns: P
 
 
 @pytest.mark.parametrize("probe", ["linear", "finetune"])
-def test_a_split_with_no_tag_of_train_has_no_bits_and_the_run_is_kept(tiny_bert: Path, tmp_path: Path, probe: str):
+def test_a_split_without_known_tags_has_no_bits(tiny_bert: Path, tmp_path: Path, probe: str):
     texts = {"train": "ana B-PER\nmet O\n\nbo B-PER\nwon O\n", "dev": "leeds B-LOC\n", "test": "ana B-PER\nlost O\n"}
     (tmp_path / "data").mkdir()
     settings = overrides(tiny_bert, write_splits(tmp_path / "data", **texts))
@@ -112,9 +112,7 @@ def _die_writing(path: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_what_a_process_was_killed_at_writing_is_gone_once_the_run_is_made(
-    tiny_data: Path, tiny_bert: Path, tmp_path: Path
-):
+def test_half_written_files_are_gone_once_the_run_is_made(tiny_data: Path, tiny_bert: Path, tmp_path: Path):
     probe = ProbeConfig(0, 0, 0.0, 0.05, 1, 8, 1, 1, 1.0, "float32")
     features, layers = features_config(tmp_path / "cache"), LayersConfig([0], "concat")
     corpus, encoder, out = data_config(tiny_data), encoder_config(tiny_bert), tmp_path / "out"

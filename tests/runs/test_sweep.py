@@ -41,7 +41,7 @@ def processes_of(session: int) -> Iterator[int]:
 
 
 @pytest.mark.slow
-def test_killed_at_ten_moments_a_sweep_ends_with_the_records_of_one_left_alone(inputs: list[str], tmp_path: Path):
+def test_a_sweep_killed_ten_times_ends_with_the_same_records(inputs: list[str], tmp_path: Path):
     sweep = ["-m", "layers=last,mix_all", "seed=range(1,5)", "results_dir=out", *inputs, "probe.max_epochs=2"]
     sweep += ["probe.patience=3"]
     alone, killed = tmp_path / "alone", tmp_path / "killed"
@@ -85,9 +85,7 @@ def test_killed_at_ten_moments_a_sweep_ends_with_the_records_of_one_left_alone(i
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_disk_that_fills_up_stops_a_sweep_in_one_line_and_the_same_command_continues(
-    inputs: list[str], tmp_path: Path, jobs: int
-):
+def test_a_full_disk_stops_a_sweep_which_continues_later(inputs: list[str], tmp_path: Path, jobs: int):
     sweep = ["-m", "layers=last", "seed=range(1,7)", "results_dir=out", *inputs, "probe.max_epochs=3"]
     process = interpreter(*sweep, f"jobs={jobs}", cwd=tmp_path)  # what it prints goes to no file
     wait_for(lambda: times(tmp_path / "out"), DEADLINE_S, "the first record", process)
@@ -110,7 +108,7 @@ def test_a_disk_that_fills_up_stops_a_sweep_in_one_line_and_the_same_command_con
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_folder_of_results_that_cannot_be_written_is_named_before_anything_is_trained(open_to_all: Path):
+def test_an_unwritable_results_folder_is_named_before_training(open_to_all: Path):
     out = open_to_all / "out"
     prepare_results(out)
     assert not list(out.rglob("*.*")), "trying leaves nothing"
@@ -135,7 +133,7 @@ def _turns(folder: Path, name: str, turns: int) -> None:
             log.write("end\n")
 
 
-def test_one_run_is_made_by_one_process_at_a_time_and_others_wait(tmp_path: Path):
+def test_one_run_is_made_by_one_process(tmp_path: Path):
     (tmp_path / "logs").mkdir()
     processes = [SERVER.Process(target=_turns, args=(tmp_path, "last-seed1", 50)) for _ in range(4)]
     for process in processes:
@@ -158,9 +156,7 @@ def test_two_sweeps_started_together_train_each_run_once(inputs: list[str], tmp_
 
 
 @pytest.mark.parametrize("other", ["makes it", "leaves it"])
-def test_a_run_that_another_process_is_at_is_left_to_the_end_and_then_waited_for(
-    inputs: list[str], tmp_path: Path, typed: Callable, other: str
-):
+def test_a_run_of_another_process_is_waited_for_last(inputs: list[str], tmp_path: Path, typed: Callable, other: str):
     out = tmp_path / "out"
     assert typed("layers=majority_tag", "results_dir=out", *inputs).returncode == 0
     (memory,) = (out / "records").iterdir()
@@ -202,9 +198,7 @@ class Launches:
             work(job)
 
 
-def test_a_launch_that_fails_is_repeated_once_also_while_another_process_is_at_a_run(
-    inputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_failed_launch_is_repeated_once(inputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     out = tmp_path / "out"
     monkeypatch.setattr("probe.runs.sweep.side_by_side", lambda *_: 4)
     settings = [*inputs, "layers=majority_tag", f"results_dir={out}"]  # nothing is trained
@@ -287,7 +281,7 @@ def test_a_sweep_elsewhere_extracts_there_and_gives_the_same_records(
             assert f"#SBATCH {line}" in script
 
 
-def test_a_launcher_that_is_not_installed_is_named_with_what_to_type(tmp_path: Path):
+def test_a_launcher_not_installed_says_what_to_type(tmp_path: Path):
     code = (
         "import sys; sys.modules['hydra_plugins.hydra_submitit_launcher'] = None; "
         "sys.modules['hydra_plugins.hydra_submitit_launcher.submitit_launcher'] = None; "

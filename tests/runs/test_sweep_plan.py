@@ -19,7 +19,7 @@ def _ask_one_by_one(folder: Path, runs: list[RequestedRun]) -> None:
         write_expected(folder, [run])
 
 
-def test_sweeps_that_start_together_lose_none_of_what_the_others_ask_for(tmp_path: Path):
+def test_sweeps_started_together_lose_no_requested_run(tmp_path: Path):
     run = expect(make_record(tmp_path / "elsewhere", "last", 1, 0.8, 0.7))
     runs = []
     for seed in range(60):
@@ -35,7 +35,7 @@ def test_sweeps_that_start_together_lose_none_of_what_the_others_ask_for(tmp_pat
     assert not list((tmp_path / "logs").iterdir())
 
 
-def test_a_damaged_file_is_set_aside_by_the_next_sweep_and_records_stay(tmp_path: Path):
+def test_a_damaged_sweep_file_is_set_aside(tmp_path: Path):
     there = make_record(tmp_path, "last", 1, 0.8, 0.7)
     assert write_expected(tmp_path, [expect(there)]) is None
     (tmp_path / "sweep.json").write_text('{"runs": [')

@@ -41,7 +41,7 @@ def fuzzed(seed: int, scheme: str = "IOB2", sentences: int = 12) -> tuple[list[l
     return gold, [[choose.choice(kinds) if choose.random() < 0.4 else tag for tag in tags] for tags in gold]
 
 
-def test_200_files_score_as_seqevals_default_and_strict_modes_and_their_totals_add_up(tmp_path: Path):
+def test_200_files_score_as_in_seqevals_modes(tmp_path: Path):
     for seed in range(200):
         gold, predicted = fuzzed(seed)
         found = read_predictions(write(tmp_path / "file", gold, predicted, " \t"[seed % 2]), SPANS, False)
@@ -125,7 +125,7 @@ def test_accuracy_is_conllevals_whatever_the_schemes(tmp_path: Path, gold_scheme
     assert scores.span == scores.strict
 
 
-def test_accuracy_of_touching_spans_in_iob1_is_of_the_tags_in_the_file(tmp_path: Path):
+def test_accuracy_in_iob1_is_of_the_files_own_tags(tmp_path: Path):
     """gold I-A B-A, predicted I-A I-A: one of two tags is right; in IOB2 it would be two changes of spelling."""
     file = write(tmp_path / "file", [["I-A", "B-A", "O", "I-A"]], [["O", "I-A", "O", "I-A"]])
     found = read_predictions(file, SPANS, False)
@@ -149,7 +149,7 @@ def test_predictions_in_another_scheme_than_golds_are_recognised_and_named(tmp_p
     assert f"gold {gold}, predicted {predicted}, 0 predicted" in render(read_predictions(file, SPANS, False))
 
 
-def test_a_taggers_stray_i_beside_gold_in_iob2_is_ill_formed_and_no_scheme(tmp_path: Path):
+def test_a_stray_i_against_iob2_gold_is_ill_formed(tmp_path: Path):
     gold = [["B-A", "I-A", "O"]] * 20
     for strays in (1, 9):
         predicted = [["O", "I-A", "O"]] * strays + [["O", "O", "O"]] * (20 - strays)
@@ -194,7 +194,7 @@ def test_bare_types_are_spans_too(tmp_path: Path):
     assert scores["counts"] == {"sentences": 1, "words": 4, "gold": 2, "predicted": 1, "correct": 1}
 
 
-def test_tags_that_are_no_spans_are_scored_as_scikit_learn_does_and_hinted_at(tmp_path: Path):
+def test_tags_without_spans_score_as_in_scikit_learn(tmp_path: Path):
     choose = random.Random(0)
     gold, predicted = ([[choose.choice(["NN", "VB", "DT"]) for _ in range(5)] for _ in range(20)] for _ in range(2))
     file = write(tmp_path / "file", gold, predicted)
@@ -229,7 +229,7 @@ def test_what_a_run_writes_can_be_read_back(tmp_path: Path):
         assert plain(found.scores())["counts"]["predicted"] == 1
 
 
-def test_tags_with_something_invisible_behind_them_are_scored_without_it_and_counted(tmp_path: Path):
+def test_invisible_characters_behind_tags_are_dropped_and_counted(tmp_path: Path):
     file = tmp_path / "file"
     file.write_text("Ana B-PER B-PER\u200b\nx O\ufeff O\n")
     found = read_predictions(file, SPANS, False)
@@ -237,7 +237,7 @@ def test_tags_with_something_invisible_behind_them_are_scored_without_it_and_cou
     names(render(found).splitlines()[-1], "2 tags", "invisible characters")
 
 
-def test_the_paired_test_tells_a_difference_from_none_and_refuses_other_texts(tmp_path: Path):
+def test_the_paired_test_finds_differences_and_refuses_other_texts(tmp_path: Path):
     gold, _ = fuzzed(1, sentences=200)
     worse = [["O"] * len(tags) if i % 3 == 0 else tags for i, tags in enumerate(gold)]
     a, b = (
@@ -256,7 +256,7 @@ def test_the_paired_test_tells_a_difference_from_none_and_refuses_other_texts(tm
         paired_test(a, read_predictions(write(tmp_path / "d", others, gold), SPANS, False))
 
 
-def test_the_command_prints_what_it_found_and_json_in_its_stated_shape(tmp_path: Path):
+def test_the_command_prints_text_and_json(tmp_path: Path):
     gold, predicted = fuzzed(3)
     file = write(tmp_path / "file", gold, predicted)
     done = probe("score", str(file), cwd=tmp_path)

@@ -65,7 +65,7 @@ def drawn(
     return [Sample(list(own), moves[place]) for place, own in enumerate(scores)]
 
 
-def test_a_variance_is_the_larger_of_its_own_and_the_pooled_one():
+def test_a_variance_is_at_least_the_pooled_one():
     draw = np.random.default_rng(0)
     there = np.array([[True, True, True, True], [True, True, False, False], [True, False, False, False]])
     scores = draw.standard_normal((6, 3, 4)) * [[3.0], [1.0], [1.0]]
@@ -75,7 +75,7 @@ def test_a_variance_is_the_larger_of_its_own_and_the_pooled_one():
         assert list(expected) == pytest.approx(variances_by_hand(rows))
 
 
-def test_two_rows_of_equal_seeds_have_the_error_and_difference_of_a_t_test():
+def test_two_rows_of_equal_seeds_give_a_t_test():
     compared = over_seeds(A, B)
     t = (np.mean(A) - np.mean(B)) / compared.error(0, 1)
     variances = variances_by_hand([A, B])
@@ -157,7 +157,7 @@ def jackknife_variance(values: np.ndarray) -> float:
     return (len(values) - 1) / len(values) * float(((values - values.mean()) ** 2).sum())
 
 
-def test_errors_over_the_text_are_those_of_a_jackknife_of_real_counts():
+def test_errors_over_the_text_are_those_of_a_jackknife():
     rows = {row.name: row for row in build_rows(DEMO) if row.n > 1 and not row.condition}
     chosen = [rows[name] for name in ("embeddings", "last", "concat_last_four")]
     samples, unit = samples_of([row.records for row in chosen], "dev", run_counts)
@@ -202,7 +202,7 @@ def test_what_seeds_and_text_do_together_is_counted_once():
     assert 2 * known < squared < 1.5 * 2 * known, "the larger of two variances, but not the sum of two parts"
 
 
-def test_the_text_counts_between_rows_and_what_it_does_to_all_of_them_alike_does_not():
+def test_only_the_texts_effect_between_rows_counts():
     draw = np.random.default_rng(5)
     tables = [Comparison(drawn(draw, [0.9] * 3, run=0.002, row_text=0.01, text=0.03)) for _ in range(200)]
     over_text = np.mean([table.error_parts(0, 1)[1] for table in tables])
@@ -213,7 +213,7 @@ def test_the_text_counts_between_rows_and_what_it_does_to_all_of_them_alike_does
     assert text == pytest.approx(math.hypot(0.01, 0.03), rel=0.05)
 
 
-def test_a_row_with_fewer_seeds_is_never_the_best_and_has_a_wider_interval():
+def test_fewer_seeds_widen_the_interval_and_are_never_best():
     compared = over_seeds(A, B, [0.92])
     assert compared.best == 0
     assert compared.error(2, 1) > compared.error(0, 1)
@@ -243,7 +243,7 @@ def test_where_counts_are_missing_errors_are_over_seeds_alone():
 
 
 @pytest.mark.parametrize("moves", [None, np.zeros((3, 8))])
-def test_scores_that_are_all_one_have_no_error_and_nobody_is_worse(moves: np.ndarray | None):
+def test_equal_scores_have_no_error_and_no_worse_row(moves: np.ndarray | None):
     compared = Comparison([Sample([0.5] * 3, moves)] * 3)
     assert compared.behind() == [[0.0, 0.0]] * 3
     assert compared.difference(0, 1) == (0.0, [0.0, 0.0])
@@ -270,7 +270,7 @@ def shares(truth: Sequence[float], tables: int, seed: int, **noise: float) -> di
     return found
 
 
-def test_of_equal_rows_one_is_called_worse_in_about_five_of_a_hundred_tables():
+def test_equal_rows_are_called_worse_in_five_percent():
     """0.05 and three standard errors; with the quantile of one comparison it would be far more."""
     found = shares([0.9] * 9, 400, 7, run=0.003)
     assert found["worse"] < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)
@@ -290,13 +290,13 @@ def small_simulations(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_simulations")
-def test_rows_that_differ_and_a_text_that_is_a_sample_keep_what_the_intervals_say():
+def test_intervals_hold_for_different_rows_and_sampled_text():
     found = shares([0.9, 0.9, 0.9, 0.895, 0.88], 120, 8, run=0.002, seed_text=0.003, row_text=0.004)
     assert found["worse"] < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 120)
     assert found["low"] > 0.95 - 3 * math.sqrt(0.05 * 0.95 / 120)
 
 
-def test_pairs_are_separated_if_their_difference_exceeds_the_largest_of_equal_rows():
+def test_pairs_separate_above_the_largest_difference_of_equal_rows():
     compared = over_seeds(A, B, C)
     n = compared.n.tolist()
     means, squared = simulated(n)
@@ -312,7 +312,7 @@ def t_of(compared: Comparison, a: int, b: int) -> float:
 
 
 @pytest.mark.usefixtures("small_simulations")
-def test_of_equal_rows_any_pair_is_separated_in_about_five_of_a_hundred_tables():
+def test_equal_rows_are_separated_in_five_percent_of_tables():
     draw, tables = np.random.default_rng(11), 200
     found = [Comparison(drawn(draw, [0.9] * 7, run=0.003, seed_text=0.002)).separated() for _ in range(tables)]
     assert sum(map(bool, found)) / tables < 0.05 + 3 * math.sqrt(0.05 * 0.95 / tables)

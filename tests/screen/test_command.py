@@ -131,7 +131,7 @@ def test_what_is_mistyped_is_named(typed, inputs: list[str], arguments: list[str
     assert "Traceback" not in done.stderr
 
 
-def test_a_damaged_screen_is_replaced_and_a_kill_leaves_nothing_half_made(screened: Path, inputs: list[str]):
+def test_a_damaged_screen_is_replaced_whole(screened: Path, inputs: list[str]):
     whole = json.loads((screened / SCREEN).read_text())
     (screened / SCREEN).write_text("{")
     command = ["screen", *inputs, *QUICK, "results_dir=out"]
@@ -147,9 +147,7 @@ def test_a_damaged_screen_is_replaced_and_a_kill_leaves_nothing_half_made(screen
 
 
 @pytest.mark.slow
-def test_a_sweep_that_asks_for_it_shows_the_screen_first_and_its_runs_keep_their_keys(
-    typed, inputs: list[str], tmp_path
-):
+def test_a_sweep_can_screen_first_with_the_same_keys(typed, inputs: list[str], tmp_path):
     sweep = ["-m", "layers=embeddings,last", "jobs=1", *inputs]
     shown = typed(*sweep, *QUICK, "screen.first=true", "results_dir=shown")
     assert shown.returncode == 0, shown.stderr
@@ -187,7 +185,7 @@ def test_correlations_are_none_where_they_are_undefined():
     assert tau_b([1, 1], [1, 2]) is pearson([1, 1], [1, 2]) is tau_a([], a, b) is None
 
 
-def test_regret_is_what_the_best_of_the_first_picks_lies_below_the_best_row(tmp_path: Path):
+def test_regret_is_the_loss_of_the_best_pick(tmp_path: Path):
     trained = {"a": (0.80, 0.70), "b": (0.90, 0.60), "c": (0.85, 0.50), "d": (0.95, 0.40)}
     for k, (name, (dev, _)) in enumerate(trained.items()):
         for seed in (1, 2):

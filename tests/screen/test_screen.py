@@ -93,7 +93,7 @@ CHOICES = [
 
 
 @pytest.mark.parametrize(("window", "strength"), [(0, 1e-7), (1, 1e-7), (2, 1e-7), (1, 0.1)])
-def test_readouts_are_the_least_squares_ones_on_windows_that_stay_in_their_sentence(
+def test_readouts_are_least_squares_on_windows_within_sentences(
     corpus: Corpus, store: FeatureStore, window: int, strength: float
 ):
     """Solved together, as they share work, and each by itself in plain numpy."""
@@ -145,7 +145,7 @@ def test_moments_without_a_part_are_those_of_the_other_sentences(corpus: Corpus,
     assert everything.words == others.words
 
 
-def test_directions_are_the_leading_ones_and_scores_are_the_same_with_all_of_them(corpus: Corpus, store: FeatureStore):
+def test_components_are_the_leading_ones(corpus: Corpus, store: FeatureStore):
     text = text_of(corpus.splits["train"], "train", ["O"])
     states = stored(store, "train").double().numpy()
     to = reduction(store, text, 4)
@@ -200,7 +200,7 @@ def test_every_layer_preset_and_concatenation_is_a_candidate_once():
     assert readout_of("sum", [3, 1]) == readout_of("mix", [1, 3]) != readout_of("concat", [1, 3])
 
 
-def test_of_a_deep_encoder_the_best_are_extended_and_it_is_said():
+def test_a_deep_encoder_extends_its_best_choices():
     steps = list(concatenations(24, 16, 4, best=lambda some: sorted(some, key=lambda one: sum(one.readout[1]))))
     assert [is_all for _, _, is_all in steps] == [False, False, False]
     assert all(len(found) <= 8 * 24 for _, found, _ in steps)
@@ -236,7 +236,7 @@ def of_layers(draw: np.random.Generator, screens: int, own: float) -> np.ndarray
 
 
 @pytest.mark.parametrize("own", [0.0, 0.1, 1.0])
-def test_of_119_equal_candidates_none_is_called_not_tied_in_19_of_20_screens(own: float):
+def test_119_equal_candidates_are_all_tied_in_95_percent(own: float):
     parts = of_layers(np.random.default_rng(7), 1000, own)
     scores = 0.7 + 0.01 * (parts.sum(2, keepdims=True) - parts) / 3  # each without one part
     wrong = (_behind(scores).max(1) > critical(119, 4)).mean()
@@ -246,7 +246,7 @@ def test_of_119_equal_candidates_none_is_called_not_tied_in_19_of_20_screens(own
     assert uncorrected > 0.15, "or the correction shows nothing"
 
 
-def test_a_candidate_is_tied_by_a_moderated_t_of_its_difference_to_the_first():
+def test_candidates_tie_with_the_first_by_a_moderated_t():
     draw = np.random.default_rng(3)
     scores = np.linspace(0.8, 0.6, 12)[:, None] + 0.01 * draw.standard_normal((12, 4))
     ranked = rank([make(f"row_{i}", 1, *own) for i, own in enumerate(scores)])
@@ -259,7 +259,7 @@ def test_a_candidate_is_tied_by_a_moderated_t_of_its_difference_to_the_first():
     assert 1 < sum(one.tied for one in ranked) < 12
 
 
-def test_the_first_of_equal_candidates_is_too_high_by_what_is_said_at_most():
+def test_the_first_candidate_is_too_high_by_a_known_bound():
     draw = np.random.default_rng(5)
     bounds, truths, estimates = [], [], []
     for _ in range(20):
@@ -274,7 +274,7 @@ def test_the_first_of_equal_candidates_is_too_high_by_what_is_said_at_most():
     assert np.mean(bounds) == pytest.approx(np.mean(truths), rel=0.2)
 
 
-def test_one_layer_that_knows_the_tags_is_found_whatever_store_it_lies_in(tmp_path: Path):
+def test_a_layer_that_knows_the_tags_is_found(tmp_path: Path):
     corpus = corpus_of(make_split(60, 1), make_split(30, 2))
     random = store_of(corpus, tmp_path / "random")
     for dtype in ("float16", "float32"):
@@ -360,7 +360,7 @@ def test_parts_of_speech_are_ranked_by_accuracy_on_the_same_store(tmp_path: Path
     assert found.ranked[0].dev_f1 > 0.95
 
 
-def test_a_training_sentence_that_is_left_out_is_in_no_sum_and_test_is_never_read(tmp_path: Path):
+def test_held_out_sentences_and_test_are_never_read(tmp_path: Path):
     """A store without its test shards, of which one sample's dev words are scored without being fitted on."""
     corpus = corpus_of(make_split(40, 1), make_split(20, 2))
     store = store_of(corpus, tmp_path / "store")

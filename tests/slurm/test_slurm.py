@@ -77,9 +77,7 @@ def status(out: Path) -> str:
     return probe("sweep-status", str(out), cwd=out.parent).stdout
 
 
-def test_preempted_requeued_and_left_alone_an_array_gives_the_bits_of_a_local_sweep(
-    slurm: Slurm, few: list[str], tmp_path: Path
-):
+def test_a_preempted_array_gives_the_bits_of_a_sweep(slurm: Slurm, few: list[str], tmp_path: Path):
     sweep = ["-m", "layers=last,concat_last_four", "seed=1", "results_dir=out", *few]
     sweep += ["probe.max_epochs=60", "probe.lr_decay=1", "probe.patience=60"]
     here, there = tmp_path / "here", tmp_path / "there"
@@ -101,7 +99,7 @@ def test_preempted_requeued_and_left_alone_an_array_gives_the_bits_of_a_local_sw
     assert results(there / "out") == results(here / "out")
 
 
-def test_what_a_node_does_not_find_is_told_everywhere_and_the_same_command_goes_on(
+def test_a_file_missing_on_a_node_is_reported_everywhere(
     slurm: Slurm, inputs: list[str], tiny_data: Path, tmp_path: Path
 ):
     sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", *inputs, *HERE, LIMIT]
@@ -130,9 +128,7 @@ def test_what_a_node_does_not_find_is_told_everywhere_and_the_same_command_goes_
     assert "2 done, 0 running, 0 failed, 0 waiting" in status(tmp_path / "out")
 
 
-def test_a_killed_and_a_cancelled_run_are_told_as_such_while_the_others_finish(
-    slurm: Slurm, few: list[str], tmp_path: Path
-):
+def test_killed_and_cancelled_runs_are_named_and_others_finish(slurm: Slurm, few: list[str], tmp_path: Path):
     sweep = ["-m", "layers=last", "seed=1", f"probe.max_epochs={EPOCHS},{EPOCHS + 1},2", "results_dir=out"]
     sweep += [*few, *FOR_EVER, *HERE, LIMIT]
     process = start(*sweep, cwd=tmp_path, **slurm.env)
@@ -151,7 +147,7 @@ def test_a_killed_and_a_cancelled_run_are_told_as_such_while_the_others_finish(
     assert "1 done, 0 running, 2 failed, 0 waiting" in status(out)
 
 
-def test_a_run_that_needs_more_memory_or_time_names_the_setting_to_raise(slurm: Slurm, few: list[str], tmp_path: Path):
+def test_too_little_memory_or_time_names_the_setting(slurm: Slurm, few: list[str], tmp_path: Path):
     sweep = ["-m", "layers=last", "seed=1", f"probe.max_epochs={EPOCHS}", *few, *FOR_EVER, *HERE]
     memory = [*sweep, "results_dir=memory", LIMIT, "+hydra.launcher.additional_parameters.mem=150M"]
     process = start(*sweep, "results_dir=time", "hydra.launcher.timeout_min=1", cwd=tmp_path, **slurm.env)
@@ -174,7 +170,7 @@ def test_a_run_that_needs_more_memory_or_time_names_the_setting_to_raise(slurm: 
         ("+hydra.launcher.partion=short", "partion"),
     ],
 )
-def test_what_slurm_refuses_is_told_with_its_reason_and_was_not_sent(
+def test_a_refused_submission_gives_slurms_reason(
     slurm: Slurm, inputs: list[str], tmp_path: Path, setting: str, reason: str
 ):
     sweep = ["-m", "layers=last", "seed=1", "results_dir=out", *inputs, *HERE, setting]
@@ -186,7 +182,7 @@ def test_what_slurm_refuses_is_told_with_its_reason_and_was_not_sent(
     assert not numbers(slurm)
 
 
-def test_a_stopped_command_names_its_array_and_the_next_one_waits_for_it(slurm: Slurm, few: list[str], tmp_path: Path):
+def test_a_stopped_command_names_its_array_for_the_next(slurm: Slurm, few: list[str], tmp_path: Path):
     sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", *few, "probe.max_epochs=2", *HERE, LIMIT]
     hold(slurm)
     process = start(*sweep, cwd=tmp_path, **slurm.env)
@@ -208,7 +204,7 @@ def test_a_stopped_command_names_its_array_and_the_next_one_waits_for_it(slurm: 
     assert len(keys) == 3
 
 
-def test_what_ended_jobs_while_no_command_waited_is_told_by_sweep_status(slurm: Slurm, few: list[str], tmp_path: Path):
+def test_sweep_status_says_what_ended_unwatched_jobs(slurm: Slurm, few: list[str], tmp_path: Path):
     sweep = ["-m", "layers=last", "seed=1", f"probe.max_epochs={EPOCHS},{EPOCHS + 1},{EPOCHS + 2}", "results_dir=out"]
     process = start(*sweep, *few, *FOR_EVER, *HERE, LIMIT, cwd=tmp_path, **slurm.env)
     out = tmp_path / "out"

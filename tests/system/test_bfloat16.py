@@ -41,7 +41,7 @@ def test_what_is_said_of_products_is_what_the_clock_shows():
 
 
 @pytest.mark.usefixtures("untried")
-def test_a_trial_moves_no_random_number_and_is_as_good_where_gradients_are_off():
+def test_a_trial_restores_the_random_state():
     torch.manual_seed(0)
     before = torch.get_rng_state()
     answers = [trial() for trial in TRIALS]

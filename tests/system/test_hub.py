@@ -28,9 +28,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("never_learned", ["^/$", "/api/"])
-def test_a_hub_that_says_nothing_is_left_after_the_limit_for_its_cache_or_an_error(
-    stand_in: Hub, impatient: None, silent: str
-):
+def test_a_silent_hub_is_left_after_the_limit(stand_in: Hub, impatient: None, silent: str):
     commit = stand_in.put("model", "some/bert", FILES)
     assert hub.commit_of(BERT) == commit
     hub.fetch(BERT, list(FILES))
@@ -60,9 +58,7 @@ def test_files_that_do_not_come_end_in_an_error_too(
 
 
 @pytest.mark.parametrize("how", ["no word", "no body", "half a body", "half a large body"])
-def test_one_silent_file_ends_the_wait_after_the_limit_however_long_the_library_would_try(
-    stand_in: Hub, impatient: None, how: str
-):
+def test_a_silent_file_ends_the_wait_after_the_limit(stand_in: Hub, impatient: None, how: str):
     file = "weights.safetensors" if "large" in how else "tokenizer_config.json"
     content = bytes(range(256)) * 400
     stand_in.put("model", "some/bert", {**FILES, file: content})
@@ -78,9 +74,7 @@ def test_one_silent_file_ends_the_wait_after_the_limit_however_long_the_library_
     assert [path.name for path in hub.folder_of(BERT).iterdir()] == ["config.json"]
 
 
-def test_a_file_that_comes_slowly_but_comes_is_waited_for_and_so_is_another_process_that_fetches_it(
-    stand_in: Hub, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_slow_file_is_waited_for_in_every_process(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(hub.LIMIT, "2")
     content = bytes(range(256)) * 700
     stand_in.put("model", "some/bert", {"model.safetensors": content})
@@ -102,9 +96,7 @@ PAGE = b"<html>Log in to this network</html>"
 @pytest.mark.parametrize(
     "answer", [(200, PAGE), (200, b"[]"), (200, b"{}"), (200, b'{"id": "some/bert"}'), (404, PAGE)]
 )
-def test_what_answers_but_is_no_hub_is_named_and_the_cache_read_where_it_has_what_is_asked_for(
-    stand_in: Hub, answer: tuple[int, bytes]
-):
+def test_an_answer_that_is_no_hubs_is_named(stand_in: Hub, answer: tuple[int, bytes]):
     commit = stand_in.put("model", "some/bert", FILES)
     hub.fetch(BERT, ["config.json"])
     forget()
@@ -121,7 +113,7 @@ def test_what_answers_but_is_no_hub_is_named_and_the_cache_read_where_it_has_wha
     assert "\n" not in str(error.value)
 
 
-def test_a_refusal_without_a_reason_is_told_by_its_number_with_what_to_type(stand_in: Hub):
+def test_a_refusal_without_a_reason_has_its_number(stand_in: Hub):
     stand_in.put("model", "some/bert", FILES)
     stand_in.instead = ("/resolve/", 403, b"")
     with pytest.raises(UserError, match=r"\b403\b.*hf auth login") as error:
@@ -129,13 +121,13 @@ def test_a_refusal_without_a_reason_is_told_by_its_number_with_what_to_type(stan
     assert "None" not in str(error.value)
 
 
-def test_a_file_that_the_hub_lacks_is_named_with_what_to_type(stand_in: Hub):
+def test_a_file_missing_on_the_hub_says_what_to_type(stand_in: Hub):
     stand_in.put("model", "some/bert", FILES)
     with pytest.raises(UserError, match=r"model-2\.safetensors\b.*encoder\.revision=NAME"):
         hub.fetch(BERT, ["config.json", "model-2.safetensors"])
 
 
-def test_a_hub_that_is_slow_is_waited_for_as_long_as_one_says(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
+def test_a_slow_hub_is_waited_for_as_set(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
     commit = stand_in.put("model", "some/bert", FILES)
     stand_in.delay_s = 1.0
     monkeypatch.setenv(hub.LIMIT, "0.2")
@@ -178,7 +170,7 @@ def test_a_name_that_was_passed_on_is_not_asked_for_again(stand_in: Hub):
     assert (hub.fetch(BERT, hub.files_of(BERT)) / "config.json").read_text() == "{}"
 
 
-def test_a_signal_that_does_not_wake_the_wait_ends_it_all_the_same(monkeypatch: pytest.MonkeyPatch):
+def test_a_signal_ends_the_wait_without_waking_it(monkeypatch: pytest.MonkeyPatch):
     """As one does that comes just before the wait begins: it is taken, and the wait never hears of it."""
 
     def stop(*_: object) -> None:
@@ -203,7 +195,7 @@ def test_a_signal_that_does_not_wake_the_wait_ends_it_all_the_same(monkeypatch: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_download_ends_at_once_and_the_same_command_makes_it_anew(stand_in: Hub, tmp_path: Path, how: signal.Signals):
+def test_an_interrupted_download_is_made_anew(stand_in: Hub, tmp_path: Path, how: signal.Signals):
     bert = make_bert_in(tmp_path)
     stand_in.put("model", "some/bert", bert)
     stand_in.silent = "/cdn/"
@@ -231,9 +223,7 @@ def test_a_download_ends_at_once_and_the_same_command_makes_it_anew(stand_in: Hu
 
 
 @pytest.mark.slow
-def test_the_papers_table_comes_from_the_hub_in_one_command_and_every_record_names_both_commits(
-    stand_in: Hub, tmp_path: Path
-):
+def test_the_papers_table_comes_from_the_hub_with_both_commits(stand_in: Hub, tmp_path: Path):
     names = ["O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC"]
     bert = make_bert_in(tmp_path, num_layers=12)
     model = stand_in.put("model", "google-bert/bert-base-cased", old_layout(bert))

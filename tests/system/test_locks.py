@@ -12,7 +12,7 @@ import pytest
 from probe.system.locks import FileLock, wait_for_lock
 
 
-def test_a_signal_that_comes_just_before_the_wait_for_a_lock_begins_ends_it(tmp_path: Path):
+def test_a_signal_just_before_waiting_for_a_lock_ends_it(tmp_path: Path):
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -39,7 +39,7 @@ def test_a_signal_that_comes_just_before_the_wait_for_a_lock_begins_ends_it(tmp_
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_whoever_waits_for_a_lock_whose_file_is_removed_gets_the_new_file(tmp_path: Path):
+def test_a_waiter_gets_the_new_file_of_a_removed_lock(tmp_path: Path):
     lock = tmp_path / "lock"
     with FileLock(lock, exclusive=True):
         got: list[bool] = []

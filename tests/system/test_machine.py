@@ -26,7 +26,7 @@ GB = 10**9
         (9, 1, 9),
     ],
 )
-def test_one_run_a_core_or_a_few_a_gpu_or_what_was_asked_for(
+def test_runs_side_by_side_follow_cores_gpus_or_jobs(
     jobs: int, num_gpus: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(machine, "num_cores", lambda: 16)
@@ -37,9 +37,7 @@ def test_one_run_a_core_or_a_few_a_gpu_or_what_was_asked_for(
     ("own", "spins"),
     [({}, str(machine.SPINS)), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "passive"}, "0")],
 )
-def test_threads_that_wait_for_each_other_soon_leave_their_cores_to_others(
-    own: dict[str, str], spins: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_waiting_threads_soon_leave_their_cores(own: dict[str, str], spins: str, monkeypatch: pytest.MonkeyPatch):
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
         monkeypatch.delenv(name, raising=False)
     code = (
@@ -111,7 +109,7 @@ def test_features_lie_in_memory_where_every_run_beside_has_room_too(
     ("needed", "runs", "num_gpus", "expected"),
     [(30 * GB, 1, 1, "device"), (30 * GB, 4, 4, "device"), (30 * GB, 5, 4, "memory"), (60 * GB, 2, 1, "stream")],
 )
-def test_features_lie_on_the_gpu_where_every_run_on_it_has_room_too(
+def test_features_lie_on_the_gpu_if_all_runs_fit(
     needed: int, runs: int, num_gpus: int, expected: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (80 * GB, 96 * GB))
@@ -131,7 +129,7 @@ def machine_with(folder: Path, group: str, files: dict[str, str]) -> tuple[Path,
     return folder / "proc", folder / "control"
 
 
-def test_free_memory_heeds_the_limits_of_a_container_or_a_batch_job(tmp_path: Path):
+def test_free_memory_heeds_container_and_batch_limits(tmp_path: Path):
     cache = "anon 7\ninactive_file 1000000000\nactive_file 500000000\n"
     second = {
         "control/job/memory.max": "8000000000\n",
@@ -154,5 +152,5 @@ def test_free_memory_heeds_the_limits_of_a_container_or_a_batch_job(tmp_path: Pa
     assert machine.free_memory(*no_limit) == pytest.approx(20 * GB, abs=1024)
 
 
-def test_free_memory_of_this_machine_is_between_nothing_and_all_of_it():
+def test_free_memory_is_within_the_machines():
     assert 0 < machine.free_memory() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -55,7 +55,7 @@ time.sleep(600)
 """
 
 
-def test_workers_that_have_had_no_job_end_with_the_process_that_started_them():
+def test_idle_workers_end_with_their_parent():
     parent = subprocess.Popen([sys.executable, "-c", SENDER], start_new_session=True, text=True)
     assert wait_until(lambda: len(living_workers_of(parent)) == 2)
     parent.kill()
@@ -69,7 +69,7 @@ def living_workers_of(process: Process) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGHUP])
-def test_the_workers_of_a_sweep_end_with_it_and_hold_its_store_no_longer(inputs: list[str], tmp_path: Path, how: int):
+def test_a_sweeps_workers_end_with_it_and_release_the_store(inputs: list[str], tmp_path: Path, how: int):
     sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", "jobs=2", *inputs]
     sweep += ["probe.max_epochs=5000", "probe.patience=5000"]
     process = interpreter(*sweep, cwd=tmp_path)

@@ -24,7 +24,7 @@ def pids(folder: Path, number: int) -> list[str]:
     return (folder / f"{number}.txt").read_text().split()
 
 
-def test_a_worker_killed_half_way_through_its_answer_is_noticed_and_the_others_go_on(tmp_path: Path):
+def test_a_worker_killed_while_answering_is_noticed(tmp_path: Path):
     # With joblib and with concurrent.futures.ProcessPoolExecutor this waits forever.
     jobs = [(tmp_path, 1, 1), (tmp_path, 2, 0), (tmp_path, 3, 0)]
     found = {job[1]: error for job, error in run_in_subprocesses(killed_in_its_answer, jobs, 2)}
@@ -36,7 +36,7 @@ def test_a_worker_killed_half_way_through_its_answer_is_noticed_and_the_others_g
 
 
 @pytest.mark.parametrize("deaths", [1, 2])
-def test_a_run_whose_worker_died_runs_once_more_alone_and_a_second_death_is_its_failure(tmp_path: Path, deaths: int):
+def test_a_run_whose_worker_died_runs_once_more_alone(tmp_path: Path, deaths: int):
     jobs = [(tmp_path, 1, deaths), (tmp_path, 2, 0), (tmp_path, 3, 0)]
     failed: dict[int, str] = {}
     log: list[str] = []
@@ -48,7 +48,7 @@ def test_a_run_whose_worker_died_runs_once_more_alone_and_a_second_death_is_its_
     assert all(why.startswith("killed by signal 9") and "memory" in why for why in failed.values())
 
 
-def test_workers_stay_for_the_next_call_and_one_that_died_meanwhile_is_replaced(tmp_path: Path):
+def test_workers_stay_and_a_dead_one_is_replaced(tmp_path: Path):
     for number in (1, 2):
         assert list(run_in_subprocesses(killed_in_its_answer, [(tmp_path, number, 0)], 1, keep=True)) != []
     assert pids(tmp_path, 1) == pids(tmp_path, 2) != [str(os.getpid())]

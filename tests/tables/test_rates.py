@@ -35,7 +35,7 @@ def sweep(folder: Path, seeds: tuple[int, ...] = (1, 2, 3), splits: dict[str, Sp
                 make_record(folder, name, seed, f1, f1 - 0.1, indices=(layer,), rate=rate, splits=splits)
 
 
-def test_a_sweep_over_rates_is_one_table_with_each_row_at_its_best(tmp_path: Path):
+def test_rates_are_one_table_with_each_row_at_its_best(tmp_path: Path):
     sweep(tmp_path)
     rows = build_rows(tmp_path)
     assert len(groups_of(rows)) == 1
@@ -64,7 +64,7 @@ def test_csv_has_the_rate_and_the_normalization_where_there_are_several(tmp_path
     assert [(line["normalize"], "rate" in line) for line in lines] == [("none", False), ("train", False)]
 
 
-def test_a_sweep_over_rates_and_scales_ends_in_one_table_that_holds(typed: Callable, inputs: list[str], tmp_path: Path):
+def test_rates_and_scales_end_in_one_table(typed: Callable, inputs: list[str], tmp_path: Path):
     grid = ["layers=majority_tag,last", "layers.normalize=none,scale", "probe.learning_rate=0.01,0.02"]
     settings = [one for one in inputs if not one.startswith("probe.learning_rate")]
     done = typed("-m", *settings, *grid, "save_probe=true", "hydra/launcher=basic", "results_dir=out")
@@ -122,7 +122,7 @@ def test_a_control_is_shown_at_its_own_best_rate(tmp_path: Path):
     assert last.relative["selectivity"].mean == pytest.approx(0.842 - 0.30)
 
 
-def test_a_fine_tuned_row_keeps_its_rate_and_joins_the_one_table(tmp_path: Path):
+def test_a_fine_tuned_row_keeps_its_rate(tmp_path: Path):
     sweep(tmp_path)
     make_record(tmp_path, "last", 1, 0.9, 0.9, indices=(6,), condition=RecordedCondition(["fine_tuned"]), rate=0.00002)
     rows = build_rows(tmp_path)
@@ -130,7 +130,7 @@ def test_a_fine_tuned_row_keeps_its_rate_and_joins_the_one_table(tmp_path: Path)
     assert [(row.name, row.rates) for row in rows if row.condition] == [("last", ())]
 
 
-def test_the_note_names_rows_tried_at_fewer_rates_and_those_at_an_edge(tmp_path: Path):
+def test_a_note_names_rows_with_fewer_or_edge_rates(tmp_path: Path):
     sweep(tmp_path)
     make_record(tmp_path, "sum_all", 1, 0.7, 0.7, indices=(1, 2), combine="sum", rate=0.002)
     (note,) = rate_notes(build_rows(tmp_path))
@@ -150,7 +150,7 @@ def test_beside_the_paper_stands_how_either_was_tuned(tmp_path: Path):
     assert tuning("bert_ner", [3, 3]) == ""
 
 
-def test_rows_of_one_table_that_differ_in_scale_have_names_of_their_own(tmp_path: Path):
+def test_rows_that_differ_in_scale_have_their_own_names(tmp_path: Path):
     for seed in (1, 2):
         for how, dev in ((None, 0.7), ("scale", 0.8)):
             f1 = dev + seed / 1000
@@ -170,7 +170,7 @@ def test_rows_of_one_table_that_differ_in_scale_have_names_of_their_own(tmp_path
         assert COLUMNS["paper"].text(plain[name]) == "95.9"
 
 
-def test_where_all_rows_are_normalized_alike_the_caption_says_so_and_names_stay(tmp_path: Path):
+def test_one_normalization_for_all_is_in_the_caption(tmp_path: Path):
     make_record(tmp_path, "majority_tag", 0, 0.5, 0.4, indices=(), combine="none", curve=[], best_epoch=0)
     make_record(tmp_path, "last", 1, 0.8, 0.7, normalize="scale")
     rows = build_rows(tmp_path)

@@ -98,7 +98,7 @@ def test_a_margin_that_no_cheaper_row_is_within_leaves_the_best(tmp_path: Path):
     assert not narrow.within, "the best itself may lie further behind the truly best row"
 
 
-def test_the_cheapest_is_that_of_least_blocks_then_width_then_parameters_then_the_better():
+def test_cheapest_is_by_blocks_width_parameters_then_score():
     behind = [[-0.002, 0.0], [-0.004, 0.0], [-0.003, 0.0], [-0.02, -0.01]]
     costs = [(6, 64, 5000), (3, 32, 900), (3, 16, 1000), (0, 16, 10)]
     means = [0.9, 0.89, 0.895, 0.88]
@@ -121,7 +121,7 @@ def test_the_recommendation_is_in_json_beside_every_row_of_its_table(tmp_path: P
     assert len({json.dumps(row["recommendation"]) for row in content}) == 2
 
 
-def test_where_every_row_has_one_seed_there_is_no_recommendation_but_a_reason(tmp_path: Path):
+def test_single_seeds_give_a_reason_and_no_recommendation(tmp_path: Path):
     rows = build_rows(made(tmp_path, 1))
     given = recommend(rows)
     assert (given.best, given.use) == (None, None)
@@ -131,7 +131,7 @@ def test_where_every_row_has_one_seed_there_is_no_recommendation_but_a_reason(tm
     assert recommend(build_rows(made(tmp_path, 2))).best is not None, "two seeds of each are enough"
 
 
-def test_a_row_of_one_seed_is_not_the_best_for_its_luck_and_may_lie_further_behind(tmp_path: Path):
+def test_a_row_of_one_seed_is_not_the_best_by_luck(tmp_path: Path):
     made(tmp_path)
     make_record(tmp_path, "layer_1", 1, 0.9121, 0.99, indices=(1,), sentences=ALL)
     rows = {row.name: row for row in build_rows(tmp_path)}
@@ -146,7 +146,7 @@ def test_a_row_of_one_seed_is_not_the_best_for_its_luck_and_may_lie_further_behi
     assert one[0] == pytest.approx(five[0] * (1 + 1 / 5) / (2 / 5)), "of one seed and of five"
 
 
-def test_a_row_that_is_far_ahead_on_test_is_recommended_no_more_for_it(tmp_path: Path):
+def test_test_scores_do_not_change_the_recommendation(tmp_path: Path):
     for seed in range(1, 6):
         make_record(tmp_path, "last", seed, 0.9 + seed / 1000, 0.2, sentences=FEW)
         make_record(tmp_path, "embeddings", seed, 0.5 + seed / 1000, 0.9, indices=(0,), sentences=ALL)
@@ -178,7 +178,7 @@ def test_controls_and_what_cannot_be_trained_are_nothing_to_use(tmp_path: Path):
     assert (given.best.row, given.use.row) == ("concat_last_four", "layer_3")
 
 
-def test_nothing_done_or_one_row_alone_has_a_reason_and_no_recommendation(tmp_path: Path):
+def test_no_run_or_one_row_has_no_recommendation(tmp_path: Path):
     record = make_record(tmp_path / "elsewhere", "last", 1, 0.8, 0.7)
     write_expected(tmp_path / "a", [expect(record)])
     rows = build_rows(tmp_path / "a")
@@ -192,7 +192,7 @@ def test_nothing_done_or_one_row_alone_has_a_reason_and_no_recommendation(tmp_pa
     assert alone.none not in (None, nothing)
 
 
-def test_rows_that_left_a_race_or_did_not_converge_are_not_recommended_and_the_reasons_differ(tmp_path: Path):
+def test_eliminated_or_unconverged_rows_are_not_recommended(tmp_path: Path):
     for seed in (1, 2, 3):
         make_record(tmp_path, "last", seed, 0.9 + seed / 1000, 0.7, (6,))
         make_record(tmp_path, "embeddings", seed, 0.5 + seed / 1000, 0.7, (0,))
@@ -212,7 +212,7 @@ def test_rows_that_left_a_race_or_did_not_converge_are_not_recommended_and_the_r
     assert raced.none != cut.none
 
 
-def test_the_seeds_and_text_asked_for_bring_the_interval_within_the_margin(tmp_path: Path):
+def test_the_seeds_asked_for_reach_the_margin(tmp_path: Path):
     """By the error's two parts: at the ends of the range its low end lies on the margin."""
     made(tmp_path)
     margin = margin_of(tmp_path, "layer_3", -1.0)
@@ -261,7 +261,7 @@ def test_without_counts_the_seeds_alone_decide_the_recommendation(tmp_path: Path
     assert (given.use.row, given.over_text) == ("layer_3", False)
 
 
-def test_rows_that_left_a_race_are_drawn_hollow_and_without_their_test_scores(tmp_path: Path):
+def test_eliminated_rows_are_drawn_hollow_without_test_scores(tmp_path: Path):
     for row, layers in (("embeddings", (0,)), ("layer_1", (1,)), ("last", (6,)), ("sum_all", tuple(range(1, 7)))):
         make_record(tmp_path, row, 1, 0.8, 0.7, indices=layers)
     left = {name: Elimination(1, "worse than last") for name in ("embeddings", "sum_all")}
@@ -280,7 +280,7 @@ def test_rows_that_left_a_race_are_drawn_hollow_and_without_their_test_scores(tm
     }  # fmt: skip
 
 
-def test_a_row_that_did_not_converge_is_drawn_hollow_and_stands_on_no_front(tmp_path: Path):
+def test_an_unconverged_row_is_hollow_and_on_no_front(tmp_path: Path):
     for row, layer, dev in (("embeddings", 0, 0.7), ("layer_1", 1, 0.9), ("last", 6, 0.8)):
         outcome: Outcome = "hit_epoch_limit" if row == "layer_1" else "converged"
         make_record(tmp_path, row, 1, dev, 0.7, indices=(layer,), outcome=outcome)
@@ -307,7 +307,7 @@ def test_rows_of_which_none_converged_are_drawn_without_a_front(tmp_path: Path):
     assert found["scores"].render() == found["scores"].render()
 
 
-def test_a_long_list_of_rows_that_did_not_converge_is_cut_and_wrapped():
+def test_a_long_list_of_unconverged_rows_is_cut():
     names = [f"second_to_last, {share} % of train" for share in range(9)]
     setting, *lines = title_of("demo", names).split("\n")
     assert (setting, len(lines)) == ("demo", 2)
@@ -315,7 +315,7 @@ def test_a_long_list_of_rows_that_did_not_converge_is_cut_and_wrapped():
     assert lines[-1].endswith("5 % of train and 3 more")
 
 
-def test_the_figure_of_cost_has_every_row_once_and_none_where_all_cost_the_same(tmp_path: Path, drawn: dict):
+def test_the_cost_figure_has_every_row_once(tmp_path: Path, drawn: dict):
     rows = build_rows(made(tmp_path))
     numbers = by_cost(rows)
     assert {name: row["blocks"] for name, row in numbers["rows"].items()} == {

@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_floors_stand_above_the_rows_and_the_ceiling_below_with_rules_between(folder: Path):
+def test_floors_stand_above_and_the_ceiling_below(folder: Path):
     rows = build_rows(folder)
     assert [(row.name, row.condition) for row in rows] == [
         ("majority_tag", None),
@@ -87,7 +87,7 @@ def test_a_ceiling_that_may_lie_higher_says_so(folder: Path):
     assert "2 of 3 runs" in told
 
 
-def test_the_gap_is_to_the_fine_tuned_row_with_the_most_seeds(folder: Path):
+def test_the_gap_takes_the_fine_tuned_row_with_most_seeds(folder: Path):
     lucky: dict[str, Any] = {"indices": (6,), "combine": "mean", "condition": TUNED}
     make_record(folder, "fine_tuned", 1, 0.99, 0.9, rate=9e-4, **lucky)
     rows = {(row.name, row.condition): row for row in build_rows(folder)}
@@ -125,7 +125,7 @@ def test_information_is_what_the_tags_take_less_what_the_probe_takes(folder: Pat
     assert "1.680 ± 0.010" in render([row], "text", "row,information")
 
 
-def test_without_floors_a_table_is_what_it_was_before_there_were_any(tmp_path: Path):
+def test_without_floors_a_table_is_unchanged(tmp_path: Path):
     for seed in SEEDS:
         make_record(tmp_path, "last", seed, 0.7, 0.7)
     rows = build_rows(tmp_path)
@@ -157,7 +157,7 @@ def test_floors_and_ceiling_lie_behind_the_curve_by_layer(folder: Path):
     draw(by_layer(rows, fewest=3), draw_by_layer, "", "png")
 
 
-def test_what_a_layer_tells_beyond_the_embeddings_is_a_column_and_a_curve(tmp_path: Path):
+def test_the_conditional_gain_is_a_column_and_a_curve(tmp_path: Path):
     for seed in SEEDS:
         for k in (0, 1, 2):
             make_record(tmp_path, f"concat_0_{k}", seed, 0.5, 0.5, indices=(0, k), bits=told(1 - k / 10 + seed / 100))
@@ -183,7 +183,7 @@ def part(folder: Path, share: float, seed: int, portions: list[tuple[float, int,
     )
 
 
-def test_the_online_code_adds_each_portion_under_the_probe_of_all_before_it(tmp_path: Path):
+def test_the_online_code_adds_each_block_under_earlier_probes(tmp_path: Path):
     runs = []
     for seed in (1, 2):
         make_record(tmp_path, "last", seed, 0.7, 0.7)
@@ -310,7 +310,7 @@ def with_losses(*losses: float) -> dict[str, Any]:
     return {"curve": [Epoch(0.5, 0.7 - i / 10, 1.0, loss) for i, loss in enumerate(losses)], "best_epoch": 1}
 
 
-def test_bits_read_at_two_kinds_of_epoch_have_no_mean_and_no_difference_and_rows_of_each_are_named(tmp_path: Path):
+def test_bits_of_two_kinds_of_epoch_are_not_mixed(tmp_path: Path):
     for seed in SEEDS:
         newer = {"bits_epoch": 2, **with_losses(0.5, 0.4)}
         for k, made in ((0, newer), (1, newer), (2, with_losses(0.5, 0.4)), (3, newer if seed == 1 else {})):
@@ -325,7 +325,7 @@ def test_bits_read_at_two_kinds_of_epoch_have_no_mean_and_no_difference_and_rows
     assert not caveats([rows["concat_0_0"], rows["concat_0_1"]], ["dev_bits"])
 
 
-def test_an_older_record_whose_best_epoch_had_the_least_loss_is_as_a_new_one(tmp_path: Path):
+def test_an_older_record_may_have_least_loss_bits(tmp_path: Path):
     for name, losses in (("last", (0.4, 0.5)), ("embeddings", (0.5, 0.4))):
         layer = 6 if name == "last" else 0
         make_record(tmp_path, name, 1, 0.7, 0.7, indices=(layer,), bits=told(0.5), **with_losses(*losses))

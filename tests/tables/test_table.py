@@ -96,7 +96,7 @@ def test_one_run_is_counted_once_whatever_its_row_was_called(tmp_path: Path):
     assert (row.n, row.cells["dev_f1"].std) == (1, None)
 
 
-def test_a_narrower_sweep_does_not_hide_what_a_wider_one_left_open(tmp_path: Path):
+def test_a_narrower_sweep_hides_no_missing_run(tmp_path: Path):
     there = make_record(tmp_path / "a", "last", 1, 0.8, 0.7)
     open_cell = make_record(tmp_path / "elsewhere", "sum_all", 2, 0.8, 0.7, indices=(1, 2, 3), combine="sum")
     write_expected(tmp_path / "a", [expect(there), expect(open_cell)])
@@ -207,7 +207,7 @@ def labels(folder: Path, margin: float | None = None) -> dict[str, str | None]:
     return {row.name: row.label for row in build_rows(folder, margin)}
 
 
-def test_labels_say_which_row_is_best_worse_and_how_far_each_lies_behind(tmp_path: Path):
+def test_labels_name_the_best_and_worse_rows(tmp_path: Path):
     rows = {row.name: row for row in ranked(tmp_path)}
     assert {name: row.label for name, row in rows.items()} == {
         "last": "best",
@@ -229,7 +229,7 @@ def test_labels_say_which_row_is_best_worse_and_how_far_each_lies_behind(tmp_pat
     assert f"-20.00 ({100 * behind.behind[0]:.2f} .. {100 * behind.behind[1]:.2f})" in line
 
 
-def test_a_row_is_within_a_margin_that_its_interval_does_not_reach(tmp_path: Path):
+def test_a_row_is_within_a_margin_beyond_its_interval(tmp_path: Path):
     ranked(tmp_path)
     low = next(row.behind for row in build_rows(tmp_path) if row.name == "second_to_last")
     assert low is not None
@@ -267,7 +267,7 @@ def test_one_seed_gets_neither_label_nor_bold(tmp_path: Path):
     assert "textbf" not in render(rows, "tex")
 
 
-def test_without_the_counts_of_every_run_the_intervals_are_over_seeds_alone(tmp_path: Path):
+def test_without_all_counts_intervals_are_over_seeds_alone(tmp_path: Path):
     whole = {row.name: row for row in ranked(tmp_path)}
     assert whole["last"].over_text
     next((tmp_path / "counts").glob("embeddings-seed3*")).unlink()
@@ -315,7 +315,7 @@ def test_a_text_that_is_one_document_is_compared_by_its_sentences(tmp_path: Path
     assert rows[0].to_best.unit == "sentences"
 
 
-def test_documents_that_one_side_alone_knows_are_no_unit_whichever_side_it_is(tmp_path: Path):
+def test_documents_known_to_one_side_are_no_unit(tmp_path: Path):
     documents = [i // 2 for i in range(len(CLOSE))]
     for seed in (1, 2):
         make_record(tmp_path / "a", "last", seed, 0.8 + seed / 100, 0.8, sentences=BETTER, documents=documents)
@@ -605,7 +605,7 @@ def test_a_table_in_which_nothing_was_learnt_has_no_best_row(tmp_path: Path):
     assert given.none
 
 
-def test_no_column_shows_a_test_score_of_a_row_that_left_a_race(tmp_path: Path):
+def test_no_column_shows_an_eliminated_rows_test_score(tmp_path: Path):
     for seed in (1, 2):
         bits = Bits(SplitBits(0.5, 2.0), SplitBits(0.5 + seed / 10, 2.0))
         make_record(tmp_path, "last", seed, 0.7, 0.6 + seed / 100, bits=bits)
@@ -652,9 +652,7 @@ def test_components_are_columns_of_the_group_variance(tmp_path: Path):
     assert {*GROUPS["differences"], *GROUPS["variance"]} <= set(COLUMNS)
 
 
-def test_the_margin_is_typed_for_one_folder_and_is_no_less_than_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_the_margin_is_for_one_folder_and_not_negative(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     ranked(tmp_path)
     assert table([str(tmp_path), "--format", "json", "--margin", "40"]) == 0
     content = json.loads(capsys.readouterr().out)
@@ -670,7 +668,7 @@ def test_the_margin_is_typed_for_one_folder_and_is_no_less_than_nothing(
             table([str(tmp_path), f"--margin={text}"])
 
 
-def test_a_row_that_left_a_race_is_not_compared_and_shows_no_test_score(tmp_path: Path):
+def test_an_eliminated_row_is_not_compared(tmp_path: Path):
     rows = [replace(row, behind=None, to_best=None) for row in ranked(tmp_path)]
     rows = label_rows(
         [replace(row, eliminated=Elimination(2, "x") if row.name == "embeddings" else None) for row in rows], 0.5

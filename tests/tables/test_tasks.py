@@ -54,7 +54,7 @@ def test_each_task_is_scaled_to_its_own_range(tmp_path: Path):
     assert isinstance(json.loads(render(rows, "json")), list)
 
 
-def test_a_row_that_did_not_converge_is_named_above_the_picture_that_lacks_it(tmp_path: Path):
+def test_an_unconverged_row_is_named_above_the_figure(tmp_path: Path):
     folder = made(tmp_path)
     splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
     data = RecordedData("pos", "spans", splits)
@@ -89,7 +89,7 @@ def test_one_task_or_another_text_is_no_comparison_of_tasks(tmp_path: Path):
     assert tasks_on_one_text(build_rows(tmp_path / "three")) == []
 
 
-def test_tasks_of_one_name_and_score_are_told_apart_by_their_settings_or_else_by_their_corpus(tmp_path: Path):
+def test_tasks_of_one_name_differ_by_settings_or_corpus(tmp_path: Path):
     splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
     features, probe = {"context": "sentence", "subword": "first"}, {**PROBE, "num_layers": 0}
     for corpus, column in (("one", 1), ("two", 2), ("two, edited", 2)):
@@ -103,7 +103,7 @@ def test_tasks_of_one_name_and_score_are_told_apart_by_their_settings_or_else_by
     assert set(task_names(groups)) == names
 
 
-def test_the_sweep_asks_for_every_layer_of_three_tasks_that_share_their_words():
+def test_the_tasks_sweep_has_every_layer_of_three_tasks():
     configs, launcher = configs_of(["+sweep=tasks", "data.path=DIR", "seed=1"])
     assert launcher is not None
     assert len(configs) == 21

@@ -128,7 +128,7 @@ def test_the_encoder_stops_after_the_deepest_layer_that_the_probe_reads(
     assert words_of(done) == predictions_of(folder)
 
 
-def test_weights_are_safetensors_named_by_the_record_and_part_of_no_key(kept: tuple[Path, str], inputs: list[str]):
+def test_weights_are_safetensors_and_part_of_no_key(kept: tuple[Path, str], inputs: list[str]):
     folder, _ = kept
     ((file, record),) = load_records(folder).items()
     (weights,) = (folder / "weights").iterdir()
@@ -168,9 +168,7 @@ def test_what_has_no_weights_is_done_all_the_same(here: Callable, inputs: list[s
 
 
 @pytest.mark.slow
-def test_a_run_without_weights_says_the_command_that_keeps_them_and_that_command_does(
-    here: Callable, inputs: list[str], tiny_data: Path
-):
+def test_a_run_without_weights_names_the_command_that_saves_them(here: Callable, inputs: list[str], tiny_data: Path):
     sweep = ["-m", *inputs, "layers=last,embeddings", "seed=1,2", "jobs=1", "results_dir=results"]
     assert here(*sweep).returncode == 0
     for file in Path("results/records").iterdir():
@@ -192,16 +190,14 @@ def test_a_run_without_weights_says_the_command_that_keeps_them_and_that_command
     assert "last seed 2" in done.stderr, "the one that was kept, whatever its dev score"
 
 
-def test_a_command_that_was_no_training_of_ours_is_not_made_up(kept: tuple[Path, str]):
+def test_a_command_that_trained_nothing_is_not_invented(kept: tuple[Path, str]):
     folder, _ = kept
     ((file, record),) = load_records(folder).items()
     names(how_to_keep(record, file), "save_probe=true", f"results_dir={folder}")
     assert "probe " not in how_to_keep(record, file), "no command"
 
 
-def test_text_comes_as_words_columns_or_running_lines_and_goes_as_columns_or_json(
-    here: Callable, kept: tuple[Path, str], tmp_path: Path
-):
+def test_text_may_be_words_columns_or_running_lines(here: Callable, kept: tuple[Path, str], tmp_path: Path):
     folder, row = kept
     told = here("tag", str(folder), "--row", row, "ana met smith in paris.", "--format", "json")
     (line,) = told.stdout.splitlines()
@@ -262,7 +258,7 @@ def test_json_lines_give_the_tags_of_the_same_columns(
     assert named.stdout == done.stdout, named.stderr
 
 
-def test_a_file_has_one_separator_and_texts_an_empty_line_between_them(here: Callable, kept: tuple[Path, str]):
+def test_a_file_has_one_separator(here: Callable, kept: tuple[Path, str]):
     folder, row = kept
     Path("tabs.tsv").write_text("ana\tO\nmet\tO\n\nnew york\tO\nwon\tO\n")
     done = here("tag", str(folder), "--row", row, "tabs.tsv")
@@ -332,7 +328,7 @@ def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, kept: tuple[
         assert done.stderr.count("\n") <= 2
 
 
-def test_a_folder_without_a_finished_run_is_named_before_torch_is_loaded(tmp_path: Path):
+def test_a_folder_without_runs_is_named_without_torch(tmp_path: Path):
     (tmp_path / "kept").mkdir()
     (tmp_path / "torch.py").write_text("raise SystemExit('torch was loaded')")
     done = interpreted("tag", "kept", "--row", "last", "ana won", cwd=tmp_path)

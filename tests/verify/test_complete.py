@@ -36,7 +36,7 @@ def remove_run(folder: Path, name: str) -> None:
         file.unlink()
 
 
-def test_a_seed_whose_files_were_deleted_is_named_and_the_tables_say_how_many_there_are(results: Path):
+def test_a_deleted_seed_is_named_and_counted_in_tables(results: Path):
     remove_run(results, "last-seed1")
     write_report(results)
     checks = told(results)
@@ -50,7 +50,7 @@ def test_a_seed_whose_files_were_deleted_is_named_and_the_tables_say_how_many_th
     names((results / "report.html").read_text(), "<td>1 of 2</td>")
 
 
-def test_runs_that_no_sweep_asked_for_and_other_names_are_pointed_out_and_are_no_failure(results: Path):
+def test_unrequested_runs_and_other_names_are_no_failure(results: Path):
     content = json.loads((results / "sweep.json").read_text())
     content["runs"] = [run for run in content["runs"] if run["row"] != "last"]
     for run in content["runs"]:
@@ -128,7 +128,7 @@ def test_verify_ends_with_what_it_cannot_tell(results: Path, capsys: pytest.Capt
     names(capsys.readouterr().out, "probe verify results --rerun", "--sample N", "sweep.json")
 
 
-def test_a_sweep_json_from_which_every_run_was_struck_is_not_called_missing(results: Path):
+def test_an_emptied_sweep_json_is_not_called_missing(results: Path):
     (results / "sweep.json").write_text('{"runs": []}')
     (check,) = [check for check in check_complete(results, load_records(results)) if check.name.startswith("sweep")]
     assert check.ok is False
@@ -136,7 +136,7 @@ def test_a_sweep_json_from_which_every_run_was_struck_is_not_called_missing(resu
         list(lines(status_of(results)))
 
 
-def test_a_sample_of_runs_is_made_again_and_can_be_drawn_again(results: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_sample_of_reruns_can_be_drawn_again(results: Path, capsys: pytest.CaptureFixture[str]):
     asked = ["verify", "results", "--rerun", "--sample", "2", "--sample-seed", "5", "--format", "json"]
     assert dispatch(asked) == 0
     out, said = capsys.readouterr()
@@ -145,7 +145,7 @@ def test_a_sample_of_runs_is_made_again_and_can_be_drawn_again(results: Path, ca
     assert [(check["name"], check["ok"]) for check in json.loads(out)] == [(label, True) for label in drawn]
 
 
-def test_another_number_draws_others_and_a_row_narrows_what_is_drawn_from(results: Path):
+def test_a_sample_depends_on_seed_and_row(results: Path):
     samples = {tuple(record.label for record in choose_runs(results, None, None, 2, draw)) for draw in range(30)}
     assert len(samples) > 5
     assert {record.row for record in choose_runs(results, "last", None, 1, 3)} == {"last"}

@@ -161,7 +161,7 @@ def test_a_table_json_that_is_none_fails_and_is_no_traceback(results: Path, cont
     assert "table.json" in {check.name for check in failed(results)}
 
 
-def test_what_a_statistic_decided_is_compared_where_the_statistic_is_the_same(results: Path):
+def test_decisions_are_compared_under_the_same_statistic(results: Path):
     made = json.loads(render(build_rows(results), "json"))
     now = [row | {"statistic": 2, "order": "best", "against": {"best": {"p": 0.2, "row": "a"}}} for row in made]
 
@@ -243,7 +243,7 @@ def forged(results: Path, change: Callable[[dict], None]) -> list[str]:
     return [check.detail for check in failed(results)]
 
 
-def test_counts_with_a_type_that_the_predictions_do_not_have_are_named(results: Path):
+def test_counts_of_a_type_without_predictions_are_named(results: Path):
     def more(counts: dict) -> None:
         for kind in ("gold", "predicted", "correct"):
             counts[f"{kind}:ZZZ"] = [9] * len(counts["words"])
@@ -266,7 +266,7 @@ def test_another_gold_standard_is_named_with_and_without_the_corpus(results: Pat
     assert "gold tags" in {check.name for check in failed(results)}
 
 
-def test_a_run_that_hit_the_epoch_limit_is_not_said_to_have_converged(results: Path):
+def test_a_run_at_the_epoch_limit_did_not_converge(results: Path):
     edit(first_record(results), lambda record: record.update(outcome="converged"))
     write_report(results)
     (check,) = failed(results)
@@ -296,7 +296,7 @@ def test_a_run_that_today_would_be_another_is_not_trained_again(results: Path):
     names(check.detail, "version")
 
 
-def test_elsewhere_a_run_may_differ_a_little_and_the_reasons_are_listed(results: Path):
+def test_elsewhere_a_run_may_differ_with_reasons(results: Path):
     record = load_record(first_record(results))
 
     def with_test(record: RunRecord, f1: float, gold: int) -> RunRecord:
@@ -429,7 +429,7 @@ def test_broken_predictions_and_lacking_counts_are_named(results: Path):
     names(details[other.name], other.stem, "test")
 
 
-def test_a_tag_that_is_none_and_counts_without_a_column_are_named(results: Path):
+def test_an_invalid_tag_and_a_missing_column_are_named(results: Path):
     first, second = sorted((results / "records").iterdir())[:2]
     predictions = results / "predictions" / f"{first.stem}.test.conll"
     predictions.write_text(re.sub(r" \S+\n", " X\n", predictions.read_text(), count=1))
