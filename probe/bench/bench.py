@@ -21,7 +21,7 @@ from probe.runs.records import Records, RunRecord, decoded, json_of, load_record
 from probe.system.files import plain, write_atomically
 
 BENCH = "bench.json"
-WORDS = 2_000  # or a little more: whole documents
+WORDS = 2_000
 ROUNDS = 5
 
 
@@ -63,11 +63,16 @@ def read_bench(results_dir: Path) -> dict[str, Bench]:
 
 
 def measure(
-    results_dir: Path, make_config: Callable[[RunRecord], Config], log: Callable[[str], None] = print
+    results_dir: Path,
+    make_config: Callable[[RunRecord], Config],
+    log: Callable[[str], None] = print,
+    words: int = WORDS,
+    rounds: int = ROUNDS,
 ) -> list[Bench]:
     """Measures every encoder of a folder's records at the depths they need, and writes the results to the folder.
 
-    make_config: returns the config of a record's run. Earlier results of other encoders remain.
+    make_config: returns the config of a record's run. words: of the text, or a few more. rounds: how often each depth
+    is measured. Earlier results of other encoders remain.
     """
     benches = read_bench(results_dir)
     records: Records = load_records(results_dir)
@@ -79,12 +84,14 @@ def measure(
             by_features.setdefault(record.identity.features, []).append(record)
     for key, alike in by_features.items():
         depths = sorted({max(record.layers.indices, default=0) for record in alike})
-        benches[key] = _measure(alike[0], make_config(alike[0]), depths, log)
+        benches[key] = _measure(alike[0], make_config(alike[0]), depths, log, words, rounds)
     write_atomically(results_dir / BENCH, json.dumps(plain([*benches.values()]), indent=1, ensure_ascii=False) + "\n")
     return [benches[key] for key in by_features]
 
 
-def _measure(record: RunRecord, cfg: Config, depths: list[int], log: Callable[[str], None]) -> Bench:
+def _measure(
+    record: RunRecord, cfg: Config, depths: list[int], log: Callable[[str], None], num_words: int, num_rounds: int
+) -> Bench:
     import torch
     from tqdm import tqdm
 
@@ -101,7 +108,7 @@ def _measure(record: RunRecord, cfg: Config, depths: list[int], log: Callable[[s
         raise UserError(f"{encoder.folder} is another encoder than that of {record.label}, {record.encoder.name}.")
     device = resolve_device(cfg.device)
     torch.set_num_threads(num_cores())
-    corpus = bundled_text()
+    corpus = bundled_text(num_words)
     text = Text(corpus, "dev", encoder, cfg.features)
     at_once = pieces_at_once(cfg.features.batch_pieces, encoder, device)
     made = [
@@ -130,7 +137,7 @@ def _measure(record: RunRecord, cfg: Config, depths: list[int], log: Callable[[s
 
     seconds(depths[-1])  # the first pass makes room in memory
     times: dict[int, list[float]] = {depth: [] for depth in depths}
-    rounds = [(depth, number) for number in range(ROUNDS) for depth in depths]
+    rounds = [(depth, number) for number in range(num_rounds) for depth in depths]
     for depth, _ in tqdm(rounds, desc="measuring", unit=" passes", dynamic_ncols=True, leave=False):
         times[depth].append(seconds(depth))
     machine = hardware(device, torch.get_num_threads())
@@ -142,20 +149,20 @@ def _measure(record: RunRecord, cfg: Config, depths: list[int], log: Callable[[s
         threads=machine.threads,
         versions={name: version for name, version in versions().items() if name in ("python", "torch", "transformers")},
         words=words,
-        rounds=ROUNDS,
+        rounds=num_rounds,
         words_per_second={str(depth): round(words / statistics.median(took)) for depth, took in times.items()},
         measured=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 
-def bundled_text() -> Corpus:
-    """Returns the first documents of the bundled dev split, WORDS or a few more, as a corpus of one split."""
+def bundled_text(num_words: int = WORDS) -> Corpus:
+    """Returns the first documents of the bundled dev split, `num_words` or a few more, as a corpus of one split."""
     files: dict[str, Any] = {"train": "train.conll", "dev": "dev.conll", "test": "test.conll", "path": BUNDLED}
     dev = load_corpus(DataConfig(**preset_values("data", "columns") | files)).splits["dev"]
     assert dev.documents is not None
     many = 0
     for end, words in enumerate(dev.words):
-        if many >= WORDS and dev.documents[end] != dev.documents[end - 1]:
+        if many >= num_words and dev.documents[end] != dev.documents[end - 1]:
             break
         many += len(words)
     kept = {name: getattr(dev, name)[:end] for name in ("words", "tags", "documents", "lines")}

@@ -44,8 +44,6 @@ OVER = (
 )
 ON_A_NODE = ("CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
 EARLY_S = 90  # SLURM may warn up to a minute before it is told to, and a job begins before its program does
-FIRST_WORD_S = 10  # nobody wants to know of a queue that lasts for seconds
-ASK_EVERY_S = (2, 30)  # SLURM is asked often at first, later seldom
 ANSWER_S = 60  # how long an answer of SLURM is waited for
 END_OF_LOG = 2000  # characters
 
@@ -132,12 +130,15 @@ def run_array(
     settings: dict[str, Any],
     log: Callable[[str], None],
     on_failure: Callable[[Any, str], None],
+    ask_every_s: tuple[float, float] = (2, 30),
+    first_word_s: float = 10,
 ) -> None:
     """Sends the jobs that are not in SLURM's queue yet, and waits for all of them.
 
     on_failure: called with a job that has ended and left neither record nor failure, as soon as that is known, and the
-    reason: a line, then what SLURM and its log say. Raises UserError where SLURM takes nothing, or does not say what
-    it has.
+    reason: a line, then what SLURM and its log say. ask_every_s: the pause between two looks at the queue, at first and
+    later. first_word_s: for how long nothing is said of jobs that wait. Raises UserError where SLURM takes nothing, or
+    does not say what it has.
     """
     folder = Path(settings["submitit_folder"]).parent
     by_key = {job.key: job for job in jobs}
@@ -156,7 +157,7 @@ def run_array(
         log(f"{len(fresh)} runs sent as SLURM job {_arrays(keys)}; scancel {_arrays(keys)} withdraws them.")
         sent |= dict(zip(numbers, fresh, strict=True))
     try:
-        _wait(sent, settings, log, on_failure)
+        _wait(sent, settings, log, on_failure, ask_every_s, first_word_s)
     except KeyboardInterrupt:
         log(f"\nThe runs go on without this command: SLURM job {_arrays(sent)}. To end them: scancel {_arrays(sent)}")
         raise
@@ -272,7 +273,12 @@ def _states(numbers: Iterable[str], timeout_s: float = ANSWER_S) -> dict[str, tu
 
 
 def _wait(
-    sent: dict[str, Job], settings: dict[str, Any], log: Callable[[str], None], on_failure: Callable[[Any, str], None]
+    sent: dict[str, Job],
+    settings: dict[str, Any],
+    log: Callable[[str], None],
+    on_failure: Callable[[Any, str], None],
+    ask_every_s: tuple[float, float],
+    first_word_s: float,
 ) -> None:
     """Waits until every job is over, or gone for SLURM at two looks in a row: files may take a moment to be seen."""
     dead: set[str] = set()
@@ -282,8 +288,8 @@ def _wait(
     while waiting := [number for number, job in sent.items() if number not in dead and not job.is_over()]:
         time.sleep(1)
         now = time.monotonic()
-        pause = min(max(ASK_EVERY_S[0], (now - begun) / 4), ASK_EVERY_S[1])
-        if now - looked < (ASK_EVERY_S[0] if gone else pause):
+        pause = min(max(ask_every_s[0], (now - begun) / 4), ask_every_s[1])
+        if now - looked < (ask_every_s[0] if gone else pause):
             continue
         looked = now
         states = _states(waiting)
@@ -293,7 +299,7 @@ def _wait(
         for number in sorted(gone & before):
             dead.add(number)
             on_failure(sent[number], _why(number, states.get(number, ("", ""))[0], settings))
-        if now - begun > FIRST_WORD_S and (reason := _why_nothing_runs(states)) != logged:
+        if now - begun > first_word_s and (reason := _why_nothing_runs(states)) != logged:
             logged = reason
             if reason:
                 log(f"In SLURM's queue, none runs yet: {reason}.")

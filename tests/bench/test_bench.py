@@ -37,7 +37,6 @@ def made(folder: Path, encoder: Encoder) -> Path:
 def test_each_depth_is_measured_once_and_stands_in_the_recommendation(
     tmp_path: Path, inputs: list[str], monkeypatch: pytest.MonkeyPatch, tiny_encoder: Encoder
 ):
-    monkeypatch.setattr("probe.bench.bench.WORDS", 200)
     entered: list[int] = []
     whole = depth.stop_at
 
@@ -53,7 +52,7 @@ def test_each_depth_is_measured_once_and_stands_in_the_recommendation(
 
     results = made(tmp_path / "results", tiny_encoder)
     before = recommend(build_rows(results, margin=5)).as_text()
-    (bench,) = measure(results, config_of, log=lambda _: None)
+    (bench,) = measure(results, config_of, log=lambda _: None, words=200)
     assert list(bench.words_per_second) == ["2", "5"], "what a control reads is nobody's use"
     assert set(entered) == {2, 5}
     assert all(speed > 0 for speed in bench.words_per_second.values())
@@ -73,19 +72,15 @@ def test_each_depth_is_measured_once_and_stands_in_the_recommendation(
     )
 
 
-def test_what_was_measured_for_other_features_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: list[str], tiny_encoder: Encoder
-):
-    monkeypatch.setattr("probe.bench.bench.WORDS", 20)
-    monkeypatch.setattr("probe.bench.bench.ROUNDS", 1)
+def test_what_was_measured_for_other_features_stays(tmp_path: Path, inputs: list[str], tiny_encoder: Encoder):
     results = made(tmp_path / "results", tiny_encoder)
     other = Bench("other", "x", "cpu", "y", 1, {}, 1, 1, {"3": 5}, "then")
     (results / "bench.json").write_text(json.dumps([plain(other)]))
     cfg = configs_of([*inputs, f"features.cache_dir={tmp_path / 'cache'}"])[0][0]
-    measure(results, lambda _: cfg, log=lambda _: None)
+    measure(results, lambda _: cfg, log=lambda _: None, words=20, rounds=1)
     make_record(results, "last", 1, 0.8, 0.7, weights="of another")
     with pytest.raises(UserError, match="last seed 1.*some/encoder"):
-        measure(results, lambda _: cfg, log=lambda _: None)
+        measure(results, lambda _: cfg, log=lambda _: None, words=20, rounds=1)
     assert read_bench(results)["other"] == other
     assert len(read_bench(results)) == 2
 

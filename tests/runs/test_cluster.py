@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -45,8 +46,6 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         script = tmp_path / "bin" / name
         script.write_text(f'#!/bin/sh\ncat "{tmp_path}/{name}" 2>/dev/null || {{ echo no answer >&2; exit 1; }}\n')
         script.chmod(0o755)
-    monkeypatch.setattr(cluster, "ASK_EVERY_S", (0, 0))
-    monkeypatch.setattr(cluster, "FIRST_WORD_S", 0)
     naps = itertools.count()
 
     def nap(_: float) -> None:
@@ -57,6 +56,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+run_at_once = functools.partial(run_array, ask_every_s=(0, 0), first_word_s=0)
 SETTINGS = {"timeout_min": 60, "mem_gb": 16}
 
 
@@ -140,7 +140,7 @@ def test_all_jobs_are_waited_for_and_a_death_is_reported(queue: Path, monkeypatc
         died[job.key] = why
         (queue / "a.done").touch()  # told at once, not when all have ended
 
-    run_array(print, jobs, settings(queue), tell, dies)
+    run_at_once(print, jobs, settings(queue), tell, dies)
     assert jobs[0].is_over(), "killed is one, waited for are all"
     assert list(died) == ["b"]
     assert died["b"].startswith("killed (signal 9")
@@ -156,7 +156,7 @@ def nobody(job: Sent, why: str) -> None:
 def test_a_squeue_that_does_not_answer_kills_nobody(queue: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: ["7"])
     threading.Timer(0.5, (queue / "a.done").touch).start()
-    run_array(print, [Sent("a", queue / "a.done")], settings(queue), lambda _: None, nobody)
+    run_at_once(print, [Sent("a", queue / "a.done")], settings(queue), lambda _: None, nobody)
 
 
 def keep(folder: Path, array: str, keys: dict[str, str]) -> None:
@@ -238,7 +238,7 @@ def test_a_queued_job_is_not_sent_twice(queue: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(cluster, "_submit", submit)
     told: list[str] = []
-    run_array(print, [Sent(key, queue / f"{key}.done") for key in "abc"], now, told.append, nobody)
+    run_at_once(print, [Sent(key, queue / f"{key}.done") for key in "abc"], now, told.append, nobody)
     assert sent == ["b", "c"]
     names(told[0], "1 of them", "job 5", "scancel 5")
     assert sorted(path.name for path in (queue / "slurm").glob("*.json")) == ["5.json", "7.json"]
@@ -250,10 +250,10 @@ def test_with_a_silent_queue_nothing_is_sent_again(queue: Path, monkeypatch: pyt
     keep(queue, "5", {"5_0": "a"})
     monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: pytest.fail("sent"))
     with pytest.raises(UserError, match=r"job 5\b.*\n.*\brm .*5\.json"):
-        run_array(print, [Sent("a", queue / "a.done")], now, lambda _: None, nobody)
+        run_at_once(print, [Sent("a", queue / "a.done")], now, lambda _: None, nobody)
     monkeypatch.setattr(cluster, "_submit", lambda work, jobs, settings: ["7"])
     threading.Timer(0.5, (queue / "b.done").touch).start()
-    run_array(print, [Sent("b", queue / "b.done")], now, lambda _: None, nobody)
+    run_at_once(print, [Sent("b", queue / "b.done")], now, lambda _: None, nobody)
 
 
 def test_a_node_that_cannot_write_says_so(
@@ -284,7 +284,7 @@ def test_a_command_that_is_stopped_says_how_to_end_its_jobs(queue: Path, monkeyp
 
     monkeypatch.setattr(cluster.time, "sleep", stop)
     with pytest.raises(KeyboardInterrupt):
-        run_array(print, [Sent(key, queue / key) for key in "ab"], settings(queue), told.append, nobody)
+        run_at_once(print, [Sent(key, queue / key) for key in "ab"], settings(queue), told.append, nobody)
     assert told[-1].endswith(": scancel 7")
 
 
