@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from probe.conditions import CONDITIONS, derived
 from probe.config import DataConfig, EncoderConfig, UserError
@@ -41,6 +42,7 @@ OF_WORDS = ("slices", "boundary")  # scores that the counts do not give, the pre
 # The settings of data that make another corpus from the one that is read.
 DERIVED = [condition.data_setting for condition in CONDITIONS.values() if condition.data_setting]
 ROUNDINGS = 1e-3  # tolerance between bits and the dev loss of training: the batches are the same, the kernels are not
+ROUNDING = 1e-9
 # What a part of free form can end in.
 ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -61,11 +63,7 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
             yield Check(file.name, False, str(error))
     for file, record in records.items():
         try:
-            problems = [
-                *_record_problems(file, record),
-                *_score_problems(file, record),
-                *_weight_problems(file, record),
-            ]
+            problems = [*_problems(file, record)]
         except ODD as error:
             problems = [f"a part of it is missing or of another kind ({type(error).__name__}: {error})"]
         if record.key in stated and stated[record.key] != sha256_of(file.read_bytes()):
@@ -86,73 +84,104 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
         yield from check_table(folder)
 
 
-def _record_problems(file: Path, record: RunRecord) -> Iterator[str]:
-    """What in a record contradicts itself. That its key is the hash of its identity was seen when it was loaded."""
-    identity, config = record.identity, record.config
-    layers = {"indices": record.layers.indices, "combine": record.layers.combine}
-    if config.layers.get("normalize") is not None:
-        layers["normalize"] = config.layers["normalize"]
-    for name, stated, made_with in (
-        ("seed", config.seed, identity.seed),
-        ("probe", config.probe, identity.probe),
-        ("task", record.data.task, identity.task),
-        ("layers", layers, plain(identity.layers)),
-    ):
-        if stated != made_with:
-            yield f"{name} is {canonical(stated)}, but the key was made with {canonical(made_with)}"
-    features = record.features
-    if key_of(features.identity) != features.key or features.key != identity.features:
-        yield "features.key is not the hash of features.identity"
-    for name, value in features.identity.items():
-        if name in config.features and config.features[name] != value:
-            yield f"features.{name} is {config.features[name]}, but the feature key was made with {value}"
-    if features.identity["encoder"] != record.encoder.fingerprint:
-        yield "encoder.fingerprint is not that of features.identity"
-    kept_apart = len(record.layers.indices) if record.layers.combine == "concat" else 1
-    if record.layers.indices and record.layers.width != kept_apart * record.encoder.hidden_size:
-        yield f"layers.width is {record.layers.width}, its layers give {kept_apart * record.encoder.hidden_size}"
-    if not is_named_after(file, record):
-        yield "the file is not named after its seed and key"
-
-
-def _score_problems(file: Path, record: RunRecord) -> Iterator[str]:
-    """What of a record's scores its counts and predictions do not give again."""
+def _problems(file: Path, record: RunRecord) -> Iterator[str]:
+    """Where a record is not what it should be. That its key is the hash of its identity was seen when it was loaded."""
     try:
         counts, sha256 = load_counts(file)
     except UserError as error:
         yield str(error)
-        return
-    if sha256 != record.sha256.counts:
-        yield f"{counts_path(file).name} is not what the run wrote (its sha256 is another)"
-    for split in SCORED:
-        columns = counts[split]
-        stated = {name: value for name, value in plain(getattr(record.scores, split)).items() if name not in OF_WORDS}
-        again = plain(scores_of({name: column for name, column in columns.items() if name != "documents"}))
-        again = {name: value for name, value in again.items() if name not in OF_WORDS}
-        for place, written, counted in unequal(stated, again):
-            yield f"{split} {place} is {written}, its counts give {counted}"
+        counts, sha256 = {}, record.sha256.counts
+    for place, stated, expected, source in (
+        *_facts_of_identity(record),
+        *_facts_of_files(file, record, sha256),
+        *_facts_of_counts(record, counts),
+        *_facts_of_curve(record),
+    ):
+        for inner, there, again in unequal(stated, expected, place):
+            yield f"{inner} is {_shown(there)}, {source} {_shown(again)}"
+    if not is_named_after(file, record):
+        yield "the file is not named after its seed and key"
+    for split, columns in counts.items():
+        if split in SCORED:
+            yield from _slice_problems(record, split)
+            yield from _prediction_problems(file, record, split, columns)
+    if record.curve:
+        yield from _bits_problems(record)
+
+
+def _shown(value: Any) -> str:
+    return canonical(value) if isinstance(value, dict | list) else str(value)
+
+
+# Facts: a place in the record, what it holds, what it should hold, and what says so.
+RecordFacts = Iterator[tuple[str, Any, Any, str]]
+
+
+def _facts_of_identity(record: RunRecord) -> RecordFacts:
+    """What the identities of the run and of its features say."""
+    identity, config, features, encoder = record.identity, record.config, record.features, record.encoder
+    by_key = "but the key was made with"
+    yield "config.seed", config.seed, identity.seed, by_key
+    yield "config.probe", config.probe, identity.probe, by_key
+    yield "config.layers.normalize", config.layers.get("normalize"), identity.layers.normalize, by_key
+    yield "data.task", record.data.task, identity.task, by_key
+    yield "layers.indices", record.layers.indices, identity.layers.indices, by_key
+    yield "layers.combine", record.layers.combine, identity.layers.combine, by_key
+    yield "features.key", features.key, identity.features, by_key
+    yield "features.key", features.key, key_of(features.identity), "the hash of features.identity is"
+    for name in features.identity.keys() & config.features.keys():
+        yield f"config.features.{name}", config.features[name], features.identity[name], by_key
+    yield "encoder.fingerprint", encoder.fingerprint, features.identity["encoder"], "features.identity has"
+    if record.layers.indices:
+        vectors = len(record.layers.indices) if record.layers.combine == "concat" else 1
+        yield "layers.width", record.layers.width, vectors * encoder.hidden_size, "its layers give"
+
+
+def _facts_of_files(file: Path, record: RunRecord, sha256_of_counts: str) -> RecordFacts:
+    """What the files of a run say: they are those that it wrote."""
+    written = record.sha256
+    yield f"sha256 of {counts_path(file).name}", written.counts, sha256_of_counts, "the file's is"
+    paths = [(weights_path(file), written.weights)]
+    paths += [(predictions_path(file, split), written.predictions.get(split)) for split in SCORED]
+    for path, sha256 in paths:
+        if path.exists():
+            yield f"sha256 of {path.name}", sha256, sha256_of(path.read_bytes()), "the file's is"
+
+
+def _facts_of_counts(record: RunRecord, counts: dict[str, Counts]) -> RecordFacts:
+    """What the counts of each sentence say."""
+    for split, columns in counts.items():
+        if split not in SCORED:
+            continue
+        stated, again = plain(getattr(record.scores, split)), plain(scores_of(_without_documents(columns)))
+        for scores in (stated, again):
+            for name in OF_WORDS:
+                scores.pop(name, None)
+        yield f"scores.{split}", stated, again, "its counts give"
         known = getattr(record.data.splits, split)
-        for name, written, counted in (
-            ("sentences", known.sentences, len(columns["words"])),
-            ("words", known.words, sum(columns["words"])),
-            ("spans", known.spans, sum(map(sum, _gold(columns).values())) if record.task.has_spans else None),
-        ):
-            if written != counted:
-                yield f"{split} has {written} {name}, its counts {counted}"
-        yield from _slice_problems(record, split)
-        yield from _prediction_problems(file, record, split, columns)
+        spans = sum(map(sum, _gold(columns).values())) if record.task.has_spans else None
+        here = {"sentences": known.sentences, "words": known.words, "spans": known.spans}
+        counted = {"sentences": len(columns["words"]), "words": sum(columns["words"]), "spans": spans}
+        yield f"data.splits.{split}", here, counted, "its counts give"
+
+
+def _without_documents(columns: Counts) -> Counts:
+    return {name: column for name, column in columns.items() if name != "documents"}
+
+
+def _facts_of_curve(record: RunRecord) -> RecordFacts:
+    """What the epochs of the training say."""
     curve, best = [epoch.dev for epoch in record.curve], record.best_epoch
-    dev = record.scores.dev.headline
     if not record.layers.indices and PROBES[record.config.probe["kind"]].reads_features:
-        if curve or best:
-            yield "a majority-tag baseline has no epochs"
+        yield "best_epoch", best, 0, "a majority-tag baseline has"
+        yield "curve", len(curve), 0, "the epochs of a majority-tag baseline are"
         return
-    if curve.index(max(curve)) + 1 != best:
-        yield f"best_epoch is {best}, the curve is highest in epoch {curve.index(max(curve)) + 1}"
-    elif abs(curve[best - 1] - dev) > 1e-9:
-        yield f"the curve has {curve[best - 1]} in its best epoch, the dev score is {dev}"
-    yield from _outcome_problems(record)
-    yield from _bits_problems(record)
+    highest = curve.index(max(curve)) + 1
+    yield "best_epoch", best, highest, "the curve is highest in epoch"
+    dev = record.scores.dev.headline
+    if best == highest and abs(curve[best - 1] - dev) > ROUNDING:
+        yield "curve in its best epoch", curve[best - 1], dev, "the dev score is"
+    yield from _facts_of_outcome(record)
 
 
 def _bits_problems(record: RunRecord) -> Iterator[str]:
@@ -172,8 +201,8 @@ def _bits_problems(record: RunRecord) -> Iterator[str]:
             yield f"dev bits are {bits:.4f}, the dev loss of epoch {epoch} (bits_epoch) gives {by_curve:.4f}"
 
 
-def _outcome_problems(record: RunRecord) -> Iterator[str]:
-    """An end of training that the curve does not give. Another version of the training may have ended otherwise."""
+def _facts_of_outcome(record: RunRecord) -> RecordFacts:
+    """What the curve says of how training ended. Another version of the training may have ended otherwise."""
     losses = [epoch.dev_loss for epoch in record.curve]
     probe = recorded_probe(record.config.probe)
     if None in losses or record.identity.version != VERSION or not PROBES[probe.kind].ends_by_schedule:
@@ -181,15 +210,7 @@ def _outcome_problems(record: RunRecord) -> Iterator[str]:
     schedule = Schedule.of(probe, record.data.splits.train.sentences)
     for epoch, loss in zip(record.curve, losses, strict=True):
         schedule.after_epoch(epoch.dev, loss or 0.0)
-    if schedule.outcome != record.outcome:
-        yield f"outcome is {record.outcome}, the curve gives {schedule.outcome}"
-
-
-def _weight_problems(file: Path, record: RunRecord) -> Iterator[str]:
-    """What of the kept weights is not as the record says. Whether they predict the same: `verify --weights`."""
-    path = weights_path(file)
-    if path.exists() and sha256_of(path.read_bytes()) != record.sha256.weights:
-        yield f"{path.name} is not what the run wrote (its sha256 is another)"
+    yield "outcome", record.outcome, schedule.outcome, "the curve gives"
 
 
 def _prediction_problems(file: Path, record: RunRecord, split: str, columns: Counts) -> Iterator[str]:
@@ -200,12 +221,10 @@ def _prediction_problems(file: Path, record: RunRecord, split: str, columns: Cou
             yield f"{predictions.name} is missing"
         return
     try:
-        (words, gold, predicted), sha256 = read_predictions(predictions)
+        (words, gold, predicted), _ = read_predictions(predictions)
     except (IndexError, ValueError):
         yield f"{predictions.name} is not in columns of word, gold and predicted tag"
         return
-    if sha256 != record.sha256.predictions[split]:
-        yield f"{predictions.name} is not what the run wrote (its sha256 is another)"
     tags = (tag for sentence in (*gold, *predicted) for tag in sentence)
     if record.task.has_spans and (other := next((tag for tag in tags if not IOB2.fullmatch(tag)), None)) is not None:
         yield f"{predictions.name} holds {other!r}, which is no tag of IOB2"

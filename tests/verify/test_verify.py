@@ -73,14 +73,14 @@ def test_an_untouched_folder_holds_and_its_inputs_were_looked_at(results: Path):
 @pytest.mark.parametrize(
     ("change", "facts"),
     [
-        (lambda r: r["scores"]["test"]["span"].update(f1=0.5), ["test span.f1", 0.5]),
-        (lambda r: r["scores"]["dev"]["per_type"]["PER"].update(gold=3), ["dev per_type.PER.gold", 3]),
+        (lambda r: r["scores"]["test"]["span"].update(f1=0.5), ["scores.test.span.f1", 0.5]),
+        (lambda r: r["scores"]["dev"]["per_type"]["PER"].update(gold=3), ["scores.dev.per_type.PER.gold", 3]),
         (lambda r: r.update(best_epoch=3 - r["best_epoch"]), ["best_epoch"]),
         (lambda r: r["identity"].update(seed=9), ["key", "identity"]),
-        (lambda r: r["config"].update(seed=9), ["seed", 9, 1]),
-        (lambda r: r["config"]["probe"].update(dropout=0.1), ["probe", '"dropout":0.1']),
-        (lambda r: r["layers"].update(indices=[3]), ["layers", '"indices":[3]']),
-        (lambda r: r["config"]["features"].update(context="document"), ["features.context", "document", "sentence"]),
+        (lambda r: r["config"].update(seed=9), ["config.seed", 9, 1]),
+        (lambda r: r["config"]["probe"].update(dropout=0.1), ["config.probe.dropout", 0.1]),
+        (lambda r: r["layers"].update(indices=[3]), ["layers.indices", "[3]"]),
+        (lambda r: r["config"]["features"].update(context="document"), ["config.features.context", "document", "sentence"]),
         (lambda r: r["features"]["identity"].update(text="0" * 64), ["features.key", "features.identity"]),
         (lambda r: r["encoder"]["fingerprint"].update(weights="0" * 64), ["encoder.fingerprint"]),
         (lambda r: r["curve"][0].update(dev=0.99), ["curve"]),
@@ -88,7 +88,7 @@ def test_an_untouched_folder_holds_and_its_inputs_were_looked_at(results: Path):
         (lambda r: r.pop("curve"), ["curve"]),
         (lambda r: r["data"].pop("splits"), ["data.splits"]),
         (lambda r: r["scores"].update(dev=[]), ["scores.dev", "object", "array"]),
-        (lambda r: r["data"]["splits"]["dev"].update(words=7), ["dev", "7 words"]),
+        (lambda r: r["data"]["splits"]["dev"].update(words=7), ["data.splits.dev.words", 7]),
         (lambda r: r["config"]["data"].pop("path"), CHANGED),
         (lambda r: r["encoder"]["fingerprint"].pop("weights"), ["encoder.fingerprint"]),
         (lambda r: r["scores"]["test"]["slices"].popitem(), CHANGED),
@@ -199,7 +199,7 @@ def test_changed_lost_and_broken_counts_are_named(results: Path):
     second.unlink()
     third.write_bytes(b"broken")
     details = [check.detail for check in failed(results) if check.name.endswith(".json") and check.name != "table.json"]
-    names(details[0], "test accuracy", first.name, "sha256")
+    names(details[0], "scores.test.accuracy", first.name, "sha256")
     names(details[1], second.name)
     names(details[2], third.name)
     assert len(details) == 3
