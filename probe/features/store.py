@@ -374,8 +374,8 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
     """Reads a store's manifest; None if there is none, or its hashes do not match its content and its folder's name."""
     try:
         manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-        stated = manifest.pop("sha256")
-        whole = stated == key_of(manifest) and key_of(manifest["identity"]) == manifest["key"] == directory.name
+        recorded = manifest.pop("sha256")
+        whole = recorded == key_of(manifest) and key_of(manifest["identity"]) == manifest["key"] == directory.name
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None
     return manifest if whole else None

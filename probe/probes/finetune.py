@@ -37,7 +37,7 @@ from probe.scoring.metrics import headline
 from probe.system.bfloat16 import kernels, resolve_precision
 from probe.system.files import canonical, plain, written_whole
 from probe.system.format import duration
-from probe.system.machine import resolve_device, room
+from probe.system.machine import free_memory_per_run, resolve_device
 from probe.system.provenance import hardware, versions
 
 WEIGHT_DECAY = 0.01
@@ -127,12 +127,12 @@ class FineTuned(nn.Module):
         weights = sum(parameter.numel() for parameter in self.parameters())
         return 4 * (6 * weights + max(AT_ONCE, widest) * self.encoder.num_layers * kept)
 
-    def refuse_without(self, room: float, widest: int) -> None:
-        """Raises UserError where training would take more than `room` bytes."""
-        if (needed := self.bytes_needed(widest)) > room:
+    def refuse_without(self, free_bytes: float, widest: int) -> None:
+        """Raises UserError where training would take more than `free_bytes` bytes."""
+        if (needed := self.bytes_needed(widest)) > free_bytes:
             raise UserError(
                 f"fine-tuning {self.encoder.name} takes about {needed / 1e9:.1f} GB of memory, its longest window "
-                f"{widest:,} pieces; {room / 1e9:.1f} GB are free for each run.\n"
+                f"{widest:,} pieces; {free_bytes / 1e9:.1f} GB are free for each run.\n"
                 "Fewer side by side: jobs=1. Shorter windows: features.context=sentence. Or a smaller encoder."
             )
 
@@ -163,19 +163,19 @@ def fine_tune(
     device: str,
     kept: Path,
     made_by: str,
-    room: float,
+    free_bytes: float,
     log: Callable[[str], None],
 ) -> FineTuned:
     """Trains for cfg.max_epochs, resuming from `kept` if possible; returns the model with its best epoch's weights.
 
     `headline` scores gold and predicted tags. kept: the file that each epoch's state is written to, ignored if its
-    `made_by` differs. room: bytes of memory that training may take. `log` gets a line per epoch, and now and then one
+    `made_by` differs. free_bytes: of memory, which training may take. `log` gets a line per epoch, and now and then one
     between. The same seed and number of threads give the same bits. Raises UserError for too little memory, before
     any training, and for a loss that is not finite.
     """
     torch.manual_seed(seed)
     tuned = FineTuned(cfg, subword, encoder, load_model(encoder, device), labels, device).requires_grad_().to(device)
-    tuned.refuse_without(room, max(train.widths))
+    tuned.refuse_without(free_bytes, max(train.widths))
     optimizer, rates = optimizer_of(tuned, train)
     if _continue(tuned, optimizer, rates, kept, made_by):
         log(f"goes on after epoch {len(tuned.curve)} of {tuned.epochs}")
@@ -258,8 +258,10 @@ def _one_epoch(
         if now - logged > LOG_EVERY_S:
             logged = now
             done = len(losses) / len(batches)
-            left_s = ((epochs - epoch + 1) * whole - done) * (now - started) / done
-            log(f"epoch {epoch} of {epochs} · {100 * done:.0f} % · loss {losses[-1]:.4f} · {duration(left_s)} left")
+            remaining_s = ((epochs - epoch + 1) * whole - done) * (now - started) / done
+            log(
+                f"epoch {epoch} of {epochs} · {100 * done:.0f} % · loss {losses[-1]:.4f} · {duration(remaining_s)} left"
+            )
     return sum(losses) / len(losses)
 
 
@@ -317,7 +319,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         device,
         inputs.unfinished,
         canonical([versions(), plain(here)]),
-        room(device, inputs.runs, inputs.num_gpus),
+        free_memory_per_run(device, inputs.runs, inputs.num_gpus),
         log,
     )
     test, test_loss = tuned.predict(data["test"])
@@ -376,7 +378,7 @@ def training_s(inputs: FitInputs) -> float:
         cfg.probe, cfg.features.subword, inputs.encoder, load_model(inputs.encoder, device), labels, device
     )
     tuned.requires_grad_().to(device).train()
-    tuned.refuse_without(room(device, inputs.runs, inputs.num_gpus), max(train.widths))
+    tuned.refuse_without(free_memory_per_run(device, inputs.runs, inputs.num_gpus), max(train.widths))
     optimizer, rates = optimizer_of(tuned, train)
     some = train.batches(cfg.probe.batch_size, torch.Generator().manual_seed(0))
     update(tuned, train, some[0], optimizer, rates)  # for warming up

@@ -229,10 +229,10 @@ class Announce(pl.Callback):
         self.logged_at = time.monotonic()
         point = pl_module.curve[-1]
         epoch, most = len(pl_module.curve), pl_module.schedule.max_epochs
-        left_s = (most - epoch) * point["train_s"]
+        remaining_s = (most - epoch) * point["train_s"]
         self.log_line(
             f"epoch {epoch} of at most {most} · loss {point['loss']:.4f} · dev {100 * point['dev']:.2f} · "
-            f"{point['train_s']:.1f} s · at most {left_s / 60:.1f} min left"
+            f"{point['train_s']:.1f} s · at most {remaining_s / 60:.1f} min left"
         )
 
 

@@ -93,7 +93,7 @@ class SweepStatus:
         self.running = {k: path for k, path in logs.items() if k in self.keys and is_locked(path)}
         self.waiting = wanted - self.failed.keys() - self.running.keys()
 
-    def left_s(self, at_once: int) -> float | None:
+    def remaining_s(self, at_once: int) -> float | None:
         """Seconds left, with so many runs at once: those running are half done, on average. None if none is done."""
         seconds = []
         for record in self.done.values():
@@ -174,8 +174,8 @@ def lines(now: SweepStatus) -> Iterator[str]:
     """Yields what `probe sweep-status` prints."""
     expected = read_expected(now.results_dir)
     labels = {short(run.key): run.label for run in expected}
-    left_s = now.left_s(len(now.running)) if now.running else None
-    left = "" if left_s is None else f"; {duration(left_s)} left"
+    remaining_s = now.remaining_s(len(now.running)) if now.running else None
+    left = "" if remaining_s is None else f"; {duration(remaining_s)} left"
     ended = jobs_ended_unseen(now.results_dir, [run.key for run in expected if short(run.key) in now.waiting])
     num_failed, num_waiting = len(now.failed) + len(ended), len(now.waiting) - len(ended)
     counts = f"{len(now.done)} done, {len(now.running)} running, {num_failed} failed, {num_waiting} waiting"

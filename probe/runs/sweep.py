@@ -397,9 +397,9 @@ def _line(job: Job, outcome: str) -> str:
     now = SweepStatus(job.results_dir, job.keys)
     over = len(now.done) + len(now.failed) + len(now.bad)
     parts = [f"run {over} of {len(now.keys)}"] + [f"{len(now.failed)} failed"] * bool(now.failed)
-    left_s = now.left_s(job.at_once)
-    if over < len(now.keys) and left_s is not None:
-        parts.append(f"{duration(left_s)} left")
+    remaining_s = now.remaining_s(job.at_once)
+    if over < len(now.keys) and remaining_s is not None:
+        parts.append(f"{duration(remaining_s)} left")
     return f"{', '.join(parts)} · {job.expected.label} · {outcome}"
 
 

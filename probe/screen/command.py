@@ -53,7 +53,7 @@ def screen(arguments: list[str]) -> int:
     from probe.report.page import page_line
     from probe.screen.report import render_screen, write_screen_tables
     from probe.screen.run import run_screen
-    from probe.screen.validation import foretold_grid, validate_screen
+    from probe.screen.validation import validation_table, validate_screen
     from probe.system.files import plain
 
     log = functools.partial(print, file=sys.stderr, flush=True)
@@ -67,7 +67,7 @@ def screen(arguments: list[str]) -> int:
     else:
         print(render_screen(record, options.format), end="")
         if agreement is not None:
-            message = foretold_grid(agreement, options.against).render("md" if options.format == "md" else "text")
+            message = validation_table(agreement, options.against).render("md" if options.format == "md" else "text")
             print("\n" + message, end="", file=sys.stdout if options.format in ("text", "md") else sys.stderr)
     log(f"screen: {record.seconds:.0f} s; screen and tables: {folder}")
     log(f"next, to train the best of them: {shlex.join(['probe', 'race', *options.overrides])}")

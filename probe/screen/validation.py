@@ -78,17 +78,17 @@ def compare(pairs: Sequence[tuple[Row, Scored]]) -> ScreenAgreement:
     if len(pairs) < 2:
         raise UserError("--against needs two rows or more of what was screened, trained until they converged.")
     dev = [float(np.mean(row.dev)) for row, _ in pairs]
-    foretold = [one.dev_f1 for _, one in pairs]
+    forecast = [one.dev_f1 for _, one in pairs]
     separated = separated_pairs([row for row, _ in pairs])
-    ranked = sorted(range(len(pairs)), key=lambda i: (-foretold[i], pairs[i][1].dev_error))
+    ranked = sorted(range(len(pairs)), key=lambda i: (-forecast[i], pairs[i][1].dev_error))
     order = sorted(range(len(pairs)), key=lambda i: -dev[i])
     return ScreenAgreement(
-        [(pairs[i][0].name, dev[i], foretold[i]) for i in order],
-        tau_b(dev, foretold),
-        tau_a(separated, dev, foretold),
+        [(pairs[i][0].name, dev[i], forecast[i]) for i in order],
+        tau_b(dev, forecast),
+        tau_a(separated, dev, forecast),
         math.comb(len(pairs), 2),
         len(separated),
-        pearson(dev, foretold),
+        pearson(dev, forecast),
         {str(picks): 100 * (max(dev) - max(dev[i] for i in ranked[:picks])) for picks in PICKS},
     )
 
@@ -119,13 +119,13 @@ def _defined(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def foretold_grid(foretold: ScreenAgreement, folder: Path) -> TextTable:
+def validation_table(forecast: ScreenAgreement, folder: Path) -> TextTable:
     """Makes the table of trained rows with their screen scores."""
-    place = {name: i for i, (name, _, _) in enumerate(sorted(foretold.rows, key=lambda row: -row[2]), 1)}
-    lines = [[name, percent(dev), percent(screened), str(place[name])] for name, dev, screened in foretold.rows]
-    below = [_figures(foretold)]
-    if foretold.without_sums:
-        below.append(f"Without plain sums, whose scale no linear readout sees: {_figures(foretold.without_sums)}")
+    place = {name: i for i, (name, _, _) in enumerate(sorted(forecast.rows, key=lambda row: -row[2]), 1)}
+    lines = [[name, percent(dev), percent(screened), str(place[name])] for name, dev, screened in forecast.rows]
+    below = [_figures(forecast)]
+    if forecast.without_sums:
+        below.append(f"Without plain sums, whose scale no linear readout sees: {_figures(forecast.without_sums)}")
     return TextTable(
         ["row", "dev F1 trained", "dev F1 screened", "place"],
         lines,
@@ -136,12 +136,12 @@ def foretold_grid(foretold: ScreenAgreement, folder: Path) -> TextTable:
     )
 
 
-def _figures(foretold: ScreenAgreement) -> str:
+def _figures(forecast: ScreenAgreement) -> str:
     return (
-        f"Kendall's tau-b {_number(foretold.tau)} over {foretold.pairs} pairs, {_number(foretold.tau_separated)} over "
-        f"the {foretold.pairs_separated} that the records separate; Pearson {_number(foretold.pearson)}. "
-        f"Training only the screen's first of these rows loses {foretold.regret['1']:.2f} points of dev F1 to the "
-        f"best, its first three {foretold.regret['3']:.2f}."
+        f"Kendall's tau-b {_number(forecast.tau)} over {forecast.pairs} pairs, {_number(forecast.tau_separated)} over "
+        f"the {forecast.pairs_separated} that the records separate; Pearson {_number(forecast.pearson)}. "
+        f"Training only the screen's first of these rows loses {forecast.regret['1']:.2f} points of dev F1 to the "
+        f"best, its first three {forecast.regret['3']:.2f}."
     )
 
 

@@ -55,13 +55,13 @@ _unanswered: dict[Repo, str] = {}  # asked for in vain: what is said of the Hub
 
 def limit_s() -> float:
     """How long the Hub may take to answer at all. Raises UserError for what is no number of seconds."""
-    stated = os.environ.get(LIMIT, "")
+    typed = os.environ.get(LIMIT, "")
     try:
-        seconds = float(stated) if stated else LIMIT_S
+        seconds = float(typed) if typed else LIMIT_S
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < threading.TIMEOUT_MAX:
-        raise UserError(f"{LIMIT}={stated} is not a number of seconds above 0.")
+        raise UserError(f"{LIMIT}={typed} is not a number of seconds above 0.")
     return seconds
 
 
@@ -111,8 +111,8 @@ def run_with_timeout(
     thread = threading.Thread(target=do, daemon=True)
     thread.start()
     begun, limit = time.monotonic(), seconds or math.inf
-    while thread.is_alive() and (left_s := max(begun, heard()) + limit - time.monotonic()) > 0:
-        thread.join(min(left_s, LOOK_EVERY_S))
+    while thread.is_alive() and (remaining_s := max(begun, heard()) + limit - time.monotonic()) > 0:
+        thread.join(min(remaining_s, LOOK_EVERY_S))
     if not outcome:
         raise TimeoutError
     is_done, found = outcome[0]

@@ -104,12 +104,12 @@ def placement(setting: str, needed: int, device: str, runs: int, num_gpus: int) 
     """
     if setting != "auto":
         return "memory" if (setting, device) == ("device", "cpu") else setting
-    if device == "cuda" and needed <= room(device, runs, num_gpus) / 2:
+    if device == "cuda" and needed <= free_memory_per_run(device, runs, num_gpus) / 2:
         return "device"
-    return "memory" if needed <= room("cpu", runs, num_gpus) / 2 else "stream"
+    return "memory" if needed <= free_memory_per_run("cpu", runs, num_gpus) / 2 else "stream"
 
 
-def room(device: str, runs: int, num_gpus: int) -> float:
+def free_memory_per_run(device: str, runs: int, num_gpus: int) -> float:
     """Bytes of a device's memory that are free for each of so many runs side by side."""
     if device != "cuda":
         return free_memory() / runs

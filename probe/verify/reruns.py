@@ -135,12 +135,12 @@ def predict_again(
             torch.set_num_threads(1)
         apart, same = 0.0, True
         for name in ("dev", "test"):
-            split, stated = planned.corpus.splits[name], getattr(record.scores, name)
+            split, recorded = planned.corpus.splits[name], getattr(record.scores, name)
             data = TaggedWords(features[name], split.tags, {}, device)
             predicted = tagger.predict(data)
             same &= sha256_of(as_columns(split.words, split.tags, predicted)) == record.sha256.predictions[name]
             scores = scores_of(count(split.tags, predicted, record.task))
-            apart = max(apart, abs(100 * (scores.headline - stated.headline)))
+            apart = max(apart, abs(100 * (scores.headline - recorded.headline)))
         here = {**versions(), **NATIVE, **plain(hardware(device, 1, bfloat16_kernels(cfg, device)))}
         reasons = [f"{place} {a} / {b}" for place, a, b in unequal(environment(record), here)]
         if same:

@@ -55,7 +55,7 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
         raise UserError(f"{folder} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
     records: dict[Path, RunRecord] = {}
     sound: Records = {}
-    stated = stated_sha256(folder)
+    recorded = stated_sha256(folder)
     for file in files:
         try:
             records[file] = load_record(file)
@@ -66,7 +66,7 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
             problems = [*_problems(file, record)]
         except ODD as error:
             problems = [f"a part of it is missing or of another kind ({type(error).__name__}: {error})"]
-        if record.key in stated and stated[record.key] != sha256_of(file.read_bytes()):
+        if record.key in recorded and recorded[record.key] != sha256_of(file.read_bytes()):
             problems.append("it is not the record that table.json was made from (its sha256 is another)")
         what = "key, counts, scores" + (", predictions" if predictions_path(file, "test").exists() else "")
         what += ", weights" if weights_path(file).exists() else ""
@@ -91,13 +91,13 @@ def _problems(file: Path, record: RunRecord) -> Iterator[str]:
     except UserError as error:
         yield str(error)
         counts, sha256 = {}, record.sha256.counts
-    for place, stated, expected, source in (
+    for place, recorded, expected, source in (
         *_facts_of_identity(record),
         *_facts_of_files(file, record, sha256),
         *_facts_of_counts(record, counts),
         *_facts_of_curve(record),
     ):
-        for inner, there, again in unequal(stated, expected, place):
+        for inner, there, again in unequal(recorded, expected, place):
             yield f"{inner} is {_shown(there)}, {source} {_shown(again)}"
     if not is_named_after(file, record):
         yield "the file is not named after its seed and key"
@@ -153,11 +153,11 @@ def _facts_of_counts(record: RunRecord, counts: dict[str, Counts]) -> RecordFact
     for split, columns in counts.items():
         if split not in SCORED:
             continue
-        stated, again = plain(getattr(record.scores, split)), plain(scores_of(_without_documents(columns)))
-        for scores in (stated, again):
+        recorded, again = plain(getattr(record.scores, split)), plain(scores_of(_without_documents(columns)))
+        for scores in (recorded, again):
             for name in OF_WORDS:
                 scores.pop(name, None)
-        yield f"scores.{split}", stated, again, "its counts give"
+        yield f"scores.{split}", recorded, again, "its counts give"
         known = getattr(record.data.splits, split)
         spans = sum(map(sum, _gold(columns).values())) if record.task.has_spans else None
         here = {"sentences": known.sentences, "words": known.words, "spans": known.spans}
@@ -233,9 +233,9 @@ def _prediction_problems(file: Path, record: RunRecord, split: str, columns: Cou
     names = sorted(recounted.keys() | columns.keys() - {"documents"})
     if odd := next((name for name in names if recounted.get(name) != columns.get(name)), None):
         yield f"{predictions.name} gives other counts ({odd})"
-    stated = getattr(record.scores, split).slices or {}
-    again = slices(words, gold, predicted, None, record.task) if stated else {}
-    if odd := next((name for name in again if again[name] != stated.get(name)), None):
+    recorded = getattr(record.scores, split).slices or {}
+    again = slices(words, gold, predicted, None, record.task) if recorded else {}
+    if odd := next((name for name in again if again[name] != recorded.get(name)), None):
         yield f"{predictions.name} gives other scores of a part ({odd})"
     bounds = getattr(record.scores, split).boundary
     if bounds is not None and bounds != boundary_score(gold, predicted, record.task):

@@ -45,31 +45,31 @@ def stated_sha256(folder: Path) -> dict[str, str]:
 def check_table(folder: Path) -> Iterator[Check]:
     """A folder's table.json against its records."""
     try:
-        stated = json_of(folder / TABLE, lambda problem: UserError(f"it cannot be read: {problem}"))
-        rows = [replace(row, failed=0) for row in build_rows(folder, _margin(stated))]
+        recorded = json_of(folder / TABLE, lambda problem: UserError(f"it cannot be read: {problem}"))
+        rows = [replace(row, failed=0) for row in build_rows(folder, _margin(recorded))]
     except UserError as error:
         yield Check(TABLE, False, str(error))
         return
-    if stated is None:
+    if recorded is None:
         lost = "not there, and with it the sha256 of each record; the end of a sweep and `probe report` write it"
         yield Check(TABLE, None, lost)
         return
-    yield from compare_tables(stated, json.loads(render(rows, "json")))
+    yield from compare_tables(recorded, json.loads(render(rows, "json")))
 
 
-def _margin(stated: Any) -> float | None:
+def _margin(recorded: Any) -> float | None:
     """The margin that a table's rows were labelled by; None where it does not say."""
-    row = stated[0] if isinstance(stated, list) and stated and isinstance(stated[0], dict) else {}
+    row = recorded[0] if isinstance(recorded, list) and recorded and isinstance(recorded[0], dict) else {}
     margin = row.get("margin")
     return float(margin) if isinstance(margin, int | float) and margin >= 0 else None
 
 
-def compare_tables(stated: Any, made: Sequence[JsonRow]) -> Iterator[Check]:
-    """The content of table.json against the rows that the records give. stated: of any version, or anything else."""
-    if problem := _not_a_table(stated):
+def compare_tables(recorded: Any, made: Sequence[JsonRow]) -> Iterator[Check]:
+    """The content of table.json against the rows that the records give. recorded: of any version, or anything else."""
+    if problem := _not_a_table(recorded):
         yield Check(TABLE, False, f"{problem}; `probe report` writes it anew")
         return
-    pairs, problems = _pairs(stated, made)
+    pairs, problems = _pairs(recorded, made)
     for there, row in pairs:
         problems += [f"{_name(row)} {problem}" for problem in _facts(there, row)]
     message = "; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else "")
@@ -85,24 +85,24 @@ def compare_tables(stated: Any, made: Sequence[JsonRow]) -> Iterator[Check]:
     yield Check(name, odd is None, odd or "what the records give")
 
 
-def _not_a_table(stated: Any) -> str | None:
+def _not_a_table(recorded: Any) -> str | None:
     """Why this is no table of any version: without runs and their sha256 there is nothing to compare."""
-    if not isinstance(stated, list) or not all(isinstance(row, dict) for row in stated):
+    if not isinstance(recorded, list) or not all(isinstance(row, dict) for row in recorded):
         return "it is not a list of rows"
-    for row in stated:
+    for row in recorded:
         keys, sha256 = row.get("keys"), row.get("sha256")
         if not isinstance(keys, list) or not isinstance(sha256, list) or len(keys) != len(sha256):
             return f"{_name(row)} does not name its runs (keys) and their records (sha256)"
     return None
 
 
-def _pairs(stated: Sequence[JsonRow], made: Sequence[JsonRow]) -> tuple[list[tuple[JsonRow, JsonRow]], list[str]]:
-    """Each row with the stated row of the same runs, and what has no counterpart.
+def _pairs(recorded: Sequence[JsonRow], made: Sequence[JsonRow]) -> tuple[list[tuple[JsonRow, JsonRow]], list[str]]:
+    """Each row with the recorded row of the same runs, and what has no counterpart.
 
     Rows share a run, or have none and the same layers. A fine-tuned row stands in each table of its input.
     """
     by_run: defaultdict[str, list[JsonRow]] = defaultdict(list)
-    for row in stated:
+    for row in recorded:
         for run in _runs(row):
             by_run[run].append(row)
     pairs: list[tuple[JsonRow, JsonRow]] = []
@@ -116,7 +116,7 @@ def _pairs(stated: Sequence[JsonRow], made: Sequence[JsonRow]) -> tuple[list[tup
         there = next((one for one in candidates if one.get("group") == row.get("group")), candidates[0])
         used.add(id(there))
         pairs.append((there, row))
-    return pairs, problems + [f"{_name(row)} is of no record" for row in stated if id(row) not in used]
+    return pairs, problems + [f"{_name(row)} is of no record" for row in recorded if id(row) not in used]
 
 
 def _runs(row: JsonRow) -> list[str]:
@@ -128,18 +128,18 @@ def _name(row: JsonRow) -> str:
     return str(row.get("row", "a row"))
 
 
-def _facts(stated: JsonRow, made: JsonRow) -> Iterator[str]:
+def _facts(recorded: JsonRow, made: JsonRow) -> Iterator[str]:
     for name in FACTS:
-        if name in made and stated.get(name) != made[name]:
-            yield f"{name} is {stated.get(name)}, the records give {made[name]}"
+        if name in made and recorded.get(name) != made[name]:
+            yield f"{name} is {recorded.get(name)}, the records give {made[name]}"
     for name, cell in made.items():
         if name.startswith(SPLITS) and isinstance(cell, dict):
             yield from _described(
-                unequal_facts(_parts(stated.get(name), PARTS), _parts(cell, PARTS), ROUNDING, name, True)
+                unequal_facts(_parts(recorded.get(name), PARTS), _parts(cell, PARTS), ROUNDING, name, True)
             )
-    if "dev_f1" in made and not _parts(stated.get("dev_f1"), PARTS):
+    if "dev_f1" in made and not _parts(recorded.get("dev_f1"), PARTS):
         yield "has no dev_f1"
-    there, again = _parts(stated.get("cost"), COSTS), _parts(made.get("cost"), COSTS)
+    there, again = _parts(recorded.get("cost"), COSTS), _parts(made.get("cost"), COSTS)
     yield from _described(unequal_facts(there, again, ROUNDING, "cost", in_common=True))
 
 
@@ -147,9 +147,9 @@ def _parts(value: Any, names: Sequence[str]) -> JsonRow:
     return {name: value[name] for name in names if name in value} if isinstance(value, dict) else {}
 
 
-def _decisions(stated: JsonRow, made: JsonRow) -> Iterator[str]:
+def _decisions(recorded: JsonRow, made: JsonRow) -> Iterator[str]:
     decided = {name: value for name, value in made.items() if name not in (*FACTS, *OTHER)}
-    yield from _described(unequal_facts(stated, decided, SIMULATED, in_common=True))
+    yield from _described(unequal_facts(recorded, decided, SIMULATED, in_common=True))
 
 
 def _described(differences: Iterable[tuple[str, Any, Any]]) -> Iterator[str]:

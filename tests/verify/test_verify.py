@@ -80,7 +80,10 @@ def test_an_untouched_folder_holds_and_its_inputs_were_looked_at(results: Path):
         (lambda r: r["config"].update(seed=9), ["config.seed", 9, 1]),
         (lambda r: r["config"]["probe"].update(dropout=0.1), ["config.probe.dropout", 0.1]),
         (lambda r: r["layers"].update(indices=[3]), ["layers.indices", "[3]"]),
-        (lambda r: r["config"]["features"].update(context="document"), ["config.features.context", "document", "sentence"]),
+        (
+            lambda r: r["config"]["features"].update(context="document"),
+            ["config.features.context", "document", "sentence"],
+        ),
         (lambda r: r["features"]["identity"].update(text="0" * 64), ["features.key", "features.identity"]),
         (lambda r: r["encoder"]["fingerprint"].update(weights="0" * 64), ["encoder.fingerprint"]),
         (lambda r: r["curve"][0].update(dev=0.99), ["curve"]),
