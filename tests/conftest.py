@@ -20,7 +20,7 @@ from probe.cli import main
 from probe.config import EncoderConfig
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder, open_encoder
-from probe.system.files import canonical, plain
+from probe.system.files import canonical, to_jsonable
 from probe.tables import figures
 from probe.tables.figures import draw
 
@@ -64,7 +64,7 @@ def drawn() -> Iterator[dict]:
     kept: dict = {}
 
     def once(numbers: Any, make: Callable, about: str, form: str) -> bytes:
-        key = (canonical(plain(numbers)), make, about, form)
+        key = (canonical(to_jsonable(numbers)), make, about, form)
         if key not in kept:
             kept[key] = draw(numbers, make, about, form)
         return kept[key]

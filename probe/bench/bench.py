@@ -18,7 +18,7 @@ from typing import Any
 from probe.config import Config, DataConfig, UserError, preset_values
 from probe.data.corpus import BUNDLED, Corpus, load_corpus
 from probe.runs.records import Records, RunRecord, decoded, json_of, load_records
-from probe.system.files import plain, write_atomically
+from probe.system.files import to_jsonable, write_atomically
 
 BENCH = "bench.json"
 WORDS = 2_000
@@ -85,7 +85,9 @@ def measure(
     for key, alike in by_features.items():
         depths = sorted({max(record.layers.indices, default=0) for record in alike})
         benches[key] = _measure(alike[0], make_config(alike[0]), depths, log, words, rounds)
-    write_atomically(results_dir / BENCH, json.dumps(plain([*benches.values()]), indent=1, ensure_ascii=False) + "\n")
+    write_atomically(
+        results_dir / BENCH, json.dumps(to_jsonable([*benches.values()]), indent=1, ensure_ascii=False) + "\n"
+    )
     return [benches[key] for key in by_features]
 
 

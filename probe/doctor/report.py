@@ -9,7 +9,7 @@ from tabulate import tabulate
 
 from probe.doctor.doctor import Examination, Facts, Part
 from probe.system.bfloat16 import SLOW
-from probe.system.files import plain, short
+from probe.system.files import short, to_jsonable
 from probe.system.format import duration, escape_invisible, pluralize
 
 COUNTED = {  # counts of a split, as people read them
@@ -27,7 +27,7 @@ MOST_KINDS = 20
 
 def as_json(found: Examination) -> str:
     summary = {"works": found.works, "failed": found.failed, "warnings": found.warnings}
-    return json.dumps(summary | plain(found), indent=1, ensure_ascii=False)
+    return json.dumps(summary | to_jsonable(found), indent=1, ensure_ascii=False)
 
 
 def part_lines(part: Part) -> Iterator[str]:

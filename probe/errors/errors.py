@@ -22,7 +22,7 @@ from probe.data.task import Item, Task
 from probe.runs.outputs import load_counts, predictions_path, read_predictions
 from probe.runs.records import RunRecord
 from probe.scoring.metrics import length_name, slice_names
-from probe.system.files import plain
+from probe.system.files import to_jsonable
 from probe.tables.row import Row
 from probe.tables.rows import build_rows, results_folder
 
@@ -78,7 +78,7 @@ class Errors:
     notes: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        return plain(self)
+        return to_jsonable(self)
 
 
 @dataclass

@@ -21,7 +21,7 @@ from probe.export.formats import FORMATS
 from probe.export.splits import Vectors, chosen, plan_to_read, read_vectors
 from probe.probes.combine import bytes_needed
 from probe.runs.plan import Plan, settings_of
-from probe.system.files import key_of, plain, why_not_writable, write_atomically
+from probe.system.files import key_of, to_jsonable, why_not_writable, write_atomically
 from probe.system.locks import FileLock
 from probe.system.provenance import provenance
 
@@ -139,7 +139,7 @@ def _about(what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors]) -> 
         "key": key_of(what),
         **what,
         "shapes": {name: list(rows.shape) for name, rows in vectors.items()},
-        "data": {"name": corpus.name, "task": corpus.task.name, **plain(corpus.counts()), "about": corpus.about},
+        "data": {"name": corpus.name, "task": corpus.task.name, **to_jsonable(corpus.counts()), "about": corpus.about},
         "encoder": {
             "name": encoder.name,
             "source": encoder.source,
@@ -151,6 +151,6 @@ def _about(what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors]) -> 
         "vectors": store.identity,
         "words_without_pieces": {name: split["words_without_pieces"] for name, split in manifest["splits"].items()},
         "settings": {"data": settings.data, "encoder": settings.encoder, "features": settings.features},
-        "software": plain(provenance()),
+        "software": to_jsonable(provenance()),
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -35,7 +35,7 @@ from probe.probes.schedule import WARM_UP
 from probe.probes.training import bits_by_frequency, bits_of_both, labels_of, make_deterministic
 from probe.scoring.metrics import headline
 from probe.system.bfloat16 import kernels, resolve_precision
-from probe.system.files import canonical, plain, written_whole
+from probe.system.files import canonical, to_jsonable, written_whole
 from probe.system.format import duration
 from probe.system.machine import free_memory_per_run, resolve_device
 from probe.system.provenance import hardware, versions
@@ -318,7 +318,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         cfg.seed,
         device,
         inputs.unfinished,
-        canonical([versions(), plain(here)]),
+        canonical([versions(), to_jsonable(here)]),
         free_memory_per_run(device, inputs.runs, inputs.num_gpus),
         log,
     )

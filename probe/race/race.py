@@ -23,7 +23,7 @@ from probe.runs.launch import Launcher
 from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.sweep import run_sweep
 from probe.runs.sweep_plan import write_expected
-from probe.system.files import plain, write_atomically
+from probe.system.files import to_jsonable, write_atomically
 from probe.system.locks import wait_for_lock
 
 
@@ -126,7 +126,7 @@ def _stored_spec(folder: Path, wanted: RaceSpec) -> RaceSpec:
     with wait_for_lock(folder / "logs" / "race.lock"):
         there = read_spec(folder)
         if there is None:
-            write_atomically(folder / RACE, json.dumps(plain(wanted), indent=1, ensure_ascii=False) + "\n")
+            write_atomically(folder / RACE, json.dumps(to_jsonable(wanted), indent=1, ensure_ascii=False) + "\n")
             return wanted
     if difference := _difference(there, wanted):
         raise _other_race(folder, difference)

@@ -23,7 +23,7 @@ from probe.runs.records import Records, RunRecord, bad_records, load_records
 from probe.screen.figures import screen_pictures
 from probe.screen.record import ScreenRecord
 from probe.screen.report import first_choice, rows_or_screen, screen_table, sound_screen, write_screen_tables
-from probe.system.files import plain, write_atomically
+from probe.system.files import to_jsonable, write_atomically
 from probe.system.format import percent
 from probe.tables.columns import choose_columns
 from probe.tables.figures import Picture, pictures
@@ -173,7 +173,7 @@ def _made_with_screen(screen: ScreenRecord) -> list[tuple[str, str]]:
     """Says what a screen was made with."""
     parts = {"screen": screen.identity.screen, "seed": screen.identity.seed, "data": screen.data}
     parts |= {"encoder": screen.encoder, "features": screen.setting.features, "software": screen.software.versions}
-    parts |= {"hardware": plain(screen.hardware), "git": plain(screen.software.git), "command": screen.software.command}
+    parts |= {"hardware": to_jsonable(screen.hardware), "git": to_jsonable(screen.software.git), "command": screen.software.command}
     return [(name, _flat(value)) for name, value in parts.items()]
 
 
@@ -181,9 +181,9 @@ def _made_with(records: Sequence[RunRecord]) -> list[tuple[str, str]]:
     """Says what the runs were made with; where they differ, each value with the number of its runs."""
     values: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for record in records:
-        parts = {name: value for name, value in plain(record.config).items() if name not in ("layers", "seed")}
-        parts |= {"software": record.software.versions, "hardware": plain(record.hardware)}
-        parts |= {"git": plain(record.software.git), "command": record.software.command}
+        parts = {name: value for name, value in to_jsonable(record.config).items() if name not in ("layers", "seed")}
+        parts |= {"software": record.software.versions, "hardware": to_jsonable(record.hardware)}
+        parts |= {"git": to_jsonable(record.software.git), "command": record.software.command}
         for name, value in parts.items():
             values[name][_flat(value)] += 1
     return [

@@ -10,14 +10,14 @@ from typing import Any
 
 from probe.config import Config
 from probe.runs.records import RunRecord
-from probe.system.files import plain
+from probe.system.files import to_jsonable
 
 
 def config_from_record(
     record: RunRecord, make_config: Callable[[list[str]], Config], overrides: list[str] | None = None
 ) -> Config:
     """The config of a record's run, at the record's commits on the Hub. overrides: for paths that have changed."""
-    config = plain(record.config)
+    config = to_jsonable(record.config)
     kind = config["probe"].pop("kind")
     config["layers"] = {"normalize": "none"} | config["layers"]
     return _at_commits(make_config([f"probe={kind}", *as_overrides(config), *(overrides or [])]), record)

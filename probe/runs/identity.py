@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from probe.conditions import label_of_conditions
-from probe.system.files import canonical, key_of, plain
+from probe.system.files import canonical, key_of, to_jsonable
 
 VERSION = 1  # rises when the code that trains a probe changes what comes out for the same settings
 
@@ -57,7 +57,7 @@ class RunIdentity:
 
     @property
     def key(self) -> str:
-        return key_of(plain(self))
+        return key_of(to_jsonable(self))
 
     @property
     def group(self) -> str:
@@ -78,13 +78,13 @@ class RunIdentity:
 
     def _without(self, *names: str) -> str:
         """The hash of the identity without some fields, those that a condition changes set back to `base`."""
-        base = plain(self) | (self.condition.base if self.condition else {})
+        base = to_jsonable(self) | (self.condition.base if self.condition else {})
         return key_of({name: part for name, part in base.items() if name not in names})
 
     @property
     def cell(self) -> str:
         """The row that the run belongs to: runs of one cell differ in their seed alone."""
-        parts = [self.group, plain(self.layers)]
+        parts = [self.group, to_jsonable(self.layers)]
         if self.condition:
             parts += [self.condition.ids, self.condition.settings]
         return canonical(parts)

@@ -12,7 +12,7 @@ from typing import Any
 from probe.config import UserError
 from probe.runs.identity import RunIdentity, label_of
 from probe.runs.records import decoded, json_of
-from probe.system.files import plain, write_atomically
+from probe.system.files import to_jsonable, write_atomically
 from probe.system.locks import wait_for_lock
 
 SWEEP = "sweep.json"
@@ -72,7 +72,7 @@ def write_expected(results_dir: Path, runs: list[RequestedRun]) -> str | None:
                 "is asked for again only by starting them again."
             )
         merged = {run.key: run for run in [*before, *runs]}
-        text = json.dumps({"runs": plain([*merged.values()])}, indent=1, ensure_ascii=False) + "\n"
+        text = json.dumps({"runs": to_jsonable([*merged.values()])}, indent=1, ensure_ascii=False) + "\n"
         write_atomically(file, text)
         lock.unlink(missing_ok=True)
     return note

@@ -43,7 +43,7 @@ def score(arguments: list[str]) -> int:
         raise UserError(f"score: give one file, or two to compare, not {len(options.files)}.")
 
     from probe.score.predictions import paired_test, read_predictions, render, render_test
-    from probe.system.files import plain
+    from probe.system.files import to_jsonable
 
     systems = [read_predictions(file, TASKS[options.task], options.ignore_docstart) for file in options.files]
     tested = paired_test(systems[0], systems[1]) if len(systems) == 2 else None
@@ -56,7 +56,7 @@ def score(arguments: list[str]) -> int:
         shown = systems[0].as_json()
     else:
         shown = {name: {"file": str(s.file), **s.as_json()} for name, s in zip("ab", systems, strict=True)}
-        shown["test"] = {**plain(tested[0]), "unit": tested[1]}
+        shown["test"] = {**to_jsonable(tested[0]), "unit": tested[1]}
     print(json.dumps(shown, indent=1))
     for system in systems:
         if system.marks:

@@ -22,7 +22,7 @@ from probe.data.tags import OddTag, Tags, find_scheme, ill_formed, is_bare, to_i
 from probe.data.task import Task
 from probe.scoring.metrics import Counts, Scores, by_sentence, count, scores_of, strict_counts
 from probe.scoring.significance import Randomisation, approximate_randomisation, units_of
-from probe.system.files import plain
+from probe.system.files import to_jsonable
 from probe.system.format import percent
 
 DOCUMENT_MARKER = "-DOCSTART-"
@@ -53,7 +53,7 @@ class Predictions:
     def as_json(self) -> dict:
         """Its scores, and in which scheme each column was read."""
         named = {} if self.schemes is None else {"schemes": dict(zip(("gold", "predicted"), self.schemes, strict=True))}
-        return {**plain(self.scores()), **named}
+        return {**to_jsonable(self.scores()), **named}
 
 
 def read_predictions(file: Path, task: Task, ignore_docstart: bool) -> Predictions:

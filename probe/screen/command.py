@@ -53,8 +53,8 @@ def screen(arguments: list[str]) -> int:
     from probe.report.page import page_line
     from probe.screen.report import render_screen, write_screen_tables
     from probe.screen.run import run_screen
-    from probe.screen.validation import validation_table, validate_screen
-    from probe.system.files import plain
+    from probe.screen.validation import validate_screen, validation_table
+    from probe.system.files import to_jsonable
 
     log = functools.partial(print, file=sys.stderr, flush=True)
     record = run_screen(cfg, log, shlex.join(["probe", *sys.argv[1:]]), replaces=not is_beside)
@@ -62,7 +62,11 @@ def screen(arguments: list[str]) -> int:
     write_screen_tables(folder, record)
     agreement = validate_screen(record, options.against) if options.against is not None else None
     if options.format == "json":
-        shown = plain(record) if agreement is None else {"screen": plain(record), "against": plain(agreement)}
+        shown = (
+            to_jsonable(record)
+            if agreement is None
+            else {"screen": to_jsonable(record), "against": to_jsonable(agreement)}
+        )
         print(as_json(shown), end="")
     else:
         print(render_screen(record, options.format), end="")

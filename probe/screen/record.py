@@ -14,7 +14,7 @@ from probe.config import UserError
 from probe.runs.records import decoded, json_of
 from probe.runs.sweep_plan import Setting
 from probe.screen.ranking import Scored
-from probe.system.files import key_of, plain
+from probe.system.files import key_of, to_jsonable
 from probe.system.provenance import Hardware, Software
 
 SCREEN = "screen.json"
@@ -35,7 +35,7 @@ class ScreenIdentity:
 
     @property
     def key(self) -> str:
-        return key_of(plain(self))
+        return key_of(to_jsonable(self))
 
 
 @dataclass(frozen=True)

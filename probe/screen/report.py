@@ -11,7 +11,7 @@ from probe.data.task import TASKS
 from probe.runs.sweep_plan import SWEEP
 from probe.screen.ranking import TIES, Scored, selection_bias
 from probe.screen.record import ScreenRecord, load_screen
-from probe.system.files import plain, write_atomically
+from probe.system.files import to_jsonable, write_atomically
 from probe.system.format import format_layers, percent
 from probe.tables.formats import TextTable, as_csv, as_json
 from probe.tables.row import Row, short_name
@@ -24,7 +24,7 @@ FILES = {"md": "screen.md", "csv": "screen.csv"}
 def render_screen(record: ScreenRecord, form: str) -> str:
     """Renders a screen as text, md, csv, tex or json."""
     if form == "json":
-        return as_json(plain(record))
+        return as_json(to_jsonable(record))
     return _csv(record) if form == "csv" else screen_table(record).render(form)
 
 

@@ -19,7 +19,7 @@ from probe.runs.plan import Inputs, inputs_of, settings_of
 from probe.runs.sweep_plan import Setting
 from probe.screen.ranking import TIES
 from probe.screen.record import SCHEMA, SCREEN, BadScreen, ScreenIdentity, ScreenRecord, load_screen
-from probe.system.files import plain, write_atomically
+from probe.system.files import to_jsonable, write_atomically
 from probe.system.machine import resolve_device
 from probe.system.provenance import hardware, provenance
 
@@ -102,7 +102,7 @@ def run_screen(
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         ties=TIES,
     )
-    text = json.dumps(plain(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(to_jsonable(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     try:
         write_atomically(folder / SCREEN, text)
     except OSError as error:

@@ -38,14 +38,14 @@ def short(key: str) -> str:
     return key[:SHORT_KEY]
 
 
-def plain(value: Any) -> Any:
+def to_jsonable(value: Any) -> Any:
     """Converts dataclasses to JSON values; omits optional fields (None by default) that are None."""
     if is_dataclass(value):
         pairs = ((field, getattr(value, field.name)) for field in fields(value))
-        return {field.name: plain(part) for field, part in pairs if part is not None or field.default is not None}
+        return {field.name: to_jsonable(part) for field, part in pairs if part is not None or field.default is not None}
     if isinstance(value, Mapping):
-        return {name: plain(part) for name, part in value.items()}
-    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
+        return {name: to_jsonable(part) for name, part in value.items()}
+    return [to_jsonable(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from probe.config import UserError
 from probe.probes.kinds import describe_probe
 from probe.scoring.compare import STATISTIC
 from probe.scoring.significance import Cell
-from probe.system.files import plain
+from probe.system.files import to_jsonable
 from probe.system.format import percent
 from probe.tables.decisions import BEST, ELIMINATED, UNCONVERGED
 from probe.tables.published import PUBLISHED
@@ -103,7 +103,7 @@ def _cell(
     """Makes a column of `row.cells[path]`, a score over seeds. A race shows no test score of an eliminated row."""
 
     def value(row: Row) -> Any:
-        return plain(row.cells[path]) if path in row.cells else None
+        return to_jsonable(row.cells[path]) if path in row.cells else None
 
     def show(row: Row) -> str:
         is_hidden = path not in row.cells or (row.eliminated and path.startswith("test"))
@@ -126,7 +126,7 @@ def _relative(
     path = path or name
 
     def value(row: Row) -> Any:
-        return plain(row.relative[path]) if path in row.relative else None
+        return to_jsonable(row.relative[path]) if path in row.relative else None
 
     def show(row: Row) -> str:
         cell = row.relative.get(path)
@@ -184,7 +184,7 @@ def _to_best(split: str) -> Column:
     return _column(
         name := f"{split}_to_best",
         f"{split}: to the best (95 %)",
-        lambda row: plain(getattr(row.to_best, split)) if row.to_best else None,
+        lambda row: to_jsonable(getattr(row.to_best, split)) if row.to_best else None,
         show,
         f"to_best.{split}",
         {name: _part("difference"), f"{name}_low": ENDS["_low"], f"{name}_high": ENDS["_high"]},
@@ -382,7 +382,7 @@ COLUMNS: dict[str, Column] = {
         _column(
             "to_best",
             "best row",
-            lambda row: plain(row.to_best),
+            lambda row: to_jsonable(row.to_best),
             lambda row: row.to_best.row if row.to_best else "",
             csv={"to_best": _part("row")},
             align_left=True,
@@ -393,7 +393,7 @@ COLUMNS: dict[str, Column] = {
         _column(
             "rates",
             "dev F1 by rate",
-            lambda row: plain(row.rates) or None,
+            lambda row: to_jsonable(row.rates) or None,
             all_rates,
             csv={"rates": _rates_as_csv},
             align_left=True,
@@ -488,7 +488,7 @@ COLUMNS: dict[str, Column] = {
         _column(
             "eliminated",
             "eliminated because",
-            lambda row: plain(row.eliminated) if row.eliminated else None,
+            lambda row: to_jsonable(row.eliminated) if row.eliminated else None,
             lambda row: row.eliminated.why if row.eliminated else "",
             path="eliminated",
             csv={"eliminated_in_round": _part("round"), "eliminated_because": _part("why")},
@@ -503,7 +503,7 @@ COLUMNS: dict[str, Column] = {
         _column(
             "setting",
             "probe",
-            lambda row: plain(row.setting),
+            lambda row: to_jsonable(row.setting),
             lambda row: describe_probe(row.setting.probe),
             csv={"probe": lambda setting: describe_probe(setting["probe"])},
             align_left=True,
@@ -511,7 +511,7 @@ COLUMNS: dict[str, Column] = {
         _column(
             "about",
             "task",
-            lambda row: plain(row.about),
+            lambda row: to_jsonable(row.about),
             lambda row: row.about.task if row.about else "",
             csv={name: _part(name) for name in ("task", "case", "piece", "scoring")},
             align_left=True,

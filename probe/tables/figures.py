@@ -28,7 +28,7 @@ from PIL import Image
 
 from probe.conditions import BASELINE, MAIN, UPPER_BOUND
 from probe.scoring.significance import Cell
-from probe.system.files import plain
+from probe.system.files import to_jsonable
 from probe.tables.columns import COLUMNS, header
 from probe.tables.decisions import BEST, ELIMINATED, UNCONVERGED, WORSE
 from probe.tables.dot_plot import DotPlot, Line, Score, Section, draw_dot_plot
@@ -270,8 +270,8 @@ def by_layer(rows: Sequence[Row], fewest: int = FEWEST_LAYERS) -> Numbers:
         | ({"combination": [best.name, best.dev_mean]} if best else {})
         | {
             "layers": [row.indices[0] for row in single],
-            "dev": [plain(row.cells["dev_f1"]) for row in single],
-            "test": [None if row.eliminated else plain(row.cells["test_f1"]) for row in single],
+            "dev": [to_jsonable(row.cells["dev_f1"]) for row in single],
+            "test": [None if row.eliminated else to_jsonable(row.cells["test_f1"]) for row in single],
             "eliminated": [row.indices[0] for row in single if row.eliminated],
             "n": sorted({row.n for row in single} | {row.n for row in itertools.chain(*bands.values()) if row.n > 1}),
             "score": header("dev", rows).removeprefix("dev "),
@@ -295,7 +295,7 @@ def _num_blocks(row: Row) -> int:
 
 def _band(rows: Sequence[Row]) -> Numbers:
     layers = [row.indices[0] for row in rows] if len(rows) > 1 else []
-    return {"layers": layers, "dev": [plain(row.cells["dev_f1"]) for row in rows]}
+    return {"layers": layers, "dev": [to_jsonable(row.cells["dev_f1"]) for row in rows]}
 
 
 def baselines_and_bounds(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -384,7 +384,7 @@ def by_share(rows: Sequence[Row]) -> Numbers:
     for name, mine in parts.items():
         ordered = sorted(mine, key=share_of)
         if len(ordered) > 1:
-            scores = {split: [plain(row.cells[f"{split}_f1"]) for row in ordered] for split in ("dev", "test")}
+            scores = {split: [to_jsonable(row.cells[f"{split}_f1"]) for row in ordered] for split in ("dev", "test")}
             found[name] = {"shares": [share_of(row) for row in ordered], **scores}
     return {"rows": found, "score": header("dev", rows).removeprefix("dev ")} if found else {}
 
@@ -424,7 +424,7 @@ def conditional_gain(rows: Sequence[Row]) -> Numbers:
         return {}
     return {
         "layers": [row.indices[1] for row in pairs],
-        "bits": [plain(row.relative["conditional_gain"]) for row in pairs],
+        "bits": [to_jsonable(row.relative["conditional_gain"]) for row in pairs],
     }
 
 
@@ -480,7 +480,8 @@ def by_cost(rows: Sequence[Row]) -> Numbers:
         return {}
     return {
         "rows": {
-            row.name: {"blocks": row.num_blocks, "width": row.width, "label": row.label} | plain(row.cells["dev_f1"])
+            row.name: {"blocks": row.num_blocks, "width": row.width, "label": row.label}
+            | to_jsonable(row.cells["dev_f1"])
             for row in rows
         },
         "of_blocks": _num_blocks(rows[0]),

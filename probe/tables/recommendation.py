@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probe.conditions import MAIN
-from probe.system.files import plain
+from probe.system.files import to_jsonable
 from probe.system.format import format_count, percent
 from probe.tables.decisions import BEST, ELIMINATED, UNDECIDED, cheapest_within
 from probe.tables.row import Row
@@ -73,7 +73,7 @@ class Recommendation:
     none: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return plain(self)
+        return to_jsonable(self)
 
     def __str__(self) -> str:
         return self.as_text()

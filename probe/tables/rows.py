@@ -26,7 +26,7 @@ from probe.runs.records import Records, RunRecord, bad_records, load_records
 from probe.runs.sweep_plan import SWEEP, RequestedRun, Setting, read_expected
 from probe.scoring.metrics import Scores, SpanScore
 from probe.scoring.significance import Cell, summary
-from probe.system.files import canonical, plain, short
+from probe.system.files import canonical, short, to_jsonable
 from probe.tables.decisions import label_rows
 from probe.tables.published import is_conll2003
 from probe.tables.rates import RATE, best_rate
@@ -138,7 +138,7 @@ def build_rows(results_dir: Path, margin: float | None = None, ended: Collection
     gathered = _beside_frozen(_at_best_rates(_gather(records, expected)))
     settings: dict[str, str] = {}  # of each table, by its group: a frozen row's if it has one
     for row in sorted(gathered, key=_is_fine_tuned, reverse=True):  # fine-tuned first, overwritten: their probe differs
-        settings[row.group] = canonical(plain(row.setting))
+        settings[row.group] = canonical(to_jsonable(row.setting))
     gathered.sort(
         key=lambda row: (
             settings[row.group],
@@ -252,7 +252,7 @@ def _at_best_rates(gathered: list[_Gathered]) -> list[_Gathered]:
             continue
         alike: defaultdict[str, list[_Gathered]] = defaultdict(list)
         for row in rows:
-            alike[canonical(plain([row.identity.layers, row.identity.condition]))].append(row)
+            alike[canonical(to_jsonable([row.identity.layers, row.identity.condition]))].append(row)
         chosen += [_at_best_rate(same, group) for same in alike.values()]
     return chosen
 

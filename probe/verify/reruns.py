@@ -15,7 +15,7 @@ from probe.runs.config_from_record import config_from_record
 from probe.runs.outputs import as_columns
 from probe.runs.records import Checksums, RunRecord, load_records
 from probe.scoring.metrics import Scores, count, scores_of
-from probe.system.files import plain, sha256_of, short
+from probe.system.files import sha256_of, short, to_jsonable
 from probe.tables.published import PUBLISHED, setting_differences
 from probe.tables.rows import build_rows, results_folder
 from probe.verify.check import Check
@@ -55,7 +55,7 @@ def _files(record: RunRecord, other: RunRecord) -> Checksums:
 
 def _outcome(record: RunRecord) -> dict[str, Any]:
     """What came out of a run, without its seconds, and without the dev loss, which older records have not."""
-    outcome = {name: plain(getattr(record, name)) for name in OUTCOME}
+    outcome = {name: to_jsonable(getattr(record, name)) for name in OUTCOME}
     for split in outcome["scores"].values():
         split.pop("boundary", None)  # older records have none; the predictions, which are compared, give it
     outcome["curve"] = {
@@ -68,7 +68,7 @@ def _outcome(record: RunRecord) -> dict[str, Any]:
 def environment(record: RunRecord) -> dict[str, Any]:
     """Returns all that a run's bits depend on beside its key: versions and hardware."""
     bfloat16 = {"bfloat16": "not used"} if record.config.probe.get("precision") == "auto" else NATIVE
-    return {**record.software.versions, **bfloat16, **plain(record.hardware)}
+    return {**record.software.versions, **bfloat16, **to_jsonable(record.hardware)}
 
 
 def tolerance(scores: Scores) -> float:
@@ -126,7 +126,7 @@ def predict_again(
             yield Check(record.label, False, str(error))
             continue
         if planned.identity.key != record.key:
-            places = [place for place, *_ in unequal(plain(record.identity), plain(planned.identity))]
+            places = [place for place, *_ in unequal(to_jsonable(record.identity), to_jsonable(planned.identity))]
             yield Check(record.label, False, f"another run is asked for here: {', '.join(places)} differ")
             continue
         streamed = replace(cfg, features=replace(cfg.features, placement="stream"))  # one text is read once
@@ -141,7 +141,7 @@ def predict_again(
             same &= sha256_of(as_columns(split.words, split.tags, predicted)) == record.sha256.predictions[name]
             scores = scores_of(count(split.tags, predicted, record.task))
             apart = max(apart, abs(100 * (scores.headline - recorded.headline)))
-        here = {**versions(), **NATIVE, **plain(hardware(device, 1, bfloat16_kernels(cfg, device)))}
+        here = {**versions(), **NATIVE, **to_jsonable(hardware(device, 1, bfloat16_kernels(cfg, device)))}
         reasons = [f"{place} {a} / {b}" for place, a, b in unequal(environment(record), here)]
         if same:
             yield Check(record.label, True, "its kept weights give the very predictions of the record")
@@ -197,7 +197,7 @@ def rerun(
         cfg = config_from_record(record, make_config, overrides)
         identity = plan(cfg).identity
         if identity.key != record.key:
-            places = [place for place, *_ in unequal(plain(record.identity), plain(identity))]
+            places = [place for place, *_ in unequal(to_jsonable(record.identity), to_jsonable(identity))]
             yield Check(record.label, False, f"another run would be made here: {', '.join(places)} differ")
             continue
         with tempfile.TemporaryDirectory() as scratch:

@@ -28,7 +28,7 @@ from probe.runs.outputs import counts_path, load_counts, predictions_path, read_
 from probe.runs.records import Records, RunRecord, is_named_after, load_record
 from probe.scoring.metrics import Counts, boundary_score, count, scores_of, slices
 from probe.screen.record import SCREEN
-from probe.system.files import canonical, key_of, plain, sha256_of
+from probe.system.files import canonical, key_of, sha256_of, to_jsonable
 from probe.tables.rows import results_folder
 from probe.verify.check import Check
 from probe.verify.compare import unequal
@@ -153,7 +153,10 @@ def _facts_of_counts(record: RunRecord, counts: dict[str, Counts]) -> RecordFact
     for split, columns in counts.items():
         if split not in SCORED:
             continue
-        recorded, again = plain(getattr(record.scores, split)), plain(scores_of(_without_documents(columns)))
+        recorded, again = (
+            to_jsonable(getattr(record.scores, split)),
+            to_jsonable(scores_of(_without_documents(columns))),
+        )
         for scores in (recorded, again):
             for name in OF_WORDS:
                 scores.pop(name, None)

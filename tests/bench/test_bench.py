@@ -15,7 +15,7 @@ from probe.features import depth
 from probe.runs.identity import RecordedCondition
 from probe.runs.records import RecordedEncoder, RunRecord
 from probe.settings import configs_of
-from probe.system.files import plain
+from probe.system.files import to_jsonable
 from probe.tables.formats import render
 from probe.tables.recommendation import recommend
 from probe.tables.rows import build_rows
@@ -75,7 +75,7 @@ def test_each_depth_is_measured_once_and_stands_in_the_recommendation(
 def test_what_was_measured_for_other_features_stays(tmp_path: Path, inputs: list[str], tiny_encoder: Encoder):
     results = made(tmp_path / "results", tiny_encoder)
     other = Bench("other", "x", "cpu", "y", 1, {}, 1, 1, {"3": 5}, "then")
-    (results / "bench.json").write_text(json.dumps([plain(other)]))
+    (results / "bench.json").write_text(json.dumps([to_jsonable(other)]))
     cfg = configs_of([*inputs, f"features.cache_dir={tmp_path / 'cache'}"])[0][0]
     measure(results, lambda _: cfg, log=lambda _: None, words=20, rounds=1)
     make_record(results, "last", 1, 0.8, 0.7, weights="of another")

@@ -26,7 +26,7 @@ from probe.runs.run import extract
 from probe.screen.record import load_screen
 from probe.screen.validation import validate_screen
 from probe.settings import config_of
-from probe.system.files import plain
+from probe.system.files import to_jsonable
 
 
 def screened(overrides: list[str], against: Path) -> dict[str, Any]:
@@ -55,7 +55,9 @@ def screened(overrides: list[str], against: Path) -> dict[str, Any]:
         "without_sums": None
         if foretold.without_sums is None
         else {
-            name: value for name, value in plain(foretold.without_sums).items() if name not in ("rows", "without_sums")
+            name: value
+            for name, value in to_jsonable(foretold.without_sums).items()
+            if name not in ("rows", "without_sums")
         },
     }
 

@@ -350,6 +350,7 @@ def test_a_linear_rate_trains_all_epochs_down_to_zero():
     updates = tagger.trainer.global_step
     assert updates == 6 * tagger.schedule.epoch_updates
     (rates,) = tagger.trainer.lr_scheduler_configs
+    assert isinstance(rates.scheduler, torch.optim.lr_scheduler.LambdaLR)
     rise, fall = round(0.1 * updates), rates.scheduler.lr_lambdas[0]
     assert [fall(0), fall(rise), fall(updates)] == [0, 1, 0]
     assert fall((rise + updates) // 2) == pytest.approx(0.5, abs=1 / updates)

@@ -12,7 +12,7 @@ from probe.config import LayersConfig
 from probe.race.report import answer
 from probe.race.rule import VERSION, Cell, Round, Rules
 from probe.race.spec import DECISIONS, RACE, Decisions, Entry, RaceSpec
-from probe.system.files import plain
+from probe.system.files import to_jsonable
 from probe.tables.decisions import BEST, WORSE
 from probe.tables.rows import build_rows
 
@@ -33,7 +33,7 @@ def raced(
     terms = RaceSpec({}, entries, Rules(0.05, [1, 2, 3], 2, [3.0, 3.0], 2, version=VERSION))
     rounds = [Round(2, [], leader, {}, 0.01, 2)]
     decisions = Decisions(rounds, {}, list(scores), "the budget is spent", needed, {}, list(replaced))
-    (folder / RACE).write_text(json.dumps(plain(terms)))
+    (folder / RACE).write_text(json.dumps(to_jsonable(terms)))
     (folder / DECISIONS).write_text(decisions.text())
     return answer(folder, build_rows(folder))
 

@@ -25,7 +25,7 @@ from probe.runs import sweep
 from probe.runs.plan import plan
 from probe.runs.run import run
 from probe.system import bfloat16, provenance
-from probe.system.files import plain
+from probe.system.files import to_jsonable
 
 GB = 2**30
 # What must be waited for: what Python goes on with, once an epoch, a run or a prediction; and transformers, which looks
@@ -156,9 +156,9 @@ def test_a_record_keeps_the_versions_of_cuda_cudnn_and_the_driver(
     }.items():
         (tmp_path / "version").write_text(text)
         monkeypatch.setattr(provenance, "DRIVER", tmp_path / "version")
-        kept = plain(provenance.hardware("cuda", 1))
+        kept = to_jsonable(provenance.hardware("cuda", 1))
         assert (kept["cuda"], kept["cudnn"], kept.get("driver")) == ("13.0", "92000", expected)
-    assert not plain(provenance.hardware("cpu", 1)).keys() & {"cuda", "cudnn", "driver"}
+    assert not to_jsonable(provenance.hardware("cpu", 1)).keys() & {"cuda", "cudnn", "driver"}
 
 
 @pytest.mark.parametrize("subword", ["first", "mean"])

@@ -26,7 +26,7 @@ from probe.runs.plan import plan
 from probe.runs.run import run
 from probe.settings import config_of
 from probe.system import bfloat16
-from probe.system.files import plain, written_whole
+from probe.system.files import to_jsonable, written_whole
 
 
 @pytest.fixture
@@ -60,13 +60,13 @@ def test_tags_that_are_no_spans_are_probed_on_the_same_features(three_columns: P
     entities, speech = config(), config(task="tags", tag_column=1)
     assert plan(entities).store.key == plan(speech).store.key
     assert plan(entities).identity.key != plan(speech).identity.key
-    record = plain(run(speech, log=lambda _: None))
+    record = to_jsonable(run(speech, log=lambda _: None))
     assert record["scores"]["test"].keys() == {"macro_f1", "accuracy", "per_type", "counts"}
     assert record["scores"]["test"]["accuracy"] > 0.6
     assert record["data"]["splits"]["train"]["tags"] == 2
     assert record["data"]["skipped"] == {"comments": {"train": 0, "dev": 1, "test": 0}}
     assert (tmp_path / "out" / "predictions").is_dir()
-    record = plain(run(entities, log=lambda _: None))
+    record = to_jsonable(run(entities, log=lambda _: None))
     assert record["data"]["scheme"] == "IOB2"
     assert record["data"]["ill_formed"] == {"train": 0, "dev": 0, "test": 0}
     assert "span" in record["scores"]["test"]

@@ -20,7 +20,7 @@ from probe.config import UserError
 from probe.data.task import SPANS, TAGS
 from probe.runs.outputs import write_predictions
 from probe.score.predictions import paired_test, read_predictions, render
-from probe.system.files import plain
+from probe.system.files import to_jsonable
 
 
 def write(file: Path, gold: list[list[str]], predicted: list[list[str]], separator: str = " ") -> Path:
@@ -45,7 +45,7 @@ def test_200_files_score_as_in_seqevals_modes(tmp_path: Path):
     for seed in range(200):
         gold, predicted = fuzzed(seed)
         found = read_predictions(write(tmp_path / "file", gold, predicted, " \t"[seed % 2]), SPANS, False)
-        scores = plain(found.scores())
+        scores = to_jsonable(found.scores())
         theirs = classification_report(gold, predicted, output_dict=True, zero_division=0)
         micro = theirs["micro avg"]
         for ours, name in (("precision", "precision"), ("recall", "recall"), ("f1", "f1-score")):
@@ -73,9 +73,9 @@ def test_other_schemes_are_scored_as_what_they_are(tmp_path: Path, scheme: str, 
         found = read_predictions(write(tmp_path / "file", gold, predicted), SPANS, False)
         assert found.schemes == (scheme, scheme)
         strict = f1_score(gold, predicted, mode="strict", scheme=theirs, average="micro", zero_division=0)
-        assert plain(found.scores())["strict"]["f1"] == pytest.approx(strict)
+        assert to_jsonable(found.scores())["strict"]["f1"] == pytest.approx(strict)
         if scheme == "BIOES":
-            assert plain(found.scores())["span"]["f1"] == pytest.approx(f1_score(gold, predicted))
+            assert to_jsonable(found.scores())["span"]["f1"] == pytest.approx(f1_score(gold, predicted))
 
 
 def test_gold_in_iob1_may_stand_beside_predictions_in_iob2(tmp_path: Path):
@@ -85,7 +85,7 @@ def test_gold_in_iob1_may_stand_beside_predictions_in_iob2(tmp_path: Path):
     predicted = [written(12, found, "IOB2") for found in entities]
     found = read_predictions(write(tmp_path / "file", gold, predicted), SPANS, False)
     assert found.schemes == ("IOB1", "IOB2")
-    scores = plain(found.scores())
+    scores = to_jsonable(found.scores())
     assert scores["span"]["f1"] == scores["strict"]["f1"] == scores["word"]["f1"] == 1.0
     assert scores["ill_formed"] == 0
     assert scores["accuracy"] == conlleval_accuracy(tmp_path / "file") < 1
@@ -167,7 +167,7 @@ def test_gold_with_i_alone_may_stand_beside_predictions_in_another_scheme(tmp_pa
     found = [[("PER", 0, 2), ("LOC", 4, 5)], [("PER", 1, 2)]]
     gold, predicted = ([written(6, spans, name) for spans in found] for name in ("IOB1", scheme))
     assert {tag[0] for tags in gold for tag in tags} == {"I", "O"}
-    scores = plain(read_predictions(write(tmp_path / "file", gold, predicted), SPANS, False).scores())
+    scores = to_jsonable(read_predictions(write(tmp_path / "file", gold, predicted), SPANS, False).scores())
     assert set(scores["per_type"]) == {"PER", "LOC"}
     assert scores["span"]["f1"] == scores["strict"]["f1"] == scores["word"]["f1"] == 1.0
 
@@ -190,7 +190,7 @@ def test_too_few_columns_are_told_with_what_is_needed(tmp_path: Path, line: str)
 
 def test_bare_types_are_spans_too(tmp_path: Path):
     file = write(tmp_path / "file", [["O", "art", "art", "art-x"]], [["O", "art", "art", "O"]])
-    scores = plain(read_predictions(file, SPANS, False).scores())
+    scores = to_jsonable(read_predictions(file, SPANS, False).scores())
     assert scores["counts"] == {"sentences": 1, "words": 4, "gold": 2, "predicted": 1, "correct": 1}
 
 
@@ -198,7 +198,7 @@ def test_tags_without_spans_score_as_in_scikit_learn(tmp_path: Path):
     choose = random.Random(0)
     gold, predicted = ([[choose.choice(["NN", "VB", "DT"]) for _ in range(5)] for _ in range(20)] for _ in range(2))
     file = write(tmp_path / "file", gold, predicted)
-    scores = plain(read_predictions(file, TAGS, False).scores())
+    scores = to_jsonable(read_predictions(file, TAGS, False).scores())
     flat = [[tag for sentence in tags for tag in sentence] for tags in (gold, predicted)]
     assert scores["accuracy"] == pytest.approx(accuracy_score(*flat))
     assert scores["macro_f1"] == pytest.approx(sklearn_f1(*flat, average="macro"))
@@ -210,10 +210,10 @@ def test_document_marks_count_as_words_only_until_they_are_ignored(tmp_path: Pat
     file = tmp_path / "file"
     file.write_text("-DOCSTART- O O\n\na B-X B-X\n\n-DOCSTART- O O\n\nb O B-X\n")
     as_words = read_predictions(file, SPANS, False)
-    assert plain(as_words.scores())["counts"]["words"] == 4
+    assert to_jsonable(as_words.scores())["counts"]["words"] == 4
     assert "2 lines -DOCSTART- count as words; --ignore-docstart" in render(as_words)
     ignored = read_predictions(file, SPANS, True)
-    assert plain(ignored.scores())["counts"]["words"] == 2
+    assert to_jsonable(ignored.scores())["counts"]["words"] == 2
     assert ignored.split.documents == [1, 2]
     file.write_text("a B-X B-X\n\n-DOCSTART-\n")
     with pytest.raises(UserError, match=r"file:3: .*--ignore-docstart"):
@@ -226,7 +226,7 @@ def test_what_a_run_writes_can_be_read_back(tmp_path: Path):
         write_predictions(tmp_path / "records" / "r.json", "dev", words, gold, predicted)
         found = read_predictions(tmp_path / "predictions" / "r.dev.conll", SPANS, False)
         assert found.split.words == words
-        assert plain(found.scores())["counts"]["predicted"] == 1
+        assert to_jsonable(found.scores())["counts"]["predicted"] == 1
 
 
 def test_invisible_characters_behind_tags_are_dropped_and_counted(tmp_path: Path):

@@ -12,7 +12,7 @@ from seqeval.scheme import IOB2
 from probe.data.tags import spans, to_iob2
 from probe.data.task import SPANS, TAGS, Task
 from probe.scoring.metrics import accuracy, count, scores_of, slices, span_f1
-from probe.system.files import plain
+from probe.system.files import to_jsonable
 
 CHOICES = ["O", "O", "O", "B-PER", "I-PER", "B-LOC", "I-LOC", "I-ORG", "B-ORG"]
 
@@ -24,7 +24,7 @@ def random_tags(seed: int) -> list[list[str]]:
 
 
 def score(gold: list[list[str]], predicted: list[list[str]], task: Task = SPANS) -> dict:
-    return plain(scores_of(count(gold, predicted, task)))
+    return to_jsonable(scores_of(count(gold, predicted, task)))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -76,7 +76,7 @@ def test_slices_by_hand():
     words = [["Ada", "Moss", "sings"], ["OSLO", "WINS", "3"]]
     gold = [["B-PER", "I-PER", "O"], ["B-LOC", "O", "O"]]
     predicted = [["B-PER", "I-PER", "O"], ["B-ORG", "O", "O"]]
-    found = plain(slices(words, gold, predicted, {"OSLO", "Ada"}, SPANS))
+    found = to_jsonable(slices(words, gold, predicted, {"OSLO", "Ada"}, SPANS))
     assert found["with unseen words"] == {"precision": 1.0, "recall": 1.0, "f1": 1.0, "gold": 1}
     assert found["seen words only"]["f1"] == found["sentence in capitals"]["f1"] == 0.0
     assert found["span of 2"]["recall"] == 1.0

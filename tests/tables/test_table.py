@@ -40,7 +40,7 @@ from probe.runs.samples import run_counts, samples_of
 from probe.runs.sweep_plan import Setting, write_expected
 from probe.scoring.compare import Comparison
 from probe.scoring.metrics import Scores, Totals
-from probe.system.files import plain
+from probe.system.files import to_jsonable
 from probe.tables.columns import COLUMNS, GROUPS
 from probe.tables.command import table
 from probe.tables.comparison import compare, render_comparison, render_side_by_side
@@ -91,7 +91,7 @@ def test_unlike_settings_never_share_a_mean(tmp_path: Path):
 
 def test_one_run_is_counted_once_whatever_its_row_was_called(tmp_path: Path):
     record = make_record(tmp_path, "last", 1, 0.8, 0.7)
-    (tmp_path / "records" / f"copied-seed1-{record.key[:10]}.json").write_text(json.dumps(plain(record)))
+    (tmp_path / "records" / f"copied-seed1-{record.key[:10]}.json").write_text(json.dumps(to_jsonable(record)))
     (row,) = build_rows(tmp_path)
     assert (row.n, row.cells["dev_f1"].std) == (1, None)
 
@@ -157,7 +157,7 @@ def test_changed_and_foreign_records_are_refused_by_name(tmp_path: Path):
         load_record(file)
     file.write_text(
         json.dumps(
-            {key: part for key, part in plain(make_record(tmp_path, "x", 9, 0.1, 0.1)).items() if key != "scores"}
+            {key: part for key, part in to_jsonable(make_record(tmp_path, "x", 9, 0.1, 0.1)).items() if key != "scores"}
         )
     )
     with pytest.raises(UserError, match=f"{file.name}: scores"):

@@ -26,7 +26,7 @@ from probe.runs.outputs import load_counts, write_counts
 from probe.runs.records import RunRecord, SplitScores, load_record
 from probe.scoring.metrics import scores_of
 from probe.settings import config_of
-from probe.system.files import plain
+from probe.system.files import to_jsonable
 from probe.tables.formats import render
 from probe.tables.rows import build_rows
 from probe.verify.reruns import compare_runs, rerun
@@ -234,7 +234,7 @@ def forged(results: Path, change: Callable[[dict], None]) -> list[str]:
     counts, _ = load_counts(file)
     change(counts["dev"])
     sha256 = write_counts(file, counts)
-    again = plain(scores_of({name: column for name, column in counts["dev"].items() if name != "documents"}))
+    again = to_jsonable(scores_of({name: column for name, column in counts["dev"].items() if name != "documents"}))
 
     def fit(record: dict) -> None:
         record["scores"]["dev"] = {**again, "slices": record["scores"]["dev"]["slices"]}
