@@ -144,7 +144,8 @@ def _results(facts: Facts) -> Iterator[str]:
 def _sweep(facts: Facts) -> Iterator[str]:
     yield f"{pluralize(facts['runs'], 'run')}, {facts['to_make']} to be made"
     if extract := facts.get("extract"):
-        yield f"to extract: {pluralize(extract['stores'], 'store')}, {extract['bytes'] / 1e9:.2f} GB, {duration(extract['s'])}"
+        stores = pluralize(extract["stores"], "store")
+        yield f"to extract: {stores}, {extract['bytes'] / 1e9:.2f} GB, {duration(extract['s'])}"
     if train := facts.get("train"):
         least, most = train["s"]
         fewest, at_most = train["epochs"]

@@ -173,7 +173,11 @@ def _made_with_screen(screen: ScreenRecord) -> list[tuple[str, str]]:
     """Says what a screen was made with."""
     parts = {"screen": screen.identity.screen, "seed": screen.identity.seed, "data": screen.data}
     parts |= {"encoder": screen.encoder, "features": screen.setting.features, "software": screen.software.versions}
-    parts |= {"hardware": to_jsonable(screen.hardware), "git": to_jsonable(screen.software.git), "command": screen.software.command}
+    parts |= {
+        "hardware": to_jsonable(screen.hardware),
+        "git": to_jsonable(screen.software.git),
+        "command": screen.software.command,
+    }
     return [(name, _flat(value)) for name, value in parts.items()]
 
 

@@ -282,7 +282,7 @@ def _made(planned: Plan, job: Job, set_status: Callable[[str], None], clock: flo
 
 
 def _now_and_then(set_status: Callable[[str], None], job: Job) -> Callable[[str], None]:
-    """Returns `set_status`, which also prints a run's line once it has taken long, and again after three times that time.
+    """Returns `set_status`, which also prints a run's line once it has taken long, and again after three times as long.
 
     Of a sweep's first runs, before any has ended, it prints sooner.
     """

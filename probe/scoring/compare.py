@@ -315,8 +315,8 @@ def _draws(n: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     scores = draw.standard_normal((tables, len(n), max(n)))  # (N, K, S)
     means, variances = (scores * there).sum(-1) / seeds, seed_variances(scores, there) / seeds
     moves = draw.standard_normal((tables, len(n)))
-    means, variances, moves = (np.ascontiguousarray(part.T, dtype=np.float32) for part in (means, variances, moves))
-    return means, variances, moves
+    by_row = [np.ascontiguousarray(part.T, dtype=np.float32) for part in (means, variances, moves)]
+    return by_row[0], by_row[1], by_row[2]
 
 
 def _quantile(values: np.ndarray) -> float:
