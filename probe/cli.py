@@ -47,6 +47,7 @@ COMMANDS: dict[str, Command] = {
     "doctor": Command("doctor", "check that data, encoder, store and device are ready", takes_settings=True),
     "tag": Command("tag", "tag text with a probe whose weights were saved (save_probe=true)", takes_settings=True),
     "score": Command("score", "score predictions of any system; of two systems, test the difference"),
+    "convert": Command("convert", "write the weights of an encoder that has only .bin files as safetensors"),
     "cache": Command("cache", "list, explain, verify or prune the feature store", takes_settings=True),
     "export": Command("export", "write words, tags and vectors to safetensors, Parquet or NumPy", takes_settings=True),
 }

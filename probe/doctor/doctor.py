@@ -24,6 +24,8 @@ from probe.data.split import Split, SplitCounts
 from probe.doctor.cost import cost_of_sweep, extraction_s
 from probe.doctor.data_warnings import DataWarning, data_warnings
 from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.encoders.encoder import load_model
+from probe.encoders.traits import notes_on, traits_of
 from probe.features.store import DamagedShard, FeatureStore
 from probe.features.words import Text
 from probe.probes.kinds import bfloat16_kernels, kind_of
@@ -181,6 +183,7 @@ def _as_facts(warnings: Sequence[DataWarning]) -> list[Facts]:
 
 def _encoder(cfg: Config) -> tuple[Encoder, Facts]:
     encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
+    traits = traits_of(load_model(encoder, "cpu"), encoder, "cpu")
     drawn = encoder.fingerprint.get("random")
     return encoder, {
         "name": encoder.name,
@@ -191,6 +194,9 @@ def _encoder(cfg: Config) -> tuple[Encoder, Facts]:
         "num_layers": encoder.num_layers,
         "hidden_size": encoder.hidden_size,
         "pieces_at_once": encoder.limit,
+        "causal": traits.causal,
+        "final_norm": traits.final_norm,
+        "notes": notes_on(encoder, traits, cfg.features.subword),
     }
 
 

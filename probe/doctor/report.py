@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from tabulate import tabulate
 
 from probe.doctor.doctor import Examination, Facts, Part
+from probe.encoders.traits import Traits, describe
 from probe.system.bfloat16 import SLOW
 from probe.system.files import short, to_jsonable
 from probe.system.format import duration, escape_invisible, pluralize
@@ -99,6 +100,8 @@ def _encoder(facts: Facts) -> Iterator[str]:
     weights = f"random weights ({drawn})" if drawn else f"weights {short(facts['weights'])}"
     yield f"{facts['name']}, from {facts['source']}{at}; {weights}"
     yield (f"layers 0 to {facts['num_layers']}, {facts['hidden_size']} wide; {facts['pieces_at_once']} pieces at once")
+    yield describe(Traits(facts["causal"], facts["final_norm"]), facts["num_layers"])
+    yield from facts["notes"]
 
 
 def _device(facts: Facts) -> Iterator[str]:

@@ -7,7 +7,11 @@ library then lower-cases every word, so that "Paris" becomes p ##a ##r ##i ##s, 
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
+from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 from probe.config import UserError
@@ -17,49 +21,101 @@ SPACE = "Ġ"  # stands for a space in byte-level vocabularies, and is a capital 
 SHOWN = 3
 
 
+def drops_case(tokenizer: Any) -> bool:
+    """Returns whether a tokenizer drops case from words."""
+    if tokenizer.is_fast:
+        return "A" not in (normal := _normalized(tokenizer, "A")) and "a" in normal
+    letters = [(tokenizer.tokenize(letter), tokenizer.tokenize(letter.upper())) for letter in ascii_lowercase]
+    return all(small == capital for small, capital in letters) and any(
+        tokenizer.unk_token not in small for small, _ in letters
+    )
+
+
+def _normalized(tokenizer: Any, text: str) -> str:
+    """Returns a text as the vocabulary of a fast tokenizer meets it."""
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    normal: str = text if normalizer is None else normalizer.normalize_str(text)
+    return normal
+
+
 def set_lower_case(tokenizer: Any, lower_case: bool, name: str) -> None:
     """Makes a tokenizer lower-case words, or leave them as they are. Accents go with case, as in BERT.
 
-    Raises UserError for a tokenizer whose normalization is not BERT's.
+    Raises UserError for a tokenizer whose normalization is not BERT's, unless it does so anyway.
     """
     from tokenizers.normalizers import BertNormalizer
 
-    normalizer = tokenizer.backend_tokenizer.normalizer
-    if not isinstance(normalizer, BertNormalizer):
+    normalizer = tokenizer.backend_tokenizer.normalizer if tokenizer.is_fast else None
+    if isinstance(normalizer, BertNormalizer):
+        normalizer.lowercase = lower_case
+        normalizer.strip_accents = None  # as lower-casing has it
+    elif drops_case(tokenizer) != lower_case:
         raise UserError(
             f"encoder.lower_case={str(lower_case).lower()} is for tokenizers with BERT's normalization. That of {name} "
-            "has another. Leave the setting out."
+            "has another. Use a copy of its folder whose tokenizer_config.json is right about case: encoder.path=DIR."
         )
-    normalizer.lowercase = lower_case
-    normalizer.strip_accents = None  # as lower-casing has it
 
 
-def unreachable_entries(tokenizer: Any) -> list[str]:
-    """The entries of the vocabulary with capital letters that the normalizer takes from every word.
+def capital_entries(entries: Iterable[str]) -> list[str]:
+    """Returns the entries of a vocabulary that have capital letters.
 
     Single letters and entries in brackets, such as [CLS], are left out: uncased vocabularies have some of them too.
     """
-    normalizer = tokenizer.backend_tokenizer.normalizer
-    if normalizer is None or normalizer.normalize_str("A") == "A":
+    return sorted(
+        entry
+        for entry in entries
+        if not re.fullmatch(r"\[.*\]|<.*>|(##|▁)?.", entry)
+        and any(letter.isupper() and letter != SPACE for letter in entry)
+    )
+
+
+def unreachable_entries(tokenizer: Any) -> list[str]:
+    """Returns the entries of the vocabulary with capital letters that the tokenizer takes from every word."""
+    if not drops_case(tokenizer):
         return []
     added = {str(token) for token in tokenizer.added_tokens_decoder.values()} | set(tokenizer.all_special_tokens)
-    capital = [
-        entry
-        for entry in tokenizer.get_vocab()
-        if entry not in added
-        and not re.fullmatch(r"\[.*\]|<.*>|(##|▁)?.", entry)
-        and any(letter.isupper() and letter != SPACE for letter in entry)
+    capital = capital_entries(entry for entry in tokenizer.get_vocab() if entry not in added)
+    return [
+        entry for entry in capital if not tokenizer.is_fast or not any(map(str.isupper, _normalized(tokenizer, entry)))
     ]
-    return sorted(entry for entry in capital if not any(map(str.isupper, normalizer.normalize_str(entry))))
 
 
 def refuse_dropped_case(tokenizer: Any, name: str) -> None:
     """Raises UserError where many entries of the vocabulary can never be used, since the tokenizer lower-cases."""
-    entries, size = unreachable_entries(tokenizer), len(tokenizer.get_vocab())
-    if len(entries) > UNREACHABLE * size:
-        examples = ", ".join(sorted(entries, key=lambda entry: (entry.startswith("##"), -len(entry), entry))[:SHOWN])
+    if capital := _described(unreachable_entries(tokenizer), len(tokenizer.get_vocab())):
         raise UserError(
-            f"The tokenizer of {name} lower-cases words, but {len(entries):,} of its {size:,} vocabulary entries have "
-            f"capital letters ({examples}), so they are never used. The vocabulary is cased: type "
-            "encoder.lower_case=false. If the encoder was trained on lower-cased text: encoder.lower_case=true."
+            f"The tokenizer of {name} lower-cases words, but {capital}, so they are never used. The vocabulary is "
+            "cased: type encoder.lower_case=false. If the encoder was trained on lower-cased text: "
+            "encoder.lower_case=true."
         )
+
+
+def capitals_in_files(folder: Path) -> str | None:
+    """Describes the entries with capital letters in a folder's vocabulary; None unless there are many.
+
+    It reads the files alone and loads no tokenizer.
+    """
+    entries, added = _vocabulary(folder)
+    return _described(capital_entries(entry for entry in entries if entry not in added), len(entries))
+
+
+def _vocabulary(folder: Path) -> tuple[list[str], set[str]]:
+    """Returns the entries of a folder's vocabulary and, as far as its files say so, those that were added to it."""
+    try:
+        content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        entries = content["model"]["vocab"]
+        return [e if isinstance(e, str) else e[0] for e in entries], {one["content"] for one in content["added_tokens"]}
+    except (OSError, ValueError, KeyError, TypeError, LookupError):
+        pass
+    try:
+        return (folder / "vocab.txt").read_text(encoding="utf-8").splitlines(), set()
+    except (OSError, ValueError):
+        return [], set()
+
+
+def _described(capital: list[str], size: int) -> str | None:
+    """Says how many entries of a vocabulary have capital letters; None if few."""
+    if len(capital) <= UNREACHABLE * size:
+        return None
+    examples = ", ".join(sorted(capital, key=lambda entry: (entry.startswith("##"), -len(entry), entry))[:SHOWN])
+    return f"{len(capital):,} of its {size:,} vocabulary entries have capital letters ({examples})"

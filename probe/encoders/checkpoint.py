@@ -8,19 +8,21 @@ imports torch; the number of layers is known without them.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from probe.config import EncoderConfig, UserError
-from probe.encoders.casing import refuse_dropped_case, set_lower_case
-from probe.encoders.pieces import Special, check_words, keep_prefix_spaces, special_pieces
+from probe.encoders.casing import drops_case, refuse_dropped_case, set_lower_case
+from probe.encoders.pieces import Special, check_words, special_pieces
+from probe.encoders.tokenizer import load_tokenizer, tokenizer_identity
 from probe.system import hub
-from probe.system.files import sha256_of, write_atomically
+from probe.system.files import sha256_of, sha256_of_file, write_atomically
 
 # Encoders shipped in a pip package, by their name on the Hub: the package, the sha256 of files checked in the package
 # and on the Hub alike, and of files checked only in the package, as its publisher is unknown.
@@ -39,7 +41,10 @@ PACKAGED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
     )
 }
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-DESCRIPTIONS = (".json", ".txt", ".model")  # config, tokenizer, vocabulary, index: how these files end
+BIN, BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"  # read by `probe convert` alone
+BIN_FILE = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin")
+CONVERSION = "conversion.json"  # what `probe convert` notes of where a folder's weights came from
+DESCRIPTIONS = (".json", ".txt", ".model", ".codes")  # config, tokenizer, vocabulary, index: how these files end
 OTHER_WEIGHTS = (".bin", ".h5", ".msgpack", ".ot", ".ckpt", ".pt", ".pth")
 RISK = "Others can run code when they are read"
 HASHES = "hashes.json"  # in the folder of the feature store
@@ -47,7 +52,6 @@ HASHES = "hashes.json"  # in the folder of the feature store
 NOT_IDENTITY = ("_name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache")
 # Families whose position ids begin after the padding id, so that pad_token_id + 1 of them are never used.
 POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer"}
-CAUSAL = {"gpt2", "gpt_neo", "gptj", "gpt_neox", "opt", "llama", "mistral", "qwen2", "gemma"}
 
 
 @dataclass
@@ -66,6 +70,8 @@ class Encoder:
     weights: str = "pretrained"  # or which are random, as encoder.weights has it
     weights_seed: int = 0
     pretrained: dict[str, str] | None = None  # of random ones: the fingerprint with the checkpoint's own, if there are
+    outer_config: Any = None  # of a model with a text encoder in it (Gemma 3, Qwen-VL): what `config` is a part of
+    cut_otherwise: tuple[str, ...] = ()  # words of a sample that the tokenizer cuts otherwise within running text
 
     @property
     def num_layers(self) -> int:
@@ -77,15 +83,9 @@ class Encoder:
         return self.config.hidden_size
 
     @property
-    def causal(self) -> bool:
-        """Returns whether a piece sees only the pieces before it."""
-        return self.config.model_type in CAUSAL
-
-    @property
     def lower_cases(self) -> bool:
         """Returns whether the tokenizer drops case before the encoder sees a word."""
-        normalizer = self.tokenizer.backend_tokenizer.normalizer
-        return normalizer is not None and normalizer.normalize_str("A") == "a"
+        return drops_case(self.tokenizer)
 
     @property
     def max_text_pieces(self) -> int:
@@ -101,10 +101,8 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         raise UserError(f"{folder} is not an encoder's folder: it has no config.json.{if_damaged(folder, commit)}")
     weights = weights_of(folder, commit)
     if not weights and cfg.weights != "random":
-        raise UserError(
-            f"{folder} has no weights in safetensors form. {RISK}; convert them with transformers: "
-            "AutoModel.from_pretrained(DIR).save_pretrained(DIR)."
-        )
+        others = sorted(file.name for file in folder.iterdir() if file.name.endswith(OTHER_WEIGHTS))
+        raise UserError(f"{folder} has no weights in safetensors form{_others(others, str(folder))}")
     if missing := [file.name for file in weights if not file.is_file()]:
         raise UserError(
             f"{folder}: {INDEX} names {', '.join(missing)}, which {'are' if missing[1:] else 'is'} not there."
@@ -114,14 +112,15 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:
-        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        tokenizer = _load_tokenizer(folder)
+        outer_config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        config = _text_config(outer_config)
+        tokenizer = load_tokenizer(folder, name)
     except UserError:
         raise
     except Exception as error:  # the library raises a dozen kinds
         line = str(error).partition("\n")[0]
         raise UserError(f"{folder} cannot be used as an encoder: {line}{if_damaged(folder, commit)}") from None
-    if not all(isinstance(getattr(config, name, None), int) for name in ("num_hidden_layers", "hidden_size")):
+    if not _names_layers(config):
         raise UserError(f"{name} is no text encoder: its config names no number of layers or hidden size.")
     if cfg.num_layers not in (None, config.num_hidden_layers):
         raise UserError(f"{name} has {config.num_hidden_layers} layers, not encoder.num_layers={cfg.num_layers}.")
@@ -129,10 +128,10 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         refuse_dropped_case(tokenizer, name)
     else:
         set_lower_case(tokenizer, cfg.lower_case, name)
-    check_words(tokenizer, name)
+    cut_otherwise = check_words(tokenizer, name)
     fingerprint = {
         **_file_identity(folder, cache_dir),
-        "tokenizer": sha256_of(json.dumps(_tokenizer_identity(tokenizer), sort_keys=True)),
+        "tokenizer": sha256_of(json.dumps(tokenizer_identity(tokenizer, folder), sort_keys=True)),
     }
     is_random = cfg.weights != "pretrained"
     return Encoder(
@@ -148,7 +147,24 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         cfg.weights,
         cfg.weights_seed,
         fingerprint if is_random and weights else None,
+        None if config is outer_config else outer_config,
+        tuple(cut_otherwise),
     )
+
+
+def _text_config(config: Any) -> Any:
+    """Returns the part of a config that describes the text encoder; the config itself if it has no such part."""
+    if _names_layers(config):
+        return config
+    try:
+        text = config.get_text_config(encoder=True) if config.is_encoder_decoder else config.get_text_config()
+    except ValueError:  # several parts are for text
+        return config
+    return text if _names_layers(text) else config
+
+
+def _names_layers(config: Any) -> bool:
+    return all(isinstance(getattr(config, name, None), int) for name in ("num_hidden_layers", "hidden_size"))
 
 
 def _with_random(fingerprint: dict[str, str], cfg: EncoderConfig) -> dict[str, str]:
@@ -169,15 +185,21 @@ def file_fingerprints(cfg: EncoderConfig, cache_dir: Path) -> dict[str, str] | N
 
     If all weights are random, the files' weights are omitted.
     """
+    if (folder := folder_at_hand(cfg)) is None:
+        return None
+    identity = _file_identity(folder, cache_dir)
+    return {"config": identity["config"]} if cfg.weights == "random" else identity
+
+
+def folder_at_hand(cfg: EncoderConfig) -> Path | None:
+    """Returns the folder with an encoder's files if it is known without asking the Hub."""
     packaged = PACKAGED.get(cfg.name, ("no_such_package",))[0] if cfg.revision is None else "no_such_package"
     if cfg.path is None and not importlib.util.find_spec(packaged):
         return None  # the Hub is not asked only for a check
     try:
-        folder = find_folder(cfg).folder
+        return find_folder(cfg).folder
     except UserError:
         return None
-    identity = _file_identity(folder, cache_dir)
-    return {"config": identity["config"]} if cfg.weights == "random" else identity
 
 
 def _file_identity(folder: Path, cache_dir: Path) -> dict[str, str]:
@@ -211,7 +233,7 @@ def find_folder(cfg: EncoderConfig) -> Found:
         folder = Path(cfg.path).expanduser()
         if not folder.is_dir():
             raise UserError(f"encoder.path={cfg.path}: there is no such folder.")
-        return Found(folder, f"folder {folder}")
+        return Found(folder, f"folder {folder}{_converted_from(folder)}")
     package, pinned, further = PACKAGED.get(cfg.name, ("", {}, {}))
     if package and cfg.revision is None and (spec := importlib.util.find_spec(package)) and spec.origin:
         folder = Path(spec.origin).parent / "model"
@@ -231,6 +253,16 @@ def find_folder(cfg: EncoderConfig) -> Found:
             raise UserError(f"{cfg.name} on the Hub: {file} has sha256 {found}, expected {expected}.{damaged}")
     unanswered = ", from its cache, since it gave no answer" if hub.is_from_cache(repo) else ""
     return Found(folder, f"Hub {cfg.name}{unanswered}", hub.commit_of(repo))
+
+
+def _converted_from(folder: Path) -> str:
+    """Names the source of a folder that `probe convert` has made; empty for any other."""
+    try:
+        note = json.loads((folder / CONVERSION).read_text(encoding="utf-8"))
+        at = f" at {note['commit'][:10]}" if note["commit"] else ""
+        return f", converted from {note['source']}{at}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def if_damaged(folder: Path, commit: str | None) -> str:
@@ -261,11 +293,11 @@ def _hub_snapshot(repo: hub.Repo) -> Path:
         )
     if not in_form:
         others = [file for file in files if file.endswith(OTHER_WEIGHTS)]
-        has = f"only {', '.join(others)}" if others else "and no others either"
+        at = f" --revision {repo.revision}" if repo.revision else ""
+        branch = hub.converted_branch(repo)
+        made = f" The Hub's own converter has made a branch: encoder.revision={branch}." if branch else ""
         raise UserError(
-            f"{repo.name} on the Hub has no weights in safetensors form, {has}. A branch may: encoder.revision=refs/pr/"
-            f"NUMBER. {RISK}; convert them: AutoModel.from_pretrained(NAME).save_pretrained(DIR), AutoTokenizer the "
-            "same, then encoder.path=DIR."
+            f"{repo.name} on the Hub has no weights in safetensors form{_others(others, f'{repo.name}{at}')}{made}"
         )
     hub.fetch(repo, [file for file in files if file.endswith(DESCRIPTIONS)])
     if SINGLE in files:
@@ -275,6 +307,15 @@ def _hub_snapshot(repo: hub.Repo) -> Path:
     return hub.fetch(repo, in_form)
 
 
+def _others(names: Sequence[str], source: str) -> str:
+    """Says which weights there are instead of safetensors, and what to type. source: what `probe convert` is given."""
+    if not names:
+        return ", and no others either."
+    if not any(map(BIN_FILE.fullmatch, names)):
+        return f", only {', '.join(names)}. {RISK}. Another encoder: encoder.name=OWNER/NAME, or encoder.path=DIR."
+    return f", only {', '.join(names)}. {RISK}; safely: `probe convert {source} --to DIR`, then encoder.path=DIR."
+
+
 def weights_of(folder: Path, commit: str | None = None) -> list[Path]:
     """Returns the files with an encoder's weights, as its index names them if it has one; empty if there are none.
 
@@ -282,29 +323,24 @@ def weights_of(folder: Path, commit: str | None = None) -> list[Path]:
     """
     if (folder / SINGLE).is_file():
         return [folder / SINGLE]
-    try:
-        names = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
-        outside = [name for name in sorted(names) if Path(name).name != name]
-    except FileNotFoundError:
+    if not (folder / INDEX).is_file():
         return sorted(folder.glob("*.safetensors"))
+    return [folder / name for name in files_in_index(folder / INDEX, commit)]
+
+
+def files_in_index(index: Path, commit: str | None = None) -> list[str]:
+    """Returns the names of the files that an index of weights names, all of them in its folder. Raises UserError."""
+    try:
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        outside = [name for name in sorted(names) if Path(name).name != name]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"{folder / INDEX} is no index of weights.{if_damaged(folder, commit)}") from None
+        raise UserError(f"{index} is no index of weights.{if_damaged(index.parent, commit)}") from None
     if outside:
         raise UserError(
-            f"{folder / INDEX} names {outside[0]!r}, which is no file beside it. Another encoder, or a mended copy: "
+            f"{index} names {outside[0]!r}, which is no file beside it. Another encoder, or a mended copy: "
             "encoder.path=DIR."
         )
-    return sorted(folder / name for name in names)
-
-
-def _load_tokenizer(folder: Path) -> Any:
-    import transformers
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
-    if not tokenizer.is_fast:
-        raise UserError(f"{folder}: its tokenizer has no fast version, which alone says which piece is of which word.")
-    keep_prefix_spaces(tokenizer)
-    return tokenizer
+    return sorted(names)
 
 
 def window_limit(config: Any, tokenizer: Any) -> int:
@@ -336,22 +372,13 @@ def file_hash(file: Path, cache_dir: Path) -> str:
     with contextlib.suppress(KeyError, TypeError):
         if known[str(file)]["stamp"] == stamp:
             return known[str(file)]["sha256"]
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 22):
-            digest.update(block)
-    known[str(file)] = {"stamp": stamp, "sha256": digest.hexdigest()}
+    digest = sha256_of_file(file)
+    known[str(file)] = {"stamp": stamp, "sha256": digest}
     with contextlib.suppress(OSError):  # only a convenience: a store that cannot be written says so where it matters
         write_atomically(hash_cache, json.dumps(known))
-    return digest.hexdigest()
+    return digest
 
 
 def _config_identity(folder: Path) -> dict[str, Any]:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     return {key: value for key, value in config.items() if key not in NOT_IDENTITY}
-
-
-def _tokenizer_identity(tokenizer: Any) -> dict[str, Any]:
-    """Returns the tokenizer's content except padding and truncation, which extraction sets itself."""
-    content = json.loads(tokenizer.backend_tokenizer.to_str())
-    return {key: value for key, value in content.items() if key not in ("padding", "truncation")}

@@ -61,7 +61,24 @@ def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
             f"{encoder.folder}: {len(missing)} weights are missing ({missing[0]}, ...) and would be random. "
             "Is this a checkpoint of another kind of model?"
         )
-    return (model.get_encoder() if encoder.config.is_encoder_decoder else model), list(loading["missing_keys"])
+    return _text_part(model, encoder), list(loading["missing_keys"])
+
+
+def _text_part(model: Any, encoder: Encoder) -> Any:
+    """Returns the part of a model that is the text encoder: the whole, the encoder of two, or one beside others."""
+    if (encoder.outer_config or encoder.config).is_encoder_decoder:
+        model = model.get_encoder()
+    if encoder.outer_config is not None:
+        kind = encoder.config.model_type
+        parts = (part for part in model.modules() if getattr(getattr(part, "config", None), "model_type", "") == kind)
+        model = next((part for part in parts if hasattr(part, "get_input_embeddings")), None)
+    if model is None:
+        raise UserError(
+            f"{encoder.name}: its model has no part of the kind {encoder.config.model_type}, its text part."
+        )
+    if getattr(model.config, "use_cache", False):
+        model.config.use_cache = False  # keys and values of past pieces, which only generating text needs
+    return model
 
 
 def _random(encoder: Encoder) -> torch.nn.Module:
@@ -74,9 +91,9 @@ def _random(encoder: Encoder) -> torch.nn.Module:
 
     with torch.random.fork_rng(devices=[]):  # a run's own draws are not moved by these
         torch.default_generator.manual_seed(encoder.weights_seed)
-        model = transformers.AutoModel.from_config(encoder.config, dtype=torch.float32, trust_remote_code=False)
-    if encoder.config.is_encoder_decoder:
-        model = model.get_encoder()
+        config = encoder.outer_config or encoder.config
+        model = transformers.AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
+    model = _text_part(model, encoder)
     if encoder.weights == "random_blocks":
         special = encoder.special
         with torch.inference_mode(False), torch.enable_grad():

@@ -1,7 +1,7 @@
 """Cuts words into pieces.
 
-Fast tokenizers cut a word in the same manner at every position (`check_words` checks this), so each distinct word is
-cut once.
+A tokenizer cuts a word in the same manner at every position (`check_words` checks this), so each distinct word is cut
+once.
 
 W words, D distinct words, P pieces.
 """
@@ -19,6 +19,7 @@ from probe.data.sentences import Sentences
 from probe.data.split import Split
 
 WORDS_AT_ONCE = 4096  # the tokenizer's answer for a word takes a kilobyte
+SAMPLE = "Paris may n't be U.S. nice don't , in 1996 co-operation $3.50 ( x".split()
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,8 @@ def split_text(text: str) -> list[str]:
 
 def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:
     """Returns the piece ids of each word, without special pieces."""
+    if not tokenizer.is_fast:
+        return [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(word)) for word in words]
     backend = tokenizer.backend_tokenizer  # the library's own call adds 20 microseconds a word
     backend.no_truncation()
     backend.no_padding()
@@ -144,27 +147,57 @@ def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:
 
 
 def keep_prefix_spaces(tokenizer: Any) -> None:
-    """Makes a byte-level tokenizer (RoBERTa, GPT-2, ModernBERT) add the space before each word.
+    """Makes a fast tokenizer add the space before each word, where it would add none to a word by itself.
 
-    Without it, words are silently cut as if there were no spaces between them.
+    Without it, words are silently cut as if there were no spaces between them. RoBERTa, GPT-2 and ModernBERT have a
+    setting for it. In others (Llama 3, Qwen, Gemma) the space is put before each word, if that gives running text.
     """
+    from tokenizers.normalizers import Prepend, Sequence
     from tokenizers.pre_tokenizers import ByteLevel
 
-    if isinstance(tokenizer.backend_tokenizer.pre_tokenizer, ByteLevel):
-        tokenizer.backend_tokenizer.pre_tokenizer.add_prefix_space = True
+    backend = tokenizer.backend_tokenizer
+    if isinstance(backend.pre_tokenizer, ByteLevel):
+        backend.pre_tokenizer.add_prefix_space = True
+        return
+    if _cuts_as_in_text(tokenizer):
+        return
+    before = backend.normalizer
+    backend.normalizer = Sequence([Prepend(" "), *([] if before is None else [before])])
+    if not _cuts_as_in_text(tokenizer):
+        backend.normalizer = before
 
 
-def check_words(tokenizer: Any, name: str) -> None:
-    """Raises if a tokenizer cuts single words differently from running text (RoBERTa without its prefix space)."""
-    sample = "Paris may n't be U.S. nice don't , in 1996 co-operation $3.50 ( x".split()
-    apart = [piece for pieces in cut(tokenizer, sample) for piece in pieces]
-    together = tokenizer(sample, is_split_into_words=True, add_special_tokens=False)["input_ids"]
-    running = tokenizer(" ".join(sample), add_special_tokens=False)["input_ids"]
-    if not apart == together == running:
+def check_words(tokenizer: Any, name: str) -> list[str]:
+    """Returns the words of a sample that a tokenizer cuts otherwise within running text.
+
+    Raises UserError if a fast tokenizer cuts any so (RoBERTa without its prefix space), or if any tokenizer cuts words
+    that are given as words otherwise than one by one. Some tokenizers in Python look at a word's neighbours: theirs are
+    returned, as the words of a corpus are split already.
+    """
+    if _cuts_as_in_text(tokenizer):
+        return []
+    if tokenizer.is_fast or _apart(tokenizer) != _together(tokenizer):
         raise UserError(
             f"The tokenizer of {name} cuts given words otherwise than running text, so its pieces would not be those "
             "the encoder was trained on. It cannot be used here."
         )
+    beside = len(cut(tokenizer, ["x"])[0])
+    pieces = {word: tokenizer(f"x {word} x", add_special_tokens=False)["input_ids"] for word in SAMPLE}
+    return [word for word in SAMPLE if cut(tokenizer, [word])[0] != pieces[word][beside:-beside]]
+
+
+def _cuts_as_in_text(tokenizer: Any) -> bool:
+    running = tokenizer(" ".join(SAMPLE), add_special_tokens=False)["input_ids"]
+    return _apart(tokenizer) == _together(tokenizer) == running
+
+
+def _apart(tokenizer: Any) -> list[int]:
+    return [piece for pieces in cut(tokenizer, SAMPLE) for piece in pieces]
+
+
+def _together(tokenizer: Any) -> list[int]:
+    ids: list[int] = tokenizer(SAMPLE, is_split_into_words=True, add_special_tokens=False)["input_ids"]
+    return ids
 
 
 def cut_split(tokenizer: Any, split: Split) -> Pieces:

@@ -31,6 +31,7 @@ from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder, refuse_changed
 from probe.encoders.encoder import load_model
+from probe.encoders.traits import Traits, notes_on, traits_of
 from probe.features.depth import stop_at
 from probe.features.store import FeatureStore, Shard
 from probe.features.words import Text, batches, pieces_at_once, states_of
@@ -64,12 +65,13 @@ def ensure_features(
         texts = {name: Text(corpus, name, encoder, cfg) for name in corpus.splits}
         if not quiet:
             report_empty_words(corpus, texts)
+        traits = None
         if missing:
-            fill(store, missing, texts, encoder, cfg, device, quiet)
+            traits = fill(store, missing, texts, encoder, cfg, device, quiet)
             if device == "cuda":
                 torch.cuda.empty_cache()  # the encoder's memory is for the probes now
         about = {"encoder": encoder.name, "data": corpus.name}
-        store.write_manifest(about, {name: len(text.pieces.empty) for name, text in texts.items()})
+        store.write_manifest(about, {name: len(text.pieces.empty) for name, text in texts.items()}, traits)
     store.tidy()
     return store
 
@@ -85,9 +87,9 @@ def report_empty_words(corpus: Corpus, texts: dict[str, Text]) -> None:
             )
 
 
-def report_causal(encoder: Encoder) -> None:
-    if encoder.causal:
-        print(f"{encoder.name} is causal: a word's vector knows only what stands before it.", file=sys.stderr)
+def report_encoder(encoder: Encoder, traits: Traits, subword: str) -> None:
+    for note in notes_on(encoder, traits, subword):
+        print(note, file=sys.stderr)
 
 
 def report_slow_bfloat16(cfg: FeaturesConfig, device: str) -> None:
@@ -103,13 +105,15 @@ def fill(
     cfg: FeaturesConfig,
     device: str,
     quiet: bool = False,
-) -> None:
-    """Extracts the missing shards, except those that other processes are computing."""
+) -> Traits:
+    """Extracts the missing shards, except those that other processes are computing. Returns what the encoder is."""
     torch.set_num_threads(num_cores())
     if not quiet:
-        report_causal(encoder)
         report_slow_bfloat16(cfg, device)
     model = load_model(encoder, device, cfg.precision)
+    traits = traits_of(model, encoder, device)
+    if not quiet:
+        report_encoder(encoder, traits, cfg.subword)
     refuse_changed(encoder, Path(cfg.cache_dir))
     cfg = replace(cfg, batch_pieces=pieces_at_once(cfg.batch_pieces, encoder, device))
     stop_at(store.layers[-1], model, encoder, device)
@@ -157,6 +161,7 @@ def fill(
                 writes.popleft().result()
         for write in writes:
             write.result()
+    return traits
 
 
 def _groups(store: FeatureStore, missing: list[Shard], together: int) -> list[list[Shard]]:

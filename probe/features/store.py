@@ -22,7 +22,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -31,6 +31,7 @@ import xxhash
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder
+from probe.encoders.traits import Traits
 from probe.features.indices import stored_layers
 from probe.features.windows import bounds
 from probe.system.files import canonical, key_of, why_not_writable, write_atomically, written_whole
@@ -305,11 +306,15 @@ class FeatureStore:
             return str(error)
         return None
 
-    def write_manifest(self, about: dict[str, str], without_pieces: dict[str, int]) -> None:
+    def write_manifest(
+        self, about: dict[str, str], without_pieces: dict[str, int], traits: Traits | None = None
+    ) -> None:
         """Writes what the store holds, once every shard exists.
 
-        about: names of encoder and data, for readers. without_pieces: words without a piece in each split.
+        about: names of encoder and data, for readers. without_pieces: words without a piece in each split. traits: what
+        a trial showed of the encoder; None if another process has run it.
         """
+        before = (self.manifest() or {}).get("encoder") if traits is None else asdict(traits)
         manifest: dict[str, Any] = {
             "key": self.key,
             "identity": with_layers(self.identity, self.layers, self.num_layers),
@@ -324,9 +329,17 @@ class FeatureStore:
                 }
                 for name, shards in self.shards.items()
             },
+            **({"encoder": before} if before else {}),
         }
         manifest["sha256"] = key_of(manifest)
         write_atomically(self.directory / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+
+    def traits(self) -> Traits | None:
+        """Returns what a trial showed of the encoder; None if the manifest does not say so, as older ones."""
+        try:
+            return Traits(**(self.manifest() or {})["encoder"])
+        except (KeyError, TypeError):
+            return None
 
     def tidy(self) -> None:
         """Removes from a complete store its unneeded locks, and leftovers older than a day."""

@@ -23,7 +23,8 @@ from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import load_model, outputs
 from probe.encoders.pieces import special_pair, split_text
-from probe.features.extraction import report_causal, report_empty_words, report_slow_bfloat16
+from probe.encoders.traits import traits_of
+from probe.features.extraction import report_empty_words, report_encoder, report_slow_bfloat16
 from probe.features.windows import Window
 from probe.features.words import Text, check_states, kept_pieces, padded, to_tensors, word_states
 from probe.probes.selection import Selection, select
@@ -98,9 +99,10 @@ class TextEncoder:
         self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
         layers = replace(cfg.layers, normalize=None)  # texts have no train to normalize by: vectors as they are
         self.selection: Selection = select(layers, self.encoder.num_layers, self.encoder.hidden_size)
-        report_causal(self.encoder)
         report_slow_bfloat16(cfg.features, self.device)
         self.model = load_model(self.encoder, self.device, cfg.features.precision, keep_pooler=True)
+        self.traits = traits_of(self.model, self.encoder, self.device)
+        report_encoder(self.encoder, self.traits, cfg.features.subword)
 
     @torch.no_grad()  # and not inference mode: its tensors could not be trained on
     def read(self, *texts: str, number: int = 1, pad: int = 0, segment: int | None = None) -> EncodedText:

@@ -42,6 +42,8 @@ def as_json(
         )
     found: dict[str, Any] = {
         "encoder": {"name": reader.encoder.name, **reader.encoder.fingerprint},
+        "causal": reader.traits.causal,
+        "final_norm": reader.traits.final_norm,
         "texts": texts,
         "hidden_states": reader.encoder.num_layers + 1,
         "layers": {"name": selection.name, "indices": list(selection.indices), "combine": selection.combine},

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from tabulate import tabulate
 
+from probe.encoders.traits import describe
 from probe.inspect.encoded_text import EncodedText, TextEncoder
 from probe.inspect.similarity import Comparison, cosines, sentence_vector
 from probe.probes.combine import combine
@@ -24,7 +25,7 @@ def header(reader: TextEncoder) -> str:
     encoder = reader.encoder
     return (
         f"{encoder.name} ({encoder.source}): {encoder.num_layers} blocks of {encoder.hidden_size}, "
-        f"at most {encoder.limit} pieces at once"
+        f"at most {encoder.limit} pieces at once\n{describe(reader.traits, encoder.num_layers)}"
     )
 
 

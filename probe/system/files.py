@@ -28,6 +28,11 @@ def sha256_of(content: str | bytes) -> str:
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
+def sha256_of_file(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def key_of(identity: dict[str, Any]) -> str:
     """Returns the sha256 of an identity's canonical JSON."""
     return sha256_of(canonical(identity))

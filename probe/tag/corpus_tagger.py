@@ -21,8 +21,9 @@ from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import load_model
+from probe.encoders.traits import traits_of
 from probe.features.depth import stop_at
-from probe.features.extraction import report_causal, report_empty_words, report_slow_bfloat16
+from probe.features.extraction import report_empty_words, report_encoder, report_slow_bfloat16
 from probe.features.store import Shard, cut_shards
 from probe.features.windows import bounds
 from probe.features.words import Text, batches, pieces_at_once, states_of
@@ -53,9 +54,9 @@ class CorpusTagger:
                 f"{record.encoder.name}. Where that is: encoder.path=DIR."
             )
         self.selection = selection_of(record)
-        report_causal(self.encoder)
         report_slow_bfloat16(self.cfg, self.device)
         self.model = load_model(self.encoder, self.device, self.cfg.precision)
+        report_encoder(self.encoder, traits_of(self.model, self.encoder, self.device), self.cfg.subword)
         stop_at(stored[-1], self.model, self.encoder, self.device)
 
     def tag(self, split: Split) -> Iterator[list[str]]:

@@ -20,7 +20,8 @@ from probe.conditions import CONDITIONS, derived
 from probe.config import DataConfig, EncoderConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.tags import IOB2
-from probe.encoders.checkpoint import file_fingerprints
+from probe.encoders.casing import capitals_in_files
+from probe.encoders.checkpoint import file_fingerprints, folder_at_hand
 from probe.probes.kinds import PROBES, recorded_probe
 from probe.probes.schedule import Schedule
 from probe.runs.identity import VERSION
@@ -361,3 +362,14 @@ def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
         odd = next((part for part, recorded in pairs if recorded != fingerprints[part]), None)
         detail = f"other {odd} than those of the records" if odd else f"{' and '.join(fingerprints)} of the records"
         yield Check(name, odd is None, detail)
+        yield from _case(name, mine)
+
+
+def _case(name: str, records: Sequence[RunRecord]) -> Iterator[Check]:
+    """Names an encoder with a cased vocabulary that records read lower-cased, though nobody asked for it."""
+    lowered = [one.label for one in records if one.encoder.lower_cases and not one.config.encoder.get("lower_case")]
+    folder = folder_at_hand(EncoderConfig(**records[0].config.encoder))
+    capital = capitals_in_files(folder) if folder is not None and lowered else None
+    if capital:
+        detail = f"words were lower-cased, but {capital}: {some_of(lowered)}. Made again: encoder.lower_case=false"
+        yield Check(f"case of {name}", False, detail)

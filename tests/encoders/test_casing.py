@@ -11,9 +11,10 @@ import transformers
 from support.commands import probe
 from support.facts import names
 from support.inputs import encoder_config
+from tokenizers import Tokenizer, models, normalizers
 
 from probe.config import UserError
-from probe.encoders.casing import unreachable_entries
+from probe.encoders.casing import drops_case, set_lower_case, unreachable_entries
 from probe.encoders.checkpoint import open_encoder
 from probe.encoders.pieces import cut
 
@@ -68,6 +69,29 @@ def test_an_uncased_vocabulary_is_opened_and_stays_what_it_was(tiny_bert: Path, 
     same = open_encoder(replace(encoder_config(tiny_bert), lower_case=True), tmp_path)
     assert unreachable_entries(plain.tokenizer) == []
     assert plain.fingerprint == same.fingerprint
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_a_normalizer_that_prepends_a_sign_is_asked_too(lower: bool):
+    steps = [normalizers.Prepend("▁"), *([normalizers.Lowercase()] if lower else [])]
+    backend = Tokenizer(models.WordLevel({"[UNK]": 0, "▁paris": 1, "▁Paris": 2, "▁A": 3}, "[UNK]"))
+    backend.normalizer = normalizers.Sequence(steps)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]")
+    assert drops_case(tokenizer) == lower
+    assert unreachable_entries(tokenizer) == ["▁Paris"] * lower
+
+
+def test_a_tokenizer_in_python_is_tried(tmp_path: Path):
+    (tmp_path / "vocab.txt").write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"aAbB", "Paris"]) + "\n"
+    )
+    for lower in (True, False):
+        tokenizer = transformers.BertJapaneseTokenizer(str(tmp_path / "vocab.txt"), do_lower_case=lower)
+        assert drops_case(tokenizer) == lower
+        assert unreachable_entries(tokenizer) == ["Paris"] * lower
+        set_lower_case(tokenizer, lower, "x")
+        with pytest.raises(UserError, match=r"encoder\.lower_case=.*encoder\.path=DIR"):
+            set_lower_case(tokenizer, not lower, "x")
 
 
 @pytest.mark.real

@@ -4,40 +4,63 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from support.facts import names
-from support.families import FAMILIES, SIZE, WORDS, T
+from support.families import FAMILIES, SIZE, WORDS, T, unigram
 from support.inputs import encoder_config, features_config, stored
-from tokenizers.pre_tokenizers import ByteLevel
+from transformers import PreTrainedModel
 
 from probe.config import UserError
+from probe.convert.convert import convert
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import open_encoder
 from probe.encoders.encoder import load_model
+from probe.encoders.traits import Traits, notes_on, traits_of
 from probe.features import extraction
 from probe.features.extraction import ensure_features
 from probe.features.words import Text, batches
 
+IN_PYTHON = {"bertweet", "phobert", "bert-japanese", "flaubert"}
+NEEDS = {"flaubert": "sacremoses"}  # a package that the family's tokenizer calls
+CAUSAL = {"gpt2", "llama", "llama-3", "qwen3", "gemma-3-text", "gemma-3", "qwen2-vl", "olmo-2"}
+FINAL_NORM = {*CAUSAL, "llama-both-ways", "modernbert", "t5"}
+
+
+def saved(family: str, folder: Path) -> Path:
+    """The folder of a tiny random encoder of one family."""
+    if family in NEEDS:
+        pytest.importorskip(NEEDS[family])
+    torch.manual_seed(0)
+    tokenizer, model = FAMILIES[family]()
+    tokenizer.save_pretrained(folder / family)
+    model.save_pretrained(folder / family)
+    return folder / family
+
 
 @pytest.fixture(params=FAMILIES)
 def family(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The folder of a tiny random encoder of one family."""
-    torch.manual_seed(0)
-    tokenizer, model = FAMILIES[request.param]()
-    tokenizer.save_pretrained(tmp_path / request.param)
-    model.save_pretrained(tmp_path / request.param)
-    return tmp_path / request.param
+    return saved(request.param, tmp_path)
 
 
 def over_running_text(folder: Path, words: list[str]) -> torch.Tensor:
-    """(L + 1, W, H): the text as one string, each piece given to its word by its place among the characters."""
+    """(L + 1, W, H): the text as one string, each piece given to its word by its place among the characters.
+
+    A tokenizer in Python does not say the place; there the pieces of the words are counted one after another.
+    """
     tokenizer = T.AutoTokenizer.from_pretrained(folder)
-    starts_with_space = isinstance(tokenizer.backend_tokenizer.pre_tokenizer, ByteLevel)
+    if not tokenizer.is_fast:
+        encoded = tokenizer(" ".join(words), return_tensors="pt")
+        ends_of_words = [len(tokenizer.tokenize(" ".join(words[: i + 1]))) for i in range(len(words))]
+        before = tokenizer.num_special_tokens_to_add() // 2
+        firsts = [before + first for first in (0, *ends_of_words[:-1])]
+        return states_of_model(folder, encoded)[:, firsts]
+    starts_with_space = tokenizer.tokenize("x") != tokenizer.tokenize(" x")
     text = " " * starts_with_space + " ".join(words)
     encoded = tokenizer(text, return_tensors="pt", return_offsets_mapping=True, return_special_tokens_mask=True)
     ends, at = [], int(starts_with_space)
@@ -51,13 +74,17 @@ def over_running_text(folder: Path, words: list[str]) -> torch.Tensor:
     ):
         if not special:
             first_piece.setdefault(next(i for i, word_end in enumerate(ends) if word_end >= end), piece)
-    model = T.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    return states_of_model(folder, encoded)[:, [first_piece[i] for i in range(len(words))]]
+
+
+def states_of_model(folder: Path, encoded: Any) -> torch.Tensor:
+    """(L + 1, P, H): what the whole model gives for a text, where it has parts for images too."""
+    model: PreTrainedModel = T.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
         encoded.pop("token_type_ids", None)
     with torch.no_grad():
-        states = torch.stack(model(**encoded, output_hidden_states=True).hidden_states)[:, 0]
-    return states[:, [first_piece[i] for i in range(len(words))]]
+        return torch.stack(model(**encoded, output_hidden_states=True).hidden_states)[:, 0]
 
 
 def test_vectors_are_those_of_a_plain_forward_over_running_text(family: Path, tmp_path: Path):
@@ -131,14 +158,74 @@ def test_windows_hold_what_the_encoder_takes_and_no_more(family: Path, tmp_path:
     assert stored(store, "dev").isfinite().all()
 
 
-def test_a_causal_encoder_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    tokenizer, model = FAMILIES["gpt2"]()
-    tokenizer.save_pretrained(tmp_path / "gpt2")
-    model.save_pretrained(tmp_path / "gpt2")
-    encoder = open_encoder(encoder_config(tmp_path / "gpt2"), tmp_path)
+def test_a_trial_shows_who_is_causal_and_whose_last_layer_is_behind_a_norm(family: Path, tmp_path: Path):
+    encoder = open_encoder(encoder_config(family), tmp_path)
+    traits = traits_of(load_model(encoder, "cpu"), encoder, "cpu")
+    assert traits == Traits(causal=family.name in CAUSAL, final_norm=family.name in FINAL_NORM)
+    assert encoder.tokenizer.is_fast == (family.name not in IN_PYTHON)
+
+
+@pytest.mark.parametrize("family", ["roberta", "gpt2", "qwen3"])
+def test_a_trial_shows_the_same_in_bfloat16(family: str, tmp_path: Path):
+    encoder = open_encoder(encoder_config(saved(family, tmp_path)), tmp_path)
+    traits = traits_of(load_model(encoder, "cpu", "bfloat16"), encoder, "cpu")
+    assert traits == Traits(causal=family in CAUSAL, final_norm=family in FINAL_NORM)
+
+
+@pytest.mark.parametrize("subword", ["first", "last"])
+@pytest.mark.parametrize("family", ["gpt2", "llama-both-ways"])
+def test_a_causal_encoder_is_warned_of_with_the_piece_to_use(
+    family: str, subword: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    encoder = open_encoder(encoder_config(saved(family, tmp_path)), tmp_path)
+    corpus = Corpus("x", {"dev": Split([WORDS], [["O"] * 8], None, [1], "text")})
+    store = ensure_features(corpus, encoder, features_config(tmp_path / "cache", subword=subword), "cpu")
+    told = capsys.readouterr().err
+    assert ("causal" in told) == (family == "gpt2")
+    assert ("features.subword=last" in told) == (family == "gpt2" and subword == "first")
+    assert store.traits() == Traits(causal=family == "gpt2", final_norm=True)
+
+
+def test_a_config_that_denies_what_a_trial_shows_is_not_believed(tmp_path: Path):
+    encoder = open_encoder(encoder_config(saved("gpt2", tmp_path)), tmp_path)
+    encoder.config.is_causal = False
+    assert len(notes_on(encoder, Traits(causal=True), "last")) == 2
+    assert notes_on(encoder, Traits(causal=False), "last") == []
+
+
+def test_deberta_v3_is_read_from_its_bin_file_and_not_from_its_generator(tmp_path: Path):
+    """As microsoft/deberta-v3-base lies there: half precision, a head, the prefix `deberta.`, a second model beside."""
+    folder = tmp_path / "hub"
+    torch.manual_seed(0)
+    tokenizer = T.DebertaV2Tokenizer(vocab=unigram(), cls_token="<s>", sep_token="</s>", pad_token="<pad>")
+    settings: dict[str, Any] = {"share_att_key": True, "norm_rel_ebd": "layer_norm", "position_buckets": 8, **SIZE}
+    settings |= {"position_biased_input": False, "type_vocab_size": 0, "relative_attention": True}
+    config = T.DebertaV2Config(vocab_size=100, pos_att_type=["p2c", "c2p"], **settings)
+    model = T.DebertaV2Model(config).half().eval()
+    tokenizer.save_pretrained(folder)
+    model.save_pretrained(tmp_path / "plain")
+    tokenizer.save_pretrained(tmp_path / "plain")
+    config.save_pretrained(folder)
+    weights = {f"deberta.{name}": value for name, value in model.state_dict().items()}
+    weights["mask_predictions.dense.weight"] = torch.ones(16, 16, dtype=torch.float16)
+    torch.save(weights, folder / "pytorch_model.bin")
+    torch.save({name: 0 * value for name, value in weights.items()}, folder / "pytorch_model.generator.bin")
+    convert(str(folder), None, tmp_path / "new", lambda line: None)
+    encoder = open_encoder(encoder_config(tmp_path / "new"), tmp_path)
     split = Split([WORDS], [["O"] * 8], None, [1], "text")
-    ensure_features(Corpus("x", {"dev": split}), encoder, features_config(tmp_path / "cache"), "cpu")
-    names(capsys.readouterr().err, "gpt2", "causal")
+    store = ensure_features(
+        Corpus("x", {"dev": split}), encoder, features_config(tmp_path / "cache", dtype="float32"), "cpu"
+    )
+    torch.testing.assert_close(stored(store, "dev"), over_running_text(tmp_path / "plain", WORDS), atol=1e-5, rtol=0)
+
+
+def test_random_weights_of_a_model_with_a_text_part_are_those_of_that_part(tmp_path: Path):
+    folder = saved("gemma-3", tmp_path)
+    encoder = open_encoder(replace(encoder_config(folder), weights="random"), tmp_path)
+    drawn, trained = load_model(encoder, "cpu"), load_model(open_encoder(encoder_config(folder), tmp_path), "cpu")
+    assert {name: p.shape for name, p in drawn.named_parameters()} == {
+        name: p.shape for name, p in trained.named_parameters()
+    }
 
 
 def test_a_checkpoint_of_another_kind_is_refused(tmp_path: Path):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import transformers
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers.pre_tokenizers import ByteLevel
 
 T = transformers
@@ -17,6 +19,8 @@ SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 NAMED: dict[str, Any] = dict(
     zip(("bos_token", "pad_token", "eos_token", "unk_token", "mask_token"), SPECIAL, strict=True)
 )
+HEADS: dict[str, Any] = {"num_key_value_heads": 1, "head_dim": 8}
+BOTH_WAYS: dict[str, Any] = {"is_causal": False}  # as embedders made of decoders say
 SIZE: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
 
 
@@ -43,6 +47,15 @@ def word_pieces():
     return {piece: i for i, piece in enumerate([*pieces, *"paris may be nice ##ly met , eng ##land x".split()])}
 
 
+def space_as_piece():
+    """A BPE vocabulary in which the space before a word is a sign of its own kind, as Llama 2 and Gemma have it."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.train_from_iterator(TEXT, trainers.BpeTrainer(vocab_size=150, special_tokens=SPECIAL))
+    merges = [tuple(merge) for merge in json.loads(tokenizer.to_str())["model"]["merges"]]
+    return {"vocab": tokenizer.get_vocab(), "merges": merges}
+
+
 def generic_byte_level():
     """As ModernBERT has it: no class of its own, whose options could repair the prefix space."""
     parts = byte_level()
@@ -53,6 +66,42 @@ def generic_byte_level():
         single="<s> $A </s>", special_tokens=[("<s>", parts["vocab"]["<s>"]), ("</s>", parts["vocab"]["</s>"])]
     )
     return T.PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=32, **NAMED)
+
+
+def llama_3():
+    """A pattern that splits at spaces first, then bytes: no setting of the library puts a space before a word."""
+    parts = byte_level()
+    backend = Tokenizer(models.BPE(parts["vocab"], parts["merges"], ignore_merges=True))
+    pattern = Regex(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+|\s+")
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(pattern, "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", parts["vocab"]["<s>"])]
+    )
+    return T.PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=32, bos_token="<s>", eos_token="</s>")
+
+
+def in_python(kind: str, **settings: Any) -> Any:
+    """A tokenizer that exists in Python alone, with the few files that it is read from."""
+    folder = Path(tempfile.mkdtemp())
+    letters = sorted({letter for text in [*TEXT, *WORDS] for letter in text if letter != " "})
+    if kind == "BertJapaneseTokenizer":
+        pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "東京", "大学", "に", "行く", "Paris", "may", "nice"]
+        pieces += ["##ly", "##学", "##京", *letters, *(f"##{letter}" for letter in letters)]
+        (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
+        return T.BertJapaneseTokenizer(str(folder / "vocab.txt"), model_max_length=32, **settings)
+    if kind == "FlaubertTokenizer":
+        pieces = ["<s>", "</s>", "<pad>", "<unk>", *letters, *(f"{letter}</w>" for letter in letters), "ma", "may</w>"]
+        (folder / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}))
+        (folder / "merges.txt").write_text("m a 1\nma y</w> 1\n")
+        return T.FlaubertTokenizer(
+            str(folder / "vocab.json"), str(folder / "merges.txt"), model_max_length=32, **settings
+        )
+    pieces = [*letters, *(f"{letter}@@" for letter in letters), "may", "Par@@"]
+    (folder / "vocab.txt").write_text("".join(f"{piece} 1\n" for piece in pieces))
+    (folder / "bpe.codes").write_text("m a 1\nma y</w> 1\nP a 1\nPa r 1\n")
+    return getattr(T, kind)(str(folder / "vocab.txt"), str(folder / "bpe.codes"), model_max_length=32, **settings)
 
 
 FAMILIES: dict[str, Callable[[], tuple[Any, Any]]] = {
@@ -108,5 +157,65 @@ FAMILIES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "gpt2": lambda: (
         T.GPT2Tokenizer(**byte_level()),
         T.GPT2Model(T.GPT2Config(vocab_size=400, n_embd=16, n_layer=3, n_head=2, n_positions=32)),
+    ),
+    "llama": lambda: (
+        T.LlamaTokenizer(**space_as_piece(), model_max_length=32),
+        T.LlamaModel(T.LlamaConfig(vocab_size=200, **HEADS, **SIZE)),
+    ),
+    "llama-3": lambda: (llama_3(), T.LlamaModel(T.LlamaConfig(vocab_size=400, **HEADS, **SIZE))),
+    "llama-both-ways": lambda: (
+        llama_3(),
+        T.LlamaModel(T.LlamaConfig(vocab_size=400, **BOTH_WAYS, **HEADS, **SIZE)),
+    ),
+    "qwen3": lambda: (
+        T.Qwen2Tokenizer(**byte_level(), model_max_length=32),
+        T.Qwen3Model(T.Qwen3Config(vocab_size=400, **HEADS, **SIZE)),
+    ),
+    "gemma-3-text": lambda: (
+        T.GemmaTokenizer(**space_as_piece(), model_max_length=32),
+        T.Gemma3TextModel(T.Gemma3TextConfig(vocab_size=200, sliding_window=8, **HEADS, **SIZE)),
+    ),
+    "gemma-3": lambda: (
+        T.GemmaTokenizer(**space_as_piece(), model_max_length=32),
+        T.Gemma3Model(
+            T.Gemma3Config(
+                text_config={"vocab_size": 200, "sliding_window": 8, **HEADS, **SIZE},
+                vision_config={"image_size": 14, "patch_size": 7, **SIZE},
+            )
+        ),
+    ),
+    "qwen2-vl": lambda: (
+        T.Qwen2Tokenizer(**byte_level(), model_max_length=32),
+        T.Qwen2VLModel(
+            T.Qwen2VLConfig(
+                text_config={
+                    "vocab_size": 400, "num_key_value_heads": 1,
+                    "rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 2]}, **SIZE,
+                },
+                vision_config={"depth": 1, "embed_dim": 8, "num_heads": 2, "hidden_size": 16, "mlp_ratio": 1},
+            )
+        ),
+    ),
+    "olmo-2": lambda: (
+        generic_byte_level(),
+        T.Olmo2Model(T.Olmo2Config(vocab_size=400, num_key_value_heads=1, **SIZE)),
+    ),
+    "bertweet": lambda: (
+        in_python("BertweetTokenizer"),
+        T.RobertaModel(T.RobertaConfig(vocab_size=150, max_position_embeddings=34, pad_token_id=1, **SIZE)),
+    ),
+    "phobert": lambda: (
+        in_python("PhobertTokenizer"),
+        T.RobertaModel(T.RobertaConfig(vocab_size=150, max_position_embeddings=34, pad_token_id=1, **SIZE)),
+    ),
+    "bert-japanese": lambda: (
+        in_python("BertJapaneseTokenizer"),
+        T.BertModel(T.BertConfig(vocab_size=150, max_position_embeddings=32, **SIZE)),
+    ),
+    "flaubert": lambda: (
+        in_python("FlaubertTokenizer"),
+        T.FlaubertModel(
+            T.FlaubertConfig(vocab_size=150, emb_dim=16, n_layers=3, n_heads=2, max_position_embeddings=32)
+        ),
     ),
 }  # fmt: skip

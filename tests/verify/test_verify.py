@@ -219,6 +219,26 @@ def test_another_text_under_the_same_name_is_noticed(results: Path):
     assert "corpus tiny" in {check.name for check in check_files(results, results.parent) if check.ok is None}
 
 
+def test_records_that_read_a_cased_vocabulary_lower_cased_are_named(results: Path, tmp_path: Path):
+    record = load_record(first_record(results))
+    folder = Path(shutil.copytree(record.config.encoder["path"], tmp_path / "cased"))
+    (folder / "tokenizer.json").unlink()
+    pieces = (folder / "vocab.txt").read_text().split("\n")
+    (folder / "vocab.txt").write_text("\n".join(piece.title() if piece.isalpha() else piece for piece in pieces))
+    (results / "table.json").unlink()
+
+    def checked(**encoder: object) -> list[Check]:
+        for file in (results / "records").iterdir():
+            edit(file, lambda content: content["config"]["encoder"].update(encoder))
+        return [check for check in check_files(results, tmp_path) if check.name.startswith("case of")]
+
+    assert checked() == []
+    (check,) = checked(path=str(folder))
+    assert check.ok is False
+    names(check.detail, "encoder.lower_case=false", record.label)
+    assert checked(lower_case=True) == []
+
+
 def test_a_damaged_sweep_json_is_named(results: Path):
     (results / "sweep.json").write_text("{")
     assert [check.name for check in failed(results)] == ["sweep.json", "table.json"]

@@ -1,0 +1,132 @@
+"""Tokenizers: the space before a word, and those that exist in Python alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+from support.families import FAMILIES, TEXT, WORDS, in_python
+from support.inputs import encoder_config
+
+from probe.config import UserError
+from probe.encoders.checkpoint import open_encoder
+from probe.encoders.pieces import check_words, cut, special_pair, special_pieces
+from probe.encoders.tokenizer import load_tokenizer, tokenizer_identity
+
+KINDS = ["BertweetTokenizer", "PhobertTokenizer", "FlaubertTokenizer", "BertJapaneseTokenizer"]
+
+
+@pytest.fixture(params=KINDS)
+def tokenizer(request: pytest.FixtureRequest) -> Any:
+    if request.param == "FlaubertTokenizer":
+        pytest.importorskip("sacremoses")
+    return in_python(request.param)
+
+
+def test_words_are_cut_one_by_one_as_in_running_text(tokenizer: Any):
+    assert not tokenizer.is_fast
+    for words in [WORDS, *(text.split() for text in TEXT[:3])]:
+        running = tokenizer(" ".join(words), add_special_tokens=False)["input_ids"]
+        assert [piece for pieces in cut(tokenizer, words) for piece in pieces] == running
+        assert len(running) > len(words)
+    assert check_words(tokenizer, "x") == []
+
+
+def test_words_without_a_piece_have_none(tokenizer: Any):
+    assert cut(tokenizer, ["", " ", "may"])[:2] == [[], []]
+
+
+def test_what_is_added_to_a_text_is_what_the_tokenizer_adds(tokenizer: Any):
+    special, pair = special_pieces(tokenizer), special_pair(tokenizer)
+    (may,), (be,) = cut(tokenizer, ["may"]), cut(tokenizer, ["be"])
+    assert special.prefix + may + special.suffix == tokenizer("may")["input_ids"]
+    assert [*pair.prefix, *may, *pair.middle, *be, *pair.suffix] == tokenizer("may", "be")["input_ids"]
+
+
+def test_japanese_words_are_cut_by_mecab_and_then_into_pieces():
+    for package in ("fugashi", "unidic_lite"):
+        pytest.importorskip(package)
+    tokenizer = in_python(
+        "BertJapaneseTokenizer", word_tokenizer_type="mecab", mecab_kwargs={"mecab_dic": "unidic_lite"}
+    )
+    words = ["東京", "大学", "に", "行く"]
+    pieces = cut(tokenizer, words)
+    assert [tokenizer.convert_ids_to_tokens(piece) for piece in pieces] == [[word] for word in words]
+    assert [piece for word in pieces for piece in word] == tokenizer("東京大学に行く", add_special_tokens=False)[
+        "input_ids"
+    ]
+    assert tokenizer.convert_ids_to_tokens(cut(tokenizer, ["東京大学"])[0]) == ["東京", "大学"]
+
+
+def test_words_that_a_tokenizer_cuts_by_their_neighbours_are_named():
+    pytest.importorskip("emoji")
+    tokenizer = in_python("BertweetTokenizer", normalization=True)
+    assert check_words(tokenizer, "x") == ["don't"]
+
+
+@pytest.mark.parametrize("kind", ["BertweetTokenizer", "PhobertTokenizer"])
+def test_an_encoder_whose_tokenizer_is_in_python_is_told_apart_by_its_files(kind: str, tmp_path: Path):
+    folder = tmp_path / "encoder"
+    in_python(kind).save_pretrained(folder)
+    _, model = FAMILIES["bertweet"]()
+    model.save_pretrained(folder)
+    first = open_encoder(encoder_config(folder), tmp_path)
+    assert type(first.tokenizer).__name__ == kind
+    assert not first.lower_cases
+    again = open_encoder(encoder_config(folder.rename(tmp_path / "moved")), tmp_path)
+    assert again.fingerprint == first.fingerprint
+    codes = tmp_path / "moved/bpe.codes"
+    codes.write_text(codes.read_text().replace("P a", "P r"))
+    other = open_encoder(encoder_config(tmp_path / "moved"), tmp_path)
+    assert other.fingerprint["tokenizer"] != first.fingerprint["tokenizer"]
+    assert {name: value for name, value in other.fingerprint.items() if name != "tokenizer"} == {
+        name: value for name, value in first.fingerprint.items() if name != "tokenizer"
+    }
+
+
+def test_a_setting_of_a_tokenizer_in_python_is_part_of_what_it_is(tmp_path: Path):
+    pytest.importorskip("emoji")
+    identities = []
+    for normalization in (False, True):
+        folder = tmp_path / str(normalization)
+        in_python("BertweetTokenizer", normalization=normalization).save_pretrained(folder)
+        transformers.RobertaConfig().save_pretrained(folder)
+        identities.append(tokenizer_identity(load_tokenizer(folder, "x"), folder))
+    different = {name for name in identities[0] if identities[0][name] != identities[1][name]}
+    assert different == {"settings"}
+    assert str(tmp_path) not in json.dumps(identities)
+
+
+def test_a_tokenizer_without_the_package_for_emoji_is_refused_where_it_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(__import__("sys").modules, "emoji", None)
+    for normalization in (False, True):
+        folder = tmp_path / str(normalization)
+        in_python("BertweetTokenizer", normalization=normalization).save_pretrained(folder)
+        transformers.RobertaConfig().save_pretrained(folder)
+    load_tokenizer(tmp_path / "False", "x")
+    with pytest.raises(UserError, match="pip install emoji"):
+        load_tokenizer(tmp_path / "True", "x")
+
+
+def test_a_tokenizer_without_a_vocabulary_is_refused(tmp_path: Path):
+    """The library makes one of its special pieces alone, for which every word is unknown."""
+    transformers.RobertaConfig().save_pretrained(tmp_path)
+    (tmp_path / "bpe.codes").write_text("a b 1\n")
+    with pytest.raises(UserError, match=r"tokenizer\.json"):
+        load_tokenizer(tmp_path, "x")
+
+
+@pytest.mark.parametrize("family", ["llama-3", "qwen3", "gemma-3-text", "llama"])
+def test_a_space_before_a_word_is_added_where_the_library_adds_none(family: str, tmp_path: Path):
+    tokenizer, _ = FAMILIES[family]()
+    tokenizer.save_pretrained(tmp_path)
+    transformers.LlamaConfig().save_pretrained(tmp_path)
+    loaded = load_tokenizer(tmp_path, family)
+    text = " Paris may be nice"
+    plain = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert [piece for pieces in cut(loaded, text.split()) for piece in pieces] == plain
