@@ -61,6 +61,8 @@ MISTAKES = [
     "inspect",
     "tag demo --row last Paris",
     "cache explain nope",
+    "convert",
+    "convert /nowhere --to new",
 ]
 READ = [  # what is read from fixtures, numbers and all
     "table demo",
