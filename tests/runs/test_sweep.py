@@ -29,6 +29,7 @@ from probe.runs.progress import running
 from probe.runs.records import load_record
 from probe.runs.sweep import run_sweep, scores_line
 from probe.settings import config_of, configs_of
+from probe.system import bfloat16
 
 
 def times(folder: Path) -> dict[str, int]:
@@ -368,3 +369,15 @@ def test_a_truncated_record_is_set_aside_and_its_run_made_again(
     file.write_text(whole.replace('"schema": ', '"schema": 9'))
     assert typed(*command).returncode != 0, "a whole record that is not understood stays"
     assert '"schema": 9' in file.read_text()
+
+
+@pytest.mark.parametrize("sweep", [["seed=1"], ["-m", "seed=1,2", "jobs=1"]])
+def test_slow_bfloat16_is_said_in_one_line(
+    inputs: list[str], typed: Callable, monkeypatch: pytest.MonkeyPatch, sweep: list[str]
+):
+    monkeypatch.setattr(bfloat16, "_product_works", lambda: False)
+    command = [*sweep, "layers=embeddings", "probe=linear", "probe.max_epochs=1", "results_dir=out", *inputs]
+    done = typed(*command, "probe.precision=bfloat16")
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "oneDNN" in line]
+    names(line, "bfloat16", "CPU")
