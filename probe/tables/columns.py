@@ -15,7 +15,7 @@ from probe.scoring.significance import Cell
 from probe.system.files import to_jsonable
 from probe.system.format import percent
 from probe.tables.decisions import BEST, ELIMINATED, UNCONVERGED
-from probe.tables.published import PUBLISHED
+from probe.tables.published import PUBLISHED, numbers_for, sources_for
 from probe.tables.rates import RATE, all_rates
 from probe.tables.row import Row
 from probe.tables.rows import SCORES
@@ -194,12 +194,11 @@ def _to_best(split: str) -> Column:
 
 
 def _published(source: str) -> Column:
-    """Makes a column of other people's numbers, by the name of the row."""
+    """Makes a column of other people's numbers: the first score that the source has."""
 
     def value(row: Row) -> float | None:
-        name = "fine-tuned" if row.conditions == {"fine_tuned"} else row.name
-        name = name.partition(":")[0]  # how its layers are normalized
-        return None if row.conditions - {"fine_tuned"} else PUBLISHED[source].rows.get(name)
+        numbers = numbers_for(source, row)
+        return numbers[0] if numbers else None
 
     return _column(source, source, value, lambda row: str(value(row) or ""), optional=True)
 
@@ -372,8 +371,7 @@ COLUMNS: dict[str, Column] = {
             groups=("default", "differences"),
             note=_note_on_labels,
         ),
-        _published("paper"),
-        _published("bert_ner"),
+        *map(_published, PUBLISHED),
         *(_cell(f"{s}_range", f"{s} min .. max", f"{s}_f1", _range, RANGE, groups=("spread",)) for s in SPLITS),
         *(
             _cell(f"{s}_interval", f"{s} 95 %", f"{s}_f1", _interval, ENDS, groups=("spread",), note=_note_on_intervals)
@@ -533,13 +531,12 @@ def choose_columns(wanted: str | None, rows: Sequence[Row], form: str = "text") 
     if wanted is None and form in FOR_MACHINES:
         return [name for name in COLUMNS if name not in PUBLISHED]
     if wanted is None:
-        is_known = any(row.about and row.about.data == "CoNLL-2003" for row in rows)
         empty = {
             name
             for name in ("behind", "label", "condition", "rate")
             if not any(COLUMNS[name].text(row) for row in rows)
         }
-        return [name for name in GROUPS["default"] if name not in empty] + ["paper"] * is_known
+        return [name for name in GROUPS["default"] if name not in empty] + sources_for(rows)
     names: list[str] = []
     for part in wanted.split(","):
         if part not in COLUMNS and part not in GROUPS:

@@ -48,7 +48,8 @@ def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     seeds = sorted({row.n for row in rows if row.n and row.section == MAIN})
     about = replace(about, seeds=" or ".join(map(str, seeds)) or about.seeds)
     return lines + [
-        f"{name}: {source.score}, {source.source}. Here otherwise: " + "; ".join(setting_differences(about, name)) + "."
+        f"{name}: {next(iter(source.scores.values()))}, {source.source}. {source.note}{' ' if source.note else ''}"
+        f"Here otherwise: {'; '.join(setting_differences(about, name))}."
         f"{tuning(name, [len(row.rates) for row in rows if row.n and row.section == MAIN])}"
         for name, source in PUBLISHED.items()
         if name in columns

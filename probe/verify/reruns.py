@@ -16,7 +16,7 @@ from probe.runs.outputs import as_columns
 from probe.runs.records import Checksums, RunRecord, load_records
 from probe.scoring.metrics import Scores, count, scores_of
 from probe.system.files import sha256_of, short, to_jsonable
-from probe.tables.published import PUBLISHED, setting_differences
+from probe.tables.published import PUBLISHED, numbers_for, setting_differences
 from probe.tables.rows import build_rows, results_folder
 from probe.verify.check import Check
 from probe.verify.compare import unequal
@@ -154,14 +154,31 @@ def predict_again(
 def check_against_published(folder: Path, source: str) -> Iterator[Check]:
     """Means beside published numbers, and what differs in the setting: shown, never judged."""
     published = PUBLISHED[source]
-    for row in build_rows(folder):
-        cell = row.cells.get(published.cell)
-        if row.name not in published.rows or row.condition or not row.about or cell is None or cell.mean is None:
+    rows = build_rows(folder)
+    has_any = False
+    for row in rows:
+        numbers = numbers_for(source, row)
+        if numbers is None or row.about is None:
             continue
-        mean, theirs = 100 * cell.mean, published.rows[row.name]
-        otherwise = setting_differences(row.about, source)
-        detail = f"{mean:.2f} here, {theirs} there ({mean - theirs:+.2f})"
-        yield Check(row.name, None, detail + (f"; here otherwise: {'; '.join(otherwise)}" if otherwise else ""))
+        otherwise = [*setting_differences(row.about, source), *filter(None, [published.note])]
+        for (score, called), theirs in zip(published.scores.items(), numbers, strict=True):
+            cell = row.cells.get(score)
+            if cell is None or cell.mean is None:
+                continue
+            has_any = True
+            mean = 100 * cell.mean
+            name = row.name + f", {row.condition}" * bool(row.condition)
+            detail = f"{mean:.2f} here, {theirs} there ({mean - theirs:+.2f})" + f", {called}" * (len(numbers) > 1)
+            yield Check(name, None, detail + (f"; here otherwise: {'; '.join(otherwise)}" if otherwise else ""))
+    if not has_any:
+        encoders = {row.about.encoder for row in rows if row.about}
+        known = sorted({name for of in published.encoders.values() for name in of.rows})
+        yield Check(
+            source,
+            None,
+            f"has no number for a row here. Its encoders: {', '.join(published.encoders)} (here: "
+            f"{', '.join(sorted(encoders)) or 'none'}). Its rows: {', '.join(known)}.",
+        )
 
 
 def choose_runs(

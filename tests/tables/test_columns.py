@@ -16,6 +16,7 @@ from probe.system.format import format_layers
 from probe.tables.columns import COLUMNS, GROUPS, choose_columns
 from probe.tables.figures import pictures
 from probe.tables.formats import FORMATS, TextTable, render
+from probe.tables.published import PUBLISHED
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
 
@@ -43,7 +44,7 @@ def test_every_column_can_be_chosen_in_every_format(rows: list[Row], name: str):
 
 def test_csv_and_json_have_everything_by_default(rows: list[Row]):
     names = choose_columns(None, rows, "json")
-    assert set(names) == set(COLUMNS) - {"paper", "bert_ner"}
+    assert set(names) == set(COLUMNS) - set(PUBLISHED)
     content = json.loads(render(rows, "json"))[0]
     for name in names:
         if (value := COLUMNS[name].value(rows[0])) is not None:

@@ -30,6 +30,7 @@ from probe.runs.records import (
     SCHEMA,
     CorpusCounts,
     RecordedData,
+    RecordedEncoder,
     Settings,
     SplitScores,
     load_record,
@@ -41,15 +42,15 @@ from probe.runs.sweep_plan import Setting, write_expected
 from probe.scoring.compare import Comparison
 from probe.scoring.metrics import Scores, Totals
 from probe.system.files import to_jsonable
-from probe.tables.columns import COLUMNS, GROUPS
+from probe.tables.columns import COLUMNS, GROUPS, choose_columns
 from probe.tables.command import table
 from probe.tables.comparison import compare, render_comparison, render_side_by_side
 from probe.tables.decisions import label_rows
 from probe.tables.formats import render
-from probe.tables.published import CONLL2003
+from probe.tables.published import CONLL2003, PUBLISHED, numbers_for, setting_differences
 from probe.tables.recommendation import recommend
-from probe.tables.row import Row
-from probe.tables.rows import build_rows
+from probe.tables.row import Row, SettingSummary
+from probe.tables.rows import SCORES, build_rows
 
 
 def test_mean_and_sample_deviation_over_seeds_in_the_papers_order(tmp_path: Path):
@@ -346,6 +347,74 @@ def test_the_paper_stands_beside_conll2003_alone_with_what_differs_above(tmp_pat
     make_record(tmp_path / "other", "concat_last_four", 1, 0.9, 0.9, indices=(3, 4, 5, 6))
     assert "96.1" not in render(build_rows(tmp_path / "other"), "text")
     assert "data demo (paper: CoNLL-2003)" in render(build_rows(tmp_path / "other"), "text", "default,paper")
+
+
+BERT = RecordedEncoder("google-bert/bert-base-cased", "Hub x", {}, False, 6, 16)
+MPNET = replace(BERT, name="sentence-transformers/all-mpnet-base-v2")
+
+
+@pytest.mark.parametrize(
+    ("encoder", "splits", "rows", "shown"),
+    [
+        (BERT, CONLL2003, ["last"], ["paper", "bert_ner"]),
+        (BERT, CONLL2003, ["mean_0_to_6"], ["flair"]),
+        (BERT, CONLL2003, ["last", "mean_0_to_6", "layer_3"], ["paper", "bert_ner", "flair"]),
+        (MPNET, CONLL2003, ["last", "mean_0_to_6"], ["paper"]),
+        (BERT, CONLL2003, ["layer_3"], []),
+        (BERT, None, ["last", "mean_0_to_6"], []),
+    ],
+)
+def test_published_numbers_stand_where_corpus_encoder_and_a_row_are_theirs(
+    tmp_path: Path, encoder: RecordedEncoder, splits: dict[str, SplitCounts] | None, rows: list[str], shown: list[str]
+):
+    made = {"last": ((6,), "concat"), "layer_3": ((3,), "concat"), "mean_0_to_6": (tuple(range(7)), "mean")}
+    for row in rows:
+        make_record(tmp_path, row, 1, 0.9, 0.9, *made[row], splits=splits, encoder=encoder)
+    built = build_rows(tmp_path)
+    assert [name for name in choose_columns(None, built) if name in PUBLISHED] == shown
+    above = [line.partition(":")[0] for line in render(built, "text").splitlines() if ", github.com/" in line]
+    assert above == [name for name in shown if name != "paper"]
+
+
+def test_flairs_scalar_mix_is_the_mean_of_all_layers_of_the_same_encoder(tmp_path: Path):
+    """Its weights are not learned, so no row of ours with learned weights stands beside it."""
+    for encoder in (BERT, replace(BERT, name="bert-base-uncased", lower_cases=True), MPNET):
+        folder = tmp_path / encoder.name.rpartition("/")[2]
+        make_record(folder, "mean_0_to_6", 1, 0.9, 0.9, tuple(range(7)), "mean", splits=CONLL2003, encoder=encoder)
+        make_record(folder, "mean_all", 1, 0.9, 0.9, tuple(range(1, 7)), "mean", splits=CONLL2003, encoder=encoder)
+        make_record(folder, "mix_0_to_6", 1, 0.9, 0.9, tuple(range(7)), "mix", splits=CONLL2003, encoder=encoder)
+
+    def theirs(folder: str) -> dict:
+        return {row.name: numbers for row in build_rows(tmp_path / folder) if (numbers := numbers_for("flair", row))}
+
+    assert theirs("bert-base-cased") == {"mean_0_to_6": (94.74, 91.38)}
+    assert theirs("bert-base-uncased") == {"mean_0_to_6": (94.61, 91.03)}
+    assert theirs("all-mpnet-base-v2") == {}
+    differences = {
+        folder: [line.partition(" ")[0] for line in setting_differences(row.about, "flair")]
+        for folder in ("bert-base-cased", "bert-base-uncased", "all-mpnet-base-v2")
+        for row in build_rows(tmp_path / folder)[:1]
+        if row.about
+    }
+    assert differences == {
+        "bert-base-cased": ["probe"],
+        "bert-base-uncased": ["probe"],
+        "all-mpnet-base-v2": ["encoder", "probe"],
+    }
+
+
+@pytest.mark.parametrize("source", PUBLISHED)
+def test_every_published_setting_is_one_that_ours_can_be_held_against(source: str):
+    published = PUBLISHED[source]
+    fields = set(SettingSummary.__dataclass_fields__)
+    for encoder, theirs in published.encoders.items():
+        assert set(published.setting_for(encoder)) <= fields
+        assert published.setting_for(encoder)["encoder"] == encoder
+        assert {"data", "case", "context", "piece", "probe", "seeds"} <= set(published.setting_for(encoder))
+        for name, numbers in theirs.rows.items():
+            assert len(numbers) == len(published.scores), name
+            assert all(80 < number < 100 for number in numbers)
+    assert all(score.partition("_")[2] in SCORES for score in published.scores)
 
 
 def test_columns_are_chosen_and_a_misspelt_one_is_corrected(tmp_path: Path):

@@ -18,16 +18,18 @@ import matplotlib.image
 import numpy as np
 import pytest
 from support.facts import names, numbers_in
+from support.records import make_record
 
 from probe.cli import dispatch
 from probe.config import UserError
 from probe.report.page import write_report
 from probe.runs.outputs import load_counts, write_counts
-from probe.runs.records import RunRecord, SplitScores, load_record
+from probe.runs.records import RecordedEncoder, RunRecord, SplitScores, load_record
 from probe.scoring.metrics import scores_of
 from probe.settings import config_of
 from probe.system.files import to_jsonable
 from probe.tables.formats import render
+from probe.tables.published import CONLL2003
 from probe.tables.rows import build_rows
 from probe.verify.reruns import compare_runs, rerun
 from probe.verify.results import Check, check_files
@@ -371,6 +373,23 @@ def test_against_the_paper_every_difference_of_setting_is_named(results: Path, c
     assert [check["name"] for check in checks] == ["embeddings", "last", "mix_all"]
     assert checks[0]["ok"] is None, "unlike things are not judged"
     names(checks[0]["detail"], "data tiny", "CoNLL-2003", "context sentence", "document", "seeds 2", 5)
+
+
+def test_against_flair_dev_and_test_are_held_or_it_is_said_what_it_has(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert dispatch(["verify", "results", "--against", "flair", "--format", "json"]) == 0
+    (none,) = json.loads(capsys.readouterr().out)
+    assert (none["name"], none["ok"]) == ("flair", None)
+    names(none["detail"], "bert-base-cased", "mean of layers 0 to L")
+    bert = RecordedEncoder("bert-base-cased", "Hub x", {}, False, 6, 16)
+    make_record(tmp_path / "like", "all", 1, 0.95, 0.91, tuple(range(7)), "mean", splits=CONLL2003, encoder=bert)
+    assert dispatch(["verify", str(tmp_path / "like"), "--against", "flair", "--format", "json"]) == 0
+    dev, test = json.loads(capsys.readouterr().out)
+    names(dev["detail"], "95.00", "94.74", "+0.26")
+    names(test["detail"], "91.00", "91.38", "-0.38")
+    names(dev["detail"], "BiLSTM-CRF")
+    assert (dev["ok"], test["ok"]) == (None, None)
 
 
 def test_verify_without_rerun_needs_no_torch(results: Path):
