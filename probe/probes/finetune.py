@@ -37,7 +37,7 @@ from probe.scoring.metrics import headline
 from probe.system.bfloat16 import kernels, resolve_precision
 from probe.system.files import canonical, to_jsonable, written_whole
 from probe.system.format import duration
-from probe.system.machine import free_memory_per_run, resolve_device
+from probe.system.machine import free_memory_per_run, resolve_device, to_device
 from probe.system.provenance import hardware, versions
 
 WEIGHT_DECAY = 0.01
@@ -109,10 +109,12 @@ class FineTuned(nn.Module):
         """Scores of all labels for the words that these windows keep, (W, C), and the words' places in the split."""
         ids, mask, types = to_tensors(windows, text.pieces, self.encoder)
         positions, lengths, rows = kept_pieces(windows, text.pieces, self.encoder, self.subword, ids.shape[1])
-        ids, mask, positions = (tensor.to(self.device) for tensor in (ids, mask, positions))
+        ids, mask, positions = (to_device(tensor, self.device) for tensor in (ids, mask, positions))
+        types = None if types is None else to_device(types, self.device)
+        lengths = None if lengths is None else to_device(lengths, self.device)
         in_bfloat16 = torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bfloat16")
         with kernels(self.precision, self.device, lstm=False), in_bfloat16:
-            given = outputs(self.model, ids, mask, None if types is None else types.to(self.device))
+            given = outputs(self.model, ids, mask, types)
             last = given.hidden_states[-1]  # (B, P, H)
             words = pool(last.reshape(-1, last.shape[-1])[positions], lengths, self.subword)
             scores = self.classifier(self.dropout(words))
@@ -140,15 +142,16 @@ class FineTuned(nn.Module):
     def predict(self, split: TaggedText) -> tuple[Tags, float]:
         """The tags of every sentence, and their mean loss in nats per word (of those whose tag training showed)."""
         self.eval()
-        ids = torch.zeros_like(split.labels)
-        loss = 0.0
+        ids = torch.zeros_like(split.labels, device=self.device)
+        loss = torch.zeros((), dtype=torch.float64, device=self.device)
         for windows in split.parts(range(len(split.widths))):
             scores, rows = self(split.text, windows)
-            ids[rows] = scores.argmax(-1).cpu()
-            loss += nn.functional.cross_entropy(scores.cpu(), split.labels[rows], reduction="sum").item()
+            ids[to_device(rows, self.device)] = scores.argmax(-1)
+            labels = to_device(split.labels[rows], self.device)
+            loss += nn.functional.cross_entropy(scores, labels, reduction="sum")
         names = iter([self.labels[i] for i in ids.tolist()])
         tags = [[next(names) for _ in sentence] for sentence in split.tags]
-        return tags, loss / max(1, int((split.labels >= 0).sum()))
+        return tags, loss.item() / max(1, int((split.labels >= 0).sum()))
 
 
 def fine_tune(
@@ -216,26 +219,34 @@ def _seed_of(seed: int, epoch: int) -> int:
 
 def update(
     tuned: FineTuned, train: TaggedText, numbers: list[int], optimizer: torch.optim.Optimizer, rates: Any
-) -> float:
-    """One update on the windows of these numbers; returns the mean loss of their words."""
-    loss = 0.0
+) -> Tensor:
+    """One update on the windows of these numbers; returns the mean loss of their words, in float64 on the device.
+
+    On a GPU the host does not wait for the update: see `_finite`.
+    """
+    loss = torch.zeros((), dtype=torch.float64, device=tuned.device)
     num_words = sum(train.windows[number].keep_last - train.windows[number].keep_first for number in numbers)
     for windows in train.parts(numbers):
         scores, rows = tuned(train.text, windows)
-        labels = train.labels[rows].to(tuned.device)
+        labels = to_device(train.labels[rows], tuned.device)
         part = nn.functional.cross_entropy(scores, labels, reduction="sum") / num_words
         with kernels(tuned.precision, tuned.device, lstm=False):
             part.backward()
-        loss += part.item()
-    if not math.isfinite(loss):
-        raise UserError(
-            f"the loss is {loss} in epoch {len(tuned.curve) + 1}: training diverged. Lower probe.learning_rate."
-        )
+        loss += part.detach()
     nn.utils.clip_grad_norm_(tuned.parameters(), tuned.cfg.gradient_clip)
     optimizer.step()
     rates.step()
     optimizer.zero_grad()
     return loss
+
+
+def _finite(loss: Tensor, tuned: FineTuned) -> float:
+    """The value of a loss, for which the host waits. Raises UserError if it is not finite."""
+    if not math.isfinite(value := loss.item()):
+        raise UserError(
+            f"the loss is {value} in epoch {len(tuned.curve) + 1}: training diverged. Lower probe.learning_rate."
+        )
+    return value
 
 
 def _one_epoch(
@@ -251,18 +262,19 @@ def _one_epoch(
     tuned.train()
     epochs, epoch = tuned.epochs, len(tuned.curve) + 1
     started = logged = time.perf_counter()
-    losses: list[float] = []
+    losses: list[Tensor] = []
     for numbers in batches:
         losses.append(update(tuned, train, numbers, optimizer, rates))
-        now = time.perf_counter()
-        if now - logged > LOG_EVERY_S:
-            logged = now
+        if tuned.device == "cpu":
+            _finite(losses[-1], tuned)
+        if time.perf_counter() - logged > LOG_EVERY_S:
+            loss, logged = _finite(losses[-1], tuned), time.perf_counter()
             done = len(losses) / len(batches)
-            remaining_s = ((epochs - epoch + 1) * whole - done) * (now - started) / done
-            log(
-                f"epoch {epoch} of {epochs} · {100 * done:.0f} % · loss {losses[-1]:.4f} · {duration(remaining_s)} left"
-            )
-    return sum(losses) / len(losses)
+            remaining_s = ((epochs - epoch + 1) * whole - done) * (logged - started) / done
+            log(f"epoch {epoch} of {epochs} · {100 * done:.0f} % · loss {loss:.4f} · {duration(remaining_s)} left")
+    values = torch.stack(losses)
+    _finite(values.sum(), tuned)
+    return sum(values.tolist()) / len(losses)
 
 
 def optimizer_of(tuned: FineTuned, train: TaggedText) -> tuple[torch.optim.Optimizer, Any]:
@@ -381,10 +393,10 @@ def training_s(inputs: FitInputs) -> float:
     tuned.refuse_without(free_memory_per_run(device, inputs.runs, inputs.num_gpus), max(train.widths))
     optimizer, rates = optimizer_of(tuned, train)
     some = train.batches(cfg.probe.batch_size, torch.Generator().manual_seed(0))
-    update(tuned, train, some[0], optimizer, rates)  # for warming up
+    _finite(update(tuned, train, some[0], optimizer, rates), tuned)  # for warming up
     pieces, clock = 0, time.perf_counter()
     for numbers in some:
-        update(tuned, train, numbers, optimizer, rates)
+        _finite(update(tuned, train, numbers, optimizer, rates), tuned)  # waits, so that what is measured is done
         pieces += sum(train.widths[number] for number in numbers)
         if time.perf_counter() - clock > MEASURE_S:
             break

@@ -16,6 +16,8 @@ def make_deterministic(device: str) -> None:
         torch.set_num_threads(1)  # many small steps: a second thread costs more than it gives
     else:
         torch.use_deterministic_algorithms(True)
+        # That would also fill all new memory with NaN, a kernel for each tensor; nothing here reads memory unwritten.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         torch.backends.cudnn.allow_tf32 = False  # float32 is to be float32
 
 

@@ -24,6 +24,7 @@ from probe.probes.bilstm import BiLSTM
 from probe.runs import sweep
 from probe.runs.plan import plan
 from probe.runs.run import run
+from probe.settings import configs_of
 from probe.system import bfloat16, provenance
 from probe.system.files import to_jsonable
 
@@ -102,6 +103,26 @@ def test_waits_in_training_do_not_grow_with_updates(
         waits.append(Counter(where for where in of_training if where in ("train_tagger", "losses", "fit")))
     assert waits[0] == waits[1]
     assert waits[0]["train_tagger"]
+
+
+def test_an_update_of_fine_tuning_waits_for_what_transformers_asks_alone(
+    config: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its losses are looked at once in an epoch, and now and then between."""
+    waits = []
+    probe = replace(configs_of(["probe=finetune"])[0][0].probe, max_epochs=1, precision="float32")
+    for batch_size in (30, 6):
+        with gpu(monkeypatch) as stand_in:
+            out = str(tmp_path / f"of {batch_size}")
+            run(
+                replace(config("cuda"), probe=replace(probe, batch_size=batch_size), results_dir=out),
+                log=lambda _: None,
+            )
+        waits.append(Counter(where.rpartition(".")[2] for _, where in stand_in.waits))
+    few, many = waits
+    assert many.pop("outputs") - few.pop("outputs") == 60 // 6 - 60 // 30, "one for each batch of train"
+    assert few == many
+    assert not {"update", "forward"} & set(few)
 
 
 def test_the_stand_in_sees_what_waits_and_refuses_two_devices(stand_in: StandIn):
