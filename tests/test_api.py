@@ -133,7 +133,7 @@ def test_what_the_command_refuses_is_raised_with_its_message(inputs: list[str], 
 
 
 def test_a_failed_run_of_a_sweep_is_a_problem_and_the_rest_is_there(inputs: list[str], quiet: Callable):
-    settings = ["layers=last", "jobs=1", "probe.learning_rate=0.01,1e30", "results_dir=out"]
+    settings = ["layers=last", "jobs=1", "probe.learning_rate=0.01,1e38", "probe.gradient_clip=1e38", "results_dir=out"]
     found = probe.sweep(*inputs, *settings)
     (failed,) = found.problems
     names(failed, "last", "probe.learning_rate")

@@ -88,7 +88,7 @@ def traits_of(model: torch.nn.Module, encoder: Encoder, device: str) -> Traits:
         if len(states) != encoder.num_layers + 1 or any(state.shape[:2] != ids.shape for state in states):
             return Traits()  # which is refused where features are extracted
         changed = len(encoder.special.prefix) + min(PIECES, encoder.max_text_pieces) - 1
-        return Traits(_is_causal([state.cpu() for state in states], changed), _has_final_norm(states[-1], calls))
+        return Traits(_is_causal(list(map(torch.Tensor.cpu, states)), changed), _has_final_norm(states[-1], calls))
 
 
 def _texts(encoder: Encoder) -> torch.Tensor | None:

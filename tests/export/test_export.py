@@ -219,7 +219,7 @@ def test_an_existing_target_is_refused_and_left_alone(kind: str, inputs: list[st
             ["data.train_fraction=0.5", "data.train_fraction=null"],
         ),
         (["--to", "x", "layers=majority_tag"], ["layers=majority_tag", "layers=last"]),
-        (["--to", "/proc/x"], ["/proc", "0.00 GB", "--to DIR"]),
+        (["--to", "/proc/x"], ["/proc", "--to DIR"]),
     ],
 )
 def test_misuse_is_one_or_two_lines(arguments: list[str], facts: list[str], inputs: list[str], typed: Typed):

@@ -188,7 +188,11 @@ def test_an_edited_manifest_is_set_aside_and_written_again(
     assert store.manifest() is None
     assert len(list(store.directory.glob("manifest.json.damaged-*"))) == 1
     ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
-    assert path.read_text() == content
+    again, before = json.loads(path.read_text()), json.loads(content)
+    for manifest in (again, before):
+        manifest.pop("sha256")
+        manifest.pop("encoder", None)  # what a trial finds as an encoder runs, and nothing ran again
+    assert again == before
 
 
 def test_leftovers_of_killed_writers_are_removed_after_a_day(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.inputs import make_split
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from probe.config import UserError
 from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder
-from probe.encoders.pieces import check_words, cut_split, keep_prefix_spaces
+from probe.encoders.pieces import SAMPLE, check_words, cut_split, keep_prefix_spaces
 from probe.features.windows import plan_windows
 
 
@@ -94,16 +94,11 @@ def test_a_word_longer_than_a_window_is_named_with_its_place(tiny_encoder: Encod
 
 
 def test_a_tokenizer_that_cuts_given_words_otherwise_is_refused():
-    """Byte-level pieces behind another splitter: a prefix space would go to every part of a word."""
+    """Its pieces go across the spaces between words."""
     backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(r"\p{N}| ?\p{L}+| ?[^\s\p{L}\p{N}]+"), "isolated"),
-            pre_tokenizers.ByteLevel(use_regex=False),
-        ]
-    )
-    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    backend.train_from_iterator(["Paris may be nice"] * 3, trainer)
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(use_regex=False)
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    backend.train_from_iterator([" ".join(SAMPLE)] * 3, trainer)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
     keep_prefix_spaces(tokenizer)
     with pytest.raises(UserError, match=r"\btokenizer of made\b"):

@@ -38,6 +38,8 @@ ONCE = {
     "learned_mix",
     "train_tagger",
     "load_model",
+    "traits_of",
+    "_has_final_norm",
     "fit",
     "read_selection",
     "outputs",
@@ -113,9 +115,10 @@ def test_an_update_of_fine_tuning_waits_for_what_transformers_asks_alone(
     probe = replace(configs_of(["probe=finetune"])[0][0].probe, max_epochs=1, precision="float32")
     for batch_size in (30, 6):
         with gpu(monkeypatch) as stand_in:
-            out = str(tmp_path / f"of {batch_size}")
+            out, cfg = str(tmp_path / f"of {batch_size}"), config("cuda")
+            cfg = replace(cfg, features=replace(cfg.features, batch_pieces="auto"))
             run(
-                replace(config("cuda"), probe=replace(probe, batch_size=batch_size), results_dir=out),
+                replace(cfg, probe=replace(probe, batch_size=batch_size), results_dir=out),
                 log=lambda _: None,
             )
         waits.append(Counter(where.rpartition(".")[2] for _, where in stand_in.waits))
@@ -196,7 +199,7 @@ def test_shards_from_a_gpu_hold_the_same_bits(
     assert len(here.shards["train"]) > 2 * extraction.WRITERS["cuda"]
     for shard in (shard for shards in here.shards.values() for shard in shards):
         assert here.path(shard).read_bytes() == there.path(shard).read_bytes()
-    assert {where.rpartition(".")[2] for _, where in stand_in.waits} <= {"outputs", "load_model"}
+    assert {where.rpartition(".")[2] for _, where in stand_in.waits} <= {"outputs", "load_model", "traits_of", "_has_final_norm"}
 
 
 def test_shards_computed_together_equal_those_computed_alone(

@@ -27,7 +27,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(hub.LIMIT, "0.5")
 
 
-@pytest.mark.parametrize("never_learned", ["^/$", "/api/"])
+@pytest.mark.parametrize("silent", ["^/$", "/api/"])
 def test_a_silent_hub_is_left_after_the_limit(stand_in: Hub, impatient: None, silent: str):
     commit = stand_in.put("model", "some/bert", FILES)
     assert hub.commit_of(BERT) == commit
@@ -42,7 +42,7 @@ def test_a_silent_hub_is_left_after_the_limit(stand_in: Hub, impatient: None, si
     assert not stand_in.given_up
 
 
-@pytest.mark.parametrize("never_learned", ["/resolve/", "/cdn/"])
+@pytest.mark.parametrize("silent", ["/resolve/", "/cdn/"])
 def test_files_that_do_not_come_end_in_an_error_too(
     stand_in: Hub, impatient: None, monkeypatch: pytest.MonkeyPatch, silent: str
 ):
