@@ -54,7 +54,9 @@ def test_honest_weights_pass(save: Callable[[Any], Path]):
     check_pickle(save(torch.nn.LSTM(2, 3).state_dict()))
 
 
-@pytest.mark.parametrize(("function", "arguments"), [(os.system, ("touch {}",)), (eval, ("__import__('pathlib').Path({!r}).touch()",))])
+@pytest.mark.parametrize(
+    ("function", "arguments"), [(os.system, ("touch {}",)), (eval, ("__import__('pathlib').Path({!r}).touch()",))]
+)
 def test_a_pickle_that_calls_a_function_is_refused_and_not_run(
     save: Callable[[Any], Path], function: Callable[..., object], arguments: tuple[str], tmp_path: Path
 ):

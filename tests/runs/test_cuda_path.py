@@ -199,7 +199,8 @@ def test_shards_from_a_gpu_hold_the_same_bits(
     assert len(here.shards["train"]) > 2 * extraction.WRITERS["cuda"]
     for shard in (shard for shards in here.shards.values() for shard in shards):
         assert here.path(shard).read_bytes() == there.path(shard).read_bytes()
-    assert {where.rpartition(".")[2] for _, where in stand_in.waits} <= {"outputs", "load_model", "traits_of", "_has_final_norm"}
+    of_the_trial = {"traits_of", "_has_final_norm"}
+    assert {where.rpartition(".")[2] for _, where in stand_in.waits} <= {"outputs", "load_model"} | of_the_trial
 
 
 def test_shards_computed_together_equal_those_computed_alone(

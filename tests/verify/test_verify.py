@@ -421,7 +421,8 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.open.append(tag)
-        self.fetched += [v for k, v in attrs if k in ("src", "href", "xlink:href") and v and not v.startswith(("#", "data:"))]
+        links = [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
+        self.fetched += [link for link in links if link and not link.startswith(("#", "data:"))]
 
     def handle_data(self, data):
         self.text += data
