@@ -29,7 +29,8 @@ const wide = [...inside.querySelectorAll("body *")].filter(one => one.scrollWidt
 const links = [...inside.querySelectorAll("a")].map(one => one.getAttribute("href"));
 document.body.textContent = "MEASURED" + JSON.stringify({
   page: root.scrollWidth, frame: frame.clientWidth, wide: wide.map(one => one.outerHTML.slice(0, 80)),
-  images: [...inside.images].map(one => one.naturalWidth), dead: links.filter(one => !inside.querySelector(one)),
+  images: [...inside.images].map(one => one.naturalWidth),
+  dead: links.filter(one => !inside.getElementById(one.slice(1))),
   links: links.length, ink: getComputedStyle(inside.body).color, paper: getComputedStyle(inside.body).backgroundColor,
 }) + "END";
 """
