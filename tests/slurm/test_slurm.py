@@ -90,7 +90,7 @@ def test_a_preempted_array_gives_the_bits_of_a_sweep(slurm: Slurm, few: list[str
     slurm.call(
         "sbatch", "--partition=urgent", "--mem=5000", "--cpus-per-task=1", "--output=/dev/null", "--wrap=sleep 2"
     )
-    out, errors = process.communicate(timeout=300)
+    out, errors = process.communicate(timeout=1200)
     assert process.returncode == 0, out + errors
     assert errors == "", "nothing of SLURM or submitit reaches the terminal"
     assert "2 runs sent as SLURM job" in out
@@ -115,7 +115,7 @@ def test_a_file_missing_on_a_node_is_reported_everywhere(
     assert "0 failed, 2 waiting" in status(tmp_path / "out")
     tiny_data.rename(tmp_path / "away")
     release(slurm)
-    _, errors = process.communicate(timeout=300)
+    _, errors = process.communicate(timeout=1200)
     assert process.returncode == 1
     for seed in (1, 2):
         assert f"failed: last seed {seed}: on {slurm.node}: " in errors
@@ -137,7 +137,7 @@ def test_killed_and_cancelled_runs_are_named_and_others_finish(slurm: Slurm, few
     first, second, _ = numbers(slurm)
     slurm.call("scancel", "--signal=ABRT", first)
     slurm.call("scancel", second)
-    told, errors = process.communicate(timeout=300)
+    told, errors = process.communicate(timeout=1200)
     assert process.returncode == 1, told
     aborted, cancelled = sorted(first_lines(out))
     names(aborted, "killed", "signal 6, Aborted")
@@ -155,7 +155,7 @@ def test_too_little_memory_or_time_names_the_setting(slurm: Slurm, few: list[str
     assert done.returncode == 1
     names(done.stderr, "last seed 1", "out of memory", "hydra.launcher.mem_gb=2")
     assert "1 failed, 0 waiting" in status(tmp_path / "memory")
-    _, errors = process.communicate(timeout=300)
+    _, errors = process.communicate(timeout=1200)
     assert process.returncode == 1
     names(errors, "last seed 1", "out of time", "hydra.launcher.timeout_min=1")
     assert "1 failed, 0 waiting" in status(tmp_path / "time")
@@ -190,14 +190,14 @@ def test_a_stopped_command_names_its_array_for_the_next(slurm: Slurm, few: list[
     array = numbers(slurm)[0].split("_")[0]
     wait_until(lambda: list((tmp_path / "out/logs/slurm").glob("*.json")), "known by the command")
     os.kill(process.pid, signal.SIGTERM)  # as Ctrl-C, which is ignored behind a shell's &
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=300)
     assert process.returncode == 130
     names(out, f"SLURM job {array}")
     assert out.count(f"scancel {array}") == 2, "once it was sent, and when the command was stopped"
     again = start(*[part.replace("seed=1,2", "seed=1,2,3") for part in sweep], cwd=tmp_path, **slurm.env)
     wait_until(lambda: len(numbers(slurm)) == 3, "the third sent too", 180)
     release(slurm)
-    out, errors = again.communicate(timeout=300)
+    out, errors = again.communicate(timeout=1200)
     assert again.returncode == 0, out + errors
     names(out, "2 of them", f"job {array}", f"scancel {array}", "1 runs")
     keys = [json.loads(path.read_text())["key"] for path in (tmp_path / "out/records").glob("*.json")]
@@ -212,7 +212,7 @@ def test_sweep_status_says_what_ended_unwatched_jobs(slurm: Slurm, few: list[str
     first, second, third = numbers(slurm)
     wait_until(lambda: list((out / "logs/slurm").glob("*.json")), "known by the command")
     os.kill(process.pid, signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     slurm.call("scancel", third)
     slurm.call("scancel", "--signal=ABRT", first)
     wait_until(lambda: numbers(slurm) == [second], "two are over", 120)
