@@ -83,7 +83,7 @@ def run(*settings: str) -> RunRecord:
     >>> record = probe.run("data=demo", "encoder=minilm_l6", "layers=last", "probe=linear", "results_dir=results/mine")
     >>> record.row, record.layers.indices, record.seed
     ('last', [6], 1)
-    >>> 0.5 < record.scores.dev.headline < 0.7
+    >>> 0.4 < record.scores.dev.headline < 0.5
     True
     """
     from probe.api import run_one

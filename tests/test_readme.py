@@ -20,6 +20,8 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+import torch
+from safetensors.torch import load_file
 from support.commands import probe, python
 from support.inputs import make_bert, make_split, overrides, write_columns
 
@@ -58,6 +60,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     encoder = home / "encoder"
     encoder.mkdir()
     make_bert(encoder, num_layers=12, limit=64)
+    pickled = shutil.copytree(encoder, home / "pickled")  # for probe convert
+    torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")
+    (pickled / "model.safetensors").unlink()
 
     splits = {"train": make_split(100, 1), "dev": make_split(20, 2), "test": make_split(20, 3)}
     data = write_columns(home / "data", Corpus("tiny", splits))
@@ -77,7 +82,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     mine = shutil.ignore_patterns("quickstart", "runs", "logs")  # what somebody has made in this checkout
     shutil.copytree(ROOT / "results", home / "results", ignore=mine)
-    shutil.copytree(ROOT / "results/demo-minilm", home / "results/quickstart")
+    shutil.copytree(ROOT / "results/demo-quickstart", home / "results/quickstart")
     return home
 
 
@@ -88,9 +93,14 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
     """
     words = shlex.split(command)[1:]
     kind = words[0] if words[0] in COMMANDS else "train"
-    predictions = min((home / "results/quickstart/predictions").glob("*.test.conll"))
+    predictions = min((home / "results/demo-minilm/predictions").glob("*.test.conll"))
     data = home / ("indexed" if "word_column" in command else "data")
-    places = {"DIR": data, "FILE": predictions, "A": "results/demo-minilm", "B": "results/quickstart"}
+    places = {
+        "DIR": home / "pickled" if kind == "convert" else data,
+        "FILE": predictions,
+        "A": "results/demo-minilm",
+        "B": "results/quickstart",
+    }
     words = [re.sub(r"^(.*=)?(DIR|FILE|A|B)$", lambda m: f"{m[1] or ''}{places[m[2]]}", word) for word in words]
     if COMMANDS[kind].takes_settings and kind not in ("bench", "tag"):  # these two read the encoder from records
         encoder, *corpus = overrides(home / "encoder", data)

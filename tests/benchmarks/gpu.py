@@ -374,7 +374,11 @@ def sweep(bench: Bench) -> dict[str, Any]:
         f"probe.patience={epochs}",
         f"probe.hidden_size={min(256, bench.size.probe)}",
     )
-    result: dict[str, Any] = {"runs": 8, "extract_s": round(typed("extract", *settings), 2), "seconds": {}}
+    result: dict[str, Any] = {
+        "runs": 8,
+        "extract_s": round(typed("extract", "layers=last", *settings), 2),
+        "seconds": {},
+    }
     scores: dict[int, dict[str, Any]] = {}
     took = 0.0
     for at_once in (1, *bench.size.at_once):
@@ -382,7 +386,7 @@ def sweep(bench: Bench) -> dict[str, Any]:
             result["seconds"][at_once] = "left out: no time left"
             continue
         out = bench.folder / f"sweep-{at_once}"
-        grid = ["-m", "layers=last,concat_last_four", "seed=1,2,3,4", f"jobs={at_once}", f"results_dir={out}"]
+        grid = ["-m", "layers=last,second_to_last", "seed=1,2,3,4", f"jobs={at_once}", f"results_dir={out}"]
         took = typed(*grid, *settings)
         result["seconds"][at_once] = round(took, 2)
         records = [json.loads(file.read_text()) for file in (out / "records").glob("*.json")]

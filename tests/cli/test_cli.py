@@ -203,6 +203,8 @@ def test_a_sweep_runs_in_parallel_and_ends_with_the_table(inputs: list[str], tmp
         "table.csv",
         "table.tex",
         "table.json",
+        "figures",
+        "report.html",
     }
     assert {p.name for p in tmp_path.iterdir()} == {"out", "cache", "data"}, "nothing is littered"
     records = {p.name: json.loads(p.read_text()) for p in (tmp_path / "out/records").iterdir()}
