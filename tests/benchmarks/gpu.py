@@ -377,18 +377,18 @@ def sweep(bench: Bench) -> dict[str, Any]:
     result: dict[str, Any] = {
         "runs": 8,
         "extract_s": round(typed("extract", "layers=last", *settings), 2),
-        "seconds": {},
+        "seconds_at_once": {},
     }
     scores: dict[int, dict[str, Any]] = {}
     took = 0.0
     for at_once in (1, *bench.size.at_once):
         if not bench.is_time_left(took):
-            result["seconds"][at_once] = "left out: no time left"
+            result["seconds_at_once"][at_once] = "left out: no time left"
             continue
         out = bench.folder / f"sweep-{at_once}"
         grid = ["-m", "layers=last,second_to_last", "seed=1,2,3,4", f"jobs={at_once}", f"results_dir={out}"]
         took = typed(*grid, *settings)
-        result["seconds"][at_once] = round(took, 2)
+        result["seconds_at_once"][at_once] = round(took, 2)
         records = [json.loads(file.read_text()) for file in (out / "records").glob("*.json")]
         scores[at_once] = {record["key"]: record["sha256"]["predictions"] for record in records}
     result["same_predictions"] = {

@@ -168,5 +168,5 @@ def test_the_whole_runs_on_a_cpu_at_a_tiny_size(tmp_path: Path):
     assert json.loads(out.read_text()) == result
     sweep = result["parts"]["sweep"]
     assert sweep["same_predictions"] == {"2": 8}
-    assert set(sweep["seconds"]) == {"1", "2"}
+    assert set(sweep["seconds_at_once"]) == {"1", "2"}
     assert result["parts"]["tests"]["failed"] == []
