@@ -72,8 +72,11 @@ def add_hydra_flags(parser: argparse.ArgumentParser) -> None:
 def run_hydra_flags(arguments: list[str]) -> bool:
     """Leaves the arguments to Hydra if one of its own flags is among them, and returns whether that was so."""
     flags = {flag for names in HYDRA_FLAGS for flag in names}
-    if not any(argument.split("=")[0] in flags for argument in arguments):
+    flag = next((argument for argument in arguments if argument.split("=")[0] in flags), None)
+    if flag is None:
         return False
+    if {"-m", "--multirun"} & {*arguments}:
+        raise UserError(f"{flag} shows the settings of one run: leave out -m, and name one value per setting.")
     hydra_itself(arguments)
     return True
 

@@ -170,8 +170,9 @@ def _close_files(folder: Path, files: Mapping[str, str]) -> str:
         if not (folder / file).exists():
             parts = {name: set(name.lower().replace("-", ".").split(".")) for name in there}
             same = [name for name in there if parts[name] & {Path(file).name.split(".")[0], *STEMS[split]}]
-            close = difflib.get_close_matches(file, same or there, n=1, cutoff=0.7) or same[:1]
-            typed += [f"data.{split}={quoted(name)}" for name in close]
+            stems = {Path(name).stem: name for name in reversed(same or there)}  # all end alike
+            close = difflib.get_close_matches(Path(file).stem, stems, n=1, cutoff=0.7)
+            typed += [f"data.{split}={quoted(name)}" for name in [stems[stem] for stem in close] or same[:1]]
     return f"Did you mean {' '.join(typed)}? " if typed else ""
 
 

@@ -270,6 +270,12 @@ def test_the_whole_config_can_be_shown(tmp_path: Path):
     names(done.stdout, "hidden_size: 256")
 
 
+def test_the_config_of_a_sweep_cannot_be_shown(typed):
+    done = typed("-m", "--cfg", "job", "layers=last")
+    assert done.returncode == 2
+    names(done.stderr, "--cfg", "-m")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "by"), [(1, "Ctrl-C"), (2, "Ctrl-C"), (2, "kill")])
 def test_ctrl_c_or_kill_stops_cleanly_and_the_same_command_continues(

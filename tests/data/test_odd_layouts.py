@@ -333,6 +333,13 @@ def test_of_files_that_are_not_there_all_are_named_with_the_closest(tmp_path: Pa
     names(caught.value, typed)
 
 
+def test_a_file_that_is_alike_in_its_ending_only_is_not_offered(tmp_path: Path):
+    (tmp_path / "inv.txt").write_text("Ana B-PER\n")
+    with pytest.raises(UserError) as caught:
+        load_corpus(data_config(tmp_path, train="train.txt"))
+    assert "inv" not in str(caught.value)
+
+
 def test_fields_with_other_usual_names_are_all_named_at_once(tmp_path: Path):
     for name in ("train", "dev", "test"):
         file_of(tmp_path, json.dumps({"words": [name], "tags": ["O"]}), f"{name}.jsonl")
