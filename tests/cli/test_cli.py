@@ -270,6 +270,13 @@ def test_the_whole_config_can_be_shown(tmp_path: Path):
     names(done.stdout, "hidden_size: 256")
 
 
+@pytest.mark.parametrize("layers", ["layers=7", "layers=-1", "layers=[3,4]", "layers=3,4"])
+def test_a_number_for_a_preset_of_layers_names_the_setting_for_numbers(typed, layers: str):
+    done = typed("-m", layers, "data=demo")
+    assert done.returncode == 2
+    names(done.stderr, layers, "layers.indices=[7]")
+
+
 def test_the_config_of_a_sweep_cannot_be_shown(typed):
     done = typed("-m", "--cfg", "job", "layers=last")
     assert done.returncode == 2

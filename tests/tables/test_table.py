@@ -381,15 +381,16 @@ def test_flairs_scalar_mix_is_the_mean_of_all_layers_of_the_same_encoder(tmp_pat
     for encoder in (BERT, replace(BERT, name="bert-base-uncased", lower_cases=True), MPNET):
         folder = tmp_path / encoder.name.rpartition("/")[2]
         make_record(folder, "mean_0_to_6", 1, 0.9, 0.9, tuple(range(7)), "mean", splits=CONLL2003, encoder=encoder)
-        make_record(folder, "mean_all", 1, 0.9, 0.9, tuple(range(1, 7)), "mean", splits=CONLL2003, encoder=encoder)
+        make_record(folder, "mean_1_to_6", 1, 0.9, 0.9, tuple(range(1, 7)), "mean", splits=CONLL2003, encoder=encoder)
         make_record(folder, "mix_0_to_6", 1, 0.9, 0.9, tuple(range(7)), "mix", splits=CONLL2003, encoder=encoder)
 
-    def theirs(folder: str) -> dict:
-        return {row.name: numbers for row in build_rows(tmp_path / folder) if (numbers := numbers_for("flair", row))}
+    def theirs(folder: str, source: str = "flair") -> dict:
+        return {row.name: numbers for row in build_rows(tmp_path / folder) if (numbers := numbers_for(source, row))}
 
     assert theirs("bert-base-cased") == {"mean_0_to_6": (94.74, 91.38)}
     assert theirs("bert-base-uncased") == {"mean_0_to_6": (94.61, 91.03)}
     assert theirs("all-mpnet-base-v2") == {}
+    assert theirs("bert-base-cased", "bert_ner") == {"mean_1_to_6": (95.11,)}
     differences = {
         folder: [line.partition(" ")[0] for line in setting_differences(row.about, "flair")]
         for folder in ("bert-base-cased", "bert-base-uncased", "all-mpnet-base-v2")
