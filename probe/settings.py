@@ -193,6 +193,11 @@ def _refuse_words(overrides: Sequence[str]) -> None:
             typed = preset_named(word)
             hint = f"Type {typed}" if typed else "Settings are typed name=value; a text with blanks in quotes."
             raise UserError(f"{word!r} is no setting. {hint}")
+        if re.fullmatch(r"layers=[-\d,\[\]]+", word):
+            raise UserError(
+                f"{word}: layers=NAME takes a preset. One layer by number: layers=single 'layers.indices=[7]'; several "
+                "as one row: 'layers.indices=[3,4]' layers.combine=concat (or mean, sum, mix)."
+            )
 
 
 def _is_a_sweep(swept: Override, arguments: Sequence[str]) -> UserError:
