@@ -28,6 +28,7 @@ import numpy as np
 from probe.scoring.significance import CONFIDENCE
 
 STATISTIC = 2  # version of the rules; 1 permuted seeds and swapped texts, on dev and test
+LUCK = 2.0  # standard errors by which a row with fewer seeds must lead to be called the best
 SIMULATED = 20_000
 MOST_DRAWS = 8_000_000  # of one simulation: bounds the memory if a table has many rows
 MOST_FREEDOM = 2_000  # degrees of freedom beyond which a variance counts as known
@@ -69,6 +70,17 @@ def seed_variances(scores: np.ndarray, there: np.ndarray) -> np.ndarray:
     squares = (((scores - means[..., None]) * there) ** 2).sum(-1)
     pooled = squares.sum(-1, keepdims=True) / max(1, int((n - 1).sum()))
     return np.maximum(pooled, squares / np.maximum(1, n - 1))
+
+
+def place_of_best(means: np.ndarray, n: np.ndarray, variances: np.ndarray) -> np.ndarray:
+    """Returns the place of the best row: the one with the highest mean.
+
+    A mean of few seeds is high by luck more often. So a row with fewer seeds than another loses LUCK standard errors of
+    what its missing seeds could change. With equal numbers of seeds nothing is lost. means: (K, ...). n: (K,).
+    variances: (K, ...), as `seed_variances` estimates them. Returns (...).
+    """
+    missing = (1 / n - 1 / n.max()).reshape(-1, *[1] * (means.ndim - 1))
+    return np.asarray((means - LUCK * np.sqrt(variances.min(0) * missing)).argmax(0))
 
 
 class Comparison:
@@ -135,8 +147,8 @@ class Comparison:
 
     @property
     def best(self) -> int:
-        """Returns the row with the highest mean among those with the most seeds; one with fewer may be lucky."""
-        return int(np.where(self.n == self.n.max(), self.means, -np.inf).argmax())
+        """Returns the row with the highest mean, see `place_of_best`."""
+        return int(place_of_best(self.means, self.n, self.variances))
 
     def behind(self) -> list[list[float]]:
         """Returns how far each row lies behind the truly best one: intervals [low, high], high at most 0.
@@ -248,6 +260,7 @@ class _Simulation:
         estimates = root @ (root @ estimates.reshape(rows, -1)).reshape(estimates.shape)  # (K, K, N or 1)
         self.n = np.array(n)
         self.means = means + root @ moves  # (K, N)
+        self.variances = over_seeds * self.n[:, None]  # (K, N), of a single run
         self.errors = np.sqrt(over_seeds + np.einsum("kkn->kn", estimates))  # (K, N), of the means
         self.t = np.zeros((rows, rows, means.shape[1]), dtype=np.float32)  # (K, K, N), how far b is above a
         for a, b in itertools.combinations(range(rows), 2):
@@ -262,7 +275,7 @@ class _Simulation:
         The first is by row how far any other row is above it (one-sided, many to one; (K,)). The second is the
         difference between the best and any other row.
         """
-        best = np.where((self.n == self.n.max())[:, None], self.means, -np.inf).argmax(0)
+        best = place_of_best(self.means, self.n, self.variances)
         widest = np.zeros(len(best))
         for a in range(len(self.n)):
             widest[best == a] = -self.t[a].min(0)[best == a]

@@ -21,7 +21,8 @@ UNCONVERGED, ELIMINATED = "not converged", "eliminated"
 def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
     """One table's rows with labels, and their differences to the best row.
 
-    margin: points of dev score that the user does not mind. best: the highest dev mean of the rows with the most seeds.
+    margin: points of dev score that the user does not mind. best: the highest dev mean; a row with fewer seeds than
+    others must lead by more than luck (`scoring.compare.place_of_best`).
     within the margin: the whole interval of how far the row lies behind the truly best one is above -margin. worse: the
     whole interval is below 0. undecided: neither. Rows that have left a race, or whose runs did not all converge, are
     not compared. Baselines, upper bounds and rows trained on less text get no label; but for controls, which are
