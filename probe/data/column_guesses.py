@@ -16,7 +16,7 @@ NEARLY_ALL = 0.9
 
 
 def table_of(split: Split) -> list[list[str]]:
-    """Reads the columns of every word of the split from its file; no rows for a split without columns."""
+    """Reads the columns of every word of the split from its file. Returns no rows for a split without columns."""
     if not split.word_a_line:
         return []
     lines, skipped = list(lines_of(Path(split.origin))), set(split.skipped_lines)
@@ -33,7 +33,7 @@ def table_of(split: Split) -> list[list[str]]:
 
 
 def span_columns(table: Sequence[Sequence[str]]) -> list[int]:
-    """The columns that hold O and tags with a scheme's prefix and nothing else, those with most spans first."""
+    """Returns the columns that hold only O and tags with a scheme's prefix; the column with most spans comes first."""
     found = []
     for at, column in enumerate(zip(*table, strict=False)):
         counts = Counter(map(bare_tag, column))
@@ -48,7 +48,7 @@ def nearly_all_numbers(values: Sequence[str]) -> bool:
 
 
 def wordlike_column(table: Sequence[Sequence[str]]) -> int | None:
-    """The column with most distinct values that does not hold numbers; None if all do."""
+    """Returns the column with most distinct values among those that do not hold numbers; None if all hold numbers."""
     distinct = {
         at: len(set(column)) for at, column in enumerate(zip(*table, strict=False)) if not nearly_all_numbers(column)
     }

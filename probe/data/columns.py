@@ -1,4 +1,4 @@
-"""Column files: a word per line, an empty line between sentences."""
+"""Reads column files: a word per line, an empty line between sentences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RANGE = re.compile(r"\d+-\d+")  # the index of several words, in CoNLL-U
 EMPTY_NODE = re.compile(r"\d+\.\d+")  # the index of a word that is not in the text, in CoNLL-U
 COMMENT = re.compile(r"#|%+|//|;+")  # what comments often begin with
 NEW_DOCUMENT = re.compile(r"# ?newdoc")
-# What first lines call their columns. A line that has these names alone, of a word and of a tag, is no word.
+# Names of columns in first lines. A line that consists of such names, one for words and one for tags, is a header.
 WORD_NAMES = {"token", "tokens", "word", "words", "form", "wordform"}
 TAG_NAMES = set(
     "tag tags label labels iob bio entity ner nertag ner_tag ner_tags pos postag pos_tag pos_tags upos xpos "
@@ -33,9 +33,9 @@ CONLLU = " This looks like CoNLL-U, whose files are named NAME.conllu."
 
 
 class ColumnsError(UserError):
-    """A line with other columns than needed.
+    """Says that a line does not have the columns that are needed.
 
-    found: the message without the settings that may help. columns: of the line. too_few: a chosen column is missing.
+    found: the message without its hint. columns: of the line. too_few: a chosen column is missing.
     """
 
     def __init__(self, found: str, hint: str, columns: Sequence[str], too_few: bool = False) -> None:
@@ -44,7 +44,7 @@ class ColumnsError(UserError):
 
 
 class WordRow(NamedTuple):
-    """A line with a word. number: of the line. document: how many document marks stand before it."""
+    """Holds a line with a word. number: of the line. document: the number of document marks before it."""
 
     number: int
     line: str
@@ -55,14 +55,14 @@ class WordRow(NamedTuple):
 
 @dataclass
 class WordRows:
-    """Iterates over the lines of a column file that have a word; afterwards, the other fields say what was skipped.
+    """Iterates over the lines of a column file that have a word. Afterwards, the other fields say what was skipped.
 
-    is_skipped: whether to skip a line, from its columns, the position of its word in the sentence (from 1) and its
-    place for messages. separator: of the first line, where the layout says "auto". first, num_columns: the first line
-    with a word, and its number of columns. header: number of the line that names the columns, 0 if none does.
-    order_marks: lines that began with a byte order mark. trailing: lines with empty trailing columns, which are
-    removed. comments: by line number. skipped: line numbers. markers: lines between documents, by the number of
-    sentences before them.
+    is_skipped: returns whether to skip a line, given its columns, the position of its word in the sentence (from 1) and
+    its place for messages. separator: of the first line, where the layout says "auto". first, num_columns: the first
+    line with a word, and its number of columns. header: number of the line that names the columns, 0 if there is none.
+    order_marks: number of lines that began with a byte order mark. trailing: number of lines with empty trailing
+    columns, which are removed. comments: by line number. skipped: line numbers. markers: lines between documents, by
+    the number of sentences before them.
     """
 
     lines: Iterable[str]
@@ -80,7 +80,10 @@ class WordRows:
     markers: dict[int, list[str]] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[WordRow]:
-        """Raises UserError for a line with another number of columns than the first, and for an endless sentence."""
+        """Yields the rows.
+
+        Raises UserError for a line with another number of columns than the first, and for a sentence that is too long.
+        """
         document = sentences = length = begin = 0
         for number, line, columns in self._cut():
             if "\r" in line:
@@ -104,10 +107,10 @@ class WordRows:
             yield WordRow(number, line, columns, length == 1, document)
 
     def _cut(self) -> Iterator[tuple[int, str, list[str] | None]]:
-        """The number of each line, the line and its columns: none between documents, None between sentences.
+        """Yields each line's number, the line and its columns: [] for a line between documents, None between sentences.
 
-        Empty trailing columns are removed from the first line if the word's or the tag's column is counted from the
-        end, and from later lines if they have more columns than the first.
+        Empty trailing columns are removed from the first line if the column of the words or the tags is counted from
+        the end. They are removed from later lines if these have more columns than the first.
         """
         comment, marker, separator = self.layout.comment, self.layout.document_marker, self.layout.separator
         num_columns = 0
@@ -150,20 +153,20 @@ class WordRows:
 
 
 def read_columns(file: Path, layout: Layout, remedy: str = "") -> Split:
-    """Reads a CoNLL column file with its tags as they are. Columns that were not chosen are ignored."""
+    """Reads words and tags of a column file; the tags are not converted. Ignores the columns that were not chosen."""
     with closing(lines_of(file, remedy)) as lines:
         return read_word_rows(WordRows(lines, layout, str(file)))
 
 
 def read_columns_without_tags(lines: Iterable[str], layout: Layout, origin: str) -> Split:
-    """Reads the words of a column file and keeps all its columns; every tag is O."""
+    """Reads the words of a column file and saves all columns of each word. Every tag is O."""
     return read_word_rows(WordRows(lines, layout, origin), with_tags=False)
 
 
 def read_word_rows(rows: WordRows, with_tags: bool = True) -> Split:
-    """Reads words and tags. Raises UserError with the line of what does not fit.
+    """Reads words and tags. Raises UserError with the line of the first mistake.
 
-    Without tags, the tag column is not looked at, all columns are kept, and a word may lack data.word_prefix.
+    Without tags, the tag column is ignored, all columns are saved, and a word may lack data.word_prefix.
     """
     layout, origin = rows.layout, rows.origin
     split = Split([], [], [], array("I"), origin, word_a_line=True, columns=None if with_tags else [])
@@ -240,7 +243,7 @@ def names_columns(line: str) -> bool:
 
 
 def without_mark(line: str) -> str:
-    """The line without the byte order mark before it; a mark that is the whole word stays."""
+    """Returns the line without the byte order marks before it. A word that consists of such a mark stays."""
     rest = line.lstrip(BYTE_ORDER_MARK)
     return line if rest[:1] in (" ", "\t") else rest
 
@@ -254,7 +257,10 @@ def cut_line(line: str, bare: str, separator: str) -> list[str]:
 
 
 def _last_needed(layout: Layout, columns: list[str]) -> int:
-    """How many columns the first line has, without empty trailing ones where a column is counted from the end."""
+    """Returns the number of columns of the first line.
+
+    Empty trailing columns do not count where the layout counts a column from the end.
+    """
     last = len(columns)
     while last and min(layout.tag_column, layout.word_column) < 0 and not columns[last - 1].strip(" "):
         last -= 1
@@ -270,15 +276,18 @@ def _column_from_front(number: int, name: str, columns: list[str], shown: str) -
 
 def _check_two_columns(at_word: int, at_tag: int, columns: list[str], shown: str, line: str) -> None:
     if at_word == at_tag:
-        hint = " Another: data.word_column=N data.tag_column=N."
+        hint = " To choose them: data.word_column=N data.tag_column=N."
         if len(columns) == 1:
-            other = " Tabs or blanks separate columns; lines without a word: data.comment=PREFIX."
+            other = " Tabs or blanks separate columns. To skip lines without a word: data.comment=PREFIX."
             hint = _comment_hint((line,)) or other
         raise ColumnsError(f"{shown}; a word and its tag are needed, in two columns.", hint, columns, too_few=True)
 
 
 def _checked_tag(tag: str, columns: Sequence[str], split: Split, place: str) -> str:
-    """The tag without blanks and invisible characters around it, which are counted in the split."""
+    """Removes blanks and invisible characters around the tag, and counts in the split that it did.
+
+    Raises ColumnsError for a tag that `check_tag` refuses.
+    """
     bare = bare_tag(tag)
     if bare != tag:
         if bare == tag.strip():
@@ -293,17 +302,20 @@ def _checked_tag(tag: str, columns: Sequence[str], split: Split, place: str) -> 
 
 
 def _check_is_word(columns: list[str], range_of: str, has_index: bool, place: str) -> str:
-    """Refuses lines of CoNLL-U that are not words of their own; returns the first index if the line has a range."""
+    """Refuses lines of CoNLL-U that are not words of their own.
+
+    Returns the first index if the line has a range, else "".
+    """
     index = columns[0]
     if has_index and index == range_of:
-        raise UserError(f"{place}: a line before it stands for several words ({index}-...).{CONLLU}")
+        raise UserError(f"{place}: the line before it holds several words ({index}-...).{CONLLU}")
     if has_index and "." in index and EMPTY_NODE.fullmatch(index):
         raise UserError(f"{place}: {index} is the index of a word that is not in the text.{CONLLU}")
     return index.partition("-")[0] if "-" in index and RANGE.fullmatch(index) else ""
 
 
 def _check_comments(rows: WordRows, at_tag: int, known_tags: set[str]) -> None:
-    """Refuses a comment with a word's columns and a known tag: it may be a word that begins like a comment."""
+    """Refuses a comment that has a word's columns and a known tag: it may be a word that begins like a comment."""
     for number, line in rows.comments:
         columns = cut_line(line, line.strip(" \t"), rows.separator)
         if len(columns) == rows.num_columns and columns[at_tag] in known_tags:
@@ -314,7 +326,7 @@ def _check_comments(rows: WordRows, at_tag: int, known_tags: set[str]) -> None:
 
 
 def _comment_hint(lines: Iterable[str]) -> str:
-    """The setting for the first of some lines that looks like a comment; empty if none does."""
+    """Suggests the setting for the first line that looks like a comment; returns "" if none does."""
     for line in lines:
         if mark := COMMENT.match(line):
             document = NEW_DOCUMENT.match(line)
@@ -324,18 +336,18 @@ def _comment_hint(lines: Iterable[str]) -> str:
 
 
 def _width_hint(line: str, first: str, separator: str) -> str:
-    """The settings that may read a line with another number of columns than the first line."""
+    """Suggests settings that may read a line with another number of columns than the first line."""
     if hint := _comment_hint((line, first)):
         return hint
     for name in ("tab", "whitespace"):
         widths = {len(cut_line(each, each.strip(" \t"), name)) for each in (line, first)}
         if name != separator and len(widths) == 1 and widths != {1}:
             return f" With data.separator={name} both have {widths.pop()}."
-    return " Another separator: data.separator=tab|whitespace|space; lines without a word: data.comment=PREFIX."
+    return " To change the separator: data.separator=tab|whitespace|space. To skip lines: data.comment=PREFIX."
 
 
 def quoted(value: str) -> str:
-    """A setting's value as one types it."""
+    """Quotes a setting's value for the shell where that is needed."""
     return value if re.fullmatch(r"[\w./:@%+-]+", value) else shlex.quote(json.dumps(value, ensure_ascii=False))
 
 
@@ -350,6 +362,6 @@ def _tag_hint(tag: str, columns: Sequence[str]) -> str:
 
 
 def _shown(columns: Sequence[str], line: str) -> str:
-    """A line for messages, its invisible characters escaped."""
+    """Describes a line for messages: its number of columns and its text, invisible characters escaped."""
     count = "one column" if len(columns) == 1 else f"{len(columns)} columns"
     return f"{count} ({line if len(line) <= 60 else line[:57] + '...'!r})"

@@ -1,4 +1,4 @@
-"""CoNLL-U, the format of Universal Dependencies (https://universaldependencies.org/format.html)."""
+"""Reads CoNLL-U, the format of Universal Dependencies (https://universaldependencies.org/format.html)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORM, UPOS = 1, 3  # columns
 
 
 def read_conllu(file: Path, layout: Layout, remedy: str = "") -> Split:
-    """Reads the words of column FORM and the tags of data.tag_column; its default is UPOS if data.task=tags."""
+    """Reads words from column FORM and tags from data.tag_column, whose default is UPOS if data.task=tags."""
     with closing(lines_of(file, remedy)) as lines:
         return _read(WordRows(lines, _in_conllu(layout), str(file), _is_no_word), with_tags=True)
 
@@ -39,13 +39,16 @@ def _in_conllu(layout: Layout) -> Layout:
 
 
 def _is_no_word(columns: list[str], position: int, place: str) -> bool:
-    """Whether a line is a multiword range or an empty node. Raises UserError unless words are counted from 1."""
+    """Returns whether a line is a multiword range or an empty node.
+
+    Raises UserError if words are not counted from 1.
+    """
     if RANGE.fullmatch(columns[0]) or EMPTY_NODE.fullmatch(columns[0]):
         return True
     if columns[0] != str(position):
         raise UserError(
             f"{place}: the first column is {columns[0]!r}, not {position}: CoNLL-U counts the words of a sentence from "
-            "1, and separates columns by tabs and sentences by empty lines. Other column files have another ending."
+            "1, and separates columns by tabs and sentences by empty lines. Give other column files another ending."
         )
     return False
 

@@ -1,4 +1,4 @@
-"""A corpus: words and tags, by sentence and document, whatever source they come from. Inside, spans are always IOB2."""
+"""Loads a corpus: words and tags, by sentence and document, from any source. Tags of spans become IOB2."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from probe.data.readers import read_file
 from probe.data.repository import read_hub
 from probe.data.sentences import Sentences
 from probe.data.split import Split, SplitCounts, bare_tag
-from probe.data.tags import OddTag, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
+from probe.data.tags import TagSchemeError, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
 from probe.data.task import SPANS, TASKS, Task
 from probe.system import hub
 from probe.system.format import escape_invisible
@@ -30,14 +30,17 @@ SPLITS = ("train", "dev", "test")
 STEMS = {"train": ["train"], "dev": ["dev", "valid", "validation", "val", "testa"], "test": ["test", "testb"]}
 BUNDLED = "bundled"  # data.path of the corpus inside the package
 PLACES_SHOWN = 3
-NEW_SHOWN = 20  # tags that train never shows
+NEW_SHOWN = 20  # tags that do not occur in train
 WRONG_SHOWN = 10  # lines with a wrong tag
 FRACTION_SEED = 0
 
 
 @dataclass
 class Corpus:
-    """about: how it was read, for the record; figures only. notes: what a person should know, a line each."""
+    """Holds three splits and what was noticed when they were read.
+
+    about: how the corpus was read, for the record; numbers only. notes: what a user should know, one line each.
+    """
 
     name: str
     splits: dict[str, Split]
@@ -47,11 +50,11 @@ class Corpus:
 
     @property
     def title(self) -> str:
-        """Its name and the scheme its tags came in, for people."""
+        """Returns the name and the scheme of the source's tags, for people."""
         return f"{self.name} ({self.about['scheme']})" if "scheme" in self.about else self.name
 
     def fingerprint(self) -> str:
-        """sha256 of all words, tags and document bounds, whatever file or hub they came from."""
+        """Returns the sha256 of all words, tags and document bounds; the same for the same text from another source."""
         return hash_rows(
             row
             for name, split in self.splits.items()
@@ -59,7 +62,7 @@ class Corpus:
         )
 
     def text_fingerprint(self, with_documents: bool) -> str:
-        """sha256 of what an encoder sees: the words by sentence, and the document bounds if it sees those."""
+        """Returns the sha256 of what an encoder reads: words by sentence, and the document bounds if it uses them."""
         return hash_rows(
             row
             for name, split in self.splits.items()
@@ -67,12 +70,14 @@ class Corpus:
         )
 
     def counts(self) -> dict[str, SplitCounts]:
-        """What each split holds."""
         return {name: split.counts(self.task) for name, split in self.splits.items()}
 
 
 def hash_rows(rows: Iterable[object]) -> str:
-    """sha256 over rows of plain values, each as one JSON line, so that no two texts run together alike."""
+    """Returns the sha256 of rows of plain values.
+
+    Each row is one JSON line, so that different rows never look alike.
+    """
     digest = hashlib.sha256()
     for row in rows:
         digest.update(json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
@@ -102,7 +107,7 @@ def load_corpus(cfg: DataConfig) -> Corpus:
     if cfg.path is None:
         corpus.about["commit"] = hub.commit_of(_repo(cfg))
         if hub.is_from_cache(_repo(cfg)):
-            corpus.notes.append(f"the Hub gave no answer; this is commit {corpus.about['commit']}, from its cache")
+            corpus.notes.append(f"the Hub did not answer; commit {corpus.about['commit']} is read from its cache")
     if corpus.task.has_spans:
         normalize_tags(corpus, cfg.scheme, cfg.ill_formed)
     _check_tags(corpus)
@@ -122,9 +127,9 @@ def _repo(cfg: DataConfig) -> hub.Repo:
 
 
 def read_splits(cfg: DataConfig, notes: list[str]) -> dict[str, Split]:
-    """The splits that the source has, tags as they are there. Those to be taken from train are left out.
+    """Reads the splits that the source has, without converting tags. Splits to be taken from train are not read.
 
-    notes: gets what a person should know of the source.
+    notes: receives lines for the user about the source.
     """
     fractions = {"train": None, "dev": cfg.dev_fraction, "test": cfg.test_fraction}
     layout = Layout.of(cfg)
@@ -163,14 +168,14 @@ def read_splits(cfg: DataConfig, notes: list[str]) -> dict[str, Split]:
 
 
 def _close_files(folder: Path, files: Mapping[str, str]) -> str:
-    """What to type for the files of splits that are not there, where the folder has files of similar names."""
+    """Suggests settings for missing split files, where the folder has files with similar names."""
     there = sorted({file.name for file in folder.iterdir() if file.is_file()} - set(files.values()))
     typed = []
     for split, file in files.items():
         if not (folder / file).exists():
             parts = {name: set(name.lower().replace("-", ".").split(".")) for name in there}
             same = [name for name in there if parts[name] & {Path(file).name.split(".")[0], *STEMS[split]}]
-            stems = {Path(name).stem: name for name in reversed(same or there)}  # all end alike
+            stems = {Path(name).stem: name for name in reversed(same or there)}  # all have the same ending
             close = difflib.get_close_matches(Path(file).stem, stems, n=1, cutoff=0.7)
             typed += [f"data.{split}={quoted(name)}" for name in [stems[stem] for stem in close] or same[:1]]
     return f"Did you mean {' '.join(typed)}? " if typed else ""
@@ -181,10 +186,11 @@ def _offer(name: str, glue: str = "; or ") -> str:
 
 
 def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]) -> dict[str, dict[str, Any]]:
-    """Splits off what a fraction asks for, in place; returns what was taken.
+    """Moves sentences of train into the splits that a fraction asks for, in place. Returns what was taken.
 
-    Whole documents where they are known, else sentences. Which ones depends on their number and the fractions alone:
-    the order is that of sha256 over a fixed seed and their place, the same in every release of Python.
+    Takes whole documents where they are known, else sentences. The choice depends only on their number and the
+    fractions. Their order is that of sha256 over a fixed seed and their index, so it is the same in every version of
+    Python.
     """
     wanted = {name: fraction for name, fraction in fractions.items() if fraction is not None}
     if not wanted:
@@ -197,13 +203,13 @@ def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]
     by = "document" if train.documents is not None else "sentence"
     for name, fraction in wanted.items():
         count = max(1, round(fraction * len(number)))
-        mine, order = set(order[:count]), order[count:]
-        splits[name] = _part(train, [unit in mine for unit in units])
+        chosen, order = set(order[:count]), order[count:]
+        splits[name] = _part(train, [unit in chosen for unit in units])
         taken[name] = {"fraction": fraction, "by": by, "seed": FRACTION_SEED, "sentences": len(splits[name].words)}
     if not order:
         raise UserError(f"{train.origin}: {len(number)} {by}s are too few to take {' and '.join(wanted)} from.")
-    left = set(order)
-    splits["train"] = _part(train, [unit in left for unit in units])
+    remaining = set(order)
+    splits["train"] = _part(train, [unit in remaining for unit in units])
     return taken
 
 
@@ -218,16 +224,17 @@ def _part(split: Split, keep: list[bool]) -> Split:
 
 
 def normalize_tags(corpus: Corpus, wanted: str, on_ill_formed: str) -> None:
-    """Finds the scheme over all splits, notes what is ill-formed, and turns the tags into IOB2, in place."""
+    """Finds the scheme over all splits, reports ill-formed tags, and turns the tags into IOB2, in place."""
     splits = corpus.splits
     together = Sentences.of(tags for split in splits.values() for tags in split.tags)
     try:
         scheme = find_scheme(together, wanted)
-    except OddTag as odd:
-        place = next(place for split in splits.values() for place in places_of(split, odd.tag))
+    except TagSchemeError as error:
+        place = next(place for split in splits.values() for place in places_of(split, error.tag))
         raise UserError(
-            f"{place}: tag {odd.tag!r} {odd}. Another scheme: data.scheme=NAME; tags that are no spans: data.task=tags."
-            f"{_another_column(splits, odd.tags)}{_all_wrong(splits, odd.tags)}"
+            f"{place}: tag {error.tag!r} {error}. "
+            "Another scheme: data.scheme=NAME. If tags are not spans: data.task=tags."
+            f"{_another_column(splits, error.tags)}{_all_wrong(splits, error.tags)}"
         ) from None
     if scheme == "IO" and is_bare(together):
         for split in splits.values():
@@ -252,8 +259,11 @@ def normalize_tags(corpus: Corpus, wanted: str, on_ill_formed: str) -> None:
 
 
 def _all_wrong(splits: dict[str, Split], wrong: Sequence[str]) -> str:
-    """A second line of a message, where several words have a wrong tag: the tags of the first file that has any, how
-    often each occurs, the first lines, and how many words the other files have. Empty for one word."""
+    """Lists the wrong tags of the first file that has any, for the second line of a message.
+
+    Gives how often each tag occurs, the first lines, and the number of wrong tags in the other files. Returns "" if a
+    single word has a wrong tag, as the first line of the message names it.
+    """
     at: dict[str, list[tuple[int, str]]] = {}
     for split in splits.values():
         places = [
@@ -276,7 +286,7 @@ def _all_wrong(splits: dict[str, Split], wrong: Sequence[str]) -> str:
 
 
 def _another_column(splits: dict[str, Split], wrong: Sequence[str]) -> str:
-    """What to type if another column has the tags, or if comments or names of columns were read as words."""
+    """Suggests a setting if comments or names of columns were read as words, or if another column has the tags."""
     train = splits["train"]
     if train.word_a_line:
         first, tags = train.words[0], train.tags[0]
@@ -294,7 +304,7 @@ def _another_column(splits: dict[str, Split], wrong: Sequence[str]) -> str:
 
 
 def _span_column(split: Split) -> str:
-    """What to type if another column looks like tags of spans, and if the words are numbers, which may have words."""
+    """Suggests another column for tags of spans, and another for words if the words are numbers."""
     table, chosen = table_of(split), list(chain.from_iterable(split.tags))
     like = [at for at in span_columns(table) if [bare_tag(row[at]) for row in table] != chosen]
     if not like:
@@ -311,7 +321,7 @@ def _by_split(counts: dict[str, int]) -> str:
 
 
 def places_of(split: Split, tag: str) -> Iterator[str]:
-    """Where a tag stands in a split."""
+    """Yields the places of a tag in a split, for messages."""
     for sentence, tags in enumerate(split.tags):
         for position, found in enumerate(tags):
             if found == tag:
@@ -337,7 +347,7 @@ def _refuse_other_labels(splits: dict[str, Split], labels: list[str]) -> None:
 
 
 def _check_tags(corpus: Corpus) -> None:
-    """Refuses splits with nothing to learn or to find, and notes what only dev or test has."""
+    """Refuses splits without anything to learn or to find, and reports types that only dev or test has."""
     trained: set[str] = set()
     unknown: dict[str, dict[str, int]] = {}
     for name, split in corpus.splits.items():
@@ -360,7 +370,7 @@ def _check_tags(corpus: Corpus) -> None:
             shown = [f"{escape_invisible(kind)} ({count})" for kind, count in list(new.items())[:NEW_SHOWN]]
             shown += [f"and {len(new) - NEW_SHOWN} more"] if len(new) > NEW_SHOWN else []
             corpus.notes.append(
-                f"{name} has {corpus.task.kinds} that train never shows, so no prediction can be right there: "
+                f"{name} has {corpus.task.kinds} that do not occur in train, so they cannot be predicted: "
                 f"{', '.join(shown)}; the first: {place}"
             )
     if unknown:

@@ -1,6 +1,6 @@
-"""Corpora made of a corpus: a control task in the place of its tags, and a sample of its training text.
+"""Derives corpora from a corpus: one with a control task instead of its tags, or one with a sample of train.
 
-The words stay where they are, so whatever is made of a text reads the same features.
+The words do not change, so features of the original text can be read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from probe.data.corpus import Corpus
 from probe.data.sentences import Sentences
 from probe.data.split import Split
 
-# Shares of train at which code lengths are read off: those of Voita & Titov 2020, and those of a learning curve.
+# Shares of train at which code lengths are computed: those of Voita & Titov 2020, and those of a learning curve.
 ONLINE_CODE_SHARES = (
     0.001,
     0.002,
@@ -42,53 +42,56 @@ ONLINE_CODE_SHARES = (
 
 @dataclass(frozen=True)
 class Sample:
-    """Which sentences of `train` are learnt from: those of the first `share` of its units in `order`."""
+    """Describes which sentences of `train` are used for training: the first `share` of its units in `order`."""
 
     train: Split
     share: float
-    order: list[list[int]]  # sentences of each unit: a document, or a sentence where documents are not known
+    order: list[list[int]]  # sentences of each unit: a document, or one sentence where documents are not known
 
     def sentences(self, share: float) -> list[int]:
-        """The sentences of a share, in the order of the text. A larger share holds all of a smaller one."""
+        """Returns the sentences of a share, in the order of the text.
+
+        A larger share holds all sentences of a smaller one.
+        """
         units = self.order[: round(share * len(self.order))]
         return sorted(itertools.chain.from_iterable(units))
 
 
 def control_task(text: Corpus, seed: int, lower_cases: bool = False) -> Corpus:
-    """The corpus with a control task instead of its own (Hewitt & Liang 2019), which can only be memorised.
+    """Replaces the tags by a control task (Hewitt & Liang 2019), which can only be memorised.
 
-    Each distinct word gets one tag for all of train, dev and test, drawn from the tag distribution of train. For spans,
-    each distinct mention gets a type drawn likewise; the span boundaries stay, so it is another task than Hewitt &
-    Liang's: bounds can be learnt. The draw depends on the word or mention, the seed and train's distribution alone;
-    with `lower_cases` on the word or mention as the encoder sees it, lower-cased: variants that differ in case alone
-    have one tag, or the encoder would be shown contradictory ones.
+    Each distinct word gets one tag for all of train, dev and test, drawn from the tag distribution of train. With
+    spans, each distinct mention gets a type drawn in the same manner and keeps its bounds. So the task differs from
+    Hewitt & Liang's: bounds can be learnt. The draw depends only on the word or mention, the seed and train's
+    distribution. With `lower_cases`, words are lower-cased first, as the encoder does. Else variants that differ in
+    case would have contradictory tags for the same input.
     """
     task = text.task
     frequent = Counter(kind for tags in text.splits["train"].tags for kind, _, _ in task.items(tags))
     if len(frequent) < 2:
         raise UserError(
-            f"data.control={seed}: {text.name} has a single type, {next(iter(frequent))}, so a control would be the "
-            "task itself. Type data.control=null."
+            f"data.control={seed}: {text.name} has a single type, {next(iter(frequent))}, so the control task would "
+            "equal the task. Type data.control=null."
         )
     kinds = sorted(frequent)
     up_to = list(itertools.accumulate(frequent[kind] for kind in kinds))
 
-    def drawn(words: Sequence[str]) -> str:
+    def draw(words: Sequence[str]) -> str:
         seen = [word.lower() for word in words] if lower_cases else words
         digest = hashlib.sha256(json.dumps([seed, *seen]).encode()).digest()
         return kinds[bisect(up_to, int.from_bytes(digest) % up_to[-1])]
 
-    def retagged(words: Sequence[str], tags: Sequence[str]) -> list[str]:
+    def retag(words: Sequence[str], tags: Sequence[str]) -> list[str]:
         if not task.has_spans:
-            return [drawn([word]) for word in words]
+            return [draw([word]) for word in words]
         new = ["O"] * len(words)
         for _, start, end in task.items(tags):
-            kind = drawn(words[start:end])
+            kind = draw(words[start:end])
             new[start:end] = [f"B-{kind}"] + [f"I-{kind}"] * (end - start - 1)
         return new
 
     splits = {
-        name: replace(split, tags=Sentences.of(itertools.starmap(retagged, zip(split.words, split.tags, strict=True))))
+        name: replace(split, tags=Sentences.of(itertools.starmap(retag, zip(split.words, split.tags, strict=True))))
         for name, split in text.splits.items()
     }
     about = {name: value for name, value in text.about.items() if name != "not_in_train"}
@@ -96,10 +99,10 @@ def control_task(text: Corpus, seed: int, lower_cases: bool = False) -> Corpus:
 
 
 def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:
-    """The corpus with a share of its training text: whole documents where they are known, else sentences.
+    """Reduces train to a share of its text: whole documents where they are known, else sentences.
 
-    They are taken in order of sha256 of the seed and their index. Raises UserError where the sample is empty, is all of
-    train for a share below 1, or lacks a type (or tag) of train.
+    They are taken in order of sha256 of the seed and their index. Raises UserError if the sample is empty, lacks a type
+    (or tag) of train, or is all of train for a share below 1.
     """
     train = corpus.splits["train"]
     by = "sentence" if train.documents is None else "document"
@@ -109,21 +112,21 @@ def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:
     places = sorted(range(len(units)), key=lambda place: hashlib.sha256(f"train {seed} {place}".encode()).digest())
     in_place = list(units.values())
     sample = Sample(train, share, [in_place[place] for place in places])
-    first: dict[str, int] = {}  # the number of units that shows each kind
+    first: dict[str, int] = {}  # how many units are needed until each kind occurs
     for number, sentences in enumerate(sample.order, 1):
         for sentence in sentences:
             for kind, _, _ in corpus.task.items(train.tags[sentence]):
                 first.setdefault(kind, number)
     taken = round(share * len(units))
     if share < 1 and taken == len(units):
-        raise UserError(f"data.train_fraction={share}: of {len(units)} {by}s that is all. Type data.train_fraction=1.")
+        raise UserError(f"data.train_fraction={share} takes all {len(units)} {by}s. Type data.train_fraction=1.")
     lacking = sorted(kind for kind, number in first.items() if number > taken)
     if lacking:
         least = math.ceil(1000 * max(first.values()) / len(units)) / 1000
         none = f"and none with {', '.join(lacking[:5])}" + (" and others" if len(lacking) > 5 else "")
         raise UserError(
-            f"data.train_fraction={share}: that is {taken} of {len(units)} {by}s {none if taken else ''}".rstrip()
-            + f". The least with all {corpus.task.kinds} is {least} (seed={seed})."
+            f"data.train_fraction={share} takes {taken} of {len(units)} {by}s {none if taken else ''}".rstrip()
+            + f". The smallest fraction with all {corpus.task.kinds} is {least} (seed={seed})."
         )
     chosen = sample.sentences(share)
     documents = None if train.documents is None else [train.documents[i] for i in chosen]

@@ -1,4 +1,4 @@
-"""Where a corpus has its words, tags and documents."""
+"""Says where a corpus has its words, tags and documents."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from probe.config import DataConfig
 
 @dataclass(frozen=True)
 class Layout:
-    """The settings of `data` that readers use, with the values of conf/data/columns.yaml.
+    """Holds the settings of `data` that readers use. The defaults are those of conf/data/columns.yaml.
 
-    Columns are counted from 0; negative ones count from the end. `Reader.settings` says which reader uses which.
+    Columns are counted from 0; negative ones from the end. `Reader.settings` says which reader uses which settings.
     """
 
     task: str = "spans"
@@ -24,7 +24,7 @@ class Layout:
     words_field: str = "tokens"
     tags_field: str = "ner_tags"
     document_field: str | None = None
-    labels: list[str] | None = None  # what tags that are numbers mean, in their order
+    labels: list[str] | None = None  # the names of tags that are numbers: tag 0 is labels[0]
 
     @classmethod
     def of(cls, data: DataConfig) -> Layout:

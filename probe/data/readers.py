@@ -1,4 +1,4 @@
-"""The corpus formats that can be read. To add a format, write its reader in a new file and add one line here."""
+"""Lists the corpus formats. To add a format, write its reader in a new file and add one line here."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from probe.data.split import Split
 
 @dataclass(frozen=True)
 class Reader:
-    """A corpus format.
+    """Describes a corpus format.
 
     name: as messages show it. endings: of the files in this format. read: reads a file; its last argument is what to
     type if the file does not exist. settings: those of `data` that `read` uses, first the column or field of the tags.
-    read_without_tags: reads the lines of a text for `probe tag`; None where that is not supported.
+    read_without_tags: reads the lines of a text for `probe tag`; None if that is not supported.
     """
 
     name: str
@@ -40,7 +40,7 @@ READERS = {
 
 
 def reader_of(file: Path) -> Reader:
-    """The reader for a file's ending, compressed or not; column files may have any other ending."""
+    """Returns the reader for a file's ending, compressed or not. Files with an unknown ending are column files."""
     ending = Path(file.name.removesuffix(".gz")).suffix
     return next((reader for reader in READERS.values() if ending in reader.endings), READERS["columns"])
 

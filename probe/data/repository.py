@@ -1,8 +1,8 @@
-"""A data set of the Hub, at one commit.
+"""Reads a data set of the Hub at one commit.
 
 `datasets` never asks the Hub itself: without an answer it would take the newest commit in its cache, whichever was
-asked for. It is given a folder that looks like the repository, tells from the file names which a subset needs, and
-reads those once fetched. The result is cached by commit: reading it again needs no Hub and gives no other commit.
+asked for. It is given a folder that looks like the repository and tells from the file names which files a subset needs.
+These are fetched and read. The result is cached by commit: later reads need no Hub and give the same commit.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ def read_hub(
     remedies: Mapping[str, str],
     notes: list[str],
 ) -> dict[str, Split]:
-    """Those of the wanted splits that the data set has.
+    """Reads those of the wanted splits that the data set has.
 
-    splits: its names for them, by ours. remedies: what to type where a split is not there; one without may be missing.
-    notes: gets a line where what was kept was damaged and has been made anew.
+    splits: its names for them, by ours. remedies: what to type if a split does not exist; one without may be missing.
+    notes: receives a line if the cached copy was damaged and was made again.
     """
     import datasets
 
     datasets.disable_progress_bars()
     datasets.utils.logging.set_verbosity_error()
     place = Path(datasets.config.HF_DATASETS_CACHE, "layer-probe", quote(repo.name, safe=""), hub.commit_of(repo))
-    kept = place / quote(subset or "default", safe="")
-    if not kept.is_dir():
-        _keep(repo, subset, kept)
+    cached = place / quote(subset or "default", safe="")
+    if not cached.is_dir():
+        _make_copy(repo, subset, cached)
     try:
-        loaded = datasets.load_from_disk(str(kept))
+        loaded = datasets.load_from_disk(str(cached))
     except Exception as error:  # the library raises a dozen kinds
-        notes.append(_keep_anew(repo, subset, kept, error))
-        loaded = datasets.load_from_disk(str(kept))
+        notes.append(_make_copy_again(repo, subset, cached, error))
+        loaded = datasets.load_from_disk(str(cached))
     where = f"{repo.name} on the Hub"
     available = {ours: theirs for ours, theirs in splits.items() if theirs in loaded}
     for ours in splits:
@@ -61,59 +61,59 @@ def read_hub(
     return {ours: read_dataset(loaded[theirs], layout, f"{where}, {theirs}") for ours, theirs in available.items()}
 
 
-def _keep(repo: hub.Repo, subset: str | None, kept: Path) -> None:
-    """Fetches what a subset needs, and only that; reads it, and keeps it whole under this name. Raises UserError."""
+def _make_copy(repo: hub.Repo, subset: str | None, cached: Path) -> None:
+    """Fetches the files that a subset needs, reads them, and saves the result under `cached`. Raises UserError."""
     import datasets
 
     part = f"data.subset={subset}" if subset else ""
     files = [file for file in hub.files_of(repo, part) if ".." not in PurePosixPath(file).parts and file[0] != "/"]
     if f"{PurePosixPath(repo.name).name}.py" in files:
         raise UserError(
-            f"{repo.name} on the Hub is a script, which is never run. Its converted branch has none: "
+            f"{repo.name} on the Hub is a script. Scripts are never run. To read its files without the script: "
             f"data.revision={CONVERTED}."
         )
     if repo.revision == CONVERTED or _looks_converted(files):  # a commit of it may have been named instead
         files, subset = _of_subset(repo, files, subset), None
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".") as scratch:
+    cached.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".") as scratch:
         folder, cache = Path(scratch, "repository"), str(Path(scratch, "cache"))
         for file in files:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).touch()
-        _put(repo, folder, [file for file in DESCRIPTIONS if file in files])
+        _link_files(repo, folder, [file for file in DESCRIPTIONS if file in files])
         try:
             _check_subset(repo, folder, subset)
             builder = datasets.load_dataset_builder(str(folder), subset, cache_dir=cache)
             needed = sorted({file for part in (builder.config.data_files or {}).values() for file in part})
-            _put(repo, folder, [str(Path(file).relative_to(folder)) for file in needed])
-            datasets.load_dataset(str(folder), subset, cache_dir=cache).save_to_disk(str(Path(scratch, "kept")))
+            _link_files(repo, folder, [str(Path(file).relative_to(folder)) for file in needed])
+            datasets.load_dataset(str(folder), subset, cache_dir=cache).save_to_disk(str(Path(scratch, "copy")))
         except UserError:
             raise
         except Exception as error:  # the library raises a dozen kinds
             line = str(error).replace(f"{folder}/", "").partition("\n")[0]
             raise UserError(f"{repo.name} on the Hub cannot be read: {type(error).__name__}: {line}") from None
-        with contextlib.suppress(OSError):  # another process put the same there meanwhile
-            Path(scratch, "kept").rename(kept)
+        with contextlib.suppress(OSError):  # another process has made the same copy meanwhile
+            Path(scratch, "copy").rename(cached)
 
 
-def _keep_anew(repo: hub.Repo, subset: str | None, kept: Path, error: Exception) -> str:
-    """Makes what was kept, and cannot be loaded, anew; returns what is to be said of that. Raises UserError."""
+def _make_copy_again(repo: hub.Repo, subset: str | None, cached: Path, error: Exception) -> str:
+    """Replaces a cached copy that cannot be loaded. Returns a line that says so. Raises UserError."""
     line = str(error).partition("\n")[0]
-    damage = f"{kept} was damaged ({type(error).__name__}: {line[:100]})"
+    damage = f"{cached} was damaged ({type(error).__name__}: {line[:100]})"
     try:
-        aside = kept.rename(kept.with_name(f".{kept.name}.damaged-{uuid.uuid4().hex[:8]}"))
+        damaged = cached.rename(cached.with_name(f".{cached.name}.damaged-{uuid.uuid4().hex[:8]}"))
     except OSError as problem:
-        raise UserError(f"{damage} and cannot be removed: {problem.strerror}. Type: rm -r {kept}") from None
-    shutil.rmtree(aside, ignore_errors=True)
+        raise UserError(f"{damage} and cannot be removed: {problem.strerror}. Type: rm -r {cached}") from None
+    shutil.rmtree(damaged, ignore_errors=True)
     try:
-        _keep(repo, subset, kept)
+        _make_copy(repo, subset, cached)
     except UserError as problem:
-        raise UserError(f"{damage}, was removed, and cannot be made anew:\n{problem}") from None
-    return f"{damage} and has been made anew"
+        raise UserError(f"{damage}. It was removed and cannot be made again:\n{problem}") from None
+    return f"{damage}; it was removed and made again"
 
 
-def _put(repo: hub.Repo, folder: Path, files: list[str]) -> None:
-    """Files of the repository in the place of their names."""
+def _link_files(repo: hub.Repo, folder: Path, files: list[str]) -> None:
+    """Links files of the repository into the folder, under their names."""
     snapshot = hub.fetch(repo, files)
     for file in files:
         (folder / file).unlink()
@@ -126,7 +126,7 @@ def _looks_converted(files: list[str]) -> bool:
 
 
 def _of_subset(repo: hub.Repo, files: list[str], subset: str | None) -> list[str]:
-    """The Parquet files of a subset on the converted branch, which holds nothing that says which are whose."""
+    """Returns the Parquet files of a subset on the converted branch, where only the folder names tell the subset."""
     by_subset: dict[str, list[str]] = {}
     for file in files:
         if file.endswith(".parquet"):

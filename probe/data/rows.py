@@ -1,4 +1,4 @@
-"""Sources with a row per sentence: JSON lines, Parquet, and what `datasets` has read."""
+"""Reads sources with a row per sentence: JSON lines, Parquet, and data sets of `datasets`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from probe.data.sentences import Packing
 from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, bare_tag, check_tag, lines_of, too_long
 from probe.system.format import escape_invisible
 
-# Names that fields often have.
-USUAL = {
+USUAL = {  # names that fields often have
     "words_field": ("tokens", "words", "token", "word"),
     "tags_field": ("ner_tags", "tags", "labels", "ner", "tag", "label", "pos_tags", "upos"),
 }
@@ -25,7 +24,7 @@ A_ROW_A_LINE = "Each line must be one {...} with a sentence"
 
 
 def read_json(file: Path, layout: Layout, remedy: str = "") -> Split:
-    """Reads a file of JSON lines; removes and counts byte order marks before a line."""
+    """Reads a file of JSON lines. Byte order marks before a line are removed and counted."""
     marked: list[int] = []
     with closing(lines_of(file, remedy)) as lines:
         split = read_rows(_json_rows(file, lines, marked), None, layout, str(file))
@@ -45,7 +44,7 @@ def read_json_without_tags(lines: Iterable[str], layout: Layout, origin: str) ->
 
 
 def _json_rows(file: Path | str, lines: Iterable[str], marked: list[int]) -> Iterator[tuple[int, Any]]:
-    """Yields (line number, row) without empty lines; adds the numbers of lines with a byte order mark to `marked`."""
+    """Yields (line number, row), without empty lines. Adds the numbers of lines with a byte order mark to `marked`."""
     for number, line in enumerate(lines, start=1):
         if line.startswith(BYTE_ORDER_MARK):
             marked.append(number)
@@ -63,8 +62,8 @@ def _json_rows(file: Path | str, lines: Iterable[str], marked: list[int]) -> Ite
 
 
 def read_parquet(file: Path, layout: Layout, remedy: str = "") -> Split:
-    """Reads a Parquet file; label names come from its schema, as `datasets` writes it."""
-    if not file.is_file():  # asked first, since the libraries answer with a misleading error
+    """Reads a Parquet file. Label names come from its schema, as `datasets` writes it."""
+    if not file.is_file():  # the libraries raise a misleading error
         raise UserError(f"{file} does not exist. {remedy}")
     import datasets
     import pyarrow.parquet
@@ -77,7 +76,7 @@ def read_parquet(file: Path, layout: Layout, remedy: str = "") -> Split:
 
 
 def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
-    """Reads a `datasets.Dataset`; its lines are row numbers from 1."""
+    """Reads a `datasets.Dataset`. Its line numbers are row numbers from 1."""
     _check_fields(origin, rows.column_names, layout)
     names = getattr(getattr(rows.features[layout.tags_field], "feature", None), "names", None)
     if names is not None and layout.labels not in (None, names):
@@ -98,7 +97,7 @@ def _check_fields(place: str, available: Collection[str], layout: Layout) -> Non
     none = " or null" if missing[0] == "document_field" else ""
     shown = ", ".join(map(escape_invisible, available))
     usual = [next((name for name in USUAL.get(setting, ()) if name in available), None) for setting in missing]
-    hint = f"Another: data.{missing[0]}=NAME{none}."
+    hint = f"To choose another: data.{missing[0]}=NAME{none}."
     if all(usual):
         typed = " ".join(f"data.{setting}={name}" for setting, name in zip(missing, usual, strict=True))
         hint = f"Did you mean {typed}?"
@@ -106,11 +105,11 @@ def _check_fields(place: str, available: Collection[str], layout: Layout) -> Non
 
 
 def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layout: Layout, origin: str) -> Split:
-    """Reads rows with a list of words and a list of tags each. names: from the source's schema, of numbered tags."""
+    """Reads rows that each have a list of words and a list of tags. names: of numbered tags, from the schema."""
     names = names or layout.labels
     split = Split([], [], [], array("I"), origin)
     documents, document = split.documents, 0
-    last_id: object = split  # no row's
+    last_id: object = split  # differs from the id of every row
     assert documents is not None
     seen_ids: set[str | int] = set()
     all_words, all_tags = Packing(), Packing()

@@ -1,7 +1,7 @@
-"""The words, or the tags, of many sentences, packed into a byte or two each, as a text stays in memory throughout.
+"""Packs the words or tags of many sentences into a byte or two each, since a text stays in memory.
 
-In lists of `str` a word and its tag take 8 bytes each, and a sentence 56 for each of the two lists: some 23 bytes a
-word at 20 words a sentence. Here they take 3 or 4, plus each distinct string once.
+In lists of `str`, a word and its tag take 8 bytes each, and a sentence 56 for each of the two lists: some 23 bytes per
+word at 20 words per sentence. Here they take 3 or 4, plus each distinct string once.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import overload
 
-ROOM = {"B": 1 << 8, "H": 1 << 16, "I": 1 << 32}  # types of `array`, and how many different numbers each holds
+CAPACITY = {"B": 1 << 8, "H": 1 << 16, "I": 1 << 32}  # types of `array`, and how many different numbers each can hold
 
 
 class Sentences(Sequence[list[str]]):
-    """Reads like a list of lists of strings; each list is built anew on access.
+    """Behaves like a list of lists of strings. Each list is built on access.
 
     distinct: each distinct string, in order of first occurrence. numbers: (W,) each word's index into it, in the
-    narrowest type that fits. ends: (S + 1,) where each of the S sentences begins, and the last ends.
+    narrowest type that fits. ends: (S + 1,) the positions where each of the S sentences begins, and where the last one
+    ends.
     """
 
     def __init__(self, distinct: list[str], numbers: array[int], ends: array[int]) -> None:
@@ -36,7 +37,7 @@ class Sentences(Sequence[list[str]]):
 
     @property
     def lengths(self) -> list[int]:
-        """How many words each sentence has."""
+        """Returns the number of words of each sentence."""
         return [last - first for first, last in pairwise(self.ends)]
 
     def __len__(self) -> int:
@@ -61,14 +62,14 @@ class Sentences(Sequence[list[str]]):
             return NotImplemented
         return len(self) == len(other) and all(map(list.__eq__, self, map(list, other)))
 
-    __hash__ = None  # type: ignore[assignment]  # it stands for a list
+    __hash__ = None  # type: ignore[assignment]  # like a list
 
     def __repr__(self) -> str:
         return f"Sentences of {len(self.numbers)} words, {len(self.distinct)} of them different: {len(self)}"
 
 
 class Packing:
-    """Makes `Sentences`, one after another."""
+    """Builds `Sentences` from one sentence after another."""
 
     def __init__(self) -> None:
         self._number_of = _Numbered()
@@ -76,8 +77,8 @@ class Packing:
 
     def add(self, row: Iterable[str]) -> None:
         numbers = list(map(self._number_of.__getitem__, row))
-        if len(self._number_of) > ROOM[self._numbers.typecode]:
-            wider = next(code for code, room in ROOM.items() if room >= len(self._number_of))
+        if len(self._number_of) > CAPACITY[self._numbers.typecode]:
+            wider = next(code for code, most in CAPACITY.items() if most >= len(self._number_of))
             self._numbers = array(wider, self._numbers)
         self._numbers.fromlist(numbers)
         self._ends.append(len(self._numbers))
@@ -87,7 +88,7 @@ class Packing:
 
 
 class _Numbered(dict[str, int]):
-    """Each string with the number of others that came before it. Splits share the strings themselves."""
+    """Maps each string to the number of distinct strings before it. The strings are interned, so splits share them."""
 
     def __missing__(self, text: str) -> int:
         number = self[sys.intern(text)] = len(self)

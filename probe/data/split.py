@@ -1,8 +1,8 @@
-"""One split of a corpus, words and tags as its source has them, and the checks that all readers share.
+"""Describes one split of a corpus, with the words and tags of its source, and the checks that all readers share.
 
-Readers are strict: they refuse what does not fit with its file and line, and show invisible characters escaped. They
-pad, guess and drop nothing. They count what they skip by rule (comments, rows without words) and what nobody can mean
-(byte order marks before lines, blanks behind them, invisible characters around a tag).
+Readers are strict. They refuse an unexpected line with file and line number, and show invisible characters escaped.
+They never pad, guess or drop. They count what they skip by rule (comments, rows without words) and what they remove
+(byte order marks before lines, blanks at line ends, invisible characters around a tag).
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ JOINERS = "\u200c\u200d"  # invisible characters that are part of words in some 
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """How much a split holds. documents: None if the source marks none. Either spans or tags, by task."""
+    """Holds the size of a split.
+
+    documents: None if the source marks none. spans or tags is None, depending on the task.
+    """
 
     documents: int | None
     sentences: int
@@ -42,9 +45,9 @@ class SplitCounts:
 
 @dataclass
 class Split:
-    """One split: sentence i has words[i] and tags[i], and begins at line lines[i] of `origin`.
+    """Holds one split: sentence i has words[i] and tags[i], and begins at line lines[i] of `origin`.
 
-    Readers give `Sentences`, which take little memory: a text stays in memory throughout.
+    Readers give `Sentences`, which take little memory, as a text stays in memory throughout.
     """
 
     words: Sequence[list[str]]
@@ -67,7 +70,7 @@ class Split:
 
     @property
     def lengths(self) -> list[int]:
-        """How many words each sentence has."""
+        """Returns the number of words of each sentence."""
         return Sentences.of(self.words).lengths
 
     @property
@@ -84,7 +87,7 @@ class Split:
         return SplitCounts(documents, len(self.words), self.num_words, len(of_spans), None, sum(of_spans), longest)
 
     def place(self, position: int) -> str:
-        """The file and line of the split's word number `position` (from 0), for messages."""
+        """Returns file and line of the split's word number `position` (from 0), for messages."""
         for sentence, words in enumerate(self.words):
             if position < len(words):
                 return self.place_in(sentence, position)
@@ -92,7 +95,7 @@ class Split:
         raise IndexError(f"{self.origin} has {self.num_words} words")
 
     def place_in(self, sentence: int, position: int) -> str:
-        """The file and line of word number `position` (from 0) of a sentence, for messages."""
+        """Returns file and line of word number `position` (from 0) of a sentence, for messages."""
         text, line = self.words[sentence][position], self.line_of(sentence, position)
         shown = repr(text if len(text) <= 30 else text[:27] + "...")
         if not self.word_a_line:
@@ -100,7 +103,7 @@ class Split:
         return f"{self.origin}:{line} ({shown})"
 
     def line_of(self, sentence: int, position: int) -> int:
-        """The line with word number `position` (from 0) of a sentence."""
+        """Returns the line of word number `position` (from 0) of a sentence."""
         line = self.lines[sentence]
         if not self.word_a_line:
             return line
@@ -111,9 +114,11 @@ class Split:
 
 
 def lines_of(file: Path, remedy: str = "") -> Generator[str, None, None]:
-    """Yields the lines of a UTF-8 file, gzipped if its name ends in .gz, without a byte order mark before the first.
+    """Yields the lines of a UTF-8 file, without a byte order mark before the first.
 
-    They are those of `split("\\n")`, one at a time, because the whole file takes many times its size in memory.
+    Gzip is read if the name ends in .gz.
+
+    The lines are those of `split("\\n")`, one at a time, because the whole file takes many times its size in memory.
     """
     number, line = 0, b"\n"
     utf_16 = "This looks like UTF-16; the file must be UTF-8."
@@ -148,7 +153,10 @@ def too_long(num_words: int) -> str:
 
 
 def bare_tag(tag: str) -> str:
-    """The tag without blanks, byte order marks and zero-width characters around it; unchanged if it has no more."""
+    """Removes blanks, byte order marks and zero-width characters around a tag.
+
+    A tag that has nothing else is unchanged.
+    """
     if tag.isprintable():
         return tag.strip(" ") or tag
     first, last = 0, len(tag)
@@ -164,11 +172,11 @@ def _is_blank(character: str) -> bool:
 
 
 def check_tag(tag: str, place: str) -> None:
-    """Refuses a tag that is empty, `_`, or has characters inside that nobody sees and that make it another tag."""
+    """Refuses a tag that is empty, is `_`, or has white space or invisible characters inside."""
     if not tag or any(character.isspace() for character in tag):
         raise UserError(f"{place}: tag {tag!r} is empty or has white space.")
     if tag == "_":
-        raise UserError(f"{place}: tag '_' stands for no tag.")
+        raise UserError(f"{place}: tag '_' marks a word without a tag.")
     if not tag.isprintable():
         for character in tag:
             if unicodedata.category(character) in ("Cc", "Cf", "Cs") and character not in JOINERS:

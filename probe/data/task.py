@@ -1,4 +1,4 @@
-"""What tags are: spans of words, or one label a word. Settles what is counted and what the numbers are called."""
+"""Defines the tasks: spans, or one label per word. A task says what is counted and what the scores are called."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Item = tuple[str, int, int]  # kind, first word, last word + 1
 
 @dataclass(frozen=True)
 class Task:
-    """A way of reading tags, named as data.task names it.
+    """Describes how tags are read. name: as in data.task.
 
-    score: the headline's short name. title: the same for a caption. kinds: what the different ones are called.
+    score: the headline score's short name. title: the same for a caption. kinds: the plural of what differs by label.
     """
 
     name: str
@@ -27,13 +27,13 @@ class Task:
         return self is SPANS
 
     def items(self, tags: Sequence[str]) -> list[Item]:
-        """What there is to find in a sentence: its spans, or each word with its tag."""
+        """Returns what must be found in a sentence: its spans, or each word with its tag."""
         if self.has_spans:
             return list(spans(tags))
         return [(tag, position, position + 1) for position, tag in enumerate(tags)]
 
     def tag_of(self, kind: str) -> str:
-        """The tag with which an item of this kind begins."""
+        """Returns the tag with which an item of this kind begins."""
         return f"B-{kind}" if self.has_spans else kind
 
 

@@ -18,7 +18,7 @@ from probe.data.corpus import places_of
 from probe.data.layout import Layout
 from probe.data.readers import READERS
 from probe.data.split import Split
-from probe.data.tags import OddTag, Tags, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
+from probe.data.tags import Tags, TagSchemeError, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
 from probe.data.task import Task
 from probe.scoring.metrics import Counts, Scores, by_sentence, count, scores_of, strict_counts
 from probe.scoring.significance import Randomisation, approximate_randomisation, units_of
@@ -94,7 +94,7 @@ def read_predictions(file: Path, task: Task, ignore_docstart: bool) -> Predictio
 def _scheme(split: Split, asked: str) -> str:
     try:
         return find_scheme(split.tags, asked)
-    except OddTag as odd:
+    except TagSchemeError as odd:
         if asked != "auto":
             return _scheme(split, "auto")
         place = next(places_of(split, odd.tag))

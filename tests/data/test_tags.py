@@ -8,7 +8,7 @@ import pytest
 from seqeval.metrics.sequence_labeling import get_entities
 from support.inputs import SCHEMES, random_spans, written
 
-from probe.data.tags import OddTag, find_scheme, ill_formed, is_bare, spans, to_iob2, with_prefixes
+from probe.data.tags import TagSchemeError, find_scheme, ill_formed, is_bare, spans, to_iob2, with_prefixes
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -75,7 +75,7 @@ def test_what_a_scheme_does_not_allow_is_found(scheme: str, tags: str, wrong: li
     ],
 )
 def test_tags_that_fit_no_scheme_are_named(tags: str, asked: str, odd: str, message: str):
-    with pytest.raises(OddTag, match=message) as caught:
+    with pytest.raises(TagSchemeError, match=message) as caught:
         find_scheme([tags.split()], asked)
     assert caught.value.tag == odd
 
