@@ -1,7 +1,7 @@
-"""The conditions that runs are made under, other than the main one: baselines, less text, the fine-tuned encoder.
+"""Defines the conditions of runs other than the main one: baselines, less text, the fine-tuned encoder.
 
 A new condition is an entry in `CONDITIONS` and a file in `conf/condition/` of the same name. Tables, keys and checks
-follow from the entry; keys hold its id and settings, never its label. This module imports nothing that takes long.
+use the entry. Keys hold its id and settings, never its label. This module imports nothing that takes long.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from probe.config import Config, DataConfig
 from probe.data.corpus import Corpus
 from probe.data.derived import Sample, control_task, sampled
 
-# The sections of a table, from the top: baselines that a row should be well above, the rows themselves, the same rows
-# trained on less text, and what they cannot be expected to reach.
+# The sections of a table, from the top: baselines that a row should exceed, the main rows, the same rows trained on
+# less text, and upper bounds.
 BASELINE, MAIN, REDUCED_DATA, UPPER_BOUND = range(4)
-LOWER_CASED = "lower_cased"  # of a control: whether it was drawn without case
+LOWER_CASED = "lower_cased"  # of a control task: whether words were lower-cased before tags were drawn
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A way in which runs differ from the main runs that they are compared with.
+    """Describes how runs differ from the main runs that they are compared with.
 
-    label: its name in tables, from the settings of all conditions of a row. setting: the setting that it follows from,
-    and holds: whether a value of the setting asks for it. changes: what it changes: the `encoder`, the `words` of the
-    corpus, its `tags`, the `sample` that is learnt from, or the `probe`. section: its part of a table. note: shown
-    under a table with such a row. settings: those of a config that keys have to know beside its id; the last argument
-    says whether the encoder drops case. derive: of `words` and `tags`, makes the corpus from the one as it is; its last
+    label: its name in tables, given the settings of all conditions of a row. setting: the setting that asks for it.
+    holds: returns whether a value of that setting asks for it. changes: the `encoder`, the `words` of the corpus, its
+    `tags`, the `sample` used for training, or the `probe`. section: its part of a table. note: shown under a table with
+    such a row. settings: those of a config that keys must hold in addition to its id; the last argument says whether
+    the encoder drops case. derive: makes the corpus from the original one, if `words` or `tags` change; its last
     argument says the same.
     """
 
@@ -43,7 +43,7 @@ class Condition:
 
     @property
     def data_setting(self) -> str | None:
-        """The name of its setting in the group `data`; None if its setting is of another group."""
+        """Returns the name of its setting in the group `data`; None if its setting is of another group."""
         return self.setting.removeprefix("data.") if self.setting.startswith("data.") else None
 
 
@@ -59,7 +59,7 @@ CONDITIONS: dict[str, Condition] = {  # in the order of the table
         holds=lambda weights: weights == "random",
         changes="encoder",
         section=BASELINE,
-        note="random weights: the same architecture, initialised anew and never trained.",
+        note="random weights: the same architecture with random weights that were never trained.",
         settings=lambda cfg, lower_cases: {"weights_seed": cfg.encoder.weights_seed},
     ),
     "random_blocks": Condition(
@@ -68,7 +68,7 @@ CONDITIONS: dict[str, Condition] = {  # in the order of the table
         holds=lambda weights: weights == "random_blocks",
         changes="encoder",
         section=BASELINE,
-        note="random blocks: trained embeddings, all else initialised anew.",
+        note="random blocks: trained embeddings; all other weights are random.",
         settings=lambda cfg, lower_cases: {"weights_seed": cfg.encoder.weights_seed},
     ),
     "control": Condition(
@@ -77,9 +77,9 @@ CONDITIONS: dict[str, Condition] = {  # in the order of the table
         holds=lambda seed: seed is not None,
         changes="tags",
         section=BASELINE,
-        note="control: another task on the same words, in which each word (of spans: each mention) has a tag drawn at "
-        "random, so that its type can only be memorised or guessed. Of spans the bounds stay and can be learnt, so "
-        "this is another task than Hewitt & Liang's: compare with the guess floor (--columns floors).",
+        note="control: another task on the same words. Each word (with spans: each mention) has a tag drawn at random, "
+        "which can only be memorised or guessed. The bounds of spans stay and can be learnt, so this task differs from "
+        "Hewitt & Liang's: compare with the guess floor (--columns floors).",
         settings=lambda cfg, lower_cases: {"control": cfg.data.control, LOWER_CASED: lower_cases},
         derive=_control,
     ),
@@ -89,7 +89,7 @@ CONDITIONS: dict[str, Condition] = {  # in the order of the table
         holds=lambda kind: kind == "finetune",
         changes="probe",
         section=UPPER_BOUND,
-        note="fine-tuned: the encoder itself trained, with a linear layer on its last layer; its best epoch on dev.",
+        note="fine-tuned: the encoder itself is trained, with a linear layer on its last layer; best epoch on dev.",
     ),
     "share": Condition(
         label=lambda settings: f"{100 * settings['share']:g} % of train",
@@ -103,7 +103,7 @@ CONDITIONS: dict[str, Condition] = {  # in the order of the table
 
 
 def conditions_of(cfg: Config) -> list[str]:
-    """The conditions that a config asks for, in the order of `CONDITIONS`."""
+    """Returns the conditions that a config asks for, in the order of `CONDITIONS`."""
     return [name for name, condition in CONDITIONS.items() if condition.holds(_value(cfg, condition.setting))]
 
 
@@ -113,8 +113,11 @@ def _value(cfg: Config, setting: str) -> Any:
 
 
 def settings_of_conditions(cfg: Config, lower_cases: bool) -> dict[str, Any]:
-    """The settings of a config's conditions. lower_cases: whether the encoder drops case, and with it the control's
-    draw: a control drawn without case is another condition than one drawn with it, and so another row."""
+    """Returns the settings of a config's conditions.
+
+    lower_cases: whether the encoder drops case. The control task is then drawn without case, which makes it another
+    condition and so another row.
+    """
     settings: dict[str, Any] = {}
     for name in conditions_of(cfg):
         settings |= CONDITIONS[name].settings(cfg, lower_cases)
@@ -122,13 +125,15 @@ def settings_of_conditions(cfg: Config, lower_cases: bool) -> dict[str, Any]:
 
 
 def label_of_conditions(ids: Iterable[str], settings: Mapping[str, Any]) -> str:
-    """Conditions as tables show them. A condition that this version does not know goes by its id."""
+    """Joins the conditions' labels for tables. A condition that this version does not know is shown by its id."""
     return ", ".join(CONDITIONS[name].label(settings) if name in CONDITIONS else name for name in ids)
 
 
 def section_of(indices: Iterable[int], names: Iterable[str]) -> int:
-    """The section of a table in which a row with these layers and conditions stands. A row without layers is a
-    baseline, and so is one with any condition of a baseline."""
+    """Returns the section of a table for a row with these layers and conditions.
+
+    A row without layers is a baseline, and so is one with any condition of a baseline.
+    """
     sections = {CONDITIONS[name].section if name in CONDITIONS else REDUCED_DATA for name in names}
     if not list(indices) or BASELINE in sections:
         return BASELINE
@@ -136,8 +141,10 @@ def section_of(indices: Iterable[int], names: Iterable[str]) -> int:
 
 
 def main_data(data: DataConfig, changed_words: bool = False) -> DataConfig:
-    """The settings of the corpus as it is in main runs. changed_words: with the conditions that change its words, whose
-    features are others."""
+    """Returns the data settings of the main runs.
+
+    changed_words: keeps the conditions that change words, and so features.
+    """
     reset: dict[str, Any] = {
         condition.data_setting: None
         for condition in CONDITIONS.values()
@@ -153,10 +160,10 @@ def derived(
     lower_cases: bool = False,
     changes: Collection[str] = ("words", "tags", "sample"),
 ) -> tuple[Corpus, Sample | None]:
-    """What a run learns and is scored on, made from a corpus as it is, and its sample of train.
+    """Returns the corpus that a run is trained and scored on, made from the original one, and its sample of train.
 
-    seed: the run's, which draws the sample. lower_cases: whether the encoder drops case, and with it the control's
-    draw. changes: which of the changes are made. Raises UserError for what cannot be.
+    seed: the run's, which draws the sample. lower_cases: whether the encoder drops case; the control task then does
+    too. changes: which of the changes are made. Raises UserError for what cannot be made.
     """
     corpus = text
     for condition in CONDITIONS.values():

@@ -17,7 +17,7 @@ from typing import Any
 from probe.config import UserError
 
 UNREACHABLE = 0.01  # of the vocabulary; an uncased vocabulary has no entry with a capital letter, a cased one thousands
-SPACE = "Ġ"  # stands for a space in byte-level vocabularies, and is a capital letter by itself
+SPACE = "Ġ"  # denotes a space in byte-level vocabularies; it is itself a capital letter
 SHOWN = 3
 
 
@@ -32,34 +32,34 @@ def drops_case(tokenizer: Any) -> bool:
 
 
 def _normalized(tokenizer: Any, text: str) -> str:
-    """Returns a text as the vocabulary of a fast tokenizer meets it."""
+    """Returns a text after the normalization of a fast tokenizer, before its vocabulary is used."""
     normalizer = tokenizer.backend_tokenizer.normalizer
     normal: str = text if normalizer is None else normalizer.normalize_str(text)
     return normal
 
 
 def set_lower_case(tokenizer: Any, lower_case: bool, name: str) -> None:
-    """Makes a tokenizer lower-case words, or leave them as they are. Accents go with case, as in BERT.
+    """Makes a tokenizer lower-case words, or not. Accents go with case, as in BERT.
 
-    Raises UserError for a tokenizer whose normalization is not BERT's, unless it does so anyway.
+    Raises UserError for a tokenizer without BERT's normalization, unless it already behaves as asked.
     """
     from tokenizers.normalizers import BertNormalizer
 
     normalizer = tokenizer.backend_tokenizer.normalizer if tokenizer.is_fast else None
     if isinstance(normalizer, BertNormalizer):
         normalizer.lowercase = lower_case
-        normalizer.strip_accents = None  # as lower-casing has it
+        normalizer.strip_accents = None  # follows lower-casing
     elif drops_case(tokenizer) != lower_case:
         raise UserError(
-            f"encoder.lower_case={str(lower_case).lower()} is for tokenizers with BERT's normalization. That of {name} "
-            "has another. Use a copy of its folder whose tokenizer_config.json is right about case: encoder.path=DIR."
+            f"encoder.lower_case={str(lower_case).lower()} is for tokenizers with BERT's normalization; {name} has "
+            "another. Correct the case setting in tokenizer_config.json of a copy of its folder: encoder.path=DIR."
         )
 
 
 def capital_entries(entries: Iterable[str]) -> list[str]:
     """Returns the entries of a vocabulary that have capital letters.
 
-    Single letters and entries in brackets, such as [CLS], are left out: uncased vocabularies have some of them too.
+    Omits single letters and entries in brackets, such as [CLS]: uncased vocabularies have some of them too.
     """
     return sorted(
         entry
@@ -70,7 +70,7 @@ def capital_entries(entries: Iterable[str]) -> list[str]:
 
 
 def unreachable_entries(tokenizer: Any) -> list[str]:
-    """Returns the entries of the vocabulary with capital letters that the tokenizer takes from every word."""
+    """Returns the entries with capital letters that the tokenizer can never produce, because it lower-cases words."""
     if not drops_case(tokenizer):
         return []
     added = {str(token) for token in tokenizer.added_tokens_decoder.values()} | set(tokenizer.all_special_tokens)
@@ -81,11 +81,11 @@ def unreachable_entries(tokenizer: Any) -> list[str]:
 
 
 def refuse_dropped_case(tokenizer: Any, name: str) -> None:
-    """Raises UserError where many entries of the vocabulary can never be used, since the tokenizer lower-cases."""
+    """Raises UserError if many entries of the vocabulary can never be used, because the tokenizer lower-cases."""
     if capital := _described(unreachable_entries(tokenizer), len(tokenizer.get_vocab())):
         raise UserError(
-            f"The tokenizer of {name} lower-cases words, but {capital}, so they are never used. The vocabulary is "
-            "cased: type encoder.lower_case=false. If the encoder was trained on lower-cased text: "
+            f"The tokenizer of {name} lower-cases words, but {capital}, which can never be used. If the encoder is "
+            "cased, as it seems: encoder.lower_case=false. If it was trained on lower-cased text: "
             "encoder.lower_case=true."
         )
 
@@ -93,14 +93,14 @@ def refuse_dropped_case(tokenizer: Any, name: str) -> None:
 def capitals_in_files(folder: Path) -> str | None:
     """Describes the entries with capital letters in a folder's vocabulary; None unless there are many.
 
-    It reads the files alone and loads no tokenizer.
+    Reads the files only and loads no tokenizer.
     """
     entries, added = _vocabulary(folder)
     return _described(capital_entries(entry for entry in entries if entry not in added), len(entries))
 
 
 def _vocabulary(folder: Path) -> tuple[list[str], set[str]]:
-    """Returns the entries of a folder's vocabulary and, as far as its files say so, those that were added to it."""
+    """Returns the entries of a folder's vocabulary, and those that were added to it if its files say so."""
     try:
         content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
         entries = content["model"]["vocab"]
@@ -114,7 +114,7 @@ def _vocabulary(folder: Path) -> tuple[list[str], set[str]]:
 
 
 def _described(capital: list[str], size: int) -> str | None:
-    """Says how many entries of a vocabulary have capital letters; None if few."""
+    """Describes how many entries of a vocabulary have capital letters; None if few."""
     if len(capital) <= UNREACHABLE * size:
         return None
     examples = ", ".join(sorted(capital, key=lambda entry: (entry.startswith("##"), -len(entry), entry))[:SHOWN])

@@ -41,14 +41,14 @@ PACKAGED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
     )
 }
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-BIN, BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"  # read by `probe convert` alone
+BIN, BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"  # read only by `probe convert`
 BIN_FILE = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin")
-CONVERSION = "conversion.json"  # what `probe convert` notes of where a folder's weights came from
+CONVERSION = "conversion.json"  # where `probe convert` writes the source of a folder's weights
 DESCRIPTIONS = (".json", ".txt", ".model", ".codes")  # config, tokenizer, vocabulary, index: how these files end
 OTHER_WEIGHTS = (".bin", ".h5", ".msgpack", ".ot", ".ckpt", ".pt", ".pth")
-RISK = "Others can run code when they are read"
+RISK = "Other formats can run code when they are read"
 HASHES = "hashes.json"  # in the folder of the feature store
-# Left out of an encoder's identity: notes about where a checkpoint came from and how to load it. None changes a vector.
+# Omitted from an encoder's identity: where a checkpoint came from and how to load it. None of this changes a vector.
 NOT_IDENTITY = ("_name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache")
 # Families whose position ids begin after the padding id, so that pad_token_id + 1 of them are never used.
 POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer"}
@@ -66,12 +66,12 @@ class Encoder:
     special: Special
     limit: int  # pieces in one window, special ones included
     fingerprint: dict[str, str]  # sha256 of weights, config and tokenizer, see `_with_random`
-    commit: str | None = None  # of the Hub's model that it is
-    weights: str = "pretrained"  # or which are random, as encoder.weights has it
+    commit: str | None = None  # of a model from the Hub
+    weights: str = "pretrained"  # or which weights are random: the value of encoder.weights
     weights_seed: int = 0
-    pretrained: dict[str, str] | None = None  # of random ones: the fingerprint with the checkpoint's own, if there are
-    outer_config: Any = None  # of a model with a text encoder in it (Gemma 3, Qwen-VL): what `config` is a part of
-    cut_otherwise: tuple[str, ...] = ()  # words of a sample that the tokenizer cuts otherwise within running text
+    pretrained: dict[str, str] | None = None  # of random weights: the fingerprint of the checkpoint's, if it has any
+    outer_config: Any = None  # of a model with a text encoder in it (Gemma 3, Qwen-VL); `config` is a part of it
+    cut_otherwise: tuple[str, ...] = ()  # words of a sample that the tokenizer cuts differently in running text
 
     @property
     def num_layers(self) -> int:
@@ -84,7 +84,7 @@ class Encoder:
 
     @property
     def lower_cases(self) -> bool:
-        """Returns whether the tokenizer drops case before the encoder sees a word."""
+        """Returns whether the tokenizer lower-cases words."""
         return drops_case(self.tokenizer)
 
     @property
@@ -105,7 +105,7 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         raise UserError(f"{folder} has no weights in safetensors form{_others(others, str(folder))}")
     if missing := [file.name for file in weights if not file.is_file()]:
         raise UserError(
-            f"{folder}: {INDEX} names {', '.join(missing)}, which {'are' if missing[1:] else 'is'} not there."
+            f"{folder}: {INDEX} names {', '.join(missing)}, which {'do' if missing[1:] else 'does'} not exist."
         )
     import transformers
 
@@ -121,7 +121,7 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         line = str(error).partition("\n")[0]
         raise UserError(f"{folder} cannot be used as an encoder: {line}{if_damaged(folder, commit)}") from None
     if not _names_layers(config):
-        raise UserError(f"{name} is no text encoder: its config names no number of layers or hidden size.")
+        raise UserError(f"{name} is not a text encoder: its config has no number of layers or no hidden size.")
     if cfg.num_layers not in (None, config.num_hidden_layers):
         raise UserError(f"{name} has {config.num_hidden_layers} layers, not encoder.num_layers={cfg.num_layers}.")
     if cfg.lower_case is None:
@@ -168,11 +168,12 @@ def _names_layers(config: Any) -> bool:
 
 
 def _with_random(fingerprint: dict[str, str], cfg: EncoderConfig) -> dict[str, str]:
-    """Returns the fingerprint of an encoder with random weights: how they are drawn replaces their hash.
+    """Returns the fingerprint of an encoder with random weights. How the weights are drawn replaces their hash.
 
-    That is the config, the seed, and the versions of the two libraries that draw, since another version may draw other
-    weights. The sha256 of the weights would say more. But drawing them for each plan takes seconds, and the last bits
-    of normal samples depend on the CPU's instructions, so the same run would have another key on another machine.
+    Hashed instead are the config, the seed, and the versions of the two libraries that draw, since another version may
+    draw other weights. The sha256 of the weights would be more exact. But drawing them for each plan takes seconds, and
+    the last bits of normal samples depend on the CPU's instructions, so the same run would get another key on another
+    machine.
     """
     kept = {part: digest for part, digest in fingerprint.items() if part != "weights" or cfg.weights != "random"}
     versions = ", ".join(f"{name} {metadata.version(name).split('+')[0]}" for name in ("transformers", "torch"))
@@ -213,9 +214,9 @@ def _file_identity(folder: Path, cache_dir: Path) -> dict[str, str]:
 def refuse_changed(encoder: Encoder, cache_dir: Path) -> None:
     """Raises UserError if an encoder's files have changed since it was opened."""
     for part, digest in _file_identity(encoder.folder, cache_dir).items():
-        if encoder.fingerprint.get(part, digest) != digest:  # weights that are all random have none there
+        if encoder.fingerprint.get(part, digest) != digest:  # random weights have no entry there
             raise UserError(
-                f"{encoder.folder}: its {part} changed after this command began. The same command reads it anew."
+                f"{encoder.folder}: its {part} changed after this command began. Run the same command again."
             )
 
 
@@ -241,8 +242,8 @@ def find_folder(cfg: EncoderConfig) -> Found:
             found = sha256_of((folder / file).read_bytes()) if (folder / file).is_file() else "missing"
             if found != expected:
                 raise UserError(
-                    f"{folder / file}: sha256 {found}, expected {expected}. The package {package} is not what it was; "
-                    "remove it to take the encoder from the Hub."
+                    f"{folder / file}: sha256 {found}, expected {expected}. The package {package} was changed; "
+                    "uninstall it to take the encoder from the Hub."
                 )
         return Found(folder, f"package {package}")
     repo = hub.Repo("model", cfg.name, cfg.revision)
@@ -251,7 +252,7 @@ def find_folder(cfg: EncoderConfig) -> Found:
         if (found := sha256_of((folder / file).read_bytes())) != expected:
             damaged = if_damaged(folder, hub.commit_of(repo))
             raise UserError(f"{cfg.name} on the Hub: {file} has sha256 {found}, expected {expected}.{damaged}")
-    unanswered = ", from its cache, since it gave no answer" if hub.is_from_cache(repo) else ""
+    unanswered = ", from its cache, as the Hub did not answer" if hub.is_from_cache(repo) else ""
     return Found(folder, f"Hub {cfg.name}{unanswered}", hub.commit_of(repo))
 
 
@@ -266,20 +267,19 @@ def _converted_from(folder: Path) -> str:
 
 
 def if_damaged(folder: Path, commit: str | None) -> str:
-    """Says what to type if files of the Hub's cache may be damaged; empty for an encoder without a commit.
+    """Says what to type if files of the Hub's cache may be damaged; returns "" for an encoder without a commit.
 
-    The advice removes the whole cache. If only the snapshot were removed, it would be rebuilt from the same damaged
-    files.
+    The advice removes the whole cache of the model. A snapshot alone would be rebuilt from the same damaged files.
     """
     if commit is None:
         return ""
-    return f"\nIf a file is damaged: rm -r {folder.parents[1]}, then the same command, which fetches it anew."
+    return f"\nIf a file is damaged: rm -r {folder.parents[1]}, then run the same command, which downloads it again."
 
 
 def _hub_snapshot(repo: hub.Repo) -> Path:
-    """Downloads the files that an encoder needs, without other weights, and returns their folder in the Hub's cache.
+    """Downloads the files that an encoder needs, without other weights. Returns their folder in the Hub's cache.
 
-    Weights come last. If they exist, everything does, and the Hub is not asked about this commit.
+    Weights are fetched last. If they exist, all files do, and the Hub is not asked about this commit.
     """
     folder = hub.folder_of(repo)
     if (weights := weights_of(folder, hub.commit_of(repo))) and all(file.is_file() for file in weights):
@@ -288,16 +288,16 @@ def _hub_snapshot(repo: hub.Repo) -> Path:
     in_form = [file for file in files if file.endswith(".safetensors")]
     if "config.json" not in files:
         raise UserError(
-            f"{repo.name} on the Hub is not an encoder: it has no config.json. Another: encoder.name=OWNER/NAME, or a "
-            "local folder with encoder.path=DIR."
+            f"{repo.name} on the Hub is not an encoder: it has no config.json. Use encoder.name=OWNER/NAME or, for a "
+            "local folder, encoder.path=DIR."
         )
     if not in_form:
         others = [file for file in files if file.endswith(OTHER_WEIGHTS)]
         at = f" --revision {repo.revision}" if repo.revision else ""
         branch = hub.converted_branch(repo)
-        made = f" The Hub's own converter has made a branch: encoder.revision={branch}." if branch else ""
+        or_branch = f" The Hub has a converted branch: encoder.revision={branch}." if branch else ""
         raise UserError(
-            f"{repo.name} on the Hub has no weights in safetensors form{_others(others, f'{repo.name}{at}')}{made}"
+            f"{repo.name} on the Hub has no weights in safetensors form{_others(others, f'{repo.name}{at}')}{or_branch}"
         )
     hub.fetch(repo, [file for file in files if file.endswith(DESCRIPTIONS)])
     if SINGLE in files:
@@ -308,16 +308,16 @@ def _hub_snapshot(repo: hub.Repo) -> Path:
 
 
 def _others(names: Sequence[str], source: str) -> str:
-    """Says which weights there are instead of safetensors, and what to type. source: what `probe convert` is given."""
+    """Says which weights exist instead of safetensors, and what to type. source: the argument for `probe convert`."""
     if not names:
-        return ", and no others either."
+        return ", and no other weights."
     if not any(map(BIN_FILE.fullmatch, names)):
         return f", only {', '.join(names)}. {RISK}. Another encoder: encoder.name=OWNER/NAME, or encoder.path=DIR."
-    return f", only {', '.join(names)}. {RISK}; safely: `probe convert {source} --to DIR`, then encoder.path=DIR."
+    return f", only {', '.join(names)}. {RISK}. Convert it: `probe convert {source} --to DIR`, then encoder.path=DIR."
 
 
 def weights_of(folder: Path, commit: str | None = None) -> list[Path]:
-    """Returns the files with an encoder's weights, as its index names them if it has one; empty if there are none.
+    """Returns the files with an encoder's weights; those that its index names if it has one. Empty if there are none.
 
     commit: of an encoder from the Hub.
     """
@@ -329,15 +329,15 @@ def weights_of(folder: Path, commit: str | None = None) -> list[Path]:
 
 
 def files_in_index(index: Path, commit: str | None = None) -> list[str]:
-    """Returns the names of the files that an index of weights names, all of them in its folder. Raises UserError."""
+    """Returns the file names in an index of weights; all must be in its folder. Raises UserError."""
     try:
         names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
         outside = [name for name in sorted(names) if Path(name).name != name]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"{index} is no index of weights.{if_damaged(index.parent, commit)}") from None
+        raise UserError(f"{index} is not an index of weights.{if_damaged(index.parent, commit)}") from None
     if outside:
         raise UserError(
-            f"{index} names {outside[0]!r}, which is no file beside it. Another encoder, or a mended copy: "
+            f"{index} names {outside[0]!r}, which is not in its folder. Use another encoder or a corrected copy: "
             "encoder.path=DIR."
         )
     return sorted(names)
@@ -346,7 +346,7 @@ def files_in_index(index: Path, commit: str | None = None) -> list[str]:
 def window_limit(config: Any, tokenizer: Any) -> int:
     """Returns the pieces in one window, with special ones: the smaller limit of config and tokenizer."""
     limits = []
-    if tokenizer.model_max_length < 10**6:  # "not set" is written as 1e30
+    if tokenizer.model_max_length < 10**6:  # 1e30 denotes "not set"
         limits.append(int(tokenizer.model_max_length))
     positions = getattr(config, "max_position_embeddings", None)
     if isinstance(positions, int) and positions > 0:
@@ -374,7 +374,7 @@ def file_hash(file: Path, cache_dir: Path) -> str:
             return known[str(file)]["sha256"]
     digest = sha256_of_file(file)
     known[str(file)] = {"stamp": stamp, "sha256": digest}
-    with contextlib.suppress(OSError):  # only a convenience: a store that cannot be written says so where it matters
+    with contextlib.suppress(OSError):  # only a cache; the store reports that it cannot be written
         write_atomically(hash_cache, json.dumps(known))
     return digest
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_pooler: bool = False) -> torch.nn.Module:
     """Loads the encoder with its own or random weights, in evaluation mode (no dropout) and without gradients.
 
-    precision: float32, or bfloat16 for both weights and arithmetic (every layer is off by about a percent).
+    precision: float32, or bfloat16 for both weights and arithmetic (every layer then differs by about a percent).
     keep_pooler: loads the pooler if the checkpoint has its weights; no hidden state depends on it.
     """
     import torch
@@ -32,7 +32,7 @@ def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_p
         random_pooler = any("pooler" in key for key in missing)
     else:
         model, random_pooler = _random(encoder), True
-        for parameter in model.parameters():  # and no buffer: what is not learnt keeps the dtype that it is made in
+        for parameter in model.parameters():  # buffers are not cast: they have the same dtype as in a checkpoint
             parameter.data = parameter.data.to(getattr(torch, precision))
     if getattr(model, "pooler", None) is not None and (random_pooler or not keep_pooler):
         model.pooler = None
@@ -65,7 +65,7 @@ def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
 
 
 def _text_part(model: Any, encoder: Encoder) -> Any:
-    """Returns the part of a model that is the text encoder: the whole, the encoder of two, or one beside others."""
+    """Returns the text encoder within a model: the model itself, the encoder of an encoder-decoder, or one of many parts."""
     if (encoder.outer_config or encoder.config).is_encoder_decoder:
         model = model.get_encoder()
     if encoder.outer_config is not None:
@@ -73,23 +73,21 @@ def _text_part(model: Any, encoder: Encoder) -> Any:
         parts = (part for part in model.modules() if getattr(getattr(part, "config", None), "model_type", "") == kind)
         model = next((part for part in parts if hasattr(part, "get_input_embeddings")), None)
     if model is None:
-        raise UserError(
-            f"{encoder.name}: its model has no part of the kind {encoder.config.model_type}, its text part."
-        )
+        raise UserError(f"{encoder.name}: its model has no text encoder of the kind {encoder.config.model_type}.")
     if getattr(model.config, "use_cache", False):
         model.config.use_cache = False  # keys and values of past pieces, which only generating text needs
     return model
 
 
 def _random(encoder: Encoder) -> torch.nn.Module:
-    """Initialises the encoder's architecture in float32, always drawn on the CPU.
+    """Initialises the encoder's architecture in float32, always on the CPU.
 
-    `random_blocks` uses the checkpoint's weights for all that layer 0 depends on, which is what its gradient reaches.
+    `random_blocks` takes the checkpoint's weights for all parameters that layer 0 depends on. Its gradient finds them.
     """
     import torch
     import transformers
 
-    with torch.random.fork_rng(devices=[]):  # a run's own draws are not moved by these
+    with torch.random.fork_rng(devices=[]):  # so that these draws do not change those of a run
         torch.default_generator.manual_seed(encoder.weights_seed)
         config = encoder.outer_config or encoder.config
         model = transformers.AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
@@ -106,7 +104,7 @@ def _random(encoder: Encoder) -> torch.nn.Module:
 
 
 class Stopped(Exception):
-    """Ends a forward pass at a layer, see features/depth.py. states: 0 up to that layer, each (B, P, H)."""
+    """Ends a forward pass at a layer (see features/depth.py). states: layers 0 up to that layer, each (B, P, H)."""
 
     def __init__(self, states: tuple[torch.Tensor, ...]) -> None:
         self.states = states
@@ -131,7 +129,7 @@ def hidden_states(
 
 
 def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None) -> Any:
-    """Returns the encoder's whole output for a batch, as transformers names it."""
+    """Returns the encoder's whole output for a batch, with transformers' names."""
     import torch
 
     inputs = {"input_ids": ids, "attention_mask": mask}

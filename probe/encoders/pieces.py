@@ -18,7 +18,7 @@ from probe.config import UserError
 from probe.data.sentences import Sentences
 from probe.data.split import Split
 
-WORDS_AT_ONCE = 4096  # the tokenizer's answer for a word takes a kilobyte
+WORDS_AT_ONCE = 4096  # the tokenizer's output for a word takes a kilobyte
 SAMPLE = "Paris may n't be U.S. nice don't , in 1996 co-operation $3.50 ( x".split()
 
 
@@ -90,7 +90,7 @@ class Pieces:
 
 
 def special_pieces(tokenizer: Any) -> Special:
-    """Reads off a sample what the tokenizer adds before and after a text."""
+    """Finds on a sample what the tokenizer adds before and after a text."""
     whole = tokenizer(["a"], is_split_into_words=True)
     bare = tokenizer(["a"], is_split_into_words=True, add_special_tokens=False)["input_ids"]
     ids: list[int] = whole["input_ids"]
@@ -101,7 +101,7 @@ def special_pieces(tokenizer: Any) -> Special:
 
 
 def special_pair(tokenizer: Any) -> SpecialPair:
-    """Reads off a sample what the tokenizer adds to two texts as a pair."""
+    """Finds on a sample what the tokenizer adds to two texts as a pair."""
     whole = tokenizer(["a"], ["a"], is_split_into_words=True)
     bare = tokenizer(["a"], is_split_into_words=True, add_special_tokens=False)["input_ids"]
     ids: list[int] = whole["input_ids"]
@@ -123,7 +123,7 @@ def special_pair(tokenizer: Any) -> SpecialPair:
 def split_text(text: str) -> list[str]:
     """Splits running text into words at blanks; each punctuation mark is a word ("bank." is "bank" and ".").
 
-    These are BERT's rules. They are used for every encoder, so that all see the same words. Each word is then cut into
+    These are BERT's rules. They are used for every encoder, so that all read the same words. Each word is then cut into
     pieces like a word of a corpus. The encoder's tokenizer handles case and accents.
     """
     from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -135,7 +135,7 @@ def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:
     """Returns the piece ids of each word, without special pieces."""
     if not tokenizer.is_fast:
         return [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(word)) for word in words]
-    backend = tokenizer.backend_tokenizer  # the library's own call adds 20 microseconds a word
+    backend = tokenizer.backend_tokenizer  # the library's own call adds 20 microseconds per word
     backend.no_truncation()
     backend.no_padding()
     pieces: list[list[int]] = []
@@ -147,10 +147,11 @@ def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:
 
 
 def keep_prefix_spaces(tokenizer: Any) -> None:
-    """Makes a fast tokenizer add the space before each word, where it would add none to a word by itself.
+    """Makes a fast tokenizer add the space before each word, if it adds none to a single word.
 
     Without it, words are silently cut as if there were no spaces between them. RoBERTa, GPT-2 and ModernBERT have a
-    setting for it. In others (Llama 3, Qwen, Gemma) the space is put before each word, if that gives running text.
+    setting for it. For others (Llama 3, Qwen, Gemma), the space is put before each word if that gives the pieces of
+    running text.
     """
     from tokenizers.normalizers import Prepend, Sequence
     from tokenizers.pre_tokenizers import ByteLevel
@@ -168,34 +169,34 @@ def keep_prefix_spaces(tokenizer: Any) -> None:
 
 
 def check_words(tokenizer: Any, name: str) -> list[str]:
-    """Returns the words of a sample that a tokenizer cuts otherwise within running text.
+    """Returns the words of a sample that a tokenizer cuts differently in running text.
 
-    Raises UserError if a fast tokenizer cuts any so (RoBERTa without its prefix space), or if any tokenizer cuts words
-    that are given as words otherwise than one by one. Some tokenizers in Python look at a word's neighbours: theirs are
-    returned, as the words of a corpus are split already.
+    Raises UserError if a fast tokenizer does so (RoBERTa without its prefix space), or if any tokenizer cuts a list of
+    words differently than single words. Some tokenizers in Python look at a word's neighbours. Their words are returned
+    and not refused, as the words of a corpus are already split.
     """
     if _cuts_as_in_text(tokenizer):
         return []
-    if tokenizer.is_fast or _apart(tokenizer) != _together(tokenizer):
+    if tokenizer.is_fast or _cut_one_by_one(tokenizer) != _cut_as_list(tokenizer):
         raise UserError(
-            f"The tokenizer of {name} cuts given words otherwise than running text, so its pieces would not be those "
-            "the encoder was trained on. It cannot be used here."
+            f"The tokenizer of {name} cuts single words differently than running text, so its pieces would not be "
+            "those that the encoder was trained on. It cannot be used."
         )
-    beside = len(cut(tokenizer, ["x"])[0])
+    around = len(cut(tokenizer, ["x"])[0])
     pieces = {word: tokenizer(f"x {word} x", add_special_tokens=False)["input_ids"] for word in SAMPLE}
-    return [word for word in SAMPLE if cut(tokenizer, [word])[0] != pieces[word][beside:-beside]]
+    return [word for word in SAMPLE if cut(tokenizer, [word])[0] != pieces[word][around:-around]]
 
 
 def _cuts_as_in_text(tokenizer: Any) -> bool:
     running = tokenizer(" ".join(SAMPLE), add_special_tokens=False)["input_ids"]
-    return _apart(tokenizer) == _together(tokenizer) == running
+    return _cut_one_by_one(tokenizer) == _cut_as_list(tokenizer) == running
 
 
-def _apart(tokenizer: Any) -> list[int]:
+def _cut_one_by_one(tokenizer: Any) -> list[int]:
     return [piece for pieces in cut(tokenizer, SAMPLE) for piece in pieces]
 
 
-def _together(tokenizer: Any) -> list[int]:
+def _cut_as_list(tokenizer: Any) -> list[int]:
     ids: list[int] = tokenizer(SAMPLE, is_split_into_words=True, add_special_tokens=False)["input_ids"]
     return ids
 
@@ -214,7 +215,7 @@ def cut_split(tokenizer: Any, split: Split) -> Pieces:
             ends.append(len(pieces))
     if without.any() and not unknown:
         raise UserError(
-            f"{split.origin}: the tokenizer gives some words no piece and knows no unknown piece to stand for "
-            f"them; the first is {words.distinct[int(without.argmax())]!r}."
+            f"{split.origin}: the tokenizer gives some words no piece and has no unknown piece. The first such word "
+            f"is {words.distinct[int(without.argmax())]!r}."
         )
     return Pieces(pieces, ends, word, np.flatnonzero(without[word]))

@@ -1,7 +1,7 @@
-"""Loads an encoder's tokenizer and says what it is by its content.
+"""Loads an encoder's tokenizer and computes its identity from its content.
 
 Most tokenizers are fast: their whole content is one JSON value. Those of BERTweet, PhoBERT, FlauBERT, XLM and Japanese
-BERT exist in Python alone; what they are is their files, their settings, and the versions of the code that reads them.
+BERT are written in Python. Their identity is their files, their settings, and the versions of the code that reads them.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from probe.config import UserError
 from probe.encoders.pieces import keep_prefix_spaces
 from probe.system.files import sha256_of_file
 
-# Packages that tokenizers in Python call; with another version a word may be cut otherwise.
+# Packages that tokenizers in Python call. Another version may cut a word differently.
 PACKAGES = {
     "BertJapaneseTokenizer": ("fugashi", "unidic-lite", "ipadic", "unidic", "sudachipy", "rhoknp", "sentencepiece"),
     "BertweetTokenizer": ("emoji",),
     "FlaubertTokenizer": ("sacremoses",),
     "XLMTokenizer": ("sacremoses",),
 }
-# Settings of a tokenizer in Python that cut no word otherwise: where its files are, and the longest text.
+# Settings of a tokenizer in Python that do not change how words are cut: its files' place, and the longest text.
 NOT_IDENTITY = ("name_or_path", "tokenizer_file", "is_local", "local_files_only", "backend", "model_max_length")
 
 
 def load_tokenizer(folder: Path, name: str) -> Any:
-    """Loads the tokenizer of an encoder, whose words are cut as in running text. Raises UserError."""
+    """Loads the tokenizer of an encoder, set to cut single words as in running text. Raises UserError."""
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
@@ -39,7 +39,7 @@ def load_tokenizer(folder: Path, name: str) -> Any:
     if tokenizer.is_fast:
         keep_prefix_spaces(tokenizer)
     elif getattr(tokenizer, "normalization", False) and getattr(tokenizer, "demojizer", True) is None:
-        raise UserError(f"The tokenizer of {name} writes emoji as words, with a package: pip install emoji")
+        raise UserError(f"The tokenizer of {name} needs a package that writes emoji as words: pip install emoji")
     return tokenizer
 
 

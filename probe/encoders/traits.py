@@ -1,7 +1,7 @@
-"""Finds out by a trial what an encoder is: causal or not, and whether its last layer is behind a final norm.
+"""Finds out by a trial whether an encoder is causal, and whether a final norm follows its last layer.
 
-Neither can be read off a list of names. One small forward pass shows both: three texts that differ in their last piece
-alone, and what each module gives.
+No list of names says either. One small forward pass shows both, from three texts that differ only in their last piece,
+and from the output of each module.
 
 B texts, P pieces, H hidden size, L encoder blocks.
 """
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     import torch
 
 PIECES = 4  # of text in the trial
-NOISE = 16  # roundings that a state may move by although nothing it depends on has changed
-SCALES = (1e2, 1e4)  # a norm gives the same for an input that is larger by such a factor
+NOISE = 16  # rounding errors by which a state may change although its inputs did not
+SCALES = (1e2, 1e4)  # a norm's output does not change if its input is multiplied by such a factor
 
 
 @dataclass(frozen=True)
 class Traits:
     """Holds what a trial showed; None for what it could not show.
 
-    causal: a piece sees only the pieces before it. final_norm: hidden state L is behind a norm that the others are not
-    behind.
+    causal: each piece attends only to pieces before it. final_norm: a norm was applied to hidden state L and not to the
+    others.
     """
 
     causal: bool | None = None
@@ -35,34 +35,34 @@ class Traits:
 
 
 def describe(traits: Traits, num_layers: int) -> str:
-    """Says in a line what a trial showed."""
+    """Describes in one line what a trial showed."""
     sees = {True: "causal: a piece sees only those before it", False: "not causal: a piece sees all others"}
     norm = {
-        True: f"layer {num_layers} is behind a final norm, the other layers are not",
-        False: "no final norm behind the last layer",
+        True: f"a final norm follows layer {num_layers} only",
+        False: "no final norm follows the last layer",
     }
     parts = [text for text in (sees.get(traits.causal), norm.get(traits.final_norm)) if text]  # type: ignore[arg-type]
-    return f"tried: {'; '.join(parts)}" if parts else "causal or not, final norm or not: a trial could not show it"
+    return f"trial: {'; '.join(parts)}" if parts else "a trial could not show whether it is causal or has a final norm"
 
 
 def notes_on(encoder: Encoder, traits: Traits, subword: str) -> list[str]:
-    """Says what a reader of the vectors must know of their encoder, a line each, with what to type.
+    """Says what a user of the vectors must know of their encoder: one line each, with what to type.
 
-    subword: which piece stands for a word.
+    subword: which piece represents a word.
     """
     notes = []
     if traits.causal:
-        remedy = " Of its pieces only the last knows the whole word: features.subword=last."
+        remedy = " Only a word's last piece depends on the whole word: features.subword=last."
         notes.append(
-            f"{encoder.name} is causal: a word's vector knows only what stands before it."
+            f"{encoder.name} is causal: a word's vector depends only on the text before it."
             f"{'' if subword == 'last' else remedy}"
         )
     if traits.causal and getattr(encoder.config, "is_causal", None) is False:
         notes.append(f"{encoder.name}: config.json says is_causal=false, but a trial shows that it is causal.")
     if encoder.cut_otherwise:
         notes.append(
-            f"{encoder.name}: its tokenizer cuts some words otherwise within running text (of a sample: "
-            f"{', '.join(encoder.cut_otherwise)}). Here each word is cut by itself."
+            f"{encoder.name}: its tokenizer cuts some words differently in running text (in a sample: "
+            f"{', '.join(encoder.cut_otherwise)}). Here each word is cut on its own."
         )
     return notes
 
@@ -86,13 +86,13 @@ def traits_of(model: torch.nn.Module, encoder: Encoder, device: str) -> Traits:
             for hook in hooks:
                 hook.remove()
         if len(states) != encoder.num_layers + 1 or any(state.shape[:2] != ids.shape for state in states):
-            return Traits()  # which is refused where features are extracted
+            return Traits()  # extraction refuses such an encoder
         changed = len(encoder.special.prefix) + min(PIECES, encoder.max_text_pieces) - 1
         return Traits(_is_causal(list(map(torch.Tensor.cpu, states)), changed), _has_final_norm(states[-1], calls))
 
 
 def _texts(encoder: Encoder) -> torch.Tensor | None:
-    """Returns (3, P), texts that differ in their last piece alone; None if the encoder takes too few pieces."""
+    """Returns (3, P), texts that differ only in their last piece; None if the encoder takes too few pieces."""
     import torch
 
     length = min(PIECES, encoder.max_text_pieces)
@@ -109,7 +109,7 @@ def _texts(encoder: Encoder) -> torch.Tensor | None:
 
 
 def _is_causal(states: list[torch.Tensor], changed: int) -> bool | None:
-    """Returns whether no state before the changed piece has moved; None if its own have not either."""
+    """Returns whether no state before the changed piece has changed; None if that piece's own states have not either."""
     moved = [_moves(state) for state in states]  # each (P,)
     if not any(bool(one[changed]) for one in moved):
         return None
@@ -117,7 +117,7 @@ def _is_causal(states: list[torch.Tensor], changed: int) -> bool | None:
 
 
 def _moves(state: torch.Tensor) -> torch.Tensor:
-    """Returns (P,), whether the states of a place differ between texts by more than rounding. state: (B, P, H)."""
+    """Returns (P,), whether the states of a position differ between texts by more than rounding. state: (B, P, H)."""
     import torch
 
     rounding = NOISE * torch.finfo(state.dtype).eps
@@ -127,7 +127,7 @@ def _moves(state: torch.Tensor) -> torch.Tensor:
 
 
 def _has_final_norm(last: torch.Tensor, calls: list[tuple[torch.nn.Module, torch.Tensor, torch.Tensor]]) -> bool:
-    """Returns whether a module outside the blocks has made the last state from another, as a norm does."""
+    """Returns whether a module outside the blocks computed the last state from another state, as a norm does."""
     import torch
 
     for module, given, made in calls:
@@ -139,7 +139,7 @@ def _has_final_norm(last: torch.Tensor, calls: list[tuple[torch.nn.Module, torch
 
 
 def _outside_blocks(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """Returns the modules that have no parts and are in no list of blocks."""
+    """Returns the modules that have no submodules and are in no list of blocks."""
     import torch
 
     inside: set[int] = set()

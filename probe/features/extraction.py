@@ -40,11 +40,12 @@ from probe.system.format import pluralize
 from probe.system.locks import FileLock
 from probe.system.machine import num_cores
 
-# Writer threads; at most so many shards are unwritten when the next computation starts, which bounds memory. A CPU's
-# cores are for the encoder. A GPU fills a shard of BERT-base, 164 MB, faster than one thread writes it (an estimate).
+# Writer threads. At most this many shards are unwritten when the next computation starts, which bounds memory. On a
+# CPU, the cores are for the encoder. A GPU computes a shard of BERT-base, 164 MB, faster than one thread writes it (an
+# estimate).
 WRITERS = {"cpu": 1, "cuda": 4}
-# Shards computed as one. Of four together, with a GPU's BATCH_COST, CoNLL-2003 makes half as many batches and a quarter
-# less work (pieces, padding and starts of batches); more take more memory.
+# Shards computed together. With four of them and a GPU's BATCH_COST, CoNLL-2003 takes half as many batches and a
+# quarter less work (pieces, padding and starts of batches). More shards take more memory.
 TOGETHER = {"cpu": 1, "cuda": 4}
 
 
@@ -81,8 +82,8 @@ def report_empty_words(corpus: Corpus, texts: dict[str, Text]) -> None:
     for name, text in texts.items():
         if len(text.pieces.empty):
             print(
-                f"{name}: {len(text.pieces.empty)} words have no piece in this tokenizer; the unknown piece stands for "
-                f"them. The first: {corpus.splits[name].place(int(text.pieces.empty[0]))}",
+                f"{name}: {len(text.pieces.empty)} words have no piece in this tokenizer; they get the unknown piece. "
+                f"The first: {corpus.splits[name].place(int(text.pieces.empty[0]))}",
                 file=sys.stderr,
             )
 
@@ -106,7 +107,10 @@ def fill(
     device: str,
     quiet: bool = False,
 ) -> Traits:
-    """Extracts the missing shards, except those that other processes are computing. Returns what the encoder is."""
+    """Extracts the missing shards, except those that other processes compute.
+
+    Returns what a trial showed of the encoder.
+    """
     torch.set_num_threads(num_cores())
     if not quiet:
         report_slow_bfloat16(cfg, device)
@@ -117,7 +121,7 @@ def fill(
     refuse_changed(encoder, Path(cfg.cache_dir))
     cfg = replace(cfg, batch_pieces=pieces_at_once(cfg.batch_pieces, encoder, device))
     stop_at(store.layers[-1], model, encoder, device)
-    # In no order: where locks do nothing, processes that share the work would else walk through it side by side.
+    # In random order: where locks do nothing, processes that share the work would else compute the same shards.
     groups = _groups(store, missing, TOGETHER[device])
     waiting = deque(random.SystemRandom().sample(groups, len(groups)))
     writes: deque[Future[None]] = deque()
@@ -139,14 +143,14 @@ def fill(
                 _release(locks.values())
                 waiting.append(group)
                 locked_in_a_row += 1
-                if locked_in_a_row >= len(waiting):  # all that is left is being done elsewhere
+                if locked_in_a_row >= len(waiting):  # other processes compute all remaining groups
                     time.sleep(0.2)
                 continue
             locked_in_a_row = 0
-            left = [shard for shard in group if not store.path(shard).exists()]
-            _release(locks.pop(shard) for shard in group if shard not in left)
+            to_write = [shard for shard in group if not store.path(shard).exists()]
+            _release(locks.pop(shard) for shard in group if shard not in to_write)
             whole = group[0]._replace(last=group[-1].last)
-            if not left:
+            if not to_write:
                 bar.update(whole.last - whole.first)
                 continue
             try:
@@ -154,9 +158,9 @@ def fill(
             except BaseException:
                 _release(locks.values())
                 raise
-            for shard in left:
-                its = layers[:, shard.first - whole.first : shard.last - whole.first]
-                writes.append(writer.submit(_finish, store, shard, its, arrived, locks[shard]))
+            for shard in to_write:
+                part = layers[:, shard.first - whole.first : shard.last - whole.first]
+                writes.append(writer.submit(_finish, store, shard, part, arrived, locks[shard]))
             while len(writes) > WRITERS[device]:
                 writes.popleft().result()
         for write in writes:
@@ -165,7 +169,7 @@ def fill(
 
 
 def _groups(store: FeatureStore, missing: list[Shard], together: int) -> list[list[Shard]]:
-    """Returns groups of neighbouring shards that are computed together, each with at least one missing."""
+    """Returns groups of neighbouring shards that are computed together; at least one shard of each is missing."""
     wanted = dict.fromkeys((shard.split, shard.number // together * together) for shard in missing)
     return [store.shards[split][first : first + together] for split, first in wanted]
 
@@ -189,7 +193,7 @@ def _finish(
     """Writes a computed shard, then releases its lock. See `compute_shard`. Raises UserError for values too large."""
     try:
         largest = arrived()
-        if not largest <= torch.finfo(layers.dtype).max:  # not a number compares to nothing
+        if not largest <= torch.finfo(layers.dtype).max:  # also true for NaN
             raise UserError(
                 f"{store.dtype} cannot hold every value of this encoder's layers ({shard.split}, words {shard.first} "
                 f"to {shard.last}: up to {largest:.3g}). Use features.dtype=float32 (or bfloat16)."
@@ -209,8 +213,11 @@ def compute_shard(
     device: str,
     bar: tqdm,
 ) -> tuple[Tensor, Callable[[], float]]:
-    """A shard's vectors, (stored layers, W, H) in the storage dtype, and a function to call before reading them,
-    which returns the largest absolute value before the cast."""
+    """Computes a shard's vectors, (stored layers, W, H) in the storage dtype.
+
+    Also returns a function to call before the vectors are read. It waits for them, and returns their largest absolute
+    value before the cast.
+    """
     words = shard.last - shard.first
     layers = torch.empty(
         (len(store.layers), words, store.hidden_size), dtype=getattr(torch, store.dtype), device=device

@@ -12,7 +12,7 @@ from probe.config import FeaturesConfig, UserError
 
 
 def stored_layers(cfg: FeaturesConfig, num_layers: int) -> tuple[int, ...]:
-    """Returns the layers to extract and store, in rising order: all L + 1, unless `features.layers` names some."""
+    """Returns the layers to extract and store, in ascending order: all L + 1, unless `features.layers` names some."""
     if cfg.layers is None:
         return tuple(range(num_layers + 1))
     return tuple(sorted(absolute(cfg.layers, num_layers, "features.layers")))

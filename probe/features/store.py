@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FORMAT = 1
 MANIFEST = "manifest.json"
-IN_USE = ".in-use"  # locked by whoever uses the store
-LEFT_FOR_S = 86400  # a file unmodified for so long has no living writer
+IN_USE = ".in-use"  # locked by every process that uses the store
+LEFT_FOR_S = 86400  # the writer of a file unmodified for so long no longer runs
 WORDS_IN_SHARD = 8192
-ATTEMPTS_TO_READ = 3  # a store damaged again right after it was repaired has a problem no retry solves
+ATTEMPTS_TO_READ = 3  # if a store is damaged again right after its repair, another attempt will not help
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 
 
 class DamagedShard(RuntimeError):
-    """Raised for a damaged shard. It has been moved aside, so that the next extraction makes it again."""
+    """Says that a shard was damaged. It has been moved aside, so that the next extraction makes it again."""
 
 
 def read_again_if_damaged(read: Callable[[], T], log: Callable[[str], object] = print) -> T:
@@ -69,7 +69,7 @@ def read_again_if_damaged(read: Callable[[], T], log: Callable[[str], object] = 
         return read()
     except DamagedShard as damaged:
         raise UserError(
-            f"{damaged}, damaged again after each of {ATTEMPTS_TO_READ - 1} extractions. Is the disk sound?"
+            f"{damaged}. It was extracted again {ATTEMPTS_TO_READ - 1} times and is damaged again. Check the disk."
         ) from None
 
 
@@ -86,9 +86,9 @@ def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> d
     """Returns everything that can change a stored vector, and nothing else.
 
     Omitted, with the reason: tags (NER and POS on one text share features); batch size, device, threads, and whether
-    bfloat16 was computed by oneDNN or by PyTorch's own kernels (they change a vector only by rounding, the last by
-    bfloat16's own); which layers are stored and which a run reads (a layer's vectors have the same bits with any
-    others); names and paths (only content counts).
+    oneDNN or PyTorch's own kernels computed bfloat16 (they change a vector only by rounding, the last by bfloat16's
+    own); which layers are stored and which a run reads (a layer's vectors have the same bits with any others); names
+    and paths (only content counts).
     """
     document = cfg.context == "document"
     return {
@@ -130,9 +130,9 @@ def cut_shards(split: str, sentence_lengths: Sequence[int]) -> list[Shard]:
 
 @dataclass
 class FeatureStore:
-    """Describes the stored features of one corpus under one encoder; `missing` says what is not on disk.
+    """Describes the stored features of one corpus under one encoder; `missing` lists the shards that are not on disk.
 
-    key: of this store. identity: see `feature_identity`. layers: the stored ones in rising order; empty: all.
+    key: of this store. identity: see `feature_identity`. layers: the stored ones in ascending order; empty: all.
     """
 
     directory: Path
@@ -208,15 +208,15 @@ class FeatureStore:
         return [shard for shards in self.shards.values() for shard in shards if not self.path(shard).exists()]
 
     def bytes_of(self, shards: Sequence[Shard], num_layers: int | None = None) -> int:
-        """Returns the bytes of `layers` layers of some shards; None: of all stored layers."""
+        """Returns the bytes of `num_layers` layers of some shards; None: of all stored layers."""
         words = sum(shard.last - shard.first for shard in shards)
         layers = len(self.layers) if num_layers is None else num_layers
         return words * layers * self.hidden_size * ITEM_BYTES[self.dtype]
 
     def why_no_room(self, shards: Sequence[Shard]) -> str | None:
-        """Returns why there is no space for these shards, and what to type; None if there is."""
+        """Returns why these shards do not fit on the disk, and what to type; None if they fit."""
         reason = why_not_writable(self.directory, self.bytes_of(shards))
-        return None if reason is None else f"The features: {reason}. Another place: features.cache_dir=DIR."
+        return None if reason is None else f"Features: {reason}. To use another folder: features.cache_dir=DIR."
 
     def prepare(self, shards: Sequence[Shard]) -> None:
         """Makes the store's folder and holds it. Raises UserError if these shards cannot be written there."""
@@ -226,7 +226,7 @@ class FeatureStore:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(
-                f"{self.directory} cannot be made: {error.strerror}. Another place: features.cache_dir=DIR."
+                f"{self.directory} cannot be created: {error.strerror}. To use another folder: features.cache_dir=DIR."
             ) from None
         self.hold()
 
@@ -244,7 +244,7 @@ class FeatureStore:
             with written_whole(self.path(shard), replace=False) as temporary:
                 named = {str(k): layer for k, layer in zip(self.layers, layers, strict=True)}
                 save_file(named, temporary, {"probe": canonical(header)})
-        except (OSError, SafetensorError) as error:  # a full disk or a quota is the latter
+        except (OSError, SafetensorError) as error:  # the latter for a full disk or a quota
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"{self.path(shard)} cannot be written: {reason}.") from None
 
@@ -258,7 +258,7 @@ class FeatureStore:
 
     def read_shard(self, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
         """Reads one shard's layers, like `read`."""
-        assert set(layers) <= set(self.layers), "a layer that was never stored is no damage"
+        assert set(layers) <= set(self.layers), "a layer that was never stored is not damage"
         try:
             return self._load(shard, layers)
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -297,7 +297,7 @@ class FeatureStore:
         return DamagedShard(f"{path}: {reason}")
 
     def problem(self, shard: Shard) -> str | None:
-        """Returns what is wrong with a shard after checking all layers; None if nothing is. Moves nothing."""
+        """Checks all layers of a shard and returns what is wrong with it; None if nothing is. Moves nothing."""
         try:
             self._load(shard, self.layers)
         except FileNotFoundError:
@@ -335,17 +335,17 @@ class FeatureStore:
         write_atomically(self.directory / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
 
     def traits(self) -> Traits | None:
-        """Returns what a trial showed of the encoder; None if the manifest does not say so, as older ones."""
+        """Returns what a trial showed of the encoder; None if the manifest does not have it (older ones do not)."""
         try:
             return Traits(**(self.manifest() or {})["encoder"])
         except (KeyError, TypeError):
             return None
 
     def tidy(self) -> None:
-        """Removes from a complete store its unneeded locks, and leftovers older than a day."""
+        """Removes unneeded locks from a complete store, and leftovers older than a day."""
         unused = [*self.directory.glob(".*.lock"), *(path for path, _ in leftovers(self.directory, LEFT_FOR_S))]
         for path in unused:
-            with contextlib.suppress(OSError):  # another process tidies too; or it is somebody else's store
+            with contextlib.suppress(OSError):  # another process tidies too, or the store belongs to another user
                 path.unlink()
 
     def manifest(self) -> dict[str, Any] | None:
@@ -378,13 +378,13 @@ def _rename_aside(path: Path) -> Path:
     """Moves a damaged file aside and returns its new path."""
     aside = path.with_name(f"{path.name}.damaged-{uuid.uuid4().hex[:8]}")
     path.replace(aside)
-    with contextlib.suppress(OSError):  # somebody else's file
+    with contextlib.suppress(OSError):  # the file belongs to another user
         os.utime(aside)
     return aside
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """Reads a store's manifest; None if there is none, or its hashes do not match its content and its folder's name."""
+    """Reads a store's manifest; None if there is none, or if its hashes do not match its content or folder name."""
     try:
         manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
         recorded = manifest.pop("sha256")

@@ -19,7 +19,10 @@ from probe.encoders.pieces import Pieces
 
 
 class Window(NamedTuple):
-    """Describes a window: words first..last are encoded together, and keep_first..keep_last are taken from it."""
+    """Describes a window: words first..last are encoded together.
+
+    The vectors of words keep_first..keep_last are used.
+    """
 
     first: int
     last: int
@@ -33,12 +36,12 @@ def bounds(lengths: Sequence[int]) -> np.ndarray:
 
 
 def context_bounds(split: Split, context: str) -> np.ndarray:
-    """Returns (n + 1,), the word offsets of the texts that the encoder sees whole: sentences or documents."""
+    """Returns (n + 1,), the word offsets of the texts that the encoder reads whole: sentences or documents."""
     if context == "sentence":
         return bounds(split.lengths)
     if split.documents is None:
         raise UserError(
-            f"features.context=document: {split.origin} knows no documents. "
+            f"features.context=document: {split.origin} marks no documents. "
             "Use features.context=sentence, or a source with document marks."
         )
     last_of_document = np.flatnonzero(np.diff([*split.documents, -1]))
@@ -56,8 +59,8 @@ def plan_windows(split: Split, pieces: Pieces, context: str, max_text_pieces: in
     if len(lengths) and lengths.max() > max_text_pieces:
         position = int(np.argmax(lengths > max_text_pieces))
         raise UserError(
-            f"{split.place(position)}: {lengths[position]} pieces, more than the {max_text_pieces} that the encoder "
-            "takes at once. Split the word or use an encoder with a longer window."
+            f"{split.place(position)}: {lengths[position]} pieces, but the encoder takes at most {max_text_pieces} "
+            "at once. Split the word or use an encoder with a longer window."
         )
     texts = context_bounds(split, context)
     for first, last in zip(map(int, texts[:-1]), map(int, texts[1:]), strict=True):

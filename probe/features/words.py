@@ -22,11 +22,11 @@ from probe.features.store import Shard
 from probe.features.windows import Window, plan_windows
 from probe.system.machine import to_device
 
-# What starting a forward pass costs, in pieces. A CPU: measured with a small encoder, 8 ms at 7,400 a second. A GPU: an
-# estimate, as nobody has run this on one; some 10 ms of launches at 100,000 to 500,000 pieces a second.
+# What starting a forward pass costs, in pieces. CPU: measured with a small encoder, 8 ms at 7,400 pieces per second.
+# GPU: an estimate, not measured: some 10 ms of launches at 100,000 to 500,000 pieces per second.
 BATCH_COST = {"cpu": 64, "cuda": 2048}
-CPU_PIECES = 1024  # in a forward pass where nothing else is asked for
-GPU_PIECES = (1024, 16384)  # at least, at most
+CPU_PIECES = 1024  # per forward pass, unless another number is set
+GPU_PIECES = (1024, 16384)  # per forward pass: least, most
 
 
 class Text:
@@ -35,7 +35,7 @@ class Text:
     def __init__(self, corpus: Corpus, split: str, encoder: Encoder, cfg: FeaturesConfig) -> None:
         self.pieces: Pieces = cut_split(encoder.tokenizer, corpus.splits[split])
         windows = plan_windows(corpus.splits[split], self.pieces, cfg.context, encoder.max_text_pieces, cfg.stride)
-        numbers = np.fromiter(chain.from_iterable(windows), np.int32)  # a tuple a sentence would be ten times as large
+        numbers = np.fromiter(chain.from_iterable(windows), np.int32)  # tuples would be ten times as large
         self._windows = numbers.reshape(-1, len(Window._fields))
 
     @property
@@ -43,7 +43,7 @@ class Text:
         return [Window(*numbers) for numbers in self._windows.tolist()]
 
     def windows_of(self, shard: Shard) -> list[Window]:
-        """Returns the windows that words of this shard are taken from, each keeping only words of this shard."""
+        """Returns the windows that hold words of this shard; each keeps only words of this shard."""
         keep_first, keep_last = self._windows[:, 2], self._windows[:, 3]
         begin = int(np.searchsorted(keep_last, shard.first, side="right"))
         end = int(np.searchsorted(keep_first, shard.last, side="left"))
@@ -57,10 +57,10 @@ class Text:
 def states_of(
     windows: list[Window], pieces: Pieces, model: torch.nn.Module, encoder: Encoder, cfg: FeaturesConfig, device: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Runs one batch; returns the kept words' vectors (stored layers, W, H) and their positions in the split (W,).
+    """Runs one batch. Returns the kept words' vectors (stored layers, W, H) and their positions in the split (W,).
 
-    model: whole, or stopped at the deepest stored layer. Everything that a GPU needs is sent before it starts. The only
-    wait for it is in transformers, below `hidden_states`: the check whether the mask masks anything.
+    model: whole, or stopped at the deepest stored layer. All inputs are sent to a GPU before it starts. The only wait
+    for it is in transformers, below `hidden_states`: the check whether the mask masks anything.
     """
     layers = stored_layers(cfg, encoder.num_layers)
     ids, mask, types = to_tensors(windows, pieces, encoder)
@@ -78,8 +78,8 @@ def check_states(
 ) -> None:
     """Raises unless the encoder gives one hidden state per piece and layer, at least up to the deepest stored layer."""
     least = (encoder.num_layers if deepest is None else deepest) + 1
-    is_odd = any(state.shape != (*batch, encoder.hidden_size) for state in states)
-    if is_odd or not least <= len(states) <= encoder.num_layers + 1:
+    wrong_shape = any(state.shape != (*batch, encoder.hidden_size) for state in states)
+    if wrong_shape or not least <= len(states) <= encoder.num_layers + 1:
         raise UserError(
             f"{encoder.name} gives hidden states {[tuple(state.shape) for state in states]} for a batch of "
             f"{tuple(batch)}; {encoder.num_layers + 1} with {encoder.hidden_size} values for each piece are needed."
@@ -111,8 +111,8 @@ def pieces_at_once(setting: int | str, encoder: Encoder, device: str) -> int:
     heads = getattr(encoder.config, "num_attention_heads", None) or max(1, encoder.hidden_size // 64)
     values = encoder.hidden_size * (encoder.num_layers + 1 + 24) + 3 * heads * encoder.limit
     least, most = GPU_PIECES
-    room = torch.cuda.mem_get_info()[0] // 4 // (4 * values)
-    return min(most, max(least, (1 << room.bit_length()) // 2))
+    fit = torch.cuda.mem_get_info()[0] // 4 // (4 * values)
+    return min(most, max(least, (1 << fit.bit_length()) // 2))
 
 
 def batches(text: Text, shard: Shard, encoder: Encoder, batch_pieces: int, device: str) -> list[list[Window]]:
@@ -128,7 +128,7 @@ def batches(text: Text, shard: Shard, encoder: Encoder, batch_pieces: int, devic
     begin_of = [0] * (len(windows) + 1)  # ... and where the last of their batches begins
     for end, width in enumerate(widths, 1):
         most = max(1, batch_pieces // max(1, width))
-        begins = np.arange(end - 1, max(0, end - most) - 1, -1)  # of the last batch; where equal, the shortest
+        begins = np.arange(end - 1, max(0, end - most) - 1, -1)  # of the last batch; ties go to the shortest batch
         work = least[begins] + (end - begins) * width + BATCH_COST[device]
         best = int(work.argmin())
         least[end], begin_of[end] = work[best], begins[best]
@@ -206,5 +206,5 @@ def pool(chosen: torch.Tensor, lengths: torch.Tensor | None, subword: str) -> to
     """
     if lengths is None or not len(lengths):
         return chosen
-    # Lengths sum up to the pieces, as `kept_pieces` makes them; to check that, a GPU would be waited for.
+    # The lengths sum up to the pieces, see `kept_pieces`. A check would wait for the GPU.
     return torch.segment_reduce(chosen.float(), subword, lengths=lengths, unsafe=True)
