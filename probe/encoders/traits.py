@@ -109,7 +109,7 @@ def _texts(encoder: Encoder) -> torch.Tensor | None:
 
 
 def _is_causal(states: list[torch.Tensor], changed: int) -> bool | None:
-    """Returns whether no state before the changed piece has changed; None if that piece's own states have not either."""
+    """Returns whether no state before the changed piece differs; None if that piece's own states do not differ."""
     moved = [_moves(state) for state in states]  # each (P,)
     if not any(bool(one[changed]) for one in moved):
         return None

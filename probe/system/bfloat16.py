@@ -1,10 +1,10 @@
-"""Finds whether this machine has fast kernels for bfloat16, and uses PyTorch's own kernels where it has none.
+"""Finds out whether this machine has fast kernels for bfloat16; if not, turns to PyTorch's own kernels.
 
-oneDNN, to which PyTorch leaves products and LSTMs on a CPU, has them in bfloat16 only for CPUs with such instructions.
-cuDNN's LSTM would be float16 under autocast, which is not what the settings and the key say. PyTorch's own kernels
-compute in bfloat16 on every device, several times slower. Support is found by trial: a list of CPU names would be wrong
-for the next CPU, and for one restricted by ONEDNN_MAX_CPU_ISA. Unlike a timing, the trial gives every process of a
-machine the same answer, however busy it is.
+On a CPU, PyTorch uses oneDNN for products and LSTMs. oneDNN computes in bfloat16 only on CPUs with such instructions.
+On a GPU, cuDNN's LSTM would be float16 under autocast, which is not what the settings and the key say. PyTorch's own
+kernels compute in bfloat16 on every device, several times slower. Support is found by a trial: a list of CPU names
+would be wrong for the next CPU, and for one restricted by ONEDNN_MAX_CPU_ISA. Unlike a timing, a trial gives every
+process of a machine the same answer, however busy the machine is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SLOW = {
 
 
 def kernels_for(device: str, lstm: bool) -> Kernels:
-    """Returns which kernels compute a device's products in bfloat16. lstm: and its LSTMs."""
+    """Returns which kernels compute a device's products in bfloat16. lstm: LSTMs too."""
     native = not lstm if device != "cpu" else _product_works() and (not lstm or _lstm_works())
     return "native" if native else "pytorch"
 
@@ -36,7 +36,7 @@ def resolve_precision(precision: str, device: str) -> str:
 
 @contextmanager
 def kernels(precision: str, device: str, lstm: bool) -> Iterator[None]:
-    """Turns oneDNN (on a GPU: cuDNN) off inside, where the precision is bfloat16 and it has no kernels for it."""
+    """Turns oneDNN (on a GPU: cuDNN) off inside the block, if it has no kernels for the requested bfloat16."""
     if precision != "bfloat16" or kernels_for(device, lstm) == "native":
         yield
         return

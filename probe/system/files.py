@@ -1,4 +1,4 @@
-"""Writes files completely or not at all, and gives each value one JSON spelling, for keys, records and stores."""
+"""Writes files completely or not at all, and gives each value one JSON form for keys, records and stores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHORT_KEY = 10  # characters of a key in file names and tables
 
 
 def canonical(value: Any) -> str:
-    """Returns JSON with one spelling for one value."""
+    """Returns a value's JSON; equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -74,17 +74,17 @@ def written_whole(path: Path, replace: bool = True) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes the whole content, or leaves the file as it was."""
+    """Writes the whole content, or does not change the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def why_not_writable(folder: Path, needed: int = 0) -> str | None:
-    """Returns why so many bytes cannot be written into a folder (or its parent, if it is missing); None if they can."""
+    """Returns why that many bytes cannot be written into a folder (or its parent if it is missing), or None."""
     place = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     try:
-        with tempfile.TemporaryFile(dir=place):  # permissions do not say it for root, or of a system's own folders
+        with tempfile.TemporaryFile(dir=place):  # permissions are no answer for root or read-only file systems
             pass
     except OSError as error:
         return f"{place} cannot be written ({error.strerror})"

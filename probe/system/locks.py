@@ -1,6 +1,6 @@
 """Locks files with `flock`. Locks only save work: no written file depends on one.
 
-The system releases a lock when its process ends, however it ends.
+The system releases a lock when its process ends, for any reason.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from probe.system.processes import LOOK_EVERY_S
 
 
 class FileLock:
-    """Holds a lock on a file: shared for readers of a store, exclusive to delete it or to make a shard. Never waits.
+    """Holds a lock on a file: shared for readers of a store, exclusive to delete it or to write a shard. Never waits.
 
-    `held`: this process has it. `busy`: another has it. Both are False if there are no locks or the file cannot open.
+    `held`: this process has it. `busy`: another process has it. Both are False if the file system has no locks or the
+    file cannot be opened.
     """
 
     def __init__(self, path: Path, exclusive: bool = False) -> None:
@@ -27,7 +28,7 @@ class FileLock:
         try:
             try:
                 self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-            except PermissionError:  # somebody else's store, which may be read
+            except PermissionError:  # the store of another user, which we may read
                 self._descriptor = os.open(path, os.O_RDONLY)
             fcntl.flock(self._descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
             self.held = True
@@ -50,7 +51,7 @@ class FileLock:
 
 
 def wait_for_lock(path: Path) -> FileIO:
-    """Yields the file, open and locked. Without locks on this system it does not wait."""
+    """Returns the file, open and locked. Does not wait if the file system has no locks."""
     while True:
         stream = FileIO(path, "a")
         try:
@@ -61,13 +62,13 @@ def wait_for_lock(path: Path) -> FileIO:
         with contextlib.suppress(FileNotFoundError):
             if not is_busy and os.path.samestat(os.fstat(stream.fileno()), path.stat()):
                 return stream
-        stream.close()  # busy, or removed by whoever held it
+        stream.close()  # busy, or removed by the process that held it
         if is_busy:
             time.sleep(LOOK_EVERY_S)
 
 
 def is_locked(path: Path, by_readers: bool = False) -> bool:
-    """Returns whether a living process holds the file's lock; by_readers: also if it shares it with others."""
+    """Returns whether another process holds the file's lock exclusively; by_readers: or shares it."""
     try:
         with path.open() as stream:
             fcntl.flock(stream, (fcntl.LOCK_EX if by_readers else fcntl.LOCK_SH) | fcntl.LOCK_NB)

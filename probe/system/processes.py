@@ -1,4 +1,4 @@
-"""Processes that end together."""
+"""Makes processes end together."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import threading
 import time
 from typing import NoReturn
 
-LOOK_EVERY_S = 0.5  # between two looks. No wait lasts longer: a signal that comes just before one is heard at its end
+LOOK_EVERY_S = (
+    0.5  # between two checks. No wait is longer, as a signal that arrives just before a wait is handled after it
+)
 
 
 @functools.cache
 def end_with(parent: int) -> None:
-    """Makes this process end within a second after its parent, however that ends. parent: its process id.
+    """Makes this process end within a second after its parent, for whatever reason the parent ends.
 
-    Linux's PR_SET_PDEATHSIG would not do: it is sent when the thread that started the process ends. A worker begins
-    with this, because its parent may be killed before it has sent the first job.
+    parent: its process id.
+
+    Linux's PR_SET_PDEATHSIG does not fit: it is sent when the thread that started the process ends. A worker calls this
+    first, because its parent may be killed before it has sent a job.
     """
 
     def watch() -> NoReturn:

@@ -1,4 +1,4 @@
-"""Where a record comes from: versions, commit and command, and the machine that trained it."""
+"""Records where a result comes from: versions, commit, command, and the machine that trained it."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class Software:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What the probe was trained on.
+    """Describes the machine that the probe was trained on.
 
-    bfloat16: which kernels computed it, where the run did; None in older records, which were all native. Versions that
-    emulated it in float32 recorded `emulated`. cuda, cudnn, driver: their versions, of a GPU.
+    bfloat16: which kernels computed it, if the run used it; None in older records, which all used native ones. Versions
+    that emulated it in float32 recorded `emulated`. cuda, cudnn, driver: their versions, of a GPU.
     """
 
     device: str
@@ -66,16 +66,16 @@ class Hardware:
 
 
 def provenance(command: str | None = None) -> Software:
-    """Versions, the commit of this code where it runs from a checkout, and the command that was typed.
+    """Returns versions, the commit of this code if it runs from a checkout, and the command that was typed.
 
-    command: for the processes of a sweep, which nobody typed.
+    command: for processes of a sweep, whose own command nobody typed.
     """
     return Software(versions(), _git_state(), command or " ".join(sys.argv))
 
 
 @functools.cache
 def versions() -> dict[str, str | None]:
-    """The versions of Python and of what a run rests on; None for what is not installed."""
+    """Returns the versions of Python and of the packages that a run uses; None for a package that is not installed."""
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -87,7 +87,7 @@ def versions() -> dict[str, str | None]:
 
 @functools.cache
 def _git_state() -> Git | None:
-    root = conf_dir().parent  # of a checkout; elsewhere there is no .git in it
+    root = conf_dir().parent  # of a checkout; an installed package has no .git there
     if not (root / ".git").exists():
         return None
     try:
@@ -107,7 +107,7 @@ def _git_state() -> Git | None:
 
 
 def hardware(device: str, threads: int, bfloat16: Kernels | None = None) -> Hardware:
-    """What the probe was trained on. bfloat16: see `probes.kinds.bfloat16_kernels`."""
+    """Describes the machine for a record. bfloat16: see `probes.kinds.bfloat16_kernels`."""
     import torch
 
     is_gpu = device == "cuda"
@@ -128,7 +128,7 @@ def hardware(device: str, threads: int, bfloat16: Kernels | None = None) -> Hard
 
 
 def _driver() -> str | None:
-    """The version of NVIDIA's kernel module; None where the system does not say."""
+    """Returns the version of NVIDIA's kernel module; None if the system does not say."""
     with contextlib.suppress(OSError):
         found = re.search(r"Module.*?\s(\d+(?:\.\d+)+)\s", DRIVER.read_text(encoding="utf-8"))
         return found[1] if found else None

@@ -1,4 +1,4 @@
-"""Work in other processes: they end with the process that started them, and the death of one is noticed."""
+"""Runs work in other processes. They end with the process that started them, and it notices if one dies."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from probe.system.machine import num_cores
 from probe.system.processes import LOOK_EVERY_S, end_with
 
 SPAWN = multiprocessing.get_context("spawn")  # a worker inherits no threads, locks or open files
-# Environment variables from which libraries read the number of their threads, as they are imported.
+# Environment variables from which libraries read their number of threads when they are imported.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class ProcessDied(Exception):
-    """The process of a job ended without an answer."""
+    """Says that a job's process ended without an answer."""
 
     def __init__(self, exitcode: int | None) -> None:
         number = -(exitcode or 0)
@@ -35,11 +35,11 @@ def _signal_text(number: int) -> str:
 
 
 class _Worker:
-    """A process that does one job after another, with a pipe of its own to this process.
+    """Runs one job after another in a process that has its own pipe to this process.
 
-    If all workers shared a pipe for answers, as in `concurrent.futures` and joblib, a worker killed in the middle of
-    an answer would leave the reader waiting forever: the other workers hold the pipe open. This pipe has one writer.
-    When that process ends, the reader sees the end of the stream.
+    If all workers shared a pipe for answers, as in `concurrent.futures` and joblib, a worker killed in the middle of an
+    answer would leave the reader waiting forever: the other workers hold the pipe open. This pipe has one writer. When
+    that process ends, the reader sees the end of the stream.
     """
 
     def __init__(self, num_threads: int) -> None:
@@ -50,7 +50,7 @@ class _Worker:
         theirs.close()
 
     def receive(self) -> BaseException | None:
-        """Returns what the job raised, None if nothing, or ProcessDied. Call it when the channel is ready."""
+        """Returns what the job raised, None if nothing, or ProcessDied. Must be called when the channel is ready."""
         try:
             return self.channel.recv()
         except (EOFError, OSError):
@@ -70,7 +70,7 @@ _IDLE: list[_Worker] = []  # workers that wait for the next call
 def run_in_subprocesses(
     work: Callable[[Any], None], jobs: Sequence[Any], at_once: int, keep: bool = False
 ) -> Iterator[tuple[Any, BaseException | None]]:
-    """Does the work for each job in `at_once` processes; yields each job when it ends, with what it raised.
+    """Runs the work for each job in `at_once` processes. Yields each job when it ends, with what it raised.
 
     If a job's process dies, the error is ProcessDied. While other processes work, a dead one is not replaced: it was
     probably killed for lack of memory. keep: idle processes stay for the next call with keep, because their imports
@@ -86,7 +86,9 @@ def run_in_subprocesses(
             size = max(size, 1)
             while waiting and len(busy) < size:
                 worker = idle.pop() if idle else _Worker(max(1, num_cores() // at_once))
-                with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has just died: `receive` says so
+                with contextlib.suppress(
+                    BrokenPipeError, ConnectionResetError
+                ):  # it has just died; `receive` reports it
                     worker.channel.send((work, waiting[0]))
                 busy[worker] = waiting.popleft()
             for channel in wait([worker.channel for worker in busy], LOOK_EVERY_S):
@@ -98,14 +100,14 @@ def run_in_subprocesses(
                     idle.append(worker)
                 yield job, error
     finally:
-        kept = idle[:size] if keep else []
-        _IDLE.extend(kept)
-        for worker in (*busy, *idle[len(kept) :]):
+        num_kept = size if keep else 0
+        _IDLE.extend(idle[:num_kept])
+        for worker in (*busy, *idle[num_kept:]):
             worker.end()
 
 
 def _serve(channel: Connection, parent: int, num_threads: int) -> None:
-    """Does the jobs that come through the channel, and answers each with what it raised; ends with the parent."""
+    """Runs the jobs that arrive through the channel and answers each with what it raised. Ends with the parent."""
     end_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent ends this one
     for name in THREADS:
@@ -117,7 +119,7 @@ def _serve(channel: Connection, parent: int, num_threads: int) -> None:
 
 
 def _error_of(work: Callable[[Any], None], job: Any) -> Exception | None:
-    """Does a job. Returns what it raises, with the traceback as a note, in a form that can be sent."""
+    """Runs a job. Returns what it raises, with the traceback as a note, in a form that can be pickled."""
     try:
         work(job)
     except Exception as error:

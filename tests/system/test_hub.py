@@ -131,7 +131,7 @@ def test_a_slow_hub_is_waited_for_as_set(stand_in: Hub, monkeypatch: pytest.Monk
     commit = stand_in.put("model", "some/bert", FILES)
     stand_in.delay_s = 1.0
     monkeypatch.setenv(hub.LIMIT, "0.2")
-    with pytest.raises(UserError, match="out of reach"):
+    with pytest.raises(UserError, match="cannot be reached"):
         hub.commit_of(BERT)
     forget()
     monkeypatch.setenv(hub.LIMIT, "30")
