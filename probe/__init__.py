@@ -1,4 +1,4 @@
-"""Which layers of a frozen BERT should I use as features? An experiment harness for layer-selection probing."""
+"""Answers which layers of a frozen BERT to use as features: a harness for layer-selection experiments."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[W
 def results(folder: str | Path, margin: float | None = None) -> Results:
     """Reads a results folder: its table and runs as pandas DataFrames, and which row to use. Trains nothing.
 
-    margin: points of dev score that you can spare (default: `margin` in conf/config.yaml). Scores are fractions.
-    Raises probe.config.UserError, a ValueError, if the folder holds neither records nor a sweep.
+    margin: by how many points of dev score a row may be worse than the best (default: `margin` in conf/config.yaml).
+    Scores are fractions. Raises probe.config.UserError, a ValueError, if the folder holds neither records nor a sweep.
 
     >>> import probe
     >>> found = probe.results("results/demo-minilm")
@@ -77,7 +77,7 @@ def results(folder: str | Path, margin: float | None = None) -> Results:
 def run(*settings: str) -> RunRecord:
     """Trains one run as `probe train` does, prints nothing, and returns its record. A run that is done is read.
 
-    settings: as on the command line. Raises probe.config.UserError, a ValueError, for what has to be mended.
+    settings: as on the command line. Raises probe.config.UserError, a ValueError, for mistakes in them.
 
     >>> import probe
     >>> record = probe.run("data=demo", "encoder=minilm_l6", "layers=last", "probe=linear", "results_dir=results/mine")
@@ -94,8 +94,8 @@ def run(*settings: str) -> RunRecord:
 def sweep(*settings: str) -> Results:
     """Trains the runs of a sweep as `probe -m` does, prints nothing, and returns the results folder as `results` does.
 
-    settings: as on the command line, a sweep file (`+sweep=quickstart`) among them. Runs that are done are not made
-    again; what failed is in `problems`. Raises probe.config.UserError, a ValueError, for what has to be mended.
+    settings: as on the command line, including a sweep file (`+sweep=quickstart`). Runs that are done are not repeated;
+    failures are in `problems`. Raises probe.config.UserError, a ValueError, for mistakes in the settings.
 
     >>> import probe
     >>> found = probe.sweep("layers=last,embeddings", "data=demo", "encoder=minilm_l6", "probe=linear",
@@ -115,7 +115,7 @@ class _Screen(ModuleType):
         """Ranks layers and combinations without training, as `probe screen` does, prints nothing, and returns them.
 
         settings: as on the command line. A screen that is done is read. Raises probe.config.UserError, a ValueError,
-        for what has to be mended.
+        for mistakes in them.
 
         >>> import probe
         >>> found = probe.screen("data=demo", "encoder=minilm_l6", "screen.sentences=200", "screen.max_layers=1",
@@ -141,8 +141,8 @@ class _Features(ModuleType):
 
         In each split, `words`, `tags` and the rows of `vectors` are aligned, one row per word; `sentences` are slices
         of them. Slicing `vectors` reads those rows from the store into a torch tensor; converting it to a NumPy array
-        reads all of it. Corpus and encoder are read anew at each call. Raises probe.config.UserError, a ValueError, for
-        invalid settings.
+        reads all of it. Corpus and encoder are read again at each call. Raises probe.config.UserError, a ValueError,
+        for invalid settings.
 
         >>> from probe import features
         >>> train, dev, test = features("data=demo", "encoder=minilm_l6", "layers=concat_last_four")

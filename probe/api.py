@@ -1,8 +1,8 @@
-"""What `probe.run`, `probe.sweep`, `probe.screen` and `probe.results` return and do.
+"""Implements `probe.run`, `probe.sweep`, `probe.screen` and `probe.results`, and defines what they return.
 
-The first three run the command in a process of its own: the settings mean what they mean on the command line, nothing
-is printed, and the threads and random states of the caller stay as they are. pandas is imported where a table is asked
-for; `datasets` brings it.
+The first three run the command in a process of its own. So settings have the same effect as on the command line,
+nothing is printed, and the caller's threads and random states do not change. pandas is imported when a table is asked
+for; `datasets` installs it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Results:
-    """A results folder: its rows and runs as pandas DataFrames, and which row to use.
+    """Holds a results folder: its rows and runs as pandas DataFrames, and which row to use.
 
-    rows: as `probe table` has them. problems: a line for each run that failed, and for each file that cannot be read.
-    Scores are fractions.
+    rows: as in `probe table`. problems: a line for each run that failed and for each file that cannot be read. Scores
+    are fractions.
     """
 
     folder: Path
@@ -45,27 +45,29 @@ class Results:
 
     @cached_property
     def table(self) -> pandas.DataFrame:
-        """One row per row of the table, with the columns of `table.csv`."""
+        """Returns one row per row of the table, with the columns of `table.csv`."""
         import pandas
 
         return pandas.DataFrame(csv_fields(self.rows, choose_columns(None, self.rows, "csv")))
 
     @cached_property
     def runs(self) -> pandas.DataFrame:
-        """One row per run: which one it is, its scores, how its training ended, its cost and its record."""
+        """Returns one row per run: its row and seed, its scores, how its training ended, its cost and its record."""
         import pandas
 
         return pandas.DataFrame([_run_fields(row, file, one) for row in self.rows for file, one in row.records.items()])
 
     @property
     def recommendations(self) -> list[Recommendation]:
-        """The recommendation of each table, in their order."""
+        """Returns the recommendation of each table, in their order."""
         return [recommend(rows) for rows in groups_of(self.rows)]
 
     @property
     def recommendation(self) -> Recommendation:
-        """Which row to use. `str()` gives the sentence; `use` and `best` name rows, their layers, their dev score and
-        how far they lie behind the truly best row; `margin` is in points. Raises UserError if there are several tables.
+        """Returns which row to use.
+
+        `str()` gives the sentence. `use` and `best` name rows, their layers, their dev score and the upper bound of
+        their distance to the truly best row; `margin` is in points. Raises UserError if there are several tables.
         """
         if len(given := self.recommendations) > 1:
             raise UserError(f"{self.folder} has {len(given)} tables (of several texts, encoders or probes): "
@@ -81,13 +83,13 @@ class Results:
 
 @dataclass(frozen=True)
 class Screen:
-    """A screen: every choice of layers that was tried, best first. record: the content of screen.json."""
+    """Holds a screen: every choice of layers that was tried, best first. record: the content of screen.json."""
 
     record: ScreenRecord
 
     @cached_property
     def table(self) -> pandas.DataFrame:
-        """One row per choice, with the columns of `screen.csv`."""
+        """Returns one row per choice, with the columns of `screen.csv`."""
         import pandas
 
         return pandas.DataFrame(choice_fields(self.record))
@@ -109,10 +111,10 @@ def read_results(folder: Path, margin: float | None, problems: Sequence[str] = (
 
 
 def run_one(settings: Sequence[str]) -> RunRecord:
-    """Trains one run, or takes the one that is done, and returns its record."""
+    """Trains one run, or reads the run that is done, and returns its record."""
     if configs_of(list(settings))[1] is not None:
         raise UserError("probe.run trains one run. For a sweep: probe.sweep(...)")
-    printed, _ = _printed("train", settings)
+    printed, _ = _run_command("train", settings)
     return load_record(Path(printed.rpartition("\nrecord: ")[2].strip()))
 
 
@@ -122,24 +124,24 @@ def run_sweep(settings: Sequence[str]) -> Results:
     folders = {cfg.results_dir for cfg in configs}
     if len(folders) > 1:
         raise UserError(f"give one results_dir, not {', '.join(sorted(folders))}.")
-    _, errors = _printed("train", ["-m", *settings], may_fail=True)
+    _, errors = _run_command("train", ["-m", *settings], may_fail=True)
     failed = [line for line in errors.splitlines() if line.startswith("failed: ")]
     return read_results(Path(folders.pop()), configs[0].margin, failed)
 
 
 def run_screen(settings: Sequence[str]) -> Screen:
-    """Ranks the layers, or takes the screen that is done, and returns it."""
+    """Ranks the layers, or reads the screen that is done, and returns it."""
     folder = Path(configs_of(list(settings))[0][0].results_dir)
-    _printed("screen", settings)
+    _run_command("screen", settings)
     record = load_screen(folder)
     assert record is not None
     return Screen(record)
 
 
-def _printed(command: str, settings: Sequence[str], may_fail: bool = False) -> tuple[str, str]:
-    """Runs a command and returns what it prints. Raises UserError with its message where it has something to mend.
+def _run_command(command: str, settings: Sequence[str], may_fail: bool = False) -> tuple[str, str]:
+    """Runs a command and returns its stdout and stderr. Raises UserError with its message for exit code 2.
 
-    may_fail: exit code 1, some run has failed, is no error.
+    may_fail: accepts exit code 1, which says that some run failed.
     """
     arguments = [sys.executable, "-m", "probe", command, *settings]
     done = subprocess.run(arguments, capture_output=True, text=True, encoding="utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""The options of a command: argparse, and helpers that several commands share."""
+"""Declares the options of a command with argparse, and holds helpers that several commands share."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from probe.config import UserError
 
 
 class Parser(argparse.ArgumentParser):
-    """Declares and reads the options of one command. Raises UserError, so that a mistake is one line as everywhere."""
+    """Declares and reads the options of one command. Raises UserError, so that a mistake is reported in one line."""
 
     def __init__(self, command: str, description: str, examples: str) -> None:
-        """description and examples: shown by --help line by line, as they are."""
+        """Sets up --help. description and examples: printed unchanged, with their line breaks."""
         super().__init__(
             prog=f"probe {command}",
             description=description,
@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def add_margin(self) -> None:
-        """Declares --margin, the points of dev F1 that a recommended row may lie behind the best."""
+        """Declares --margin: by how many points of dev F1 a recommended row may be worse than the best."""
         self.add_argument(
             "--margin",
             type=at_least(float, 0),
@@ -65,7 +65,7 @@ def at_least(kind: type, least: int) -> Callable[[str], Any]:
 
 
 def report_bad_records(*folders: Path) -> int:
-    """Names each file of these folders that is no valid record or count file on stderr, and returns the exit code."""
+    """Prints each invalid record or count file of these folders on stderr, and returns the exit code."""
     from probe.runs.outputs import bad_counts
     from probe.runs.records import bad_records, load_records
     from probe.tables.rows import results_folder
@@ -79,7 +79,7 @@ def report_bad_records(*folders: Path) -> int:
 
 
 def report_ended_jobs(*folders: Path) -> list[str]:
-    """Names the runs of these folders whose cluster job ended unseen on stderr, and returns their keys."""
+    """Prints the runs of these folders whose cluster job ended unnoticed on stderr, and returns their keys."""
     from probe.runs.progress import runs_ended_unseen
     from probe.tables.rows import results_folder
 
@@ -96,9 +96,9 @@ def report_ended_jobs(*folders: Path) -> list[str]:
 
 
 def results_or_last(folder: Path | None, form: str = "text") -> Path:
-    """Returns the results folder that was named, or else the one written last, and then prints which one that is.
+    """Returns the named results folder or else the one written last, and prints the latter's name.
 
-    form: the command's output format. Programs read all formats but text, so the line then goes to stderr.
+    form: the command's output format. Other formats than text are read by programs, so the line then goes to stderr.
     """
     if folder is not None:
         return folder

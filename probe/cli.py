@@ -1,4 +1,4 @@
-"""The `probe` command: the list of commands, the help, and exit codes.
+"""Dispatches the `probe` command: the list of commands, the help, and exit codes.
 
 To add a command, write a function in the `command.py` of its folder and add a line to COMMANDS.
 """
@@ -20,11 +20,11 @@ from probe.config import UserError, conf_dir, preset_named
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the command line.
+    """Describes a command.
 
     folder: its `command.py` has a function of the command's name, which takes the arguments after the name and returns
-    the exit code. The module is imported only when the command is called. help: one line. takes_settings: whether
-    `setting=value` is completed in the shell.
+    the exit code. The module is imported only when the command is called. help: one line. takes_settings: whether the
+    shell completes `setting=value`.
     """
 
     folder: str
@@ -77,12 +77,12 @@ Completion in bash: eval "$(probe --shell-completion install=bash)"
 
 
 def main() -> None:
-    """The `probe` command. Exit codes: 0 done, 1 a run failed, 2 something for the user to mend."""
+    """Runs the `probe` command. Exit codes: 0 done, 1 a run or a check failed, 2 the user must correct something."""
     from probe.system.machine import share_cores
 
     share_cores()
     signal.signal(signal.SIGTERM, _stop)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` has it
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # which `nohup` sets
         signal.signal(signal.SIGHUP, _stop)
     try:
         sys.exit(dispatch(sys.argv[1:]))
@@ -91,18 +91,18 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         with contextlib.suppress(OSError):  # a terminal that was closed
-            print("\nprobe: stopped. What is finished is kept; the same command continues.", file=sys.stderr)
+            print("\nprobe: stopped. Finished work is saved. Run the same command to continue.", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except OSError as error:  # a full disk, a folder taken away
+    except OSError as error:  # a full disk, a folder that was removed
         print(f"probe: {error.filename or 'writing'}: {error.strerror or error}", file=sys.stderr)
         sys.exit(2)
 
 
 def _stop(*_: object) -> NoReturn:
-    """`kill` or a closed terminal stops as Ctrl-C does, with the jobs that were started."""
+    """Stops at `kill` or when the terminal closes, as at Ctrl-C, with the jobs that were started."""
     raise KeyboardInterrupt
 
 

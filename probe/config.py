@@ -1,4 +1,4 @@
-"""Name, type and checks of every setting. The values are in `conf/`, and only there.
+"""Defines name, type and checks of every setting. The values are in `conf/`, and only there.
 
 Hydra composes the YAML files; `to_config` turns the result into plain dataclasses once. Only this module and
 `settings.py` use OmegaConf.
@@ -21,9 +21,9 @@ CONTEXTS = ("sentence", "document")
 SUBWORDS = ("first", "last", "mean", "sum", "max")
 DTYPES = ("float16", "bfloat16", "float32")
 PRECISIONS = ("float32", "bfloat16")
-# What a probe's settings are where its kind does not have them.
+# Values of the settings that a kind of probe does not have.
 UNUSED_SETTINGS = {"num_layers": 0, "hidden_size": 0, "lr_decay": 1.0, "lr_patience": 1, "patience": 1}
-LINEAR = "linear"  # of probe.lr_decay: the rate falls to 0 over max_epochs, which are all trained
+LINEAR = "linear"  # of probe.lr_decay: the rate falls to 0 over max_epochs; all of them are trained
 PLACEMENTS = ("auto", "memory", "device", "stream")
 TASKS = ("spans", "tags")
 WEIGHTS = ("pretrained", "random", "random_blocks")
@@ -31,9 +31,9 @@ SCHEMES = ("auto", "IOB1", "IOB2", "BIOES", "BILOU", "IO")
 SEPARATORS = ("auto", "whitespace", "tab", "space")
 ILL_FORMED = ("report", "error")
 PRESET_GROUPS = ("data", "encoder", "layers", "probe")
-# OmegaConf's name of a type, and what people call it.
+# OmegaConf's name of a type, and its name in messages.
 KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
-# What people type for a setting or a group of presets whose name is spelled otherwise.
+# Common other names for a setting or a group of presets.
 ALIASES = {
     "lr": "probe.learning_rate",
     "epochs": "probe.max_epochs",
@@ -57,7 +57,10 @@ SENTENCES = ("cls", "pooler", "mean", "max", "mean_second_to_last")
 
 
 class UserError(ValueError):
-    """Something the user can mend. The message is one or two lines: what was found, what is allowed, what to type."""
+    """Reports what the user can correct.
+
+    The message is one or two lines: what was found, what is allowed, what to type.
+    """
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -80,13 +83,13 @@ def _auto_or_at_least(name: str, value: int | str, lowest: int) -> None:
 
 @dataclass
 class DataConfig:
-    name: str | None  # none: the folder's
+    name: str | None  # null: the folder's name
     task: str
     path: str | None
     hub: str | None
     revision: str | None
     train: str
-    dev: str | None  # none: taken from train
+    dev: str | None  # null: taken from train
     test: str | None
     subset: str | None
     hub_train: str
@@ -116,7 +119,7 @@ class DataConfig:
         one_of("data.ill_formed", self.ill_formed, ILL_FORMED)
         for name in ("comment", "document_marker", "word_prefix"):
             if getattr(self, name) == "":
-                raise UserError(f"data.{name} is empty, which every line begins with; none: data.{name}=null.")
+                raise UserError(f"data.{name} is empty, and every line begins with that. For none: data.{name}=null.")
         for name in ("dev_fraction", "test_fraction"):
             if not 0 < (0.5 if getattr(self, name) is None else getattr(self, name)) < 1:
                 raise UserError(f"data.{name}={getattr(self, name)} is not a share of train: above 0, below 1.")
@@ -133,10 +136,10 @@ class EncoderConfig:
     name: str
     path: str | None
     revision: str | None
-    num_layers: int | None  # the preset's; None if name or path was set by hand
+    num_layers: int | None  # the preset's; None if name or path was typed
     weights: str
     weights_seed: int
-    lower_case: bool | None = None  # none: as the tokenizer's files say
+    lower_case: bool | None = None  # null: as in the tokenizer's files
 
     def __post_init__(self) -> None:
         one_of("encoder.weights", self.weights, WEIGHTS)
@@ -151,7 +154,7 @@ class FeaturesConfig:
     stride: float
     precision: str
     dtype: str
-    layers: Any  # none: all
+    layers: Any  # null: all
     batch_pieces: int | str
     cache_dir: str
     placement: str
@@ -172,8 +175,8 @@ class FeaturesConfig:
 class LayersConfig:
     indices: Any
     combine: str
-    name: str = ""  # the preset's; empty if indices or combine were set by hand
-    normalize: str | None = None  # typed `none`, kept as None: left out of keys and records
+    name: str = ""  # the preset's; empty if indices or combine were typed
+    normalize: str | None = None  # typed `none`; None here, so that keys and records omit it
 
     def __post_init__(self) -> None:
         one_of("layers.combine", self.combine, COMBINES)
@@ -184,18 +187,18 @@ class LayersConfig:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is no layer at all."""
+        """Returns whether no layer is chosen."""
         return self.combine == "none"
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """As records have it."""
+        """Returns the settings as records hold them."""
         return {name: value for name, value in asdict(self).items() if name != "normalize" or value is not None}
 
 
 @dataclass
 class ProbeConfig:
-    """The settings of all kinds of probes. `probes.kinds` says which of them a kind has, and checks that."""
+    """Holds the settings of all kinds of probes. `probes.kinds` says which of them a kind has, and checks that."""
 
     num_layers: int
     hidden_size: int
@@ -203,7 +206,7 @@ class ProbeConfig:
     learning_rate: float
     lr_decay: int | float | str  # linear: falls to 0 over max_epochs
     batch_size: int
-    max_epochs: int | str  # auto: by the text, see probes.schedule
+    max_epochs: int | str  # auto: depends on the size of the text, see probes.schedule
     patience: int
     gradient_clip: float
     precision: str
@@ -231,7 +234,7 @@ class ProbeConfig:
 
 @dataclass
 class RaceConfig:
-    """Of `probe race`; part of no run's key."""
+    """Holds the settings of `probe race`. They are not part of a run's key."""
 
     candidates: int
     rows: list[str] | None
@@ -253,7 +256,7 @@ class RaceConfig:
 
 @dataclass
 class ScreenConfig:
-    """Of `probe screen`; part of no run's key. first: shown before a sweep's runs."""
+    """Holds the settings of `probe screen`. They are not part of a run's key. first: screen before a sweep's runs."""
 
     first: bool
     window: int
@@ -294,23 +297,23 @@ class Config:
             raise UserError(f"seed={self.seed} is not a number from 0 to 2^63 - 1.")
         self.results_dir = str(Path(self.results_dir).expanduser())
         if self.jobs != -1 and self.jobs < 1:
-            raise UserError(f"jobs={self.jobs} is neither a number of runs side by side nor -1 (one a core).")
+            raise UserError(f"jobs={self.jobs} is neither a number of runs side by side nor -1 (one per core).")
 
 
 def conf_dir() -> Path:
-    """The folder of the YAML files: inside an installed package, beside it in a checkout."""
+    """Returns the folder of the YAML files: inside an installed package, next to the package in a checkout."""
     inside = Path(__file__).resolve().parent / "conf"
     return inside if inside.is_dir() else inside.parent.parent / "conf"
 
 
 @functools.cache
 def default_margin() -> float:
-    """The margin of tables, in points, where nobody named another."""
-    return float(_in_file(conf_dir() / "config.yaml")["margin"])
+    """Returns the margin of tables in points, if the user sets none."""
+    return float(_read_yaml(conf_dir() / "config.yaml")["margin"])
 
 
 def setting_names(cls: type = Config, prefix: str = "") -> list[str]:
-    """Every setting as it is typed: `seed`, `probe.hidden_size`, ..."""
+    """Returns every setting as it is typed: `seed`, `probe.hidden_size`, ..."""
     names: list[str] = []
     hints = get_type_hints(cls)
     for field in fields(cls):
@@ -323,26 +326,29 @@ def setting_names(cls: type = Config, prefix: str = "") -> list[str]:
 
 @functools.cache
 def preset_values(group: str, choice: str | None) -> dict[str, Any]:
-    """What a preset's file says; nothing if there is none."""
+    """Returns the content of a preset's file; empty if there is none."""
     file = conf_dir() / group / f"{choice}.yaml"
-    return _in_file(file) if choice and file.is_file() else {}
+    return _read_yaml(file) if choice and file.is_file() else {}
 
 
-def _in_file(file: Path) -> dict[str, Any]:
+def _read_yaml(file: Path) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
-    said = OmegaConf.to_container(OmegaConf.load(file))
-    assert isinstance(said, dict)
-    return {str(key): value for key, value in said.items()}
+    content = OmegaConf.to_container(OmegaConf.load(file))
+    assert isinstance(content, dict)
+    return {str(key): value for key, value in content.items()}
 
 
 def _is_preset(values: Mapping[str, Any], settings: Any) -> bool:
-    """Whether settings still are what the preset file says."""
+    """Returns whether the settings equal the values of the preset's file."""
     return bool(values) and all(getattr(settings, key) == value for key, value in values.items())
 
 
 def layers_named(row: str) -> LayersConfig:
-    """The layers of a row by its name in tables: a preset, layer_4, concat_3_4, mix_1_2_3. Raises UserError."""
+    """Returns the layers of a row, given its name in tables: a preset, layer_4, concat_3_4, mix_1_2_3.
+
+    Raises UserError.
+    """
     presets = {preset.name: preset for preset in layer_presets()}
     if row in presets:
         return presets[row]
@@ -358,8 +364,8 @@ def layers_named(row: str) -> LayersConfig:
 
 
 def layer_presets() -> list[LayersConfig]:
-    """Every preset of `conf/layers/` that names layers, in the order of their names."""
-    files = {file.stem: _in_file(file) for file in sorted((conf_dir() / "layers").glob("*.yaml"))}
+    """Returns every preset of `conf/layers/` that names layers, sorted by name."""
+    files = {file.stem: _read_yaml(file) for file in sorted((conf_dir() / "layers").glob("*.yaml"))}
     presets = [
         LayersConfig(preset["indices"], preset["combine"], name)
         for name, preset in files.items()
@@ -369,14 +375,12 @@ def layer_presets() -> list[LayersConfig]:
 
 
 def unknown_setting(key: str) -> UserError:
-    """The error for a setting that does not exist, with the closest ones that do."""
+    """Returns the error for a setting that does not exist, with the closest one that does."""
     if key.lstrip("+") == "sweep":
         return UserError("A sweep file is added, not set: type +sweep=NAME.")
     if key in setting_names():
         group = key.split(".")[0]
-        return UserError(
-            f"{key} means nothing to the {group} that was chosen. `probe --cfg job` shows the settings that it has."
-        )
+        return UserError(f"{key} is not a setting of the chosen {group}. `probe --cfg job` shows its settings.")
     last = key.rsplit(".", 1)[-1]
     sections = {name.split(".")[0] for name in setting_names() if "." in name} - set(PRESET_GROUPS)
     names = [name for name in setting_names() if name not in {*sections, "layers.name"}]
@@ -390,20 +394,22 @@ def unknown_setting(key: str) -> UserError:
 
 
 def _value_in(error: BaseException) -> str:
-    """Returns the value that OmegaConf refuses, after an equals sign; nothing if its error does not name it."""
+    """Returns `=` and the value that OmegaConf refuses; "" if its error does not name the value."""
     found = re.match(r"Value (.*) of type", str(error))
     return f"={found[1]}" if found else ""
 
 
 def wanted(error: BaseException) -> str:
-    """Returns what a setting must be, from OmegaConf's error for a value of another type."""
+    """Returns what a setting must be, given OmegaConf's error for a value of another type."""
     reason = str(error).partition("\n")[0]
     return next((kind for word, kind in KINDS.items() if word in reason), f"something else ({reason})")
 
 
 def preset_named(word: str) -> str | None:
-    """Returns how the preset or sweep file with this name is typed: `+sweep=each_layer`, also for each-layer. None if
-    there is none."""
+    """Returns how the preset or sweep file with this name is typed, as `+sweep=each_layer`; None if there is none.
+
+    The name may also have hyphens: each-layer.
+    """
     name = word.replace("-", "_")
     groups = ["sweep", *PRESET_GROUPS]
     found = next((group for group in groups if (conf_dir() / group / f"{name}.yaml").is_file()), None)
@@ -411,11 +417,11 @@ def preset_named(word: str) -> str | None:
 
 
 def register_resolvers() -> None:
-    """Lets the files of conf/ say what OmegaConf alone cannot."""
+    """Adds functions that the files of conf/ use."""
     from omegaconf import OmegaConf
 
     def beside_embeddings(num_layers: int) -> str:
-        """Layer 0 paired with itself and with every other layer, as the values of a sweep."""
+        """Pairs layer 0 with itself and with every other layer, as the values of a sweep."""
         return ",".join(f"[0,{k}]" for k in (0, *range(-num_layers, 0)))
 
     for resolver in (beside_embeddings, user_cache):
@@ -423,19 +429,22 @@ def register_resolvers() -> None:
 
 
 def user_cache(name: str) -> str:
-    """Returns the folder of this name in $XDG_CACHE_HOME, by default ~/.cache. Where only ~/.cache has it already, that
-    one, so that a store made before the variable was set is found."""
+    """Returns the folder of this name in $XDG_CACHE_HOME, by default ~/.cache.
+
+    If only ~/.cache has the folder already, returns that one, so that a store made before the variable was set is
+    found.
+    """
     home, xdg = Path.home() / ".cache" / name, Path(os.environ.get("XDG_CACHE_HOME", ""))
-    folder = xdg / name if xdg.is_absolute() else home  # the specification has relative paths ignored
+    folder = xdg / name if xdg.is_absolute() else home  # by the specification, relative paths are ignored
     return str(home if home.is_dir() and not folder.is_dir() else folder)
 
 
 def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
-    """Hydra's composed config as checked dataclasses.
+    """Turns Hydra's composed config into checked dataclasses.
 
     choices: the preset chosen for each group. The layers preset's name (the row's name in tables), the encoder preset's
-    num_layers and the data preset's name are kept only while the settings still are of these layers, encoder and data.
-    Raises UserError for unknown keys, wrong types and bad values.
+    num_layers and the data preset's name are dropped if the settings differ from these presets. Raises UserError for
+    unknown keys, wrong types and bad values.
     """
     from omegaconf import MissingMandatoryValue, OmegaConf
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
@@ -465,7 +474,7 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
         config.layers.name = choices["layers"]
     if not _is_preset(encoder, config.encoder) and config.encoder.num_layers == encoder.get("num_layers"):
         config.encoder.num_layers = None
-    path = config.data.path  # goes before the Hub; a preset of the Hub may be read from files
+    path = config.data.path  # takes precedence over the Hub; a preset of the Hub may be read from files
     is_other = config.data.hub != data.get("hub") if path is None else data.get("path") not in (None, path)
     if is_other and config.data.name == data.get("name"):
         config.data.name = None

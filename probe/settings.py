@@ -1,4 +1,4 @@
-"""From the command line to checked configs. The only module that uses Hydra."""
+"""Turns the command line into checked configs. Only this module uses Hydra."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from probe.runs.launch import Launcher
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
-# Hydra's own flags that print something and run nothing: each with its help.
+# Hydra's own flags, with their help. They print something and run nothing.
 HYDRA_FLAGS = {
     ("--cfg", "-c"): "job: print every setting with its value; hydra or all: those of Hydra too",
     ("--info", "-i"): "print what Hydra knows: all, config, defaults, defaults-tree, plugins or searchpath",
@@ -43,11 +43,11 @@ HYDRA_FLAGS = {
     ("--version",): "print Hydra's version",
     ("--shell-completion", "-sc"): "install=SHELL: print what sets up completion in bash, zsh or fish; uninstall=SHELL",
 }
-# What is read as a setting. A text that looks like one can come from standard input.
+# Arguments of this form are settings. A text that looks like one can come from standard input.
 SETTING = re.compile(r"[+~]{0,2}[\w./@:-]+=")
-# Settings whose value is a list, which is not the several values of a sweep.
+# Settings whose value is a list. Such a list is one value, not the values of a sweep.
 LISTS = ("layers.indices", "features.layers", "data.labels", "race.rows")
-# Settings that a fine-tuned run does not have.
+# Settings that only runs with a frozen encoder have.
 OF_FROZEN = re.compile(r"[+~]{0,2}(probe[=.]|features\.(placement|layers|batch_pieces)=|save_probe=)")
 
 
@@ -63,20 +63,20 @@ def add_multirun(parser: argparse.ArgumentParser) -> None:
 
 
 def add_hydra_flags(parser: argparse.ArgumentParser) -> None:
-    """Declares Hydra's own flags, for --help: `run_hydra_flags` runs them before argparse reads anything."""
+    """Declares Hydra's own flags, for --help. `run_hydra_flags` handles them before argparse does."""
     group = parser.add_argument_group("flags of Hydra, which print something and run nothing")
     for flags, help in HYDRA_FLAGS.items():
         group.add_argument(*flags, action="store_true", help=help)
 
 
 def run_hydra_flags(arguments: list[str]) -> bool:
-    """Leaves the arguments to Hydra if one of its own flags is among them, and returns whether that was so."""
+    """Passes the arguments to Hydra if one of its own flags is among them. Returns whether it did."""
     flags = {flag for names in HYDRA_FLAGS for flag in names}
     flag = next((argument for argument in arguments if argument.split("=")[0] in flags), None)
     if flag is None:
         return False
     if {"-m", "--multirun"} & {*arguments}:
-        raise UserError(f"{flag} shows the settings of one run: leave out -m, and name one value per setting.")
+        raise UserError(f"{flag} shows the settings of one run: omit -m, and name one value per setting.")
     hydra_itself(arguments)
     return True
 
@@ -91,7 +91,7 @@ def hydra_itself(arguments: list[str]) -> None:
 
 
 def complete(arguments: list[str], commands: Mapping[str, bool]) -> None:
-    """Completes settings in the shell as Hydra does, and the commands before them.
+    """Completes commands in the shell, and settings as Hydra does.
 
     commands: by name, whether settings may follow.
     """
@@ -108,8 +108,10 @@ def complete(arguments: list[str], commands: Mapping[str, bool]) -> None:
 
 
 class ParsedCommand(NamedTuple):
-    """The checked config of every run, the launcher if they are a sweep, and the settings that were typed or stand in a
-    sweep's file."""
+    """Holds the checked config of every run, and the launcher if they are a sweep.
+
+    settings: the names of settings that were typed or that a sweep file has.
+    """
 
     configs: list[Config]
     launcher: Launcher | None
@@ -152,7 +154,7 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
             if not is_sweep:
                 if swept := next((o for o in parsed if o.is_sweep_override()), None):
                     raise _is_a_sweep(swept, arguments)
-                jobs, composed_jobs = [overrides], iter([_apart(base)])
+                jobs, composed_jobs = [overrides], iter([_without_hydra(base)])
             else:
                 params = (
                     [f"{key}={value}" for key, value in base.hydra.sweeper.params.items()]
@@ -173,7 +175,7 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
                 condition = choices.get("condition", "")
                 if _changes_probe(condition) and condition not in conditions_of(configs[-1]):
                     own = _probe_of(condition)
-                    raise UserError(f"condition={condition} needs probe={own}. Leave out probe={choices['probe']}.")
+                    raise UserError(f"condition={condition} needs probe={own}. Omit probe={choices['probe']}.")
             if is_sweep and "encoder.num_layers" in OmegaConf.to_yaml(base.hydra.sweeper):
                 _check_depths(configs, {o.key_or_group for o in parsed})
             typed = {str(o.key_or_group) for o in parser.parse_overrides(jobs[0])}
@@ -187,12 +189,12 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
 
 
 def _refuse_words(overrides: Sequence[str]) -> None:
-    """Raises UserError for an argument that is no setting, with the setting that it may stand for."""
+    """Raises UserError for an argument that is not a setting, with the setting that was probably meant."""
     for word in overrides:
         if "=" not in word and not word.startswith("~"):
             typed = preset_named(word)
             hint = f"Type {typed}" if typed else "Settings are typed name=value; a text with blanks in quotes."
-            raise UserError(f"{word!r} is no setting. {hint}")
+            raise UserError(f"{word!r} is not a setting. {hint}")
         if re.fullmatch(r"layers=[-\d,\[\]]+", word):
             raise UserError(
                 f"{word}: layers=NAME takes a preset. One layer by number: layers=single 'layers.indices=[7]'; several "
@@ -205,10 +207,10 @@ def _is_a_sweep(swept: Override, arguments: Sequence[str]) -> UserError:
     key = swept.key_or_group
     if key not in setting_names() and not (conf_dir() / key).is_dir():
         return unknown_setting(key)
-    as_list = f" One list: '{key}=[{str(swept.input_line).partition('=')[2]}]'." if key in LISTS else ""
+    as_list = f" For one list: '{key}=[{str(swept.input_line).partition('=')[2]}]'." if key in LISTS else ""
     return UserError(
-        f"{swept.input_line} names several values, which is a sweep. To train it: probe -m {shlex.join(arguments)}. To "
-        f"see its cost: probe doctor -m ...{as_list}"
+        f"{swept.input_line} names several values, so this is a sweep. To train it: probe -m {shlex.join(arguments)}. "
+        f"To see its cost: probe doctor -m ...{as_list}"
     )
 
 
@@ -232,8 +234,8 @@ def _jobs(overrides: Sequence[Override]) -> list[list[str]]:
 def _composed(jobs: list[list[str]]) -> Iterator[tuple[Any, dict[str, str]]]:
     """Yields the config of each job, without Hydra's own part, and its presets by group.
 
-    Hydra takes a fifth of a second to compose a config, and sweeps have a hundred jobs. So it composes jobs that choose
-    the same presets once, and their values are set afterwards, in their order and as Hydra sets them.
+    Hydra takes a fifth of a second to compose a config, and a sweep may have a hundred jobs. So jobs that choose the
+    same presets are composed once. Their values are then set as Hydra sets them, in their order.
     """
     from hydra import compose
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -248,10 +250,10 @@ def _composed(jobs: list[list[str]]) -> Iterator[tuple[Any, dict[str, str]]]:
         chosen = [override for override in parsed if override not in values]
         presets = tuple(override.input_line or "" for override in chosen)
         if presets not in bases:
-            base, choices = _apart(compose("config", list(presets), return_hydra_config=True))
+            base, choices = _without_hydra(compose("config", list(presets), return_hydra_config=True))
             is_typed = any(override.key_or_group == "probe" for override in chosen)
             if not is_typed and _changes_probe(choices.get("condition", "")):
-                choices["probe"] = _probe_of(choices["condition"])  # also where a sweep's file names another
+                choices["probe"] = _probe_of(choices["condition"])  # even if a sweep file names another
             probe = preset_values("probe", choices.get("probe"))
             if "sweep" in choices and probe and not PROBES[probe["kind"]].reads_features:
                 base.probe = probe  # the sweep's settings of the probe are for probes that read features
@@ -278,7 +280,7 @@ def _sets_a_value(override: Override) -> bool:
     )
 
 
-def _apart(composed: Any) -> tuple[Any, dict[str, str]]:
+def _without_hydra(composed: Any) -> tuple[Any, dict[str, str]]:
     """Removes Hydra's own part from a composed config, and returns the config and its presets by group."""
     choices = dict(composed.hydra.runtime.choices)
     del composed.hydra
@@ -286,8 +288,11 @@ def _apart(composed: Any) -> tuple[Any, dict[str, str]]:
 
 
 def _for_the_frozen(jobs: list[list[str]]) -> list[list[str]]:
-    """Returns a sweep's jobs. If a condition with a probe of its own is one of several, its jobs lose the settings of
-    the probe, of stored features and of saved weights, which are meant for the other conditions."""
+    """Returns a sweep's jobs, with settings only where they apply.
+
+    If a sweep has several conditions, and one of them has its own probe, the jobs of that condition lose the settings
+    of the probe, of stored features and of saved weights. These are for the other conditions.
+    """
     if len({override for job in jobs for override in job if override.startswith("condition=")}) < 2:
         return jobs
     own = {f"condition={name}" for name in CONDITIONS if _changes_probe(name)}
@@ -295,7 +300,7 @@ def _for_the_frozen(jobs: list[list[str]]) -> list[list[str]]:
 
 
 def _changes_probe(condition: str) -> bool:
-    """Returns whether a condition has a probe of its own."""
+    """Returns whether a condition has its own probe."""
     return condition in CONDITIONS and CONDITIONS[condition].changes == "probe"
 
 
@@ -310,19 +315,19 @@ def _launcher(base: Any) -> Launcher:
     from omegaconf import OmegaConf, open_dict
 
     with open_dict(base):
-        base.hydra.job.name = "layer-probe"  # Hydra would take the program's
+        base.hydra.job.name = "layer-probe"  # Hydra's default is the program's name
     settings = OmegaConf.to_container(base.hydra.launcher, resolve=True)
     assert isinstance(settings, dict)
     return Launcher.of(base.hydra.runtime.choices["hydra/launcher"], {str(k): v for k, v in settings.items()})
 
 
 def _check_depths(configs: list[Config], typed: set[str]) -> None:
-    """Raises UserError if a sweep that counts an encoder's layers has several encoders or does not know the number."""
+    """Raises UserError for a sweep over an encoder's layers if there are several encoders or L is unknown."""
     if len({(cfg.encoder.name, cfg.encoder.path) for cfg in configs}) > 1:
-        raise UserError("This sweep counts the layers of its encoder: give one encoder.")
+        raise UserError("This sweep goes over the layers of its encoder: give one encoder.")
     if configs[0].encoder.num_layers is None and "encoder.num_layers" not in typed:
         raise UserError(
-            "This sweep counts the layers of its encoder, and only presets give their number. For another encoder: "
+            "This sweep goes over the layers of its encoder, but only presets give their number. For another encoder: "
             "encoder.num_layers=N (in config.json, mostly as num_hidden_layers)."
         )
 
@@ -330,7 +335,7 @@ def _check_depths(configs: list[Config], typed: set[str]) -> None:
 def config_of(overrides: list[str]) -> Config:
     """Returns the one config that these settings describe. Raises UserError for a sweep."""
     if (wrong := next((given for given in overrides if not isinstance(given, str)), None)) is not None:
-        raise UserError(f"Settings are strings as on the command line, 'encoder=minilm_l6'. This is not one: {wrong!r}")
+        raise UserError(f"Settings are strings as on the command line, 'encoder=minilm_l6'. {wrong!r} is not a string.")
     configs, is_sweep = configs_of(overrides)
     if is_sweep:
         raise UserError("Give one encoder and one choice of layers. Only training takes a sweep.")
@@ -348,17 +353,17 @@ def split_flags(arguments: list[str]) -> tuple[list[str], bool]:
 
 
 def _unreadable(typed: str) -> UserError:
-    """Returns the error for a setting that Hydra cannot parse. What its parser says of it helps nobody."""
+    """Returns the error for a setting that Hydra cannot parse, since the message of Hydra's parser does not help."""
     name, _, value = typed.partition("=")
     if value[:1] in ("[", "{"):
         close = {"[": "]", "{": "}"}[value[0]]
         missing = value.count(value[0]) - value.count(close)
-        why = f"a {close} is missing" if missing > 0 else "its list or its braces are not written as Hydra has them"
+        why = f"a {close} is missing" if missing > 0 else "its list or braces do not follow Hydra's syntax"
         return UserError(f"{typed!r} cannot be read: {why}. In quotes, for example: 'layers.indices=[9,10]'.")
     if not SETTING.match(f"{name}="):
-        return UserError(f"{typed!r} cannot be read: {name!r} is no name of a setting. Settings are typed name=value.")
+        return UserError(f"{typed!r} cannot be read: {name!r} is not a setting's name. Settings are typed name=value.")
     return UserError(
-        f"{typed!r} cannot be read: it has characters that Hydra reads as its own. "
+        f"{typed!r} cannot be read: it has characters that are part of Hydra's syntax. "
         f"In quotes: {shlex.quote(f'{name}={quoted(value)}')}."
     )
 
@@ -377,7 +382,7 @@ def _unknown_of_launcher(key: str, overrides: list[str]) -> UserError:
 
 
 def _explain(error: Exception, overrides: list[str]) -> UserError:
-    """Returns an error of Hydra or OmegaConf as one or two lines that say what to type."""
+    """Turns an error of Hydra or OmegaConf into one or two lines that say what to type."""
     from hydra.errors import MissingConfigException, OverrideParseException
 
     text = str(error)
@@ -394,6 +399,6 @@ def _explain(error: Exception, overrides: list[str]) -> UserError:
     if text.startswith("Could not override '"):
         key = text.split("'")[1]
         return _unknown_of_launcher(key, overrides) if key.startswith("hydra.launcher.") else unknown_setting(key)
-    if text.startswith("Error merging override ") and error.__cause__:  # of a setting whose type Hydra knows
+    if text.startswith("Error merging override ") and error.__cause__:  # a value of the wrong type
         return UserError(f"{text.removeprefix('Error merging override ')}: this setting is {wanted(error.__cause__)}.")
     return UserError(text.splitlines()[0])
