@@ -82,9 +82,9 @@ def measure(
     for record in records.values():
         if not record.identity.condition:
             by_features.setdefault(record.identity.features, []).append(record)
-    for key, alike in by_features.items():
-        depths = sorted({max(record.layers.indices, default=0) for record in alike})
-        benches[key] = _measure(alike[0], make_config(alike[0]), depths, log, words, rounds)
+    for key, of_features in by_features.items():
+        depths = sorted({max(record.layers.indices, default=0) for record in of_features})
+        benches[key] = _measure(of_features[0], make_config(of_features[0]), depths, log, words, rounds)
     write_atomically(
         results_dir / BENCH, json.dumps(to_jsonable([*benches.values()]), indent=1, ensure_ascii=False) + "\n"
     )
@@ -113,7 +113,7 @@ def _measure(
     corpus = bundled_text(num_words)
     text = Text(corpus, "dev", encoder, cfg.features)
     at_once = pieces_at_once(cfg.features.batch_pieces, encoder, device)
-    made = [
+    inputs = [
         [None if part is None else part.to(device) for part in to_tensors(windows, text.pieces, encoder)]
         for shard in cut_shards("dev", corpus.splits["dev"].lengths)
         for windows in batches(text, shard, encoder, at_once, device)
@@ -126,7 +126,7 @@ def _measure(
     def seconds(deepest: int) -> float:
         hooks = stop_at(deepest, model, encoder, device)
         clock = time.perf_counter()
-        for ids, mask, types in made:
+        for ids, mask, types in inputs:
             assert ids is not None
             assert mask is not None
             hidden_states(model, ids, mask, types)
@@ -137,7 +137,7 @@ def _measure(
             hook.remove()
         return took
 
-    seconds(depths[-1])  # the first pass makes room in memory
+    seconds(depths[-1])  # the first pass allocates memory
     times: dict[int, list[float]] = {depth: [] for depth in depths}
     rounds = [(depth, number) for number in range(num_rounds) for depth in depths]
     for depth, _ in tqdm(rounds, desc="measuring", unit=" passes", dynamic_ncols=True, leave=False):

@@ -1,4 +1,4 @@
-"""`probe bench`: the speed of the encoder."""
+"""Implements `probe bench`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from probe.config import UserError
 from probe.settings import config_of, split_settings
 
 DESCRIPTION = """\
-Measures how many words per second this machine takes through the encoder of a results folder,
-when the encoder stops behind the deepest layer that each row needs. Writes the speeds to
-DIR/bench.json. The recommendation and the column words_s read them there.
+Measures how many words per second the encoder of a results folder processes on this machine, if
+it stops after the deepest layer that a row needs. Writes the speeds to DIR/bench.json, where the
+recommendation and the column words_s read them.
 """
 EXAMPLES = """\
   probe bench results/quickstart

@@ -119,13 +119,13 @@ def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:
                 first.setdefault(kind, number)
     taken = round(share * len(units))
     if share < 1 and taken == len(units):
-        raise UserError(f"data.train_fraction={share} takes all {len(units)} {by}s. Type data.train_fraction=1.")
+        raise UserError(f"data.train_fraction={share}: this takes all {len(units)} {by}s. Type data.train_fraction=1.")
     lacking = sorted(kind for kind, number in first.items() if number > taken)
     if lacking:
         least = math.ceil(1000 * max(first.values()) / len(units)) / 1000
         none = f"and none with {', '.join(lacking[:5])}" + (" and others" if len(lacking) > 5 else "")
         raise UserError(
-            f"data.train_fraction={share} takes {taken} of {len(units)} {by}s {none if taken else ''}".rstrip()
+            f"data.train_fraction={share}: this takes {taken} of {len(units)} {by}s {none if taken else ''}".rstrip()
             + f". The smallest fraction with all {corpus.task.kinds} is {least} (seed={seed})."
         )
     chosen = sample.sentences(share)

@@ -1,7 +1,7 @@
-"""A split ready to train on, and its batches.
+"""Prepares a split for training, and makes its batches.
 
-Training batches hold sentences of near-equal length (sorted within a random pool of POOL batches), so little is
-computed for padding and batches stay mixed.
+Training batches hold sentences of near-equal length (sorted within a random pool of POOL batches). So little time is
+spent on padding, and batches are still mixed.
 
 T words of the longest sentence, B sentences, N words in a batch, W words in a split.
 """
@@ -20,15 +20,18 @@ from probe.probes.schedule import updates
 from probe.system.machine import to_device
 
 POOL = 50  # batches whose sentences are sorted together
-EVALUATION_SENTENCES = 128  # in a batch; nothing depends on it but speed
-EVALUATION_WORDS = 2**15  # in a batch at most, padding included, or one sentence: bounds the memory
-UNCOUNTED = -100  # a label that PyTorch's losses leave out
+EVALUATION_SENTENCES = 128  # per batch; only the speed depends on it
+EVALUATION_WORDS = 2**15  # most per batch of several sentences, padding included: bounds the memory
+UNCOUNTED = -100  # a label that PyTorch's losses ignore
 
 
 class Batch(NamedTuple):
-    """features: (T, B, ...), where padding repeats a sentence's last word. rows: (T, B), places of the words in the
-    split. mirror: (T, B), indices that reverse each sentence within its length. words: (T, B), True where there is a
-    word. labels: (T, B), UNCOUNTED at padding. Copies to a GPU may still be under way."""
+    """Holds a batch. Copies to a GPU may not have finished.
+
+    features: (T, B, ...), where padding repeats a sentence's last word. rows: (T, B), positions of the words in the
+    split. mirror: (T, B), indices that reverse each sentence within its length. words: (T, B), True for words, False
+    for padding. labels: (T, B), UNCOUNTED at padding.
+    """
 
     features: Tensor
     rows: Tensor
@@ -38,9 +41,9 @@ class Batch(NamedTuple):
 
 
 class TaggedWords:
-    """A split, ready to train on: features (W, ...) on any device, labels (W,), sentences by their lengths.
+    """Holds a split for training: features (W, ...) on any device, labels (W,), and the lengths of the sentences.
 
-    device: of the batches. sentences: the numbers of those that batches are made of; None: all.
+    device: of the batches. sentences: the numbers of the sentences that batches are made of; None: all.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class TaggedWords:
         lengths = torch.tensor([len(sentence) for sentence in tags])
         chosen = torch.arange(len(tags)) if sentences is None else torch.tensor(sentences, dtype=torch.long)
         self.lengths, self.starts = lengths[chosen], (torch.cumsum(lengths, 0) - lengths)[chosen]
-        # A tag that training never showed gets no id; no prediction can be right there.
+        # A tag that does not occur in train has no id and cannot be predicted.
         self.labels = torch.tensor([label_ids.get(tag, UNCOUNTED) for sentence in tags for tag in sentence])
         if len(self.labels) != len(features):
             raise ValueError(f"{len(features)} feature vectors for {len(self.labels)} words")
@@ -68,14 +71,14 @@ class TaggedWords:
         rows = starts + torch.minimum(step, lengths - 1)
         mirror = torch.where(words, lengths - 1 - step, step)
         labels = self.labels[rows].masked_fill(~words, UNCOUNTED)
-        there = [to_device(tensor, self.device) for tensor in (rows, mirror, words, labels)]
+        on_device = [to_device(tensor, self.device) for tensor in (rows, mirror, words, labels)]
         if self.features.device.type == self.device:
-            return Batch(self.features[there[0]], *there)
-        return Batch(to_device(self.features[rows], self.device), *there)
+            return Batch(self.features[on_device[0]], *on_device)
+        return Batch(to_device(self.features[rows], self.device), *on_device)
 
 
 def pooled_batches(lengths: Tensor, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Every index into `lengths` once, in random batches of near-equal length. lengths: in any unit."""
+    """Yields every index into `lengths` once, in random batches of near-equal length. lengths: in any unit."""
     order = torch.randperm(len(lengths), generator=generator)
     chunks: list[Tensor] = []
     for pool in order.split(batch_size * POOL):
@@ -85,9 +88,9 @@ def pooled_batches(lengths: Tensor, batch_size: int, generator: torch.Generator)
 
 
 class TrainingBatches:
-    """An epoch's batches: every sentence `passes` times, each pass in batches of its own.
+    """Yields an epoch's batches: every sentence `passes` times, with new batches in each pass.
 
-    Each iteration draws new ones, which depend on the seed and on the number of iterations before.
+    Each iteration draws new batches, which depend on the seed and on the number of iterations before.
     """
 
     def __init__(self, data: TaggedWords, batch_size: int, seed: int, passes: int = 1) -> None:
@@ -103,7 +106,7 @@ class TrainingBatches:
 
 
 class EvaluationBatches:
-    """Every sentence once, by length."""
+    """Yields every sentence once, sorted by length."""
 
     def __init__(self, data: TaggedWords) -> None:
         self.data = data

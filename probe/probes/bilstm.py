@@ -1,9 +1,9 @@
-"""A BiLSTM that padding cannot reach.
+"""Implements a BiLSTM that padding cannot affect.
 
 A bidirectional LSTM over padded sentences is wrong: its backward half reads the padding first. Packed sequences are
-right, but take a slow step-by-step path on CPUs. Here each direction is an LSTM of its own and the backward one reads
-every sentence mirrored within its length, so that padding stands after the words of both and cannot reach them: the
-same numbers as a packed BiLSTM, at the speed of the dense kernel.
+right, but take a slow step-by-step path on CPUs. Here each direction is its own LSTM, and the backward one reads every
+sentence mirrored within its length. So padding follows the words in both directions and cannot affect them. The numbers
+equal those of a packed BiLSTM, at the speed of the dense kernel.
 
 T words of the longest sentence, B sentences, D features.
 """
@@ -19,7 +19,7 @@ from probe.config import ProbeConfig
 
 
 class Dropout(nn.Module):
-    """What nn.Dropout does; on a CPU four times as fast, for torch draws its masks there number by number."""
+    """Replaces nn.Dropout. It is four times as fast on a CPU, where torch draws masks one number at a time."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Dropout(nn.Module):
 
 
 class BiLSTM(nn.Module):
-    """Layers of two one-way LSTMs, equal to a packed bidirectional nn.LSTM."""
+    """Stacks layers of two one-directional LSTMs; equals a packed bidirectional nn.LSTM."""
 
     def __init__(self, width: int, hidden_size: int, num_layers: int, dropout: float) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class BiLSTM(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, mirror: Tensor) -> Tensor:
-        """x: (T, B, D), mirror: (T, B). Returns (T, B, 2 * hidden size); what stands at padding means nothing."""
+        """Returns (T, B, 2 * hidden size); values at padding are meaningless. x: (T, B, D), mirror: (T, B)."""
         for number, (forward, backward) in enumerate(zip(self.forwards, self.backwards, strict=True)):
             if number:
                 x = self.dropout(x)
@@ -55,21 +55,21 @@ class BiLSTM(nn.Module):
 
 
 def network(probe: ProbeConfig, width: int) -> BiLSTM | None:
-    """The BiLSTM of a probe; None for one without layers, which is linear."""
+    """Returns the BiLSTM of a probe; None if it has no layers, which makes the probe linear."""
     return BiLSTM(width, probe.hidden_size, probe.num_layers, probe.dropout) if probe.num_layers else None
 
 
 def mirrored(x: Tensor, mirror: Tensor) -> Tensor:
-    """x: (T, B, D), each sentence in the order of mirror: (T, B)."""
+    """Reorders each sentence of x, (T, B, D), by mirror, (T, B)."""
     return _Mirrored.apply(x, mirror)
 
 
 class _Mirrored(torch.autograd.Function):
     """Moves whole rows of D. Mirroring is its own inverse, so the gradient is mirrored like the values.
 
-    PyTorch's gradient of a gather is a sum over indices that may repeat; a GPU in deterministic mode sorts all
-    T x B x D of them for it. On a CPU a gather, forward and backward, takes 2.7 to 4.5 times as long as this (T = 15 to
-    60, B = 32 and 128, D = 512 and 1536), for the same bits.
+    PyTorch's gradient of a gather is a sum over indices that may repeat; a GPU in deterministic mode sorts all T x B x
+    D of them for it. On a CPU a gather, forward and backward, takes 2.7 to 4.5 times as long as this (T = 15 to 60, B =
+    32 and 128, D = 512 and 1536), for the same bits.
     """
 
     @staticmethod

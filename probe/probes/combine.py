@@ -1,4 +1,4 @@
-"""How layers become one vector a word: (words, L + 1, H) to (words, H').
+"""Combines layers to one vector per word: (words, L + 1, H) to (words, H').
 
 W words, L layers chosen, H hidden size.
 """
@@ -16,7 +16,7 @@ from probe.probes.selection import Selection
 
 
 def bytes_needed(store: FeatureStore, selection: Selection) -> int:
-    """Bytes of a selection's features of all splits, as `read_selection` gives them."""
+    """Returns the bytes of a selection's features of all splits, as `read_selection` returns them."""
     words = sum(shards[-1].last for shards in store.shards.values())
     shape, dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
     return words * math.prod(shape) * dtype.itemsize
@@ -29,9 +29,9 @@ def read_selection(
     device: str | torch.device = "cpu",
     normalization: Normalization | None = None,
 ) -> torch.Tensor:
-    """The features of a split for one selection, on the device, reading only its layers, a shard at a time.
+    """Returns the features of a split for one selection, on the device. Reads only its layers, one shard at a time.
 
-    concat: (W, L * H) and mix: (W, L, H), both as stored; sum and mean: (W, H) in float32.
+    concat: (W, L * H) and mix: (W, L, H), both in the stored dtype; sum and mean: (W, H) in float32.
     """
     shape, dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
     features = torch.empty((store.shards[split][-1].last, *shape), dtype=dtype, device=device)
@@ -44,9 +44,9 @@ def read_selection(
 
 
 def combine(states: torch.Tensor, selection: Selection) -> torch.Tensor:
-    """What `read_selection` gives, for vectors in memory: states (L + 1, N, H) of N words or pieces to (N, H').
+    """Combines vectors in memory as `read_selection` does: states (L + 1, N, H) of N words or pieces to (N, H').
 
-    A mix has its initial weights here, all equal: others are learned only in training.
+    A mix has its initial, equal weights here; other weights are learned only in training.
     """
     shape, dtype = _shape(selection, states.shape[2], states.dtype)
     features = torch.empty((states.shape[1], *shape), dtype=dtype)
@@ -59,7 +59,7 @@ def combine(states: torch.Tensor, selection: Selection) -> torch.Tensor:
 def combine_stored(
     layers: Sequence[torch.Tensor], selection: Selection, normalization: Normalization | None = None
 ) -> torch.Tensor:
-    """What `read_selection` gives, from the selection's layers in memory, each (W, H) in the dtype of a store."""
+    """Combines a selection's layers in memory as `read_selection` does. layers: each (W, H) in the dtype of a store."""
     shape, dtype = _shape(selection, layers[0].shape[1], layers[0].dtype)
     features = torch.empty((len(layers[0]), *shape), dtype=dtype)
     _combine(layers, selection.combine, features, normalization)
@@ -67,10 +67,11 @@ def combine_stored(
 
 
 class Streamed:
-    """What `read_selection` gives, without loading it: rows are combined from memory-mapped shards when indexed.
+    """Represents the result of `read_selection` without loading it: indexing combines rows of memory-mapped shards.
 
     Only the indexed rows are held in memory; the system caches as many of the store's pages as fit. Each shard's
-    checksums are compared once: here, or, if lazy, when one of its rows is first read. Raises DamagedShard.
+    checksums are compared once: in the constructor or, if lazy, when one of its rows is first read. Raises
+    DamagedShard.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Streamed:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(W, L * H) of a concat, (W, L, H) of a mix, else (W, H)."""
+        """Returns (W, L * H) for a concat, (W, L, H) for a mix, else (W, H)."""
         row = (math.prod(self._shape),) if self.combine == "concat" else self._shape
         return len(self), *row
 
@@ -101,8 +102,8 @@ class Streamed:
         return int(self._bounds[-1])
 
     def __getitem__(self, rows: torch.Tensor) -> torch.Tensor:
-        """The rows at these places, of whatever shape: (..., row)."""
-        wanted, where = rows.unique(return_inverse=True)  # sorted, so each shard has a stretch of them
+        """Returns the rows at these positions, which may have any shape: (..., row)."""
+        wanted, where = rows.unique(return_inverse=True)  # sorted, so each shard has consecutive ones
         ends = torch.searchsorted(wanted, self._bounds).tolist()
         combined = torch.empty((len(wanted), *self._shape), dtype=self.dtype)
         for shard, begin, end in zip(self._shards, ends, ends[1:], strict=False):
@@ -113,7 +114,7 @@ class Streamed:
         return (combined.flatten(1) if self.combine == "concat" else combined)[where]
 
     def between(self, first: int, last: int) -> torch.Tensor:
-        """The rows first..last, without last: (last - first, row)."""
+        """Returns rows first..last, without last: (last - first, row)."""
         combined = torch.empty((last - first, *self._shape), dtype=self.dtype)
         for shard in self._shards:
             begin, end = max(first, shard.first), min(last, shard.last)
@@ -123,7 +124,7 @@ class Streamed:
         return combined.flatten(1) if self.combine == "concat" else combined
 
     def close(self) -> None:
-        """Unmaps what was read. It is mapped, and checked, again when it is asked for again."""
+        """Unmaps the shards. They are mapped and checked again at the next access."""
         self._mapped.clear()
 
     def _layers(self, number: int) -> list[torch.Tensor]:
@@ -133,7 +134,10 @@ class Streamed:
 
 
 def _shape(selection: Selection, hidden_size: int, exact: torch.dtype) -> tuple[tuple[int, ...], torch.dtype]:
-    """Shape and dtype of one word's features, layers of a concat still apart. exact: the dtype of the layers."""
+    """Returns shape and dtype of one word's features, before layers of a concat are joined.
+
+    exact: the layers' dtype.
+    """
     if selection.combine in ("concat", "mix"):
         return (len(selection.indices), hidden_size), exact
     return (hidden_size,), torch.float32
@@ -157,10 +161,10 @@ def _combine(
 
 
 def mix(layers: torch.Tensor, weights: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """The learned weighted sum of layers (ELMo's scalar mix; the paper's "Weighted Sum" rows).
+    """Returns the learned weighted sum of layers (ELMo's scalar mix; the paper's "Weighted Sum" rows).
 
-    layers: (..., L, H), in the order asked for. weights: (L,), before the softmax. scale: ().
-    Returns (..., H). Raises ValueError if there is not one weight a layer.
+    layers: (..., L, H), in the order asked for. weights: (L,), before the softmax. scale: (). Returns (..., H). Raises
+    ValueError if there is not one weight per layer.
     """
     if weights.shape != layers.shape[-2:-1]:
         raise ValueError(f"{tuple(weights.shape)} weights for {layers.shape[-2]} layers")

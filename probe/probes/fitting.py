@@ -1,4 +1,4 @@
-"""What every kind of probe is fitted on, and what it gives. Imports no torch: records hold these classes."""
+"""Defines the inputs and the result of fitting any kind of probe. Imports no torch: records hold these classes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FitInputs:
-    """What a probe is fitted on.
+    """Holds everything that a probe is fitted on.
 
     text: the corpus whose features are read. corpus: the one to train and score on. sample: which sentences of train
-    were sampled, if any. unfinished: the file for the checkpoint of a training that takes long. runs: how many share
-    this machine and its GPUs.
+    were sampled, if any. unfinished: the checkpoint file of a training that takes long. runs: how many runs share this
+    machine and its GPUs.
     """
 
     cfg: Config
@@ -44,8 +44,11 @@ class FitInputs:
 
 @dataclass(frozen=True)
 class Epoch:
-    """loss: mean over the training batches. dev: the headline. train_s: seconds of training, without scoring dev.
-    dev_loss: mean over the words of dev; older records have none."""
+    """Holds an epoch's numbers.
+
+    loss: mean over the training batches. dev: the headline score. train_s: seconds of training, without scoring dev.
+    dev_loss: mean over the words of dev; older records have none.
+    """
 
     loss: float
     dev: float
@@ -55,7 +58,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Mix:
-    """The learned share of each layer, in the order chosen, and the scale."""
+    """Holds the learned share of each layer, in the chosen order, and the scale."""
 
     weights: list[float]
     scale: float
@@ -63,8 +66,11 @@ class Mix:
 
 @dataclass(frozen=True)
 class SplitBits:
-    """In bits per word, over the words whose tag occurs in train. cross_entropy: of the probe. label: of a baseline
-    that predicts the tag frequencies of train (all of it, whatever share was trained on) for every word."""
+    """Holds bits per word, over the words whose tag occurs in train.
+
+    cross_entropy: of the probe. label: of a baseline that predicts the tag frequencies of the whole train split for
+    every word.
+    """
 
     cross_entropy: float
     label: float
@@ -78,8 +84,10 @@ class Bits:
 
 @dataclass(frozen=True)
 class CodeBlock:
-    """The text between a run's own share of train and a larger one: its words, and the code length of their tags under
-    the probe, in bits."""
+    """Describes the text between a run's own share of train and a larger share.
+
+    bits: the code length of its tags under the probe.
+    """
 
     share: float
     words: int
@@ -88,7 +96,7 @@ class CodeBlock:
 
 @dataclass(frozen=True)
 class OnlineCode:
-    """A probe's code lengths of the part of train that it was not trained on. labels: the number of distinct tags."""
+    """Holds a probe's code lengths of the part of train that it was not trained on. labels: number of distinct tags."""
 
     labels: int
     blocks: list[CodeBlock]
@@ -96,11 +104,11 @@ class OnlineCode:
 
 @dataclass(frozen=True)
 class Fit:
-    """What a probe gives: its predictions for dev and test, and how it came to them."""
+    """Holds the result of a fit: predictions for dev and test, and how training went."""
 
     predictions: dict[str, Tags]
     curve: list[Epoch]
-    passes: int  # how often an epoch shows every sentence
+    passes: int  # over all sentences, in an epoch
     outcome: Outcome
     best_epoch: int
     mix: Mix | None
@@ -110,8 +118,8 @@ class Fit:
     read_s: float
     train_s: float
     bits: Bits | None = None
-    bits_epoch: int | None = None  # the epoch of least dev loss, at which bits and online_code were read
+    bits_epoch: int | None = None  # the epoch of lowest dev loss, whose weights give bits and online_code
     online_code: OnlineCode | None = None
     labels: list[str] = field(default_factory=list)  # in the order of the classifier's outputs
-    deviations: list[float] | None = None  # of layers that are added up as they are, on train
-    weights: dict[str, torch.Tensor] | None = None  # of the best epoch; None where there is nothing to save
+    deviations: list[float] | None = None  # of layers that are added without normalization, on train
+    weights: dict[str, torch.Tensor] | None = None  # of the best epoch; None if there is nothing to save

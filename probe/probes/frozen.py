@@ -1,6 +1,6 @@
 """Fits a network to the stored features of a frozen encoder, and predicts dev and test with it.
 
-Which network is said in `PROBES`; everything else is the same for all kinds of probes that read features.
+`PROBES` names the network. Everything else is the same for all kinds of probes that read features.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ PLACES = {"device": "in the GPU's memory", "memory": "in memory", "stream": "str
 
 
 def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
-    """Trains the probe, after extracting what is missing of its features.
+    """Trains the probe, after extracting missing features.
 
-    log: gets a line on where the features lie, then one per epoch.
+    log: gets a line that says where the features are, then one per epoch.
     """
     cfg, splits, task, sample = inputs.cfg, inputs.corpus.splits, inputs.corpus.task, inputs.sample
     clock = time.perf_counter()
@@ -46,7 +46,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         log(f"WARNING: {message}: {REMEDY}")
     read_s = time.perf_counter() - clock
     make_deterministic(device)
-    # With a part of train the label set is still that of all of it, so that the task is the same.
+    # The label set is that of the whole train split even if only a part is used, so that the task is the same.
     train = splits["train"] if sample is None else sample.train
     labels, label_ids = labels_of(train.tags)
     chosen = None if sample is None else sample.sentences(sample.share)
@@ -91,7 +91,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
 
 
 def _deviations(inputs: FitInputs) -> list[float] | None:
-    """The deviation per feature of each layer that is added up as it is; None of other rows."""
+    """Returns the deviation per feature of each layer that is added without normalization; None for other rows."""
     selection = inputs.selection
     if selection.normalize is not None or selection.combine not in ADDED or len(selection.indices) < 2:
         return None
@@ -100,9 +100,10 @@ def _deviations(inputs: FitInputs) -> list[float] | None:
 
 
 def _bits(tagger: Tagger, data: TaggedWords, train: Tags) -> SplitBits | None:
-    """The cross-entropy of a split's tags under the probe, and under their frequency in train, in bits per word.
+    """Returns the cross-entropy of a split's tags in bits per word.
 
-    None for a split in which no word has a tag that train has.
+    Computes it under the probe, and under the tag frequencies of train. Returns None if no word of the split has a tag
+    of train.
     """
     known = data.labels >= 0
     if not known.any():
@@ -114,7 +115,7 @@ def _bits(tagger: Tagger, data: TaggedWords, train: Tags) -> SplitBits | None:
 def _online_code(
     tagger: Tagger, features: torch.Tensor | Streamed, sample: Sample, label_ids: dict[str, int], device: str
 ) -> OnlineCode:
-    """The probe's code lengths of the training text beyond its sample, up to each of ONLINE_CODE_SHARES."""
+    """Returns the probe's code lengths of the training text beyond its sample, up to each of ONLINE_CODE_SHARES."""
     own = set(sample.sentences(sample.share))
     rest = [i for i in range(len(sample.train.tags)) if i not in own]
     if not rest:
@@ -133,8 +134,10 @@ def _online_code(
 def read_features(
     inputs: FitInputs, device: str
 ) -> tuple[dict[str, torch.Tensor | Streamed], str, Normalization | None]:
-    """Each split's features for the run's layers, where they lie, and how they are normalized; what is missing is
-    extracted first."""
+    """Returns each split's features for the run's layers, where they are, and how they are normalized.
+
+    Extracts missing features first.
+    """
     selection = inputs.selection
 
     def read() -> tuple[dict[str, torch.Tensor | Streamed], str, Normalization | None]:

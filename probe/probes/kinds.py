@@ -1,8 +1,8 @@
-"""The kinds of probes: which settings each has, what fits it, and how tables call it.
+"""Lists the kinds of probes: the settings of each, what fits it, and its name in tables.
 
-A new kind is an entry in `PROBES`, a module beside this one and a file in `conf/probe/` of the same name. A module that
-has `network` is trained on stored features by `frozen.py`; one that learns otherwise has a `fit` of its own. Modules
-are named here, and imported when they are used, because tables know the kinds and import no torch.
+A new kind is an entry in `PROBES`, a module in this folder and a file in `conf/probe/` of the same name. A module that
+has `network` is trained on stored features by `frozen.py`; one that learns in another manner has its own `fit`. Modules
+are named here and imported when they are used, because tables use this file and import no torch.
 """
 
 from __future__ import annotations
@@ -36,16 +36,18 @@ OF_NETWORKS = (  # the settings of every network that is trained on stored featu
 
 @dataclass(frozen=True)
 class ProbeKind:
-    """A kind of probe.
+    """Describes a kind of probe.
 
-    settings: the settings of `ProbeConfig` that it has. caption: its name in the caption of a table, from its recorded
+    settings: the settings of `ProbeConfig` that it has. caption: its name in the caption of a table, given its recorded
     settings. fitted_by: the module whose `fit` takes `FitInputs` and a function that logs, and returns a `Fit`.
-    network: the module whose `network` takes the probe's settings and the width of a word's features. It returns what
-    stands between features and classifier, with its output width as `width`; None for a linear probe.
-    prepare: returns a run's config with the settings reset that mean nothing to this kind, or refuses them.
-    reads_features: whether it learns from the feature store. is_trained: whether it learns in epochs. precisions: the
-    values of probe.precision. ends_by_schedule: whether `Schedule` ends its training. layers_note: added to the layers
-    where a run or a check names them. note: shown under a table that has such a row.
+
+    network: the module whose `network` takes the probe's settings and the width of a word's features. It returns the
+    network between features and classifier, with its output width as `width`; None for a linear probe.
+
+    prepare: resets those settings of a run's config that do not apply to this kind, or refuses them. reads_features:
+    whether it learns from the feature store. is_trained: whether it learns in epochs. precisions: the values of
+    probe.precision. ends_by_schedule: whether `Schedule` ends its training. layers_note: added to the layers when a run
+    or a check names them. note: shown under a table that has such a row.
     """
 
     settings: tuple[str, ...]
@@ -64,12 +66,12 @@ class ProbeKind:
         return importlib.import_module(self.fitted_by).fit(inputs, log)
 
     def training_s(self, inputs: FitInputs) -> float:
-        """How long a training takes that reads no features, from training for a moment."""
+        """Estimates the seconds of a training that reads no features, by training for a moment."""
         return importlib.import_module(self.fitted_by).training_s(inputs)
 
     @property
     def has_weights(self) -> bool:
-        """Whether its weights can be saved, and loaded to tag with."""
+        """Returns whether its weights can be saved, and loaded for tagging."""
         return self.network is not None
 
 
@@ -80,9 +82,9 @@ def _bilstm_caption(probe: Mapping[str, Any]) -> str:
 
 
 def _prepare_finetune(cfg: Config) -> Config:
-    """The last layer is chosen, so that a sweep over layers makes one run.
+    """Chooses the last layer, so that a sweep over layers makes one run.
 
-    Raises UserError for settings that mean nothing here: of the feature store, of other conditions, of saved weights.
+    Raises UserError for settings that do not apply: of the feature store, of other conditions, of saved weights.
     """
     defaults = {"placement": "auto", "layers": None, "batch_pieces": "auto"}
     refused = [f"features.{name}" for name, value in defaults.items() if getattr(cfg.features, name) != value]
@@ -91,14 +93,16 @@ def _prepare_finetune(cfg: Config) -> Config:
     if refused:
         raise UserError(
             f"probe=finetune cannot be combined with {', '.join(refused)}: it reads no stored features, trains the "
-            "encoder as it is on the whole text, and saves no weights. Leave that out."
+            "pretrained encoder on the whole text, and saves no weights. Omit these settings."
         )
     return replace(cfg, layers=LayersConfig([-1], "concat", "last"))
 
 
 def _prepare_majority_tag(cfg: Config) -> Config:
-    """Encoder weights and normalization are reset, and the seed unless it draws a sample, so that a sweep over these
-    makes one run."""
+    """Resets encoder weights, normalization and (unless it draws a sample) the seed.
+
+    So a sweep over these settings makes one run.
+    """
     return replace(
         cfg,
         seed=cfg.seed if "share" in conditions_of(cfg) else 0,
@@ -108,7 +112,7 @@ def _prepare_majority_tag(cfg: Config) -> Config:
 
 
 def _prepare_network(cfg: Config) -> Config:
-    """With a rate that falls linearly, no patience ends the training or lowers the rate."""
+    """Resets both patience settings if the rate falls linearly, as they then have no effect."""
     if cfg.probe.lr_decay != LINEAR:
         return cfg
     return replace(cfg, probe=replace(cfg.probe, patience=1, lr_patience=1))
@@ -129,7 +133,7 @@ PROBES: dict[str, ProbeKind] = {
         reads_features=False,
         precisions=(*PRECISIONS, "auto"),
         ends_by_schedule=False,
-        layers_note=", with all below it trained, whatever layers= says",
+        layers_note=", with all layers below it trained; layers= is ignored",
     ),
     "majority_tag": ProbeKind(  # typed as layers=majority_tag, so it has no settings
         settings=(),
@@ -138,61 +142,64 @@ PROBES: dict[str, ProbeKind] = {
         prepare=_prepare_majority_tag,
         reads_features=False,
         is_trained=False,
-        note="majority_tag: no encoder, no probe: each word or longest known mention as train has it most often.",
+        note="majority_tag: no encoder, no probe: each word or longest known mention gets train's most frequent tag.",
     ),
 }
 
 
 def kind_of(cfg: Config) -> ProbeKind:
-    """The kind of probe of a config's run. A row without layers is the majority-tag baseline of a table, unless the
-    table's probe reads no layers itself."""
+    """Returns the kind of probe of a config's run.
+
+    A row without layers is the majority-tag baseline of a table, unless the table's probe itself reads no layers.
+    """
     kind = PROBES[cfg.probe.kind]
     return PROBES["majority_tag"] if kind.reads_features and cfg.layers.is_empty else kind
 
 
 def check_probe(probe: ProbeConfig) -> None:
-    """Raises UserError for a kind that does not exist, and for settings that mean nothing to it."""
+    """Raises UserError for a kind that does not exist, and for settings that a kind does not have."""
     one_of("probe.kind", probe.kind, tuple(name for name, kind in PROBES.items() if kind.settings))
     kind = PROBES[probe.kind]
     for name, unused in UNUSED_SETTINGS.items():
         if name not in kind.settings and getattr(probe, name) != unused:
             raise UserError(
-                f"probe.{name}={getattr(probe, name)} means nothing to a probe of the kind {probe.kind}. Leave it out "
-                f"and type probe={probe.kind}, which has all settings of that."
+                f"probe.{name}={getattr(probe, name)} is not a setting of a probe of the kind {probe.kind}. Omit it "
+                f"and type probe={probe.kind}, which has all settings of this kind."
             )
     one_of("probe.precision", probe.precision, kind.precisions)
     if probe.max_epochs == "auto" and not kind.ends_by_schedule:
-        raise UserError(f"probe.max_epochs=auto means nothing to probe={probe.kind}: type a number.")
+        raise UserError(f"probe.max_epochs=auto is not possible for probe={probe.kind}: type a number.")
 
 
 def recorded_settings(probe: ProbeConfig) -> dict[str, Any]:
-    """A probe as keys and records have it: its kind, and the settings that its kind has."""
+    """Returns a probe as keys and records hold it: its kind, and the settings of its kind."""
     return {"kind": probe.kind} | {name: getattr(probe, name) for name in PROBES[probe.kind].settings}
 
 
 def recorded_probe(settings: Mapping[str, Any]) -> ProbeConfig:
-    """A probe's settings from its record. Raises TypeError for settings that there are not."""
+    """Returns a probe's settings from its record. Raises TypeError for unknown settings."""
     return ProbeConfig(**UNUSED_SETTINGS | dict(settings))
 
 
 def network_of(probe: ProbeConfig, width: int) -> nn.Module | None:
-    """The network between features of this width and the classifier; None for a linear probe."""
+    """Returns the network between features of this width and the classifier; None for a linear probe."""
     module = PROBES[probe.kind].network
     assert module is not None, "fitted without stored features"
     return importlib.import_module(module).network(probe, width)
 
 
 def describe_probe(settings: Mapping[str, Any]) -> str:
-    """A recorded probe's settings in a few words."""
+    """Describes a recorded probe's settings in a few words."""
     caption = PROBES[settings["kind"]].caption(settings)
     precision = settings.get("precision", "float32")
     return caption + (f" in {precision}" if precision not in ("float32", "auto") else "")
 
 
 def bfloat16_kernels(cfg: Config, device: str) -> Kernels | None:
-    """Returns the kernels that compute a run's bfloat16 on this machine; None where all is float32.
+    """Returns the kernels that compute a run's bfloat16 on this machine; None if everything is float32.
 
-    For probe.precision that is what the probe is trained with. Features that were extracted elsewhere may be otherwise.
+    The probe is always trained with these kernels. Features that were extracted on another machine may be computed by
+    others.
     """
     kind = kind_of(cfg)
     precision = resolve_precision(cfg.probe.precision, device)
@@ -202,5 +209,5 @@ def bfloat16_kernels(cfg: Config, device: str) -> Kernels | None:
 
 
 def slow_bfloat16(cfg: Config, device: str) -> str | None:
-    """Returns the warning that a run's bfloat16 will be slow on this machine; None where it will not."""
+    """Returns the warning that a run's bfloat16 will be slow on this machine; None if it will not."""
     return SLOW[device] if bfloat16_kernels(cfg, device) == "pytorch" else None

@@ -1,6 +1,6 @@
-"""The majority-tag baseline: a tagger that knows nothing but how often train has each word and mention with which tag.
+"""Implements the majority-tag baseline: a tagger that only counts how often train has each word with which tag.
 
-What it scores is what a corpus gives away without any encoder, and without looking at a word's neighbours.
+Its score shows what a corpus gives away without an encoder and without a word's context.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from probe.system.provenance import hardware
 
 
 class MajorityTag:
-    """Each word gets its most frequent tag in train; an unseen word, train's most frequent tag.
+    """Gives each word its most frequent tag in train, and an unseen word train's most frequent tag.
 
-    Where tags mark spans, known mentions come first, the longest match wins, and the other words get their own tag. A
-    run of words is a known mention if in train it is a mention of its most frequent type at least as often as it is
-    none, or only part of one. Of equally frequent tags the first in the alphabet wins.
+    If tags mark spans, known mentions come first, the longest match wins, and other words get their own tag. A sequence
+    of words is a known mention if it occurs as a mention of its most frequent type at least as often as it occurs
+    outside of a mention or as a part of one. Of equally frequent tags the first in the alphabet wins.
     """
 
     def __init__(self, words: Tags, tags: Tags, task: Task) -> None:
@@ -36,7 +36,7 @@ class MajorityTag:
         self.longest = max(map(len, self.mention), default=0)
 
     def __len__(self) -> int:
-        """How many words and mentions it remembers."""
+        """Returns the number of words and mentions with a tag."""
         return len(self.tag) + len(self.mention)
 
     def predict(self, words: Tags) -> Tags:
@@ -56,24 +56,24 @@ class MajorityTag:
 
 
 def _mentions(words: Tags, tags: Tags, task: Task) -> dict[tuple[str, ...], str]:
-    """The known mentions and their types, see `MajorityTag`."""
-    readings: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    """Returns the known mentions and their types, see `MajorityTag`."""
+    types_of: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for sentence, its_tags in zip(words, tags, strict=True):
         for kind, start, end in task.items(its_tags):
-            readings[tuple(sentence[start:end])][kind] += 1
-    lengths = sorted(set(map(len, readings)))
-    seen: Counter[tuple[str, ...]] = Counter()  # wherever it stands, mention or not
+            types_of[tuple(sentence[start:end])][kind] += 1
+    lengths = sorted(set(map(len, types_of)))
+    occurrences: Counter[tuple[str, ...]] = Counter()  # as a mention or not
     for sentence in words:
         for length in lengths:
             for start in range(len(sentence) - length + 1):
-                if (run := tuple(sentence[start : start + length])) in readings:
-                    seen[run] += 1
-    kept = {}
-    for run, kinds in readings.items():
+                if (sequence := tuple(sentence[start : start + length])) in types_of:
+                    occurrences[sequence] += 1
+    known = {}
+    for sequence, kinds in types_of.items():
         kind = _most_frequent(kinds)
-        if kinds[kind] >= seen[run] - kinds.total():
-            kept[run] = kind
-    return kept
+        if kinds[kind] >= occurrences[sequence] - kinds.total():
+            known[sequence] = kind
+    return known
 
 
 def _most_frequent(counter: Counter[str]) -> str:
@@ -81,18 +81,18 @@ def _most_frequent(counter: Counter[str]) -> str:
 
 
 def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
-    """Counts the tags of train and tags dev and test by them: no features, no training."""
+    """Counts the tags of train and tags dev and test with the counts: no features, no training."""
     clock = time.perf_counter()
     splits, task = inputs.corpus.splits, inputs.corpus.task
-    memory = MajorityTag(splits["train"].words, splits["train"].tags, task)
+    baseline = MajorityTag(splits["train"].words, splits["train"].tags, task)
     return Fit(
-        predictions={name: memory.predict(splits[name].words) for name in ("dev", "test")},
+        predictions={name: baseline.predict(splits[name].words) for name in ("dev", "test")},
         curve=[],
         passes=0,
         outcome="converged",
         best_epoch=0,
         mix=None,
-        parameters=len(memory),
+        parameters=len(baseline),
         placement="none",
         hardware=hardware("cpu", 1),
         read_s=0.0,

@@ -1,9 +1,9 @@
-"""Brings rows to equal terms: one scale for what a probe reads, whatever layers it is made of (`layers.normalize`).
+"""Gives a probe's input one scale, whatever layers it is made of (`layers.normalize`), so that rows compare fairly.
 
 Layers differ in scale, and a sum of four layers has about four times the deviation of their mean. A probe trains at one
-learning rate and starts from weights of one size, so without normalization a table compares scales along with layers.
+learning rate and starts from weights of one size. So without normalization a table compares scales as well as layers.
 
-All statistics are train's, over all of its words, even where a probe learns on a part of train: they need no labels.
+All statistics are train's, over all of its words, even if a probe is trained on a part of train: they need no labels.
 They are accumulated in float64, shard by shard, so that memory does not grow with the corpus.
 
 W words, L layers chosen, H hidden size.
@@ -23,18 +23,17 @@ from probe.probes.selection import Selection
 
 EPSILON = 1e-5  # added to the variance of a word's vector, as layer norms do
 PREFIX = "normalize."  # of its tensors in a file of weights
-# See `input_factor`. No key holds it: whoever changes it raises identity.VERSION, or keeps no normalized record made
-# before.
+# See `input_factor`. No key holds it: after a change, raise identity.VERSION or delete all older normalized records.
 PRE_ACTIVATION = 1.2
 MEASURED_SHARDS = 4  # some 32,000 words
 
 
 @dataclass(frozen=True)
 class Normalization:
-    """What is done to each layer before layers are combined: (x - shift) * gain, in float32.
+    """Describes what is done to each layer before layers are combined: (x - shift) * gain, in float32.
 
-    per_word: each vector is first brought to zero mean and unit variance over its features. shift: (L, H). gain:
-    (L, H), or (L, 1) where it is one number for each layer.
+    per_word: each vector is first brought to zero mean and unit variance over its features. shift: (L, H). gain: (L,
+    H), or (L, 1) if it is one number per layer.
     """
 
     per_word: bool
@@ -42,7 +41,10 @@ class Normalization:
     gain: Tensor
 
     def __call__(self, layers: Sequence[Tensor]) -> list[Tensor]:
-        """layers: those of the selection in its order, each (W, H) in any dtype. Returns them in float32."""
+        """Returns the layers normalized, in float32.
+
+        layers: those of the selection in its order, each (W, H) in any dtype.
+        """
         return [
             (_by_word(layer) if self.per_word else layer.float()).sub(shift).mul_(gain)
             for layer, shift, gain in zip(layers, self.shift, self.gain, strict=True)
@@ -50,15 +52,15 @@ class Normalization:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """As a file of weights holds it."""
+        """Returns the tensors as a file of weights holds them."""
         return {f"{PREFIX}shift": self.shift, f"{PREFIX}gain": self.gain}
 
 
 def normalization_of(store: FeatureStore, selection: Selection) -> Normalization | None:
-    """The normalization of a selection from train's features in a store that is whole; None where there is none.
+    """Computes the normalization of a selection from train's features in a complete store; None if it has none.
 
-    With `scale` and `layer` the row has unit variance on average over its features; with `train` each feature has.
-    Raises DamagedShard.
+    With `scale` and `layer`, the row has unit variance on average over its features; with `train`, each feature has
+    unit variance. Raises DamagedShard.
     """
     if selection.normalize is None:
         return None
@@ -72,7 +74,7 @@ def normalization_of(store: FeatureStore, selection: Selection) -> Normalization
         deviation = _where_positive(variance.sqrt())
         if not added:
             return _rounded(False, mean, 1 / deviation)
-        share = len(selection.indices)  # the sum less its mean is the sum of layers, each less its share of it
+        share = len(selection.indices)  # subtracting mean / share from each layer subtracts the mean from their sum
         factor = share if selection.combine == "mean" else 1
         return _rounded(False, mean.expand(share, -1) / share, factor / deviation.expand(share, -1))
     per_word = selection.normalize == "layer"
@@ -91,34 +93,39 @@ def normalization_of(store: FeatureStore, selection: Selection) -> Normalization
 
 
 class Scales(NamedTuple):
-    """The scale of layers, in the order asked for. norms: mean length of a vector. deviations: of a feature from its
-    mean, as the root of the mean variance of features."""
+    """Holds the scale of layers, in the order asked for.
+
+    norms: mean length of a vector. deviations: of a feature from its mean, as the root of the features' mean variance.
+    """
 
     norms: list[float]
     deviations: list[float]
 
 
 def scales_in(store: FeatureStore, layers: Sequence[int]) -> Scales:
-    """The scale of stored layers on train, or on the first MEASURED_SHARDS shards of it. Raises DamagedShard."""
+    """Measures the scale of stored layers on the first MEASURED_SHARDS shards of train. Raises DamagedShard."""
     part = replace(store, shards={"train": store.shards["train"][:MEASURED_SHARDS]})
     return scales_of(found for _, found in part.read("train", layers))
 
 
 def scales_of(parts: Iterable[Sequence[Tensor]]) -> Scales:
-    """The scale of layers that come in parts, each of them (W, H) of every layer."""
+    """Measures the scale of layers that come in parts; each part has (W, H) of every layer."""
     norms: list[Tensor] = []
 
-    def seen() -> Iterator[Sequence[Tensor]]:
+    def with_norms() -> Iterator[Sequence[Tensor]]:
         for layers in parts:
             norms.append(torch.stack([layer.double().norm(dim=-1) for layer in layers]))  # (L, W)
             yield layers
 
-    _, variance = _moments(seen())
+    _, variance = _moments(with_norms())
     return Scales(torch.cat(norms, 1).mean(1).tolist(), variance.mean(1).sqrt().tolist())
 
 
 def restored_normalization(selection: Selection, weights: dict[str, Tensor]) -> Normalization | None:
-    """The normalization in a file of weights, which loses it; None where the selection has none. Raises KeyError."""
+    """Removes the normalization from the tensors of a file of weights and returns it; None if the selection has none.
+
+    Raises KeyError if the file lacks it.
+    """
     if selection.normalize is None:
         return None
     shift, gain = (weights.pop(f"{PREFIX}{name}") for name in ("shift", "gain"))
@@ -126,10 +133,10 @@ def restored_normalization(selection: Selection, weights: dict[str, Tensor]) -> 
 
 
 def input_factor(width: int, hidden_size: int) -> float:
-    """What a normalized row is multiplied by where an LSTM reads it.
+    """Returns the factor on a normalized row that an LSTM reads.
 
-    PyTorch draws an LSTM's weights between +-1/sqrt(hidden size), whatever its input's width, so its first
-    pre-activations vary with width * variance / (3 * hidden size). With this factor they vary alike in every row.
+    PyTorch draws an LSTM's weights between +-1/sqrt(hidden size), for any input width. So its first pre-activations
+    have a variance proportional to width * variance / (3 * hidden size). With this factor it is the same in every row.
     """
     return PRE_ACTIVATION * (hidden_size / width) ** 0.5
 
@@ -143,22 +150,22 @@ def _sum(layers: Sequence[Tensor]) -> Tensor:
 
 
 def _moments(shards: Iterable[Sequence[Tensor]]) -> tuple[Tensor, Tensor]:
-    """Mean and variance of each feature, (L, H) in float64, of vectors that come shard by shard, L times (W, H)."""
+    """Returns mean and variance of each feature, (L, H) in float64, of shards that have L times (W, H)."""
     words, sums, offset = 0, torch.zeros(2, 1, 1, dtype=torch.float64), None
     for layers in shards:
         x = torch.stack(list(layers)).double()  # (L, W, H)
-        if offset is None:  # near the mean: squares of large values would lose digits
+        if offset is None:  # subtracts about the mean, since squares of large values lose digits
             offset = x.mean(1, keepdim=True)
         x -= offset
         words += x.shape[1]
         sums = sums + torch.stack([x.sum(1), x.square().sum(1)])
-    assert offset is not None, "a train without words"
+    assert offset is not None, "train has no words"
     mean, square = sums / words
     return mean + offset[:, 0], (square - mean.square()).clamp(min=0)
 
 
 def _where_positive(deviation: Tensor) -> Tensor:
-    """1 in place of 0: what never varies stays the constant 0."""
+    """Replaces 0 by 1, so that a constant feature stays the constant 0."""
     return torch.where(deviation > 0, deviation, torch.ones_like(deviation))
 
 

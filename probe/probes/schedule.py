@@ -1,13 +1,13 @@
-"""When the learning rate falls and when training ends: decided after each epoch, on the dev split alone.
+"""Decides after each epoch, on dev alone, whether the learning rate falls and whether training ends.
 
-How much a dev score tells depends on the number of updates before it, and one pass over a small corpus has few (600
+How informative a dev score is depends on the number of updates before it, and one pass over a small corpus has few (600
 sentences in batches of 32: 19). So the schedule counts updates, and the same settings fit 200 sentences and 15,000:
 
 - an epoch is one pass, or as many passes as make EPOCH_UPDATES;
 - epochs without progress do not count in the first WARM_UP_UPDATES, when scores rise slowly and fluctuate by chance;
 - epochs of fewer than FULL_UPDATES are grouped: as many as make FULL_UPDATES count as one full epoch;
 - unless a number of epochs is set, training may take MOST_FULL_EPOCHS full ones;
-- the learning rate falls only where an epoch is one pass; below that, lowering it costs more than it gains.
+- the learning rate falls only if an epoch is one pass; otherwise, lowering it costs more than it gains.
 
 With probe.lr_decay=linear none of this applies: all of max_epochs are trained, while the rate rises over a tenth of the
 updates and then falls to 0.
@@ -27,8 +27,8 @@ EPOCH_UPDATES = 100
 WARM_UP_UPDATES = 1000
 FULL_UPDATES = 300
 MOST_FULL_EPOCHS = 40
-WARM_UP = 0.1  # of all updates, where the rate falls linearly afterwards
-# An epoch of more passes than MOST_PASSES that shows more sentences than MOST_SHOWN takes minutes without a dev score.
+WARM_UP = 0.1  # of all updates, if the rate falls linearly afterwards
+# An epoch with more than MOST_PASSES passes and more than MOST_SHOWN sentences takes minutes without a dev score.
 MOST_PASSES = 10
 MOST_SHOWN = 15_000
 
@@ -36,17 +36,17 @@ Outcome = Literal["converged", "hit_epoch_limit", "never_learned"]
 
 
 def updates(num_sentences: int, batch_size: int) -> int:
-    """Updates in one pass over the sentences."""
+    """Returns the number of updates in one pass over the sentences."""
     return -(-num_sentences // batch_size)
 
 
 def passes(num_sentences: int, batch_size: int) -> int:
-    """Passes over the sentences in an epoch: the fewest that make EPOCH_UPDATES."""
+    """Returns the passes over the sentences in an epoch: the fewest that make EPOCH_UPDATES."""
     return -(-EPOCH_UPDATES // updates(num_sentences, batch_size))
 
 
 def largest_batch(num_sentences: int, batch_size: int) -> int:
-    """The batch size, or if an epoch would be too long with it, the largest with which it is not. 128 never is."""
+    """Returns the largest batch size up to this one whose epoch is not too long. With 128 sentences it never is."""
 
     def too_long(size: int) -> bool:
         shown = passes(num_sentences, size)
@@ -57,11 +57,13 @@ def largest_batch(num_sentences: int, batch_size: int) -> int:
 
 @dataclass
 class Schedule:
-    """lr_decay: factor on the rate each time that `lr_patience` full epochs in a row were without progress; both are 1
-    where an epoch is several passes. patience: how many such epochs end training, counted from that first time; None
-    where `max_epochs` does, since the rate falls to 0 over them.
+    """Holds the settings of a training's schedule and how far it is.
 
-    rate: the current learning rate as a share of the first. outcome: None while training goes on, then converged: no
+    lr_decay: factor on the rate each time that `lr_patience` full epochs in a row were without progress; both are 1 if
+    an epoch is several passes. patience: how many such epochs end training, counted from that first time; None if
+    `max_epochs` ends it, since the rate falls to 0 over them.
+
+    rate: the current learning rate as a share of the first. outcome: None while training continues, then converged: no
     progress for `most_idle` epochs; hit_epoch_limit: `max_epochs` came before that, and longer training may score
     higher; never_learned: no epoch scored above zero.
     """
@@ -94,25 +96,25 @@ class Schedule:
 
     @property
     def shortest(self) -> int:
-        """Number of epochs after which training ends if no epoch after the warm-up improves on those before it."""
+        """Returns the number of epochs of a training without any progress after the warm-up."""
         if self.patience is None:
             return self.max_epochs
         return max(1, WARM_UP_UPDATES // self.epoch_updates) + self.most_idle
 
     @property
     def full(self) -> int:
-        """How many epochs make a full one."""
+        """Returns how many epochs make a full one."""
         return -(-FULL_UPDATES // self.epoch_updates)
 
     @property
     def most_idle(self) -> int:
-        """How many epochs without progress in a row end training."""
+        """Returns how many epochs without progress in a row end training."""
         if self.patience is None:
             return self.max_epochs
         return (self.lr_patience - 1 + self.patience) * self.full
 
     def after_epoch(self, score: float, loss: float) -> bool:
-        """Takes an epoch's dev score and dev loss; returns whether that epoch is the best so far.
+        """Registers an epoch's dev score and dev loss. Returns whether that epoch is the best so far.
 
         Progress is a higher score than any since the last score of zero (earlier ones count as chance), or, at a score
         of zero, the lowest loss so far.

@@ -1,4 +1,4 @@
-"""Which layers a run takes, and how they are combined: what was chosen, resolved against an encoder."""
+"""Resolves which layers a run takes and how they are combined, for a given encoder."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from probe.features.indices import absolute
 
 @dataclass(frozen=True)
 class Selection:
-    """A row of the table: absolute layer indices, in the order asked for, how they are combined, and how they are
-    normalized before (None: not).
+    """Describes a row of the table: absolute layer indices in the order asked for, and how they are combined.
 
-    No layer at all is the majority-tag baseline, which needs no vectors.
+    normalize: how they are normalized before; None: not. A row without layers is the majority-tag baseline, which needs
+    no vectors.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Selection:
 
     def as_text(self) -> str:
         if not self.indices:
-            return f"{self.name} = no layer: each word as train has it most often"
+            return f"{self.name} = no layer: each word gets its most frequent tag in train"
         normalized = f", layers.normalize={self.normalize}" if self.normalize else ""
         return (
             f"{self.name} = {self.combine} of layers {', '.join(map(str, self.indices))}{normalized}"
@@ -34,15 +34,15 @@ class Selection:
 
 
 def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
-    """Resolves what was asked for against an encoder of `num_layers` blocks. Raises UserError with the valid range."""
+    """Resolves the layers for an encoder of `num_layers` blocks. Raises UserError with the valid range."""
     if cfg.is_empty:
         if cfg.indices != []:
             raise UserError(
-                f"layers.combine=none is for no layer, not layers.indices={cfg.indices!r}. Type layers=majority_tag."
+                f"layers.combine=none takes no layers, not layers.indices={cfg.indices!r}. Type layers=majority_tag."
             )
         return Selection(cfg.name or "majority_tag", (), "none", 0)
     setting = f"layers={cfg.name}, which is layers.indices" if cfg.name else "layers.indices"
-    is_baseline = cfg.combine == "concat" and cfg.indices == [0, 0]  # conditional probing: baseline of [0, k]
+    is_baseline = cfg.combine == "concat" and cfg.indices == [0, 0]  # the baseline of [0, k] in conditional probing
     indices = (0, 0) if is_baseline else absolute(cfg.indices, num_layers, setting)
     name = cfg.name or (
         f"layer_{indices[0]}"

@@ -1,4 +1,4 @@
-"""A probe on frozen features: a network of its kind (or none) and a linear layer, trained with Lightning.
+"""Trains a probe on frozen features with Lightning: a network of its kind (or none) and a linear layer.
 
 T words of the longest sentence, B sentences, N words in a batch, C labels.
 """
@@ -29,17 +29,18 @@ from probe.probes.schedule import WARM_UP, Schedule, passes
 from probe.probes.selection import Selection
 from probe.system.bfloat16 import kernels
 
-WITHIN_EPOCH_S = 30  # seconds without a line, after which an epoch says how far it is
+WITHIN_EPOCH_S = 30  # seconds between progress lines within an epoch
 
 
 class Tagger(pl.LightningModule):
-    """Trains on TrainingBatches, scores dev after each epoch, and keeps the weights and dev tags of its best epoch.
+    """Trains on TrainingBatches, scores dev after each epoch, and saves the weights and dev tags of its best epoch.
 
-    It also keeps the weights of the epoch of least dev loss: information and code lengths are defined by the predictor
-    of least cross-entropy, which the epoch best by score is not. Where the two are one epoch, so are the weights.
+    Also saves the weights of the epoch with the lowest dev loss: information and code lengths are defined for the
+    predictor of lowest cross-entropy, which may be another epoch than the best by score. If they are one epoch, the
+    tensors are the same.
 
     curve: of each epoch, its mean training loss, dev score, mean dev loss and seconds of training. schedule.outcome:
-    how the training ended. passes: how often an epoch shows every sentence.
+    how the training ended. passes: over all sentences, in an epoch.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Tagger(pl.LightningModule):
             self.mix_weights = nn.Parameter(torch.zeros(len(selection.indices)))
             self.mix_scale = nn.Parameter(torch.ones(()))
         self.dropout = Dropout(cfg.dropout)
-        self.lstm = network_of(cfg, selection.width)  # of any kind; saved weights have it under this name
+        self.lstm = network_of(cfg, selection.width)  # a network of any kind; saved weights use this name
         self.classifier = nn.Linear(selection.width if self.lstm is None else cast(int, self.lstm.width), len(labels))
         self.passes = passes(len(train.lengths), cfg.batch_size)
         self.schedule = Schedule.of(cfg, len(train.lengths))
@@ -77,7 +78,7 @@ class Tagger(pl.LightningModule):
         self._started = 0.0
 
     def forward(self, batch: Batch) -> Tensor:
-        """Scores of all labels, (T, B, C)."""
+        """Returns the scores of all labels, (T, B, C)."""
         x = batch.features.float()
         if self.input_factor != 1:
             x = x * self.input_factor
@@ -119,7 +120,7 @@ class Tagger(pl.LightningModule):
             )
         tags = self._tags(self.dev_data, self._dev_ids)
         dev = self.headline(self.dev_data.tags, tags)
-        known = int((self.dev_data.labels >= 0).sum())  # words whose tag training showed
+        known = int((self.dev_data.labels >= 0).sum())  # words whose tag occurs in train
         dev_loss = float(torch.stack(self._dev_losses).sum()) / max(1, known)
         self.curve.append({"loss": loss, "dev": dev, "dev_loss": dev_loss, "train_s": round(self._trained_s, 3)})
         is_best = self.schedule.after_epoch(dev, dev_loss)
@@ -146,7 +147,7 @@ class Tagger(pl.LightningModule):
 
     @torch.inference_mode()
     def predict(self, data: TaggedWords) -> Tags:
-        """The tags of every sentence, in the split's order. Puts the module into evaluation mode."""
+        """Returns the tags of every sentence, in the split's order. Puts the module into evaluation mode."""
         self.eval()
         ids = _no_ids(data)
         for batch in EvaluationBatches(data):
@@ -155,8 +156,11 @@ class Tagger(pl.LightningModule):
 
     @torch.inference_mode()
     def losses(self, data: TaggedWords) -> Tensor:
-        """The cross-entropy of each word's tag, (W,), in nats, on the CPU. NaN for a tag that training never showed,
-        and for words of sentences that `data` leaves out. Puts the module into evaluation mode."""
+        """Returns the cross-entropy of each word's tag, (W,), in nats, on the CPU.
+
+        It is NaN for a tag that does not occur in train, and for words of sentences that `data` omits. Puts the module
+        into evaluation mode.
+        """
         self.eval()
         losses = torch.full((len(data.labels) + 1,), math.nan, device=data.device)  # the last: a dummy for UNCOUNTED
         for batch in EvaluationBatches(data):
@@ -169,7 +173,7 @@ class Tagger(pl.LightningModule):
 
     @contextmanager
     def at_least_loss(self) -> Iterator[None]:
-        """Inside, the tagger has the weights of the epoch of least dev loss; afterwards those of its best epoch."""
+        """Loads the weights of the epoch with the lowest dev loss for the block; then restores the best epoch's."""
         self.load_state_dict(self.least_loss_weights)
         try:
             yield
@@ -177,7 +181,7 @@ class Tagger(pl.LightningModule):
             self.load_state_dict(self.best_weights)
 
     def learned_mix(self) -> dict[str, Any] | None:
-        """The share of each layer (in the order asked for) and the scale; None where nothing is mixed."""
+        """Returns the share of each layer (in the order asked for) and the scale; None if nothing is mixed."""
         if not self.is_mix:
             return None
         return {"weights": self.mix_weights.softmax(0).tolist(), "scale": self.mix_scale.item()}
@@ -188,10 +192,10 @@ class Tagger(pl.LightningModule):
 
 
 def _to_compare(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Scores (T, B, C) and labels in a loss's shapes: (N, C), (N,), on a CPU without padding.
+    """Returns scores (T, B, C) and labels in a loss's shapes: (N, C), (N,); on a CPU without padding.
 
-    On a GPU, selecting the words would wait for their number. Padding stays in there, labelled UNCOUNTED: the gradients
-    are the same, and so is the loss up to its last bit, as it is summed in another order.
+    On a GPU, selecting the words would wait for their number. So padding stays, labelled UNCOUNTED. The gradients are
+    the same, and so is the loss except for its last bit, as it is summed in another order.
     """
     if scores.device.type == "cpu":
         return scores[batch.words], batch.labels[batch.words]
@@ -199,17 +203,17 @@ def _to_compare(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def _no_ids(data: TaggedWords) -> Tensor:
-    """Label ids to be filled in by `_keep_best`: one a word, and a dummy for padding."""
+    """Returns label ids to be filled in by `_keep_best`: one per word, and a dummy for padding."""
     return torch.zeros(len(data.labels) + 1, dtype=torch.long, device=data.device)
 
 
 def _keep_best(ids: Tensor, scores: Tensor, batch: Batch) -> None:
-    """Writes the id of each word's highest-scoring label to its place in ids, and padding's to the dummy at the end."""
+    """Writes the id of each word's highest-scoring label to its position in ids, and padding's to the last one."""
     ids[torch.where(batch.words, batch.rows, len(ids) - 1)] = scores.argmax(-1)
 
 
 class Announce(pl.Callback):
-    """Logs one line per epoch, and within a long one a line now and then."""
+    """Logs one line per epoch, and further lines within a long epoch."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self.log_line = log
@@ -246,10 +250,12 @@ def train_tagger(
     seed: int,
     log: Callable[[str], None],
 ) -> Tagger:
-    """Trains under Schedule, by dev's headline score; returns the tagger with the weights of its best epoch.
+    """Trains until the schedule ends it, by dev's headline score.
 
-    `headline` scores gold and predicted tags. `log` gets one line per epoch.
-    The seed fixes initialisation, batches and dropout. On a CPU the result is bit-equal for a given number of threads.
+    Returns the tagger with the weights of its best epoch.
+
+    `headline` scores gold and predicted tags. `log` gets one line per epoch. The seed fixes initialisation, batches and
+    dropout. On a CPU the result has the same bits for the same number of threads.
     """
     quieten_libraries()
     torch.manual_seed(seed)
@@ -263,7 +269,7 @@ def train_tagger(
         callbacks=[Announce(log)],
         plugins=[LightningEnvironment()],  # ignores a SLURM job around this process
         logger=False,
-        enable_checkpointing=False,  # the best weights are kept in memory: nothing to leave behind when killed
+        enable_checkpointing=False,  # the best weights are in memory, so a killed run leaves no files
         enable_progress_bar=False,
         enable_model_summary=False,
         num_sanity_val_steps=0,
@@ -271,7 +277,7 @@ def train_tagger(
     try:
         with kernels(cfg.precision, device, lstm=cfg.num_layers > 0):
             trainer.fit(tagger, TrainingBatches(train, cfg.batch_size, seed, tagger.passes), EvaluationBatches(dev))
-    except SystemExit:  # what Lightning makes of Ctrl-C
+    except SystemExit:  # Lightning raises it for Ctrl-C
         raise KeyboardInterrupt from None
     tagger.load_state_dict(tagger.best_weights)
     return tagger.to(device)
@@ -280,16 +286,16 @@ def train_tagger(
 def restored_tagger(
     cfg: ProbeConfig, selection: Selection, labels: list[str], weights: dict[str, Tensor], device: str
 ) -> Tagger:
-    """A tagger that was trained before, to predict with. Raises RuntimeError for weights of another shape."""
-    nothing = TaggedWords(torch.zeros(1, 1), [labels[:1]], {})  # there is nothing to train on
-    tagger = Tagger(cfg, selection, labels, nothing, nothing, lambda gold, predicted: 0.0)
+    """Rebuilds a trained tagger for predictions. Raises RuntimeError for weights of another shape."""
+    no_data = TaggedWords(torch.zeros(1, 1), [labels[:1]], {})
+    tagger = Tagger(cfg, selection, labels, no_data, no_data, lambda gold, predicted: 0.0)
     tagger.load_state_dict(weights)
     return tagger.to(device).eval()
 
 
 def quieten_libraries() -> None:
-    """Keeps adverts, and advice that is not for our user, off the terminal."""
+    """Silences Lightning's adverts and its advice, which does not apply to our users."""
     logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module=r"(pytorch_lightning|lightning_fabric)\..*")
-    # Lightning's own call of something torch has since renamed.
+    # Lightning uses a name that torch has since deprecated.
     warnings.filterwarnings("ignore", message=r".*LeafSpec.* is deprecated", category=FutureWarning)

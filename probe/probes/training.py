@@ -1,4 +1,4 @@
-"""What the trainings of all probes share: determinism, the labels of a classifier, and bits."""
+"""Holds what all trainings share: determinism, the labels of a classifier, and bits."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from probe.probes.fitting import Bits, SplitBits
 
 
 def make_deterministic(device: str) -> None:
-    """Makes what is trained on the device from here on the same every time."""
+    """Makes all further training on the device repeatable."""
     if device == "cpu":
-        torch.set_num_threads(1)  # many small steps: a second thread costs more than it gives
+        torch.set_num_threads(1)  # for many small steps, a second thread costs more than it gains
     else:
         torch.use_deterministic_algorithms(True)
-        # That would also fill all new memory with NaN, a kernel for each tensor; nothing here reads memory unwritten.
+        # The line above also fills new memory with NaN, by a kernel per tensor. Nothing here reads unwritten memory.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-        torch.backends.cudnn.allow_tf32 = False  # float32 is to be float32
+        torch.backends.cudnn.allow_tf32 = False  # TF32 has fewer digits than float32
 
 
 def labels_of(train: Tags) -> tuple[list[str], dict[str, int]]:
-    """The label of each output of a classifier, and the number of each label."""
+    """Returns the label of each output of a classifier, and the number of each label."""
     labels = sorted({tag for tags in train for tag in tags})
     return labels, {label: i for i, label in enumerate(labels)}
 
 
 def bits_of_both(by_split: dict[str, SplitBits | None]) -> Bits | None:
-    """The bits of dev and test; None where one of them has none."""
+    """Returns the bits of dev and test; None if one of them has none."""
     given = {name: bits for name, bits in by_split.items() if bits is not None}
     return Bits(**given) if len(given) == len(by_split) else None
 
 
 def bits_by_frequency(labels: torch.Tensor, names: list[str], train: Tags) -> float:
-    """The cross-entropy of labels under their frequency in train, in bits per word."""
+    """Returns the cross-entropy of labels under their frequency in train, in bits per word."""
     frequent = Counter(tag for tags in train for tag in tags)
     shares = torch.tensor([frequent[name] / frequent.total() for name in names], dtype=torch.float64)
     return float(-shares[labels].log2().mean())

@@ -1,4 +1,4 @@
-"""`probe score`: predictions of any system, scored."""
+"""Implements `probe score`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Anybody's predictions in CoNLL columns (word ... gold predicted), scored every way people score them.
+"""Scores any system's predictions in CoNLL columns (word ... gold predicted) by all common definitions.
 
-Each column is read in its own scheme. What is not IOB2 is turned into it first: a scorer that does not know BIOES
-counts its spans wrongly. Accuracy alone compares tags as they are written, as conlleval does. Reads files only.
+Each column is read in its own scheme. Tags that are not IOB2 are converted first: a scorer that does not know BIOES
+counts its spans wrongly. Only accuracy compares the original tags, as conlleval does. Reads files only.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ from probe.system.files import to_jsonable
 from probe.system.format import percent
 
 DOCUMENT_MARKER = "-DOCSTART-"
-ENOUGH = 10  # so many predicted spans, all begun with I-, are a scheme; fewer may be a tagger's mistakes
+ENOUGH = 10  # predicted spans that begin with I- make a scheme if there are so many; fewer may be mistakes of a tagger
 
 
 @dataclass
 class Predictions:
-    """A file of predictions, counted. gold: in IOB2. marks: lines between documents that were counted as words.
-    invisible: tags that were read without what nobody sees around them."""
+    """Holds a file of predictions and its counts.
+
+    gold: in IOB2. marks: lines between documents that were counted as words. invisible: tags from which invisible
+    characters around them were removed.
+    """
 
     file: Path
     task: Task
@@ -47,11 +50,11 @@ class Predictions:
         return scores_of(self.counts)
 
     def table(self) -> np.ndarray:
-        """(sentences, 3): the number of gold, predicted and correct items, all types together."""
+        """Returns (sentences, 3): the number of gold, predicted and correct items of all types."""
         return by_sentence(self.counts)
 
     def as_json(self) -> dict:
-        """Its scores, and in which scheme each column was read."""
+        """Returns the scores, and the scheme of each column."""
         named = {} if self.schemes is None else {"schemes": dict(zip(("gold", "predicted"), self.schemes, strict=True))}
         return {**to_jsonable(self.scores()), **named}
 
@@ -65,9 +68,9 @@ def read_predictions(file: Path, task: Task, ignore_docstart: bool) -> Predictio
             for column in (-2, -1)
         )
     except ColumnsError as error:
-        hint = " --ignore-docstart leaves such lines out." if DOCUMENT_MARKER in error.columns else ""
+        hint = " --ignore-docstart skips such lines." if DOCUMENT_MARKER in error.columns else ""
         if error.too_few:
-            hint = " Here three: word, gold tag, predicted tag."
+            hint = " Three are needed: word, gold tag, predicted tag."
         raise UserError(f"{error.found}{hint}") from None
     gold: Tags = split.tags
     predicted: Tags = other.tags
@@ -76,44 +79,44 @@ def read_predictions(file: Path, task: Task, ignore_docstart: bool) -> Predictio
     if not task.has_spans:
         return Predictions(file, task, split, gold, count(gold, predicted, task), None, marks, invisible)
     gold_scheme = _scheme(split, "auto")
-    predicted_scheme = _scheme_beside(other, gold_scheme)
+    predicted_scheme = _scheme_of_predictions(other, gold_scheme)
     as_written = [sum(map(str.__eq__, gs, ps)) for gs, ps in zip(gold, predicted, strict=True)]
     gold, predicted = (
-        _prefixed(tags) if scheme == "IO" and is_bare(tags) else tags
+        list(map(with_prefixes, tags)) if scheme == "IO" and is_bare(tags) else tags
         for tags, scheme in ((gold, gold_scheme), (predicted, predicted_scheme))
     )
-    letters = strict_counts(gold, predicted, gold_scheme, predicted_scheme)
+    strict = strict_counts(gold, predicted, gold_scheme, predicted_scheme)
     if gold_scheme != "IOB2":
         gold = [to_iob2(tags) for tags in gold]
     if predicted_scheme != "IOB2":
         predicted = [to_iob2(tags) for tags in predicted]
-    counts = count(gold, predicted, task) | letters | {"right_tags": as_written}
+    counts = count(gold, predicted, task) | strict | {"right_tags": as_written}
     return Predictions(file, task, split, gold, counts, (gold_scheme, predicted_scheme), marks, invisible)
 
 
 def _scheme(split: Split, asked: str) -> str:
     try:
         return find_scheme(split.tags, asked)
-    except TagSchemeError as odd:
+    except TagSchemeError as error:
         if asked != "auto":
             return _scheme(split, "auto")
-        place = next(places_of(split, odd.tag))
-        raise UserError(f"{place}: tag {odd.tag!r} {odd}. Tags that are no spans: --task tags.") from None
+        place = next(places_of(split, error.tag))
+        raise UserError(f"{place}: tag {error.tag!r} {error}. If tags are not spans: --task tags.") from None
 
 
-def _scheme_beside(predicted: Split, gold_scheme: str) -> str:
-    """The scheme of predictions: gold's, unless they are plainly in another.
+def _scheme_of_predictions(predicted: Split, gold_scheme: str) -> str:
+    """Returns the scheme of predictions: gold's, unless they are clearly in another.
 
-    Detected from predictions alone, a tagger's stray I- could pass for IOB1, with nothing ill-formed. But for gold in
-    IOB1, as CoNLL-2003 was distributed, predictions are often IOB2, and for gold in BIOES, predictions that never end a
-    span with E- or S- are not BIOES.
+    If it were detected from predictions alone, a tagger's stray I- could pass for IOB1, with nothing ill-formed. But
+    for gold in IOB1, as CoNLL-2003 was distributed, predictions are often IOB2. And for gold in BIOES, predictions that
+    never end a span with E- or S- are not BIOES.
     """
     if gold_scheme in ("IOB1", "IO"):
         return _scheme(predicted, "auto")
-    held = _scheme(predicted, gold_scheme)
+    scheme = _scheme(predicted, gold_scheme)
     prefixes = {tag[0] for tags in predicted.tags for tag in tags} - {"O"}
-    if held != gold_scheme or not prefixes <= set("BI"):
-        return held
+    if scheme != gold_scheme or not prefixes <= set("BI"):
+        return scheme
     alone = _scheme(predicted, "auto")
     wrong, wrong_alone = (sum(len(ill_formed(tags, s)) for tags in predicted.tags) for s in (gold_scheme, alone))
     if gold_scheme == "IOB2" and (wrong < ENOUGH or wrong_alone):
@@ -121,23 +124,19 @@ def _scheme_beside(predicted: Split, gold_scheme: str) -> str:
     return alone if wrong_alone < wrong else gold_scheme
 
 
-def _prefixed(tags: Tags) -> Tags:
-    return [with_prefixes(sentence) for sentence in tags]
-
-
 def paired_test(a: Predictions, b: Predictions) -> tuple[Randomisation, str]:
-    """The difference of the two files' span F1 (or accuracy) with its p, and what was shuffled.
+    """Returns the difference of the two files' span F1 (or accuracy) with its p, and the unit that was shuffled.
 
-    Documents are swapped as a whole where both files mark the same ones, and enough of them, else sentences. Raises
-    UserError if the files are not of one text.
+    Documents are swapped as a whole if both files mark the same ones, and enough of them, else sentences. Raises
+    UserError if the files do not have the same text.
     """
     for i, (ours, theirs) in enumerate(zip(a.split.words, b.split.words, strict=False)):
         same_tags = [to_iob2(tags) for tags in (a.gold[i], b.gold[i])] if a.task.has_spans else [a.gold[i], b.gold[i]]
         if ours != theirs or same_tags[0] != same_tags[1]:
             what = "words" if ours != theirs else "gold tags"
             raise UserError(
-                f"{a.split.origin}:{a.split.lines[i]} and {b.split.origin}:{b.split.lines[i]}: sentences with other "
-                f"{what}; two systems can only be compared on one text."
+                f"{a.split.origin}:{a.split.lines[i]} and {b.split.origin}:{b.split.lines[i]}: the {what} differ; two "
+                "systems can only be compared on one text."
             )
     if len(a.split.words) != len(b.split.words):
         raise UserError(
@@ -149,7 +148,7 @@ def paired_test(a: Predictions, b: Predictions) -> tuple[Randomisation, str]:
 
 
 def render(predictions: Predictions) -> str:
-    """Scores for people: percentages, two decimals."""
+    """Renders scores for people: percentages with two decimals."""
     scores = predictions.scores()
     total = scores.counts
     head = f"{predictions.file}: {total.sentences} sentences, {total.words} words"
@@ -168,7 +167,7 @@ def render(predictions: Predictions) -> str:
         lines = [
             ["span (conlleval)", *astuple(scores.span)],
             ["span, strict", *astuple(scores.strict)],
-            ["word (B- and I- alike)", *astuple(scores.word)],
+            ["word (B- and I- count as equal)", *astuple(scores.word)],
             ["recall of entity words", None, scores.entity_word_recall, None],
             ["accuracy, O counted, tags as written", None, None, scores.accuracy],
         ]
@@ -187,12 +186,13 @@ def render(predictions: Predictions) -> str:
     )
     if predictions.schemes is not None and len(set(predictions.schemes)) > 1:
         text += (
-            "\nAccuracy compares tags as they are written, as conlleval does: what two schemes write apart is wrong."
+            "\nAccuracy compares tags as they are written, as conlleval does: tags of two schemes that differ count as "
+            "errors."
         )
     if predictions.marks:
-        text += f"\n{predictions.marks} lines {DOCUMENT_MARKER} count as words; --ignore-docstart leaves them out."
+        text += f"\n{predictions.marks} lines {DOCUMENT_MARKER} count as words; --ignore-docstart skips them."
     if predictions.invisible:
-        text += f"\n{predictions.invisible} tags have invisible characters around them, which do not count."
+        text += f"\n{predictions.invisible} tags have invisible characters around them, which are ignored."
     return f"{head}.\n\n{text}\n"
 
 

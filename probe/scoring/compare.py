@@ -248,7 +248,7 @@ def _between(covariance: np.ndarray, a: int) -> np.ndarray:
 class _Simulation:
     """Simulates tables of equally good rows, and how large their differences are in standard errors.
 
-    text: (K, K), in units of the variance over seeds. Each table estimates it anew, with `freedom` degrees of freedom.
+    text: (K, K), in units of the variance over seeds. Each table estimates it with `freedom` degrees of freedom.
     """
 
     def __init__(self, n: tuple[int, ...], text: np.ndarray, freedom: int) -> None:
