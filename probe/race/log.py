@@ -31,5 +31,6 @@ def elimination_reason(elimination: Elimination) -> str:
 
 
 def ending_line(rounds: Sequence[Round], ended: str | None) -> str:
+    """Says whether and why the race has ended. ended: the reason; None while it continues."""
     so_far = f"{pluralize(len(rounds), 'round')} and {pluralize(sum(len(done.runs) for done in rounds), 'run')}"
-    return f"The race has ended after {so_far}: {ended}." if ended else f"The race goes on, after {so_far}."
+    return f"The race has ended after {so_far}: {ended}." if ended else f"The race continues after {so_far}."

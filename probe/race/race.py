@@ -78,13 +78,13 @@ def run_race(
         for cell in state.todo:
             if not scores.path(cell).exists():  # recorded as failed, otherwise this round would repeat forever
                 label = label_of(cell[0], spec.runs[cell])
-                scores.failed[cell] = reasons.get(label, "it left no record; the same command tries again")
+                scores.failed[cell] = reasons.get(label, "it wrote no record; the same command tries again")
 
 
 def _refuse(named: Sequence[Config], base: Config) -> None:
     """Raises UserError for rows that are no choice of frozen layers, and if runs differ in more than their seed."""
     if not PROBES[base.probe.kind].reads_features:
-        raise UserError(f"A race compares layers of a frozen encoder. Leave out probe={base.probe.kind}.")
+        raise UserError(f"A race compares layers of a frozen encoder. Omit probe={base.probe.kind}.")
     if base.data.train_fraction not in (None, 1):
         raise UserError(
             f"data.train_fraction={base.data.train_fraction}: each seed would draw a different text, but a race "

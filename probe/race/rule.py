@@ -146,7 +146,7 @@ def thresholds(num_rows: int, num_ahead: int, num_seeds: int, alpha: float, seed
     scores = np.random.default_rng(seed).standard_normal((SIMULATED, num_rows, num_seeds))  # (races, rows, seeds)
     best_first = np.argsort(-scores[:, :, 0], axis=1)
     scores = np.take_along_axis(scores, best_first[:, :, None], axis=1)
-    stands = np.ones((SIMULATED, num_rows), dtype=bool)
+    remaining = np.ones((SIMULATED, num_rows), dtype=bool)
     races = np.arange(SIMULATED)
     found = []
     for seen in range(2, num_seeds + 1):
@@ -160,9 +160,9 @@ def thresholds(num_rows: int, num_ahead: int, num_seeds: int, alpha: float, seed
         t = (means[races, leader][:, None] - means) / np.sqrt(squared + squared[races, leader][:, None])
         t[races, leader] = 0.0
         spent = alpha * seen / num_seeds
-        may_leave = int(spent * stands.size) - int((~stands).sum())
-        threshold = float(np.sort(t[stands])[-may_leave - 1])
-        stands &= t <= threshold
+        to_eliminate = int(spent * remaining.size) - int((~remaining).sum())
+        threshold = float(np.sort(t[remaining])[-to_eliminate - 1])
+        remaining &= t <= threshold
         found.append(threshold)
     return found
 
@@ -255,15 +255,15 @@ def _interim_analysis(
             if t > threshold:
                 why = f"significantly worse than {leader}"
                 state.eliminated[row] = Elimination(number, why, behind[row], t, threshold)
-    stand = [row for row in others if row not in state.eliminated]
-    state.needed = dict.fromkeys(stand)
+    remaining = [row for row in others if row not in state.eliminated]
+    state.needed = dict.fromkeys(remaining)
     if compared is not None:
-        for row in stand:
+        for row in remaining:
             variances = float(compared.variances[place[leader]] + compared.variances[place[row]])
             over_text = compared.error_parts(place[leader], place[row])[1]
             state.needed[row] = seeds_to_cross(behind[row], variances, over_text, rules.thresholds[-1])
     within_reach = any(n is not None and n <= len(rules.seeds) for n in state.needed.values())
-    if not stand:
+    if not remaining:
         state.ended = "one row remains" if others or state.eliminated else "there is one row alone"
     elif number == len(rules.seeds):
         state.ended = f"all {number} seeds are run"

@@ -1,7 +1,7 @@
 """Submits a sweep as a SLURM job array, waits until it ends, and finds out how each job ended.
 
-submitit writes the script and packs the jobs. `squeue` tells a job's state; `scontrol`, or `sacct` where the cluster
-keeps accounting, how it ended. A run is over when its record or failure file exists, whatever SLURM says.
+submitit writes the script and pickles the jobs. `squeue` gives a job's state. `scontrol`, or `sacct` if the cluster has
+accounting, says how it ended. A run is over when its record or failure file exists, whatever SLURM says.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from probe.config import UserError
 from probe.system.files import write_atomically
 
-# What submitit's executor takes for every kind of cluster; all else is the cluster's own.
+# Parameters that submitit's executor takes for every kind of cluster. Others get the cluster's name as a prefix.
 COMMON = (
     "timeout_min",
     "cpus_per_task",
@@ -43,31 +43,32 @@ OVER = (
     "TIMEOUT",
 )
 ON_A_NODE = ("CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
-EARLY_S = 90  # SLURM may warn up to a minute before it is told to, and a job begins before its program does
-ANSWER_S = 60  # how long an answer of SLURM is waited for
+EARLY_S = 90  # SLURM may send the signal up to a minute early, and a job starts before its program does
+ANSWER_S = 60  # longest wait for an answer of SLURM
 END_OF_LOG = 2000  # characters
+SUBMIT_AGAIN = "The same command submits it again."
 
 
 class Job(Protocol):
-    """What is sent: a run, by its key."""
+    """Represents a job that is submitted: a run, identified by its key."""
 
     @property
     def key(self) -> str: ...
 
     def is_over(self) -> bool:
-        """Whether its record or its failure is there."""
+        """Returns whether its record or its failure file exists."""
 
 
 class TimeLimitReached(BaseException):
-    """Raised in a job when its time is up; a BaseException, so that no library's `except Exception` catches it."""
+    """Ends a job at its time limit. It is a BaseException, so that no library's `except Exception` catches it."""
 
 
 @dataclass
 class RequeueableJob:
-    """Work that a cluster may interrupt and requeue with the same job.
+    """Wraps work that a cluster may interrupt and requeue.
 
-    limit_min: a job's time limit. notice_s: how long before it the cluster sends a signal. times_left: how often a job
-    that reaches the limit is requeued; a preempted one always is.
+    limit_min: a job's time limit. notice_s: how long before the limit the cluster sends a signal. times_left: how often
+    a job that reaches the limit is requeued; a preempted job is always requeued.
     """
 
     work: Callable[[Any], None]
@@ -81,9 +82,9 @@ class RequeueableJob:
         self.work(job)
 
     def checkpoint(self, job: Any) -> Any:
-        """Called by submitit, in the midst of the work, when a time limit or a preemption is near.
+        """Returns what to requeue. submitit calls this during the work when a time limit or a preemption is near.
 
-        Raises TimeLimitReached at the limit when no requeues are left.
+        Raises TimeLimitReached at the limit when no requeues remain.
         """
         import submitit
 
@@ -96,13 +97,13 @@ class RequeueableJob:
 
 def out_of_time(limit_min: int) -> str:
     return (
-        f"out of time: hydra.launcher.timeout_min={limit_min} cut it off. Type a larger one: a run begins anew, with "
-        "the features that are there."
+        f"out of time: it reached hydra.launcher.timeout_min={limit_min}. Type a larger one. The run starts from the "
+        "beginning; extracted features are reused."
     )
 
 
 def executor(cluster: str, settings: dict[str, Any]) -> Any:
-    """submitit's executor with the settings of `hydra.launcher`."""
+    """Returns submitit's executor with the settings of `hydra.launcher`."""
     import submitit
 
     own = {} if cluster == "local" else {f"{cluster}_max_num_timeout": 10**6}  # `RequeueableJob` counts
@@ -118,7 +119,7 @@ def executor(cluster: str, settings: dict[str, Any]) -> Any:
     return made
 
 
-def again(work: Callable[[Any], None], settings: dict[str, Any]) -> RequeueableJob:
+def requeueable(work: Callable[[Any], None], settings: dict[str, Any]) -> RequeueableJob:
     return RequeueableJob(
         work, settings["timeout_min"], settings.get("signal_delay_s") or 0, settings.get("max_num_timeout") or 0
     )
@@ -131,40 +132,42 @@ def run_array(
     log: Callable[[str], None],
     on_failure: Callable[[Any, str], None],
     ask_every_s: tuple[float, float] = (2, 30),
-    first_word_s: float = 10,
+    quiet_s: float = 10,
 ) -> None:
-    """Sends the jobs that are not in SLURM's queue yet, and waits for all of them.
+    """Submits the jobs that are not in SLURM's queue yet, and waits for all of them.
 
-    on_failure: called with a job that has ended and left neither record nor failure, as soon as that is known, and the
-    reason: a line, then what SLURM and its log say. ask_every_s: the pause between two looks at the queue, at first and
-    later. first_word_s: for how long nothing is said of jobs that wait. Raises UserError where SLURM takes nothing, or
-    does not say what it has.
+    on_failure: called as soon as a job has ended without record or failure file, with the job and the reason: one line,
+    then SLURM's answer and the end of its log. ask_every_s: the shortest and the longest pause between two looks at the
+    queue. quiet_s: for how long nothing is logged about waiting jobs. Raises UserError if SLURM accepts no job or does
+    not answer.
     """
     folder = Path(settings["submitit_folder"]).parent
     by_key = {job.key: job for job in jobs}
     sent = {number: by_key[key] for number, key in _in_the_queue(folder, by_key).items()}
     if sent:
         log(
-            f"{len(sent)} of them are in SLURM's queue already (job {_arrays(sent)}): waited for, not sent again. "
-            f"To send them anew: scancel {_arrays(sent)}, then the same command."
+            f"{len(sent)} of them are already in SLURM's queue (job {_arrays(sent)}) and are not submitted again. "
+            f"To submit them again: scancel {_arrays(sent)}, then the same command."
         )
     queued = {job.key for job in sent.values()}
     if fresh := [job for job in jobs if job.key not in queued]:
-        numbers = _submit(again(work, settings), fresh, settings)
+        numbers = _submit(requeueable(work, settings), fresh, settings)
         keys = {number: job.key for number, job in zip(numbers, fresh, strict=True)}
-        sent_now = {"jobs": keys, "settings": settings}
-        write_atomically(folder / f"{_arrays(keys)}.json", json.dumps(sent_now, indent=1) + "\n")
-        log(f"{len(fresh)} runs sent as SLURM job {_arrays(keys)}; scancel {_arrays(keys)} withdraws them.")
+        content = {"jobs": keys, "settings": settings}
+        write_atomically(folder / f"{_arrays(keys)}.json", json.dumps(content, indent=1) + "\n")
+        log(f"{len(fresh)} runs submitted as SLURM job {_arrays(keys)}. To cancel them: scancel {_arrays(keys)}")
         sent |= dict(zip(numbers, fresh, strict=True))
     try:
-        _wait(sent, settings, log, on_failure, ask_every_s, first_word_s)
+        _wait(sent, settings, log, on_failure, ask_every_s, quiet_s)
     except KeyboardInterrupt:
-        log(f"\nThe runs go on without this command: SLURM job {_arrays(sent)}. To end them: scancel {_arrays(sent)}")
+        log(
+            f"\nThe runs continue without this command: SLURM job {_arrays(sent)}. To end them: scancel {_arrays(sent)}"
+        )
         raise
 
 
 def _submit(work: RequeueableJob, jobs: Sequence[Job], settings: dict[str, Any]) -> list[str]:
-    """The numbers of the jobs, in their order. Raises UserError with SLURM's reason."""
+    """Submits the jobs and returns their numbers, in their order. Raises UserError with SLURM's reason."""
     try:
         return [str(job.job_id) for job in executor("slurm", settings).map_array(work, jobs)]
     except (RuntimeError, OSError, ValueError, NameError, AssertionError) as error:
@@ -172,45 +175,45 @@ def _submit(work: RequeueableJob, jobs: Sequence[Job], settings: dict[str, Any])
         reason = "; ".join(lines[:2])[:300]
         if 'not detect "srun"' in reason or isinstance(error, FileNotFoundError):
             raise UserError(
-                "nothing was sent: SLURM's `srun` and `sbatch` are not here. Type the command on a login node."
+                "nothing was submitted: SLURM's `srun` and `sbatch` are not installed here. Use a login node."
             ) from None
         raise UserError(
-            f"nothing was sent, SLURM does not take it: {reason.rstrip('.')}.\n"
-            "Set hydra.launcher.NAME=VALUE; every NAME: probe --cfg hydra -p hydra.launcher hydra/launcher=slurm"
+            f"nothing was submitted, SLURM refused: {reason.rstrip('.')}.\n"
+            "Set hydra.launcher.NAME=VALUE. For all names: probe --cfg hydra -p hydra.launcher hydra/launcher=slurm"
         ) from None
 
 
 def _arrays(numbers: Iterable[str]) -> str:
-    """What scancel takes: the numbers of the arrays."""
+    """Returns the numbers of the arrays, as scancel takes them."""
     return " ".join(dict.fromkeys(number.split("_")[0] for number in numbers))
 
 
 def _in_the_queue(folder: Path, wanted: Container[str]) -> dict[str, str]:
-    """The wanted keys by the numbers of the jobs that earlier commands sent and that have not ended.
+    """Returns the wanted keys of jobs that earlier commands submitted and that have not ended, by job number.
 
-    Forgets the jobs that have. Raises UserError where SLURM does not say whether a wanted one has.
+    Removes the files of arrays that have ended. Raises UserError if SLURM does not answer about a wanted job.
     """
     found: dict[str, str] = {}
-    for file, keys, _ in _sent_before(folder):
+    for file, keys, _ in _earlier_arrays(folder):
         states = _states(keys)
         if states is None:
             if any(key in wanted for key in keys.values()):
                 raise UserError(
-                    f"nothing was sent: SLURM's squeue gives no answer, and job {_arrays(keys)}, sent earlier, "
-                    f"may still run.\nType the same command later, on a login node; if that job is gone: rm {file}"
+                    f"nothing was submitted: SLURM's squeue does not answer, and job {_arrays(keys)}, submitted "
+                    f"earlier, may still run.\nTry again later on a login node. If that job has ended: rm {file}"
                 )
             continue
         alive = {number: key for number, key in keys.items() if states.get(number, ("COMPLETED",))[0] not in OVER}
         found |= {number: key for number, key in alive.items() if key in wanted}
         if not alive:
-            with contextlib.suppress(OSError):  # somebody else's, or on a full disk: asked again next time
+            with contextlib.suppress(OSError):  # another user's file: SLURM is asked again next time
                 file.unlink()
     return found
 
 
 @dataclass(frozen=True)
 class EndedJob:
-    """A job that has ended without a result. state: what squeue still says of it."""
+    """Describes a job that has ended without a result. state: as squeue gives it; may be empty."""
 
     number: str
     state: str
@@ -218,22 +221,22 @@ class EndedJob:
 
     @property
     def reason(self) -> str:
-        """Why it ended, as `_why` finds out."""
+        """Returns why it ended, see `_why`."""
         return _why(self.number, self.state, self.settings)
 
 
 def ended_jobs(folder: Path, wanted: Collection[str], timeout_s: float = ANSWER_S) -> dict[str, EndedJob]:
-    """The jobs of the wanted keys that earlier commands sent and of which none is left, by key.
+    """Returns jobs that earlier commands submitted for the wanted keys and that have all ended, by key.
 
-    Asks SLURM once per array, and not at all without a job of the wanted keys. Of a job that SLURM does not speak of
-    now, nothing is known. wanted: keys that have neither record nor failure.
+    Asks SLURM once per array, and only if a job has a wanted key. A job that SLURM does not answer about counts as not
+    ended. wanted: keys that have neither record nor failure file.
     """
     found: dict[str, EndedJob] = {}
     alive: set[str] = set()
-    for _, keys, settings in _sent_before(folder):
-        mine = {number: key for number, key in keys.items() if key in wanted}
-        states = _states(mine, timeout_s)
-        for number, key in mine.items():
+    for _, keys, settings in _earlier_arrays(folder):
+        of_array = {number: key for number, key in keys.items() if key in wanted}
+        states = _states(of_array, timeout_s)
+        for number, key in of_array.items():
             state = states.get(number, ("", ""))[0] if states is not None else "UNKNOWN"
             if state and state not in OVER:
                 alive.add(key)
@@ -242,16 +245,16 @@ def ended_jobs(folder: Path, wanted: Collection[str], timeout_s: float = ANSWER_
     return {key: job for key, job in found.items() if key not in alive}
 
 
-def _sent_before(folder: Path) -> Iterator[tuple[Path, dict[str, str], dict[str, Any]]]:
-    """What earlier commands sent, by array: the file that holds it, keys by the numbers of jobs, and the settings."""
+def _earlier_arrays(folder: Path) -> Iterator[tuple[Path, dict[str, str], dict[str, Any]]]:
+    """Yields each submitted array: its file, the keys by job number, and the settings."""
     for file in sorted(folder.glob("*.json")):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # half there, or not of this kind
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # incomplete, or another kind of file
             content = json.loads(file.read_text(encoding="utf-8"))
             yield file, dict(content["jobs"]), dict(content["settings"])
 
 
 def _ask(*command: str, timeout_s: float = ANSWER_S) -> subprocess.CompletedProcess[str]:
-    """What a command of SLURM answers; nothing, and an exit code, where there is none or it takes too long."""
+    """Runs a command of SLURM. If it does not exist or takes too long, returns exit code 1 and no output."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -259,7 +262,7 @@ def _ask(*command: str, timeout_s: float = ANSWER_S) -> subprocess.CompletedProc
 
 
 def _states(numbers: Iterable[str], timeout_s: float = ANSWER_S) -> dict[str, tuple[str, str]] | None:
-    """State and reason of each job that SLURM still knows; None where it does not answer."""
+    """Returns state and reason of each job that SLURM still knows; None if it does not answer."""
     found: dict[str, tuple[str, str]] = {}
     for array in _arrays(numbers).split():
         options = ("--noheader", "--array", "--states=all", f"--jobs={array}", "--format=%i|%T|%r")
@@ -278,9 +281,9 @@ def _wait(
     log: Callable[[str], None],
     on_failure: Callable[[Any, str], None],
     ask_every_s: tuple[float, float],
-    first_word_s: float,
+    quiet_s: float,
 ) -> None:
-    """Waits until every job is over, or gone for SLURM at two looks in a row: files may take a moment to be seen."""
+    """Waits until every job is over, or missing in SLURM at two looks in a row, as files may become visible late."""
     dead: set[str] = set()
     begun = looked = time.monotonic()
     gone: set[str] = set()
@@ -299,14 +302,14 @@ def _wait(
         for number in sorted(gone & before):
             dead.add(number)
             on_failure(sent[number], _why(number, states.get(number, ("", ""))[0], settings))
-        if now - begun > first_word_s and (reason := _why_nothing_runs(states)) != logged:
+        if now - begun > quiet_s and (reason := _why_nothing_runs(states)) != logged:
             logged = reason
             if reason:
-                log(f"In SLURM's queue, none runs yet: {reason}.")
+                log(f"No job in SLURM's queue runs yet: {reason}.")
 
 
 def _why_nothing_runs(states: dict[str, tuple[str, str]]) -> str:
-    """SLURM's reason why jobs wait; empty while one runs."""
+    """Returns SLURM's reasons why jobs wait; "" if one runs."""
     if any(state in ON_A_NODE for state, _ in states.values()):
         return ""
     reasons = [reason for state, reason in states.values() if state not in OVER and reason not in ("", "None")]
@@ -314,7 +317,7 @@ def _why_nothing_runs(states: dict[str, tuple[str, str]]) -> str:
 
 
 def _why(number: str, state: str, settings: dict[str, Any]) -> str:
-    """Why a job ended, in a line; below it what SLURM says of it, and the end of its log."""
+    """Says in a line why a job ended; adds SLURM's answer and the end of its log below."""
     from submitit.core.utils import JobPaths
 
     state, code, killer = _ending(number, state)
@@ -326,29 +329,29 @@ def _why(number: str, state: str, settings: dict[str, Any]) -> str:
         line = f"out of memory: hydra.launcher.mem_gb={settings['mem_gb']} was not enough. Type a larger one."
     elif state in ("TIMEOUT", "DEADLINE"):
         line = out_of_time(settings["timeout_min"])
-    elif log is None and state in ("", "CANCELLED"):  # of a task that never left its array SLURM keeps nothing
-        line = "cancelled before it began, by scancel or by the cluster. The same command sends it again."
+    elif log is None and state in ("", "CANCELLED"):  # SLURM stores nothing about a task that never started
+        line = f"cancelled before it began, by scancel or by the cluster. {SUBMIT_AGAIN}"
     elif state == "CANCELLED":
-        line = "killed: cancelled, by scancel or by the cluster. The same command sends it again."
+        line = f"killed: cancelled, by scancel or by the cluster. {SUBMIT_AGAIN}"
     elif state == "PREEMPTED":
-        line = "killed: it had to make room for another job. The same command sends it again."
+        line = f"killed: preempted by another job. {SUBMIT_AGAIN}"
     elif state in ("NODE_FAIL", "BOOT_FAIL"):
-        line = f"killed: its node failed ({state}). The same command sends it again."
+        line = f"killed: its node failed ({state}). {SUBMIT_AGAIN}"
     elif killer:
         name = signal.strsignal(killer) or killer
-        line = f"killed (signal {killer}, {name}). The same command sends it again."
+        line = f"killed (signal {killer}, {name}). {SUBMIT_AGAIN}"
     elif log is None:
-        line = f"ended without a result or any output ({state}, exit code {code}). The same command sends it again."
+        line = f"ended without a result or any output ({state}, exit code {code}). {SUBMIT_AGAIN}"
     else:
         parts = [part.strip() for part in text.splitlines() if part.strip()]
-        own = [part for part in parts if not part.startswith("srun: ")]  # srun comes after the reason
+        own = [part for part in parts if not part.startswith("srun: ")]  # srun's lines follow the reason
         line = f"ended without a result. Its output, {log}, ends: {(own or parts or ['nothing'])[-1][:160]}"
-    ends = f" {log} ends:\n{text}" if log else " It left no output."
-    return f"{line}\n\nSLURM job {number}: {state or 'unknown by now'}, exit code {code}.{ends}"
+    ends = f" {log} ends:\n{text}" if log else " It wrote no output."
+    return f"{line}\n\nSLURM job {number}: state {state or 'unknown'}, exit code {code}.{ends}"
 
 
 def _ending(number: str, state: str) -> tuple[str, int, int]:
-    """State, exit code and signal of a job that has ended, from whoever still knows."""
+    """Returns state, exit code and signal of a job that has ended, from scontrol or sacct; else the given state."""
     answer = _ask("scontrol", "--oneliner", "show", "job", number)
     found = re.search(r"JobState=(\w+).*?ExitCode=(\d+):(\d+)", answer.stdout)
     if not found:

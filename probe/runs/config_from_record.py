@@ -1,4 +1,4 @@
-"""A record's run as it would be typed again."""
+"""Rebuilds a record's config from its settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from probe.system.files import to_jsonable
 def config_from_record(
     record: RunRecord, make_config: Callable[[list[str]], Config], overrides: list[str] | None = None
 ) -> Config:
-    """The config of a record's run, at the record's commits on the Hub. overrides: for paths that have changed."""
+    """Returns the config of a record's run, at the record's commits on the Hub.
+
+    overrides: for paths that have changed.
+    """
     config = to_jsonable(record.config)
     kind = config["probe"].pop("kind")
     config["layers"] = {"normalize": "none"} | config["layers"]
@@ -24,7 +27,7 @@ def config_from_record(
 
 
 def _at_commits(cfg: Config, record: RunRecord) -> Config:
-    """The config at the record's commits on the Hub, where it names the same data set and encoder."""
+    """Sets the record's commits on the Hub if the config names the same data set and encoder."""
     recorded, data, encoder = record.config, cfg.data, cfg.encoder
     if record.data.commit and data.path is None and (data.hub, data.revision) == _named(recorded.data, "hub"):
         data = replace(data, revision=record.data.commit)
@@ -42,7 +45,7 @@ def _named(recorded: dict[str, Any], name: str) -> tuple[Any, Any]:
 
 
 def as_overrides(config: dict[str, Any], prefix: str = "") -> list[str]:
-    """A record's config as it would be typed."""
+    """Returns a record's config as settings to type."""
     typed: list[str] = []
     for name, value in config.items():
         if isinstance(value, dict):
@@ -54,6 +57,6 @@ def as_overrides(config: dict[str, Any], prefix: str = "") -> list[str]:
 
 
 def quoted(text: str) -> str:
-    """A text as Hydra reads it back: quotes escaped, with the backslashes before them, and no interpolation."""
+    """Quotes a text for Hydra: escapes quotes and the backslashes before them, and interpolation."""
     whole = re.sub(r'(\\*)("|$)', lambda found: 2 * found[1] + found[2].replace('"', '\\"'), text)
     return '"' + whole.replace("${", "\\${") + '"'

@@ -10,12 +10,12 @@ from probe.runs.plan import Plan
 
 
 def fit(planned: Plan, log: Callable[[str], None], runs: int = 1, num_gpus: int = 1) -> Fit:
-    """Fits and predicts. log: gets lines as it goes on. runs: how many share this machine and its GPUs."""
+    """Fits and predicts. log: gets progress lines. runs: how many runs share this machine and its GPUs."""
     return planned.kind.fit(fit_inputs(planned, runs, num_gpus), log)
 
 
 def fit_inputs(planned: Plan, runs: int = 1, num_gpus: int = 1) -> FitInputs:
-    """What the probe of a planned run is fitted on."""
+    """Returns the inputs for the probe of a planned run."""
     return FitInputs(
         planned.cfg,
         planned.text,

@@ -1,4 +1,4 @@
-"""What makes a run that run: content, never names or paths; its hash is the run's key."""
+"""Defines a run's identity: content, never names or paths. Its hash is the run's key."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from probe.conditions import label_of_conditions
 from probe.system.files import canonical, key_of, to_jsonable
 
-VERSION = 1  # rises when the code that trains a probe changes what comes out for the same settings
+VERSION = 1  # raise it when a code change gives other results for the same settings
 
 
 @dataclass(frozen=True)
 class RecordedCondition:
-    """How a run differs from the main runs it is compared with; several conditions may hold at once.
+    """Describes how a run differs from the main runs it is compared with. It may have several conditions.
 
     ids: of the conditions, in the order of `CONDITIONS`. settings: theirs (a seed, a share). base: the identity's
     fields that the conditions change, with their values in the main runs.
@@ -25,13 +25,13 @@ class RecordedCondition:
 
     @property
     def label(self) -> str:
-        """The conditions as people call them."""
+        """Returns the conditions' labels."""
         return label_of_conditions(self.ids, self.settings)
 
 
 @dataclass(frozen=True)
 class Layers:
-    """Absolute indices, in the order chosen, how they are combined, and how they are normalized before (None: not)."""
+    """Holds absolute indices in the chosen order, and how they are combined. normalize: before that; None: not."""
 
     indices: list[int]
     combine: str
@@ -40,10 +40,10 @@ class Layers:
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """What makes a run that run: content, never names or paths. Its hash is the run's key.
+    """Identifies a run by its content, never by names or paths. Its hash is the run's key.
 
-    condition: left out of the hash in main runs, as `layers.normalize` is where layers are not normalized. probe: its
-    kind, and the settings that its kind has.
+    Omitted from the hash: `condition` in main runs, and `layers.normalize` if layers are not normalized. probe: its
+    kind, and the settings of its kind.
     """
 
     corpus: str  # fingerprint of words, tags and documents
@@ -61,29 +61,34 @@ class RunIdentity:
 
     @property
     def group(self) -> str:
-        """The table that the run belongs to: its identity without layers, seed and condition. A control stands in the
-        table of what it controls."""
+        """Returns the key of the run's table: a hash of its identity without layers, seed and condition.
+
+        A control is in the table of the runs that it controls.
+        """
         return self._without("layers", "seed", "condition")
 
     @property
     def across_rates(self) -> str:
-        """What a table has in common whose rows were trained at several learning rates."""
+        """Returns a key that tables share if they differ only in the learning rate."""
         probe = {name: value for name, value in self.probe.items() if name != "learning_rate"}
         return replace(self, probe=probe).group
 
     @property
     def beside(self) -> str:
-        """What all tables that show a fine-tuned run have in common: what is read, not the probe or its training."""
+        """Returns a key that all tables with the same fine-tuned run share.
+
+        It depends on the input, not on the probe.
+        """
         return self._without("layers", "seed", "condition", "probe", "version")
 
     def _without(self, *names: str) -> str:
-        """The hash of the identity without some fields, those that a condition changes set back to `base`."""
+        """Hashes the identity without some fields. Fields that a condition changes are set back to `base`."""
         base = to_jsonable(self) | (self.condition.base if self.condition else {})
         return key_of({name: part for name, part in base.items() if name not in names})
 
     @property
     def cell(self) -> str:
-        """The row that the run belongs to: runs of one cell differ in their seed alone."""
+        """Returns the key of the run's row: runs of one row differ only in their seed."""
         parts = [self.group, to_jsonable(self.layers)]
         if self.condition:
             parts += [self.condition.ids, self.condition.settings]
@@ -91,11 +96,11 @@ class RunIdentity:
 
 
 def label_of(row: str, identity: RunIdentity) -> str:
-    """What people call a run."""
+    """Returns a run's name in messages."""
     condition = f", {identity.condition.label}," if identity.condition else ""
     return f"{normalized_name(row, identity.layers.normalize)}{condition} seed {identity.seed}"
 
 
 def normalized_name(row: str, normalize: str | None) -> str:
-    """A row's name with how its layers are normalized, where they are."""
+    """Returns a row's name, with the normalization of its layers if they have one."""
     return f"{row}:{normalize}" if normalize else row

@@ -1,7 +1,7 @@
 """Starts jobs where `hydra/launcher` says: in this process, in processes of this machine, or on a cluster.
 
-Hydra's own launchers are not called, because a job here is any planned config, not one that Hydra composes again from a
-command line. submitit, the engine of its SLURM launcher, is called directly with the settings of `hydra.launcher`.
+Hydra's own launchers are not used: a job here is any planned config, while theirs compose a config again from a command
+line. submitit, which runs Hydra's SLURM launcher, is called directly with the settings of `hydra.launcher`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probe.config import UserError
-from probe.runs.cluster import again, executor, run_array
+from probe.runs.cluster import executor, requeueable, run_array
 from probe.system.workers import ProcessDied, run_in_subprocesses
 
 # By the name of Hydra's class, or of our preset: submitit's name of the cluster, or None for jobs of this machine.
@@ -21,7 +21,7 @@ ONE_BY_ONE = "BasicLauncher"
 
 @dataclass(frozen=True)
 class Launcher:
-    """Where the jobs of a sweep run. name: as `hydra/launcher` has it. settings: those of `hydra.launcher`."""
+    """Says where the jobs of a sweep run. name: the value of `hydra/launcher`. settings: those of `hydra.launcher`."""
 
     name: str
     kind: str
@@ -29,7 +29,7 @@ class Launcher:
 
     @classmethod
     def of(cls, name: str, settings: dict[str, Any]) -> Launcher:
-        """Raises UserError for a launcher that is not known here."""
+        """Checks the launcher's name and settings. Raises UserError for an unknown launcher."""
         kind = str(settings.pop("_target_", name)).rpartition(".")[2]
         if kind not in CLUSTERS:
             raise UserError(f"hydra/launcher={name} cannot be used here. There are: local, basic, slurm.")
@@ -40,11 +40,14 @@ class Launcher:
 
     @property
     def is_here(self) -> bool:
-        """Whether the jobs run on this machine and share it."""
+        """Returns whether the jobs run on this machine and share it."""
         return CLUSTERS[self.kind] is None
 
     def is_this_process(self, at_once: int) -> bool:
-        """Whether so many jobs at once run in this very process, one after another."""
+        """Returns whether the jobs run in this process, one after another.
+
+        at_once: how many jobs were asked to run at once.
+        """
         return self.kind == ONE_BY_ONE or (self.is_here and at_once == 1)
 
     def launch(
@@ -56,11 +59,11 @@ class Launcher:
         on_failure: Callable[[Any, str], None],
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """Does the work for each job, and returns when all have ended.
+        """Runs the work for each job, and returns when all jobs have ended.
 
-        at_once: how many run side by side on this machine. on_failure: called with a job whose process ended without
-        a word of its own, and the reason. on_end: called after each job that has run on this machine. Raises what a job
-        raises, and UserError where a cluster takes no job.
+        at_once: how many run side by side on this machine. on_failure: called with a job whose process ended without a
+        report of its own, and the reason. on_end: called after each job on this machine. Raises what a job raises, and
+        UserError if a cluster accepts no job.
         """
         if self.is_this_process(at_once):
             for job in jobs:
@@ -71,8 +74,8 @@ class Launcher:
         elif CLUSTERS[self.kind] == "slurm":
             run_array(work, jobs, self.settings, log, on_failure)
         else:
-            sent = executor("local", self.settings).map_array(again(work, self.settings), jobs)
-            for job, ended in zip(jobs, sent, strict=True):
+            submitted = executor("local", self.settings).map_array(requeueable(work, self.settings), jobs)
+            for job, ended in zip(jobs, submitted, strict=True):
                 if (why := ended.exception()) is not None:
                     on_failure(job, f"killed: {why}")
 
@@ -85,24 +88,24 @@ def _run_side_by_side(
     on_failure: Callable[[Any, str], None],
     on_end: Callable[[], None],
 ) -> None:
-    """Does the jobs in processes of this machine. A job whose process dies is done once more, alone, after the others.
+    """Runs the jobs in processes of this machine. A job whose process dies is repeated alone, after the others.
 
-    The others go on with one process fewer. A job whose process dies when it runs alone has failed.
+    The others continue with one process fewer. A job whose process dies when it runs alone has failed.
     """
-    once_more = []
+    to_repeat = []
     for job, error in run_in_subprocesses(work, jobs, at_once, keep=True):
         if isinstance(error, ProcessDied) and len(jobs) == 1:
             on_failure(job, f"{error}. The same command tries again")
         elif isinstance(error, ProcessDied):
-            once_more.append(job)
+            to_repeat.append(job)
             at_once = max(1, at_once - 1)
             log(
-                f"A process of the sweep was {error}. Its run is made once more at the end, alone; the others go on, "
+                f"A process of the sweep was {error}. Its run is repeated at the end, alone. The others continue, "
                 f"{at_once} at a time."
             )
         elif error is not None:
             raise error
         else:
             on_end()
-    for job in once_more:
+    for job in to_repeat:
         _run_side_by_side(work, [job], 1, log, on_failure, on_end)

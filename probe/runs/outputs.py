@@ -1,5 +1,7 @@
-"""The files beside a record: counts for each sentence, predictions, and the probe's weights where they are kept. The
-record's path tells where they lie."""
+"""Reads and writes the files that belong to a record: counts per sentence, predictions, and weights.
+
+The record's path determines their paths.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +20,27 @@ from probe.system.files import canonical, sha256_of, write_atomically
 
 
 def counts_path(record: Path) -> Path:
-    """Where the counts lie that belong to the record at this path."""
+    """Returns the path of the counts that belong to the record at this path."""
     return record.parent.parent / "counts" / f"{record.stem}.json.xz"
 
 
 def predictions_path(record: Path, split: str) -> Path:
-    """Where the predictions lie that belong to the record at this path."""
+    """Returns the path of the predictions that belong to the record at this path."""
     return record.parent.parent / "predictions" / f"{record.stem}.{split}.conll"
 
 
 def weights_path(record: Path) -> Path:
-    """Where the probe's weights lie that belong to the record at this path."""
+    """Returns the path of the probe's weights that belong to the record at this path."""
     return record.parent.parent / "weights" / f"{record.stem}.safetensors"
 
 
 def unfinished_path(record: Path) -> Path:
-    """Where a training that takes long keeps its checkpoint, until the record at this path is written."""
+    """Returns the path of a long training's checkpoint, which exists until the record at this path is written."""
     return record.parent.parent / "logs" / f"{record.stem}.unfinished.pt"
 
 
 def remove_half_written(record: Path) -> None:
-    """Removes a killed process's half-written files of this record and its outputs. Call with the run's lock held."""
+    """Removes a killed process's half-written files of this record. Must be called with the run's lock held."""
     splits = [predictions_path(record, name) for name in ("dev", "test")]
     for path in (record, counts_path(record), weights_path(record), unfinished_path(record), *splits):
         for half_written in path.parent.glob(f".{path.name}.*"):
@@ -46,18 +48,18 @@ def remove_half_written(record: Path) -> None:
 
 
 def is_done(record: Path, with_weights: bool) -> bool:
-    """Whether a run's record is there; with_weights: and names weights that are there, or says that there are none."""
+    """Returns whether a run's record exists; with_weights: and its weights do too, or it says that there are none."""
     if not record.exists() or not with_weights:
         return record.exists()
     try:
         named = load_record(record).sha256.weights
     except UserError:
-        return True  # what is wrong with it is said where it is read
+        return True  # the error is reported when the record is read
     return named == "" or (named is not None and weights_path(record).exists())
 
 
 def problem_of_record(record: Path) -> BadRecord | None:
-    """Returns what is wrong with a record that is there; None where it is not, or is sound."""
+    """Returns what is wrong with an existing record; None if it does not exist or is valid."""
     try:
         if record.exists():
             load_record(record)
@@ -67,13 +69,15 @@ def problem_of_record(record: Path) -> BadRecord | None:
 
 
 def is_truncated(record: Path) -> bool:
-    """Whether a record is there that holds no whole JSON: a sweep makes its run again."""
+    """Returns whether a record exists that is not complete JSON. A sweep makes its run again."""
     return isinstance(problem_of_record(record), TruncatedRecord)
 
 
 def set_aside_truncated(record: Path) -> str | None:
-    """Renames a record that holds no whole JSON, so that its run is made again. Returns a message of it, or None where
-    there is no such record. Raises UserError where it cannot be renamed."""
+    """Renames a record that is not complete JSON, so that its run is made again. Returns a message about it.
+
+    Returns None if there is no such record. Raises UserError if it cannot be renamed.
+    """
     if not is_truncated(record):
         return None
     aside = record.with_name(f"{record.name}.damaged-{uuid.uuid4().hex[:8]}")
@@ -82,19 +86,19 @@ def set_aside_truncated(record: Path) -> str | None:
     except FileNotFoundError:  # another process has just done it
         return None
     except OSError as error:
-        raise UserError(f"{record} is damaged and cannot be set aside: {error.strerror}.") from None
-    return f"{record} is damaged; it is now {aside.name}, and the run is made again."
+        raise UserError(f"{record} is damaged and cannot be renamed: {error.strerror}.") from None
+    return f"{record} is damaged. It was renamed to {aside.name}, and the run is repeated."
 
 
 def write_counts(record: Path, counts: dict[str, Counts]) -> str:
-    """Keeps counts by split and sentence (see `metrics.count`; `documents` where known); returns their sha256."""
+    """Writes counts by split and sentence (see `metrics.count`; `documents` if known) and returns their sha256."""
     content = canonical(counts).encode()
     write_atomically(counts_path(record), lzma.compress(content))
     return sha256_of(content)
 
 
 def load_counts(record: Path) -> tuple[dict[str, Counts], str]:
-    """The whole counts of dev and test that belong to the record at this path, and their sha256. Raises UserError."""
+    """Reads the counts of dev and test that belong to the record at this path, with their sha256. Raises UserError."""
     path = counts_path(record)
     remedy = "Move its record away and run again."
     try:
@@ -111,7 +115,7 @@ def load_counts(record: Path) -> tuple[dict[str, Counts], str]:
 
 
 def bad_counts(records: Iterable[Path]) -> Iterator[UserError]:
-    """What is wrong with the counts of these records, where there are any: their text cannot be tested."""
+    """Yields what is wrong with the counts of these records, if they have any. Tests over text need valid counts."""
     for record in records:
         if counts_path(record).exists():
             try:
@@ -121,16 +125,16 @@ def bad_counts(records: Iterable[Path]) -> Iterator[UserError]:
 
 
 def write_predictions(record: Path, split: str, words: Tags, gold: Tags, predicted: Tags) -> str:
-    """Keeps predictions in CoNLL columns; returns their sha256."""
+    """Writes predictions in CoNLL columns and returns their sha256."""
     content = as_columns(words, gold, predicted)
     write_atomically(predictions_path(record, split), content)
     return sha256_of(content)
 
 
 def as_columns(*columns: Tags) -> bytes:
-    """Columns in CoNLL's form, words first.
+    """Formats columns as CoNLL does, words first.
 
-    They are separated by a blank, or by a tab where a word itself holds white space.
+    They are separated by a blank, or by a tab if a word contains white space.
     """
     words = columns[0]
     blank = all(not any(c in word for c in " \t") for sentence in words for word in sentence)
@@ -143,7 +147,7 @@ def as_columns(*columns: Tags) -> bytes:
 
 
 def read_predictions(path: Path) -> tuple[tuple[Tags, Tags, Tags], str]:
-    """Words, gold and predicted tags that `write_predictions` kept, and the sha256 of the file."""
+    """Reads words, gold and predicted tags that `write_predictions` wrote, with the sha256 of the file."""
     content = path.read_bytes()
     words: list[list[str]] = []
     gold: list[list[str]] = []

@@ -1,6 +1,6 @@
-"""Where a sweep stands, from what is on disk: records, failures, and a file that each running job holds locked.
+"""Reports the status of a sweep from files: records, failures, and a file that each running job holds locked.
 
-Writes nothing, imports nothing that takes long, and asks nobody but SLURM, of jobs that it was sent.
+Writes nothing and imports nothing that takes long. Asks only SLURM, about jobs that were submitted to it.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from probe.system.files import SHORT_KEY, short
 from probe.system.format import duration, percent, pluralize
 from probe.system.locks import is_locked, wait_for_lock
 
-AT_ONCE_S = 2  # how long a command that answers at once waits for SLURM
+AT_ONCE_S = 2  # longest wait for SLURM in a command that should answer at once
 
 
 def failures(results_dir: Path) -> dict[str, Path]:
-    """The logs of failed runs, by their short keys."""
+    """Returns the logs of failed runs, by their short keys."""
     return _by_key((results_dir / "logs").glob("*.failed.txt"))
 
 
 def first_line(failure: Path) -> str:
-    """Why a run failed. A full disk may have left nothing to read."""
+    """Returns why a run failed, from its log. A full disk may have left an empty log."""
     return (failure.read_text(encoding="utf-8").splitlines() or ["the reason could not be written"])[0]
 
 
 def _by_key(paths: Iterable[Path]) -> dict[str, Path]:
-    """Files by the short key that stands at the end of their names, before the first dot."""
+    """Returns files by the short key at the end of their names, before the first dot."""
     return {path.name.split(".")[0][-SHORT_KEY:]: path for path in sorted(paths)}
 
 
@@ -50,7 +50,7 @@ def running(results_dir: Path, key: str) -> Iterator[Callable[[str], None]]:
     with wait_for_lock(path) as stream:
 
         def set_status(line: str) -> None:
-            with contextlib.suppress(OSError):  # a disk full for a moment need not end a run of hours
+            with contextlib.suppress(OSError):  # a full disk should not end a run of hours
                 stream.seek(0)
                 stream.truncate()
                 stream.write(line.encode())
@@ -63,7 +63,7 @@ def running(results_dir: Path, key: str) -> Iterator[Callable[[str], None]]:
 
 
 def is_running(results_dir: Path, key: str) -> bool:
-    """Whether a living process makes this run."""
+    """Returns whether a living process makes this run."""
     return is_locked(_running_file(results_dir, key))
 
 
@@ -72,9 +72,9 @@ def _running_file(results_dir: Path, key: str) -> Path:
 
 
 class SweepStatus:
-    """Which of some runs are done, failed, running and waiting, and how long the rest will take.
+    """Holds which of some runs are done, failed, running and waiting, and estimates the remaining time.
 
-    bad: what is wrong with those whose record cannot be read; they are neither done nor waiting.
+    bad: what is wrong with records that cannot be read; their runs are neither done nor waiting.
     """
 
     def __init__(self, results_dir: Path, keys: Iterable[str]) -> None:
@@ -94,7 +94,10 @@ class SweepStatus:
         self.waiting = wanted - self.failed.keys() - self.running.keys()
 
     def remaining_s(self, at_once: int) -> float | None:
-        """Seconds left, with so many runs at once: those running are half done, on average. None if none is done."""
+        """Estimates the remaining seconds with this many runs at once.
+
+        Running ones count as half done. None if no run is done.
+        """
         seconds = []
         for record in self.done.values():
             with contextlib.suppress(ValueError, TypeError):  # an edited record may hold any text
@@ -113,9 +116,9 @@ def closest_results(folder: Path) -> Path | None:
 
 
 def leaders(records: Iterable[RunRecord]) -> str | None:
-    """Says which row leads each table by its dev mean, and the next one; None where no table has two rows yet.
+    """Says which row leads each table by its dev mean, and which one follows; None if no table has two rows yet.
 
-    Seeds differ in number while a sweep runs, so they are named; whether a difference is significant, the table says.
+    While a sweep runs, rows differ in their number of seeds, so it is given. Only the table tests differences.
     """
     tables: dict[str, dict[str, list[RunRecord]]] = {}
     for record in records:
@@ -138,19 +141,21 @@ def leaders(records: Iterable[RunRecord]) -> str | None:
 
 
 def _with_seeds(records: Sequence[RunRecord], with_scale: bool) -> str:
-    """A row's name, with how its layers are normalized if asked, and its number of seeds."""
+    """Returns a row's name and number of seeds; with_scale: also the normalization of its layers."""
     name = normalized_name(records[0].row, records[0].identity.layers.normalize if with_scale else None)
     return f"{name} ({pluralize(len(records), 'seed')})"
 
 
 def jobs_ended_unseen(results_dir: Path, keys: Collection[str], timeout_s: float = ANSWER_S) -> dict[str, EndedJob]:
-    """The cluster's jobs that ended while no command waited for them, by key: see `ended_jobs`."""
+    """Returns the cluster's jobs that ended while no command waited for them, by key: see `ended_jobs`."""
     return ended_jobs(results_dir / "logs" / "slurm", keys, timeout_s)
 
 
 def runs_ended_unseen(results_dir: Path) -> dict[str, str]:
-    """The runs asked for whose cluster job ended unseen: their label and the job's number, by key. Waits for SLURM a
-    moment only, and reads no record: a run counts as made where a file has its key in its name."""
+    """Returns requested runs whose cluster job ended unnoticed: their label and the job's number, by key.
+
+    Waits for SLURM only a moment, and reads no record: a run counts as done if a file has its key in its name.
+    """
     if not (results_dir / "logs" / "slurm").is_dir():
         return {}
     present = _by_key((results_dir / "records").glob("*.json")).keys() | failures(results_dir).keys()
@@ -161,10 +166,10 @@ def runs_ended_unseen(results_dir: Path) -> dict[str, str]:
 
 
 def status_of(results_dir: Path) -> SweepStatus:
-    """Returns where the sweep of a folder stands. Raises UserError where none was started."""
+    """Returns the status of a folder's sweep. Raises UserError if none was started."""
     if expected := read_expected(results_dir):
         return SweepStatus(results_dir, [run.key for run in expected])
-    found = f"{SWEEP} asks for no run" if (results_dir / SWEEP).exists() else f"there is no {SWEEP}"
+    found = f"{SWEEP} names no run" if (results_dir / SWEEP).exists() else f"there is no {SWEEP}"
     close = None if results_dir.is_dir() else closest_results(results_dir)
     hint = f" Did you mean {close}?" if close else ""
     raise UserError(f"{results_dir}: no sweep was started here ({found}).{hint}")

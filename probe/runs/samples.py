@@ -1,6 +1,6 @@
-"""What comparisons read of records: the scores of a row's runs, and how much each document moves them.
+"""Prepares records for comparisons: the scores of a row's runs, and each document's influence on them.
 
-The counts beside a record say how much; a race reads those of dev alone.
+The influence comes from the counts next to a record. A race reads those of dev only.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ SPLITS = ("dev", "test")
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """Of one run on one split. counts: (sentences, 3) gold, predicted and correct. documents: of each sentence, if
-    known."""
+    """Holds the counts of one run on one split.
+
+    counts: (sentences, 3), gold, predicted and correct. documents: of each sentence, if known.
+    """
 
     counts: np.ndarray
     documents: np.ndarray | None
@@ -39,7 +41,7 @@ Load = Callable[[Path], dict[str, SplitCounts] | None]
 
 
 def run_counts(file: Path) -> dict[str, SplitCounts] | None:
-    """The counts of dev and test that belong to a record's file; None where there are none that can be read."""
+    """Reads the counts of dev and test that belong to a record's file; None if there are no valid ones."""
     try:
         counts = load_counts(file)[0]
     except UserError:
@@ -48,10 +50,10 @@ def run_counts(file: Path) -> dict[str, SplitCounts] | None:
 
 
 def samples_of(rows: Sequence[Records], split: str, load: Load) -> tuple[list[Sample], str | None]:
-    """The rows' scores on a split with the influence of each unit of its text, and what these units are.
+    """Returns the rows' scores on a split with the influence of each unit of its text, and the name of these units.
 
-    Units are documents where all rows know the same ones, and enough of them, else sentences. Rows scored on different
-    texts have units of their own. Without the counts of every run there are no units: None.
+    Units are documents if all rows have the same ones, and enough of them, else sentences. Rows that were scored on
+    different texts have separate units. Without the counts of every run there are no units: None.
     """
     scores = [[getattr(record.scores, split).headline for record in records.values()] for records in rows]
     known = [[one[split] for file in records if (one := load(file)) is not None] for records in rows]
@@ -61,14 +63,14 @@ def samples_of(rows: Sequence[Records], split: str, load: Load) -> tuple[list[Sa
     units = known[0][0].documents
     for row in known:
         units = units_of(units, row[0].documents)
-    texts = [row[0].counts[:, 0].tobytes() for row in known]  # by what there is to find
+    texts = [row[0].counts[:, 0].tobytes() for row in known]  # identified by their numbers of gold items
     influences = [np.stack([influence(run.counts, units_of(run.documents, units)) for run in row]) for row in known]
     samples = [Sample(own, one) for own, one in zip(scores, _side_by_side(influences, texts), strict=True)]
     return samples, "sentences" if units is None else "documents"
 
 
 def _side_by_side(influences: Sequence[np.ndarray], texts: Sequence[bytes]) -> list[np.ndarray]:
-    """Influences over the units of all texts: what happens in one text says nothing of another."""
+    """Places influences over the units of all texts; a row has zeros for the units of other texts."""
     sizes = {text: one.shape[1] for text, one in zip(texts, influences, strict=True)}
     if len(sizes) == 1:
         return list(influences)

@@ -1,4 +1,4 @@
-"""One thing that was looked at, and what came of it."""
+"""Defines the result of a check."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Check(NamedTuple):
-    """ok: None for what could not be checked, which is no failure."""
+    """Holds a check's name, result and detail. ok: None if it could not be made, which is not a failure."""
 
     name: str
     ok: bool | None

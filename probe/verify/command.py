@@ -1,4 +1,4 @@
-"""`probe verify`: do these results hold?"""
+"""Implements `probe verify`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ EXAMPLES = """\
 
 # Printed below a folder's checks: what they cannot show.
 LIMITS = """\
-These checks do not prove the scores. Only training again finds scores that were raised alike in predictions, counts
-and record: probe verify {folder} --rerun [--sample N]. Nothing finds runs that were removed from sweep.json together
-with their records."""
+These checks do not prove the scores. If predictions, counts and record were changed consistently, only training again
+shows it: probe verify {folder} --rerun [--sample N]. Nothing shows that runs were removed from sweep.json together with
+their records."""
 
 
 def verify(arguments: list[str]) -> int:

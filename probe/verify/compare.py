@@ -1,4 +1,4 @@
-"""Where two nested values differ, to the bit or in their facts."""
+"""Finds where two nested values differ, exactly or in their facts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def unequal(recorded: Any, again: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two nested values differ: the place, and both."""
+    """Yields where two nested values differ: the place and both values."""
     if isinstance(recorded, dict) and isinstance(again, dict):
         for name in sorted(recorded.keys() | again.keys()):
             yield from unequal(recorded.get(name), again.get(name), _inside(place, name))
@@ -19,9 +19,10 @@ def unequal(recorded: Any, again: Any, place: str = "") -> Iterator[tuple[str, A
 def unequal_facts(
     recorded: Any, made: Any, tolerance: float, place: str = "", in_common: bool = False
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Where two nested values differ: numbers by more than a relative tolerance, names at all, words never.
+    """Yields where two nested values differ in facts: in numbers beyond a relative tolerance, or in names.
 
-    A text with a blank in it is words. in_common: only what both have is compared, as between two versions.
+    A text with a blank in it is prose, which is not compared. in_common: compares only what both have, as between two
+    versions.
     """
     if isinstance(recorded, dict) and isinstance(made, dict):
         names = [name for name in made if name in recorded] if in_common else sorted(recorded.keys() | made.keys())

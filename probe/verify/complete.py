@@ -1,5 +1,4 @@
-"""Is everything there, and every run one of its own? What single records cannot tell: checks of a folder's records
-against what its sweeps asked for, and against each other."""
+"""Checks a folder's records against its sweep.json and against each other: are all there, and is none a duplicate?"""
 
 from __future__ import annotations
 
@@ -13,33 +12,33 @@ from probe.runs.records import Records, RunRecord, bad_records
 from probe.runs.sweep_plan import SWEEP, read_expected
 from probe.verify.check import Check
 
-NAMED = 5  # of a longer list; its number is said
+NAMED = 5  # names shown of a longer list
 # With this many wrong spans (or words) in dev and test, two seeds never make all the same errors. With fewer, on a
-# small, easy text, they may. A probe that has learnt nothing predicts no span under any seed; that is not suspicious.
+# small, easy text, they may. A probe that has learnt nothing predicts no span with any seed; that is not suspicious.
 ERRORS_OF_ONE_RUN = 10
 
 
 def check_complete(folder: Path, records: Records) -> Iterator[Check]:
-    """The records that could be read against sweep.json, against the files beside them, and against each other."""
+    """Checks the readable records against sweep.json, against the files next to them, and against each other."""
     yield from _asked_for(folder, list(records.values()))
     yield from _predictions(records)
     yield from _seeds(list(records.values()))
 
 
 def unreadable(folder: Path) -> Iterator[Check]:
-    """What under records/ is no record."""
+    """Yields a failed check for each file under records/ that is not a record."""
     for file, error in bad_records(folder).items():
         yield Check(file.name, False, str(error))
 
 
 def some_of(names: Sequence[str]) -> str:
-    """A list in a line: the first few, and how many more there are."""
+    """Lists the first few names, and how many more there are."""
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _asked_for(folder: Path, records: Sequence[RunRecord]) -> Iterator[Check]:
-    """Every run that was asked for must have a record: leaving out a seed would be choosing the mean."""
+    """Checks that every run that was asked for has a record: omitting a seed would change the mean."""
     try:
         expected = {run.key: run for run in read_expected(folder)}
     except UserError as error:
@@ -49,38 +48,41 @@ def _asked_for(folder: Path, records: Sequence[RunRecord]) -> Iterator[Check]:
     name = f"{SWEEP}: runs asked for"
     if not expected:
         if (folder / SWEEP).exists():
-            yield Check(name, False, "it asks for none, though every sweep asks for some: runs were struck from it")
+            yield Check(name, False, "it names none, but every sweep names some: runs were removed from it")
         else:
-            yield Check(name, None, f"there is no {SWEEP}, so nobody can tell whether runs are missing")
+            yield Check(name, None, f"there is no {SWEEP}, so missing runs cannot be found")
         return
     missing = sorted(expected[key].label for key in expected.keys() - recorded.keys())
     message = (
-        f"{len(missing)} of {len(expected)} have no record here: {some_of(missing)}; the same sweep makes them (not "
-        f"wanted after all: delete {SWEEP} and start the sweep that you want; every record stays)"
+        f"{len(missing)} of {len(expected)} have no record here: {some_of(missing)}; the same sweep makes them (if you "
+        f"do not want them: delete {SWEEP} and start another sweep; all records stay)"
     )
     yield Check(name, not missing, message if missing else f"all {len(expected)} have their record")
     if extra := sorted(recorded[key].label for key in recorded.keys() - expected.keys()):
-        detail = f"{len(extra)} records are of none of them: {some_of(extra)}"
+        detail = f"{len(extra)} records are not of these runs: {some_of(extra)}"
         yield Check(f"{SWEEP}: other runs", None, detail)
     both = [(expected[key].row, recorded[key].row) for key in expected.keys() & recorded.keys()]
-    if renamed := sorted({f"{expected_row} is there as {row}" for expected_row, row in both if expected_row != row}):
+    if renamed := sorted({f"{expected_row} is recorded as {row}" for expected_row, row in both if expected_row != row}):
         yield Check(f"{SWEEP}: names of rows", None, some_of(renamed))
 
 
 def _predictions(records: Records) -> Iterator[Check]:
-    """Without predictions the counts cannot be counted again. Of a licensed text they are left out with reason."""
+    """Reports records without predictions, from which counts cannot be recomputed.
+
+    A licensed text is a reason to omit them.
+    """
     without = [
         record.label
         for file, record in records.items()
         if record.sha256.predictions and not any(predictions_path(file, split).exists() for split in ("dev", "test"))
     ]
     if without:
-        detail = f"{len(without)} of {len(records)} records have none here: their counts could not be counted again"
+        detail = f"{len(without)} of {len(records)} records have none here, so their counts could not be recomputed"
         yield Check("predictions", None, detail)
 
 
 def _seeds(records: Sequence[RunRecord]) -> Iterator[Check]:
-    """Two seeds never give the same losses, nor the same predictions where there is much to get wrong."""
+    """Checks that no two seeds have the same losses, or the same predictions if these have many errors."""
     alike: defaultdict[str, list[RunRecord]] = defaultdict(list)
     for record in records:
         if any(split.counts.predicted for split in (record.scores.dev, record.scores.test)):
@@ -93,7 +95,7 @@ def _seeds(records: Sequence[RunRecord]) -> Iterator[Check]:
             names = some_of(sorted(run.label for run in runs))
             kind = "losses" if what.startswith("losses") else "predictions, sentence by sentence"
             is_one_run = kind == "losses" or _errors(runs[0]) >= ERRORS_OF_ONE_RUN
-            doubt = "one run under several seeds" if is_one_run else "so few errors that it may be chance"
+            doubt = "one run recorded with several seeds" if is_one_run else "so few errors that it may be chance"
             findings[f"{names} have the same {kind}: {doubt}"] = False if is_one_run else None
     for detail, ok in findings.items():
         yield Check("seeds", ok, detail)
@@ -102,7 +104,7 @@ def _seeds(records: Sequence[RunRecord]) -> Iterator[Check]:
 
 
 def _errors(record: RunRecord) -> int:
-    """Wrong predictions in dev and test; 0 if every word got the same tag, as from a probe that learnt nothing."""
+    """Returns the number of wrong predictions in dev and test; 0 if every word got the same tag."""
     splits = (record.scores.dev, record.scores.test)
     if not record.task.has_spans and all(sum(kind.f1 > 0 for kind in split.per_type.values()) < 2 for split in splits):
         return 0

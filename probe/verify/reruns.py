@@ -1,4 +1,4 @@
-"""Runs against the same runs made again, made elsewhere, or published."""
+"""Compares runs with the same runs made again, made elsewhere, or published."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from probe.verify.check import Check
 from probe.verify.compare import unequal
 from probe.verify.complete import unreadable
 
-CASED = "its control was drawn by the mention as written; this version draws it as the encoder sees it, without case"
+CASED = "its control task was drawn from the mentions with case; this version lower-cases them, as the encoder does"
 NATIVE = {"bfloat16": "native"}  # assumed of records that do not say how bfloat16 was computed
-ROUNDING_POINTS = 0.2  # that predictions with the same weights may be off elsewhere
+ROUNDING_POINTS = 0.2  # by which predictions with the same weights may differ on another machine
 OUTCOME = ("scores", "curve", "best_epoch", "mix", "parameters")
 
 
 def compare_runs(reference: RunRecord, again: RunRecord, name: str) -> Check:
-    """A run against the same run made again or elsewhere: the same bits, or the reason why not."""
+    """Compares a run with the same run made again or elsewhere: it has the same bits, or there is a reason why not."""
     places = [place for place, *_ in unequal(_outcome(reference), _outcome(again))]
     if not places and _files(reference, again) == _files(again, reference):
         return Check(name, True, "the same bits")
@@ -42,22 +42,22 @@ def compare_runs(reference: RunRecord, again: RunRecord, name: str) -> Check:
     pairs = [(getattr(reference.scores, split), getattr(again.scores, split)) for split in ("dev", "test")]
     dev, test = (abs(100 * (a.headline - b.headline)) for a, b in pairs)
     most_dev, most_test = (tolerance(scores) for scores, _ in pairs)
-    detail = f"dev {dev:.2f} and test {test:.2f} points apart (allowed: {most_dev:.1f} and {most_test:.1f})"
+    detail = f"dev differs by {dev:.2f} and test by {test:.2f} points (allowed: {most_dev:.1f} and {most_test:.1f})"
     within = dev <= most_dev and test <= most_test
-    return Check(name, within, f"{detail}; otherwise here: {', '.join(reasons)}")
+    return Check(name, within, f"{detail}; differs here: {', '.join(reasons)}")
 
 
 def _files(record: RunRecord, other: RunRecord) -> Checksums:
-    """What lies beside a record; weights only where both have kept theirs."""
+    """Returns the checksums of a record's files; that of weights only if both records have one."""
     both = record.sha256.weights is not None and other.sha256.weights is not None
     return record.sha256 if both else replace(record.sha256, weights=None)
 
 
 def _outcome(record: RunRecord) -> dict[str, Any]:
-    """What came out of a run, without its seconds, and without the dev loss, which older records have not."""
+    """Returns a run's results, without its seconds, and without the dev loss, which older records lack."""
     outcome = {name: to_jsonable(getattr(record, name)) for name in OUTCOME}
     for split in outcome["scores"].values():
-        split.pop("boundary", None)  # older records have none; the predictions, which are compared, give it
+        split.pop("boundary", None)  # older records have none; it follows from the predictions, which are compared
     outcome["curve"] = {
         str(number): {name: value for name, value in epoch.items() if name not in ("train_s", "dev_loss")}
         for number, epoch in enumerate(outcome["curve"], 1)
@@ -66,23 +66,23 @@ def _outcome(record: RunRecord) -> dict[str, Any]:
 
 
 def environment(record: RunRecord) -> dict[str, Any]:
-    """Returns all that a run's bits depend on beside its key: versions and hardware."""
+    """Returns all that a run's bits depend on in addition to its key: versions and hardware."""
     bfloat16 = {"bfloat16": "not used"} if record.config.probe.get("precision") == "auto" else NATIVE
     return {**record.software.versions, **bfloat16, **to_jsonable(record.hardware)}
 
 
 def tolerance(scores: Scores) -> float:
-    """Points by which a run repeated elsewhere may differ on a split: two, or two standard errors if that is more.
+    """Returns the points by which a run repeated elsewhere may differ: two, or two standard errors if that is more.
 
-    Other roundings change the course of training as another seed would, which moves F1 further on a small split. The
-    standard error is that of a proportion over the split's gold spans (or words, where tags are not spans).
+    Other rounding changes the course of training like another seed, which changes F1 more on a small split. The
+    standard error is that of a proportion over the split's gold spans (or words, if tags are not spans).
     """
     share = min(max(scores.headline, 0), 1)  # an edited record may hold any number
     return max(2.0, 200 * math.sqrt(share * (1 - share) / max(scores.counts.gold, 1)))
 
 
 def check_against(folder: Path, reference: Path) -> Iterator[Check]:
-    """Runs of one folder against the same runs of another."""
+    """Compares the runs of one folder with the same runs of another."""
     ours, theirs = (
         {record.key: record for record in load_records(results_folder(place)).values()} for place in (folder, reference)
     )
@@ -100,7 +100,7 @@ def check_against(folder: Path, reference: Path) -> Iterator[Check]:
 def predict_again(
     chosen: Sequence[RunRecord], folder: Path, make_config: Callable[[list[str]], Config], overrides: list[str]
 ) -> Iterator[Check]:
-    """Predicts dev and test with the kept weights of runs, without training, and compares. overrides: see `rerun`."""
+    """Predicts dev and test with the saved weights of runs, without training, and compares. overrides: see `rerun`."""
     import torch
 
     from probe.probes.batches import TaggedWords
@@ -127,32 +127,32 @@ def predict_again(
             continue
         if planned.identity.key != record.key:
             places = [place for place, *_ in unequal(to_jsonable(record.identity), to_jsonable(planned.identity))]
-            yield Check(record.label, False, f"another run is asked for here: {', '.join(places)} differ")
+            yield Check(record.label, False, f"these settings give another run: {', '.join(places)} differ")
             continue
-        streamed = replace(cfg, features=replace(cfg.features, placement="stream"))  # one text is read once
+        streamed = replace(cfg, features=replace(cfg.features, placement="stream"))  # each word is read only once
         features, *_ = read_features(fit_inputs(replace(planned, cfg=streamed)), device)
         if device == "cpu":
             torch.set_num_threads(1)
-        apart, same = 0.0, True
+        difference, same = 0.0, True
         for name in ("dev", "test"):
             split, recorded = planned.corpus.splits[name], getattr(record.scores, name)
             data = TaggedWords(features[name], split.tags, {}, device)
             predicted = tagger.predict(data)
             same &= sha256_of(as_columns(split.words, split.tags, predicted)) == record.sha256.predictions[name]
             scores = scores_of(count(split.tags, predicted, record.task))
-            apart = max(apart, abs(100 * (scores.headline - recorded.headline)))
+            difference = max(difference, abs(100 * (scores.headline - recorded.headline)))
         here = {**versions(), **NATIVE, **to_jsonable(hardware(device, 1, bfloat16_kernels(cfg, device)))}
         reasons = [f"{place} {a} / {b}" for place, a, b in unequal(environment(record), here)]
         if same:
-            yield Check(record.label, True, "its kept weights give the very predictions of the record")
+            yield Check(record.label, True, "its saved weights give exactly the record's predictions")
         else:
-            ok = bool(reasons) and apart <= ROUNDING_POINTS
-            why = f"otherwise here: {', '.join(reasons)}" if reasons else "on the same machine"
-            yield Check(record.label, ok, f"other predictions, {apart:.2f} points apart; {why}")
+            ok = bool(reasons) and difference <= ROUNDING_POINTS
+            why = f"differs here: {', '.join(reasons)}" if reasons else "on the same machine"
+            yield Check(record.label, ok, f"other predictions, which differ by {difference:.2f} points; {why}")
 
 
 def check_against_published(folder: Path, source: str) -> Iterator[Check]:
-    """Means beside published numbers, and what differs in the setting: shown, never judged."""
+    """Shows means next to published numbers, with the differences of the settings. Does not judge them."""
     published = PUBLISHED[source]
     rows = build_rows(folder)
     has_any = False
@@ -160,7 +160,7 @@ def check_against_published(folder: Path, source: str) -> Iterator[Check]:
         numbers = numbers_for(source, row)
         if numbers is None or row.about is None:
             continue
-        otherwise = [*setting_differences(row.about, source), *filter(None, [published.note])]
+        differences = [*setting_differences(row.about, source), *filter(None, [published.note])]
         for (score, called), theirs in zip(published.scores.items(), numbers, strict=True):
             cell = row.cells.get(score)
             if cell is None or cell.mean is None:
@@ -169,14 +169,14 @@ def check_against_published(folder: Path, source: str) -> Iterator[Check]:
             mean = 100 * cell.mean
             name = row.name + f", {row.condition}" * bool(row.condition)
             detail = f"{mean:.2f} here, {theirs} there ({mean - theirs:+.2f})" + f", {called}" * (len(numbers) > 1)
-            yield Check(name, None, detail + (f"; here otherwise: {'; '.join(otherwise)}" if otherwise else ""))
+            yield Check(name, None, detail + (f"; differs here: {'; '.join(differences)}" if differences else ""))
     if not has_any:
         encoders = {row.about.encoder for row in rows if row.about}
         known = sorted({name for of in published.encoders.values() for name in of.rows})
         yield Check(
             source,
             None,
-            f"has no number for a row here. Its encoders: {', '.join(published.encoders)} (here: "
+            f"has no number for these rows. Its encoders: {', '.join(published.encoders)} (here: "
             f"{', '.join(sorted(encoders)) or 'none'}). Its rows: {', '.join(known)}.",
         )
 
@@ -184,7 +184,7 @@ def check_against_published(folder: Path, source: str) -> Iterator[Check]:
 def choose_runs(
     folder: Path, row: str | None, seed: int | None, sample: int | None = None, sample_seed: int = 0
 ) -> list[RunRecord]:
-    """The records of a row and seed (None: any), or `sample` of them at random, fixed by sample_seed and records.
+    """Returns the records of a row and seed (None: any), or `sample` of them, drawn at random with sample_seed.
 
     Raises UserError if there are none.
     """
@@ -196,14 +196,14 @@ def choose_runs(
         raise UserError(f"{folder} has no record of row {row}{of_seed}. Rows: {', '.join(known)}.")
     if sample is None or sample >= len(chosen):
         return chosen
-    by_key = sorted(chosen, key=lambda record: record.key)  # whatever their files are called
+    by_key = sorted(chosen, key=lambda record: record.key)  # so that file names do not matter
     return sorted(random.Random(sample_seed).sample(by_key, sample), key=chosen.index)
 
 
 def rerun(
     chosen: Sequence[RunRecord], make_config: Callable[[list[str]], Config], overrides: list[str]
 ) -> Iterator[Check]:
-    """Trains runs again in a folder of their own and compares. overrides: for what lies elsewhere (data.path=DIR)."""
+    """Trains runs again in a temporary folder and compares. overrides: for files that have moved (data.path=DIR)."""
     from probe.runs.plan import plan
     from probe.runs.run import run
 
@@ -215,7 +215,7 @@ def rerun(
         identity = plan(cfg).identity
         if identity.key != record.key:
             places = [place for place, *_ in unequal(to_jsonable(record.identity), to_jsonable(identity))]
-            yield Check(record.label, False, f"another run would be made here: {', '.join(places)} differ")
+            yield Check(record.label, False, f"these settings give another run: {', '.join(places)} differ")
             continue
         with tempfile.TemporaryDirectory() as scratch:
             again = run(replace(cfg, results_dir=scratch, jobs=1), log=lambda _: None)

@@ -1,4 +1,4 @@
-"""Does a folder's screen hold? Checks of screen.json that read files alone."""
+"""Checks screen.json by reading files only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from probe.verify.check import Check
 
 
 def check_screen(folder: Path, records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
-    """A folder's screen, if it has one: in itself, and against the runs beside it."""
+    """Checks a folder's screen, if it has one: its content, and that it fits the folder's runs."""
     try:
         screen = load_screen(folder)
     except UserError as error:
@@ -31,7 +31,7 @@ def check_screen(folder: Path, records: Sequence[RunRecord], cache_dir: Path) ->
         problems.append("its settings are not those of an encoder")
         found = None
     if found and any(screen.fingerprint.get(part) != found[part] for part in found):
-        problems.append("the encoder's files are others than those of the screen")
+        problems.append("the encoder's files differ from those of the screen")
     yield Check(SCREEN, not problems, "; ".join(problems) or "key, ranks, widths")
     if problems:
         return
@@ -44,7 +44,7 @@ def check_screen(folder: Path, records: Sequence[RunRecord], cache_dir: Path) ->
 
 
 def _problems(screen: ScreenRecord, records: Sequence[RunRecord]) -> Iterator[str]:
-    """What in a screen contradicts itself, or the runs beside it."""
+    """Yields contradictions within a screen, and between the screen and the folder's runs."""
     identity = screen.identity
     if key_of(screen.features) != identity.features:
         yield "identity.features is not the hash of features"
@@ -76,5 +76,5 @@ def _problems(screen: ScreenRecord, records: Sequence[RunRecord]) -> Iterator[st
 
 
 def _ranked_again(screen: ScreenRecord) -> Iterator[tuple[Scored, Scored]]:
-    """Each candidate with the one that stands in its place by the scores."""
+    """Pairs each candidate with the one that has its rank by the scores."""
     return zip(screen.ranked, rank(screen.ranked), strict=True)

@@ -1,7 +1,7 @@
-"""Whether the facts in table.json are what the records give; words and layout are not compared.
+"""Checks the facts in table.json against the records. Prose and layout are not compared.
 
-Text, Markdown, CSV, LaTeX, figures and the page say the same in other forms, and `probe report` makes them anew. What a
-statistic decides (order, differences, verdict) is compared where table.json was decided by the same statistic.
+Text, Markdown, CSV, LaTeX, figures and the page have the same content in other forms; `probe report` writes them again.
+Decisions of a statistic (order, differences, verdict) are compared if table.json was made with the same statistic.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ JsonRow = dict[str, Any]
 
 
 def stated_sha256(folder: Path) -> dict[str, str]:
-    """The sha256 of each record, by its key, as table.json has it; nothing where it cannot be read."""
+    """Returns the sha256 of each record by its key, from table.json; empty if it cannot be read."""
     try:
         rows = json.loads((folder / TABLE).read_text(encoding="utf-8"))
         return {key: sha256 for row in rows for key, sha256 in zip(row["keys"], row["sha256"], strict=True)}
@@ -43,7 +43,7 @@ def stated_sha256(folder: Path) -> dict[str, str]:
 
 
 def check_table(folder: Path) -> Iterator[Check]:
-    """A folder's table.json against its records."""
+    """Checks a folder's table.json against its records."""
     try:
         recorded = json_of(folder / TABLE, lambda problem: UserError(f"it cannot be read: {problem}"))
         rows = [replace(row, failed=0) for row in build_rows(folder, _margin(recorded))]
@@ -58,14 +58,17 @@ def check_table(folder: Path) -> Iterator[Check]:
 
 
 def _margin(recorded: Any) -> float | None:
-    """The margin that a table's rows were labelled by; None where it does not say."""
+    """Returns the margin that a table's rows were labelled with; None if it does not say."""
     row = recorded[0] if isinstance(recorded, list) and recorded and isinstance(recorded[0], dict) else {}
     margin = row.get("margin")
     return float(margin) if isinstance(margin, int | float) and margin >= 0 else None
 
 
 def compare_tables(recorded: Any, made: Sequence[JsonRow]) -> Iterator[Check]:
-    """The content of table.json against the rows that the records give. recorded: of any version, or anything else."""
+    """Compares the content of table.json with the rows that the records give.
+
+    recorded: of any version, or anything else.
+    """
     if problem := _not_a_table(recorded):
         yield Check(TABLE, False, f"{problem}; `probe report` writes it anew")
         return
@@ -86,7 +89,7 @@ def compare_tables(recorded: Any, made: Sequence[JsonRow]) -> Iterator[Check]:
 
 
 def _not_a_table(recorded: Any) -> str | None:
-    """Why this is no table of any version: without runs and their sha256 there is nothing to compare."""
+    """Returns why this is not a table of any version; a table must name its runs and their sha256."""
     if not isinstance(recorded, list) or not all(isinstance(row, dict) for row in recorded):
         return "it is not a list of rows"
     for row in recorded:
@@ -97,9 +100,9 @@ def _not_a_table(recorded: Any) -> str | None:
 
 
 def _pairs(recorded: Sequence[JsonRow], made: Sequence[JsonRow]) -> tuple[list[tuple[JsonRow, JsonRow]], list[str]]:
-    """Each row with the recorded row of the same runs, and what has no counterpart.
+    """Pairs each row with the recorded row of the same runs, and reports rows without a counterpart.
 
-    Rows share a run, or have none and the same layers. A fine-tuned row stands in each table of its input.
+    Paired rows share a run, or have none and the same layers. A fine-tuned row is in each table of its input.
     """
     by_run: defaultdict[str, list[JsonRow]] = defaultdict(list)
     for row in recorded:

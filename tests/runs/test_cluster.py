@@ -56,7 +56,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-run_at_once = functools.partial(run_array, ask_every_s=(0, 0), first_word_s=0)
+run_at_once = functools.partial(run_array, ask_every_s=(0, 0), quiet_s=0)
 SETTINGS = {"timeout_min": 60, "mem_gb": 16}
 
 
@@ -272,7 +272,7 @@ def test_a_machine_without_slurm_is_told_of_as_such(queue: Path, monkeypatch: py
     monkeypatch.setenv("PATH", str(queue / "empty"))
     now = settings(queue)
     with pytest.raises(UserError, match="srun.*sbatch"):
-        cluster._submit(cluster.again(print, now), [Sent("a", queue / "a.done")], now)
+        cluster._submit(cluster.requeueable(print, now), [Sent("a", queue / "a.done")], now)
 
 
 def test_a_command_that_is_stopped_says_how_to_end_its_jobs(queue: Path, monkeypatch: pytest.MonkeyPatch):

@@ -93,7 +93,7 @@ def test_a_preempted_array_gives_the_bits_of_a_sweep(slurm: Slurm, few: list[str
     out, errors = process.communicate(timeout=1200)
     assert process.returncode == 0, out + errors
     assert errors == "", "nothing of SLURM or submitit reaches the terminal"
-    assert "2 runs sent as SLURM job" in out
+    assert "2 runs submitted as SLURM job" in out
     logs = "".join(path.read_text() for path in (there / "out/logs/slurm").glob("*/*_log.*"))
     assert logs.count("Starting with") > 2, "one was begun again"
     assert results(there / "out") == results(here / "out")

@@ -94,7 +94,7 @@ def test_tagging_the_test_file_gives_the_very_predictions_of_the_record(
     assert words_of(done) == predictions_of(folder)
     done = here("verify", str(folder), "--weights")
     assert done.returncode == 0, done.stdout
-    (checked,) = [line for line in done.stdout.splitlines() if "kept weights" in line]
+    (checked,) = [line for line in done.stdout.splitlines() if "saved weights" in line]
     (record,) = load_records(folder).values()
     assert checked.split()[0] == "ok"
     names(checked, f"{record.label}:")
@@ -177,7 +177,7 @@ def test_a_run_without_weights_names_the_command_that_saves_them(here: Callable,
         file.write_text(json.dumps(content))
     done = here("tag", "results", "--row", "last", "--seed", "2", "x")
     assert done.returncode == 2
-    command = re.search(r"To keep them: (.*)$", done.stderr, flags=re.M)
+    command = re.search(r"To save them: (.*)$", done.stderr, flags=re.M)
     assert command is not None
     before = {record.label: record for record in load_records(Path("results")).values()}
     assert here(*shlex.split(command[1])[1:]).returncode == 0
