@@ -1,4 +1,4 @@
-"""`probe cache`: the feature store, listed, explained, verified and pruned."""
+"""Implements `probe cache`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from probe.system.files import short
 from probe.system.format import pluralize
 
 DESCRIPTION = """\
-Looks after the feature store, which lies in features.cache_dir or in LAYER_PROBE_CACHE.
+Maintains the feature store, which is in features.cache_dir or in LAYER_PROBE_CACHE.
 
   list     prints every store with its key, its size, when it was used and what it holds
-  explain  prints which stores serve these settings, and field by field why the others do not
+  explain  prints which stores serve these settings, and in which fields the others differ
   verify   reads the store of these settings and compares every checksum
   prune    prints which stores a rule would delete, and deletes them with --yes; also deletes
-           old damaged or half-made files in the remaining stores
+           old damaged or half-written files in the remaining stores
 """
 EXAMPLES = """\
   probe cache list
@@ -70,7 +70,7 @@ def cache(arguments: list[str]) -> int:
     for file, problem in problems:
         print(f"{store.directory / file}: {problem}")
     if problems:
-        print("The next run sets damaged shards aside and extracts them again.")
+        print("The next run moves damaged shards aside and extracts them again.")
         return 1
     print(f"{store.directory}: every shard is complete.")
     if not options.sample:
@@ -108,7 +108,7 @@ def _prune(cache_dir: Path, older_than: float | None, keep: int | None, yes: boo
     for entry in maintenance.entries(cache_dir):
         number, num_bytes = (0, 0) if entry.key in keys else maintenance.remove_leftovers(entry, yes)
         if number:
-            print(f"{verb} {number} damaged or half-made files in {short(entry.key)}, {num_bytes / 1e9:.3f} GB")
+            print(f"{verb} {number} damaged or half-written files in {short(entry.key)}, {num_bytes / 1e9:.3f} GB")
         total_bytes += num_bytes
     print(
         f"{pluralize(num_stores, 'store')}, {total_bytes / 1e9:.2f} GB"

@@ -1,4 +1,4 @@
-"""Lists, explains, verifies and prunes feature stores. Listing and pruning only read files."""
+"""Lists, explains, verifies and prunes feature stores. Listing reads only files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from probe.features.store import IN_USE, LEFT_FOR_S, FeatureStore, leftovers, re
 from probe.system.files import canonical, short
 from probe.system.locks import FileLock, is_locked
 
-PRUNED = ".pruned-"  # what a store is called while it is deleted
+PRUNED = ".pruned-"  # begins the name of a store that is being deleted
 # Largest distance that rounding explains between one vector computed in two different batches, relative to its norm.
 ARITHMETIC_NOISE = {"float32": 1e-4, "bfloat16": 5e-2}
 
@@ -28,7 +28,7 @@ class Entry:
     """Describes one store on disk, complete or not."""
 
     directory: Path
-    manifest: dict[str, Any] | None  # None: extraction has not finished, or the manifest does not hold
+    manifest: dict[str, Any] | None  # None: extraction has not finished, or the manifest was changed
     num_bytes: int
     used: float  # seconds since the epoch
     leftovers: list[int]  # bytes of each file that nothing reads; they are part of num_bytes
@@ -41,7 +41,7 @@ class Entry:
         age = (time.time() - self.used) / 86400
         size = f"{short(self.key)}  {_gb(self.num_bytes):>10}  used {age:5.1f} days ago  "
         if self.leftovers:
-            size += f"{len(self.leftovers)} damaged or half-made files of {_gb(sum(self.leftovers))}  "
+            size += f"{len(self.leftovers)} damaged or half-written files of {_gb(sum(self.leftovers))}  "
         if self.manifest is None:
             return size + "not complete"
         identity, about = self.manifest["identity"], self.manifest["about"]
@@ -63,8 +63,8 @@ def entries(cache_dir: Path) -> list[Entry]:
             continue
         files = [file.stat() for file in directory.iterdir() if file.is_file()]
         used = max((status.st_mtime for status in files), default=directory.stat().st_mtime)
-        left = [num_bytes for _, num_bytes in leftovers(directory)]
-        found.append(Entry(directory, read_manifest(directory), sum(status.st_size for status in files), used, left))
+        unread = [num_bytes for _, num_bytes in leftovers(directory)]
+        found.append(Entry(directory, read_manifest(directory), sum(status.st_size for status in files), used, unread))
     return sorted(found, key=lambda entry: -entry.used)
 
 
@@ -89,8 +89,7 @@ def explain(needed: FeatureStore) -> Iterator[str]:
             more = "" if serving.key == needed.key else f", with more layers ({serving.layers_as_text()})"
             yield f"{short(entry.key)} serves this config: {state}{more}."
         elif entry.manifest is None:
-            why = "its key is another, and without a whole manifest it cannot be said why"
-            yield f"{short(entry.key)} does not: {why}."
+            yield f"{short(entry.key)} does not: its key differs, and it has no valid manifest that says why."
         else:
             theirs = _flat(entry.manifest["identity"])
             fields = [field for field in ours | theirs if ours.get(field) != theirs.get(field)]
@@ -122,10 +121,10 @@ def verify_checksums(store: FeatureStore) -> Iterator[tuple[str, str]]:
 def verify_sample(
     store: FeatureStore, corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, num_sentences: int, seed: int = 0
 ) -> tuple[int, float, float]:
-    """Recomputes a random sample of sentences, each window in a batch of its own, and compares.
+    """Recomputes a random sample of sentences, each window in its own batch, and compares.
 
     Returns the number of words, the largest distance between a stored vector and the recomputed one, relative to the
-    latter's norm, and how large a distance rounding explains.
+    latter's norm, and the largest distance that rounding explains.
     """
     import numpy as np
     import torch
@@ -142,24 +141,24 @@ def verify_sample(
     for name, split in corpus.splits.items():
         text = Text(corpus, name, encoder, cfg)
         offsets = bounds(split.lengths)
-        mine = sorted(i for n, i in (sentences[c] for c in chosen) if n == name)
+        of_split = sorted(i for n, i in (sentences[c] for c in chosen) if n == name)
         for shard, layers in store.read(name, stored_layers(cfg, encoder.num_layers)):
             stacked = torch.stack(layers).float()
-            for i in mine:
+            for i in of_split:
                 first, last = max(int(offsets[i]), shard.first), min(int(offsets[i + 1]), shard.last)
                 if first >= last:
                     continue
                 for window in text.windows_of(shard._replace(first=first, last=last)):
-                    again, rows = states_of([window], text.pieces, model, encoder, cfg, "cpu")
-                    again = again.float()
-                    apart = (stacked[:, rows - shard.first] - again).norm(dim=-1) / again.norm(dim=-1).clamp(min=1e-12)
-                    worst = max(worst, float(apart.nan_to_num(nan=torch.inf).max()))
+                    states, rows = states_of([window], text.pieces, model, encoder, cfg, "cpu")
+                    norms = states.float().norm(dim=-1).clamp(min=1e-12)
+                    distances = (stacked[:, rows - shard.first] - states.float()).norm(dim=-1) / norms
+                    worst = max(worst, float(distances.nan_to_num(nan=torch.inf).max()))
                 num_words += last - first
     return num_words, worst, max(torch.finfo(getattr(torch, store.dtype)).eps, ARITHMETIC_NOISE[cfg.precision])
 
 
 def prunable(cache_dir: Path, older_than_days: float | None, keep: int | None) -> list[Entry]:
-    """Returns the stores to prune: not used for so many days, or not among the so many last used."""
+    """Returns the stores to prune: those not used for this many days, or not among the `keep` last used."""
     found = entries(cache_dir)
     if older_than_days is not None:
         limit = time.time() - older_than_days * 86400
@@ -187,7 +186,7 @@ def remove(entry: Entry) -> None:
             why = "is in use by a running job" if hold.busy else "cannot be locked (no permission, or no locks here)"
             raise UserError(f"{short(entry.key)} {why}; it stays.")
         doomed = entry.directory.with_name(f"{PRUNED}{entry.key}-{uuid.uuid4().hex[:8]}")
-        entry.directory.rename(doomed)  # from here on nobody finds it half deleted
+        entry.directory.rename(doomed)  # so that no process finds it half deleted
     shutil.rmtree(doomed)
-    for left in doomed.parent.glob(f"{PRUNED}*"):
-        shutil.rmtree(left, ignore_errors=True)
+    for interrupted in doomed.parent.glob(f"{PRUNED}*"):
+        shutil.rmtree(interrupted, ignore_errors=True)

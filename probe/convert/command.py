@@ -1,4 +1,4 @@
-"""`probe convert`: weights of PyTorch's own form as safetensors."""
+"""Implements `probe convert`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from probe.arguments import Parser
 
 DESCRIPTION = """\
 Writes the weights of a checkpoint that has only pytorch_model.bin as model.safetensors, into a new
-folder with its config and tokenizer files. Reading a .bin file can run code. Therefore it is read
-only here: its names are checked first, and a file that imports more than weights need is refused.
+folder with its config and tokenizer files. Reading a .bin file can run code. So only this command
+reads one: it checks its names first, and refuses a file that imports more than weights need.
 """
 EXAMPLES = """\
   probe convert microsoft/deberta-v3-base --to deberta-v3-base

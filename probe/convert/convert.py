@@ -1,7 +1,7 @@
-"""Writes a checkpoint's weights anew as safetensors, from a folder or from the Hub.
+"""Converts a checkpoint's weights to safetensors, from a folder or from the Hub.
 
 Only the model's own weights are read, after `pickles.check_pickle`, by PyTorch's restricted unpickler. Config and
-tokenizer files are copied as they are. The new folder appears whole, with a note of where everything came from.
+tokenizer files are copied unchanged. The new folder appears complete, with a note of its sources.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from probe.system.files import sha256_of_file, why_not_writable, write_atomicall
 if TYPE_CHECKING:
     import torch
 
-SAFE_TORCH = (2, 10)  # CVE-2026-24747: below, torch.load itself could be made to run code, weights_only=True or not
+SAFE_TORCH = (2, 10)  # below, a file can make torch.load run code even with weights_only=True (CVE-2026-24747)
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class Files:
         return [*self.weights, *self.descriptions]
 
 
-def convert(source: str, revision: str | None, to: Path, tell: Callable[[str], None]) -> None:
+def convert(source: str, revision: str | None, to: Path, log: Callable[[str], None]) -> None:
     """Converts a folder's checkpoint, or the Hub's, into the new folder `to`. Raises UserError.
 
-    If the same source was converted into this folder before, this is said, and nothing is changed.
+    If the folder already holds the conversion of the same source, only says so.
     """
     refuse_old_torch()
     if _is_path(source):
@@ -66,11 +66,11 @@ def convert(source: str, revision: str | None, to: Path, tell: Callable[[str], N
         folder, repo = None, hub.Repo("model", source, revision)
         name, commit = source, hub.commit_of(repo)
     if to.exists():
-        tell(_already_there(name, commit, folder, to))
+        log(_already_done(name, commit, folder, to))
         return
     files = _in_folder(folder) if folder is not None else _on_hub(repo)
     if reason := why_not_writable(to, sum(file.stat().st_size for file in files.all)):
-        raise UserError(f"--to {to}: {reason}. Another place: --to DIR.")
+        raise UserError(f"--to {to}: {reason}. To use another folder: --to DIR.")
     for file in files.weights:
         check_pickle(file)
     with _whole_folder(to) as new:
@@ -79,8 +79,8 @@ def convert(source: str, revision: str | None, to: Path, tell: Callable[[str], N
             shutil.copyfile(file, new / file.name)
         note = _note(name, commit, files, [new / file for file in written])
         write_atomically(new / CONVERSION, json.dumps(note, indent=1, ensure_ascii=False) + "\n")
-    tell(f"{to}: {num_tensors} tensors in {', '.join(written)}, and {len(files.descriptions)} files as they were.")
-    tell(f"Use it: encoder.path={to}")
+    log(f"{to}: {num_tensors} tensors in {', '.join(written)}, and {len(files.descriptions)} unchanged files.")
+    log(f"To use it: encoder.path={to}")
 
 
 def refuse_old_torch() -> None:
@@ -89,13 +89,13 @@ def refuse_old_torch() -> None:
     if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < SAFE_TORCH:
         least = ".".join(map(str, SAFE_TORCH))
         raise UserError(
-            f"torch {version} can be made to run code by the file that it reads (CVE-2026-24747). "
+            f"A file can make torch {version} run code when it is read (CVE-2026-24747). "
             f"probe convert needs {least} or later: pip install 'torch>={least}'."
         )
 
 
 def _is_path(source: str) -> bool:
-    """Returns whether a folder is meant: one that is there, or what cannot be a name on the Hub."""
+    """Returns whether a folder was named: one that exists, or a text that cannot be a name on the Hub."""
     return Path(source).expanduser().exists() or source.startswith((".", "/", "~")) or source.count("/") > 1
 
 
@@ -126,46 +126,46 @@ def _on_hub(repo: hub.Repo) -> Files:
 
 
 def _describes(name: str) -> bool:
-    """Returns whether a file is of config or tokenizer. The index of other weights is not."""
+    """Returns whether a file belongs to config or tokenizer. The index of other weights does not."""
     return name.endswith(DESCRIPTIONS) and not name.endswith(".index.json") and name != CONVERSION
 
 
 def _weights(names: list[str], where: str, setting: str, folder_with_index: Callable[[], Path]) -> list[str]:
     """Chooses the files with the model's own weights. Raises UserError if there are none, or none to convert."""
     if "config.json" not in names:
-        raise UserError(f"{where} is no encoder: it has no config.json.")
+        raise UserError(f"{where} is not an encoder: it has no config.json.")
     if SINGLE in names or INDEX in names:
-        raise UserError(f"{where} has weights in safetensors form already. Use them: {setting}")
+        raise UserError(f"{where} already has weights in safetensors form. Use them: {setting}")
     if BIN in names:
         return [BIN]
     if BIN_INDEX not in names:
         others = [name for name in names if name.endswith(OTHER_WEIGHTS)]
-        has = f"only {', '.join(others)}" if others else "and no others either"
+        has = f"only {', '.join(others)}" if others else "and no other weights"
         raise UserError(f"{where} has no weights under PyTorch's names, {BIN} or {BIN_INDEX}, {has}.")
     shards = files_in_index(folder_with_index() / BIN_INDEX)
-    if odd := next((name for name in shards if not BIN_FILE.fullmatch(name)), None):
-        raise UserError(f"{where}: {BIN_INDEX} names {odd}, which is not one of the model's own files of weights.")
+    if other := next((name for name in shards if not BIN_FILE.fullmatch(name)), None):
+        raise UserError(f"{where}: {BIN_INDEX} names {other}, which is not one of the model's own files of weights.")
     return shards
 
 
-def _already_there(name: str, commit: str | None, folder: Path | None, to: Path) -> str:
-    """Says that a folder holds this very conversion. Raises UserError if it holds anything else."""
+def _already_done(name: str, commit: str | None, folder: Path | None, to: Path) -> str:
+    """Says that a folder holds exactly this conversion. Raises UserError if it holds anything else."""
     try:
         note = json.loads((to / CONVERSION).read_text(encoding="utf-8"))
         source, at, read, written = (note[part] for part in ("source", "commit", "read", "written"))
         is_whole = all(sha256_of_file(to / file) == digest for file, digest in written.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"--to {to} exists, and holds no whole conversion. A new folder: --to DIR.") from None
+        raise UserError(f"--to {to} exists and holds no complete conversion. Name a new folder: --to DIR.") from None
     try:
         same = folder is None or all(sha256_of_file(folder / file) == digest for file, digest in read.items())
     except OSError:
         same = False
     if (source, at) != (name, commit) or not same:
         of = f"{source} at {at[:10]}" if at else source
-        raise UserError(f"--to {to} holds the conversion of {of}, and not of these files. A new folder: --to DIR.")
+        raise UserError(f"--to {to} holds the conversion of {of}, not of these files. Name a new folder: --to DIR.")
     if not is_whole:
-        raise UserError(f"{to}: its weights are not what was written (another sha256). Convert again: rm -r {to}")
-    return f"{to} is done already, from {name}."
+        raise UserError(f"{to}: its weights were changed (another sha256). To convert again: rm -r {to}")
+    return f"{to} already holds the conversion of {name}."
 
 
 def _write_weights(files: list[Path], folder: Path) -> tuple[list[str], int]:
@@ -193,7 +193,7 @@ def _write_weights(files: list[Path], folder: Path) -> tuple[list[str], int]:
 
 
 def load_weights(file: Path) -> dict[str, torch.Tensor]:
-    """Reads a file of weights whose pickle was checked. Each tensor has memory of its own. Raises UserError."""
+    """Reads a file of weights whose pickle was checked. Tensors share no memory. Raises UserError."""
     import torch
 
     try:
@@ -202,8 +202,8 @@ def load_weights(file: Path) -> dict[str, torch.Tensor]:
     except Exception as error:  # of a damaged file, the library raises a dozen kinds
         line = str(error).partition("\n")[0].rstrip(".")
         raise UserError(f"{file} cannot be read: {line}. If it is damaged, fetch it again.") from None
-    if odd := next((name for name, value in found.items() if not isinstance(value, torch.Tensor)), None):
-        raise UserError(f"{file}: {odd!r} is no tensor. It is not a file of a model's weights alone.")
+    if other := next((name for name, value in found.items() if not isinstance(value, torch.Tensor)), None):
+        raise UserError(f"{file}: {other!r} is not a tensor. The file does not hold only a model's weights.")
     tensors: dict[str, torch.Tensor] = {}
     taken: set[int] = set()
     for name, tensor in found.items():
@@ -217,7 +217,7 @@ def load_weights(file: Path) -> dict[str, torch.Tensor]:
 
 
 def _note(name: str, commit: str | None, files: Files, written: list[Path]) -> dict[str, Any]:
-    """Returns what conversion.json says: the source, and the sha256 of each file that was read or written."""
+    """Returns the content of conversion.json: the source, and the sha256 of each file that was read or written."""
     return {
         "source": name,
         "commit": commit,

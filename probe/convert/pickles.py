@@ -16,11 +16,11 @@ from typing import IO
 from probe.config import UserError
 
 DTYPES = "Float Double Half BFloat16 Long Int Short Char Byte Bool".split()
-# The names in the pickles of honest checkpoints, as the Hub's own scanner lists them.
+# The names in the pickles of harmless checkpoints, as listed by the Hub's own scanner.
 ALLOWED = {
     "collections.OrderedDict",
     "torch._utils._rebuild_tensor_v2",
-    "torch._utils._rebuild_parameter",  # where parameters were saved, and not their values
+    "torch._utils._rebuild_parameter",  # if parameters were saved, not their values
     *(f"torch.{dtype}Storage" for dtype in DTYPES),
 }
 # Other opcodes that import names or make objects. PyTorch writes none of them.
@@ -33,7 +33,7 @@ CUT_OFF = "it is cut off or damaged. Fetch it again"
 
 
 def check_pickle(file: Path) -> None:
-    """Raises UserError unless a file is in one of PyTorch's two formats and imports no name but those ALLOWED."""
+    """Raises UserError unless a file is in one of PyTorch's two formats and imports only names in ALLOWED."""
     with file.open("rb") as stream:
         is_zip = stream.read(len(ZIP_START)) == ZIP_START
         stream.seek(0)
@@ -44,9 +44,9 @@ def check_pickle(file: Path) -> None:
 
 
 def _check_zip(file: Path) -> None:
-    """Checks the one pickle of an archive.
+    """Checks the only pickle of an archive.
 
-    An archive that two programs could read differently is refused, so that PyTorch reads what is checked here.
+    Refuses an archive that two programs could read differently, so that PyTorch reads what was checked.
     """
     try:
         with zipfile.ZipFile(file) as archive:
@@ -69,7 +69,7 @@ def _check_zip(file: Path) -> None:
 
 
 def _check_old_format(stream: IO[bytes], file: Path) -> None:
-    """Checks the five pickles at the start of a file that is no archive."""
+    """Checks the five pickles at the start of a file that is not an archive."""
     try:
         first = [argument for _, argument, _ in pickletools.genops(stream)]
     except ValueError:
@@ -82,7 +82,7 @@ def _check_old_format(stream: IO[bytes], file: Path) -> None:
 
 
 def _check_names(stream: IO[bytes], file: Path) -> None:
-    """Checks the next pickle of a stream, and leaves the stream behind it."""
+    """Checks the next pickle of a stream. The stream is then at the pickle's end."""
     found = set()
     try:
         for opcode, argument, _ in pickletools.genops(stream):
@@ -90,13 +90,13 @@ def _check_names(stream: IO[bytes], file: Path) -> None:
                 found.add(str(argument).replace(" ", "."))
             elif opcode.name in OTHER_IMPORTS:
                 found.add(opcode.name)
-    except ValueError:  # also of text that is no UTF-8
+    except ValueError:  # also raised for text that is not UTF-8
         if found <= ALLOWED:
             raise UserError(f"{file}: {CUT_OFF}.") from None
     if others := sorted(found - ALLOWED):
         raise UserError(
-            f"{file}: its pickle imports {', '.join(others)}, which no weights need and which may run code. It was not "
-            "read. Take the weights from another source."
+            f"{file}: its pickle imports {', '.join(others)}, which weights do not need and which may run code. It was "
+            "not read. Take the weights from another source."
         )
 
 

@@ -1,4 +1,4 @@
-"""`probe doctor`: is everything ready for a run?"""
+"""Implements `probe doctor`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from probe.settings import add_multirun, configs_of
 
 DESCRIPTION = """\
 Checks that data, encoder, feature store and device are ready for the run that these settings
-describe. Of a sweep it also estimates the cost. Exit code 0 if the run would work, 1 if not.
+describe. For a sweep it also estimates the cost. Exit code 0 if the run would work, 1 if not.
 """
 EXAMPLES = """\
   probe doctor data=columns data.path=DIR encoder=minilm_l6

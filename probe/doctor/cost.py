@@ -1,6 +1,6 @@
-"""What a sweep will cost: disk and time to extract missing features, and time to train.
+"""Estimates the cost of a sweep: disk and time to extract missing features, and time to train.
 
-Times are extrapolated from short measurements on this machine, on pieces and words of the text itself.
+Times are extrapolated from short measurements on this machine, with pieces and words of the text itself.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from probe.system.machine import gpus, num_cores, resolve_device, side_by_side
 if TYPE_CHECKING:
     import torch
 
-MEASURE_S = 2.0  # how long an encoder is measured, and a probe of each width
-FEWEST_EPOCHS = 10  # what a run that converges takes at least, in the measured sets
+MEASURE_S = 2.0  # duration of the measurement of an encoder, and of a probe of each width
+FEWEST_EPOCHS = 10  # the fewest epochs of converged runs in the committed result sets
 MEASURED_SENTENCES = 2000
 
 
 def cost_of_sweep(configs: Sequence[Config]) -> dict[str, Any]:
-    """A sweep's runs, the stores that it has to fill, and how long its training takes, in seconds (s).
+    """Estimates a sweep's number of runs, the stores to fill, and the seconds (s) of training.
 
-    Raises UserError for a run that cannot be, and where there is no room for what is to be extracted.
+    Raises UserError for a run that is not possible, and if there is no space for the features.
     """
     plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
     todo = [planned for planned in plans if not planned.is_done or is_truncated(planned.record_path)]
@@ -49,11 +49,11 @@ def cost_of_sweep(configs: Sequence[Config]) -> dict[str, Any]:
     if trained:
         facts |= _of_frozen(trained, device, at_once)
     if tuned:
-        of_one = {planned.identity.cell: planned for planned in tuned}  # whatever the seed
+        by_row = {planned.identity.cell: planned for planned in tuned}  # seeds cost the same
         at_once = min(at_once, len(tuned))
         num_gpus = len(gpus()) if device == "cuda" else 0
         seconds = {
-            same: planned.kind.training_s(fit_inputs(planned, at_once, num_gpus)) for same, planned in of_one.items()
+            cell: planned.kind.training_s(fit_inputs(planned, at_once, num_gpus)) for cell, planned in by_row.items()
         }
         total = sum(seconds[planned.identity.cell] for planned in tuned)
         facts["fine_tune"] = {"runs": len(tuned), "s": total / at_once}
@@ -61,7 +61,7 @@ def cost_of_sweep(configs: Sequence[Config]) -> dict[str, Any]:
 
 
 def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> dict[str, Any]:
-    """Of runs on stored features: what is to be extracted for them, and how long their probes train."""
+    """Estimates, for runs on stored features, what must be extracted and how long the probes train."""
     facts: dict[str, Any] = {}
     by_store = {planned.store.key: planned for planned in trained}.values()
     stores = [(one, store) for one in by_store if (store := one.store.serving()).missing()]
@@ -72,8 +72,8 @@ def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> dict[str, 
             raise UserError(f"features.cache_dir={folder}: {reason}.")
         seconds = sum(extraction_s(one.cfg, one.text, one.encoder, store, device) for one, store in stores)
         facts["extract"] = {"stores": len(stores), "bytes": num_bytes, "s": seconds}
-    alike = {_work(planned): planned for planned in trained}
-    speeds = {work: training_s_per_word(planned, device) for work, planned in alike.items()}
+    by_work = {_work(planned): planned for planned in trained}
+    speeds = {work: training_s_per_word(planned, device) for work, planned in by_work.items()}
     least = most = 0.0
     epochs = {planned.identity.key: _epochs(planned) for planned in trained}
     for planned in trained:
@@ -90,13 +90,13 @@ def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> dict[str, 
 
 
 def _work(planned: Plan) -> tuple[int, int, str, str]:
-    """What a word costs in training: what is read of it, how that becomes one vector, and the probe."""
+    """Returns what determines a word's cost in training: the width, the combination and the probe."""
     chosen = planned.selection
     return chosen.width, len(chosen.indices), chosen.combine, repr(planned.cfg.probe)
 
 
 def _epochs(planned: Plan) -> tuple[int, int]:
-    """How many a run will take, at least and at most."""
+    """Returns the fewest and the most epochs that a run may take."""
     schedule = Schedule.of(planned.cfg.probe, len(planned.corpus.splits["train"].words))
     return min(max(FEWEST_EPOCHS, schedule.shortest), schedule.max_epochs), schedule.max_epochs
 
@@ -109,9 +109,9 @@ def extraction_s(
     device: str,
     keep: Callable[[torch.Tensor], None] | None = None,
 ) -> float:
-    """How long extracting what is missing will take, from running the encoder for a moment on some of it.
+    """Estimates the seconds of extracting what is missing, by running the encoder for a moment on some of it.
 
-    keep: gets the vectors that came of it, (stored layers, W, H).
+    keep: gets the resulting vectors, (stored layers, W, H).
     """
     import torch
 
@@ -135,7 +135,7 @@ def extraction_s(
     some = some[:: max(1, len(some) // 8)]
     measured, clock = 0, 0.0
     for i, windows in enumerate([some[len(some) // 2], *some]):
-        if i == 1:  # the first is for warming up
+        if i == 1:  # the first warms up
             clock = time.perf_counter()
         states, _ = states_of(windows, text.pieces, model, encoder, features, device)
         states.sum().item()  # waits for a GPU
@@ -150,7 +150,7 @@ def extraction_s(
 
 
 def training_s_per_word(planned: Plan, device: str) -> float:
-    """Seconds that training a run's probe takes for a word, from training one briefly on random vectors."""
+    """Estimates the seconds per word of training a run's probe, by training one briefly on random vectors."""
     import torch
 
     from probe.probes.batches import TaggedWords, TrainingBatches
@@ -167,7 +167,7 @@ def training_s_per_word(planned: Plan, device: str) -> float:
     optimizer = torch.optim.Adam(tagger.parameters(), lr=cfg.learning_rate, fused=True)
     words, clock = 0, 0.0
     for i, batch in enumerate(islice(TrainingBatches(data, cfg.batch_size, 0, passes=2), 10_000)):
-        if i == 1:  # the first is for warming up
+        if i == 1:  # the first warms up
             clock = time.perf_counter()
         optimizer.zero_grad()
         tagger.training_step(batch).backward()

@@ -1,4 +1,4 @@
-"""Warns of a corpus that can be read but is probably not what was meant, with what to look at and what to type.
+"""Warns of a corpus that can be read but is probably not the intended one, and says what to type.
 
 No warning stops a run: word indices, a language prefix or another layer of tags may be intended.
 """
@@ -20,19 +20,19 @@ from probe.probes.kinds import kind_of
 from probe.probes.schedule import Schedule, updates
 from probe.system.format import escape_invisible, pluralize
 
-MOST = 20_000  # words of train that are looked at
+MOST = 20_000  # words of train that are checked
 MARK = re.compile(r"[\w-]*docstart[\w-]*", flags=re.I)
 ONE_TAG = 0.98  # of all tags
-FEW_WORDS_IN_SPANS = 0.04  # below, another column with several times as many may be the one that was meant
-FEW_TAGS = 100  # different ones
-LONG_ENOUGH = 5  # words; shorter sentences stand in any two texts
+FEW_WORDS_IN_SPANS = 0.04  # below, another column with several times as many may be the intended one
+FEW_TAGS = 100  # distinct ones
+LONG_ENOUGH = 5  # words; any two texts share shorter sentences
 SHARED = 0.05  # of a split's sentences; train and dev of CoNLL-2003 share 2.7 %
 SMALL_SENTENCES = 200
 SMALL_UPDATES = 50  # in a pass
 
 
 class DataWarning(NamedTuple):
-    """Something to look at in a corpus. name: for the doctor's last line. message: what was found, and what to type."""
+    """Holds a warning about a corpus. name: for the doctor's last line. message: what was found, and what to type."""
 
     name: str
     message: str
@@ -43,9 +43,9 @@ def data_warnings(corpus: Corpus, trained_on: Sequence[tuple[Config, Split]]) ->
     cfg, train = trained_on[0][0], corpus.splits["train"]
     table = table_of(train)[:MOST]
     numbers = list(_numbers(train, table))
-    alike = [] if numbers else [*_header(corpus), *_shared(corpus)]  # numbered words are the same in every sentence
-    read = [*numbers, *_prefix(train), *_marks(corpus), *_tags(cfg, corpus, table), *alike]
-    return [*read, *_small(trained_on), *_short(trained_on)]
+    repeated = [] if numbers else [*_header(corpus), *_shared(corpus)]  # numbered words are the same in every sentence
+    of_text = [*numbers, *_prefix(train), *_marks(corpus), *_tags(cfg, corpus, table), *repeated]
+    return [*of_text, *_small(trained_on), *_short(trained_on)]
 
 
 def _numbers(train: Split, table: list[list[str]]) -> Iterator[DataWarning]:
@@ -65,7 +65,7 @@ def _numbers(train: Split, table: list[list[str]]) -> Iterator[DataWarning]:
 
 
 def _header(corpus: Corpus) -> Iterator[DataWarning]:
-    """A first line that all three files share, with a tag that occurs nowhere else in train."""
+    """Warns of a first line that all three files share, with a tag that occurs nowhere else in train."""
     first = {(split.words[0][0], split.tags[0][0]) for split in corpus.splits.values()}
     word, tag = next(iter(first))
     train = corpus.splits["train"]
@@ -78,29 +78,29 @@ def _header(corpus: Corpus) -> Iterator[DataWarning]:
 
 
 def _prefix(train: Split) -> Iterator[DataWarning]:
-    """A prefix that all words share, up to its last non-alphanumeric character, if any."""
+    """Warns of a prefix that all words share, up to its last non-alphanumeric character."""
     words = set(chain.from_iterable(train.words))
     alike = takewhile(lambda pair: pair[0] == pair[1], zip(min(words), max(words), strict=False))
     shared = "".join(one for one, _ in alike)
     if shared and len(words) >= 10:
         mark = re.match(r".*[\W_]", shared)
         prefix = mark[0] if mark else shared
-        how = f"to take it off: data.word_prefix={quoted(prefix)}" if train.word_a_line else "take it off in the data"
+        how = f"to remove it: data.word_prefix={quoted(prefix)}" if train.word_a_line else "remove it from the data"
         yield DataWarning("a prefix of all words", f"every word begins with {prefix!r}; {how}")
 
 
 def _marks(corpus: Corpus) -> Iterator[DataWarning]:
-    """Sentences of one word that looks like the mark between documents, under another name than the one set."""
+    """Warns of sentences of one word that looks like a mark between documents but differs from the one set."""
     alone = (words[0] for split in corpus.splits.values() for words in split.words if len(words) == 1)
     if marks := Counter(word for word in alone if MARK.fullmatch(word)):
         alone_in = pluralize(marks.total(), "sentence")
         message = f"{', '.join(map(escape_invisible, marks))}, alone in {alone_in}, looks like a mark between documents"
         setting = f"data.document_marker={quoted(marks.most_common(1)[0][0])}"
-        yield DataWarning("marks between documents", f"{message}; if it is: {setting}, and write all of them so")
+        yield DataWarning("marks between documents", f"{message}; if it is: {setting}, for all of them")
 
 
 def _tags(cfg: Config, corpus: Corpus, table: list[list[str]]) -> Iterator[DataWarning]:
-    """Tags that are nearly all the same, or another column that looks more like tags."""
+    """Warns of tags that are nearly all the same, or of another column that looks more like tags."""
     tags = Counter(tag for sentence in corpus.splits["train"].tags for tag in sentence)
     (common, times), total = tags.most_common(1)[0], tags.total()
     message = ""
@@ -122,8 +122,8 @@ def _better_column(
     if not table:
         return None
     width = min(map(len, table))
-    mine = {cfg.data.tag_column % width, cfg.data.word_column % width}
-    columns = {at: Counter(row[at] for row in table) for at in range(width) if at not in mine}
+    chosen = {cfg.data.tag_column % width, cfg.data.word_column % width}
+    columns = {at: Counter(row[at] for row in table) for at in range(width) if at not in chosen}
     if corpus.task.has_spans:
         like = [at for at in span_columns(table) if at in columns]
         in_spans = 1 - most_common
@@ -147,14 +147,14 @@ def _few(values: Counter[str]) -> str:
 
 
 def _shared(corpus: Corpus) -> Iterator[DataWarning]:
-    """Sentences that two splits share: memorised ones count as correct."""
+    """Warns of sentences that two splits share: memorised ones count as correct."""
     overlaps = []
     for one, other in (("train", "dev"), ("train", "test"), ("dev", "test")):
         known = {tuple(words) for words in corpus.splits[one].words}
         long = [words for words in corpus.splits[other].words if len(words) >= LONG_ENOUGH]
         both = sum(tuple(words) in known for words in long)
         if both and both >= SHARED * len(long):
-            overlaps.append(f"{both:,} of {other}'s {len(long):,} ({100 * both / len(long):.0f} %) stand in {one}")
+            overlaps.append(f"{both:,} of {other}'s {len(long):,} ({100 * both / len(long):.0f} %) occur in {one}")
     if overlaps:
         message = f"sentences of {LONG_ENOUGH} words or more: {', '.join(overlaps)}"
         effect = "memorised sentences count as correct there. Remove them from one of the two"
@@ -162,7 +162,7 @@ def _shared(corpus: Corpus) -> Iterator[DataWarning]:
 
 
 def _small(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
-    """Too few sentences or updates, of the run with the fewest updates in a pass over its sentences."""
+    """Warns of too few sentences or updates, for the run with the fewest updates in a pass over its sentences."""
     cfg, train = min(trained_on, key=lambda one: updates(len(one[1].words), one[0].probe.batch_size))
     sentences, size = len(train.words), cfg.probe.batch_size
     few = updates(sentences, size)
@@ -176,7 +176,7 @@ def _small(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
 
 
 def _short(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
-    """Too few epochs to converge, of the run that lacks the most updates."""
+    """Warns of too few epochs to converge, for the run that lacks the most updates."""
     schedules = [Schedule.of(cfg.probe, len(train.words)) for cfg, train in trained_on if kind_of(cfg).reads_features]
     short = [one for one in schedules if one.max_epochs < one.shortest]
     if short:
@@ -184,7 +184,7 @@ def _short(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
         enough = 2 * max(one.shortest for one in short)
         yield DataWarning(
             "too few epochs",
-            f"probe.max_epochs={worst.max_epochs} are {worst.max_epochs * worst.epoch_updates:,} updates, and a "
-            f"training ends by itself after {worst.shortest * worst.epoch_updates:,} at the earliest: rows would be "
-            f"called not converged, and not ranked. To converge: probe.max_epochs={enough}",
+            f"probe.max_epochs={worst.max_epochs} gives {worst.max_epochs * worst.epoch_updates:,} updates, but a "
+            f"training converges after {worst.shortest * worst.epoch_updates:,} at the earliest: rows would be "
+            f"labelled not converged and not be ranked. To converge: probe.max_epochs={enough}",
         )

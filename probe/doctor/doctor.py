@@ -1,10 +1,10 @@
-"""Is everything here for a run? Data, layers, encoder, store, device, results; what is missing, and what to type.
+"""Checks what a run needs: data, layers, encoder, store, device, results. Says what is missing and what to type.
 
-Each part is looked at and gives facts; `report.py` renders them. Data that can be read but is probably not what was
-meant gets a warning, named again in the last line.
+Each part gives facts, which `report.py` renders. Data that can be read but is probably not the intended data gets a
+warning, which the last line repeats.
 
-Extracts nothing, but runs the encoder briefly to measure it; what is only on the Hub is downloaded into the Hub's own
-cache, as for a run.
+Extracts nothing, but runs the encoder briefly to measure it. Files on the Hub are downloaded into the Hub's own cache,
+as for a run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Facts = dict[str, Any]  # what JSON can hold
 
 @dataclass(frozen=True)
 class Part:
-    """One thing that a run needs. facts: what was found. problem: what is missing and what to type; None if nothing."""
+    """Holds one thing that a run needs. facts: what was found. problem: what is missing and what to type, or None."""
 
     name: str
     facts: Facts
@@ -56,7 +56,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Examination:
-    """All parts of a run, and whether it would work. hub: whether the Hub answers, within `hub_limit_s`."""
+    """Holds all parts of a run, and whether it would work. hub: whether the Hub answers, within `hub_limit_s`."""
 
     parts: list[Part]
     versions: dict[str, str]
@@ -69,12 +69,12 @@ class Examination:
 
     @property
     def failed(self) -> list[str]:
-        """The names of the parts in which something is missing."""
+        """Returns the names of the parts in which something is missing."""
         return list(dict.fromkeys(part.name for part in self.parts if part.problem is not None))
 
     @property
     def warnings(self) -> list[str]:
-        """The names of all warnings."""
+        """Returns the names of all warnings."""
         names = [warning["name"] for part in self.parts for warning in part.facts.get("warnings", ())]
         return list(dict.fromkeys(names))
 
@@ -84,8 +84,8 @@ def examine(
 ) -> Examination:
     """Examines each part in turn.
 
-    sweep: the settings of all runs, if there are several; `cfg` is the first. All their corpora are then looked at, and
-    their cost is estimated too. report: gets each part as soon as it is known.
+    sweep: the settings of all runs, if there are several; `cfg` is the first. Then all their corpora are checked, and
+    their cost is estimated. report: gets each part as soon as it is known.
     """
     parts: list[Part] = []
 
@@ -119,7 +119,7 @@ def examine(
 
 
 def _by_corpus(configs: Sequence[Config]) -> list[list[Config]]:
-    """The configs of each corpus. A control task, or a share of train, is the same corpus."""
+    """Groups configs by corpus. A control task, or a share of train, is the same corpus."""
     groups: list[list[Config]] = []
     for cfg in configs:
         group = next((one for one in groups if main_data(one[0].data) == main_data(cfg.data)), None)
@@ -131,18 +131,18 @@ def _by_corpus(configs: Sequence[Config]) -> list[list[Config]]:
 
 
 def _data(configs: Sequence[Config]) -> tuple[Corpus, Facts]:
-    """The corpus of these configs, as the first has it."""
+    """Loads the corpus of these configs and describes it."""
     cfg = configs[0]
     corpus = load_corpus(cfg.data)
 
     @cache
-    def learnt(data: str, seed: int) -> Split:
+    def train_of(data: str, seed: int) -> Split:
         return derived(corpus, DataConfig(**json.loads(data)), seed)[0].splits["train"]
 
     trained_on = []
     for one in configs:
         share = one.data.train_fraction
-        trained_on.append((one, learnt(canonical(asdict(one.data)), one.seed if share else 0)))
+        trained_on.append((one, train_of(canonical(asdict(one.data)), one.seed if share else 0)))
     counts = corpus.counts()
     kinds = Counter(
         kind for split in corpus.splits.values() for tags in split.tags for kind, _, _ in corpus.task.items(tags)
@@ -167,7 +167,7 @@ def _data(configs: Sequence[Config]) -> tuple[Corpus, Facts]:
 
 
 def _differences_from_standard(counts: dict[str, SplitCounts]) -> list[Facts]:
-    """The counts that are others than those of CoNLL-2003's standard files."""
+    """Returns the counts that differ from those of CoNLL-2003's standard files."""
     found = []
     for split, count in counts.items():
         standard = asdict(CONLL2003[split])
@@ -228,8 +228,10 @@ def _layers(cfg: Config, encoder: Encoder) -> tuple[None, Facts]:
 
 
 def _store(configs: Sequence[Config], corpus: Corpus, encoder: Encoder, device: str) -> tuple[None, Facts]:
-    """Of the first config: what is stored, and the scale of its layers. A row of any config that adds up layers of
-    unlike scale gets a warning."""
+    """Describes, for the first config, what is stored and the scale of its layers.
+
+    Rows of any config that add up layers of different scale get a warning.
+    """
     cfg = configs[0]
     store = FeatureStore.of(corpus, encoder, cfg.features).serving()
     missing, shards = store.missing(), [shard for shards in store.shards.values() for shard in shards]
@@ -256,7 +258,7 @@ def _store(configs: Sequence[Config], corpus: Corpus, encoder: Encoder, device: 
 
 
 def _scales(configs: Sequence[Config], encoder: Encoder, store: FeatureStore, scales: Scales) -> Facts:
-    """The scale of each stored layer, and a warning for each row that adds up layers of unlike scale."""
+    """Returns the scale of each stored layer, and a warning for each row that adds up layers of different scale."""
     norms, deviations = (dict(zip(store.layers, given, strict=True)) for given in scales)
     warnings: dict[str, DataWarning] = {}
     for cfg in configs:
@@ -266,7 +268,7 @@ def _scales(configs: Sequence[Config], encoder: Encoder, store: FeatureStore, sc
         added = [deviations[layer] for layer in selection.indices if layer in deviations]
         if adds_unlike(selection.combine, selection.normalize, added):
             message = f"{unlike_layers(selection.name, selection.combine, added)}: {REMEDY}"
-            warnings[selection.name] = DataWarning("layers of unlike scale", message)
+            warnings[selection.name] = DataWarning("layers of different scale", message)
     return {
         "norms": {layer: float(norm) for layer, norm in norms.items()},
         "deviations": {layer: float(deviation) for layer, deviation in deviations.items()},
@@ -275,7 +277,7 @@ def _scales(configs: Sequence[Config], encoder: Encoder, store: FeatureStore, sc
 
 
 def _windows(cfg: Config, corpus: Corpus, encoder: Encoder, device: str | None) -> tuple[None, Facts]:
-    """Of fine-tuning, which reads no store: what goes through the encoder, and on a device for how long."""
+    """Describes, for fine-tuning, how many windows the encoder processes and, given a device, how long that takes."""
     from probe.runs.fit import fit_inputs
     from probe.runs.plan import plan
 
@@ -286,12 +288,12 @@ def _windows(cfg: Config, corpus: Corpus, encoder: Encoder, device: str | None) 
 
 
 def _results(cfg: Config, runs: bool) -> tuple[None, Facts]:
-    """runs: whether a run could be planned, so that its record can be looked for."""
+    """Describes the results folder. runs: whether a run can be planned, so that its record can be found."""
     from probe.runs.plan import plan
 
     folder = Path(cfg.results_dir)
     if reason := next(filter(None, map(why_not_writable, (folder / "records", folder / "logs"))), None):
-        raise UserError(f"results_dir={cfg.results_dir}: {reason}. Another: results_dir=DIR.")
+        raise UserError(f"results_dir={cfg.results_dir}: {reason}. To use another folder: results_dir=DIR.")
     if not runs or not (planned := plan(cfg)).is_done:
         return None, {"folder": str(folder), "is_done": False, "bad_record": None}
     problem = problem_of_record(planned.record_path)

@@ -13,7 +13,7 @@ from probe.system.bfloat16 import SLOW
 from probe.system.files import short, to_jsonable
 from probe.system.format import duration, escape_invisible, pluralize
 
-COUNTED = {  # counts of a split, as people read them
+COUNTED = {  # counts of a split, and their names in the text
     "documents": "documents",
     "sentences": "sentences",
     "words": "words",
@@ -32,7 +32,7 @@ def as_json(found: Examination) -> str:
 
 
 def part_lines(part: Part) -> Iterator[str]:
-    """Yields the lines of one part, under its name and whether it is there."""
+    """Yields the lines of one part, after its name and whether it is ok."""
     mark = "ok" if part.problem is None else "ERROR"
     lines = _LINES[part.name](part.facts) if part.problem is None else part.problem.splitlines()
     for i, line in enumerate(lines):
@@ -43,8 +43,8 @@ def last_lines(found: Examination) -> Iterator[str]:
     """Yields the lines below the parts; the last says whether a run would work."""
     yield f"{'versions':<18} " + ", ".join(f"{name} {version}" for name, version in found.versions.items())
     answers = "it answers" if found.hub else f"no answer within {found.hub_limit_s:g} s (or HF_HUB_OFFLINE is set)"
-    yield f"{'Hub':<18} {answers}; {'needed for' if found.failed else 'asked only for'} what is not here"
-    look = f" Look first at: {', '.join(found.warnings)} (WARNING, above)." if found.warnings else ""
+    yield f"{'Hub':<18} {answers}; {'needed for missing files' if found.failed else 'asked only for missing files'}"
+    look = f" Check first: {', '.join(found.warnings)} (WARNING, above)." if found.warnings else ""
     yield f"This run would fail: {', '.join(found.failed)}.{look}" if found.failed else f"This run would work.{look}"
 
 
@@ -74,18 +74,18 @@ def _data(facts: Facts) -> Iterator[str]:
         yield f"trained on {' to '.join(f'{n:,}' for n in sorted({fewest, most}))} of these sentences"
     yield from (f"note: {note}" for note in facts["notes"])
     if facts["differences_from_conll2003"] is not None:
-        yield _beside_standard(facts["differences_from_conll2003"])
+        yield _against_standard(facts["differences_from_conll2003"])
     yield from _warnings(facts)
 
 
 def first_sentence(pairs: Sequence[Sequence[str]]) -> str:
-    """The words of a sentence, each with its tag, as they were read."""
+    """Formats the words of a sentence, each with its tag, as they were read."""
     shown = [f"{escape_invisible(word)} {escape_invisible(tag)}" for word, tag in pairs]
     more = f" | and {len(shown) - FIRST_WORDS} more" if len(shown) > FIRST_WORDS else ""
     return f"the first sentence, each word with its tag: {' | '.join(shown[:FIRST_WORDS])}{more}"
 
 
-def _beside_standard(differences: Sequence[Facts]) -> str:
+def _against_standard(differences: Sequence[Facts]) -> str:
     texts = [f"{d['split']} has {d['here']:,} {COUNTED[d['count']]}, not {d['standard']:,}" for d in differences]
     return f"not the standard files of CoNLL-2003: {'; '.join(texts)}" if texts else "these are the standard files"
 
@@ -99,7 +99,7 @@ def _encoder(facts: Facts) -> Iterator[str]:
     drawn = facts["random_weights"]
     weights = f"random weights ({drawn})" if drawn else f"weights {short(facts['weights'])}"
     yield f"{facts['name']}, from {facts['source']}{at}; {weights}"
-    yield (f"layers 0 to {facts['num_layers']}, {facts['hidden_size']} wide; {facts['pieces_at_once']} pieces at once")
+    yield f"layers 0 to {facts['num_layers']}, {facts['hidden_size']} wide; {facts['pieces_at_once']} pieces at once"
     yield describe(Traits(facts["causal"], facts["final_norm"]), facts["num_layers"])
     yield from facts["notes"]
 
@@ -140,12 +140,12 @@ def _windows(facts: Facts) -> Iterator[str]:
 
 
 def _results(facts: Facts) -> Iterator[str]:
-    done = "; this run is done already" if facts["is_done"] else ""
+    done = "; this run is already done" if facts["is_done"] else ""
     yield f"{facts['folder']}{done}" + (f"; {facts['bad_record']}" if facts["bad_record"] else "")
 
 
 def _sweep(facts: Facts) -> Iterator[str]:
-    yield f"{pluralize(facts['runs'], 'run')}, {facts['to_make']} to be made"
+    yield f"{pluralize(facts['runs'], 'run')}, {facts['to_make']} not done yet"
     if extract := facts.get("extract"):
         stores = pluralize(extract["stores"], "store")
         yield f"to extract: {stores}, {extract['bytes'] / 1e9:.2f} GB, {duration(extract['s'])}"

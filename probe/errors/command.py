@@ -1,4 +1,4 @@
-"""`probe errors`: what one row gets right that another does not."""
+"""Implements `probe errors`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def errors(arguments: list[str]) -> int:
     parser.add_format("text", "json")
     options = parser.parse_intermixed_args(arguments)
     if options.against == options.row:
-        raise UserError(f"errors: --against {options.against} is the row itself. Name another row, or leave it out.")
+        raise UserError(f"errors: --against {options.against} is the row itself. Name another row, or omit --against.")
 
     from probe.errors.errors import compare_errors, lines
     from probe.tables.formats import as_json

@@ -64,8 +64,10 @@ class Example:
 
 @dataclass(frozen=True)
 class Errors:
-    """Holds the errors of one row or two. kinds: of errors per seed, by row; empty without predictions. notes: what
-    is unknown, and why."""
+    """Holds the errors of one row or two.
+
+    kinds: of errors per seed, by row; empty without predictions. notes: what is unknown, and why.
+    """
 
     a: str
     b: str | None
@@ -122,8 +124,8 @@ def compare_errors(
             notes=note,
         )
     note = [
-        "No predictions lie here (of a licensed text they are left out), so there are no examples, and what one row "
-        "alone has right is at least the number shown: it is counted by sentence."
+        "The folder has no predictions (a licensed text may not be published), so there are no examples. The numbers "
+        "of items that only one row has right are lower bounds, from counts per sentence."
     ]
     return Errors(*names, parts=_parts_of_counts(records, split), notes=note)
 
@@ -135,7 +137,7 @@ def _find(rows: Sequence[Row], folder: Path, name: str) -> Row:
         raise UserError(f"{folder} has no row {name!r} with records. Rows: {known}.")
     if len(found) > 1:
         raise UserError(
-            f"{folder} has {len(found)} rows {name!r}, of several settings; keep each in a folder of its own."
+            f"{folder} has {len(found)} rows {name!r} with several settings. Move each into its own folder."
         )
     return found[0]
 
@@ -147,7 +149,7 @@ def _load(file: Path, record: RunRecord, split: str) -> _Run:
     except (IndexError, UnicodeDecodeError):
         raise UserError(f"{path} is not in columns of word, gold and predicted tag.") from None
     if sha256 != record.sha256.predictions.get(split):
-        raise UserError(f"{path} is not what the run wrote (its sha256 is another).")
+        raise UserError(f"{path} was changed after the run (its sha256 differs).")
     return _Run(*tagged)
 
 
@@ -158,11 +160,11 @@ def _training_words(record: RunRecord) -> tuple[frozenset[str] | None, list[str]
         try:
             corpus = load_corpus(DataConfig(**record.config.data))
         except (UserError, TypeError) as error:
-            return None, [f"Words seen in training: not known, for {error}"]
+            return None, [f"Words seen in training are not known: {error}"]
         if corpus.fingerprint() == record.identity.corpus:
             return frozenset(word for words in corpus.splits["train"].words for word in words), []
     return None, [
-        f"Words seen in training: not known, for the text is not at hand ({path or record.config.data.get('hub')})."
+        f"Words seen in training are not known: the text is not available ({path or record.config.data.get('hub')})."
     ]
 
 
@@ -172,9 +174,9 @@ def _parts(runs: Sequence[Sequence[_Run]], task: Task, known: frozenset[str] | N
     order = {"all": 0}
     for sides in zip(*runs, strict=True):
         for number, (words, gold) in enumerate(zip(sides[0].words, sides[0].gold, strict=True)):
-            said = [set(task.items(side.predicted[number])) for side in sides]
+            predicted = [set(task.items(side.predicted[number])) for side in sides]
             for item in task.items(gold):
-                right = [item in items for items in said]
+                right = [item in items for items in predicted]
                 names = {"all": 0, f"{item[0]}": 1} | dict.fromkeys(slice_names(words, item, known), 2)
                 for name, block in names.items():
                     order.setdefault(name, block)
@@ -257,24 +259,22 @@ def _touching(item: Item, others: set[Item]) -> list[Item]:
 
 def _examples(runs: Sequence[Sequence[_Run]], names: Sequence[str], task: Task, num: int) -> list[Example]:
     """Returns up to `num` examples for each row: those in most seeds first, then in the order of the text."""
-    found: defaultdict[tuple[int, int, Item], list[str]] = defaultdict(
-        list
-    )  # by side, sentence and item: what was said
+    found: defaultdict[tuple[int, int, Item], list[str]] = defaultdict(list)  # predictions by side, sentence and item
     for sides in zip(*runs, strict=True):
         for number, gold in enumerate(sides[0].gold):
-            said = [set(task.items(side.predicted[number])) for side in sides]
+            predicted = [set(task.items(side.predicted[number])) for side in sides]
             for item in task.items(gold):
-                for side, wrong in enumerate(said):
-                    right = said[1 - side] if len(said) > 1 else {item}
+                for side, wrong in enumerate(predicted):
+                    right = predicted[1 - side] if len(predicted) > 1 else {item}
                     if item not in wrong and item in right:
                         others = [
                             f"{kind} {_words(sides[0].words[number], s, e)}" for kind, s, e in _touching(item, wrong)
                         ]
                         found[side, number, item].append(", ".join(others) or "nothing")
     examples: list[Example] = []
-    for side in reversed(range(len(runs))):  # what B has wrong is what A alone has right, and comes first
-        mine = sorted((key for key in found if key[0] == side), key=lambda key: (-len(found[key]), key[1:]))
-        for key in mine[:num]:
+    for side in reversed(range(len(runs))):  # first what B has wrong, which is what only A has right
+        of_side = sorted((key for key in found if key[0] == side), key=lambda key: (-len(found[key]), key[1:]))
+        for key in of_side[:num]:
             _, number, (kind, start, end) = key
             whose = names[1 - side] if len(runs) > 1 else None
             words = list(runs[0][0].words[number])
@@ -287,9 +287,9 @@ def _words(words: Sequence[str], start: int, end: int) -> str:
 
 
 def lines(errors: Errors) -> Iterator[str]:
-    """Returns the comparison as lines of text."""
+    """Yields the comparison as lines of text."""
     many = (
-        f"seeds {', '.join(map(str, errors.seeds))}, figures a seed"
+        f"seeds {', '.join(map(str, errors.seeds))}, numbers per seed"
         if len(errors.seeds) > 1
         else f"seed {errors.seeds[0]}"
     )
@@ -297,9 +297,9 @@ def lines(errors: Errors) -> Iterator[str]:
     yield f"{errors.a} (A){against}: {errors.split}, {many}"
     yield ""
     at_least = any(part.at_least for block in errors.parts for part in block)
-    heads = ["", "gold", "A right %"] + (["B right %", "A alone", "B alone"] if errors.b else [])
+    heads = ["", "gold", "A right %"] + (["B right %", "only A", "only B"] if errors.b else [])
     if at_least:
-        heads = [head.replace("alone", "alone, at least") for head in heads]
+        heads = [head.replace("only", "at least only") for head in heads]
     rows: list[Any] = []
     for block in errors.parts:
         rows += [SEPARATING_LINE] * bool(rows)
@@ -318,9 +318,9 @@ def lines(errors: Errors) -> Iterator[str]:
         yield ""
         seeds = f", {example.of_seeds} of {len(errors.seeds)} seeds" if len(errors.seeds) > 1 else ""
         other = errors.b if example.right == errors.a else errors.a
-        who = f"{example.right} alone has it right" if example.right else f"{errors.a} has it wrong"
+        who = f"only {example.right} has it right" if example.right else f"{errors.a} has it wrong"
         item = f"{example.kind} {_words(example.words, example.start, example.end)}"
-        yield f"{who}{seeds}: {item}; {other} said {example.wrong}"
+        yield f"{who}{seeds}: {item}; {other} predicts {example.wrong}"
         marked = [*example.words]
         marked[example.start] = f"[{marked[example.start]}"
         marked[example.end - 1] += "]"

@@ -1,4 +1,4 @@
-"""`probe export`: words, tags and vectors as files."""
+"""Implements `probe export`."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from probe.system.provenance import provenance
 
 ABOUT = "export.json"
 LOCK = ".lock"
-LAYOUT = 1  # rises when the files of a format change
+LAYOUT = 1  # raise it when the files of a format change
 ENDINGS = (".safetensors", ".parquet", ".npy", ".npz", ".json", ".jsonl", ".csv")
 
 
@@ -35,7 +35,7 @@ def export(cfg: Config, target: Path, form: str, each: bool, log: Callable[[str]
     """Writes a config's corpus and features into a new folder, in one of FORMATS.
 
     each: does not combine the chosen layers. Raises UserError, before anything is computed, for a target that exists or
-    cannot be made. Existing files never change.
+    cannot be created. Existing files never change.
     """
     _refuse(target)
     planned = plan_to_read(cfg)
@@ -43,9 +43,9 @@ def export(cfg: Config, target: Path, form: str, each: bool, log: Callable[[str]
     part = target.with_name(f"{target.name}.part")
     _refuse_other(part, key_of(what))
     needed = _bytes(planned, form, each)
-    here = sum(file.stat().st_size for file in part.iterdir()) if part.is_dir() else 0
-    if reason := why_not_writable(part, max(0, needed - here)):
-        raise UserError(f"{target}: {reason}. Another place: --to DIR.")
+    written = sum(file.stat().st_size for file in part.iterdir()) if part.is_dir() else 0
+    if reason := why_not_writable(part, max(0, needed - written)):
+        raise UserError(f"{target}: {reason}. To use another folder: --to DIR.")
     num_words = sum(split.num_words for split in planned.corpus.splits.values())
     log(f"{num_words} words, {needed / 1e9:.2f} GB as {form}, to {target}")
     vectors = read_vectors(cfg, each)
@@ -60,8 +60,8 @@ def export(cfg: Config, target: Path, form: str, each: bool, log: Callable[[str]
             part.rename(target)
     except OSError as error:
         raise UserError(
-            f"{error.filename or part} cannot be written: {error.strerror or error}. What is written is kept in "
-            f"{part}; once there is room, the same command continues."
+            f"{error.filename or part} cannot be written: {error.strerror or error}. The files so far are in {part}; "
+            "once there is space, the same command continues."
         ) from None
 
 
@@ -76,7 +76,7 @@ def _bytes(planned: Plan, form: str, each: bool) -> int:
 
 
 def identity(planned: Plan, form: str, each: bool) -> dict[str, Any]:
-    """Returns what an export is, by content. Its hash says whether an unfinished export can continue."""
+    """Returns an export's identity by content. Its hash says whether an unfinished export can continue."""
     selection = chosen(planned.selection, each)
     normalized = {"normalize": selection.normalize} if selection.normalize else {}
     return normalized | {
@@ -91,13 +91,13 @@ def identity(planned: Plan, form: str, each: bool) -> dict[str, Any]:
 
 def _refuse(target: Path) -> None:
     if target.exists() or target.is_symlink():
-        raise UserError(f"{target} is there already, and was left as it is. Another place: --to DIR.")
+        raise UserError(f"{target} already exists and was not changed. To use another folder: --to DIR.")
     if target.suffix in ENDINGS:
         raise UserError(f"--to {target}: an export is a folder. Type --to {target.with_suffix('')}, and --format NAME.")
 
 
 def _refuse_other(part: Path, key: str) -> None:
-    """Raises UserError if an unfinished export is another one, or no export."""
+    """Raises UserError if the folder holds another unfinished export, or something else."""
     if not part.exists() or not any(file.name != LOCK for file in part.iterdir()):
         return
     try:
@@ -106,13 +106,13 @@ def _refuse_other(part: Path, key: str) -> None:
         found = None
     if found != key:
         what = "holds something else" if found is None else "is an unfinished export of something else"
-        raise UserError(f"{part} {what}, and was left as it is. Remove it, or another place: --to DIR.")
+        raise UserError(f"{part} {what} and was not changed. Remove it, or use another folder: --to DIR.")
 
 
 def _write(part: Path, what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors], form: str) -> None:
-    for left in part.glob(".*"):
-        if left.name != LOCK:  # half-made by a process that was killed
-            left.unlink()
+    for file in part.glob(".*"):
+        if file.name != LOCK:  # half-written by a process that was killed
+            file.unlink()
     if not (part / ABOUT).exists():
         text = json.dumps(_about(what, planned, vectors), indent=1, ensure_ascii=False)
         write_atomically(part / ABOUT, text + "\n")
@@ -130,7 +130,7 @@ def _write(part: Path, what: dict[str, Any], planned: Plan, vectors: dict[str, V
 
 
 def _about(what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors]) -> dict[str, Any]:
-    """Returns the record of an export: what it is, by content and by name, and what made it."""
+    """Returns the content of export.json: the export's identity, the names, and the versions that wrote it."""
     corpus, encoder, store = planned.corpus, planned.encoder, planned.store
     manifest = store.serving().manifest()
     assert manifest is not None

@@ -1,4 +1,4 @@
-"""Writes features in formats of other programs, part by part; an unfinished file continues where it ends.
+"""Writes features in formats of other programs, part by part. An unfinished file is continued.
 
     safetensors   train.safetensors: "vectors" as in the store, "sentences" (S + 1,), "documents" (S,); train.jsonl
     npy           train.vectors.npy, train.sentences.npy, train.documents.npy, for memory maps; train.jsonl
@@ -31,7 +31,7 @@ from probe.features.windows import bounds
 from probe.system.files import written_whole
 
 Parts = Sequence[tuple[int, int]]  # rows of vectors, first..last, one part after another
-Advance = Callable[[int], object]  # gets how many more words are written
+Advance = Callable[[int], object]  # called with the number of words just written
 SAFETENSORS_NAMES = {torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32"}
 
 
@@ -105,8 +105,8 @@ configs:
     path: test-*.parquet
 ---
 
-Words, tags, and the vector of each word under a frozen encoder, a sentence a row: `datasets.load_dataset("DIR")`.
-`export.json` says which text, encoder and layers.
+Words, tags, and the vector of each word from a frozen encoder, one sentence per row: `datasets.load_dataset("DIR")`.
+`export.json` names the text, the encoder and the layers.
 """
 
 
@@ -127,9 +127,9 @@ def _append(
     advance: Advance,
     as_array: Callable[[torch.Tensor], np.ndarray],
 ) -> None:
-    """Writes the header and then all rows, part by part, into a file that only grows: its length says what is done.
+    """Writes the header and then all rows, part by part, into a file that only grows.
 
-    An unfinished part is written again.
+    Its length shows how much is done. An unfinished part is written again.
     """
     row_bytes = as_array(torch.empty((1, *vectors.shape[1:]), dtype=vectors.dtype)).nbytes
     path.touch()

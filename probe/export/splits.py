@@ -1,4 +1,4 @@
-"""Gives words, tags and vectors of a corpus to Python programs; vectors stay in the store until they are read."""
+"""Gives Python programs the words, tags and vectors of a corpus. Vectors stay in the store until they are read."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Vectors:
     """Reads the vectors of a split's words from the store on demand.
 
     shape: (words, width), or (words, layers, H) if layers are not combined. `vectors[rows]` is a torch tensor on the
-    CPU, as stored (sums and means: float32); rows are a number, a slice, a list, an array, or a mask, and places within
-    each may follow: `vectors[:, 0]`.
-    `numpy.asarray(vectors)` reads everything into memory; bfloat16, which NumPy lacks, becomes float32.
+    CPU in the stored dtype (sums and means: float32). Rows are a number, a slice, a list, an array, or a mask; indices
+    within each vector may follow: `vectors[:, 0]`. `numpy.asarray(vectors)` reads everything into memory; bfloat16,
+    which NumPy lacks, becomes float32.
     """
 
     def __init__(self, open_split: Callable[[], Streamed]) -> None:
@@ -55,21 +55,21 @@ class Vectors:
         return (self[row] for row in range(len(self)))
 
     def __getitem__(self, rows: int | slice | Sequence[int] | np.ndarray | torch.Tensor | tuple) -> torch.Tensor:
-        if isinstance(rows, tuple):  # rows, then places within each
+        if isinstance(rows, tuple):  # rows, then indices within each
             chosen = self[rows[0]]
             return chosen[(slice(None),) * (chosen.ndim - self.ndim + 1) + rows[1:]]
         if isinstance(rows, slice):
             wanted = range(len(self))[rows]
             if wanted.step == 1:
-                return self._mended(lambda: self._streamed.between(wanted.start, max(wanted.start, wanted.stop)))
+                return self._read(lambda: self._streamed.between(wanted.start, max(wanted.start, wanted.stop)))
             places = np.asarray(wanted, dtype=np.int64)
         else:
             places = _places(rows, len(self))
-        return self._mended(lambda: self._streamed[torch.from_numpy(places)])
+        return self._read(lambda: self._streamed[torch.from_numpy(places)])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
-            raise ValueError("vectors are in a store; as one array they are a copy")
+            raise ValueError("vectors are in a store, so one array of them must be a copy")
         whole = as_numpy(self[:])
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
@@ -80,14 +80,14 @@ class Vectors:
         """Unmaps the files that were read."""
         self._streamed.close()
 
-    def _mended(self, read: Callable[[], torch.Tensor]) -> torch.Tensor:
+    def _read(self, read: Callable[[], torch.Tensor]) -> torch.Tensor:
         """Returns the result of `read`, after extracting damaged shards again."""
 
-        def mend(damage: str) -> None:
+        def reopen(damage: str) -> None:
             print(damage, flush=True)
             self._streamed = self._open()
 
-        return read_again_if_damaged(read, mend)
+        return read_again_if_damaged(read, reopen)
 
 
 def _places(rows: Any, length: int) -> np.ndarray:
@@ -116,7 +116,8 @@ class SplitFeatures:
     """Holds one split, one row per word.
 
     words, tags: one per row of vectors; spans are tagged in IOB2. sentences: the rows of each sentence, as slices of
-    all three. documents: the number of each sentence's document, rising, maybe with gaps; None if the corpus has none.
+    all three. documents: the number of each sentence's document, ascending, maybe with gaps; None if the corpus has
+    none.
     """
 
     words: list[str]
@@ -148,7 +149,7 @@ class Splits(NamedTuple):
 def read_splits(cfg: Config, each: bool = False) -> Splits:
     """Returns the splits of a config's corpus with features of the chosen layers, after extracting missing ones.
 
-    each: does not combine the layers: (words, layers, H). A learned combination is never combined here.
+    each: does not combine the layers: (words, layers, H). A mix, whose weights are learned, is never combined here.
     Raises UserError.
     """
     splits, vectors = plan_to_read(cfg).corpus.splits, read_vectors(cfg, each)
@@ -159,7 +160,7 @@ def read_vectors(cfg: Config, each: bool = False) -> dict[str, Vectors]:
     """Returns only each split's vectors; see `read_splits`."""
     planned = plan_to_read(cfg)
     selection = chosen(planned.selection, each)
-    # Layers kept apart are normalized as those of a concatenation, each by itself.
+    # Layers that are not combined are normalized one by one, as in a concatenation.
     normalized = replace(selection, combine="concat") if each else selection
     normalization = cache(lambda: _normalization(cfg, normalized))
 
@@ -180,12 +181,12 @@ def plan_to_read(cfg: Config) -> Plan:
     Raises UserError for runs without stored vectors: a fine-tuned encoder, a sample of train, no layer.
     """
     if not PROBES[cfg.probe.kind].reads_features:
-        raise UserError(f"Features are a frozen encoder's: leave out probe={cfg.probe.kind}.")
+        raise UserError(f"Features come from a frozen encoder: omit probe={cfg.probe.kind}.")
     planned = plan(cfg)
     if planned.sample is not None:
         raise UserError(
-            f"data.train_fraction={cfg.data.train_fraction} is a run's, whose seed draws the sample; features are of "
-            "the whole text. Type data.train_fraction=null."
+            f"data.train_fraction={cfg.data.train_fraction}: a run's seed draws the sample, but features are of the "
+            "whole text. Type data.train_fraction=null."
         )
     if not planned.kind.reads_features:
         raise UserError(f"layers={planned.selection.name} names no layer, so there are no vectors. Type layers=last.")
@@ -193,5 +194,5 @@ def plan_to_read(cfg: Config) -> Plan:
 
 
 def chosen(selection: Selection, each: bool) -> Selection:
-    """Returns the selection; with `each`, its layers uncombined, as a mix is read before its weights are learned."""
+    """Returns the selection; with `each`, its layers uncombined, as for a mix, which the probe combines itself."""
     return replace(selection, combine="mix") if each else selection

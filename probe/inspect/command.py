@@ -1,4 +1,4 @@
-"""`probe inspect`: one text, layer by layer."""
+"""Implements `probe inspect`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from probe.config import SENTENCES, UserError
 from probe.settings import config_of, split_settings
 
 DESCRIPTION = """\
-Shows what an encoder makes of a text: its pieces, ids, mask and segments, and the word of each
-piece; how many hidden states there are and what each index means; the parts of layer 0; and the
+Shows how an encoder processes a text: its pieces, ids, mask and segments, and the word of each
+piece; how many hidden states there are and what each index denotes; the parts of layer 0; and the
 vectors of the chosen layers (layers=..., as in training). Words are split at blanks, and each
 punctuation mark is a separate word: "bank." is "bank" and ".".
 """

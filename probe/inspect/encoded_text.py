@@ -50,11 +50,11 @@ class FirstLayer:
 class EncodedText:
     """Holds the encoder's output for one text or a pair.
 
-    ids, mask and types (None where the encoder knows no segments): (B, P). word_of_piece: (B, P), the number of its
-    word from 0, or None for special pieces and padding. vectors: (W, L + 1, H), one per word and layer. pieces:
-    (L + 1, K, H), every piece once, in order, special ones included, padding not; where windows overlap, the pieces of
-    a word are taken from the window that the word is taken from. pooled: (H,), the pooler's output for the first
-    window. first_layer: for the first window; None where this encoder's parts are not known.
+    ids, mask and types (None if the encoder has no segments): (B, P). word_of_piece: (B, P), the number of its word
+    from 0, or None for special pieces and padding. vectors: (W, L + 1, H), one per word and layer. pieces: (L + 1, K,
+    H), every piece once, in order, with special ones and without padding; if windows overlap, the pieces of a word come
+    from the same window as the word. pooled: (H,), the pooler's output for the first window. first_layer: for the first
+    window; None if this encoder's parts are not known.
     """
 
     texts: tuple[str, ...]
@@ -76,8 +76,10 @@ class EncodedText:
 
 
 class _Input(NamedTuple):
-    """Holds one window as the encoder gets it, each tensor (1, P). runs: the runs of words in it, each with the number
-    of pieces by which it is shifted right, compared with a window of its own.
+    """Holds one window for the encoder, each tensor (1, P).
+
+    runs: the runs of words in it, each with the number of pieces by which it is shifted to the right, compared with a
+    window of its own.
     """
 
     ids: torch.Tensor
@@ -87,24 +89,24 @@ class _Input(NamedTuple):
 
 
 class TextEncoder:
-    """Holds an encoder with its weights and the chosen layers, ready to read texts."""
+    """Holds an encoder with its weights and the chosen layers, and encodes texts."""
 
     def __init__(self, cfg: Config) -> None:
         if cfg.encoder.num_layers is not None:
-            select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before fetching
+            select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before a download
         if cfg.layers.is_empty:
-            raise UserError("layers=majority_tag reads no layer, so there is nothing to look at. Another: layers=last.")
+            raise UserError("layers=majority_tag reads no layer, so there is nothing to inspect. Type layers=last.")
         self.features = replace(cfg.features, context="sentence", layers=None)  # each text by itself, every layer
         self.device = resolve_device(cfg.device)
         self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
-        layers = replace(cfg.layers, normalize=None)  # texts have no train to normalize by: vectors as they are
+        layers = replace(cfg.layers, normalize=None)  # texts have no train split that gives statistics
         self.selection: Selection = select(layers, self.encoder.num_layers, self.encoder.hidden_size)
         report_slow_bfloat16(cfg.features, self.device)
         self.model = load_model(self.encoder, self.device, cfg.features.precision, keep_pooler=True)
         self.traits = traits_of(self.model, self.encoder, self.device)
         report_encoder(self.encoder, self.traits, cfg.features.subword)
 
-    @torch.no_grad()  # and not inference mode: its tensors could not be trained on
+    @torch.no_grad()  # not inference mode, whose tensors cannot be used in training
     def read(self, *texts: str, number: int = 1, pad: int = 0, segment: int | None = None) -> EncodedText:
         """Encodes one text, or two as a pair.
 
@@ -114,7 +116,7 @@ class TextEncoder:
         name = f"text {number}"
         try:
             words = [split_text(text) for text in texts]
-        except UnicodeEncodeError:  # what the command line makes of other bytes
+        except UnicodeEncodeError:  # Python turns other bytes of the command line into surrogates
             raise UserError(f"{name} is not UTF-8, or holds half a character.") from None
         tags = [["O"] * len(sentence) for sentence in words]
         split = Split(words, tags, None, [number + i for i in range(len(texts))], "text")
@@ -127,13 +129,13 @@ class TextEncoder:
         vectors, pieces, word_of_piece = [], [], []
         pooled, first_layer = None, None
         for i, given in enumerate(inputs):
-            with _embeddings_seen(self.model) as seen:
+            with _capture_embeddings(self.model) as captured:
                 output = outputs(self.model, *(None if t is None else t.to(self.device) for t in given[:3]))  # type: ignore[arg-type]
             states: tuple[torch.Tensor, ...] = output.hidden_states
             check_states(states, given.ids.shape, self.encoder)
             if i == 0:
                 pooled = getattr(output, "pooler_output", None)
-                first_layer = _first_layer(seen, states[0], int(given.mask.sum()))
+                first_layer = _first_layer(captured, states[0], int(given.mask.sum()))
             vectors.append(self._word_vectors(states, given, text))
             kept = self._pieces_kept(given, text, is_first=i == 0, is_last=i == len(inputs) - 1)
             pieces.append(torch.stack([state[0, kept] for state in states]).float().cpu())
@@ -154,22 +156,22 @@ class TextEncoder:
         )
 
     def _windows(self, text: Text, pad: int, name: str) -> list[_Input]:
-        """Yields a text's windows, all of one width."""
+        """Returns a text's windows, all of one width."""
         widest = max(text.pieces.count(w.first, w.last) for w in text.windows) + self.encoder.special.count
         if not widest:
-            raise UserError(f"{name} is empty, and {self.encoder.name} puts no piece of its own around a text.")
+            raise UserError(f"{name} is empty, and {self.encoder.name} adds no special pieces to a text.")
         self._check_pad(pad, widest, name)
         width = max(widest, pad)
         return [_Input(*to_tensors([w], text.pieces, self.encoder, width), [(w, 0)]) for w in text.windows]
 
     def _pair(self, text: Text, pad: int) -> _Input:
-        """Puts two texts in one window, as the tokenizer does with a pair."""
+        """Puts two texts into one window, as the tokenizer does with a pair."""
         special, (first, second) = special_pair(self.encoder.tokenizer), _two(text.windows)
         ids_1, ids_2 = (text.pieces.ids(window.first, window.last) for window in (first, second))
         ids = special.prefix + ids_1 + special.middle + ids_2 + special.suffix
         if not 0 < len(ids) <= self.encoder.limit:
             raise UserError(
-                f"--pair: {len(ids)} pieces, and {self.encoder.name} takes 1 to {self.encoder.limit} at once. "
+                f"--pair: {len(ids)} pieces, but {self.encoder.name} takes 1 to {self.encoder.limit} at once. "
                 "A pair is not cut into windows; shorten the texts."
             )
         self._check_pad(pad, len(ids), "the pair")
@@ -194,7 +196,7 @@ class TextEncoder:
     def _with_segment(self, given: _Input, segment: int) -> _Input:
         known = getattr(self.encoder.config, "type_vocab_size", 0) if given.types is not None else 0
         if not 0 <= segment < known:
-            allowed = f"segments are 0 to {known - 1}" if known else "it knows no segments"
+            allowed = f"segments are 0 to {known - 1}" if known else "it has no segments"
             raise UserError(f"--segment {segment} is not for {self.encoder.name}: {allowed}.")
         assert given.types is not None
         return given._replace(types=given.types.masked_fill(given.mask == 1, segment))
@@ -236,14 +238,14 @@ def _two(windows: list[Window]) -> tuple[Window, Window]:
 
 
 @contextmanager
-def _embeddings_seen(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
+def _capture_embeddings(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
     """Captures the outputs of a BERT-like embedding layer's parts in a forward pass, for the first text of a batch."""
-    seen: dict[str, torch.Tensor] = {}
+    captured: dict[str, torch.Tensor] = {}
 
     def keep(name: str, given: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
-        seen[name] = output[0].float().cpu()
+        captured[name] = output[0].float().cpu()
         if name == "normed":
-            seen["sum"] = given[0][0].float().cpu()
+            captured["sum"] = given[0][0].float().cpu()
 
     embeddings = getattr(model, "embeddings", None)
     hooks = []
@@ -251,22 +253,22 @@ def _embeddings_seen(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]
         if isinstance(module := getattr(embeddings, attribute, None), torch.nn.Module):
             hooks.append(module.register_forward_hook(lambda _, given, output, name=name: keep(name, given, output)))
     try:
-        yield seen
+        yield captured
     finally:
         for hook in hooks:
             hook.remove()
 
 
-def _first_layer(seen: dict[str, torch.Tensor], layer_0: torch.Tensor, num: int) -> FirstLayer | None:
+def _first_layer(captured: dict[str, torch.Tensor], layer_0: torch.Tensor, num: int) -> FirstLayer | None:
     """Returns the parts of layer 0; None unless they add up to LayerNorm's input."""
-    parts = {name: seen[name] for name in PARTS if name in seen}
-    if not parts or "sum" not in seen or len({part.shape for part in parts.values()}) > 1:
+    parts = {name: captured[name] for name in PARTS if name in captured}
+    if not parts or "sum" not in captured or len({part.shape for part in parts.values()}) > 1:
         return None
     tolerance = 16 * torch.finfo(layer_0.dtype).eps
 
-    def same(a: torch.Tensor, b: torch.Tensor) -> bool:  # but for padding, which some encoders set to zero
+    def same(a: torch.Tensor, b: torch.Tensor) -> bool:  # except for padding, which some encoders set to zero
         return a.shape == b.shape and torch.allclose(a[:num], b[:num], rtol=tolerance, atol=tolerance)
 
-    if not same(torch.stack([*parts.values()]).sum(0), seen["sum"]):
+    if not same(torch.stack([*parts.values()]).sum(0), captured["sum"]):
         return None
-    return FirstLayer(parts, seen["normed"], same(seen["normed"], layer_0[0].float().cpu()))
+    return FirstLayer(parts, captured["normed"], same(captured["normed"], layer_0[0].float().cpu()))

@@ -72,15 +72,13 @@ def draw(comparison: Comparison, reader: TextEncoder, file: Path) -> None:
         if "missing from font" not in str(warning.message):
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     if any("missing from font" in str(warning.message) for warning in caught):
-        print("The figure's font lacks some characters of the texts; boxes stand for them.", file=sys.stderr)
+        print("The figure's font lacks some characters of the texts; they are drawn as boxes.", file=sys.stderr)
     write_atomically(file, content.getvalue())
 
 
 def _cosines_by_layer(figure: Any, comparison: Comparison, num_layers: int) -> None:
     combinations = comparison.rows[num_layers + 1 :]
-    axes, beside = figure.subplots(
-        1, 2, sharey=True, width_ratios=[max(num_layers + 1, 7), 1 + 0.6 * len(combinations)]
-    )
+    axes, right = figure.subplots(1, 2, sharey=True, width_ratios=[max(num_layers + 1, 7), 1 + 0.6 * len(combinations)])
     pairs = comparison.pairs()
     ends = []
     for pair in pairs:
@@ -88,7 +86,7 @@ def _cosines_by_layer(figure: Any, comparison: Comparison, num_layers: int) -> N
         values = comparison.cosines[:, pair[0], pair[1]]
         faint = 1.0 if len(pairs) <= LABELLED else 0.35
         axes.plot(range(num_layers + 1), values[: num_layers + 1], markersize=4, linewidth=1.6, alpha=faint, **style)
-        beside.plot(range(len(combinations)), values[num_layers + 1 :], **{**style, "linestyle": ""}, alpha=faint)
+        right.plot(range(len(combinations)), values[num_layers + 1 :], **{**style, "linestyle": ""}, alpha=faint)
         ends.append(values[num_layers])
     if len(pairs) <= LABELLED:
         low, high = axes.get_ylim()
@@ -98,9 +96,9 @@ def _cosines_by_layer(figure: Any, comparison: Comparison, num_layers: int) -> N
     axes.set_xticks(range(num_layers + 1))
     axes.set_xlabel("layer (0 = embedding output)")
     axes.set_ylabel("cosine")
-    beside.set_xticks(range(len(combinations)), [row.name for row in combinations], rotation=40, ha="right", size=8)
-    beside.set_xlim(-0.6, len(combinations) - 0.4)
-    for panel in (axes, beside):
+    right.set_xticks(range(len(combinations)), [row.name for row in combinations], rotation=40, ha="right", size=8)
+    right.set_xlim(-0.6, len(combinations) - 0.4)
+    for panel in (axes, right):
         panel.grid(axis="y", color="#dddddd", linewidth=0.7)
         panel.set_axisbelow(True)
         panel.spines[["top", "right"]].set_visible(False)
@@ -112,12 +110,12 @@ def _cosines_by_layer(figure: Any, comparison: Comparison, num_layers: int) -> N
         axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
 
 
-def _spread(values: list[float], apart: float) -> list[float]:
-    """Places labels in the order of their values, each at least `apart` above the previous one."""
+def _spread(values: list[float], distance: float) -> list[float]:
+    """Places labels in the order of their values, each at least `distance` above the previous one."""
     places = list(values)
     order = sorted(range(len(values)), key=lambda i: values[i])
     for below, above in itertools.pairwise(order):
-        places[above] = max(places[above], places[below] + apart)
+        places[above] = max(places[above], places[below] + distance)
     return places
 
 
@@ -130,7 +128,7 @@ def _places_by_layer(figure: Any, comparison: Comparison, num_layers: int) -> No
             panel.set_visible(False)
             continue
         places, share = plane(comparison.vectors[:, layer].double().numpy())
-        if before is not None:  # the sign of an axis means nothing; the one nearer to the layer before reads better
+        if before is not None:  # the sign of an axis is arbitrary, so it is chosen to match the previous layer
             places *= np.where((places * before).sum(0) < 0, -1, 1)
         before = places
         for i, (x, y) in enumerate(places):

@@ -1,4 +1,4 @@
-"""`probe inspect`: checks its options, reads the texts, and shows or writes the results."""
+"""Checks the options of `probe inspect`, encodes the texts, and shows or writes the results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lines(
         if file is not None and file.suffix.lower() not in endings:
             raise UserError(f"{option} {file}: the name must end in {' or '.join(endings)}.")
     if pair and len(texts) != 2:
-        raise UserError(f"--pair needs two texts, and not {len(texts)}.")
+        raise UserError(f"--pair needs two texts, not {len(texts)}.")
     if values < 0:
         raise UserError(f"--values {values}: 0 or more.")
     reader = TextEncoder(cfg)

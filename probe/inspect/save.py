@@ -66,9 +66,10 @@ def as_json(
 
 
 def save_vectors(file: Path, readings: Sequence[EncodedText], reader: TextEncoder, sentence: str | None) -> None:
-    """Writes one tensor (W, L + 1, H) per text, "text1", "text2", ..., and with `sentence` one (texts, H'), "sentence".
+    """Writes a tensor (W, L + 1, H) per text, "text1", "text2", ..., and with `sentence` also (texts, H').
 
-    The file's metadata holds the words of each text as JSON, and the encoder. It is written completely or not at all.
+    The latter is named "sentence". The file's metadata holds the words of each text as JSON, and the encoder. It is
+    written completely or not at all.
     """
     tensors = {f"text{i + 1}": reading.vectors for i, reading in enumerate(readings)}
     if sentence:

@@ -25,7 +25,7 @@ NEIGHBOURS = 3  # words shown on either side of an occurrence
 def sentence_vector(reading: EncodedText, how: str, reader: TextEncoder) -> torch.Tensor:
     """Returns one vector (H',) for a whole text.
 
-    cls: its first piece; mean, max: of all its pieces with special ones; all three of the chosen layers.
+    cls: its first piece; mean, max: over all its pieces with special ones; all three with the chosen layers.
     mean_second_to_last: the mean of the second-to-last layer, for any chosen layers. pooler: the pooler's output.
     """
     if how == "pooler":
@@ -40,7 +40,7 @@ def sentence_vector(reading: EncodedText, how: str, reader: TextEncoder) -> torc
     pieces = combine(reading.pieces, reader.selection)  # (K, H')
     if how == "cls":
         if not reader.encoder.special.prefix:
-            raise UserError(f"--sentence cls: {reader.encoder.name} puts no piece before a text. Try mean.")
+            raise UserError(f"--sentence cls: {reader.encoder.name} adds no piece before a text. Try mean.")
         return pieces[0]
     return pieces.mean(0) if how == "mean" else pieces.amax(0)
 
@@ -111,9 +111,9 @@ def compare(readings: Sequence[EncodedText], word: str, reader: TextEncoder) -> 
     vectors = torch.stack([readings[occurrence.text].vectors[occurrence.word] for occurrence in occurrences])
     rows = _selections(reader)
     layers = vectors.transpose(0, 1).contiguous()  # (L + 1, n, H)
-    alike = np.stack([cosines(combine(layers, row)) for row in rows])
-    groups = two_groups(alike[1 : reader.encoder.num_layers + 1].mean(0)) if len(occurrences) > 2 else None
-    return Comparison(wanted[0], occurrences, vectors, rows, alike, groups)
+    by_row = np.stack([cosines(combine(layers, row)) for row in rows])
+    groups = two_groups(by_row[1 : reader.encoder.num_layers + 1].mean(0)) if len(occurrences) > 2 else None
+    return Comparison(wanted[0], occurrences, vectors, rows, by_row, groups)
 
 
 def _around(words: list[str], at: int) -> str:
@@ -129,7 +129,7 @@ def _selections(reader: TextEncoder) -> list[Selection]:
     for preset in layer_presets():
         try:
             selection = select(preset, num_layers, hidden_size)
-        except UserError:  # the last four of three layers
+        except UserError:  # such as the last four of three layers
             continue
         if len(selection.indices) > 1:
             rows.append(selection)
@@ -138,11 +138,11 @@ def _selections(reader: TextEncoder) -> list[Selection]:
     return rows
 
 
-def two_groups(alike: np.ndarray) -> tuple[list[int], list[int]]:
-    """Clusters into two groups by average linkage. alike: (n, n), cosines."""
-    groups = [[i] for i in range(len(alike))]
+def two_groups(similarity: np.ndarray) -> tuple[list[int], list[int]]:
+    """Clusters into two groups by average linkage. similarity: (n, n), cosines."""
+    groups = [[i] for i in range(len(similarity))]
     while len(groups) > 2:
         pairs = [(a, b) for a in range(len(groups)) for b in range(a + 1, len(groups))]
-        a, b = max(pairs, key=lambda pair: alike[np.ix_(groups[pair[0]], groups[pair[1]])].mean())
+        a, b = max(pairs, key=lambda pair: similarity[np.ix_(groups[pair[0]], groups[pair[1]])].mean())
         groups[a] += groups.pop(b)
     return sorted(groups[0]), sorted(groups[1])

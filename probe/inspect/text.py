@@ -16,9 +16,9 @@ from probe.inspect.similarity import Comparison, cosines, sentence_vector
 from probe.probes.combine import combine
 from probe.system.format import format_layers
 
-HEAT = "▁▂▃▄▅▆▇█"  # the lowest cosine of a table to its highest
+HEAT = "▁▂▃▄▅▆▇█"  # from the lowest cosine of a table to its highest
 BINS = 11
-PAIRS_SHOWN = 15  # six occurrences; of more, a table shows the extremes
+PAIRS_SHOWN = 15  # those of six occurrences; with more, a table shows the extremes
 
 
 def header(reader: TextEncoder) -> str:
@@ -41,7 +41,7 @@ def show_reading(reading: EncodedText, number: int, reader: TextEncoder, num_val
     if batch > 1:
         yield (
             f"longer than {reader.encoder.limit} pieces: {batch} overlapping windows; each word is taken from the one "
-            "in which it stands most central"
+            "in which it is most central"
         )
     for i in range(batch):
         yield ""
@@ -78,16 +78,16 @@ def _show_states(reading: EncodedText, reader: TextEncoder, num_values: int) -> 
     yield f"{last + 1} hidden states, each {reading.shape}: windows, pieces, values"
     yield f"  0 = embedding output, 1..{last} = encoder blocks, {last} = last hidden state"
     if reading.pooled is None:
-        yield "  no pooler output: this encoder has no pooler, or its checkpoint none with weights"
+        yield "  no pooler output: this encoder has no pooler, or its checkpoint has no weights for it"
     else:
-        yield f"  pooler output (1, {len(reading.pooled)}), made from the first piece of layer {last}:"
+        yield f"  pooler output (1, {len(reading.pooled)}), computed from the first piece of layer {last}:"
         yield f"    {_first(reading.pooled, num_values)}"
 
 
 def _show_first_layer(reading: EncodedText, reader: TextEncoder, num_values: int) -> Iterator[str]:
     first_layer = reading.first_layer
     if first_layer is None:
-        yield f"layer 0: the parts of {reader.encoder.name}'s embeddings are not known here"
+        yield f"layer 0: the parts of {reader.encoder.name}'s embeddings are not known"
         return
     parts = first_layer.parts
     yield (
@@ -108,7 +108,7 @@ def _show_first_layer(reading: EncodedText, reader: TextEncoder, num_values: int
 
 
 def _show_scales(reading: EncodedText) -> Iterator[str]:
-    """Yields the scale of each layer, which a sum, a mean or a mix adds up unchanged."""
+    """Yields the scale of each layer. A sum, a mean or a mix adds layers without changing it."""
     if not len(reading.vectors):
         return
     norms = reading.vectors.norm(dim=2).mean(0).tolist()
@@ -120,7 +120,7 @@ def _show_scales(reading: EncodedText) -> Iterator[str]:
 def _show_chosen(reading: EncodedText, reader: TextEncoder, num_values: int) -> Iterator[str]:
     selection = reader.selection
     vectors = combine(reading.vectors.transpose(0, 1).contiguous(), selection)  # (W, H')
-    untrained = " at the equal weights it starts from" if selection.combine == "mix" else ""
+    untrained = " with its initial equal weights" if selection.combine == "mix" else ""
     piece = {"first": "its first piece", "last": "its last piece"}.get(
         reader.features.subword, f"the {reader.features.subword} of its pieces"
     )
@@ -138,7 +138,7 @@ def _show_chosen(reading: EncodedText, reader: TextEncoder, num_values: int) -> 
 
 
 def histogram(values: np.ndarray) -> Iterator[str]:
-    """Yields the lines of a histogram. Outliers widen its range and are not clipped, because they are worth seeing."""
+    """Yields the lines of a histogram. Its range includes outliers, because they are of interest."""
     yield (
         f"  {values.size} values: mean {values.mean():.3f}, standard deviation {values.std():.3f}, "
         f"from {values.min():.3f} to {values.max():.3f}"
@@ -164,7 +164,7 @@ def show_sentences(readings: Sequence[EncodedText], how: str, reader: TextEncode
     if how in ("cls", "pooler"):
         for i, reading in enumerate(readings):
             if len(reading.windows) > 1:
-                yield f"  text {i + 1} is longer than the encoder's window; this is its first window's"
+                yield f"  text {i + 1} is longer than the encoder's window; this is the vector of its first window"
     rows = [
         [i + 1, f"{vector.norm():.2f}", _first(vector, num_values), _shortened(" | ".join(reading.texts))]
         for i, (vector, reading) in enumerate(zip(vectors, readings, strict=True))
@@ -173,10 +173,11 @@ def show_sentences(readings: Sequence[EncodedText], how: str, reader: TextEncode
     if len(readings) > 1:
         yield ""
         yield "cosines"
-        alike = cosines(vectors)
-        heat = _heat(alike[~np.eye(len(alike), dtype=bool)])
-        table = [[i + 1, *(heat(c) if i != j else "" for j, c in enumerate(row))] for i, row in enumerate(alike)]
-        yield from _aligned(["", *map(str, range(1, len(alike) + 1))], table, "r" * (len(alike) + 1))
+        similarity = cosines(vectors)
+        n = len(similarity)
+        heat = _heat(similarity[~np.eye(n, dtype=bool)])
+        table = [[i + 1, *(heat(c) if i != j else "" for j, c in enumerate(row))] for i, row in enumerate(similarity)]
+        yield from _aligned(["", *map(str, range(1, n + 1))], table, "r" * (n + 1))
 
 
 def show_comparison(comparison: Comparison, reader: TextEncoder) -> Iterator[str]:
@@ -192,9 +193,9 @@ def show_comparison(comparison: Comparison, reader: TextEncoder) -> Iterator[str
     names = {selection.name: k for k, selection in enumerate(comparison.rows[: reader.encoder.num_layers + 1])}
     presets = {0: " embeddings", reader.encoder.num_layers: " last"}
     rows = []
-    for k, (selection, alike) in enumerate(zip(comparison.rows, comparison.cosines, strict=True)):
+    for k, (selection, similarity) in enumerate(zip(comparison.rows, comparison.cosines, strict=True)):
         label = f"{k}{presets.get(k, '')}" if selection.name in names else selection.name
-        values = [alike[pair] for pair in pairs]
+        values = [similarity[pair] for pair in pairs]
         cells = values if len(pairs) <= PAIRS_SHOWN else [min(values), float(np.mean(values)), max(values)]
         rows.append([label, *map(heat, cells)])
     columns = [f"{i + 1}-{j + 1}" for i, j in pairs] if len(pairs) <= PAIRS_SHOWN else ["least", "mean", "greatest"]
@@ -209,37 +210,38 @@ def show_comparison(comparison: Comparison, reader: TextEncoder) -> Iterator[str
             head.append("gap")
             part = [[*row, f"{margin:+.3f}"] for row, margin in zip(part, margins, strict=True)]
         yield from _aligned(head, part, "l" + "r" * (len(head) - 1))
-    yield "sum, mean and mix (before training) point the same way, so their cosines are one."
+    yield "sum, mean and mix (before training) have the same direction, so they have the same cosines."
     yield ""
-    yield from _where_they_part(comparison, reader)
+    yield from _separation(comparison, reader)
 
 
-def _where_they_part(comparison: Comparison, reader: TextEncoder) -> Iterator[str]:
+def _separation(comparison: Comparison, reader: TextEncoder) -> Iterator[str]:
+    """Says at which layers the occurrences differ most, or their two groups are separated."""
     margins, groups = comparison.margins(), comparison.groups
     if margins is None or groups is None:
         by_layer = comparison.cosines[: reader.encoder.num_layers + 1, 0, 1]
-        yield f"The two are least alike at layer {by_layer.argmin()} ({by_layer.min():.3f})."
+        yield f"The two are least similar at layer {by_layer.argmin()} ({by_layer.min():.3f})."
         return
     by_layer = np.array(margins[: reader.encoder.num_layers + 1])
     named = " and ".join("{" + ", ".join(str(i + 1) for i in group) + "}" for group in groups)
     yield f"Two groups, by the cosines of all blocks: {named}. gap = least cosine within one - greatest between them."
-    apart = np.flatnonzero(by_layer > 0)
-    if not len(apart):
+    separated = np.flatnonzero(by_layer > 0)
+    if not len(separated):
         yield (
-            "At no layer is every pair within a group more alike than every pair between them (gap above 0); nearest "
-            f"to it is layer {by_layer.argmax()} ({by_layer.max():+.3f})."
+            "At no layer is every pair within a group more similar than every pair between groups (gap above 0). "
+            f"The largest gap is at layer {by_layer.argmax()} ({by_layer.max():+.3f})."
         )
         return
     yield (
-        f"They are apart (gap above 0) at layers {format_layers(apart.tolist())}, most at layer {by_layer.argmax()} "
-        f"({by_layer.max():+.3f})."
+        f"The groups are separated (gap above 0) at layers {format_layers(separated.tolist())}, most at layer "
+        f"{by_layer.argmax()} ({by_layer.max():+.3f})."
     )
-    if apart[0] == 0:
-        yield "Layer 0 knows a word's form and place only: there, likeness is nearness in the text."
+    if separated[0] == 0:
+        yield "Layer 0 depends only on a word's form and position, so there similarity reflects position in the text."
 
 
 def _heat(values: np.ndarray) -> Any:
-    """Returns a function that formats a cosine with a bar, whose height is its place in the range of `values`."""
+    """Returns a function that formats a cosine with a bar, whose height shows its position in the range of `values`."""
     low, high = float(values.min()), float(values.max())
 
     def cell(value: float) -> str:

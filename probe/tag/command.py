@@ -1,4 +1,4 @@
-"""`probe tag`: text tagged with a saved probe."""
+"""Implements `probe tag`."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def tag(arguments: list[str]) -> int:
         "given",
         nargs="*",
         metavar="DIR | FILE | TEXT | - | setting=value",
-        help="first the results folder, then what to tag; settings for what lies elsewhere or in other columns "
+        help="first the results folder, then what to tag; settings for files or columns that differ "
         "(encoder.path=DIR, data.word_column=1, data.words_field=words, device=cpu)",
     )
-    parser.add_argument("--row", help="the row of the probe, by its name in tables (needed where there are several)")
+    parser.add_argument("--row", help="the row of the probe, by its name in tables (needed if there are several)")
     parser.add_argument("--seed", type=int, metavar="S", help="the seed of the probe (default: the best one on dev)")
     parser.add_argument(
         "--input",
@@ -51,7 +51,7 @@ def tag(arguments: list[str]) -> int:
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="write an I- that continues no span of its type as B-, as it is scored (default: as predicted)",
+        help="write an I- that continues no span of its type as B-, as scoring does (default: as predicted)",
     )
     parser.add_format("conll", "json")
     options = parser.parse_intermixed_args(arguments)
@@ -64,7 +64,7 @@ def tag(arguments: list[str]) -> int:
     from probe.tag.io import format_tagged, read_untagged, repaired, select_saved_probe
 
     file, record = select_saved_probe(Path(words[0]), options.row, options.seed)
-    from probe.tag.corpus_tagger import CorpusTagger  # imports torch, so only after what may refuse
+    from probe.tag.corpus_tagger import CorpusTagger  # imports torch, so only after the checks above
 
     cfg = config_from_record(record, config_of, overrides)
     texts = [read_untagged(given, cfg.data, record, options.input) for given in words[1:]]
@@ -80,8 +80,8 @@ def tag(arguments: list[str]) -> int:
             tagged = repaired(tagged, options.repair, counts)
         for block in format_tagged(text, tagged, options.format):
             print(block, end="")
-    if odd := counts["odd"]:
-        continues = f"{pluralize(odd, 'I- tag')} {'continues' if odd == 1 else 'continue'} no span"
-        how = "written as B-" if options.repair else "read as the beginning of one; --repair writes B-"
+    if number := counts["ill_formed"]:
+        continues = f"{pluralize(number, 'I- tag')} {'continues' if number == 1 else 'continue'} no span"
+        how = "written as B-" if options.repair else "scored as the beginning of a span; --repair writes B-"
         print(f"{continues}, {how}", file=sys.stderr)
     return 0

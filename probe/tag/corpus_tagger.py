@@ -1,7 +1,7 @@
-"""Tags text with a kept probe, by the functions that made its features: the same pieces, windows, batches and pooling.
+"""Tags text with a saved probe, by the functions that made its features: same pieces, windows, batches and pooling.
 
-A text goes through in chunks of about CHUNK_WORDS words (of whole shards, as a store of it would have), so memory does
-not grow with it. The encoder stops after the deepest layer that the probe reads.
+A text is processed in chunks of about CHUNK_WORDS words (of whole shards, as in a store), so memory does not grow with
+it. The encoder stops after the deepest layer that the probe reads.
 
 W words, L layers chosen, H hidden size.
 """
@@ -34,11 +34,11 @@ from probe.runs.weights import load_probe, selection_of
 from probe.system.machine import num_cores, resolve_device
 
 CHUNK_WORDS = 2**16
-SHOW_FROM = 5_000  # words; what takes longer shows how far it is
+SHOW_FROM = 5_000  # words; longer texts show a progress bar
 
 
 class CorpusTagger:
-    """A record's probe and its encoder, loaded once. Raises UserError where the encoder is another."""
+    """Holds a record's probe and its encoder, loaded once. Raises UserError if the encoder is another one."""
 
     def __init__(self, file: Path, record: RunRecord, cfg: Config) -> None:
         self.device = resolve_device(cfg.device)
@@ -50,8 +50,8 @@ class CorpusTagger:
         self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
         if self.encoder.fingerprint != record.encoder.fingerprint:
             raise UserError(
-                f"{self.encoder.folder} is another encoder than the one the probe was trained on, "
-                f"{record.encoder.name}. Where that is: encoder.path=DIR."
+                f"{self.encoder.folder} is not the encoder that the probe was trained with, {record.encoder.name}. "
+                "To say where that is: encoder.path=DIR."
             )
         self.selection = selection_of(record)
         report_slow_bfloat16(self.cfg, self.device)
@@ -60,7 +60,7 @@ class CorpusTagger:
         stop_at(stored[-1], self.model, self.encoder, self.device)
 
     def tag(self, split: Split) -> Iterator[list[str]]:
-        """The tags of each sentence, in order."""
+        """Yields the tags of each sentence, in order."""
         if self.cfg.context == "document" and split.documents is None:
             split = replace(split, documents=[0] * len(split.words))
         name = split.origin
@@ -78,7 +78,7 @@ class CorpusTagger:
                 torch.set_num_threads(num_cores())
                 features = torch.cat([self._features(text, shard, bar) for shard in chunk])
                 if self.device == "cpu":
-                    torch.set_num_threads(1)  # as it was trained
+                    torch.set_num_threads(1)  # as in training
                 last = int(ends.searchsorted(chunk[-1].last))
                 sentences = [["O"] * len(words) for words in split.words[done:last]]
                 data = TaggedWords(features, sentences, {}, self.device)
@@ -87,7 +87,7 @@ class CorpusTagger:
 
     @torch.inference_mode()
     def _features(self, text: Text, shard: Shard, bar: tqdm) -> torch.Tensor:
-        """What the probe reads of a shard's words, as a store would give it."""
+        """Computes the probe's input for a shard's words, as a store would give it."""
         indices = self.selection.indices
         dtype = getattr(torch, self.cfg.dtype)
         layers = torch.empty((len(indices), shard.last - shard.first, self.encoder.hidden_size), dtype=dtype)
@@ -98,13 +98,13 @@ class CorpusTagger:
             bar.update(len(rows))
         if not layers.isfinite().all():
             raise UserError(
-                f"{self.cfg.dtype} cannot hold every value of this text's vectors; the probe was trained on it."
+                f"{self.cfg.dtype}, in which the probe was trained, cannot hold every value of this text's vectors."
             )
         return combine_stored(list(layers), self.selection, self.normalization)
 
 
 def _chunks(shards: list[Shard], sentence_ends: set[int]) -> Iterator[list[Shard]]:
-    """Shards after one another, CHUNK_WORDS words or a little more, up to the end of a sentence."""
+    """Groups consecutive shards into chunks of CHUNK_WORDS words or a little more, up to the end of a sentence."""
     chunk: list[Shard] = []
     for shard in shards:
         chunk.append(shard)

@@ -1,4 +1,4 @@
-"""The input and output of `probe tag`: selects a saved probe, reads a text, formats tagged sentences."""
+"""Handles the input and output of `probe tag`: selects a saved probe, reads a text, formats tagged sentences."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from probe.runs.records import RunRecord, load_records
 from probe.system.format import pluralize
 
 STDIN = "standard input"
-# How a text is read; auto: as its ending or its lines show.
+# How a text is read; auto: decided by its ending or its lines.
 INPUTS = ("auto", *(name for name, reader in READERS.items() if reader.read_without_tags), "text")
 LIKE_A_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]{2,6}")  # one word with a slash, or with an ending
 
 
 @dataclass(frozen=True)
 class Untagged:
-    """A text to be tagged; its tags are all O. how: the format it was read as."""
+    """Holds a text to be tagged; its tags are all O. how: the format it was read as."""
 
     split: Split
     how: str
 
     @property
     def message(self) -> str:
-        """How the text was read, and how much it holds."""
+        """Says how the text was read, and how much it holds."""
         known = self.split.documents
         documents = "no documents" if known is None else pluralize(len(set(known)), "document")
         return (
@@ -47,44 +47,50 @@ class Untagged:
         )
 
     def marker_rows(self, sentence: int) -> Iterator[list[str]]:
-        """The lines between documents before a sentence, as columns; one with as many columns as a word gets tag O."""
+        """Yields the lines between documents before a sentence, as columns.
+
+        One with as many columns as a word gets tag O.
+        """
         for line in self.split.markers.get(sentence, ()):
             columns = cut_line(line, line.strip(" \t"), self.split.separator)
             yield [*columns, "O"] if len(columns) == self.split.num_columns else [line]
 
 
 def select_saved_probe(folder: Path, row: str | None, seed: int | None) -> tuple[Path, RunRecord]:
-    """The record of a row with this seed, or the one with the best dev score, preferably one with saved weights.
+    """Selects the record of a row and seed; without a seed, the best one on dev among those with saved weights.
 
-    The row's name may say how its layers are normalized; None: the only row, or the only one with saved weights. Raises
-    UserError if there is no such record.
+    If none has weights, the best one on dev. row: may say how its layers are normalized; None: the only row, or the
+    only one with saved weights. Raises UserError if there is no such record.
     """
     if not folder.is_dir():
         close = closest_results(folder)
         raise UserError(f"{folder}: there is no such folder of results.{f' Did you mean {close}?' if close else ''}")
     records = load_records(folder)
     if not records:
-        raise UserError(f"{folder} has no finished run. Where a sweep stands: probe sweep-status {folder}")
+        raise UserError(f"{folder} has no finished run. To see the status of a sweep: probe sweep-status {folder}")
     records = {file: record for file, record in records.items() if not record.identity.condition}
     if row is None:
         row = _only_row(folder, list(records.values()))
-    mine = {
+    of_row = {
         file: record
         for file, record in records.items()
         if row in (record.row, normalized_name(record.row, record.identity.layers.normalize))
         and seed in (None, record.seed)
     }
-    if not mine:
+    if not of_row:
         known = ", ".join(sorted({record.row for record in records.values()})) or "none"
         of_seed = "" if seed is None else f" and seed {seed}"
         raise UserError(f"{folder} has no record of row {row}{of_seed}. Rows: {known}.")
-    if len({record.identity.across_rates for record in mine.values()}) > 1:
-        raise UserError(f"{folder} has row {row} in several settings; keep each in a folder of its own.")
-    return max(mine.items(), key=lambda pair: (bool(pair[1].sha256.weights), pair[1].scores.dev.headline))
+    if len({record.identity.across_rates for record in of_row.values()}) > 1:
+        raise UserError(f"{folder} has row {row} with several settings. Move each into its own folder.")
+    return max(of_row.items(), key=lambda pair: (bool(pair[1].sha256.weights), pair[1].scores.dev.headline))
 
 
 def _only_row(folder: Path, records: Sequence[RunRecord]) -> str:
-    """The name of the only row, or of the only one with saved weights. Raises UserError where there are several."""
+    """Returns the name of the only row, or of the only one with saved weights.
+
+    Raises UserError if there are several.
+    """
     saved = [record for record in records if record.sha256.weights] or records
     rows = sorted({normalized_name(record.row, record.identity.layers.normalize) for record in saved})
     if len(rows) != 1:
@@ -93,17 +99,19 @@ def _only_row(folder: Path, records: Sequence[RunRecord]) -> str:
 
 
 def repaired(tagged: Iterable[list[str]], repair: bool, counts: Counter[str]) -> Iterator[list[str]]:
-    """Yields the tags of each sentence, in IOB2, and counts as `odd` those I- that continue nothing. repair: writes
-    them as B-, which is how they are scored."""
+    """Yields the tags of each sentence, in IOB2, and counts as `ill_formed` each I- that continues no span.
+
+    repair: writes these as B-, which is how they are scored.
+    """
     for tags in tagged:
-        counts["odd"] += len(ill_formed(tags, "IOB2"))
+        counts["ill_formed"] += len(ill_formed(tags, "IOB2"))
         yield to_iob2(tags) if repair else tags
 
 
 def read_untagged(given: str, data: DataConfig, record: RunRecord, how: str) -> Untagged:
     """Reads a file, standard input ("-"), or the text itself.
 
-    data: which columns or fields hold what. record: of the probe, which knows its tags. how: one of INPUTS. Raises
+    data: the settings of columns and fields. record: of the probe, which has its tags. how: one of INPUTS. Raises
     UserError.
     """
     from probe.encoders.pieces import split_text
@@ -115,15 +123,15 @@ def read_untagged(given: str, data: DataConfig, record: RunRecord, how: str) -> 
             text, origin = sys.stdin.buffer.read().decode("utf-8-sig"), STDIN
         except UnicodeDecodeError as error:
             raise UserError(f"{STDIN} is not UTF-8 ({error.reason}).") from None
-    elif _is(Path.is_file, given):
+    elif _path_is(Path.is_file, given):
         by_ending = reader_of(Path(given))
         if by_ending.read_without_tags is None:
             raise UserError(f"{given}: {by_ending.name} cannot be tagged. Formats: {', '.join(INPUTS[1:])}.")
         text, origin = "\n".join(lines_of(Path(given))), given
-    elif given and _is(Path.is_dir, given):
+    elif given and _path_is(Path.is_dir, given):
         raise UserError(f"{given} is a folder; a file, a text or - is needed.")
     elif LIKE_A_FILE.fullmatch(given):
-        raise UserError(f"{given}: there is no such file. A text that looks like one: echo {given} | probe tag ... -")
+        raise UserError(f"{given}: there is no such file. If it is a text: echo {given} | probe tag ... -")
     else:
         text, origin, is_text = given, "text", True
     reader = READERS.get(how, by_ending)
@@ -133,19 +141,19 @@ def read_untagged(given: str, data: DataConfig, record: RunRecord, how: str) -> 
     if how == "text" or is_running:
         try:
             return read_running([split_text(line) for line in lines], origin)
-        except UnicodeEncodeError:  # what the command line makes of other bytes
+        except UnicodeEncodeError:  # Python turns other bytes of the command line into surrogates
             raise UserError(f"{origin} is not UTF-8, or has half a character.") from None
     assert reader.read_without_tags is not None
     try:
         split = reader.read_without_tags(lines, layout, origin)
     except ColumnsError as error:
-        raise UserError(f"{error.found} Running text: --input text.") from None
-    width = f", {split.num_columns} a line" if split.num_columns else ""
+        raise UserError(f"{error.found} If it is running text: --input text.") from None
+    width = f", {split.num_columns} per line" if split.num_columns else ""
     return Untagged(split, f"{reader.name}{width}")
 
 
 def looks_like_columns(text: str, layout: Layout, kinds: Collection[str]) -> bool:
-    """Whether a text is a column file: all lines have one column, or equally many with tags in the tag column.
+    """Returns whether a text is a column file: all lines have one column, or equally many with tags in the tag column.
 
     kinds: the types of spans, or the tags, that a probe knows.
     """
@@ -162,7 +170,7 @@ def looks_like_columns(text: str, layout: Layout, kinds: Collection[str]) -> boo
 
 
 def read_running(lines: list[list[str]], origin: str) -> Untagged:
-    """Reads running text, a sentence per line, from the words of its lines; an empty line separates documents."""
+    """Reads running text, one sentence per line, from the words of its lines. An empty line separates documents."""
     split = Split([], [], [], [], origin)
     document = 0
     assert split.documents is not None
@@ -170,7 +178,7 @@ def read_running(lines: list[list[str]], origin: str) -> Untagged:
         document += not words
         if len(words) > MAX_SENTENCE:
             raise UserError(
-                f"{origin}:{number}: a line of {len(words)} words. Running text has a sentence per line, of at most "
+                f"{origin}:{number}: a line of {len(words)} words. Running text has one sentence per line, of at most "
                 f"{MAX_SENTENCE} words."
             )
         if words:
@@ -183,8 +191,8 @@ def read_running(lines: list[list[str]], origin: str) -> Untagged:
     return Untagged(split, "running text")
 
 
-def _is(kind: Callable[[Path], bool], given: str) -> bool:
-    """Whether a path is a file or a folder; a text may be too long for one."""
+def _path_is(kind: Callable[[Path], bool], given: str) -> bool:
+    """Returns whether a path is a file or a folder. A text may be too long to be a path."""
     try:
         return kind(Path(given))
     except OSError:
@@ -204,9 +212,9 @@ def format_tagged(text: Untagged, tagged: Iterable[list[str]], form: str) -> Ite
             continue
         rows = all_columns[number] if all_columns else [[word] for word in words]
         tagged_rows = [[*row, tag] for row, tag in zip(rows, tags, strict=True)]
-        parts_here = [[row] for row in text.marker_rows(number)] + [tagged_rows]
-        blocks = ["".join(f"{separator.join(row)}\n" for row in part) for part in parts_here]
-        yield ("\n" if number else "") + "\n".join(blocks)
+        blocks = [[row] for row in text.marker_rows(number)] + [tagged_rows]
+        block_texts = ["".join(f"{separator.join(row)}\n" for row in block) for block in blocks]
+        yield ("\n" if number else "") + "\n".join(block_texts)
     if form == "conll":
-        for row in text.marker_rows(len(text.split.words)):  # behind the last sentence
+        for row in text.marker_rows(len(text.split.words)):  # after the last sentence
             yield f"\n{separator.join(row)}\n"

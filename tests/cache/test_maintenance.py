@@ -186,14 +186,14 @@ def test_leftovers_are_counted_and_pruning_takes_them_from_what_stays(
     leave(store, OURS, *DAMAGED)
     cache = f"features.cache_dir={tmp_path}"
     assert dispatch(["cache", "list", cache]) == 0
-    assert "3 damaged or half-made files of 0.000 GB  tiny" in capsys.readouterr().out
+    assert "3 damaged or half-written files of 0.000 GB  tiny" in capsys.readouterr().out
     assert dispatch(["cache", "prune", "--keep", "5", cache]) == 0
     out = capsys.readouterr().out
-    assert f"would delete 3 damaged or half-made files in {short(store.key)}, 0.000 GB" in out
+    assert f"would delete 3 damaged or half-written files in {short(store.key)}, 0.000 GB" in out
     names(out, "0 stores", "0.00 GB", "--yes")
     assert (store.directory / OURS).exists()
     assert dispatch(["cache", "prune", "--keep", "5", "--yes", cache]) == 0
-    assert f"deleted 3 damaged or half-made files in {short(store.key)}" in capsys.readouterr().out
+    assert f"deleted 3 damaged or half-written files in {short(store.key)}" in capsys.readouterr().out
     assert not {OURS, *DAMAGED} & {path.name for path in store.directory.iterdir()}
     assert not store.missing()
 

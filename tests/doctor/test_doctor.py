@@ -234,13 +234,13 @@ def test_fine_tuning_has_windows_and_done_means_a_sound_record(config: Config, f
     for unreadable in ("{}", '{"schema": 3, "ke'):
         record.write_text(unreadable)
         text = told(config)[1]
-        assert "done already" not in text
+        assert "already done" not in text
         names(text, record)
     make_record(tmp_path / "made", "last", 1, 0.5, 0.5)
     shutil.copy(next((tmp_path / "made/records").iterdir()), record)
-    assert "done already" in told(config)[1]
+    assert "already done" in told(config)[1]
     config.save_probe = True
-    assert "done already" not in told(config)[1], "its weights were not kept"
+    assert "already done" not in told(config)[1], "its weights were not kept"
 
 
 def test_an_index_column_and_an_empty_layer_are_noticed(config: Config, folder: Path):
@@ -328,7 +328,7 @@ def test_a_sweep_reports_its_smallest_share_and_shortest_training(config: Config
 def test_a_sweep_is_typed_as_for_training(typed: Callable, inputs: list[str]):
     done = typed("doctor", "-m", "layers=last,embeddings", "seed=1,2", *inputs)
     assert done.returncode == 0, done.stdout
-    assert re.search(r"sweep +ok +4 runs, 4 to be made\n", done.stdout)
+    assert re.search(r"sweep +ok +4 runs, 4 not done yet\n", done.stdout)
     done = typed("doctor", "layers=last,embeddings", *inputs)
     assert done.returncode == 2
     names(done.stderr, "probe doctor -m")
@@ -381,7 +381,7 @@ def test_a_sweep_has_its_runs_stores_and_times(config: Config):
 
     works, text = told(config, sweep())
     assert works
-    assert re.search(r"sweep +ok +5 runs, 5 to be made\n", text), "the majority tag is one run"
+    assert re.search(r"sweep +ok +5 runs, 5 not done yet\n", text), "the majority tag is one run"
     assert re.search(r"to extract: 2 stores, 0.00 GB, about \d+ (s|min)\n", text)
     (training,) = [line for line in text.splitlines() if "to train: " in line]
     assert len(re.findall(r"\b\d+ (?:s|min)\b", training)) == 2, "at least and at most"

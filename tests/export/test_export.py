@@ -366,7 +366,7 @@ def test_too_little_room_is_said_before_anything_is_written(
     done = typed("export", *inputs, "layers=last", "--to", "out")
     assert done.returncode == 2
     assert "GB are needed" in done.stderr
-    assert "Another place: --to DIR" in done.stderr
+    assert "--to DIR" in done.stderr
     assert not (tmp_path / "out.part").exists()
 
 

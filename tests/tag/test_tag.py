@@ -288,7 +288,7 @@ def test_an_i_that_continues_nothing_is_counted_and_written_as_b_if_asked():
     tags = [["O", "I-PER", "I-PER", "I-LOC"], ["B-PER", "I-PER"]]
     counts = Counter[str]()
     assert list(repaired(tags, False, counts)) == tags
-    assert counts["odd"] == 2
+    assert counts["ill_formed"] == 2
     assert list(repaired(tags, True, Counter())) == [["O", "B-PER", "I-PER", "B-LOC"], ["B-PER", "I-PER"]]
 
 
