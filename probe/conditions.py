@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 from probe.config import Config, DataConfig
@@ -104,12 +105,7 @@ CONDITIONS: dict[str, Condition] = {  # in the order of the table
 
 def conditions_of(cfg: Config) -> list[str]:
     """Returns the conditions that a config asks for, in the order of `CONDITIONS`."""
-    return [name for name, condition in CONDITIONS.items() if condition.holds(_value(cfg, condition.setting))]
-
-
-def _value(cfg: Config, setting: str) -> Any:
-    group, name = setting.split(".")
-    return getattr(getattr(cfg, group), name)
+    return [name for name, condition in CONDITIONS.items() if condition.holds(attrgetter(condition.setting)(cfg))]
 
 
 def settings_of_conditions(cfg: Config, lower_cases: bool) -> dict[str, Any]:

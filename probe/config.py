@@ -393,12 +393,6 @@ def unknown_setting(key: str) -> UserError:
     return UserError(f"There is no setting {key!r}. {hint}")
 
 
-def _value_in(error: BaseException) -> str:
-    """Returns `=` and the value that OmegaConf refuses; "" if its error does not name the value."""
-    found = re.match(r"Value (.*) of type", str(error))
-    return f"={found[1]}" if found else ""
-
-
 def wanted(error: BaseException) -> str:
     """Returns what a setting must be, given OmegaConf's error for a value of another type."""
     reason = str(error).partition("\n")[0]
@@ -460,7 +454,9 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
         example = "; type for example 'layers.indices=[7]'" if what == "layers.indices" else ""
         raise UserError(f"{what} has no value{example}.") from None
     except ValidationError as error:
-        raise UserError(f"{error.full_key}{_value_in(error)}: this setting is {wanted(error)}.") from None
+        value = re.match(r"Value (.*) of type", str(error))
+        typed = error.full_key if value is None else f"{error.full_key}={value[1]}"
+        raise UserError(f"{typed}: this setting is {wanted(error)}.") from None
     except OmegaConfBaseException as error:
         raise UserError(str(error).splitlines()[0]) from None
     assert isinstance(config, Config)

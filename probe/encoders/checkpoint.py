@@ -205,9 +205,11 @@ def folder_at_hand(cfg: EncoderConfig) -> Path | None:
 
 def _file_identity(folder: Path, cache_dir: Path) -> dict[str, str]:
     hashes = {file.name: file_hash(file, cache_dir) for file in weights_of(folder)}
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = {key: value for key, value in config.items() if key not in NOT_IDENTITY}
     return {
         "weights": sha256_of(json.dumps(hashes, sort_keys=True)),
-        "config": sha256_of(json.dumps(_config_identity(folder), sort_keys=True)),
+        "config": sha256_of(json.dumps(config, sort_keys=True)),
     }
 
 
@@ -377,8 +379,3 @@ def file_hash(file: Path, cache_dir: Path) -> str:
     with contextlib.suppress(OSError):  # only a cache; the store reports that it cannot be written
         write_atomically(hash_cache, json.dumps(known))
     return digest
-
-
-def _config_identity(folder: Path) -> dict[str, Any]:
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return {key: value for key, value in config.items() if key not in NOT_IDENTITY}

@@ -31,7 +31,8 @@ def load_tokenizer(folder: Path, name: str) -> Any:
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
-    if not set(tokenizer.get_vocab().values()) - _special_ids(tokenizer):
+    special_ids = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+    if not set(tokenizer.get_vocab().values()) - special_ids:
         raise UserError(
             f"The tokenizer of {name} has no vocabulary, so every word would be unknown. {folder} lacks its files "
             "(vocab.txt, tokenizer.json, merges.txt, ...)."
@@ -41,10 +42,6 @@ def load_tokenizer(folder: Path, name: str) -> Any:
     elif getattr(tokenizer, "normalization", False) and getattr(tokenizer, "demojizer", True) is None:
         raise UserError(f"The tokenizer of {name} needs a package that writes emoji as words: pip install emoji")
     return tokenizer
-
-
-def _special_ids(tokenizer: Any) -> set[int]:
-    return set(tokenizer.all_special_ids) | set(tokenizer.added_tokens_decoder)
 
 
 def tokenizer_identity(tokenizer: Any, folder: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import torch
 
 from probe.encoders.checkpoint import Encoder
 from probe.encoders.encoder import Stopped, hidden_states
-from probe.features.words import padded
+from probe.features.words import with_special_pieces
 
 
 def stop_at(layer: int, model: torch.nn.Module, encoder: Encoder, device: str) -> list[Any]:
@@ -42,13 +42,8 @@ def stop_at(layer: int, model: torch.nn.Module, encoder: Encoder, device: str) -
 
 def _sample(encoder: Encoder) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Returns ids, mask and segment ids of two short texts, one of them padded."""
-    special = encoder.special
     piece = encoder.tokenizer.unk_token_id or 0
-    rows = [special.prefix + [piece] * min(length, encoder.max_text_pieces) + special.suffix for length in (4, 1)]
-    types = [
-        special.prefix_types + [special.text_type] * (len(row) - special.count) + special.suffix_types for row in rows
-    ]
-    return padded(rows, types, encoder)
+    return with_special_pieces([[piece] * min(length, encoder.max_text_pieces) for length in (4, 1)], encoder)
 
 
 @torch.inference_mode()

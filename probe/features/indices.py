@@ -6,9 +6,12 @@ end; inside the code every index is absolute.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from probe.config import FeaturesConfig, UserError
+
+SLICE = re.compile(r"\s*([+-]?\d+)?\s*:\s*([+-]?\d+)?\s*")
 
 
 def stored_layers(cfg: FeaturesConfig, num_layers: int) -> tuple[int, ...]:
@@ -25,35 +28,20 @@ def absolute(wanted: Any, num_layers: int, setting: str) -> tuple[int, ...]:
     """
     valid = f"layers are 0 (embeddings) to {num_layers}, or -1 to -{num_layers + 1} from the end"
     wanted = [wanted] if isinstance(wanted, int) else wanted
-    if isinstance(wanted, str):
-        indices = _from_slice(wanted, num_layers, setting, valid)
-    elif isinstance(wanted, list) and all(isinstance(k, int) and not isinstance(k, bool) for k in wanted):
+    if isinstance(wanted, list) and all(isinstance(k, int) and not isinstance(k, bool) for k in wanted):
         outside = [k for k in wanted if not -num_layers - 1 <= k <= num_layers]
-        if outside:
-            raise UserError(f"{setting}={wanted}: {outside[0]} is out of range; {valid}.")
         indices = [k % (num_layers + 1) for k in wanted]
+    elif isinstance(wanted, str) and (found := SLICE.fullmatch(wanted)):
+        start, stop = (int(end) if end else None for end in found.groups())
+        outside = [end for end in (start, stop) if end is not None and not -num_layers - 1 <= end <= num_layers + 1]
+        indices = list(range(num_layers + 1))[start:stop]
     else:
         raise UserError(f"{setting}={wanted!r} is neither a list like [9,10] nor a slice like '1:'; {valid}.")
+    if outside:
+        raise UserError(f"{setting}={wanted!r}: {outside[0]} is out of range; {valid}.")
     if not indices:
         raise UserError(f"{setting}={wanted!r} names no layer; {valid}.")
     doubled = next((k for k in indices if indices.count(k) > 1), None)
     if doubled is not None:
         raise UserError(f"{setting}={wanted!r} names layer {doubled} more than once; {valid}.")
     return tuple(indices)
-
-
-def _from_slice(wanted: str, num_layers: int, setting: str, valid: str) -> list[int]:
-    start, colon, stop = wanted.partition(":")
-    try:
-        bounds = slice(int(start) if start.strip() else None, int(stop) if stop.strip() else None)
-    except ValueError:
-        colon = ""
-        bounds = slice(None)
-    if not colon:
-        raise UserError(f"{setting}={wanted!r} is neither a list like [9,10] nor a slice like '1:'; {valid}.")
-    outside = [
-        end for end in (bounds.start, bounds.stop) if end is not None and not -num_layers - 1 <= end <= num_layers + 1
-    ]
-    if outside:
-        raise UserError(f"{setting}={wanted!r}: {outside[0]} is out of range; {valid}.")
-    return list(range(num_layers + 1))[bounds]

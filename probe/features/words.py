@@ -144,11 +144,16 @@ def to_tensors(
     windows: list[Window], pieces: Pieces, encoder: Encoder, width: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Returns ids, mask and segment ids of a batch, each (B, P), padded on the right; P is at least `width`."""
+    return with_special_pieces([pieces.ids(window.first, window.last) for window in windows], encoder, width)
+
+
+def with_special_pieces(
+    texts: list[list[int]], encoder: Encoder, width: int = 0
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Adds special pieces to rows of text pieces, and pads them, as `to_tensors` returns them."""
     special = encoder.special
-    rows = [special.prefix + pieces.ids(window.first, window.last) + special.suffix for window in windows]
-    types = [
-        special.prefix_types + [special.text_type] * (len(row) - special.count) + special.suffix_types for row in rows
-    ]
+    rows = [special.prefix + text + special.suffix for text in texts]
+    types = [special.prefix_types + [special.text_type] * len(text) + special.suffix_types for text in texts]
     return padded(rows, types, encoder, width)
 
 

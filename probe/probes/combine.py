@@ -48,12 +48,10 @@ def combine(states: torch.Tensor, selection: Selection) -> torch.Tensor:
 
     A mix has its initial, equal weights here; other weights are learned only in training.
     """
-    shape, dtype = _shape(selection, states.shape[2], states.dtype)
-    features = torch.empty((states.shape[1], *shape), dtype=dtype)
-    _combine([states[k].cpu() for k in selection.indices], selection.combine, features)
+    features = combine_stored([states[k].cpu() for k in selection.indices], selection)
     if selection.combine == "mix":
         return mix(features, torch.zeros(len(selection.indices)), torch.ones(()))
-    return features.flatten(1) if selection.combine == "concat" else features
+    return features
 
 
 def combine_stored(

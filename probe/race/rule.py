@@ -136,14 +136,14 @@ def num_ahead(num_rows: int) -> int:
     return min(num_rows, max(2, math.ceil(num_rows / 2)))
 
 
-def thresholds(num_rows: int, num_ahead: int, num_seeds: int, alpha: float, seed: int = 0) -> list[float]:
+def thresholds(num_rows: int, num_ahead: int, num_seeds: int, alpha: float) -> list[float]:
     """Returns the thresholds of t after rounds 2 to `num_seeds`: equal rows are eliminated with probability alpha each.
 
     They come from a seeded simulation of `num_rows` normal rows with one spread.
     """
     if num_rows < 2:
         return []
-    scores = np.random.default_rng(seed).standard_normal((SIMULATED, num_rows, num_seeds))  # (races, rows, seeds)
+    scores = np.random.default_rng(0).standard_normal((SIMULATED, num_rows, num_seeds))  # (races, rows, seeds)
     best_first = np.argsort(-scores[:, :, 0], axis=1)
     scores = np.take_along_axis(scores, best_first[:, :, None], axis=1)
     remaining = np.ones((SIMULATED, num_rows), dtype=bool)

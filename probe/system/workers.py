@@ -26,12 +26,10 @@ class ProcessDied(Exception):
 
     def __init__(self, exitcode: int | None) -> None:
         number = -(exitcode or 0)
-        how = f"ended with exit code {exitcode}" if number <= 0 else f"killed by {_signal_text(number)}"
+        how = f"ended with exit code {exitcode}"
+        if number > 0:
+            how = f"killed by signal {number} ({signal.strsignal(number) or 'unknown'})"
         super().__init__(how + ", often for lack of memory" * (number == signal.SIGKILL))
-
-
-def _signal_text(number: int) -> str:
-    return f"signal {number} ({signal.strsignal(number) or 'unknown'})"
 
 
 class _Worker:

@@ -12,6 +12,7 @@ from typing import Any
 
 from probe.config import Config, UserError
 from probe.runs.config_from_record import config_from_record
+from probe.runs.identity import RunIdentity
 from probe.runs.outputs import as_columns
 from probe.runs.records import Checksums, RunRecord, load_records
 from probe.scoring.metrics import Scores, count, scores_of
@@ -125,9 +126,8 @@ def predict_again(
         except UserError as error:
             yield Check(record.label, False, str(error))
             continue
-        if planned.identity.key != record.key:
-            places = [place for place, *_ in unequal(to_jsonable(record.identity), to_jsonable(planned.identity))]
-            yield Check(record.label, False, f"these settings give another run: {', '.join(places)} differ")
+        if other := _other_run(record, planned.identity):
+            yield other
             continue
         streamed = replace(cfg, features=replace(cfg.features, placement="stream"))  # each word is read only once
         features, *_ = read_features(fit_inputs(replace(planned, cfg=streamed)), device)
@@ -149,6 +149,14 @@ def predict_again(
             ok = bool(reasons) and difference <= ROUNDING_POINTS
             why = f"differs here: {', '.join(reasons)}" if reasons else "on the same machine"
             yield Check(record.label, ok, f"other predictions, which differ by {difference:.2f} points; {why}")
+
+
+def _other_run(record: RunRecord, planned: RunIdentity) -> Check | None:
+    """Returns a failed check if the planned run is not the record's; None if it is."""
+    if planned.key == record.key:
+        return None
+    places = [place for place, *_ in unequal(to_jsonable(record.identity), to_jsonable(planned))]
+    return Check(record.label, False, f"these settings give another run: {', '.join(places)} differ")
 
 
 def check_against_published(folder: Path, source: str) -> Iterator[Check]:
@@ -212,10 +220,8 @@ def rerun(
             yield Check(record.label, None, CASED)
             continue
         cfg = config_from_record(record, make_config, overrides)
-        identity = plan(cfg).identity
-        if identity.key != record.key:
-            places = [place for place, *_ in unequal(to_jsonable(record.identity), to_jsonable(identity))]
-            yield Check(record.label, False, f"these settings give another run: {', '.join(places)} differ")
+        if other := _other_run(record, plan(cfg).identity):
+            yield other
             continue
         with tempfile.TemporaryDirectory() as scratch:
             again = run(replace(cfg, results_dir=scratch, jobs=1), log=lambda _: None)

@@ -120,7 +120,7 @@ def test_examples_are_what_they_say_and_most_seeds_agree_on_them():
         assert all(span in found[2] for found in sides[example.right])
         assert all(span not in found[2] for found in sides[other])
     shown = [line for line in lines(errors) if "3 of 3 seeds" in line]
-    assert [line.split()[0] for line in shown] == [PAIR[0]] * 3 + [PAIR[1]] * 3
+    assert [line.split()[1] for line in shown] == [PAIR[0]] * 3 + [PAIR[1]] * 3
 
 
 def test_one_row_alone_shows_what_it_gets_wrong():
