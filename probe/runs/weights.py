@@ -53,10 +53,10 @@ def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> tuple[Tagg
         raise UserError(f"{record.label} has no weights: its kind of probe has none, or trains the encoder's.")
     if record.sha256.weights is None or not path.exists():
         lost = "were not saved" if record.sha256.weights is None else f"are missing ({path})"
-        raise UserError(f"the weights of {record.label} {lost}. {how_to_keep(record, file)}")
+        raise UserError(f"the weights of {record.label} {lost}. {how_to_save(record, file)}")
     content = path.read_bytes()
     if sha256_of(content) != record.sha256.weights:
-        raise UserError(f"{path} was changed after the run (its sha256 differs). {how_to_keep(record, file)}")
+        raise UserError(f"{path} was changed after the run (its sha256 differs). {how_to_save(record, file)}")
     try:
         with safe_open(path, framework="pt") as opened:
             header = json.loads((opened.metadata() or {}).get("probe", "{}"))
@@ -68,7 +68,7 @@ def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> tuple[Tagg
         raise UserError(f"{path} does not hold this probe's weights ({str(error).splitlines()[0]}).") from None
 
 
-def how_to_keep(record: RunRecord, file: Path) -> str:
+def how_to_save(record: RunRecord, file: Path) -> str:
     """Says what to type so that a run's weights are saved: the command that made it, limited to this run."""
     typed = shlex.split(record.software.command)
     folder = file.parent.parent

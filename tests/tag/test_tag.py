@@ -25,7 +25,7 @@ from probe.runs import fit
 from probe.runs.plan import plan
 from probe.runs.records import load_record, load_records
 from probe.runs.run import run
-from probe.runs.weights import how_to_keep, load_probe
+from probe.runs.weights import how_to_save, load_probe
 from probe.settings import configs_of
 from probe.tag.io import repaired
 from probe.verify.results import check_files
@@ -193,8 +193,8 @@ def test_a_run_without_weights_names_the_command_that_saves_them(here: Callable,
 def test_a_command_that_trained_nothing_is_not_invented(kept: tuple[Path, str]):
     folder, _ = kept
     ((file, record),) = load_records(folder).items()
-    names(how_to_keep(record, file), "save_probe=true", f"results_dir={folder}")
-    assert "probe " not in how_to_keep(record, file), "no command"
+    names(how_to_save(record, file), "save_probe=true", f"results_dir={folder}")
+    assert "probe " not in how_to_save(record, file), "no command"
 
 
 def test_text_may_be_words_columns_or_running_lines(here: Callable, kept: tuple[Path, str], tmp_path: Path):
@@ -207,7 +207,7 @@ def test_text_may_be_words_columns_or_running_lines(here: Callable, kept: tuple[
     one = tmp_path / "one.txt"
     one.write_text("ana\nmet\nsmith\nin\nparis\n.\n\nacme\nwon\n")
     words = here("tag", str(folder), "--row", row, str(one))
-    assert "columns, 1 a line: 2 sentences, 8 words" in words.stderr
+    assert "columns, 1 per line: 2 sentences, 8 words" in words.stderr
     first = words.stdout.split("\n\n")[0].splitlines()
     assert [line.split(" ") for line in first] == [list(pair) for pair in zip(*list(running.values())[:2], strict=True)]
     four = tmp_path / "four.txt"
