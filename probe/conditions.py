@@ -137,10 +137,7 @@ def section_of(indices: Iterable[int], names: Iterable[str]) -> int:
 
 
 def main_data(data: DataConfig, changed_words: bool = False) -> DataConfig:
-    """Returns the data settings of the main runs.
-
-    changed_words: keeps the conditions that change words, and so features.
-    """
+    """Returns the data settings of the main runs. changed_words: keeps the conditions that change words."""
     reset: dict[str, Any] = {
         condition.data_setting: None
         for condition in CONDITIONS.values()

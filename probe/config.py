@@ -57,10 +57,7 @@ SENTENCES = ("cls", "pooler", "mean", "max", "mean_second_to_last")
 
 
 class UserError(ValueError):
-    """Reports what the user can correct.
-
-    The message is one or two lines: what was found, what is allowed, what to type.
-    """
+    """Reports a mistake in one or two lines: what was found, what is allowed, what to type."""
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -345,10 +342,7 @@ def _is_preset(values: Mapping[str, Any], settings: Any) -> bool:
 
 
 def layers_named(row: str) -> LayersConfig:
-    """Returns the layers of a row, given its name in tables: a preset, layer_4, concat_3_4, mix_1_2_3.
-
-    Raises UserError.
-    """
+    """Returns a row's layers by its name in tables: a preset, layer_4, concat_3_4, mix_1_2_3. Raises UserError."""
     presets = {preset.name: preset for preset in layer_presets()}
     if row in presets:
         return presets[row]

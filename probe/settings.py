@@ -91,10 +91,7 @@ def hydra_itself(arguments: list[str]) -> None:
 
 
 def complete(arguments: list[str], commands: Mapping[str, bool]) -> None:
-    """Completes commands in the shell, and settings as Hydra does.
-
-    commands: by name, whether settings may follow.
-    """
+    """Completes commands in the shell, and settings as Hydra does. commands: whether settings may follow."""
     if (line := os.environ.get("COMP_LINE")) is not None:
         program, *words = line.split()
         last = "" if line[-1:].isspace() or not words else words.pop()

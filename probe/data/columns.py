@@ -80,10 +80,7 @@ class WordRows:
     markers: dict[int, list[str]] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[WordRow]:
-        """Yields the rows.
-
-        Raises UserError for a line with another number of columns than the first, and for a sentence that is too long.
-        """
+        """Yields the rows. Raises UserError for another number of columns, and for a sentence that is too long."""
         document = sentences = length = begin = 0
         for number, line, columns in self._cut():
             if "\r" in line:
@@ -257,10 +254,7 @@ def cut_line(line: str, bare: str, separator: str) -> list[str]:
 
 
 def _last_needed(layout: Layout, columns: list[str]) -> int:
-    """Returns the number of columns of the first line.
-
-    Empty trailing columns do not count where the layout counts a column from the end.
-    """
+    """Returns the number of columns of the first line; empty trailing ones count only if columns count from the front."""
     last = len(columns)
     while last and min(layout.tag_column, layout.word_column) < 0 and not columns[last - 1].strip(" "):
         last -= 1
@@ -284,10 +278,7 @@ def _check_two_columns(at_word: int, at_tag: int, columns: list[str], shown: str
 
 
 def _checked_tag(tag: str, columns: Sequence[str], split: Split, place: str) -> str:
-    """Removes blanks and invisible characters around the tag, and counts in the split that it did.
-
-    Raises ColumnsError for a tag that `check_tag` refuses.
-    """
+    """Removes blanks and invisible characters around the tag, and counts them. Raises ColumnsError for a bad tag."""
     bare = bare_tag(tag)
     if bare != tag:
         if bare == tag.strip():
@@ -302,10 +293,7 @@ def _checked_tag(tag: str, columns: Sequence[str], split: Split, place: str) -> 
 
 
 def _check_is_word(columns: list[str], range_of: str, has_index: bool, place: str) -> str:
-    """Refuses lines of CoNLL-U that are not words of their own.
-
-    Returns the first index if the line has a range, else "".
-    """
+    """Refuses lines of CoNLL-U that are not words. Returns the first index if the line has a range, else ""."""
     index = columns[0]
     if has_index and index == range_of:
         raise UserError(f"{place}: the line before it holds several words ({index}-...).{CONLLU}")

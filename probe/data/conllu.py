@@ -39,10 +39,7 @@ def _in_conllu(layout: Layout) -> Layout:
 
 
 def _is_no_word(columns: list[str], position: int, place: str) -> bool:
-    """Returns whether a line is a multiword range or an empty node.
-
-    Raises UserError if words are not counted from 1.
-    """
+    """Returns whether a line is a multiword range or an empty node. Raises UserError for a wrong word index."""
     if RANGE.fullmatch(columns[0]) or EMPTY_NODE.fullmatch(columns[0]):
         return True
     if columns[0] != str(position):

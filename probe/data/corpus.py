@@ -74,10 +74,7 @@ class Corpus:
 
 
 def hash_rows(rows: Iterable[object]) -> str:
-    """Returns the sha256 of rows of plain values.
-
-    Each row is one JSON line, so that different rows never look alike.
-    """
+    """Returns the sha256 of rows of plain values, one JSON line each, so that different rows never look alike."""
     digest = hashlib.sha256()
     for row in rows:
         digest.update(json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")

@@ -49,10 +49,7 @@ class Sample:
     order: list[list[int]]  # sentences of each unit: a document, or one sentence where documents are not known
 
     def sentences(self, share: float) -> list[int]:
-        """Returns the sentences of a share, in the order of the text.
-
-        A larger share holds all sentences of a smaller one.
-        """
+        """Returns the sentences of a share, in the order of the text. A larger share includes a smaller one."""
         units = self.order[: round(share * len(self.order))]
         return sorted(itertools.chain.from_iterable(units))
 

@@ -29,10 +29,7 @@ JOINERS = "\u200c\u200d"  # invisible characters that are part of words in some 
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """Holds the size of a split.
-
-    documents: None if the source marks none. spans or tags is None, depending on the task.
-    """
+    """Holds the size of a split. documents: None if the source marks none. spans or tags: None, by task."""
 
     documents: int | None
     sentences: int
@@ -153,10 +150,7 @@ def too_long(num_words: int) -> str:
 
 
 def bare_tag(tag: str) -> str:
-    """Removes blanks, byte order marks and zero-width characters around a tag.
-
-    A tag that has nothing else is unchanged.
-    """
+    """Removes blanks and invisible characters around a tag; a tag of nothing else is unchanged."""
     if tag.isprintable():
         return tag.strip(" ") or tag
     first, last = 0, len(tag)

@@ -65,10 +65,7 @@ def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
 
 
 def _text_part(model: Any, encoder: Encoder) -> Any:
-    """Returns the text encoder within a model.
-
-    It is the model itself, the encoder of an encoder-decoder, or one of several parts.
-    """
+    """Returns the text encoder within a model: the model, the encoder of two, or one of several parts."""
     if (encoder.outer_config or encoder.config).is_encoder_decoder:
         model = model.get_encoder()
     if encoder.outer_config is not None:

@@ -66,7 +66,7 @@ class Example:
 class Errors:
     """Holds the errors of one row or two.
 
-    kinds: of errors per seed, by row; empty without predictions. notes: what is unknown, and why.
+    kinds: per seed, by row; empty without predictions. notes: what is unknown.
     """
 
     a: str

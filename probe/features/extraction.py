@@ -107,10 +107,7 @@ def fill(
     device: str,
     quiet: bool = False,
 ) -> Traits:
-    """Extracts the missing shards, except those that other processes compute.
-
-    Returns what a trial showed of the encoder.
-    """
+    """Extracts the missing shards that no other process computes. Returns what a trial showed of the encoder."""
     torch.set_num_threads(num_cores())
     if not quiet:
         report_slow_bfloat16(cfg, device)

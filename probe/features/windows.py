@@ -19,10 +19,7 @@ from probe.encoders.pieces import Pieces
 
 
 class Window(NamedTuple):
-    """Describes a window: words first..last are encoded together.
-
-    The vectors of words keep_first..keep_last are used.
-    """
+    """Describes a window: words first..last are encoded together; keep_first..keep_last are taken from it."""
 
     first: int
     last: int

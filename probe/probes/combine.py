@@ -132,10 +132,7 @@ class Streamed:
 
 
 def _shape(selection: Selection, hidden_size: int, exact: torch.dtype) -> tuple[tuple[int, ...], torch.dtype]:
-    """Returns shape and dtype of one word's features, before layers of a concat are joined.
-
-    exact: the layers' dtype.
-    """
+    """Returns shape and dtype of one word's features before a concat is joined. exact: the layers' dtype."""
     if selection.combine in ("concat", "mix"):
         return (len(selection.indices), hidden_size), exact
     return (hidden_size,), torch.float32

@@ -84,10 +84,7 @@ class Bits:
 
 @dataclass(frozen=True)
 class CodeBlock:
-    """Describes the text between a run's own share of train and a larger share.
-
-    bits: the code length of its tags under the probe.
-    """
+    """Describes the text between a run's share of train and a larger one. bits: the code length of its tags."""
 
     share: float
     words: int

@@ -31,10 +31,7 @@ PLACES = {"device": "in the GPU's memory", "memory": "in memory", "stream": "str
 
 
 def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
-    """Trains the probe, after extracting missing features.
-
-    log: gets a line that says where the features are, then one per epoch.
-    """
+    """Trains the probe, after extracting missing features. log: gets the features' place, then a line per epoch."""
     cfg, splits, task, sample = inputs.cfg, inputs.corpus.splits, inputs.corpus.task, inputs.sample
     clock = time.perf_counter()
     device = resolve_device(cfg.device)

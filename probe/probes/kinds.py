@@ -99,10 +99,7 @@ def _prepare_finetune(cfg: Config) -> Config:
 
 
 def _prepare_majority_tag(cfg: Config) -> Config:
-    """Resets encoder weights, normalization and (unless it draws a sample) the seed.
-
-    So a sweep over these settings makes one run.
-    """
+    """Resets what the baseline does not depend on, so that a sweep over it makes one run."""
     return replace(
         cfg,
         seed=cfg.seed if "share" in conditions_of(cfg) else 0,

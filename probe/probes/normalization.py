@@ -41,10 +41,7 @@ class Normalization:
     gain: Tensor
 
     def __call__(self, layers: Sequence[Tensor]) -> list[Tensor]:
-        """Returns the layers normalized, in float32.
-
-        layers: those of the selection in its order, each (W, H) in any dtype.
-        """
+        """Returns the layers normalized, in float32. layers: the selection's in order, each (W, H) in any dtype."""
         return [
             (_by_word(layer) if self.per_word else layer.float()).sub(shift).mul_(gain)
             for layer, shift, gain in zip(layers, self.shift, self.gain, strict=True)

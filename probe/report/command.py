@@ -1,4 +1,4 @@
-"""`probe report`: tables, figures and one page."""
+"""Implements `probe report`."""
 
 from __future__ import annotations
 

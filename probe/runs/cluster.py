@@ -347,7 +347,7 @@ def _why(number: str, state: str, settings: dict[str, Any]) -> str:
         own = [part for part in parts if not part.startswith("srun: ")]  # srun's lines follow the reason
         line = f"ended without a result. Its output, {log}, ends: {(own or parts or ['nothing'])[-1][:160]}"
     ends = f" {log} ends:\n{text}" if log else " It wrote no output."
-    return f"{line}\n\nSLURM job {number}: state {state or 'unknown'}, exit code {code}.{ends}"
+    return f"{line}\n\nSLURM job {number}: {state or 'unknown'}, exit code {code}.{ends}"
 
 
 def _ending(number: str, state: str) -> tuple[str, int, int]:

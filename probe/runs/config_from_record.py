@@ -16,10 +16,7 @@ from probe.system.files import to_jsonable
 def config_from_record(
     record: RunRecord, make_config: Callable[[list[str]], Config], overrides: list[str] | None = None
 ) -> Config:
-    """Returns the config of a record's run, at the record's commits on the Hub.
-
-    overrides: for paths that have changed.
-    """
+    """Returns the config of a record's run, at its commits on the Hub. overrides: for paths that have changed."""
     config = to_jsonable(record.config)
     kind = config["probe"].pop("kind")
     config["layers"] = {"normalize": "none"} | config["layers"]

@@ -75,10 +75,7 @@ class RunIdentity:
 
     @property
     def beside(self) -> str:
-        """Returns a key that all tables with the same fine-tuned run share.
-
-        It depends on the input, not on the probe.
-        """
+        """Returns a key that all tables with the same fine-tuned run share: it depends on the input only."""
         return self._without("layers", "seed", "condition", "probe", "version")
 
     def _without(self, *names: str) -> str:

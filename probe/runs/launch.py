@@ -44,10 +44,7 @@ class Launcher:
         return CLUSTERS[self.kind] is None
 
     def is_this_process(self, at_once: int) -> bool:
-        """Returns whether the jobs run in this process, one after another.
-
-        at_once: how many jobs were asked to run at once.
-        """
+        """Returns whether jobs run in this process, one after another. at_once: how many were asked to run at once."""
         return self.kind == ONE_BY_ONE or (self.is_here and at_once == 1)
 
     def launch(

@@ -23,10 +23,7 @@ SPLITS = ("dev", "test")
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """Holds the counts of one run on one split.
-
-    counts: (sentences, 3), gold, predicted and correct. documents: of each sentence, if known.
-    """
+    """Holds a run's counts on one split: (sentences, 3), gold, predicted, correct. documents: of each sentence."""
 
     counts: np.ndarray
     documents: np.ndarray | None

@@ -40,7 +40,7 @@ SETTINGS = {"model": ("encoder.name", "encoder.revision"), "dataset": ("data.hub
 
 @dataclass(frozen=True)
 class Repo:
-    """Names a repository as the user does. kind: model or dataset. revision: branch, tag or commit; None: main."""
+    """Identifies a repository. kind: model or dataset. revision: branch, tag or commit; None: main."""
 
     kind: str
     name: str
@@ -55,10 +55,7 @@ _unanswered: dict[Repo, str] = {}  # requests without an answer, and why there w
 
 
 def limit_s() -> float:
-    """Returns how many seconds the Hub may take to answer.
-
-    Raises UserError if the variable is not a number of seconds.
-    """
+    """Returns how many seconds the Hub may take to answer. Raises UserError if that is not a number."""
     typed = os.environ.get(LIMIT, "")
     try:
         seconds = float(typed) if typed else LIMIT_S

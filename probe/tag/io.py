@@ -47,10 +47,7 @@ class Untagged:
         )
 
     def marker_rows(self, sentence: int) -> Iterator[list[str]]:
-        """Yields the lines between documents before a sentence, as columns.
-
-        One with as many columns as a word gets tag O.
-        """
+        """Yields the lines between documents before a sentence, as columns; one as wide as a word's line gets tag O."""
         for line in self.split.markers.get(sentence, ()):
             columns = cut_line(line, line.strip(" \t"), self.split.separator)
             yield [*columns, "O"] if len(columns) == self.split.num_columns else [line]
@@ -87,10 +84,7 @@ def select_saved_probe(folder: Path, row: str | None, seed: int | None) -> tuple
 
 
 def _only_row(folder: Path, records: Sequence[RunRecord]) -> str:
-    """Returns the name of the only row, or of the only one with saved weights.
-
-    Raises UserError if there are several.
-    """
+    """Returns the name of the only row, or the only one with saved weights. Raises UserError if there are several."""
     saved = [record for record in records if record.sha256.weights] or records
     rows = sorted({normalized_name(record.row, record.identity.layers.normalize) for record in saved})
     if len(rows) != 1:

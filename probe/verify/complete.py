@@ -67,10 +67,7 @@ def _asked_for(folder: Path, records: Sequence[RunRecord]) -> Iterator[Check]:
 
 
 def _predictions(records: Records) -> Iterator[Check]:
-    """Reports records without predictions, from which counts cannot be recomputed.
-
-    A licensed text is a reason to omit them.
-    """
+    """Reports records without predictions, from which counts cannot be recomputed."""
     without = [
         record.label
         for file, record in records.items()

@@ -65,10 +65,7 @@ def _margin(recorded: Any) -> float | None:
 
 
 def compare_tables(recorded: Any, made: Sequence[JsonRow]) -> Iterator[Check]:
-    """Compares the content of table.json with the rows that the records give.
-
-    recorded: of any version, or anything else.
-    """
+    """Compares the content of table.json with the rows that the records give. recorded: any JSON value."""
     if problem := _not_a_table(recorded):
         yield Check(TABLE, False, f"{problem}; `probe report` writes it anew")
         return
