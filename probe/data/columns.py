@@ -254,7 +254,7 @@ def cut_line(line: str, bare: str, separator: str) -> list[str]:
 
 
 def _last_needed(layout: Layout, columns: list[str]) -> int:
-    """Returns the number of columns of the first line; empty trailing ones count only if columns count from the front."""
+    """Returns the number of columns of the first line, without empty trailing ones if columns count from the end."""
     last = len(columns)
     while last and min(layout.tag_column, layout.word_column) < 0 and not columns[last - 1].strip(" "):
         last -= 1

@@ -94,7 +94,7 @@ class SweepStatus:
         self.waiting = wanted - self.failed.keys() - self.running.keys()
 
     def remaining_s(self, at_once: int) -> float | None:
-        """Estimates the remaining seconds with this many runs at once (running ones are half done); None if none is done."""
+        """Estimates the remaining seconds with this many runs at once; None if no run is done yet."""
         seconds = []
         for record in self.done.values():
             with contextlib.suppress(ValueError, TypeError):  # an edited record may hold any text
