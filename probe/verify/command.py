@@ -30,8 +30,8 @@ EXAMPLES = """\
 # Printed below a folder's checks: what they cannot show.
 LIMITS = """\
 These checks do not prove the scores. If predictions, counts and record were changed consistently, only training again
-shows it: probe verify {folder} --rerun [--sample N]. Nothing shows that runs were removed from sweep.json together with
-their records."""
+shows it: probe verify {folder} --rerun [--sample N]. If runs were removed from sweep.json together with their records,
+nothing shows it."""
 
 
 def verify(arguments: list[str]) -> int:

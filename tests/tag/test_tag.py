@@ -224,7 +224,7 @@ def test_text_may_be_words_columns_or_running_lines(here: Callable, kept: tuple[
     lines.write_text("Ana met Smith\nAcme won Leeds\n")
     assert "running text: 2 sentences, 6 words" in here("tag", str(folder), "--row", row, str(lines)).stderr
     forced = here("tag", str(folder), "--row", row, str(lines), "--input", "columns")
-    assert "columns, 3 a line: 1 sentence, 2 words" in forced.stderr
+    assert "columns, 3 per line: 1 sentence, 2 words" in forced.stderr
 
 
 def test_columns_are_read_as_training_reads_them(
