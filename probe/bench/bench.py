@@ -167,5 +167,5 @@ def bundled_text(num_words: int = WORDS) -> Corpus:
         if many >= num_words and dev.documents[end] != dev.documents[end - 1]:
             break
         many += len(words)
-    kept = {name: getattr(dev, name)[:end] for name in ("words", "tags", "documents", "lines")}
-    return Corpus("bundled", {"dev": replace(dev, **kept)})
+    part = {name: getattr(dev, name)[:end] for name in ("words", "tags", "documents", "lines")}
+    return Corpus("bundled", {"dev": replace(dev, **part)})

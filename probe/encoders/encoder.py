@@ -98,8 +98,8 @@ def _random(encoder: Encoder) -> torch.nn.Module:
             trained = _from_files(encoder, torch.float32)[0].eval()
             ids = torch.tensor([[*special.prefix, encoder.tokenizer.unk_token_id or 0, *special.suffix]])
             hidden_states(trained, ids, torch.ones_like(ids), torch.zeros_like(ids))[0].sum().backward()
-        kept = {name: value.data for name, value in trained.named_parameters() if value.grad is not None}
-        model.load_state_dict(kept, strict=False)
+        of_layer_0 = {name: value.data for name, value in trained.named_parameters() if value.grad is not None}
+        model.load_state_dict(of_layer_0, strict=False)
     return model
 
 

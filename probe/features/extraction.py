@@ -1,6 +1,6 @@
 """Fills a feature store, shard by shard: windows go through the frozen encoder, giving one vector per word and layer.
 
-A shard is the unit of batching (its windows are sorted by length, so a batch depends on the shard alone), of writing,
+A shard is the unit of batching (its windows are sorted by length, so a batch depends only on the shard), of writing,
 of resuming, and of sharing work between processes. While one shard is computed, other threads hash and write earlier
 ones. A GPU needs larger batches, so a few neighbouring shards are computed together. It is always the same group, and
 the whole group if one shard is missing, so that batches, and therefore bits, never change.

@@ -50,7 +50,7 @@ def plan_windows(split: Split, pieces: Pieces, context: str, max_text_pieces: in
 
     A text that fits is one window. A longer text gets the widest possible windows. Each begins `stride` of a window
     after the previous one, and the last ends with the text. A word is taken from the window in which its smaller
-    distance to the two ends is largest. Raises UserError for a word that alone is longer than a window.
+    distance to the two ends is largest. Raises UserError for a word that is longer than a window.
     """
     lengths = pieces.lengths(0, len(pieces.word))
     if len(lengths) and lengths.max() > max_text_pieces:
@@ -94,7 +94,7 @@ def _overlapping(starts: np.ndarray, max_text_pieces: int, stride: float) -> lis
         chosen[inside] = np.where(better, number, chosen[inside])
     windows: list[Window] = []
     for number, (begin, end) in enumerate(spans):
-        kept = np.flatnonzero(chosen == number)
-        if len(kept):
-            windows.append(Window(begin, end, int(kept[0]), int(kept[-1]) + 1))
+        own = np.flatnonzero(chosen == number)
+        if len(own):
+            windows.append(Window(begin, end, int(own[0]), int(own[-1]) + 1))
     return windows

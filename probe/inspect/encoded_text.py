@@ -4,7 +4,7 @@ The functions are those that fill the feature store, but results stay in memory,
 itself (or two as a pair). A text longer than the encoder's window goes through it in overlapping windows, as in
 extraction.
 
-B windows, P pieces in each, W words, K pieces kept, L + 1 layers, H hidden size.
+B windows, P pieces in each, W words, K pieces without repetition and padding, L + 1 layers, H hidden size.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ class TextEncoder:
                 pooled = getattr(output, "pooler_output", None)
                 first_layer = _first_layer(captured, states[0], int(given.mask.sum()))
             vectors.append(self._word_vectors(states, given, text))
-            kept = self._pieces_kept(given, text, is_first=i == 0, is_last=i == len(inputs) - 1)
-            pieces.append(torch.stack([state[0, kept] for state in states]).float().cpu())
+            positions = self._piece_positions(given, text, is_first=i == 0, is_last=i == len(inputs) - 1)
+            pieces.append(torch.stack([state[0, positions] for state in states]).float().cpu())
             word_of_piece.append(self._word_of_piece(given, text))
         types = [given.types for given in inputs if given.types is not None]
         return EncodedText(
@@ -210,7 +210,7 @@ class TextEncoder:
         lengths = None if lengths is None else lengths.to(self.device)
         return word_states(states, positions.to(self.device), lengths, subword).float().cpu()
 
-    def _pieces_kept(self, given: _Input, text: Text, is_first: bool, is_last: bool) -> torch.Tensor:
+    def _piece_positions(self, given: _Input, text: Text, is_first: bool, is_last: bool) -> torch.Tensor:
         """Returns the positions of the pieces that are taken from a window."""
         num = int(given.mask.sum())
         if is_first and is_last:

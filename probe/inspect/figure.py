@@ -1,4 +1,4 @@
-"""Draws a word's occurrences: how similar they are by layer, and where they lie.
+"""Draws a word's occurrences: how similar they are by layer, and their positions in a plane.
 
 The colours are from Okabe and Ito's set, which can be distinguished with all common kinds of colour blindness. Line
 style and marker repeat the information for grey print. The background is white and opaque, for dark pages.

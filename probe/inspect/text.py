@@ -93,7 +93,7 @@ def _show_first_layer(reading: EncodedText, reader: TextEncoder, num_values: int
     yield (
         f"layer 0 = LayerNorm({' + '.join(parts)} embedding)"
         + ("" if first_layer.is_layer_0 else ", then projected to the width of the blocks")
-        + "; the sum alone is not layer 0. Norms:"
+        + "; the sum itself is not layer 0. Norms:"
     )
     total = torch.stack([*parts.values()]).sum(0)
     pieces = reader.encoder.tokenizer.convert_ids_to_tokens(reading.ids[0].tolist())

@@ -28,8 +28,8 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        kept = torch.rand(x.shape, device=x.device).ge_(self.p)
-        return x * kept.div_(1 - self.p).to(x.dtype)
+        mask = torch.rand(x.shape, device=x.device).ge_(self.p)
+        return x * mask.div_(1 - self.p).to(x.dtype)
 
 
 class BiLSTM(nn.Module):

@@ -45,7 +45,7 @@ INITIAL_STD = 0.02  # of the linear layer, as in BERT's own layers
 AT_ONCE = 2048  # pieces, padding included, in one forward pass: bounds the memory
 LOG_EVERY_S = 15
 MEASURE_S = 2.0  # duration of the trial that estimates a training's time
-BACKWARD = 3  # cost of training on a piece, relative to a forward pass alone
+BACKWARD = 3  # cost of training on a piece, relative to a forward pass
 # Saved in addition to weights, optimizer and rates. Weights of one epoch under two names are stored once.
 SAVED = ("curve", "best_epoch", "best_dev_tags", "best_weights", "least_loss_epoch", "least_loss_weights")
 

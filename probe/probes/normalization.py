@@ -1,4 +1,4 @@
-"""Gives a probe's input one scale, whatever layers it is made of (`layers.normalize`), so that rows compare fairly.
+"""Gives a probe's input the same scale for any choice of layers (`layers.normalize`), so that rows compare fairly.
 
 Layers differ in scale, and a sum of four layers has about four times the deviation of their mean. A probe trains at one
 learning rate and starts from weights of one size. So without normalization a table compares scales as well as layers.
@@ -81,10 +81,11 @@ def normalization_of(store: FeatureStore, selection: Selection) -> Normalization
     else:
         shift, variance = moments(lambda layers: layers)
         gain = 1 / _where_positive(variance.mean(1, keepdim=True).sqrt())
-    if selection.combine == "concat" and not per_word:
+    is_concat = selection.combine == "concat"
+    if is_concat and not per_word:
         return _rounded(per_word, shift, gain)
-    alone = _rounded(per_word, shift, gain)
-    _, variance = moments(lambda layers: alone(layers) if selection.combine == "concat" else [_sum(alone(layers))])
+    by_layer = _rounded(per_word, shift, gain)
+    _, variance = moments(lambda layers: by_layer(layers) if is_concat else [_sum(by_layer(layers))])
     summed = len(selection.indices) if selection.combine in ("mean", "mix") else 1  # a mix starts as the mean
     return _rounded(per_word, shift, gain * summed / _where_positive(variance.mean().sqrt()))
 

@@ -1,4 +1,4 @@
-"""Decides after each epoch, on dev alone, whether the learning rate falls and whether training ends.
+"""Decides after each epoch, from dev only, whether the learning rate falls and whether training ends.
 
 How informative a dev score is depends on the number of updates before it, and one pass over a small corpus has few (600
 sentences in batches of 32: 19). So the schedule counts updates, and the same settings fit 200 sentences and 15,000:
@@ -12,8 +12,8 @@ sentences in batches of 32: 19). So the schedule counts updates, and the same se
 With probe.lr_decay=linear none of this applies: all of max_epochs are trained, while the rate rises over a tenth of the
 updates and then falls to 0.
 
-On text with few spans the score is zero at first, whatever is learnt. While it is zero, progress is judged by the dev
-loss and the rate does not fall. tests/benchmarks/schedule.py measures all this.
+On text with few spans the score is zero at first, even if something is learnt. While it is zero, progress is judged by
+the dev loss and the rate does not fall. tests/benchmarks/schedule.py measures all this.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs a race in a results folder. Its rules and rows are written to race.json before the first run.
 
-The runs of each round are one sweep. Every decision follows from race.json and the records alone. So a stopped race
+The runs of each round are one sweep. Every decision follows only from race.json and the records. So a stopped race
 can continue, earlier runs count, and two processes in one folder reach the same decisions.
 """
 

@@ -168,7 +168,7 @@ def thresholds(num_rows: int, num_ahead: int, num_seeds: int, alpha: float) -> l
 
 
 def replay(rules: Rules, rows: Sequence[str], run_of: Callable[[Cell], DevRun | str | None]) -> Race:
-    """Replays a race from its start as far as its runs are known, so that its state depends on the runs alone.
+    """Replays a race from its start as far as its runs are known, so that its state depends only on the runs.
 
     run_of: returns a run, the reason why it failed, or None if it is not made yet.
     """

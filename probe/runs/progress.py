@@ -177,12 +177,12 @@ def lines(now: SweepStatus) -> Iterator[str]:
     expected = read_expected(now.results_dir)
     labels = {short(run.key): run.label for run in expected}
     remaining_s = now.remaining_s(len(now.running)) if now.running else None
-    left = "" if remaining_s is None else f"; {duration(remaining_s)} left"
+    remaining = "" if remaining_s is None else f"; {duration(remaining_s)} left"
     ended = jobs_ended_unseen(now.results_dir, [run.key for run in expected if short(run.key) in now.waiting])
     num_failed, num_waiting = len(now.failed) + len(ended), len(now.waiting) - len(ended)
     counts = f"{len(now.done)} done, {len(now.running)} running, {num_failed} failed, {num_waiting} waiting"
     counts += f", {len(now.bad)} with a record that cannot be read" if now.bad else ""
-    yield f"{now.results_dir}: {pluralize(len(labels), 'run')}: {counts}{left}"
+    yield f"{now.results_dir}: {pluralize(len(labels), 'run')}: {counts}{remaining}"
     for key, path in now.running.items():
         with contextlib.suppress(FileNotFoundError):  # it has just ended
             yield f"running  {labels[key]}: {path.read_text(encoding='utf-8')}"

@@ -107,7 +107,7 @@ def _scheme(split: Split, asked: str) -> str:
 def _scheme_of_predictions(predicted: Split, gold_scheme: str) -> str:
     """Returns the scheme of predictions: gold's, unless they are clearly in another.
 
-    If it were detected from predictions alone, a tagger's stray I- could pass for IOB1, with nothing ill-formed. But
+    If it were detected only from predictions, a tagger's stray I- could pass for IOB1, with nothing ill-formed. But
     for gold in IOB1, as CoNLL-2003 was distributed, predictions are often IOB2. And for gold in BIOES, predictions that
     never end a span with E- or S- are not BIOES.
     """
@@ -117,11 +117,11 @@ def _scheme_of_predictions(predicted: Split, gold_scheme: str) -> str:
     prefixes = {tag[0] for tags in predicted.tags for tag in tags} - {"O"}
     if scheme != gold_scheme or not prefixes <= set("BI"):
         return scheme
-    alone = _scheme(predicted, "auto")
-    wrong, wrong_alone = (sum(len(ill_formed(tags, s)) for tags in predicted.tags) for s in (gold_scheme, alone))
-    if gold_scheme == "IOB2" and (wrong < ENOUGH or wrong_alone):
+    own = _scheme(predicted, "auto")
+    wrong, wrong_by_own = (sum(len(ill_formed(tags, s)) for tags in predicted.tags) for s in (gold_scheme, own))
+    if gold_scheme == "IOB2" and (wrong < ENOUGH or wrong_by_own):
         return gold_scheme
-    return alone if wrong_alone < wrong else gold_scheme
+    return own if wrong_by_own < wrong else gold_scheme
 
 
 def paired_test(a: Predictions, b: Predictions) -> tuple[Randomisation, str]:

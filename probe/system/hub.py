@@ -1,8 +1,8 @@
 """Asks the Hugging Face Hub which commit a name denotes, and downloads files of that commit.
 
 Only this module accesses the Hub: `datasets` and `transformers` read local folders. A branch is resolved to a commit
-once for this process and the jobs it starts. So they read what was asked for, whatever the caches hold and whatever is
-pushed meanwhile.
+once for this process and the jobs it starts. So they all read the same commit, even if caches hold another one or a new
+one is pushed meanwhile.
 
 The wait for the Hub's first answer has a time limit; after it, the Hub's cache on this machine is used. The wait for
 more of a file during a download has the same limit.

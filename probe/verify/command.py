@@ -43,8 +43,8 @@ def verify(arguments: list[str]) -> int:
         "given",
         nargs="*",
         metavar="DIR | setting=value",
-        help="results folder (default: the one written last); with --rerun and --weights also settings for what lies "
-        "elsewhere (data.path=DIR)",
+        help="results folder (default: the one written last); with --rerun and --weights also settings for files that "
+        "have moved (data.path=DIR)",
     )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--rerun", nargs="?", const="", metavar="ROW", help="train again, all rows or one, and compare")

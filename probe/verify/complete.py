@@ -80,14 +80,14 @@ def _predictions(records: Records) -> Iterator[Check]:
 
 def _seeds(records: Sequence[RunRecord]) -> Iterator[Check]:
     """Checks that no two seeds have the same losses, or the same predictions if these have many errors."""
-    alike: defaultdict[str, list[RunRecord]] = defaultdict(list)
+    by_result: defaultdict[str, list[RunRecord]] = defaultdict(list)
     for record in records:
         if any(split.counts.predicted for split in (record.scores.dev, record.scores.test)):
-            alike[f"counts {record.sha256.counts}"].append(record)
+            by_result[f"counts {record.sha256.counts}"].append(record)
         if record.curve:
-            alike[f"losses {[epoch.loss for epoch in record.curve]}"].append(record)
+            by_result[f"losses {[epoch.loss for epoch in record.curve]}"].append(record)
     findings: dict[str, bool | None] = {}
-    for what, runs in alike.items():
+    for what, runs in by_result.items():
         if len({run.seed for run in runs}) > 1:
             names = some_of(sorted(run.label for run in runs))
             kind = "losses" if what.startswith("losses") else "predictions, sentence by sentence"

@@ -39,8 +39,9 @@ def check_screen(folder: Path, records: Sequence[RunRecord], cache_dir: Path) ->
     if screen.ties != TIES:
         yield Check(name, None, "decided by an earlier version; the same screen in another folder decides anew")
         return
-    odd = next((one.name for one, again in _ranked_again(screen) if one.tied != again.tied), None)
-    yield Check(name, odd is None, f"{odd} is tied otherwise than its scores say" if odd else "what the scores give")
+    wrong = next((one.name for one, again in _ranked_again(screen) if one.tied != again.tied), None)
+    problem = f"the tie of {wrong} does not follow from its scores"
+    yield Check(name, wrong is None, problem if wrong else "what the scores give")
 
 
 def _problems(screen: ScreenRecord, records: Sequence[RunRecord]) -> Iterator[str]:
@@ -68,11 +69,11 @@ def _problems(screen: ScreenRecord, records: Sequence[RunRecord]) -> Iterator[st
             return
     if len({readout_of(one.layers.combine, one.layers.indices) for one in screen.ranked}) < len(screen.ranked):
         yield "a choice of layers is ranked twice"
-    if odd := next((one.name for one, again in _ranked_again(screen) if one.layers != again.layers), None):
-        yield f"{odd} does not stand where its scores put it"
+    if wrong := next((one.name for one, again in _ranked_again(screen) if one.layers != again.layers), None):
+        yield f"the rank of {wrong} does not follow from its scores"
     texts = {record.identity.corpus for record in records if record.identity.features == identity.features}
     if texts and identity.corpus not in texts:
-        yield "the runs beside it with the same features have other tags"
+        yield "the folder's runs with the same features have other tags"
 
 
 def _ranked_again(screen: ScreenRecord) -> Iterator[tuple[Scored, Scored]]:

@@ -27,7 +27,7 @@ PARTS = ("mean", "std", "min", "max")  # of a score
 COSTS = ("parameters", "seconds_per_epoch", "mb_read", "f1_per_width")
 # Neither recomputed here nor decided by a statistic: `sha256` is checked with each record, the others are words.
 OTHER = ("sha256", "failed", "group", "setting", "about", "condition", "cost", "statistic")
-ROUNDING = 1e-9  # relative, of what is summed anew
+ROUNDING = 1e-9  # relative tolerance of sums
 SIMULATED = 1e-4  # relative, of what follows from simulated quantiles: their last digits are each CPU's
 
 JsonRow = dict[str, Any]
@@ -67,7 +67,7 @@ def _margin(recorded: Any) -> float | None:
 def compare_tables(recorded: Any, made: Sequence[JsonRow]) -> Iterator[Check]:
     """Compares the content of table.json with the rows that the records give. recorded: any JSON value."""
     if problem := _not_a_table(recorded):
-        yield Check(TABLE, False, f"{problem}; `probe report` writes it anew")
+        yield Check(TABLE, False, f"{problem}; `probe report` writes it again")
         return
     pairs, problems = _pairs(recorded, made)
     for there, row in pairs:
@@ -81,8 +81,8 @@ def compare_tables(recorded: Any, made: Sequence[JsonRow]) -> Iterator[Check]:
     if not decided:
         yield Check(name, None, "decided by an earlier version; `probe report` decides anew")
         return
-    odd = next((f"{_name(row)} {problem}" for there, row in decided for problem in _decisions(there, row)), None)
-    yield Check(name, odd is None, odd or "what the records give")
+    wrong = next((f"{_name(row)} {problem}" for there, row in decided for problem in _decisions(there, row)), None)
+    yield Check(name, wrong is None, wrong or "what the records give")
 
 
 def _not_a_table(recorded: Any) -> str | None:
