@@ -66,8 +66,8 @@ class Results:
     def recommendation(self) -> Recommendation:
         """Returns which row to use.
 
-        `str()` gives the sentence. `use` and `best` name rows, their layers, their dev score and the upper bound of
-        their distance to the truly best row; `margin` is in points. Raises UserError if there are several tables.
+        `str()` gives the sentence. `use` and `best` name rows, their layers, their dev score and by how much they may
+        be worse than the truly best row; `margin` is in points. Raises UserError if there are several tables.
         """
         if len(given := self.recommendations) > 1:
             raise UserError(f"{self.folder} has {len(given)} tables (of several texts, encoders or probes): "

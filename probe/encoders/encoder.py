@@ -32,7 +32,7 @@ def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_p
         random_pooler = any("pooler" in key for key in missing)
     else:
         model, random_pooler = _random(encoder), True
-        for parameter in model.parameters():  # buffers are not cast: they have the same dtype as in a checkpoint
+        for parameter in model.parameters():  # buffers keep the dtype that the model creates them with
             parameter.data = parameter.data.to(getattr(torch, precision))
     if getattr(model, "pooler", None) is not None and (random_pooler or not keep_pooler):
         model.pooler = None

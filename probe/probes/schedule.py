@@ -46,7 +46,7 @@ def passes(num_sentences: int, batch_size: int) -> int:
 
 
 def largest_batch(num_sentences: int, batch_size: int) -> int:
-    """Returns the largest batch size up to this one whose epoch is not too long. With 128 sentences it never is."""
+    """Returns the largest batch size up to this one whose epoch is not too long; with 128 an epoch never is."""
 
     def too_long(size: int) -> bool:
         shown = passes(num_sentences, size)
