@@ -108,16 +108,8 @@ def special_pair(tokenizer: Any) -> SpecialPair:
     first, second = [i for i in range(len(ids)) if ids[i : i + len(bare)] == bare]
     end, last = first + len(bare), second + len(bare)
     types: list[int] = whole.get("token_type_ids", [0] * len(ids))
-    return SpecialPair(
-        ids[:first],
-        ids[end:second],
-        ids[last:],
-        types[:first],
-        types[first],
-        types[end:second],
-        types[second],
-        types[last:],
-    )
+    special_ids = ids[:first], ids[end:second], ids[last:]
+    return SpecialPair(*special_ids, types[:first], types[first], types[end:second], types[second], types[last:])
 
 
 def split_text(text: str) -> list[str]:

@@ -153,16 +153,8 @@ class FeatureStore:
         layers = stored_layers(cfg, encoder.num_layers)
         key = key_of(with_layers(identity, layers, encoder.num_layers))
         shards = {name: cut_shards(name, split.lengths) for name, split in corpus.splits.items()}
-        return cls(
-            Path(cfg.cache_dir) / key,
-            key,
-            identity,
-            encoder.num_layers,
-            encoder.hidden_size,
-            cfg.dtype,
-            shards,
-            layers,
-        )
+        size = encoder.num_layers, encoder.hidden_size
+        return cls(Path(cfg.cache_dir) / key, key, identity, *size, cfg.dtype, shards, layers)
 
     @property
     def vectors_key(self) -> str:
@@ -235,11 +227,7 @@ class FeatureStore:
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
-        header = {
-            "key": self.key,
-            "shard": list(shard),
-            "checksums": [checksum(layer) for layer in layers],
-        }
+        header = {"key": self.key, "shard": list(shard), "checksums": [checksum(layer) for layer in layers]}
         try:
             with written_whole(self.path(shard), replace=False) as temporary:
                 named = {str(k): layer for k, layer in zip(self.layers, layers, strict=True)}

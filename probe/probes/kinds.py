@@ -21,16 +21,9 @@ if TYPE_CHECKING:
 
     from probe.probes.fitting import Fit, FitInputs
 
-OF_NETWORKS = (  # the settings of every network that is trained on stored features
-    "dropout",
-    "learning_rate",
-    "lr_decay",
-    "lr_patience",
-    "batch_size",
-    "max_epochs",
-    "patience",
-    "gradient_clip",
-    "precision",
+# The settings of every network that is trained on stored features.
+OF_NETWORKS = (
+    "dropout learning_rate lr_decay lr_patience batch_size max_epochs patience gradient_clip precision".split()
 )
 
 

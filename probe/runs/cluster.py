@@ -21,28 +21,10 @@ from probe.config import UserError
 from probe.system.files import write_atomically
 
 # Parameters that submitit's executor takes for every kind of cluster. Others get the cluster's name as a prefix.
-COMMON = (
-    "timeout_min",
-    "cpus_per_task",
-    "gpus_per_node",
-    "tasks_per_node",
-    "mem_gb",
-    "nodes",
-    "name",
-    "stderr_to_stdout",
-)
-OVER = (
-    "BOOT_FAIL",
-    "CANCELLED",
-    "COMPLETED",
-    "DEADLINE",
-    "FAILED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "TIMEOUT",
-)
-ON_A_NODE = ("CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
+COMMON = "timeout_min cpus_per_task gpus_per_node tasks_per_node mem_gb nodes name stderr_to_stdout".split()
+# States of jobs that have ended, and of jobs that have a node.
+OVER = "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT".split()
+ON_A_NODE = "CONFIGURING RUNNING COMPLETING SUSPENDED STOPPED SIGNALING STAGE_OUT RESIZING".split()
 EARLY_S = 90  # SLURM may send the signal up to a minute early, and a job starts before its program does
 ANSWER_S = 60  # longest wait for an answer of SLURM
 END_OF_LOG = 2000  # characters

@@ -17,17 +17,7 @@ from typing import Literal
 from probe.config import conf_dir
 from probe.system.bfloat16 import Kernels
 
-PACKAGES = (
-    "layer-probe",
-    "torch",
-    "transformers",
-    "tokenizers",
-    "datasets",
-    "pytorch-lightning",
-    "hydra-core",
-    "seqeval",
-    "numpy",
-)
+PACKAGES = "layer-probe torch transformers tokenizers datasets pytorch-lightning hydra-core seqeval numpy".split()
 DRIVER = Path("/proc/driver/nvidia/version")
 
 
@@ -91,16 +81,10 @@ def _git_state() -> Git | None:
     if not (root / ".git").exists():
         return None
     try:
-        commit = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True
-        ).stdout.strip()
-        changed = subprocess.run(
-            ["git", "status", "--porcelain", "--", "probe", "conf"],
-            cwd=root,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
+        commit, changed = (
+            subprocess.run(["git", *command], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+            for command in (("rev-parse", "HEAD"), ("status", "--porcelain", "--", "probe", "conf"))
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
     return Git(commit, bool(changed))
