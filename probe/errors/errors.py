@@ -103,7 +103,7 @@ def compare_errors(
     shared = by_seed[0].keys() & by_seed[-1].keys()
     seeds = sorted(one for one in shared if seed in (None, one))
     if not seeds:
-        have = " and ".join(f"{row.name} {sorted(row.seeds)}" for row in chosen)
+        have = " and ".join(f"{row.title} {sorted(row.seeds)}" for row in chosen)
         raise UserError(f"{folder}: no seed{'' if seed is None else f' {seed}'} in common; there are: {have}.")
     task = chosen[0].task
     records = [[side[one] for one in seeds] for side in by_seed]
@@ -117,10 +117,10 @@ def compare_errors(
         return Errors(
             *names,
             parts=_parts(runs, task, known),
-            kinds={row.name: _kinds(side, task) for row, side in zip(chosen, runs, strict=True)}
+            kinds={row.title: _kinds(side, task) for row, side in zip(chosen, runs, strict=True)}
             if task.has_spans
             else {},
-            examples=_examples(runs, [row.name for row in chosen], task, num_examples),
+            examples=_examples(runs, [row.title for row in chosen], task, num_examples),
             notes=note,
         )
     note = [
@@ -131,10 +131,12 @@ def compare_errors(
 
 
 def _find(rows: Sequence[Row], folder: Path, name: str) -> Row:
-    found = [row for row in rows if row.name == name and row.n and not row.condition]
+    found = [row for row in rows if name in (row.name, row.title) and row.n and not row.condition]
     if not found:
-        known = ", ".join(dict.fromkeys(row.name for row in rows if row.n and not row.condition))
+        known = ", ".join(dict.fromkeys(row.title for row in rows if row.n and not row.condition))
         raise UserError(f"{folder} has no row {name!r} with records. Rows: {known}.")
+    if len(found) > 1 and all(row.encoder for row in found):
+        raise UserError(f"{folder} has {len(found)} rows {name!r}: {', '.join(repr(row.title) for row in found)}.")
     if len(found) > 1:
         raise UserError(
             f"{folder} has {len(found)} rows {name!r} with several settings. Move each into its own folder."

@@ -33,6 +33,11 @@ class Selection:
         )
 
 
+def encoder_flops(hidden_size: int, num_blocks: int) -> int:
+    """Returns the operations of so many BERT blocks per piece, without products inside attention: 24 H^2 a block."""
+    return 24 * hidden_size**2 * num_blocks
+
+
 def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
     """Resolves the layers for an encoder of `num_layers` blocks. Raises UserError with the valid range."""
     if cfg.is_empty:

@@ -49,22 +49,22 @@ def _sentences(decisions: Decisions, rows: Mapping[str, Row], num_rows: int) -> 
     best = standing[first]
     among = f"has the highest dev {best.task.score} of {num_rows} rows" if num_rows > 1 else "ran alone"
     yield (
-        f"{best.name} (layers {best.layers_as_text}, width {best.width}) {among}: "
+        f"{best.title} (layers {best.layers_as_text}, width {best.width}) {among}: "
         f"{COLUMNS['dev'].text(best)} over {best.n} seed{'s' * (best.n > 1)}, test {COLUMNS['test'].text(best)}."
     )
     if num_rows == 1:
         return
     remaining = {name: standing[name] for name in others if standing[name].label != WORSE}
-    if worse := [standing[name].name for name in others if name not in remaining]:
+    if worse := [standing[name].title for name in others if name not in remaining]:
         yield f"Significantly worse in the table: {', '.join(worse)}."
     if not remaining:
         yield "Every other row is worse."
         return
-    by = ", ".join(f"{row.name} ({100 * (row.dev_mean - best.dev_mean):+.2f})" for row in remaining.values())
+    by = ", ".join(f"{row.title} ({100 * (row.dev_mean - best.dev_mean):+.2f})" for row in remaining.values())
     yield f"Not shown to be worse: {by}."
     if decisions.rounds[-1].spread is None:
         return
-    needed = [(row.name, decisions.needed.get(name)) for name, row in remaining.items()]
+    needed = [(row.title, decisions.needed.get(name)) for name, row in remaining.items()]
     if parts := [f"{name} about {seeds} seeds of each" for name, seeds in needed if seeds is not None]:
         yield f"To separate them from it, if the differences stay: {', '.join(parts)}."
     if hopeless := [name for name, seeds in needed if seeds is None]:

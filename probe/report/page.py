@@ -140,15 +140,17 @@ def _setting(rows: Sequence[Row], records: Records) -> dict[str, Any]:
     has_others = any(row.condition or not row.indices or "conditional_gain" in row.relative for row in rows)
     main_rows = [row for row in rows if row.section != BASELINE] or rows  # a page shows baselines further down
     main = table(main_rows, choose_columns(None, main_rows))
-    more = {title: table(rows, choose_columns(wanted, rows)) for title, wanted in MORE.items()}
+    first = "encoder," if any(row.encoder for row in rows) else ""
+    more = {title: table(rows, choose_columns(first + wanted, rows)) for title, wanted in MORE.items()}
+    fewest = 2 + bool(first)  # columns that say which row it is
     return {
         "id": rows[0].group,
         "sentences": recommendation(rows) or [recommend(rows).as_text()],
         "caption": main.above[0],
         "table": _filled(main),
         "notes": [*main.above[1:], *main.below],
-        "worth": _filled(table(rows, choose_columns(WORTH, rows))) if has_others else None,
-        "more": {title: filled for title, one in more.items() if len((filled := _filled(one)).headers) > 2},
+        "worth": _filled(table(rows, choose_columns(first + WORTH, rows))) if has_others else None,
+        "more": {title: filled for title, one in more.items() if len((filled := _filled(one)).headers) > fewest},
         "made_with": _made_with(own) if own else [],
     }
 

@@ -12,9 +12,9 @@ from probe.runs.sweep_plan import SWEEP
 from probe.screen.ranking import TIES, Scored, selection_bias
 from probe.screen.record import ScreenRecord, load_screen
 from probe.system.files import to_jsonable, write_atomically
-from probe.system.format import format_layers, percent
+from probe.system.format import format_layers, percent, short_name
 from probe.tables.formats import TextTable, as_csv, as_json
-from probe.tables.row import Row, short_name
+from probe.tables.row import Row
 from probe.tables.rows import build_rows
 
 SHOWN = 3  # of each width

@@ -39,3 +39,16 @@ def format_layers(indices: Sequence[int]) -> str:
         else:
             runs.append([index])
     return ", ".join(f"{run[0]}..{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+
+
+def short_name(encoder: str) -> str:
+    """Gives an encoder's name without its owner."""
+    return encoder.rstrip("/").rpartition("/")[2]
+
+
+def encoder_labels(names: Sequence[str]) -> list[str]:
+    """Gives each of several encoders a name of its own: without its owner where that is enough. Empty if none is."""
+    for labels in ([short_name(name) for name in names], list(names)):
+        if len(set(labels)) == len(names):
+            return labels
+    return []

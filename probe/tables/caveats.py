@@ -30,7 +30,7 @@ def _of_bits(rows: Sequence[Row]) -> list[str]:
     kinds: dict[str, list[str]] = {"least": [], "best": [], "mixed": []}
     for row in rows:
         if runs := [run for run in row.records.values() if run.bits or run.online_code]:
-            kinds[kind_of_bits(runs)].append(f"{row.name}, {row.condition}" if row.condition else row.name)
+            kinds[kind_of_bits(runs)].append(f"{row.title}, {row.condition}" if row.condition else row.title)
     lines = []
     if older := kinds["best"]:
         others = kinds["least"] or kinds["mixed"]

@@ -13,7 +13,7 @@ from probe.probes.kinds import describe_probe
 from probe.scoring.compare import STATISTIC
 from probe.scoring.significance import Cell
 from probe.system.files import to_jsonable
-from probe.system.format import percent
+from probe.system.format import percent, short_name
 from probe.tables.decisions import BEST, ELIMINATED, UNCONVERGED
 from probe.tables.published import PUBLISHED, numbers_for, sources_for
 from probe.tables.rates import RATE, all_rates
@@ -316,7 +316,15 @@ COLUMNS: dict[str, Column] = {
     for column in (
         _column("group", "table", lambda row: row.group),
         _column("data", "data", lambda row: row.setting.data, path="setting.data", align_left=True),
-        _column("encoder", "encoder", lambda row: row.setting.encoder, path="setting.encoder", align_left=True),
+        _column(
+            "encoder",
+            "encoder",
+            lambda row: row.setting.encoder,
+            lambda row: row.encoder or short_name(row.setting.encoder),
+            path="setting.encoder",
+            align_left=True,
+            groups=("default",),
+        ),
         _column("context", "context", lambda row: row.setting.features["context"], path="setting.features.context"),
         _column("row", "row", lambda row: row.name, align_left=True, groups=("default",)),
         _column(
@@ -536,6 +544,8 @@ def choose_columns(wanted: str | None, rows: Sequence[Row], form: str = "text") 
             for name in ("behind", "label", "condition", "rate")
             if not any(COLUMNS[name].text(row) for row in rows)
         }
+        if not any(row.encoder for row in rows):
+            empty.add("encoder")
         return [name for name in GROUPS["default"] if name not in empty] + sources_for(rows)
     names: list[str] = []
     for part in wanted.split(","):
@@ -544,10 +554,13 @@ def choose_columns(wanted: str | None, rows: Sequence[Row], form: str = "text") 
             hint = f" Did you mean {close[0]}?" if close else ""
             raise UserError(f"--columns: there is no {part!r}.{hint} There are: {', '.join([*COLUMNS, *GROUPS])}.")
         names += [name for name in GROUPS.get(part, (part,)) if name not in names]
-    if "rate" not in wanted.split(",") and not any(row.rates for row in rows):
-        names = [name for name in names if name != "rate"]
-    has_conditions = any(row.condition for row in rows)
-    return names if has_conditions or "condition" in wanted.split(",") else [n for n in names if n != "condition"]
+    has = {  # columns of groups that are left out where all rows would be alike in them
+        "rate": any(row.rates for row in rows),
+        "condition": any(row.condition for row in rows),
+        "encoder": any(row.encoder for row in rows),
+    }
+    typed = wanted.split(",")
+    return [name for name in names if name in typed or has.get(name, True)]
 
 
 def header(name: str, rows: Sequence[Row]) -> str:

@@ -14,15 +14,15 @@ from probe.tables.columns import COLUMNS, choose_columns, header
 from probe.tables.decisions import differences
 from probe.tables.formats import TextTable, as_csv, as_json, row_fields, rows_csv
 from probe.tables.notes import caption, unconverged_notes
-from probe.tables.row import Difference, Row, groups_of
+from probe.tables.row import Difference, Row, by_encoder
 from probe.tables.rows import build_rows
 
 SHOWN = ("n", "dev", "test")  # columns of each result set
 
 
 def render_side_by_side(folders: Sequence[Path], form: str) -> str:
-    """Renders several result sets in one table: a line per row name, columns per setting."""
-    blocks = [(folder, group) for folder in folders for group in groups_of(build_rows(folder))]
+    """Renders several result sets in one table: a line per row name, columns per setting and encoder."""
+    blocks = [(folder, group) for folder in folders for group in by_encoder(build_rows(folder))]
     rows = [row for _, group in blocks for row in group]
     folder_of_row = [folder for folder, group in blocks for _ in group]
     names = choose_columns(None, rows, form)
@@ -70,8 +70,8 @@ def compare(a: Path, b: Path) -> Comparison:
     captions = []
     for letter, folder in zip("AB", (a, b), strict=True):
         built = build_rows(folder)
-        if len(groups_of(built)) > 1:
-            raise UserError(f"{folder} holds several settings; --compare needs one in each folder.")
+        if len(by_encoder(built)) > 1:
+            raise UserError(f"{folder} holds several settings or encoders; --compare needs one in each folder.")
         rows.append({row.name: row for row in built if row.n and not row.condition})
         captions.append(f"{letter}: {folder}: {caption(built)}")
     tasks = [next(iter(side.values())).task for side in rows if side]

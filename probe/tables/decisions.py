@@ -111,4 +111,4 @@ def _difference(a: Row, b: Row, on: dict[str, Comparison], place: int, of_other:
         between = compared.difference(place, of_other)[1] if compared else None
         over = None if compared is None else "seeds and text" if compared.over_text else "seeds"
         splits[split] = SplitDifference(means[0], means[1], means[0] - means[1], between, over)
-    return Difference(b.name, (a.n, b.n), splits["dev"], splits["test"], unit)
+    return Difference(b.title, (a.n, b.n), splits["dev"], splits["test"], unit)

@@ -55,6 +55,7 @@ class Line:
 
     columns: the texts to the right. note: shown in place of scores. is_ranked: its scores decide the range of the axis;
     is_compared: so do its intervals. is_used: the row to use. is_best, is_faint: how its last column is set.
+    num_layers: of its encoder, where the plot has several; None: as many as the plot has.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Line:
     is_used: bool = False
     is_best: bool = False
     is_faint: bool = False
+    num_layers: int | None = None
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,9 @@ class Section:
 class DotPlot:
     """Holds a dot plot's content.
 
-    num_layers: the encoder's, with the embeddings. headers: of the columns. align_left: which of them are. axis: what
-    the scores are. bars: what the thin intervals are. band: [low, high] that is shaded, and what it means. marks: thin
-    vertical lines, by name.
+    num_layers: the encoder's, with the embeddings; of several encoders the most. headers: of the columns. align_left:
+    which of them are. axis: what the scores are. bars: what the thin intervals are. band: [low, high] that is shaded,
+    and what it means. marks: thin vertical lines, by name.
     """
 
     title: str
@@ -193,7 +195,7 @@ def _draw_heads(whole: Axes, plot: DotPlot, sheet: Sheet) -> None:
     for header, x, align_left in zip(plot.headers, sheet.columns, plot.align_left, strict=True):
         whole.text(x, head, header, ha="left" if align_left else "right", **style)
     begin, cell = sheet.cells
-    for k in sorted({0, plot.num_layers - 1}):
+    for k in sorted({0, *((line.num_layers or plot.num_layers) - 1 for line in plot.lines)}):
         whole.text(begin + cell * (k + 0.5), head, str(k), ha="center", **style)
     whole.text(begin - GAP / 2, head, "layers", ha="right", **style)
     for section, places in zip(plot.sections, sheet.places, strict=True):
@@ -216,12 +218,13 @@ def _draw_lines(whole: Axes, plot: DotPlot, sheet: Sheet) -> None:
             whole.plot(MARGIN / 2 + 0.01, y, ">", color=INK, ms=USED)
         weight = "bold" if line.is_used else "normal"
         whole.text(MARGIN, y, _shortened(line.name), color=INK, weight=weight, **style)
-        for k in range(plot.num_layers):
+        for k in range(line.num_layers or plot.num_layers):
             box = Rectangle((begin + cell * k, y - 0.06), 0.88 * cell, 0.12)
             (used if k in line.layers else unused).append(box)
-        for text, x, align_left in zip(line.columns, sheet.columns, plot.align_left, strict=True):
-            weight = "bold" if line.is_best and align_left else "normal"
-            colour = GREY if line.is_faint and align_left else INK
+        last = len(line.columns) - 1
+        for at, (text, x, align_left) in enumerate(zip(line.columns, sheet.columns, plot.align_left, strict=True)):
+            weight = "bold" if line.is_best and align_left and at == last else "normal"
+            colour = GREY if line.is_faint and align_left and at == last else INK
             whole.text(x, y, text, color=colour, weight=weight, ha="left" if align_left else "right", **style)
     whole.add_collection(PatchCollection(stripes, facecolor=STRIPE, lw=0, zorder=0))
     whole.add_collection(PatchCollection(used, facecolor=INK, edgecolor=INK, lw=0.5, zorder=1))

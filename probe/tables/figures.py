@@ -10,11 +10,12 @@ from __future__ import annotations
 import io
 import itertools
 import math
+import re
 import statistics
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import matplotlib
@@ -34,7 +35,7 @@ from probe.tables.decisions import BEST, ELIMINATED, UNCONVERGED, WORSE
 from probe.tables.dot_plot import DotPlot, Line, Score, Section, draw_dot_plot
 from probe.tables.notes import SHOWN, caption
 from probe.tables.recommendation import recommend
-from probe.tables.row import Row, groups_of
+from probe.tables.row import Row, by_encoder, groups_of
 from probe.tables.tasks import task_names, tasks_on_one_text
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -84,18 +85,25 @@ class Picture:
 
 
 def pictures(rows: Sequence[Row]) -> list[Picture]:
-    """Gives every picture that rows and their records allow, the scores of each table first."""
+    """Gives every picture that rows and their records allow, the scores of each table first.
+
+    Where a table has several encoders, its scores are one picture, and the others are drawn for each encoder.
+    """
     found: list[Picture] = []
     groups = groups_of([row for row in rows if row.n])
     for group in groups:
         suffix = f"-{group[0].group}" if len(groups) > 1 else ""
-        setting = caption(group).split(". ")[0]
-        title = title_of(setting, [legend_label(row) for row in group if row.unconverged])
         whole = [row for row in rows if row.group == group[0].group]  # with the rows that have no run
-        found.append(Picture(f"scores{suffix}", SHOWS["scores"], group[0].group, scores(whole, setting), draw_dot_plot))
-        for name, find, make in PICTURES:
-            if numbers := find(group):
-                found.append(Picture(f"{name}{suffix}", SHOWS[name], group[0].group, numbers, make, title))
+        plot = scores(whole, caption(group).split(". ")[0])
+        found.append(Picture(f"scores{suffix}", SHOWS["scores"], group[0].group, plot, draw_dot_plot))
+        for own in by_encoder(group):
+            title = title_of(caption(own).split(". ")[0], [legend_label(row) for row in own if row.unconverged])
+            encoder = own[0].encoder
+            of = f" (of {encoder})" if encoder else ""
+            for name, find, make in PICTURES:
+                if numbers := find(own):
+                    name_of_file = f"{name}{suffix}{_ending(encoder)}"
+                    found.append(Picture(name_of_file, f"{SHOWS[name]}{of}", own[0].group, numbers, make, title))
     for number, tasks in enumerate(tasks_on_one_text(rows)):
         if numbers := by_task(tasks):
             left_out = [f"{row.name} of {row.setting.data}" for row in rows if row.unconverged and row.section == MAIN]
@@ -104,6 +112,11 @@ def pictures(rows: Sequence[Row]) -> list[Picture]:
             name = f"score_by_task{suffix}"
             found.append(Picture(name, SHOWS["score_by_task"], None, numbers, draw_by_task, title))
     return found
+
+
+def _ending(encoder: str | None) -> str:
+    """Gives the end of the names of files about one of several encoders."""
+    return "-" + re.sub(r"[^\w.-]", "-", encoder) if encoder else ""
 
 
 def draw(numbers: Any, make: Make, title: str, form: str) -> bytes:
@@ -172,7 +185,7 @@ def scores(rows: Sequence[Row], title: str) -> DotPlot:
     """Gives the dot plot of one table: main rows by dev score, then those trained on less text.
 
     Baselines and fine-tuned rows are thin lines at the best dev score of each; they are lines of the plot if there are
-    no others.
+    no others. Where the table has several encoders, a column names each row's, and its strip has that encoder's layers.
     """
     main = sorted((row for row in rows if row.section == MAIN), key=lambda row: (_is_unranked(row), -row.dev_mean))
     others = [row for row in rows if row.section not in (MAIN, BASELINE, UPPER_BOUND)]
@@ -187,17 +200,28 @@ def scores(rows: Sequence[Row], title: str) -> DotPlot:
     if not shown:
         shown, marks = [("", list(rows))], []
     is_labelled = any(COLUMNS["label"].text(row) for _, mine in shown for row in mine)
+    most_layers = {row.encoder: 1 + _num_blocks(row) for row in rows if row.records}  # of each encoder
+    has_encoders = any(most_layers)
     sections = [
-        Section(heading, tuple(_line(row, best, used.row if used else None, is_labelled, not main) for row in mine))
+        Section(
+            heading,
+            tuple(
+                replace(line, columns=(row.encoder or "", *line.columns), num_layers=most_layers.get(row.encoder))
+                if has_encoders
+                else line
+                for row in mine
+                for line in [_line(row, best, used.title if used else None, is_labelled, not main)]
+            ),
+        )
         for heading, mine in shown
     ]
     margin = best.margin or 0.0 if best else 0.0
     return DotPlot(
         title=title,
         sections=tuple(sections),
-        num_layers=1 + next(record.encoder.num_layers for row in rows for record in row.records.values()),
-        headers=("blocks", "width", *["label"] * is_labelled),
-        align_left=(False, False, *[True] * is_labelled),
+        num_layers=max(most_layers.values()),
+        headers=(*["encoder"] * has_encoders, "blocks", "width", *["label"] * is_labelled),
+        align_left=(*[True] * has_encoders, False, False, *[True] * is_labelled),
         axis=f"{header('dev', rows).removeprefix('dev ')} in percent",
         bars=_bars([row for _, mine in shown for row in mine]),
         band=(100 * best.dev_mean - margin, 100 * best.dev_mean, f"within the margin of {margin:g}") if best else None,
@@ -218,11 +242,16 @@ def _is_unranked(row: Row) -> bool:
 
 
 def _references(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Gives the rows of each baseline and of fine-tuning, but no majority tag of another condition."""
+    """Gives the rows of each baseline and of fine-tuning, but no majority tag of another condition.
+
+    Of several encoders they are apart, except rows without layers, whose scores are of no encoder.
+    """
     found: dict[str, list[Row]] = {}
+    has_encoders = len({row.encoder for row in rows}) > 1
     for row in rows:
         if row.section in (BASELINE, UPPER_BOUND) and row.n and (row.indices or not row.condition):
-            found.setdefault(row.condition or row.name, []).append(row)
+            of = f" of {row.encoder}" if has_encoders and row.indices else ""
+            found.setdefault((row.condition or row.name) + of, []).append(row)
     return found
 
 
@@ -238,7 +267,7 @@ def _line(row: Row, best: Row | None, used: str | None, is_labelled: bool, with_
         note="" if row.n else COLUMNS["dev"].text(row),
         is_ranked=not _is_unranked(row),
         is_compared=row.behind is not None or best is None,
-        is_used=row.section == MAIN and row.name == used,
+        is_used=row.section == MAIN and row.title == used,
         is_best=row.label == BEST,
         is_faint=row.label in HOLLOW,
     )

@@ -120,7 +120,9 @@ def task_tables(rows: Sequence[Row]) -> list[TextTable]:
     for groups in tasks_on_one_text(rows):
         headers, lines, caption = compare_tasks(groups)
         align_left = [True] + [False] * (len(headers) - 1)
-        tables.append(TextTable(headers, lines, align_left, [caption], label=f"tab:tasks-{groups[0][0].group}"))
+        first = groups[0][0]
+        label = "-".join(filter(None, ["tab:tasks", first.group, first.encoder]))
+        tables.append(TextTable(headers, lines, align_left, [caption], label=label))
     return tables
 
 
@@ -135,9 +137,14 @@ def table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
         bold=[i for i, row in enumerate(rows) if row.label == BEST],
         emphasised=[k for k, name in enumerate(names) if name in ("row", "dev")],
         label=f"tab:{rows[0].group}",
-        ruled=[i for i in range(1, len(rows)) if rows[i].section != rows[i - 1].section],
+        ruled=[i for i in range(1, len(rows)) if _part_of(rows[i]) != _part_of(rows[i - 1])],
         first=recommendation(rows) if "dev" in names else [],
     )
+
+
+def _part_of(row: Row) -> tuple[str | None, int]:
+    """Gives the part of its table that a row stands in: parts have a rule between them."""
+    return row.encoder, row.section
 
 
 def row_fields(row: Row, names: Sequence[str]) -> dict[str, Any]:

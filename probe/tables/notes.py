@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from probe.conditions import CONDITIONS, MAIN
 from probe.probes.kinds import PROBES, describe_probe
+from probe.system.format import short_name
 from probe.tables.caveats import caveats
 from probe.tables.columns import COLUMNS
 from probe.tables.decisions import ELIMINATED
 from probe.tables.published import PUBLISHED, setting_differences, tuning
 from probe.tables.rates import rate_notes, scale_notes
 from probe.tables.recommendation import recommend
-from probe.tables.row import Row, short_name
+from probe.tables.row import Row
 
 HOW_UNCONVERGED = {
     "hit_epoch_limit": "ended by probe.max_epochs. Raise it.",
@@ -25,12 +26,18 @@ SHOWN = 6  # runs named in a note
 def caption(rows: Sequence[Row]) -> str:
     """Says what the rows of one table have in common, and what their numbers are."""
     setting = rows[0].setting
+    encoders = " and ".join(_encoders(rows)) or short_name(setting.encoder)
     return (
-        f"{setting.data}, {short_name(setting.encoder)}, {setting.features['context']} context, "
+        f"{setting.data}, {encoders}, {setting.features['context']} context, "
         f"{setting.features['subword']} piece, {describe_probe(setting.probe)}{_normalized(rows)}. "
         f"{rows[0].task.title} in percent, "
         "mean ± standard deviation over n seeds."
     )
+
+
+def _encoders(rows: Sequence[Row]) -> list[str]:
+    """Names the encoders of a table of several; none where there is one."""
+    return [name for name in dict.fromkeys(row.encoder for row in rows) if name]
 
 
 def _normalized(rows: Sequence[Row]) -> str:
@@ -47,6 +54,9 @@ def above(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
         return lines
     seeds = sorted({row.n for row in rows if row.n and row.section == MAIN})
     about = replace(about, seeds=" or ".join(map(str, seeds)) or about.seeds)
+    if encoders := _encoders(rows):
+        cases = dict.fromkeys(row.about.case for row in rows if row.about)
+        about = replace(about, encoder=" and ".join(encoders), case=" and ".join(cases))
     return lines + [
         f"{name}: {next(iter(source.scores.values()))}, {source.source}. {source.note}{' ' if source.note else ''}"
         f"Here otherwise: {'; '.join(setting_differences(about, name))}."
@@ -60,9 +70,11 @@ def unconverged_notes(rows: Sequence[Row], consequence: str) -> list[str]:
     """Names the runs that did not converge, by cause, and says what happens to their rows: they are `consequence`."""
     lines = []
     for ending, remedy in HOW_UNCONVERGED.items():
-        runs = [record for row in rows for record in row.unconverged if record.outcome == ending]
+        runs = [(record, row) for row in rows for record in row.unconverged if record.outcome == ending]
         if runs:
-            labels = ", ".join(record.label for record in runs[:SHOWN])
+            labels = ", ".join(
+                record.label + (f" of {row.encoder}" if row.encoder else "") for record, row in runs[:SHOWN]
+            )
             more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
             lines.append(f"not converged: {labels}{more}: {remedy} Such rows are {consequence}.")
     return lines
@@ -78,6 +90,19 @@ def _epochs_of_fine_tuning(rows: Sequence[Row]) -> str:
     return trained + (f"{runs}: more epochs (probe.max_epochs) may score higher." if rising else "")
 
 
+def _encoder_notes(rows: Sequence[Row]) -> list[str]:
+    """Says what compares between several encoders, and what does not; nothing where there is one."""
+    if not _encoders(rows):
+        return []
+    return [
+        "encoder: rows of several encoders. Their scores count the same words and tags, so they compare, and one "
+        "statistic labels all rows. Cost is compared by the encoder's operations: blocks times width squared. Not "
+        "comparable: layers of one number, and scores relative to other rows (selectivity, gap closed, gain, "
+        "compression), which are relative to rows of the same encoder. One learning rate may suit one encoder's scale "
+        "and width better than another's: a sweep over probe.learning_rate shows each row at its best."
+    ]
+
+
 def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     """Gives the notes below a table. columns: those of the table."""
     lines = []
@@ -87,7 +112,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             "rows may be the seed's."
         )
     lines += unconverged_notes(rows, "not ranked")
-    lines += rate_notes(rows) + scale_notes(rows)
+    lines += _encoder_notes(rows) + rate_notes(rows) + scale_notes(rows)
     if any(row.eliminated for row in rows) and "label" in columns:
         lines.append(
             f"{ELIMINATED}: a race gave the row no more seeds after that round, most often because it was "

@@ -51,9 +51,9 @@ def rate_notes(rows: Sequence[Row]) -> list[str]:
         "This choice makes the dev means too high, by the same for all rows that were tried at as many rates; "
         "it does not affect test."
     )
-    if fewer := [row.name for row in rows if row.section == MAIN and row.n and len(row.rates) < most]:
+    if fewer := [row.title for row in rows if row.section == MAIN and row.n and len(row.rates) < most]:
         note += f" Fewer rates were tried of {', '.join(fewer)}."
-    edges = [row.name for row in tuned if row.section == MAIN and _at_an_edge(row)]
+    edges = [row.title for row in tuned if row.section == MAIN and _at_an_edge(row)]
     if edges:
         note += f" The best rate is the lowest or highest tried of {', '.join(edges)}: others may do better."
     if missing := sum(one.missing for row in tuned for one in row.rates):
@@ -68,7 +68,7 @@ def scale_notes(rows: Sequence[Row]) -> list[str]:
         for record in row.records.values():
             deviations = record.layers.deviations
             if deviations and adds_unlike(row.combine, row.normalize, deviations):
-                found[row.name] = unlike_layers(row.name, row.combine, deviations)
+                found[row.title] = unlike_layers(row.title, row.combine, deviations)
     return [f"scale: {'; '.join(found.values())}: {REMEDY}."] if found else []
 
 

@@ -1,7 +1,8 @@
 """What to use: the cheapest row that is shown to lie within the margin of the best one. A pure function of a table's
 rows.
 
-Cost is compared by the encoder blocks needed, then by the width of the vectors, then by the parameters of the probe.
+Cost is compared by the operations of the encoder blocks needed, then by the width of the vectors, then by the
+parameters of the probe. Of one encoder, fewer operations are fewer blocks.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probe.conditions import MAIN
+from probe.probes.selection import encoder_flops
 from probe.system.files import to_jsonable
 from probe.system.format import format_count, percent
 from probe.tables.decisions import BEST, ELIMINATED, UNDECIDED, cheapest_within
@@ -28,6 +30,7 @@ class RowCost:
 
     encoder_flops: for a piece, at 24 H^2 a BERT block (products inside attention left out). probe_flops: for a word.
     words_per_second: of the encoder cut after these blocks, on `measured_on`; None until `probe bench` has measured it.
+    encoder: its name where the table has several. hidden_size: of the encoder.
     """
 
     row: str
@@ -42,6 +45,12 @@ class RowCost:
     probe_flops: int
     words_per_second: int | None = None
     measured_on: str | None = None
+    encoder: str | None = None
+    hidden_size: int = 0
+
+    @property
+    def title(self) -> str:
+        return f"{self.row} of {self.encoder}" if self.encoder else self.row
 
 
 @dataclass(frozen=True)
@@ -103,7 +112,7 @@ def recommend(rows: Sequence[Row]) -> Recommendation:
         _row_cost(chosen),
         place is not None,
         best.over_text,
-        tuple(row.name for row in open_rows),
+        tuple(row.title for row in open_rows),
         _effort(open_rows[0], best, margin / 100) if open_rows else None,
     )
 
@@ -120,7 +129,9 @@ def _why_none(rows: Sequence[Row]) -> str:
 
 
 def _cost(row: Row) -> tuple[int, int, int]:
-    return row.num_blocks, row.width, row.cost.parameters if row.cost else 0
+    record = next(iter(row.records.values()))
+    operations = encoder_flops(record.encoder.hidden_size, row.num_blocks)
+    return operations, row.width, row.cost.parameters if row.cost else 0
 
 
 def _row_cost(row: Row) -> RowCost:
@@ -138,10 +149,12 @@ def _row_cost(row: Row) -> RowCost:
         encoder_blocks=record.encoder.num_layers,
         width=row.width,
         parameters=cost.parameters,
-        encoder_flops=24 * record.encoder.hidden_size**2 * row.num_blocks,
+        encoder_flops=encoder_flops(record.encoder.hidden_size, row.num_blocks),
         probe_flops=2 * cost.parameters,
         words_per_second=cost.words_per_second,
         measured_on=cost.measured_on,
+        encoder=row.encoder,
+        hidden_size=record.encoder.hidden_size,
     )
 
 
@@ -164,7 +177,7 @@ def _effort(row: Row, best: Row, margin: float) -> Effort | None:
         room = allowed**2 if allowed > 0 else 0.0
         both.append((over_seeds + over_text) / room if room else None)
         seeds.append(over_seeds / (room - over_text) if room > over_text else None)
-    return Effort(row.name, seeds, both)
+    return Effort(row.title, seeds, both)
 
 
 def _sentences(given: Recommendation) -> Iterator[str]:
@@ -175,8 +188,8 @@ def _sentences(given: Recommendation) -> Iterator[str]:
     over = f"95 % confidence, over {'seeds and text' if given.over_text else 'seeds'}"
     low = f"at most {percent(abs(use.behind[0]))} points behind the truly best row ({over})"
     margin = f"{given.margin:g} point{'s' * (given.margin != 1)}"
-    if use.row == best.row:
-        head = f"Use {use.row} ({_layers(use)}): it has the best dev {given.score}, {percent(use.dev)}"
+    if use.title == best.title:
+        head = f"Use {use.title} ({_layers(use)}): it has the best dev {given.score}, {percent(use.dev)}"
         if percent(abs(use.behind[0])) == percent(0):
             yield f"{head}, and no other row is better ({over})."
         elif given.within:
@@ -185,8 +198,8 @@ def _sentences(given: Recommendation) -> Iterator[str]:
             yield f"{head}, and lies {low}. No row is shown to lie within {margin} of the truly best one."
     else:
         yield (
-            f"Use {use.row} ({_layers(use)}): it is the cheapest row within {margin} of the best, {best.row}. Its dev "
-            f"{given.score} is {percent(best.dev - use.dev)} points lower, and it lies {low}. It needs "
+            f"Use {use.title} ({_layers(use)}): it is the cheapest row within {margin} of the best, {best.title}. Its "
+            f"dev {given.score} is {percent(best.dev - use.dev)} points lower, and it lies {low}. It needs "
             f"{_saved(use, best)}."
         )
     if given.undecided:
@@ -223,9 +236,15 @@ def _layers(use: RowCost) -> str:
 
 def _saved(use: RowCost, best: RowCost) -> str:
     """What is needed instead of what."""
+    if use.encoder == best.encoder:
+        blocks = f"{use.num_blocks} instead of {best.num_blocks} of the encoder's {best.encoder_blocks} blocks"
+    else:
+        blocks = (
+            f"{use.num_blocks} encoder blocks of width {use.hidden_size} instead of {best.num_blocks} of width "
+            f"{best.hidden_size}"
+        )
     parts = [
-        f"{use.num_blocks} instead of {best.num_blocks} of the encoder's {best.encoder_blocks} blocks"
-        * (use.num_blocks != best.num_blocks),
+        blocks * ((use.num_blocks, use.hidden_size) != (best.num_blocks, best.hidden_size)),
         f"{use.width} instead of {best.width} features per word" * (use.width != best.width),
     ]
     needs = " and ".join(part for part in parts if part) or "the same blocks and width"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from probe.conditions import section_of
 from probe.data.task import Task
@@ -91,7 +90,7 @@ class Row:
     condition of its runs as displayed; None for main runs. of: that condition as recorded. relative: scores relative
     to other rows, see `tables.relative_scores`. eliminated: when and why a race gave it no more seeds; it is compared
     with no other row. normalize: how its layers are normalized; None: not. rates: all that it was tried at, where they
-    are several; `records` are those of the best by dev."""
+    are several; `records` are those of the best by dev. encoder: its encoder's name where its table has several."""
 
     name: str
     task: Task
@@ -122,6 +121,12 @@ class Row:
     relative: Mapping[str, Cell] = field(default_factory=dict)
     normalize: str | None = None
     rates: Sequence[Tried] = ()
+    encoder: str | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name in sentences, with its encoder where its table has several."""
+        return f"{self.name} of {self.encoder}" if self.encoder else self.name
 
     @property
     def n(self) -> int:
@@ -172,14 +177,15 @@ class Row:
         return [record.scores.test.headline for record in self.records.values()]
 
 
-def short_name(encoder: str) -> str:
-    """An encoder's name without its owner."""
-    return Path(encoder).name
-
-
 def groups_of(rows: Sequence[Row]) -> list[list[Row]]:
     """Rows of one setting together, in their order."""
     return [[row for row in rows if row.group == group] for group in dict.fromkeys(row.group for row in rows)]
+
+
+def by_encoder(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows of one setting and one encoder together, in their order."""
+    kinds = dict.fromkeys((row.group, row.encoder) for row in rows)
+    return [[row for row in rows if (row.group, row.encoder) == kind] for kind in kinds]
 
 
 def setting_of(record: RunRecord) -> Setting:

@@ -26,7 +26,8 @@ from probe.runs.records import Records, RunRecord, bad_records, load_records
 from probe.runs.sweep_plan import SWEEP, RequestedRun, Setting, read_expected
 from probe.scoring.metrics import Scores, SpanScore
 from probe.scoring.significance import Cell, summary
-from probe.system.files import canonical, short, to_jsonable
+from probe.system.files import canonical, key_of, short, to_jsonable
+from probe.system.format import encoder_labels, short_name
 from probe.tables.decisions import label_rows
 from probe.tables.published import is_conll2003
 from probe.tables.rates import RATE, best_rate
@@ -36,9 +37,9 @@ from probe.tables.row import (
     Row,
     SettingSummary,
     Tried,
+    by_encoder,
     groups_of,
     setting_of,
-    short_name,
 )
 
 # The order of the paper's table (Devlin et al. 2019, Table 7), with our variants beside what they vary.
@@ -53,6 +54,9 @@ PAPER_ORDER = (
     "sum_all",
     "mix_all",
 )
+
+# Settings of the features that say how an encoder reads a text. The store's key holds the encoder too.
+READ = ("context", "subword", "stride", "precision", "dtype")
 
 
 def _part(score: SpanScore | None, part: str) -> float | None:
@@ -84,6 +88,7 @@ class _Gathered:
     records: Records = field(default_factory=dict)
     expected: set[str] = field(default_factory=set)
     rates: Sequence[Tried] = ()
+    encoder: str | None = None  # its name in a table of several encoders
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -135,7 +140,7 @@ def build_rows(results_dir: Path, margin: float | None = None, ended: Collection
     if replaced := replaced_runs(results_dir):
         records = {file: record for file, record in records.items() if record.key not in replaced}
         expected = [run for run in expected if run.key not in replaced]
-    gathered = _beside_frozen(_at_best_rates(_gather(records, expected)))
+    gathered = _beside_frozen(_across_encoders(_at_best_rates(_gather(records, expected))))
     settings: dict[str, str] = {}  # of each table, by its group: a frozen row's if it has one
     for row in sorted(gathered, key=_is_fine_tuned, reverse=True):  # fine-tuned first, overwritten: their probe differs
         settings[row.group] = canonical(to_jsonable(row.setting))
@@ -143,6 +148,7 @@ def build_rows(results_dir: Path, margin: float | None = None, ended: Collection
         key=lambda row: (
             settings[row.group],
             row.group,
+            row.encoder or "",
             section_of(row.identity.layers.indices, row.conditions),
             _rank_of_condition(row.identity.condition),
             _rank(row.name),
@@ -153,7 +159,7 @@ def build_rows(results_dir: Path, margin: float | None = None, ended: Collection
         )
     )
     benches, eliminated = read_bench(results_dir), eliminated_rows(results_dir)
-    alike: defaultdict[tuple[str, str, str | None], list[_Gathered]] = defaultdict(list)  # by what is shown of them
+    alike: defaultdict[tuple[str | None, ...], list[_Gathered]] = defaultdict(list)  # by what is shown of them
     normalized: defaultdict[str, set[str | None]] = defaultdict(set)  # how rows of each table are
     for row in gathered:
         alike[_shown(row)].append(row)
@@ -168,7 +174,8 @@ def build_rows(results_dir: Path, margin: float | None = None, ended: Collection
         for row in gathered
     ]
     points = default_margin() if margin is None else margin
-    return [row for group in groups_of(rows) for row in add_relative_scores(label_rows(group, points))]
+    labelled = [row for group in groups_of(rows) for row in label_rows(group, points)]
+    return [row for own in by_encoder(labelled) for row in add_relative_scores(own)]
 
 
 def _name(row: _Gathered, normalized: set[str | None]) -> str:
@@ -185,9 +192,9 @@ def _rank_of_condition(condition: RecordedCondition | None) -> tuple[int, float,
     return 1, condition.settings.get("share", 1.0), rank, canonical([ids, condition.settings])
 
 
-def _shown(row: _Gathered) -> tuple[str, str, str | None]:
-    """A row's group, name and conditions."""
-    return row.group, row.name, row.identity.condition.label if row.identity.condition else None
+def _shown(row: _Gathered) -> tuple[str | None, ...]:
+    """A row's group, encoder, name and conditions."""
+    return row.group, row.encoder, row.name, row.identity.condition.label if row.identity.condition else None
 
 
 def _condition(row: _Gathered, alike: list[_Gathered]) -> str | None:
@@ -272,16 +279,48 @@ def _at_best_rate(alike: list[_Gathered], group: str) -> _Gathered:
     return replace(best, group=group, name=name, rates=tried)
 
 
+def _across_encoders(gathered: list[_Gathered]) -> list[_Gathered]:
+    """Puts tables that differ in their encoder alone into one, whose rows name their encoders.
+
+    Spans and words are those of one corpus, whatever the encoder, so the scores compare. Encoders of equal names stay
+    in tables of their own, since nobody could tell which is which; so do tables of conditions without a main run.
+    """
+    names: dict[str, str] = {}  # of the encoder of each table, by its group
+    families: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for row in gathered:
+        if row.identity.condition is None:
+            names[row.group] = row.setting.encoder
+            families[_family(row)][row.group] = None
+    shared: dict[str, tuple[str, str]] = {}  # the group that each of several tables joins, and its encoder's name
+    for family, groups in families.items():
+        labels = encoder_labels([names[group] for group in groups])
+        if labels and len(groups) > 1:
+            shared |= {group: (family, label) for group, label in zip(groups, labels, strict=True)}
+    joined = {row.group: shared.get(row.group, (row.group, None)) for row in gathered}
+    return [replace(row, group=joined[row.group][0], encoder=joined[row.group][1]) for row in gathered]
+
+
+def _family(row: _Gathered) -> str:
+    """What tables have in common that differ in their encoder alone. A table of several rates is one of any rate."""
+    identity = row.identity
+    rates_differ = row.group == identity.across_rates
+    probe = {name: value for name, value in identity.probe.items() if not (rates_differ and name == RATE)}
+    read = {name: row.setting.features.get(name) for name in READ}
+    parts = {"corpus": identity.corpus, "task": identity.task, "version": identity.version}
+    return key_of(parts | {"probe": probe, "rates_differ": rates_differ, "read": read})
+
+
 def _beside_frozen(gathered: list[_Gathered]) -> list[_Gathered]:
     """Puts fine-tuned rows into each table of frozen rows with the same input, or if none, into their own."""
-    tables: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    tables: defaultdict[str, dict[str, str | None]] = defaultdict(dict)  # each with its encoder's name in it
     for row in gathered:
         if not _is_fine_tuned(row):
-            tables[row.identity.beside][row.group] = None
+            tables[row.identity.beside][row.group] = row.encoder
     placed: list[_Gathered] = []
     for row in gathered:
-        own = [row.group] if not _is_fine_tuned(row) else tables.get(row.identity.beside, [row.group])
-        placed += [replace(row, group=group) for group in own]
+        alone = {row.group: row.encoder}
+        own = alone if not _is_fine_tuned(row) else tables.get(row.identity.beside, alone)
+        placed += [replace(row, group=group, encoder=encoder) for group, encoder in own.items()]
     return placed
 
 
@@ -329,6 +368,7 @@ def _row(gathered: _Gathered, failed: Collection[str], condition: str | None, be
         of=gathered.identity.condition,
         normalize=gathered.identity.layers.normalize,
         rates=gathered.rates,
+        encoder=gathered.encoder,
     )
 
 

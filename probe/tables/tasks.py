@@ -12,16 +12,16 @@ from probe.conditions import MAIN
 from probe.scoring.significance import Cell
 from probe.system.files import short
 from probe.system.format import percent
-from probe.tables.row import Row, groups_of
+from probe.tables.row import Row, by_encoder
 
 
 def tasks_on_one_text(rows: Sequence[Row]) -> list[list[list[Row]]]:
-    """Finds tables of several tasks on one text, by features and probe. Tables without a second task are left out.
+    """Finds tables of several tasks on one text, by features (so by encoder) and probe. Those of one task are left out.
 
     So are rows that no table ranks: those without a run, baselines, variants, not converged or eliminated rows.
     """
     by_features: dict[str, list[list[Row]]] = {}
-    for group in groups_of(
+    for group in by_encoder(
         [row for row in rows if row.section == MAIN and row.n and not row.unconverged and not row.eliminated]
     ):
         features = next(iter(group[0].records.values())).identity.features
@@ -79,8 +79,13 @@ def compare_tasks(groups: Sequence[Sequence[Row]]) -> tuple[list[str], list[list
     return (
         headers,
         lines,
-        f"Tasks on one text, in percent; of its range: 0 a task's lowest row, 100 its highest ({best}).",
+        f"Tasks on one text{_encoder(groups)}, in percent; of its range: 0 a task's lowest row, 100 its highest "
+        f"({best}).",
     )
+
+
+def _encoder(groups: Sequence[Sequence[Row]]) -> str:
+    return f", {encoder}" if (encoder := groups[0][0].encoder) else ""
 
 
 def _all(groups: Sequence[Sequence[Row]]) -> list[Row]:

@@ -77,12 +77,25 @@ def compare_tables(recorded: Any, made: Sequence[JsonRow]) -> Iterator[Check]:
     if problems:
         return
     name = f"{TABLE}: decisions"
-    decided = [(there, row) for there, row in pairs if there.get("statistic") == row.get("statistic") is not None]
+    apart = _groups_since_joined(pairs)
+    decided = [
+        (there, row)
+        for there, row in pairs
+        if there.get("statistic") == row.get("statistic") is not None and row.get("group") not in apart
+    ]
     if not decided:
         yield Check(name, None, "decided by an earlier version; `probe report` decides anew")
         return
     wrong = next((f"{_name(row)} {problem}" for there, row in decided for problem in _decisions(there, row)), None)
     yield Check(name, wrong is None, wrong or "what the records give")
+
+
+def _groups_since_joined(pairs: Sequence[tuple[JsonRow, JsonRow]]) -> set[Any]:
+    """Returns the tables whose rows once stood in several, with decisions of their own: those of several encoders."""
+    recorded: defaultdict[Any, set[Any]] = defaultdict(set)
+    for there, row in pairs:
+        recorded[row.get("group")].add(there.get("group"))
+    return {group for group, of in recorded.items() if len(of) > 1}
 
 
 def _not_a_table(recorded: Any) -> str | None:
