@@ -6,6 +6,7 @@ import argparse
 import copy
 import difflib
 import itertools
+import json
 import os
 import re
 import shlex
@@ -127,7 +128,6 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
     from hydra.types import RunMode
-    from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     register_resolvers()
@@ -153,12 +153,7 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
                     raise _is_a_sweep(swept, arguments)
                 jobs, composed_jobs = [overrides], iter([_without_hydra(base)])
             else:
-                params = (
-                    [f"{key}={value}" for key, value in base.hydra.sweeper.params.items()]
-                    if base.hydra.sweeper.params
-                    else []
-                )
-                jobs = _jobs(parser.parse_overrides([*params, *overrides]))
+                jobs = _jobs_by_depth(base, parser, parsed, overrides)
                 if not jobs:
                     raise UserError("this sweep has no run: one of its settings has no value (a range, a glob?).")
                 composed_jobs = _composed(_for_the_frozen(jobs))
@@ -173,8 +168,6 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
                 if _changes_probe(condition) and condition not in conditions_of(configs[-1]):
                     own = _probe_of(condition)
                     raise UserError(f"condition={condition} needs probe={own}. Omit probe={choices['probe']}.")
-            if is_sweep and "encoder.num_layers" in OmegaConf.to_yaml(base.hydra.sweeper):
-                _check_depths(configs, {o.key_or_group for o in parsed})
             typed = {str(o.key_or_group) for o in parser.parse_overrides(jobs[0])}
             return ParsedCommand(configs, launcher if is_sweep else None, typed)
     except UserError:
@@ -209,6 +202,60 @@ def _is_a_sweep(swept: Override, arguments: Sequence[str]) -> UserError:
         f"{swept.input_line} names several values, so this is a sweep. To train it: probe -m {shlex.join(arguments)}. "
         f"To see its cost: probe doctor -m ...{as_list}"
     )
+
+
+def _counts_layers(base: Any) -> bool:
+    """Returns whether the sweep of a composed config depends on its encoder's number of layers."""
+    from omegaconf import OmegaConf
+
+    return "encoder.num_layers" in OmegaConf.to_yaml(base.hydra.sweeper)
+
+
+def _jobs_by_depth(base: Any, parser: Any, parsed: Sequence[Override], overrides: list[str]) -> list[list[str]]:
+    """Returns the overrides of each job of a sweep. Where it counts layers, each encoder has a sweep of its own.
+
+    Raises UserError for an encoder whose number of layers is not known: no preset, and no folder whose config has it.
+    """
+
+    def jobs_of(composed: Any, typed: list[str]) -> list[list[str]]:
+        params = composed.hydra.sweeper.params or {}
+        return _jobs(parser.parse_overrides([*(f"{key}={value}" for key, value in params.items()), *typed]))
+
+    def is_of_encoder(override: Override) -> bool:
+        return str(override.key_or_group).partition(".")[0] == "encoder"
+
+    if not _counts_layers(base):
+        return jobs_of(base, overrides)
+    from hydra import compose
+
+    others = [override for override in parsed if not is_of_encoder(override)]
+    fixed = [override.input_line or "" for override in others if not override.is_sweep_override()]
+    jobs = []
+    for encoder in _jobs([override for override in parsed if is_of_encoder(override)]):
+        composed = compose("config", [*fixed, *encoder], return_hydra_config=True)
+        name, path = composed.encoder.name, composed.encoder.path
+        preset = preset_values("encoder", composed.hydra.runtime.choices.get("encoder"))
+        is_typed = any(typed.startswith("encoder.num_layers=") for typed in encoder)
+        if not is_typed and (preset.get("name"), preset.get("path")) != (name, path):
+            if (counted := _layers_of(path)) is None:
+                raise UserError(
+                    f"This sweep counts the layers of its encoder, and those of {path or name} are not known. "
+                    "Type encoder.num_layers=N (in config.json, mostly as num_hidden_layers)."
+                )
+            encoder = [*encoder, f"encoder.num_layers={counted}"]
+            composed = compose("config", [*fixed, *encoder], return_hydra_config=True)
+        jobs += jobs_of(composed, [*(override.input_line or "" for override in others), *encoder])
+    return jobs
+
+
+def _layers_of(path: str | None) -> int | None:
+    """Returns the number of layers that an encoder's folder states; None where it does not."""
+    try:
+        config = json.loads((Path(path or "") / "config.json").read_text(encoding="utf-8"))
+        found = (config.get(name) for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"))
+        return next((number for number in found if isinstance(number, int)), None)
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
 def _jobs(overrides: Sequence[Override]) -> list[list[str]]:
@@ -316,17 +363,6 @@ def _launcher(base: Any) -> Launcher:
     settings = OmegaConf.to_container(base.hydra.launcher, resolve=True)
     assert isinstance(settings, dict)
     return Launcher.of(base.hydra.runtime.choices["hydra/launcher"], {str(k): v for k, v in settings.items()})
-
-
-def _check_depths(configs: list[Config], typed: set[str]) -> None:
-    """Raises UserError for a sweep over an encoder's layers if there are several encoders or L is unknown."""
-    if len({(cfg.encoder.name, cfg.encoder.path) for cfg in configs}) > 1:
-        raise UserError("This sweep goes over the layers of its encoder: give one encoder.")
-    if configs[0].encoder.num_layers is None and "encoder.num_layers" not in typed:
-        raise UserError(
-            "This sweep goes over the layers of its encoder, but only presets give their number. For another encoder: "
-            "encoder.num_layers=N (in config.json, mostly as num_hidden_layers)."
-        )
 
 
 def config_of(overrides: list[str]) -> Config:
