@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from probe.config import UserError
 from probe.runs.outputs import bad_counts
 from probe.runs.records import RunRecord, bad_records, load_record
-from probe.screen.record import ScreenRecord, load_screen
-from probe.screen.report import choice_fields, screen_table
+from probe.screen.record import load_screens
+from probe.screen.report import Screens, choice_fields, screen_table
 from probe.settings import configs_of
 from probe.tables.columns import choose_columns
 from probe.tables.formats import csv_fields, render, table
@@ -83,22 +83,22 @@ class Results:
 
 @dataclass(frozen=True)
 class Screen:
-    """Holds a screen: every choice of layers that was tried, best first. record: the content of screen.json."""
+    """Holds a screen: every choice of layers that was tried, best first. screens: the content of screen.json, by encoder."""
 
-    record: ScreenRecord
+    screens: Screens
 
     @cached_property
     def table(self) -> pandas.DataFrame:
         """Returns one row per choice, with the columns of `screen.csv`."""
         import pandas
 
-        return pandas.DataFrame(choice_fields(self.record))
+        return pandas.DataFrame(choice_fields(self.screens))
 
     def __str__(self) -> str:
-        return screen_table(self.record).render("text")
+        return screen_table(self.screens).render("text")
 
     def _repr_html_(self) -> str:
-        return screen_table(self.record).render("html")
+        return screen_table(self.screens).render("html")
 
 
 def read_results(folder: Path, margin: float | None, problems: Sequence[str] = ()) -> Results:
@@ -131,11 +131,9 @@ def run_sweep(settings: Sequence[str]) -> Results:
 
 def run_screen(settings: Sequence[str]) -> Screen:
     """Ranks the layers, or reads the screen that is done, and returns it."""
-    folder = Path(configs_of(list(settings))[0][0].results_dir)
+    folder = Path(configs_of(list(settings), swept="encoder")[0][0].results_dir)
     _run_command("screen", settings)
-    record = load_screen(folder)
-    assert record is not None
-    return Screen(record)
+    return Screen(load_screens(folder))
 
 
 def _run_command(command: str, settings: Sequence[str], may_fail: bool = False) -> tuple[str, str]:
@@ -156,6 +154,7 @@ def _run_command(command: str, settings: Sequence[str], may_fail: bool = False) 
 def _run_fields(row: Row, file: Path, record: RunRecord) -> dict[str, object]:
     return {
         "row": row.name,
+        "encoder": record.encoder.name,
         "condition": row.condition,
         "seed": record.seed,
         "dev": record.scores.dev.headline,

@@ -116,13 +116,16 @@ class ParsedCommand(NamedTuple):
     settings: set[str]
 
 
-def configs_of(arguments: list[str]) -> tuple[list[Config], Launcher | None]:
-    """Returns the checked config of every run that these arguments describe, and the launcher if they are a sweep."""
-    return parse_command(arguments)[:2]
+def configs_of(arguments: list[str], swept: str | None = None) -> tuple[list[Config], Launcher | None]:
+    """Returns the checked config of every run that these arguments describe, and the launcher if they are a sweep.
+
+    swept: a group whose settings may have several values without -m.
+    """
+    return parse_command(arguments, swept)[:2]
 
 
-def parse_command(arguments: list[str]) -> ParsedCommand:
-    """Composes and checks what these arguments describe. Raises UserError."""
+def parse_command(arguments: list[str], swept: str | None = None) -> ParsedCommand:
+    """Composes and checks what these arguments describe. swept: see `configs_of`. Raises UserError."""
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -146,11 +149,13 @@ def parse_command(arguments: list[str]) -> ParsedCommand:
                 raise UserError(f"{swept_file}: give one sweep file.")
             plain = [o.input_line for o in parsed if o.input_line is not None and not o.is_sweep_override()]
             base = compose("config", plain, return_hydra_config=True)
-            is_sweep = multirun or base.hydra.mode == RunMode.MULTIRUN
+            has_several = [o for o in parsed if o.is_sweep_override()]
+            others = [o for o in has_several if _group(o) != swept]
+            is_sweep = multirun or base.hydra.mode == RunMode.MULTIRUN or bool(has_several and not others)
             launcher = _launcher(base)  # also for one run: its settings are checked too
             if not is_sweep:
-                if swept := next((o for o in parsed if o.is_sweep_override()), None):
-                    raise _is_a_sweep(swept, arguments)
+                if others:
+                    raise _is_a_sweep(others[0], arguments)
                 jobs, composed_jobs = [overrides], iter([_without_hydra(base)])
             else:
                 jobs = _jobs_by_depth(base, parser, parsed, overrides)
@@ -204,6 +209,11 @@ def _is_a_sweep(swept: Override, arguments: Sequence[str]) -> UserError:
     )
 
 
+def _group(override: Override) -> str:
+    """Returns the group that a setting belongs to: encoder, of encoder=A and of encoder.path=DIR."""
+    return str(override.key_or_group).partition(".")[0]
+
+
 def _counts_layers(base: Any) -> bool:
     """Returns whether the sweep of a composed config depends on its encoder's number of layers."""
     from omegaconf import OmegaConf
@@ -221,17 +231,14 @@ def _jobs_by_depth(base: Any, parser: Any, parsed: Sequence[Override], overrides
         params = composed.hydra.sweeper.params or {}
         return _jobs(parser.parse_overrides([*(f"{key}={value}" for key, value in params.items()), *typed]))
 
-    def is_of_encoder(override: Override) -> bool:
-        return str(override.key_or_group).partition(".")[0] == "encoder"
-
     if not _counts_layers(base):
         return jobs_of(base, overrides)
     from hydra import compose
 
-    others = [override for override in parsed if not is_of_encoder(override)]
+    others = [override for override in parsed if _group(override) != "encoder"]
     fixed = [override.input_line or "" for override in others if not override.is_sweep_override()]
     jobs = []
-    for encoder in _jobs([override for override in parsed if is_of_encoder(override)]):
+    for encoder in _jobs([override for override in parsed if _group(override) == "encoder"]):
         composed = compose("config", [*fixed, *encoder], return_hydra_config=True)
         name, path = composed.encoder.name, composed.encoder.path
         preset = preset_values("encoder", composed.hydra.runtime.choices.get("encoder"))

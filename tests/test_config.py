@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -62,8 +63,25 @@ def test_a_sweep_over_layers_must_know_their_number():
     configs, _ = configs_of([*own, "encoder.num_layers=3"])
     assert [cfg.layers.indices for cfg in configs] == list(range(-3, 1))
     assert {cfg.encoder.num_layers for cfg in configs} == {3}, "a wrong number will be refused"
-    with pytest.raises(UserError, match="encoder"):
-        configs_of(["+sweep=each_layer", "encoder=bert_base_cased,bert_large_cased", "layers.indices=[0]", "seed=1"])
+
+
+def test_each_layer_of_several_encoders_counts_those_of_each(tmp_path: Path):
+    (tmp_path / "config.json").write_text('{"num_hidden_layers": 12}')  # as many as the preset that is not its own has
+    for typed, numbers in (
+        (["encoder=bert_base_cased,bert_large_cased"], [12, 24]),
+        (["encoder=minilm_l6", f"encoder.path=null,{tmp_path}"], [6, 12]),
+        ([f"encoder.path={tmp_path}"], [12]),
+    ):
+        configs, _ = configs_of(["+sweep=each_layer", *typed, "seed=1,2"])
+        by_encoder: dict[tuple, list[Any]] = {}
+        for cfg in configs:
+            by_encoder.setdefault((cfg.encoder.name, cfg.encoder.path), []).append((cfg.seed, cfg.layers.indices))
+        for asked, number in zip(by_encoder.values(), numbers, strict=True):
+            assert sorted(asked) == [(seed, k) for seed in (1, 2) for k in range(-number, 1)]
+    (tmp_path / "config.json").write_text("[]")
+    for wrong in (f"encoder.path=null,{tmp_path}", "encoder.path=null,nowhere"):
+        with pytest.raises(UserError, match=r"encoder\.num_layers=N"):
+            configs_of(["+sweep=each_layer", "encoder=minilm_l6", wrong])
 
 
 def test_each_job_of_a_sweep_composes_as_alone():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +16,9 @@ from probe.settings import add_hydra_flags, parse_command, run_hydra_flags
 DESCRIPTION = """\
 Trains rows one seed at a time, and drops a row once it is significantly worse than the leader on
 dev. The rows are the best of `probe screen` (race.candidates of them; with 0 nothing is screened),
-those of race.rows, and those of layers=A,B or of a sweep; all presets if none is given. The seeds
-are seed, seed + 1, ... up to race.max_seeds, or those that you give. The same command continues a
-race.
+those of race.rows, and those of layers=A,B or of a sweep; all presets if none is given. Of several
+encoders (encoder=A,B) they are rows of each, and the candidates are the best of all. The seeds are
+seed, seed + 1, ... up to race.max_seeds, or those that you give. The same command continues a race.
 """
 EXAMPLES = """\
   probe race data=demo encoder=minilm_l6 results_dir=results/race
@@ -40,6 +40,7 @@ def race(arguments: list[str]) -> int:
     from probe.race.race import run_race
     from probe.race.report import answer
     from probe.report.page import page_line
+    from probe.runs.plan import named_encoders, one_per_encoder
     from probe.tables.formats import render, write_tables
     from probe.tables.rows import build_rows
 
@@ -50,16 +51,19 @@ def race(arguments: list[str]) -> int:
     seeds = list(dict.fromkeys(cfg.seed for cfg in configs))
     if len(seeds) == 1:
         seeds = [seeds[0] + number for number in range(base.race.max_seeds)]
-    if any(replace(cfg, layers=base.layers, seed=base.seed) != base for cfg in configs):
-        raise UserError("A race compares layers only: give one corpus, one encoder, one probe and one results_dir.")
+    if any(replace(cfg, layers=base.layers, seed=base.seed, encoder=base.encoder) != base for cfg in configs):
+        raise UserError("A race compares layers and encoders only: give one corpus, one probe and one results_dir.")
+    of_encoders = one_per_encoder(configs)
+    encoders = named_encoders(of_encoders) if len(of_encoders) > 1 else {}
     by_name = [layers_named(row) for row in base.race.rows or ()]
     if not by_name and not typed and not base.race.candidates:
         by_name = layer_presets()
-    named = [replace(base, layers=_normalized(layers, base)) for layers in by_name] + (configs if typed else [])
+    named = [replace(cfg, layers=_normalized(layers, base)) for cfg in of_encoders for layers in by_name]
+    named += configs if typed else []
     command = shlex.join(["probe", *sys.argv[1:]])
     log = functools.partial(print, flush=True)
-    screened = functools.partial(_best_of_the_screen, base, command, log)
-    failed = run_race(named, seeds[: base.race.max_seeds], base, screened, launcher, command, log)
+    screened = functools.partial(_best_of_the_screen, of_encoders, command, log)
+    failed = run_race(named, seeds[: base.race.max_seeds], base, screened, launcher, command, log, encoders)
     code = report_bad_records(folder)
     rows = build_rows(folder, base.margin)
     write_tables(folder, rows)
@@ -71,17 +75,23 @@ def race(arguments: list[str]) -> int:
     return 1 if failed or code else 0
 
 
-def _best_of_the_screen(base: Config, command: str, log: Callable[[str], None]) -> list[LayersConfig]:
-    """Runs the screen, shows and writes it, and returns the layers that it ranks first (race.candidates of them)."""
+def _best_of_the_screen(of_encoders: Sequence[Config], command: str, log: Callable[[str], None]) -> list[Config]:
+    """Runs the screen, shows and writes it, and returns the rows that it ranks first (race.candidates of them)."""
+    base = of_encoders[0]
     if not base.race.candidates:
         return []
-    from probe.screen.report import render_screen, write_screen_tables
-    from probe.screen.run import run_screen
+    from probe.screen.report import rank_screens, render_screens, write_screen_tables
+    from probe.screen.run import run_screens
 
-    record = run_screen(base, log, command)
-    write_screen_tables(Path(base.results_dir), record)
-    log(f"{render_screen(record, 'text')}\nNow the runs.\n")
-    return [_normalized(scored.layers, base) for scored in record.ranked[: base.race.candidates]]
+    folder = Path(base.results_dir)
+    screens = run_screens(of_encoders, log, command)
+    write_screen_tables(folder, screens)
+    log(f"{render_screens(screens, 'text', folder)}\nNow the runs.\n")
+    config_of = dict(zip(screens, of_encoders, strict=True))
+    return [
+        replace(config_of[one.encoder], layers=_normalized(one.choice.layers, base))
+        for one in rank_screens(screens)[: base.race.candidates]
+    ]
 
 
 def _normalized(layers: LayersConfig, base: Config) -> LayersConfig:

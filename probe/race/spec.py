@@ -24,18 +24,30 @@ DECISIONS = "decisions.json"
 T = TypeVar("T")
 
 
+def row_name(name: str, encoder: str | None) -> str:
+    """Returns a row's name in a race: with its encoder's, where the race has several."""
+    return f"{name} of {encoder}" if encoder else name
+
+
 @dataclass(frozen=True)
 class Entry:
     """Describes a row that takes part.
 
     layers: as configured, so that a race that continues writes the same records as one that never stopped. identity: of
-    its run with the first seed. width: values per word.
+    its run with the first seed. width: values per word. encoder: the name of its encoder in a race of several; it is
+    part of the row's name then.
     """
 
     row: str
     width: int
     layers: LayersConfig
     identity: RunIdentity
+    encoder: str | None = None
+
+    @property
+    def record_row(self) -> str:
+        """Returns the row's name in its records."""
+        return self.row.removesuffix(row_name("", self.encoder))
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,10 @@ class RaceSpec:
     @property
     def rows(self) -> list[str]:
         return [entry.row for entry in self.entries]
+
+    @property
+    def record_rows(self) -> dict[str, str]:
+        return {entry.row: entry.record_row for entry in self.entries}
 
     @property
     def runs(self) -> dict[Cell, RunIdentity]:
@@ -121,7 +137,7 @@ def decide_again(folder: Path, spec: RaceSpec, failed: dict[str, str]) -> tuple[
     """Derives the race again from the folder's records. failed: as decisions.json names them. Raises UserError."""
     cells = {f"{row} seed {seed}": (row, seed) for row, seed in spec.runs}
     known = {cells[name]: why for name, why in failed.items() if name in cells}
-    scores = DevScores(folder, spec.runs, known)
+    scores = DevScores(folder, spec.runs, known, spec.record_rows)
     state = replay(spec.rules, spec.rows, scores.run)
     return state, Decisions.of(state, scores.still_failed)
 

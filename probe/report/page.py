@@ -22,7 +22,7 @@ from probe.race.report import answer, race_lines
 from probe.runs.records import Records, RunRecord, bad_records, load_records
 from probe.screen.figures import screen_pictures
 from probe.screen.record import ScreenRecord
-from probe.screen.report import first_choice, rows_or_screen, screen_table, sound_screen, write_screen_tables
+from probe.screen.report import Screens, rows_or_screen, screen_table, sound_screens, write_screen_tables
 from probe.system.files import to_jsonable, write_atomically
 from probe.system.format import percent
 from probe.tables.columns import choose_columns
@@ -42,6 +42,7 @@ MORE = {  # tables folded at the end, each narrow enough for a page
     "Cost": "row,condition,cost",
 }
 PAGE = "report.html"
+TO_TRAIN = "A screen trains nothing: to train the best choices, type `probe race` with the same settings."
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 
 
@@ -54,15 +55,15 @@ def write_report(folder: Path, margin: float | None = None, forms: Sequence[str]
     rows = rows_or_screen(folder, margin)
     if rows:
         write_tables(folder, rows)
-    if screen := sound_screen(folder):
-        write_screen_tables(folder, screen)
+    if screens := sound_screens(folder):
+        write_screen_tables(folder, screens)
     return write_page(folder, rows, forms)
 
 
 def write_page(folder: Path, rows: Sequence[Row], forms: Sequence[str] = ("png",)) -> list[Path]:
     """Writes figures and page of a results folder with these rows; returns their files, the page first."""
-    screen = sound_screen(folder)
-    shown = [*pictures(rows), *(screen_pictures(screen) if screen else [])]
+    screens = sound_screens(folder)
+    shown = [*pictures(rows), *(screen_pictures(screens) if screens else [])]
     drawn = {picture.name: picture.render() for picture in shown}
     files = {folder / "figures" / f"{name}.png": content for name, content in drawn.items()}
     if "svg" in forms:
@@ -93,7 +94,7 @@ def page_line(folder: Path, rows: Sequence[Row] | None = None, margin: float | N
 
 def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Mapping[str, bytes]) -> str:
     """Renders the page of a results folder, from its rows and pictures. drawn: PNG of each picture, by its name."""
-    records, screen, race = load_records(folder), sound_screen(folder), race_lines(folder)
+    records, screens, race = load_records(folder), sound_screens(folder), race_lines(folder)
     groups, of_tasks = groups_of(rows), task_tables(rows)
     environment = Environment(
         loader=FileSystemLoader(TEMPLATE.parent), autoescape=True, undefined=StrictUndefined,
@@ -112,7 +113,7 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
         ],
         tasks={"tables": of_tasks, "figures": [figures[name] for name in tasks]} if of_tasks else None,
         race={"answer": list(answer(folder, rows)), "rounds": race} if race else None,
-        screen=_screen(screen, [figures[name] for name in of_screen]) if screen else None,
+        screen=_screen(folder, screens, [figures[name] for name in of_screen]) if screens else None,
         figures=[figures[name] for name in others],
         records=[_record(file, record) for file, record in records.items()],
         again=_again(folder, next(iter(records.values()))) if records else "",
@@ -166,9 +167,10 @@ def _filled(shown: TextTable) -> TextTable:
     )
 
 
-def _screen(screen: ScreenRecord, figures: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    shown = screen_table(screen)
-    return {"first": first_choice(screen), "table": shown, "figures": figures, "made_with": _made_with_screen(screen)}
+def _screen(folder: Path, screens: Screens, figures: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    shown = screen_table(screens, folder)
+    made_with = {encoder: _made_with_screen(screen) for encoder, screen in screens.items()}
+    return {"first": " ".join([*shown.first, TO_TRAIN]), "table": shown, "figures": figures, "made_with": made_with}
 
 
 def _made_with_screen(screen: ScreenRecord) -> list[tuple[str, str]]:

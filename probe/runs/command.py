@@ -6,6 +6,7 @@ import functools
 import re
 import shlex
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -92,20 +93,25 @@ def _train_sweep(configs: Sequence[Config], launcher: Launcher, command: str) ->
 
 def _screen_first(configs: Sequence[Config], command: str) -> None:
     """Runs and prints the screen of a sweep that asks for one (screen.first). If it fails, the sweep still runs."""
-    asked = {cfg.results_dir: cfg for cfg in configs if cfg.screen.first}
+    asked: defaultdict[Path, list[Config]] = defaultdict(list)
+    for cfg in configs:
+        if cfg.screen.first:
+            asked[Path(cfg.results_dir)].append(cfg)
     if not asked:
         return
-    from probe.screen.report import render_screen, write_screen_tables
-    from probe.screen.run import run_screen
+    from probe.runs.plan import one_per_encoder
+    from probe.screen.report import render_screens, write_screen_tables
+    from probe.screen.run import run_screens
 
-    for folder, cfg in asked.items():
+    log = functools.partial(print, file=sys.stderr, flush=True)
+    for folder, of_folder in asked.items():
         try:
-            record = run_screen(cfg, functools.partial(print, file=sys.stderr, flush=True), command)
-            write_screen_tables(Path(folder), record)
+            screens = run_screens(one_per_encoder(of_folder), log, command)
+            write_screen_tables(folder, screens)
         except UserError as error:
             print(f"not screened: {error}", file=sys.stderr)
             continue
-        print(f"{render_screen(record, 'text')}\nThe screen trains nothing; now the runs.\n", flush=True)
+        print(f"{render_screens(screens, 'text', folder)}\nThe screen trains nothing; now the runs.\n", flush=True)
 
 
 def _train_one(cfg: Config, command: str) -> int:

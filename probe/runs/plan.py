@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +25,7 @@ from probe.runs.outputs import is_done
 from probe.runs.records import Settings, record_path
 from probe.runs.sweep_plan import RequestedRun, Setting
 from probe.system.files import canonical
+from probe.system.format import encoder_labels
 
 ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about that
 
@@ -135,6 +137,24 @@ def inputs_of(cfg: Config) -> Inputs:
     of_text, _, encoder_settings, feature_settings = _parts(cfg)
     encoder, store, _ = _features(of_text, encoder_settings, feature_settings)
     return Inputs(_text(of_text)[0], encoder, store, _text(of_text)[1])
+
+
+def one_per_encoder(configs: Sequence[Config]) -> list[Config]:
+    """The first config of each encoder."""
+    return [*{canonical(asdict(cfg.encoder)): cfg for cfg in reversed(configs)}.values()][::-1]
+
+
+def named_encoders(configs: Sequence[Config]) -> dict[str, EncoderConfig]:
+    """The encoders of several configs, each by a name of its own. Raises UserError for one that cannot be opened, and
+    for two that have one name."""
+    names = [inputs_of(cfg).encoder.name for cfg in configs]
+    labels = encoder_labels(names)
+    if not labels:
+        double = next(name for name in names if names.count(name) > 1)
+        raise UserError(
+            f"Two of the encoders are called {double}. Give the folder of one of them another name, for encoder.path."
+        )
+    return {label: cfg.encoder for label, cfg in zip(labels, configs, strict=True)}
 
 
 def _parts(cfg: Config) -> tuple[str, str, str, str]:

@@ -2,115 +2,145 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from matplotlib.figure import Figure
 
-from probe.data.task import TASKS
-from probe.screen.ranking import Scored, front
-from probe.screen.record import ScreenRecord
-from probe.screen.report import caption, select_shown
+from probe.screen.ranking import front
+from probe.screen.report import RankedChoice, Screens, caption, places_shown, rank_screens, score_of
 from probe.tables.dot_plot import DotPlot, Line, Score, Section, draw_dot_plot
-from probe.tables.figures import COLOURS, GREY, INK, Numbers, Picture, label_ends
+from probe.tables.figures import COLOURS, GREY, INK, MARKERS, Numbers, Picture, label_ends
 
 SHOWS = {  # of each picture, what it shows
     "screen_scores": "Dev scores of the screen's best choices, beside the layers that they use",
     "screen_by_layer": "Dev score of a linear readout by layer",
     "screen_by_width": "Dev score of a linear readout by width, for every choice of layers",
+    "screen_by_cost": "Dev score of a linear readout by the encoder's operations, for every choice of layers",
 }
 
 
-def screen_pictures(record: ScreenRecord) -> list[Picture]:
-    """Gives the pictures of a screen."""
-    title = caption(record).split(". ")[0]
+def screen_pictures(screens: Screens) -> list[Picture]:
+    """Gives the pictures of a screen. Of several encoders the last shows their cost, of one the width of its layers."""
+    ranked, title = rank_screens(screens), caption(screens).split(". ")[0]
+    last = "screen_by_cost" if len(screens) > 1 else "screen_by_width"
     return [
-        Picture("screen_scores", SHOWS["screen_scores"], None, best_choices(record, title), draw_dot_plot),
-        Picture("screen_by_layer", SHOWS["screen_by_layer"], None, by_layer(record), draw_by_layer, title),
-        Picture("screen_by_width", SHOWS["screen_by_width"], None, by_width(record), draw_by_width, title),
+        Picture("screen_scores", SHOWS["screen_scores"], None, best_choices(screens, ranked, title), draw_dot_plot),
+        Picture("screen_by_layer", SHOWS["screen_by_layer"], None, by_layer(screens, ranked), draw_by_layer, title),
+        Picture(last, SHOWS[last], None, by_cost(screens, ranked), draw_by_cost, title),
     ]
 
 
-def best_choices(record: ScreenRecord, title: str) -> DotPlot:
-    """Gives the dot plot of the choices that the screen's table shows."""
-    lines = tuple(
-        Line(
-            name=" = ".join([one.name, *one.alike]),
-            layers=tuple(one.layers.indices),
-            dev=Score(100 * one.dev_f1, (100 * (one.dev_f1 - one.spread), 100 * (one.dev_f1 + one.spread))),
-            test=None,
-            columns=(str(one.num_blocks), str(one.width), order_of(record, one)),
-            is_best=one is record.ranked[0],
-            is_faint=not one.tied,
+def best_choices(screens: Screens, ranked: Sequence[RankedChoice], title: str) -> DotPlot:
+    """Gives the dot plot of the choices that the screen's table shows, those of each encoder below its name."""
+    shown = places_shown(ranked)
+    sections = [
+        Section(
+            encoder if len(screens) > 1 else "",
+            tuple(_line(one, record.num_layers + 1) for one in ranked if one.encoder == encoder and one.place in shown),
         )
-        for one in select_shown(record.ranked)
-    )
+        for encoder, record in screens.items()
+    ]
     return DotPlot(
         title=f"{title}. A screen: nothing is trained",
-        sections=(Section("", lines),),
-        num_layers=record.num_layers + 1,
+        sections=tuple(sections),
+        num_layers=max(record.num_layers for record in screens.values()) + 1,
         headers=("blocks", "width", "order"),
         align_left=(False, False, True),
-        axis=f"dev {TASKS[record.identity.task].score} of a linear readout, percent",
+        axis=f"dev {score_of(screens)} of a linear readout, percent",
         bars="± standard error over samples of train",
     )
 
 
-def order_of(record: ScreenRecord, one: Scored) -> str:
-    return "first" if one is record.ranked[0] else "tied" if one.tied else "behind"
+def _line(one: RankedChoice, num_layers: int) -> Line:
+    choice = one.choice
+    low, high = (100 * (choice.dev_f1 + sign * choice.spread) for sign in (-1, 1))
+    return Line(
+        name=" = ".join([choice.name, *choice.alike]),
+        layers=tuple(choice.layers.indices),
+        dev=Score(100 * choice.dev_f1, (low, high)),
+        test=None,
+        columns=(str(choice.num_blocks), str(choice.width), one.order or "behind"),
+        is_best=one.place == 1,
+        is_faint=not choice.tied,
+        num_layers=num_layers,
+    )
 
 
-def by_layer(record: ScreenRecord) -> Numbers:
-    """The score of each single layer and its standard error, and the first of all."""
-    single = [one for one in record.ranked if len(one.layers.indices) == 1]
-    single.sort(key=lambda one: one.layers.indices[0])
-    return {
-        "layers": [one.layers.indices[0] for one in single],
-        "dev": [one.dev_f1 for one in single],
-        "spread": [one.spread for one in single],
-        "best": _point(record.ranked[0]),
-        "score": TASKS[record.identity.task].score,
+def by_layer(screens: Screens, ranked: Sequence[RankedChoice]) -> Numbers:
+    """Gives the score of each single layer of each encoder and its standard error, and the first of all choices."""
+    encoders = {}
+    for encoder in screens:
+        single = [one.choice for one in ranked if one.encoder == encoder and len(one.choice.layers.indices) == 1]
+        single.sort(key=lambda one: one.layers.indices[0])
+        encoders[encoder if len(screens) > 1 else "single layers"] = {
+            "layers": [one.layers.indices[0] for one in single],
+            "dev": [one.dev_f1 for one in single],
+            "spread": [one.spread for one in single],
+        }
+    return {"encoders": encoders, "best": [ranked[0].title, ranked[0].choice.dev_f1], "score": score_of(screens)}
+
+
+def by_cost(screens: Screens, ranked: Sequence[RankedChoice]) -> Numbers:
+    """Gives score and cost of every choice, by encoder, and of those that nothing as cheap beats."""
+    several = len(screens) > 1
+    points = {
+        encoder: [
+            (one.title, one.encoder_flops / 1e6 if several else one.choice.width, one.choice.dev_f1)
+            for one in ranked
+            if one.encoder == encoder
+        ]
+        for encoder in screens
     }
-
-
-def by_width(record: ScreenRecord) -> Numbers:
-    """The score and width of every candidate, and those that nothing as narrow beats."""
     return {
-        "all": [[one.width, one.dev_f1] for one in record.ranked],
-        "front": [_point(one) for one in front(record.ranked)],
-        "score": TASKS[record.identity.task].score,
+        "all": {encoder: [[cost, f1] for _, cost, f1 in own] for encoder, own in points.items()},
+        "front": front([point for own in points.values() for point in own]),
+        "score": score_of(screens),
     }
-
-
-def _point(one: Scored) -> list[object]:
-    return [one.name, one.width, one.dev_f1, one.spread]
 
 
 def draw_by_layer(figure: Figure, numbers: Numbers) -> None:
     axes = figure.add_subplot()
-    layers, scores = numbers["layers"], [100 * f1 for f1 in numbers["dev"]]
-    spreads = [100 * spread for spread in numbers["spread"]]
-    axes.errorbar(layers, scores, yerr=spreads, color=COLOURS[0], marker="o", capsize=3)
-    name, _, best, _ = numbers["best"]
+    labels = []
+    for k, (name, own) in enumerate(numbers["encoders"].items()):
+        layers, scores = own["layers"], [100 * f1 for f1 in own["dev"]]
+        spreads = [100 * spread for spread in own["spread"]]
+        colour = COLOURS[k % len(COLOURS)]
+        axes.errorbar(layers, scores, yerr=spreads, color=colour, marker=MARKERS[k % len(MARKERS)], capsize=3)
+        labels.append((layers[-1], scores[-1], name, colour))
+    last = max(at for at, *_ in labels)
+    name, best = numbers["best"]
     axes.axhline(100 * best, color=INK, ls="--", lw=1.2)
-    axes.set_xlim(layers[0] - 0.3, layers[-1] + 0.3)
-    best_at = (layers[-1] + 0.3, 100 * best, f"{name} {100 * best:.1f}", INK)
-    label_ends(axes, [(layers[-1], scores[-1], "single layers", COLOURS[0]), best_at])
-    axes.set_xticks(layers, ["0\nembeddings" if k == 0 else str(k) for k in layers])
+    axes.set_xlim(-0.3, last + 0.3)
+    label_ends(axes, [*labels, (last + 0.3, 100 * best, f"{name} {100 * best:.1f}", INK)])
+    axes.set_xticks(range(last + 1), ["0\nembeddings" if k == 0 else str(k) for k in range(last + 1)])
     axes.set_xlabel("layer (hidden_states index)")
     axes.set_ylabel(f"dev {numbers['score']} of a linear readout, percent (± standard error)")
 
 
-def draw_by_width(figure: Figure, numbers: Numbers) -> None:
+def draw_by_cost(figure: Figure, numbers: Numbers) -> None:
+    """Draws scores against the cost: the width of one encoder's choices, or the operations of several encoders."""
     axes = figure.add_subplot()
-    axes.plot(*zip(*[(w, 100 * f1) for w, f1 in numbers["all"]], strict=True), ".", color="#999999", ms=4)
-    widths = [width for _, width, _, _ in numbers["front"]]
-    axes.plot(widths, [100 * f1 for _, _, f1, _ in numbers["front"]], color=COLOURS[0], marker="o")
-    for name, width, f1, _ in numbers["front"]:
-        is_first = width == widths[0]
+    several = len(numbers["all"]) > 1
+    for k, (name, points) in enumerate(numbers["all"].items()):
+        colour = COLOURS[(k + 1) % len(COLOURS)] if several else "#999999"
+        costs, scores = zip(*points, strict=True)
+        axes.plot(costs, [100 * f1 for f1 in scores], MARKERS[k % len(MARKERS)] if several else ".", color=colour, ms=4,
+                  alpha=0.6, label=name)  # fmt: skip
+    best_at = [cost for _, cost, _ in numbers["front"]]
+    axes.plot(best_at, [100 * f1 for _, _, f1 in numbers["front"]], color=COLOURS[0], marker="o")
+    for name, cost, f1 in numbers["front"]:
+        is_first = cost == best_at[0]
         axes.annotate(
-            name, (width, 100 * f1), (7, -3) if is_first else (0, 7), textcoords="offset points", fontsize=7.5,
+            name, (cost, 100 * f1), (7, -3) if is_first else (0, 7), textcoords="offset points", fontsize=7.5,
             color=COLOURS[0], ha="left" if is_first else "right", va="top" if is_first else "bottom",
         )  # fmt: skip
     axes.margins(y=0.1)
-    axes.set_xlabel("width (values per word)")
+    axes.set_xlabel(
+        "operations of the encoder per piece, millions (24 x blocks x width squared)" if several else
+        "width (values per word)"
+    )  # fmt: skip
     axes.set_ylabel(f"dev {numbers['score']} of a linear readout, percent")
-    axes.text(0.99, 0.02, "line: no choice as narrow is better; grey: every other choice", fontsize=7.5, color=GREY,
-              ha="right", transform=axes.transAxes)  # fmt: skip
+    key = "no choice as cheap is better" if several else "no choice as narrow is better; grey: every other choice"
+    axes.text(0.99, 0.02, f"line: {key}", fontsize=7.5, color=GREY, ha="right", transform=axes.transAxes)
+    if several:
+        figure.legend(loc="outside right upper", fontsize=7.5)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -77,12 +77,21 @@ def jackknife(values: Sequence[float]) -> float:
 
 def rank(candidates: Sequence[Scored]) -> list[Scored]:
     """Sorts candidates by dev F1, then by squared error, and fills in `tied`."""
-    ranked = sorted(candidates, key=lambda one: (-one.dev_f1, one.dev_error, one.width, one.layers.name))
-    if len(ranked) < 2:
-        return [replace(one, tied=True) for one in ranked]
-    scores = np.array([one.f1 for one in ranked])
-    behind = _behind(scores[None])[0]
-    return [replace(one, tied=bool(own <= critical(*scores.shape))) for one, own in zip(ranked, behind, strict=True)]
+    return [ranked for _, ranked in rank_encoders({"": candidates})]
+
+
+def rank_encoders(candidates: Mapping[str, Sequence[Scored]]) -> list[tuple[str, Scored]]:
+    """Ranks the candidates of several encoders as those of one, and fills in `tied`: encoders with their candidates.
+
+    candidates: by encoder. Their scores must be of the same sentences, in the same parts.
+    """
+    every = [(encoder, one) for encoder, some in candidates.items() for one in some]
+    every.sort(key=lambda pair: (-pair[1].dev_f1, pair[1].dev_error, pair[1].width, pair[1].layers.name))
+    if len(every) < 2:
+        return [(encoder, replace(one, tied=True)) for encoder, one in every]
+    scores = np.array([one.f1 for _, one in every])
+    behind = _behind(scores[None])[0] <= critical(*scores.shape)
+    return [(encoder, replace(one, tied=bool(tied))) for (encoder, one), tied in zip(every, behind, strict=True)]
 
 
 def _behind(scores: np.ndarray) -> np.ndarray:
@@ -162,10 +171,10 @@ def selection_bias(ranked: Sequence[Scored]) -> tuple[float, float]:
     return float(errors[np.arange(SIMULATED), chosen].mean()), float(errors.max(1).mean())
 
 
-def front(ranked: Sequence[Scored]) -> list[Scored]:
-    """Returns the Pareto front of width and dev F1, the narrowest first."""
-    found: list[Scored] = []
-    for one in sorted(ranked, key=lambda one: (one.width, -one.dev_f1)):
-        if not found or one.dev_f1 > found[-1].dev_f1:
-            found.append(one)
+def front(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+    """Returns the Pareto front of points (name, cost, score): than which no other is both as cheap and better."""
+    found: list[tuple[str, float, float]] = []
+    for point in sorted(points, key=lambda point: (point[1], -point[2])):
+        if not found or point[2] > found[-1][2]:
+            found.append(point)
     return found

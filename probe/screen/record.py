@@ -1,11 +1,13 @@
 """Reads and writes the screen of a results folder, `screen.json`: the ranked layers, their scores, text and settings.
 
-A folder has one screen; a new one replaces it. Like a record it has a key, the hash of its identity. Imports nothing
-slow.
+A folder has one screen, or one of each of several encoders that are ranked together (a list); a new one replaces it.
+Like a record a screen has a key, the hash of its identity. Imports nothing slow.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ from probe.config import UserError
 from probe.runs.records import decoded, json_of
 from probe.runs.sweep_plan import Setting
 from probe.screen.ranking import Scored
-from probe.system.files import key_of, to_jsonable
+from probe.system.files import key_of, to_jsonable, write_atomically
+from probe.system.format import encoder_labels
 from probe.system.provenance import Hardware, Software
 
 SCREEN = "screen.json"
@@ -36,6 +39,11 @@ class ScreenIdentity:
     @property
     def key(self) -> str:
         return key_of(to_jsonable(self))
+
+    @property
+    def sentences(self) -> tuple[str | int, ...]:
+        """Identifies the sentences that were scored, and their parts. Screens that agree in them can be compared."""
+        return self.corpus, self.task, key_of(self.screen), self.seed, self.version
 
 
 @dataclass(frozen=True)
@@ -77,8 +85,8 @@ class BadScreen(UserError):
     """Raised for a screen.json that cannot be understood."""
 
 
-def load_screen(folder: Path) -> ScreenRecord | None:
-    """Reads a results folder's screen; None if there is none.
+def load_screens(folder: Path) -> dict[str, ScreenRecord]:
+    """Reads the screens of a results folder by their encoders' names, in their order; empty if there are none.
 
     Raises BadScreen with the field and the problem, and UserError if the file cannot be read.
     """
@@ -89,7 +97,17 @@ def load_screen(folder: Path) -> ScreenRecord | None:
 
     content = json_of(path, bad)
     if content is None:
-        return None
+        return {}
+    records = [_screen(one, bad) for one in (content if isinstance(content, list) else [content])]
+    screens = by_encoder(records)
+    if not screens:
+        raise bad("it holds no screen, or two of encoders of one name")
+    if len({record.identity.sentences for record in records}) > 1:
+        raise bad("its screens are of several texts or settings")
+    return screens
+
+
+def _screen(content: Any, bad: Callable[[str], BadScreen]) -> ScreenRecord:
     record = decoded(content, ScreenRecord, bad)
     if record.schema != SCHEMA:
         raise bad(f"schema {record.schema}, this version reads {SCHEMA}")
@@ -98,3 +116,19 @@ def load_screen(folder: Path) -> ScreenRecord | None:
     if not record.ranked:
         raise bad("it ranks nothing")
     return record
+
+
+def by_encoder(records: Sequence[ScreenRecord]) -> dict[str, ScreenRecord]:
+    """Gives screens by their encoders' names; empty if two have one name."""
+    labels = encoder_labels([record.setting.encoder for record in records])
+    return dict(zip(labels, records, strict=True)) if labels else {}
+
+
+def write_screens(folder: Path, records: Sequence[ScreenRecord]) -> None:
+    """Writes screen.json, which holds these screens and no other. Raises UserError if it cannot be written."""
+    content = to_jsonable(records[0] if len(records) == 1 else list(records))
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    try:
+        write_atomically(folder / SCREEN, text)
+    except OSError as error:
+        raise UserError(f"{folder / SCREEN} cannot be written ({error.strerror}).") from None

@@ -1,159 +1,261 @@
-"""Renders a screen as tables: the best of each width and the presets; everything as CSV and JSON."""
+"""Renders screens as one ranking: which layers, of which encoder, at what cost; all choices as CSV, all as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from probe.bench.bench import read_bench
 from probe.config import UserError, layer_presets
 from probe.data.task import TASKS
+from probe.probes.selection import encoder_flops
 from probe.runs.sweep_plan import SWEEP
-from probe.screen.ranking import TIES, Scored, selection_bias
-from probe.screen.record import ScreenRecord, load_screen
+from probe.screen.ranking import TIES, Scored, rank_encoders, selection_bias
+from probe.screen.record import ScreenRecord, load_screens
 from probe.system.files import to_jsonable, write_atomically
-from probe.system.format import format_layers, percent, short_name
+from probe.system.format import format_count, format_layers, percent, pluralize
 from probe.tables.formats import TextTable, as_csv, as_json
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
 
 SHOWN = 3  # of each width
 FILES = {"md": "screen.md", "csv": "screen.csv"}
+Screens = Mapping[str, ScreenRecord]  # by encoder, see `load_screens`
 
 
-def render_screen(record: ScreenRecord, form: str) -> str:
-    """Renders a screen as text, md, csv, tex or json."""
+@dataclass(frozen=True)
+class RankedChoice:
+    """Holds a choice of layers in its place among all choices, with the cost of its encoder.
+
+    encoder_flops: operations per piece. words_per_second: through the encoder's blocks that it needs, as `probe bench`
+    measured them in this folder. title: names the encoder where there are several.
+    """
+
+    place: int
+    title: str
+    encoder: str
+    hidden_size: int
+    encoder_flops: int
+    words_per_second: int | None
+    choice: Scored
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        return self.encoder_flops, self.choice.width
+
+    @property
+    def order(self) -> str:
+        return "first" if self.place == 1 else "tied" if self.choice.tied else ""
+
+
+def rank_screens(screens: Screens, folder: Path | None = None) -> list[RankedChoice]:
+    """Ranks the choices of all encoders, with their costs. folder: where `probe bench` may have measured speeds."""
+    benches = read_bench(folder) if folder else {}
+    choices = {encoder: record.ranked for encoder, record in screens.items()}
+    every = rank_encoders(choices) if len(screens) > 1 else [(name, one) for name in choices for one in choices[name]]
+    ranked = []
+    for place, (encoder, choice) in enumerate(every, 1):
+        record = screens[encoder]
+        bench = benches.get(record.identity.features)
+        speed = bench.words_per_second.get(str(choice.num_blocks)) if bench else None
+        flops = encoder_flops(record.hidden_size, choice.num_blocks)
+        title = f"{choice.name} of {encoder}" if len(screens) > 1 else choice.name
+        ranked.append(RankedChoice(place, title, encoder, record.hidden_size, flops, speed, choice))
+    return ranked
+
+
+def render_screens(screens: Screens, form: str, folder: Path | None = None) -> str:
+    """Renders screens as text, md, csv, tex or json. folder: see `rank_screens`."""
     if form == "json":
-        return as_json(to_jsonable(record))
-    return _csv(record) if form == "csv" else screen_table(record).render(form)
+        records = [to_jsonable(record) for record in screens.values()]
+        return as_json(records[0] if len(records) == 1 else records)
+    if form == "csv":
+        lines = choice_fields(screens, folder)
+        return as_csv(lines[0], (line.values() for line in lines))
+    return screen_table(screens, folder).render(form)
 
 
-def select_shown(ranked: Sequence[Scored]) -> list[Scored]:
-    """Selects the best few of each width and every preset, best first."""
-    names = {preset.name for preset in layer_presets()}
-    seen_of_width: dict[int, int] = {}
-    selected = []
-    for choice in ranked:
-        seen_of_width[choice.width] = seen_of_width.get(choice.width, 0) + 1
-        if seen_of_width[choice.width] <= SHOWN or names & {choice.name, *choice.alike}:
-            selected.append(choice)
-    return selected
-
-
-def screen_table(record: ScreenRecord) -> TextTable:
-    """Makes the short table of a screen."""
-    task = TASKS[record.identity.task]
-    places = {id(choice): place for place, choice in enumerate(record.ranked, 1)}
-    lines = [
-        [
-            str(places[id(choice)]),
-            " = ".join([choice.name, *choice.alike]),
-            format_layers(choice.layers.indices),
-            str(choice.width),
-            str(choice.num_blocks),
-            f"{percent(choice.dev_f1)} ± {percent(choice.spread)}",
-            f"{choice.dev_error:.4f}",
-            "first" if choice is record.ranked[0] else "tied" if choice.tied else "",
-        ]
-        for choice in select_shown(record.ranked)
-    ]
-    headers = ["place", "layers chosen", "layers", "width", "blocks", f"dev {task.score}", "error", "order"]
-    align_left = [False, True, True, False, False, False, False, True]
-    return TextTable(headers, lines, align_left, [caption(record)], notes(record), [0], [1, 5], "tab:screen")
-
-
-def first_choice(record: ScreenRecord) -> str:
-    """Says what the screen ranks first, and how many choices are not significantly behind."""
-    first, tied = record.ranked[0], sum(choice.tied for choice in record.ranked[1:])
-    layers = format_layers(first.layers.indices)
-    return (
-        f"The screen ranks {first.name} first (layer{'s' * (len(first.layers.indices) > 1)} {layers}): dev "
-        f"{TASKS[record.identity.task].score} {percent(first.dev_f1)} of a linear readout. {tied} of the other "
-        f"{len(record.ranked) - 1} choices are not significantly behind it. A screen trains nothing: to train the best "
-        "choices, type `probe race` with the same settings."
+def screen_table(screens: Screens, folder: Path | None = None) -> TextTable:
+    """Makes the short table of the ranking: of each encoder the best of each width, and the presets."""
+    ranked, score = rank_screens(screens, folder), score_of(screens)
+    shown = [one for one in ranked if one.place in places_shown(ranked)]
+    cells = {
+        "place": [str(one.place) for one in shown],
+        "encoder": [one.encoder for one in shown],
+        "layers chosen": [" = ".join([one.choice.name, *one.choice.alike]) for one in shown],
+        "layers": [format_layers(one.choice.layers.indices) for one in shown],
+        "width": [str(one.choice.width) for one in shown],
+        "blocks": [str(one.choice.num_blocks) for one in shown],
+        "operations": [format_count(one.encoder_flops) for one in shown],
+        "words/s": [f"{one.words_per_second:,}" if one.words_per_second else "" for one in shown],
+        f"dev {score}": [f"{percent(one.choice.dev_f1)} ± {percent(one.choice.spread)}" for one in shown],
+        "error": [f"{one.choice.dev_error:.4f}" for one in shown],
+        "order": [one.order for one in shown],
+    }
+    left_out = set() if len(screens) > 1 else {"encoder", "operations"}
+    left_out |= set() if any(one.words_per_second for one in shown) else {"words/s"}
+    headers = [header for header in cells if header not in left_out]
+    return TextTable(
+        headers=headers,
+        lines=[list(line) for line in zip(*(cells[header] for header in headers), strict=True)],
+        align_left=[header in ("encoder", "layers chosen", "layers", "order") for header in headers],
+        above=[caption(screens)],
+        below=notes(ranked, screens),
+        bold=[0],
+        emphasised=[k for k, header in enumerate(headers) if header in ("encoder", "layers chosen", f"dev {score}")],
+        label="tab:screen",
+        first=[" ".join(_verdict(ranked, screens))],
     )
 
 
-def caption(record: ScreenRecord) -> str:
+def places_shown(ranked: Sequence[RankedChoice]) -> set[int]:
+    """Selects of each encoder the best few of each width and every preset."""
+    names = {preset.name for preset in layer_presets()}
+    seen: Counter[tuple[str, int]] = Counter()
+    places = set()
+    for one in ranked:
+        seen[one.encoder, one.choice.width] += 1
+        if seen[one.encoder, one.choice.width] <= SHOWN or names & {one.choice.name, *one.choice.alike}:
+            places.add(one.place)
+    return places
+
+
+def score_of(screens: Screens) -> str:
+    """Gives the name of the score that the screens are ranked by."""
+    return TASKS[_any(screens).identity.task].score
+
+
+def _any(screens: Screens) -> ScreenRecord:
+    """Gives one of the screens, for what they have in common."""
+    return next(iter(screens.values()))
+
+
+def _verdict(ranked: Sequence[RankedChoice], screens: Screens) -> Iterator[str]:
+    """Yields what a reader wants first: the first choice, the cheapest tied one, the first of each other encoder."""
+    first, tied = ranked[0], [one for one in ranked[1:] if one.choice.tied]
+    yield (
+        f"The screen ranks {first.title} first ({_layers(first)}): dev {score_of(screens)} "
+        f"{percent(first.choice.dev_f1)} of a linear readout. {len(tied)} of the other {len(ranked) - 1} choices are "
+        "not significantly behind it."
+    )
+    cheapest = min([first, *tied], key=lambda one: (one.cost, one.place))
+    if cheapest is not first:
+        yield (
+            f"The cheapest of these is {cheapest.title} ({_layers(cheapest)}), {_points_behind(cheapest, first)}: "
+            f"it needs {_needs(cheapest)} instead of {_needs(first)}."
+        )
+    for encoder in screens:
+        best = next(one for one in ranked if one.encoder == encoder)
+        if encoder != first.encoder and best is not cheapest:
+            tied_or_not = "not significantly behind" if best.choice.tied else "significantly behind"
+            yield (
+                f"The first of {encoder} is {best.choice.name} ({_layers(best)}), in place {best.place}: "
+                f"{_points_behind(best, first)}, {tied_or_not}."
+            )
+
+
+def _layers(one: RankedChoice) -> str:
+    indices = one.choice.layers.indices
+    return f"layer{'s' * (len(indices) > 1)} {format_layers(indices)}"
+
+
+def _points_behind(one: RankedChoice, first: RankedChoice) -> str:
+    return f"{percent(first.choice.dev_f1 - one.choice.dev_f1)} points lower"
+
+
+def _needs(one: RankedChoice) -> str:
+    speed = f" at {one.words_per_second:,} words/s" if one.words_per_second else ""
+    return (
+        f"{pluralize(one.choice.num_blocks, 'block')} of width {one.hidden_size}{speed} and {one.choice.width} "
+        "features per word"
+    )
+
+
+def caption(screens: Screens) -> str:
     """Says what was screened, and what the numbers are."""
-    setting, words = record.setting, record.words
-    screen = record.identity.screen
+    record = _any(screens)
+    setting, words, screen = record.setting, record.words, record.identity.screen
     neighbours = f"a word and {screen['window']} to each side" if screen["window"] else "a word alone"
     return (
-        f"{setting.data}, {short_name(setting.encoder)}, {setting.features['context']} context, "
+        f"{setting.data}, {' and '.join(screens)}, {setting.features['context']} context, "
         f"{setting.features['subword']} piece. A screen: nothing is trained. A linear readout of {neighbours}, fitted "
         f"to {words['train']} words of train; {TASKS[record.identity.task].title} on {words['dev']} words of dev in "
         f"percent, mean ± standard error over {screen['samples']} samples."
     )
 
 
-def notes(record: ScreenRecord) -> list[str]:
+def notes(ranked: Sequence[RankedChoice], screens: Screens) -> list[str]:
     """Gives the notes below the table."""
-    ranked = record.ranked
-    tied = sum(one.tied for one in ranked) - 1
-    about, most = (100 * bias for bias in selection_bias(ranked))
+    choices, several = [one.choice for one in ranked], len(screens) > 1
+    about, most = (100 * bias for bias in selection_bias(choices))
+    is_corrected = several or _any(screens).ties == TIES
     how = (
-        "not corrected for the number of choices: an older screen"
-        if record.ties != TIES
-        else "of screens of equally good choices at most 5 % call any of them not tied"
+        "of screens of equally good choices at most 5 % call any of them not tied"
+        if is_corrected
+        else "not corrected for the number of choices: an older screen"
     )
     lines = [
-        f"{len(ranked)} choices of layers; shown: the best {SHOWN} of each width, and the presets. Not significantly "
-        f"behind the first (order: tied): {tied}; {how}. blocks: of the encoder, that must be run.",
-        f"The first of {len(ranked)} was chosen for its score, so this score is too high: by about {about:.1f} points "
+        f"{len(choices)} choices of layers{f' of {len(screens)} encoders' * several}; shown: "
+        f"{'of each encoder ' * several}the best {SHOWN} of each width, and the presets. Not significantly behind the "
+        f"first (order: tied): {sum(one.tied for one in choices) - 1}; {how}. blocks: of the encoder, that must run.",
+        f"The first of {len(choices)} was chosen for its score, so this score is too high: by about {about:.1f} points "
         f"at this spread, by {most:.1f} if all choices were equally good. A test score has no such bias.",
         "The scores rank; a trained probe's are higher. A linear readout cannot tell a sum, a mean and a mix (here at "
         "equal weights) of the same layers apart: they stand in one line, joined by =.",
     ]
-    if record.beam_sizes:
-        sizes = ", ".join(map(str, record.beam_sizes))
+    if several:
         lines.append(
-            f"Of concatenations of {sizes} layers not all were tried: the best of one layer less were extended."
+            "All encoders are scored on the same sentences. operations: of the encoder per piece, 24 times blocks "
+            "times width squared, without products inside attention. Layers of one number in two encoders have nothing "
+            "in common."
         )
-    if record.pca_components < record.hidden_size:
-        lines.append(
-            f"Each layer was reduced to the {record.pca_components} of {record.hidden_size} directions along which it "
-            f"varies most ({100 * record.variance_kept:.1f} % of its variance or more): screen.pca_components."
-        )
+    for encoder, record in screens.items():
+        of = f" of {encoder}" if several else ""
+        if record.beam_sizes:
+            sizes = ", ".join(map(str, record.beam_sizes))
+            lines.append(
+                f"Of concatenations of {sizes} layers{of} not all were tried: the best of one layer less were extended."
+            )
+        if record.pca_components < record.hidden_size:
+            lines.append(
+                f"Each layer{of} was reduced to the {record.pca_components} of {record.hidden_size} directions along "
+                f"which it varies most ({100 * record.variance_kept:.1f} % of its variance or more): "
+                "screen.pca_components."
+            )
     return lines
 
 
-def _csv(record: ScreenRecord) -> str:
-    lines = choice_fields(record)
-    return as_csv(lines[0], (line.values() for line in lines))
-
-
-def choice_fields(record: ScreenRecord) -> list[dict[str, Any]]:
-    """Gives each choice's values by the headers of screen.csv, best first."""
+def choice_fields(screens: Screens, folder: Path | None = None) -> list[dict[str, Any]]:
+    """Gives each choice's values by the headers of screen.csv, best first. folder: see `rank_screens`."""
     return [
         {
-            "place": place,
-            "name": choice.layers.name,
-            "alike": " ".join(choice.alike),
-            "indices": " ".join(map(str, choice.layers.indices)),
-            "combine": choice.layers.combine,
-            "width": choice.width,
-            "num_blocks": choice.num_blocks,
-            "dev_f1": choice.dev_f1,
-            "spread": choice.spread,
-            "error": choice.dev_error,
-            "error_spread": choice.error_spread,
-            "tied": choice.tied,
+            "place": one.place,
+            "encoder": one.encoder,
+            "name": one.choice.layers.name,
+            "alike": " ".join(one.choice.alike),
+            "indices": " ".join(map(str, one.choice.layers.indices)),
+            "combine": one.choice.layers.combine,
+            "width": one.choice.width,
+            "num_blocks": one.choice.num_blocks,
+            "encoder_flops": one.encoder_flops,
+            "words_per_second": one.words_per_second,
+            "dev_f1": one.choice.dev_f1,
+            "spread": one.choice.spread,
+            "error": one.choice.dev_error,
+            "error_spread": one.choice.error_spread,
+            "tied": one.choice.tied,
         }
-        for place, choice in enumerate(record.ranked, 1)
+        for one in rank_screens(screens, folder)
     ]
 
 
-def screen_files(record: ScreenRecord) -> dict[str, str]:
-    """Gives the content of the files of a screen's tables, by name."""
-    return {name: render_screen(record, form) for form, name in FILES.items()}
-
-
-def write_screen_tables(folder: Path, record: ScreenRecord) -> list[Path]:
-    """Writes the tables into the folder of screen.json; returns the files."""
-    for name, text in screen_files(record).items():
-        write_atomically(folder / name, text)
-    return [folder / name for name in FILES.values()]
+def write_screen_tables(folder: Path, screens: Screens) -> None:
+    """Writes the tables into the folder of screen.json."""
+    for form, name in FILES.items():
+        write_atomically(folder / name, render_screens(screens, form, folder))
 
 
 def rows_or_screen(folder: Path, margin: float | None = None) -> list[Row]:
@@ -161,14 +263,15 @@ def rows_or_screen(folder: Path, margin: float | None = None) -> list[Row]:
     try:
         return build_rows(folder, margin)
     except UserError:
-        if sound_screen(folder) is None or any((folder / "records").glob("*.json")) or (folder / SWEEP).exists():
+        is_more = any((folder / "records").glob("*.json")) or (folder / SWEEP).exists()
+        if is_more or not sound_screens(folder):
             raise
         return []
 
 
-def sound_screen(folder: Path) -> ScreenRecord | None:
-    """Loads a folder's screen; None where there is none, or an invalid one, which `probe verify` reports."""
+def sound_screens(folder: Path) -> dict[str, ScreenRecord]:
+    """Loads a folder's screens; none where there are none, or invalid ones, which `probe verify` reports."""
     try:
-        return load_screen(folder)
+        return load_screens(folder)
     except UserError:
-        return None
+        return {}

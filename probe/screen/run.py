@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import json
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,11 +14,19 @@ from typing import TYPE_CHECKING
 
 from probe.config import Config, UserError
 from probe.probes.kinds import PROBES
-from probe.runs.plan import Inputs, inputs_of, settings_of
+from probe.runs.plan import Inputs, inputs_of, named_encoders, settings_of
 from probe.runs.sweep_plan import Setting
 from probe.screen.ranking import TIES
-from probe.screen.record import SCHEMA, SCREEN, BadScreen, ScreenIdentity, ScreenRecord, load_screen
-from probe.system.files import to_jsonable, write_atomically
+from probe.screen.record import (
+    SCHEMA,
+    SCREEN,
+    BadScreen,
+    ScreenIdentity,
+    ScreenRecord,
+    by_encoder,
+    load_screens,
+    write_screens,
+)
 from probe.system.machine import resolve_device
 from probe.system.provenance import hardware, provenance
 
@@ -35,41 +42,56 @@ def screen_identity(inputs: Inputs, cfg: Config) -> ScreenIdentity:
     return ScreenIdentity(inputs.fingerprint, task, inputs.store.vectors_key, screen, cfg.seed)
 
 
-def run_screen(
-    cfg: Config, log: Callable[[str], None], command: str | None = None, replaces: bool = True
-) -> ScreenRecord:
-    """Screens and writes the folder's screen.json, after extracting missing features; returns an existing one at once.
+def run_screens(
+    configs: Sequence[Config], log: Callable[[str], None], command: str | None = None, replaces: bool = True
+) -> dict[str, ScreenRecord]:
+    """Screens the encoder of each config, after extracting missing features, and returns the screens by encoder.
 
-    Replaces a damaged screen at the end, and one of another text, encoder or setting, or raises UserError for that one
-    before anything is computed if `replaces` is false.
+    Writes the folder's screen.json after each; those that it has are not made again. Replaces a damaged screen at the
+    end of the first, and one of another text, encoder or setting, or raises UserError for that one before anything is
+    computed if `replaces` is false. Raises UserError then too for encoders that cannot be opened, or of one name.
     """
-    if not PROBES[cfg.probe.kind].reads_features:
-        raise UserError(f"A screen ranks the layers of a frozen encoder: leave out probe={cfg.probe.kind}.")
-    if cfg.data.control is not None or cfg.data.train_fraction is not None or cfg.features.layers is not None:
-        raise UserError(
-            "A screen reads every layer of the whole text as it is: leave out data.control, data.train_fraction and "
-            "features.layers."
-        )
-    inputs = inputs_of(cfg)
-    identity = screen_identity(inputs, cfg)
-    folder = Path(cfg.results_dir)
+    for cfg in configs:
+        if not PROBES[cfg.probe.kind].reads_features:
+            raise UserError(f"A screen ranks the layers of a frozen encoder: leave out probe={cfg.probe.kind}.")
+        if cfg.data.control is not None or cfg.data.train_fraction is not None or cfg.features.layers is not None:
+            raise UserError(
+                "A screen reads every layer of the whole text as it is: leave out data.control, data.train_fraction "
+                "and features.layers."
+            )
+    named_encoders(configs)
+    folder = Path(configs[0].results_dir)
+    wanted = [screen_identity(inputs_of(cfg), cfg).key for cfg in configs]
     try:
-        there = load_screen(folder)
+        there = [*load_screens(folder).values()]
     except BadScreen as error:
         log(f"{error} It is replaced.")
-        there = None
-    if there is not None and there.key == identity.key:
+        there = []
+    if [one.key for one in there] == wanted:
         log(f"screened already: {folder / SCREEN}")
-        return there
-    if there is not None and not replaces:
+        return by_encoder(there)
+    other = next((one for one in there if one.key not in wanted), None)
+    if other is not None and not replaces:
         raise UserError(
-            f"{folder / SCREEN} is a screen with other settings ({there.setting.data}, {there.setting.encoder}). It is "
+            f"{folder / SCREEN} is a screen with other settings ({other.setting.data}, {other.setting.encoder}). It is "
             "not replaced; write this one elsewhere: results_dir=DIR."
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"results_dir={cfg.results_dir} cannot be written ({error.strerror}).") from None
+        raise UserError(f"results_dir={folder} cannot be written ({error.strerror}).") from None
+    done = {one.key: one for one in there if one.key in wanted}
+    for key, cfg in zip(wanted, configs, strict=True):
+        if key not in done:
+            done[key] = _run_screen(cfg, log, command)
+        write_screens(folder, [done[key] for key in wanted if key in done])
+    return by_encoder([done[key] for key in wanted])
+
+
+def _run_screen(cfg: Config, log: Callable[[str], None], command: str | None) -> ScreenRecord:
+    """Screens one encoder."""
+    inputs = inputs_of(cfg)
+    identity = screen_identity(inputs, cfg)
     software = provenance(command)  # of the code as it was loaded
     device = resolve_device(cfg.device)
     for note in inputs.corpus.notes:
@@ -78,7 +100,7 @@ def run_screen(
     import torch
 
     settings = settings_of(cfg)
-    record = ScreenRecord(
+    return ScreenRecord(
         schema=SCHEMA,
         key=identity.key,
         identity=identity,
@@ -102,12 +124,6 @@ def run_screen(
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         ties=TIES,
     )
-    text = json.dumps(to_jsonable(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    try:
-        write_atomically(folder / SCREEN, text)
-    except OSError as error:
-        raise UserError(f"{folder / SCREEN} cannot be written ({error.strerror}).") from None
-    return record
 
 
 def _screened(

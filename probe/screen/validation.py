@@ -46,22 +46,29 @@ class ScreenAgreement:
     without_sums: ScreenAgreement | None = None
 
 
-def validate_screen(record: ScreenRecord, folder: Path) -> ScreenAgreement:
-    """Compares the screen with the trained rows of a folder. Raises UserError if their text or features differ."""
+def validate_screens(screens: Sequence[ScreenRecord], folder: Path) -> ScreenAgreement:
+    """Compares screens with the rows of a folder that were trained of their encoders.
+
+    Raises UserError if it has no rows of the text and features of each.
+    """
     rows = [row for row in build_rows(folder) if row.n and not row.condition]
     features = {one.identity.features for row in rows for one in row.records.values()}
     texts = {one.identity.corpus for row in rows for one in row.records.values()}
-    if record.identity.features not in features or record.identity.corpus not in texts:
-        raise UserError(
-            f"--against {folder}: its runs are of another text or other features than the screen "
-            f"({record.setting.data}, {record.setting.encoder}, {record.setting.features['context']} context)."
-        )
-    rows = [row for row in rows if _is_of(row, record) and not row.unconverged]
+    for screen in screens:
+        if screen.identity.features not in features or screen.identity.corpus not in texts:
+            raise UserError(
+                f"--against {folder}: its runs are of another text or other features than the screen "
+                f"({screen.setting.data}, {screen.setting.encoder}, {screen.setting.features['context']} context)."
+            )
+    of_screens = [[row for row in rows if _is_of(row, screen) and not row.unconverged] for screen in screens]
+    rows = [row for own in of_screens for row in own]
     if len(groups_of(rows)) > 1:
         raise UserError(f"--against {folder}: its rows are of several probes; keep each in a folder of its own.")
-    by_readout = {readout_of(one.layers.combine, one.layers.indices): one for one in record.ranked}
-    pairs = [(row, by_readout.get(readout_of(row.combine, row.indices))) for row in rows]
-    ranked = [(row, one) for row, one in pairs if one is not None]
+    ranked = []
+    for screen, own in zip(screens, of_screens, strict=True):
+        by_readout = {readout_of(one.layers.combine, one.layers.indices): one for one in screen.ranked}
+        pairs = [(row, by_readout.get(readout_of(row.combine, row.indices))) for row in own]
+        ranked += [(row, one) for row, one in pairs if one is not None]
     others = [(row, one) for row, one in ranked if row.combine != "sum"]
     without = compare(others) if 2 <= len(others) < len(ranked) else None
     return replace(compare(ranked), without_sums=without)
@@ -83,7 +90,7 @@ def compare(pairs: Sequence[tuple[Row, Scored]]) -> ScreenAgreement:
     ranked = sorted(range(len(pairs)), key=lambda i: (-forecast[i], pairs[i][1].dev_error))
     order = sorted(range(len(pairs)), key=lambda i: -dev[i])
     return ScreenAgreement(
-        [(pairs[i][0].name, dev[i], forecast[i]) for i in order],
+        [(pairs[i][0].title, dev[i], forecast[i]) for i in order],
         tau_b(dev, forecast),
         tau_a(separated, dev, forecast),
         math.comb(len(pairs), 2),

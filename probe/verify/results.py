@@ -35,7 +35,7 @@ from probe.verify.check import Check
 from probe.verify.compare import unequal
 from probe.verify.complete import check_complete, some_of
 from probe.verify.races import check_race
-from probe.verify.screens import check_screen
+from probe.verify.screens import check_screens
 from probe.verify.tables import TABLE, check_table, stated_sha256
 
 SCORED = ("dev", "test")
@@ -80,7 +80,7 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
     yield from check_race(folder)
     yield from _corpora(sound)
     yield from _encoders(list(sound.values()), cache_dir)
-    yield from check_screen(folder, list(sound.values()), cache_dir)
+    yield from check_screens(folder, list(sound.values()), cache_dir)
     if len(records) == len(files) and (files or (folder / TABLE).exists()):
         yield from check_table(folder)
 

@@ -1,4 +1,4 @@
-"""Checks screen.json by reading files only."""
+"""Checks the screens in screen.json, of one encoder or several, by reading files only."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from probe.encoders.checkpoint import file_fingerprints
 from probe.runs.records import RunRecord
 from probe.screen.candidates import readout_of
 from probe.screen.ranking import TIES, Scored, rank
-from probe.screen.record import SCREEN, ScreenRecord, load_screen
+from probe.screen.record import SCREEN, ScreenRecord, load_screens
 from probe.system.files import key_of
 from probe.verify.check import Check
 
 
-def check_screen(folder: Path, records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
-    """Checks a folder's screen, if it has one: its content, and that it fits the folder's runs."""
+def check_screens(folder: Path, records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
+    """Checks a folder's screens, if it has any: their content, and that they fit the folder's runs."""
     try:
-        screen = load_screen(folder)
+        screens = load_screens(folder)
     except UserError as error:
         yield Check(SCREEN, False, str(error))
         return
-    if screen is None:
-        return
+    for encoder, screen in screens.items():
+        yield from _check_screen(f"{SCREEN} of {encoder}" if len(screens) > 1 else SCREEN, screen, records, cache_dir)
+
+
+def _check_screen(file: str, screen: ScreenRecord, records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
     problems = list(_problems(screen, records))
     try:
         found = file_fingerprints(EncoderConfig(**screen.encoder), cache_dir)
@@ -32,10 +35,10 @@ def check_screen(folder: Path, records: Sequence[RunRecord], cache_dir: Path) ->
         found = None
     if found and any(screen.fingerprint.get(part) != found[part] for part in found):
         problems.append("the encoder's files differ from those of the screen")
-    yield Check(SCREEN, not problems, "; ".join(problems) or "key, ranks, widths")
+    yield Check(file, not problems, "; ".join(problems) or "key, ranks, widths")
     if problems:
         return
-    name = f"{SCREEN}: ties"
+    name = f"{file}: ties"
     if screen.ties != TIES:
         yield Check(name, None, "decided by an earlier version; the same screen in another folder decides anew")
         return

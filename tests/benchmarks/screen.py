@@ -23,8 +23,8 @@ from typing import Any
 
 from probe.runs.plan import inputs_of
 from probe.runs.run import extract
-from probe.screen.record import load_screen
-from probe.screen.validation import validate_screen
+from probe.screen.record import load_screens
+from probe.screen.validation import validate_screens
 from probe.settings import config_of
 from probe.system.files import to_jsonable
 
@@ -40,9 +40,8 @@ def screened(overrides: list[str], against: Path) -> dict[str, Any]:
         if done.returncode:
             sys.exit(done.stderr)
         print(done.stdout)
-        record = load_screen(Path(folder))
-    assert record is not None
-    foretold = validate_screen(record, against)
+        (record,) = load_screens(Path(folder)).values()
+    foretold = validate_screens([record], against)
     return {
         "seconds": round(seconds, 1),
         "cpu_seconds": round(os.times().children_user + os.times().children_system, 1),

@@ -284,7 +284,7 @@ def test_rows_named_and_rows_screened_are_normalized_as_the_settings_say(
     seen: list[list[str | None]] = []
 
     def stop(named, seeds, base, candidates, *rest):
-        seen.append([cfg.layers.normalize for cfg in named] + [layers.normalize for layers in candidates()])
+        seen.append([cfg.layers.normalize for cfg in named] + [cfg.layers.normalize for cfg in candidates()])
         raise UserError("seen")
 
     monkeypatch.setattr("probe.race.race.run_race", stop)

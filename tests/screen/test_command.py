@@ -17,8 +17,8 @@ from probe.config import LayersConfig, UserError
 from probe.report.page import write_report
 from probe.runs.identity import Layers, RunIdentity
 from probe.screen.ranking import Scored
-from probe.screen.record import SCREEN, load_screen
-from probe.screen.validation import compare, pearson, tau_a, tau_b, validate_screen
+from probe.screen.record import SCREEN, ScreenRecord, load_screens
+from probe.screen.validation import compare, pearson, tau_a, tau_b, validate_screens
 from probe.tables.rows import build_rows
 from probe.verify.results import check_files
 
@@ -43,6 +43,11 @@ def screened(screened_once: Path, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
+def load_screen(folder: Path) -> ScreenRecord:
+    (record,) = load_screens(folder).values()
+    return record
+
+
 def bad(folder: Path) -> list[str]:
     return [
         f"{check.name}: {check.detail}" for check in check_files(folder, folder.parent / "cache") if check.ok is False
@@ -51,7 +56,6 @@ def bad(folder: Path) -> list[str]:
 
 def test_a_screen_is_one_file_that_verify_checks_and_report_shows(screened: Path, typed, inputs: list[str]):
     record = load_screen(screened)
-    assert record is not None
     assert {"screen.md", "screen.csv", "figures", "report.html"} <= {path.name for path in screened.iterdir()}
     assert bad(screened) == []
     write_report(screened)
@@ -63,7 +67,7 @@ def test_a_screen_is_one_file_that_verify_checks_and_report_shows(screened: Path
         identity = RunIdentity(asked.corpus, "spans", asked.features, Layers([0], "concat"), settings, seed)
         make_record(screened.parent / "trained", "embeddings", seed, 0.8, 0.7, identity=identity)
     with pytest.raises(UserError, match=r"--against \S*trained"):
-        validate_screen(record, screened.parent / "trained")
+        validate_screens([record], screened.parent / "trained")
     before = (screened / SCREEN).read_bytes()
     again = typed("screen", *inputs, *QUICK, "results_dir=out", "--format", "json")
     assert json.loads(again.stdout)["key"] == record.key
@@ -139,7 +143,7 @@ def test_a_damaged_screen_is_replaced_whole(screened: Path, inputs: list[str]):
     wait_for(lambda: process.poll() is not None or (screened.parent / "cache").exists(), 60, "it to begin")
     stop(process)
     if (screened / SCREEN).read_text() != "{":
-        assert load_screen(screened) is not None, "whole or not there"
+        assert load_screens(screened), "whole or not there"
     done = probe(*command, cwd=screened.parent)
     assert done.returncode == 0, done.stderr
     again = json.loads((screened / SCREEN).read_text())
@@ -151,7 +155,7 @@ def test_a_sweep_can_screen_first_with_the_same_keys(typed, inputs: list[str], t
     sweep = ["-m", "layers=embeddings,last", "jobs=1", *inputs]
     shown = typed(*sweep, *QUICK, "screen.first=true", "results_dir=shown")
     assert shown.returncode == 0, shown.stderr
-    assert load_screen(tmp_path / "shown") is not None
+    assert load_screens(tmp_path / "shown")
     plain = typed(*sweep, "results_dir=plain")
     assert plain.returncode == 0
     made = [{path.name for path in (tmp_path / folder / "records").iterdir()} for folder in ("shown", "plain")]
@@ -172,7 +176,7 @@ def test_a_sweep_can_screen_first_with_the_same_keys(typed, inputs: list[str], t
     other = typed("screen", *inputs, *QUICK, "screen.window=0", "--against", "plain")
     assert other.returncode == 2
     names(other.stderr, "plain/screen.json", "results_dir=")
-    assert load_screen(tmp_path / "plain") == first is not None
+    assert load_screen(tmp_path / "plain") == first
 
 
 def test_correlations_are_none_where_they_are_undefined():

@@ -223,7 +223,7 @@ def test_what_the_spread_does_not_tell_from_the_first_is_tied():
         [make("worse", 1, 0.70, 0.71, 0.72), make("best", 2, 0.80, 0.81, 0.82), make("as_good", 1, 0.80, 0.82, 0.80)]
     )
     assert [(one.name, one.tied) for one in ranked] == [("best", True), ("as_good", True), ("worse", False)]
-    assert [one.name for one in front(ranked)] == ["as_good", "best"]
+    assert [name for name, *_ in front([(one.name, one.width, one.dev_f1) for one in ranked])] == ["as_good", "best"]
 
 
 def of_layers(draw: np.random.Generator, screens: int, own: float) -> np.ndarray:

@@ -37,14 +37,14 @@ transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
 
-def make_bert(folder: Path, num_layers: int, limit: int) -> Path:
+def make_bert(folder: Path, num_layers: int, limit: int, hidden_size: int = 16) -> Path:
     """Writes a random BERT of so many layers of 16 that takes `limit` pieces, and its tokenizer."""
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
     transformers.BertTokenizer(str(folder / "vocab.txt"), model_max_length=limit).save_pretrained(folder)
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=len(VOCABULARY),
-        hidden_size=16,
+        hidden_size=hidden_size,
         num_hidden_layers=num_layers,
         num_attention_heads=2,
         intermediate_size=32,
