@@ -20,7 +20,7 @@ from probe.race.rule import VERSION, Cell, Rules, num_ahead, replay, thresholds
 from probe.race.spec import DECISIONS, RACE, Decisions, Entry, RaceSpec, read_spec, row_name
 from probe.runs.identity import label_of
 from probe.runs.launch import Launcher
-from probe.runs.plan import Plan, plan, prepare_results
+from probe.runs.plan import Plan, encoder_key, plan, prepare_results
 from probe.runs.sweep import run_sweep
 from probe.runs.sweep_plan import write_expected
 from probe.system.files import to_jsonable, write_atomically
@@ -46,9 +46,10 @@ def run_race(
     folder = Path(base.results_dir)
     _refuse(named, base)
     encoders = encoders or {}
+    names = {encoder_key(encoder): name for name, encoder in encoders.items()}
 
     def encoder_name(cfg: Config) -> str | None:
-        return next((name for name, encoder in encoders.items() if encoder == cfg.encoder), None)
+        return names.get(encoder_key(cfg.encoder))
 
     rows = sorted({row_name(_name(cfg.layers), encoder_name(cfg)) for cfg in named})
     asked: dict[str, Any] = {"named": rows, "candidates": base.race.candidates}

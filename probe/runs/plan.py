@@ -139,9 +139,17 @@ def inputs_of(cfg: Config) -> Inputs:
     return Inputs(_text(of_text)[0], encoder, store, _text(of_text)[1])
 
 
+def encoder_key(encoder: EncoderConfig) -> str:
+    """What two settings have in common that mean one encoder: beside a path, a name means nothing."""
+    return canonical(asdict(encoder) | ({"name": None} if encoder.path is not None else {}))
+
+
 def one_per_encoder(configs: Sequence[Config]) -> list[Config]:
     """The first config of each encoder."""
-    return [*{canonical(asdict(cfg.encoder)): cfg for cfg in reversed(configs)}.values()][::-1]
+    found: dict[str, Config] = {}
+    for cfg in configs:
+        found.setdefault(encoder_key(cfg.encoder), cfg)
+    return list(found.values())
 
 
 def named_encoders(configs: Sequence[Config]) -> dict[str, EncoderConfig]:
