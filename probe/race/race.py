@@ -93,8 +93,9 @@ def run_race(
         reasons = dict(outcome.failed)
         for cell in state.todo:
             if not scores.path(cell).exists():  # recorded as failed, otherwise this round would repeat forever
-                label = label_of(spec.record_rows[cell[0]], spec.runs[cell])
-                scores.failed[cell] = reasons.get(label, "it wrote no record; the same command tries again")
+                of_one_encoder, label = (label_of(row, spec.runs[cell]) for row in (spec.record_rows[cell[0]], cell[0]))
+                why = reasons.get(label, reasons.get(of_one_encoder))
+                scores.failed[cell] = why or "it wrote no record; the same command tries again"
 
 
 def _refuse(named: Sequence[Config], base: Config) -> None:

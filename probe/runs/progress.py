@@ -17,9 +17,9 @@ from probe.config import UserError
 from probe.runs.cluster import ANSWER_S, EndedJob, ended_jobs
 from probe.runs.identity import normalized_name
 from probe.runs.records import BadRecord, RunRecord, load_record
-from probe.runs.sweep_plan import SWEEP, read_expected
+from probe.runs.sweep_plan import SWEEP, labels_of, read_expected
 from probe.system.files import SHORT_KEY, short
-from probe.system.format import duration, percent, pluralize
+from probe.system.format import duration, percent, pluralize, short_name
 from probe.system.locks import is_locked, wait_for_lock
 
 AT_ONCE_S = 2  # longest wait for SLURM in a command that should answer at once
@@ -128,7 +128,7 @@ def leaders(records: Iterable[RunRecord]) -> str | None:
         rows.sort(key=lambda pair: -pair[0])
         if len(rows) > 1:
             (best, leader), (second, follower) = rows[:2]
-            of = f"{leader[0].data.name}: " if len(tables) > 1 else ""
+            of = f"{leader[0].data.name}, {short_name(leader[0].encoder.name)}: " if len(tables) > 1 else ""
             with_scale = len({row[0].identity.layers.normalize for _, row in rows}) > 1
             found.append(
                 f"{of}{_with_seeds(leader, with_scale)} leads with dev {leader[0].task.score} {percent(best)}, "
@@ -156,7 +156,7 @@ def runs_ended_unseen(results_dir: Path) -> dict[str, str]:
     if not (results_dir / "logs" / "slurm").is_dir():
         return {}
     present = _by_key((results_dir / "records").glob("*.json")).keys() | failures(results_dir).keys()
-    labels = {run.key: run.label for run in read_expected(results_dir)}
+    labels = labels_of(read_expected(results_dir))
     waiting = [key for key in labels if short(key) not in present and not is_running(results_dir, key)]
     jobs = jobs_ended_unseen(results_dir, waiting, AT_ONCE_S)
     return {key: f"{labels[key]} (SLURM job {job.number})" for key, job in jobs.items()}
@@ -175,7 +175,7 @@ def status_of(results_dir: Path) -> SweepStatus:
 def lines(now: SweepStatus) -> Iterator[str]:
     """Yields what `probe sweep-status` prints."""
     expected = read_expected(now.results_dir)
-    labels = {short(run.key): run.label for run in expected}
+    labels = {short(key): label for key, label in labels_of(expected).items()}
     remaining_s = now.remaining_s(len(now.running)) if now.running else None
     remaining = "" if remaining_s is None else f"; {duration(remaining_s)} left"
     ended = jobs_ended_unseen(now.results_dir, [run.key for run in expected if short(run.key) in now.waiting])

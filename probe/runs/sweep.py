@@ -26,7 +26,7 @@ from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.progress import SweepStatus, first_line, is_running, leaders, running
 from probe.runs.records import RunRecord, load_record, record_path
 from probe.runs.run import extract, run
-from probe.runs.sweep_plan import RequestedRun, write_expected
+from probe.runs.sweep_plan import RequestedRun, labels_of, write_expected
 from probe.system import hub
 from probe.system.files import short
 from probe.system.format import duration, percent, pluralize
@@ -50,7 +50,7 @@ class Job:
     of the sweep. at_once: how many share this machine and its gpus. command: what was typed. commits: what names on
     the Hub meant when the sweep was planned. dev_only: test scores are not printed. waits: whether it waits for
     another process that makes this run (a job of a cluster does, and prints why it cannot begin); otherwise the run is
-    passed over, and the sweep comes back to it.
+    passed over, and the sweep comes back to it. label: names the run, and its encoder where the sweep has several.
     """
 
     cfg: Config
@@ -62,6 +62,7 @@ class Job:
     commits: hub.Commits
     dev_only: bool
     waits: bool
+    label: str
 
     @property
     def key(self) -> str:
@@ -133,16 +134,20 @@ def run_sweep(
     elif todo:
         log(f"Runs are sent elsewhere; `probe sweep-status {folders[0]}` shows where they stand.")
     keys = tuple(planned.identity.key for planned in plans)
+    labels = labels_of([planned.expected for planned in plans])
 
     def job(planned: Plan) -> Job:
         shared = (min(at_once, len(todo)), tuple(names), command, hub.commits(), dev_only)
-        return Job(planned.cfg, planned.expected, keys, *shared, waits=not launcher.is_here)
+        label = labels[planned.identity.key]
+        return Job(planned.cfg, planned.expected, keys, *shared, not launcher.is_here, label)
 
     if launcher.is_here and todo:
         log(f"Training, {min(at_once, len(todo))} at a time." if at_once > 1 else "Training, one run after another.")
     said = _Leaders(plans, log) if not dev_only else lambda: None  # a race says itself who leads
     _launch(plans, job, launcher, at_once, log, said)
-    return Outcome(folders, [(planned.label, _why_not_done(planned, launcher)) for planned in _not_done(plans)])
+    return Outcome(
+        folders, [(labels[planned.identity.key], _why_not_done(planned, launcher)) for planned in _not_done(plans)]
+    )
 
 
 def _log_what_remains(plans: Sequence[Plan], todo: Sequence[Plan], log: Callable[[str], None]) -> None:
@@ -295,7 +300,7 @@ def _now_and_then(set_status: Callable[[str], None], job: Job) -> Callable[[str]
         set_status(line)
         if line.startswith("epoch") and time.monotonic() - begun >= wait_s:
             wait_s = 3 * (time.monotonic() - begun)
-            print(f"{job.expected.label} · {line}", flush=True)
+            print(f"{job.label} · {line}", flush=True)
 
     return heard
 
@@ -400,7 +405,7 @@ def _line(job: Job, outcome: str) -> str:
     remaining_s = now.remaining_s(job.at_once)
     if over < len(now.keys) and remaining_s is not None:
         parts.append(f"{duration(remaining_s)} left")
-    return f"{', '.join(parts)} · {job.expected.label} · {outcome}"
+    return f"{', '.join(parts)} · {job.label} · {outcome}"
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from probe.config import UserError
 from probe.runs.identity import RunIdentity, label_of
 from probe.runs.records import decoded, json_of
 from probe.system.files import to_jsonable, write_atomically
+from probe.system.format import encoder_labels
 from probe.system.locks import wait_for_lock
 
 SWEEP = "sweep.json"
@@ -44,6 +46,15 @@ class RequestedRun:
     @property
     def label(self) -> str:
         return label_of(self.row, self.identity)
+
+
+def labels_of(runs: Sequence[RequestedRun]) -> dict[str, str]:
+    """What people call some runs, by their keys: with the encoder's name where there are several."""
+    names = list(dict.fromkeys(run.setting.encoder for run in runs))
+    if len(names) < 2:
+        return {run.key: run.label for run in runs}
+    short_names = dict(zip(names, encoder_labels(names), strict=True))
+    return {run.key: label_of(f"{run.row} of {short_names[run.setting.encoder]}", run.identity) for run in runs}
 
 
 class DamagedExpected(UserError):

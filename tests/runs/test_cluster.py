@@ -315,7 +315,9 @@ def job(tiny_data: Path, tiny_bert: Path, tmp_path: Path) -> Job:
     corpus, out = data_config(tiny_data), str(tmp_path / "out")
     encoder = encoder_config(tiny_bert)
     cfg = run_config(data=corpus, encoder=encoder, features=features, layers=layers, probe=probe, results_dir=out)
-    return Job(cfg, plan(cfg).expected, (plan(cfg).identity.key,), 1, (), "probe", {}, dev_only=False, waits=True)
+    return Job(
+        cfg, plan(cfg).expected, (plan(cfg).identity.key,), 1, (), "probe", {}, dev_only=False, waits=True, label="last"
+    )
 
 
 def failure(job: Job) -> str:
