@@ -15,22 +15,25 @@ SHOWS = {  # of each picture, what it shows
     "screen_scores": "Dev scores of the screen's best choices, beside the layers that they use",
     "screen_by_layer": "Dev score of a linear readout by layer",
     "screen_by_width": "Dev score of a linear readout by width, for every choice of layers",
-    "screen_by_cost": "Dev score of a linear readout by the encoder's operations, for every choice of layers",
+    "screen_by_operations": "Dev score of a linear readout by the encoder's operations, for every choice of layers",
 }
 
 
 def screen_pictures(screens: Screens) -> list[Picture]:
     """Gives the pictures of a screen. Of several encoders the last shows their cost, of one the width of its layers."""
     ranked, title = rank_screens(screens), caption(screens).split(". ")[0]
-    last = "screen_by_cost" if len(screens) > 1 else "screen_by_width"
+    if len(screens) > 1:
+        last, numbers, make = "screen_by_operations", by_operations(ranked, screens), draw_by_operations
+    else:
+        last, numbers, make = "screen_by_width", by_width(ranked, screens), draw_by_width
     return [
-        Picture("screen_scores", SHOWS["screen_scores"], None, best_choices(screens, ranked, title), draw_dot_plot),
-        Picture("screen_by_layer", SHOWS["screen_by_layer"], None, by_layer(screens, ranked), draw_by_layer, title),
-        Picture(last, SHOWS[last], None, by_cost(screens, ranked), draw_by_cost, title),
+        Picture("screen_scores", SHOWS["screen_scores"], None, best_choices(ranked, screens, title), draw_dot_plot),
+        Picture("screen_by_layer", SHOWS["screen_by_layer"], None, by_layer(ranked, screens), draw_by_layer, title),
+        Picture(last, SHOWS[last], None, numbers, make, title),
     ]
 
 
-def best_choices(screens: Screens, ranked: Sequence[RankedChoice], title: str) -> DotPlot:
+def best_choices(ranked: Sequence[RankedChoice], screens: Screens, title: str) -> DotPlot:
     """Gives the dot plot of the choices that the screen's table shows, those of each encoder below its name."""
     shown = places_shown(ranked)
     sections = [
@@ -66,7 +69,7 @@ def _line(one: RankedChoice, num_layers: int) -> Line:
     )
 
 
-def by_layer(screens: Screens, ranked: Sequence[RankedChoice]) -> Numbers:
+def by_layer(ranked: Sequence[RankedChoice], screens: Screens) -> Numbers:
     """Gives the score of each single layer of each encoder and its standard error, and the first of all choices."""
     encoders = {}
     for encoder in screens:
@@ -80,22 +83,19 @@ def by_layer(screens: Screens, ranked: Sequence[RankedChoice]) -> Numbers:
     return {"encoders": encoders, "best": [ranked[0].title, ranked[0].choice.dev_f1], "score": score_of(screens)}
 
 
-def by_cost(screens: Screens, ranked: Sequence[RankedChoice]) -> Numbers:
-    """Gives score and cost of every choice, by encoder, and of those that nothing as cheap beats."""
-    several = len(screens) > 1
-    points = {
-        encoder: [
-            (one.title, one.encoder_flops / 1e6 if several else one.choice.width, one.choice.dev_f1)
-            for one in ranked
-            if one.encoder == encoder
-        ]
-        for encoder in screens
-    }
-    return {
-        "all": {encoder: [[cost, f1] for _, cost, f1 in own] for encoder, own in points.items()},
-        "front": front([point for own in points.values() for point in own]),
-        "score": score_of(screens),
-    }
+def by_width(ranked: Sequence[RankedChoice], screens: Screens) -> Numbers:
+    """Gives score and width of every choice, and of those that nothing as narrow beats."""
+    points = [(one.choice.name, one.choice.width, one.choice.dev_f1) for one in ranked]
+    return {"all": [list(point[1:]) for point in points], "front": front(points), "score": score_of(screens)}
+
+
+def by_operations(ranked: Sequence[RankedChoice], screens: Screens) -> Numbers:
+    """Gives score and operations of every choice by encoder, best first, and of those that nothing as cheap beats."""
+    points: dict[str, list[tuple[str, float, float]]] = {encoder: [] for encoder in screens}
+    for one in ranked:
+        points[one.encoder].append((one.title, one.encoder_flops / 1e6, one.choice.dev_f1))
+    every = [point for own in points.values() for point in own]
+    return {"encoders": points, "front": [list(point[1:]) for point in front(every)], "score": score_of(screens)}
 
 
 def draw_by_layer(figure: Figure, numbers: Numbers) -> None:
@@ -117,30 +117,37 @@ def draw_by_layer(figure: Figure, numbers: Numbers) -> None:
     axes.set_ylabel(f"dev {numbers['score']} of a linear readout, percent (± standard error)")
 
 
-def draw_by_cost(figure: Figure, numbers: Numbers) -> None:
-    """Draws scores against the cost: the width of one encoder's choices, or the operations of several encoders."""
+def draw_by_width(figure: Figure, numbers: Numbers) -> None:
     axes = figure.add_subplot()
-    several = len(numbers["all"]) > 1
-    for k, (name, points) in enumerate(numbers["all"].items()):
-        colour = COLOURS[(k + 1) % len(COLOURS)] if several else "#999999"
-        costs, scores = zip(*points, strict=True)
-        axes.plot(costs, [100 * f1 for f1 in scores], MARKERS[k % len(MARKERS)] if several else ".", color=colour, ms=4,
-                  alpha=0.6, label=name)  # fmt: skip
-    best_at = [cost for _, cost, _ in numbers["front"]]
-    axes.plot(best_at, [100 * f1 for _, _, f1 in numbers["front"]], color=COLOURS[0], marker="o")
-    for name, cost, f1 in numbers["front"]:
-        is_first = cost == best_at[0]
+    axes.plot(*zip(*[(w, 100 * f1) for w, f1 in numbers["all"]], strict=True), ".", color="#999999", ms=4)
+    widths = [width for _, width, _ in numbers["front"]]
+    axes.plot(widths, [100 * f1 for _, _, f1 in numbers["front"]], color=COLOURS[0], marker="o")
+    for name, width, f1 in numbers["front"]:
+        is_first = width == widths[0]
         axes.annotate(
-            name, (cost, 100 * f1), (7, -3) if is_first else (0, 7), textcoords="offset points", fontsize=7.5,
+            name, (width, 100 * f1), (7, -3) if is_first else (0, 7), textcoords="offset points", fontsize=7.5,
             color=COLOURS[0], ha="left" if is_first else "right", va="top" if is_first else "bottom",
         )  # fmt: skip
     axes.margins(y=0.1)
-    axes.set_xlabel(
-        "operations of the encoder per piece, millions (24 x blocks x width squared)" if several else
-        "width (values per word)"
-    )  # fmt: skip
+    axes.set_xlabel("width (values per word)")
     axes.set_ylabel(f"dev {numbers['score']} of a linear readout, percent")
-    key = "no choice as cheap is better" if several else "no choice as narrow is better; grey: every other choice"
-    axes.text(0.99, 0.02, f"line: {key}", fontsize=7.5, color=GREY, ha="right", transform=axes.transAxes)
-    if several:
-        figure.legend(loc="outside right upper", fontsize=7.5)
+    axes.text(0.99, 0.02, "line: no choice as narrow is better; grey: every other choice", fontsize=7.5, color=GREY,
+              ha="right", transform=axes.transAxes)  # fmt: skip
+
+
+def draw_by_operations(figure: Figure, numbers: Numbers) -> None:
+    axes = figure.add_subplot()
+    labels = []
+    costs, best = zip(*numbers["front"], strict=True)
+    axes.plot(costs, [100 * f1 for f1 in best], color=INK, lw=1.2, zorder=1)
+    for k, points in enumerate(numbers["encoders"].values()):
+        colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
+        costs, scores = zip(*[(cost, 100 * f1) for _, cost, f1 in points], strict=True)
+        axes.plot(costs, scores, marker, color=colour, ms=4, alpha=0.6)
+        name, cost, f1 = points[0]  # the first of its encoder
+        labels.append((cost, 100 * f1, f"{name} {100 * f1:.1f}", colour))
+    label_ends(axes, labels)
+    axes.set_xlabel("operations of the encoder per piece, millions (24 x blocks x width squared)")
+    axes.set_ylabel(f"dev {numbers['score']} of a linear readout, percent")
+    axes.text(0.99, 0.02, "line: no choice as cheap is better", fontsize=7.5, color=GREY, ha="right",
+              transform=axes.transAxes)  # fmt: skip

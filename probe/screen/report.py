@@ -21,7 +21,7 @@ from probe.tables.formats import TextTable, as_csv, as_json
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
 
-SHOWN = 3  # of each width
+SHOWN = 3  # of each width; of several encoders, the best of each
 FILES = {"md": "screen.md", "csv": "screen.csv"}
 Screens = Mapping[str, ScreenRecord]  # by encoder, see `load_screens`
 
@@ -41,10 +41,6 @@ class RankedChoice:
     encoder_flops: int
     words_per_second: int | None
     choice: Scored
-
-    @property
-    def cost(self) -> tuple[int, int]:
-        return self.encoder_flops, self.choice.width
 
     @property
     def order(self) -> str:
@@ -81,7 +77,8 @@ def render_screens(screens: Screens, form: str, folder: Path | None = None) -> s
 def screen_table(screens: Screens, folder: Path | None = None) -> TextTable:
     """Makes the short table of the ranking: of each encoder the best of each width, and the presets."""
     ranked, score = rank_screens(screens, folder), score_of(screens)
-    shown = [one for one in ranked if one.place in places_shown(ranked)]
+    places = places_shown(ranked)
+    shown = [one for one in ranked if one.place in places]
     cells = {
         "place": [str(one.place) for one in shown],
         "encoder": [one.encoder for one in shown],
@@ -112,15 +109,21 @@ def screen_table(screens: Screens, folder: Path | None = None) -> TextTable:
 
 
 def places_shown(ranked: Sequence[RankedChoice]) -> set[int]:
-    """Selects of each encoder the best few of each width and every preset."""
+    """Selects of each encoder the best of each width, of a single one the best few, and every preset."""
+    most = num_shown(ranked)
     names = {preset.name for preset in layer_presets()}
     seen: Counter[tuple[str, int]] = Counter()
     places = set()
     for one in ranked:
         seen[one.encoder, one.choice.width] += 1
-        if seen[one.encoder, one.choice.width] <= SHOWN or names & {one.choice.name, *one.choice.alike}:
+        if seen[one.encoder, one.choice.width] <= most or names & {one.choice.name, *one.choice.alike}:
             places.add(one.place)
     return places
+
+
+def num_shown(ranked: Sequence[RankedChoice]) -> int:
+    """Returns how many choices of each width are shown."""
+    return 1 if len({one.encoder for one in ranked}) > 1 else SHOWN
 
 
 def score_of(screens: Screens) -> str:
@@ -134,26 +137,24 @@ def _any(screens: Screens) -> ScreenRecord:
 
 
 def _verdict(ranked: Sequence[RankedChoice], screens: Screens) -> Iterator[str]:
-    """Yields what a reader wants first: the first choice, the cheapest tied one, the first of each other encoder."""
-    first, tied = ranked[0], [one for one in ranked[1:] if one.choice.tied]
+    """Yields what a reader wants first: the first choice, and of several encoders the first of each with its cost."""
+    first = ranked[0]
+    num_tied = sum(one.choice.tied for one in ranked[1:])
     yield (
         f"The screen ranks {first.title} first ({_layers(first)}): dev {score_of(screens)} "
-        f"{percent(first.choice.dev_f1)} of a linear readout. {len(tied)} of the other {len(ranked) - 1} choices are "
+        f"{percent(first.choice.dev_f1)} of a linear readout. {num_tied} of the other {len(ranked) - 1} choices are "
         "not significantly behind it."
     )
-    cheapest = min([first, *tied], key=lambda one: (one.cost, one.place))
-    if cheapest is not first:
-        yield (
-            f"The cheapest of these is {cheapest.title} ({_layers(cheapest)}), {_points_behind(cheapest, first)}: "
-            f"it needs {_needs(cheapest)} instead of {_needs(first)}."
-        )
+    if len(screens) == 1:
+        return
+    yield f"It needs {_cost(first)}."
     for encoder in screens:
         best = next(one for one in ranked if one.encoder == encoder)
-        if encoder != first.encoder and best is not cheapest:
-            tied_or_not = "not significantly behind" if best.choice.tied else "significantly behind"
+        if best is not first:
             yield (
                 f"The first of {encoder} is {best.choice.name} ({_layers(best)}), in place {best.place}: "
-                f"{_points_behind(best, first)}, {tied_or_not}."
+                f"{percent(first.choice.dev_f1 - best.choice.dev_f1)} points lower, "
+                f"{'not ' * best.choice.tied}significantly behind. It needs {_cost(best)}."
             )
 
 
@@ -162,14 +163,10 @@ def _layers(one: RankedChoice) -> str:
     return f"layer{'s' * (len(indices) > 1)} {format_layers(indices)}"
 
 
-def _points_behind(one: RankedChoice, first: RankedChoice) -> str:
-    return f"{percent(first.choice.dev_f1 - one.choice.dev_f1)} points lower"
-
-
-def _needs(one: RankedChoice) -> str:
-    speed = f" at {one.words_per_second:,} words/s" if one.words_per_second else ""
+def _cost(one: RankedChoice) -> str:
+    speed = f" ({one.words_per_second:,} words/s)" if one.words_per_second else ""
     return (
-        f"{pluralize(one.choice.num_blocks, 'block')} of width {one.hidden_size}{speed} and {one.choice.width} "
+        f"{pluralize(one.choice.num_blocks, 'block')} of width {one.hidden_size}{speed} and {one.choice.width:,} "
         "features per word"
     )
 
@@ -197,10 +194,11 @@ def notes(ranked: Sequence[RankedChoice], screens: Screens) -> list[str]:
         if is_corrected
         else "not corrected for the number of choices: an older screen"
     )
+    shown = "of each encoder the best of each width" if several else f"the best {SHOWN} of each width"
     lines = [
-        f"{len(choices)} choices of layers{f' of {len(screens)} encoders' * several}; shown: "
-        f"{'of each encoder ' * several}the best {SHOWN} of each width, and the presets. Not significantly behind the "
-        f"first (order: tied): {sum(one.tied for one in choices) - 1}; {how}. blocks: of the encoder, that must run.",
+        f"{len(choices)} choices of layers{f' of {len(screens)} encoders' * several}; shown: {shown}, and the presets. "
+        f"Not significantly behind the first (order: tied): {sum(one.tied for one in choices) - 1}; {how}. blocks: of "
+        "the encoder, that must be run.",
         f"The first of {len(choices)} was chosen for its score, so this score is too high: by about {about:.1f} points "
         f"at this spread, by {most:.1f} if all choices were equally good. A test score has no such bias.",
         "The scores rank; a trained probe's are higher. A linear readout cannot tell a sum, a mean and a mix (here at "
