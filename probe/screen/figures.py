@@ -39,9 +39,13 @@ def best_choices(ranked: Sequence[RankedChoice], screens: Screens, title: str) -
     sections = [
         Section(
             encoder if len(screens) > 1 else "",
-            tuple(_line(one, record.num_layers + 1) for one in ranked if one.encoder == encoder and one.place in shown),
+            tuple(
+                _line(one, screens[encoder].num_layers + 1)
+                for one in ranked
+                if one.encoder == encoder and one.place in shown
+            ),
         )
-        for encoder, record in screens.items()
+        for encoder in dict.fromkeys(one.encoder for one in ranked)  # that of the first choice comes first
     ]
     return DotPlot(
         title=f"{title}. A screen: nothing is trained",
