@@ -83,7 +83,10 @@ class Results:
 
 @dataclass(frozen=True)
 class Screen:
-    """Holds a screen: every choice of layers that was tried, best first. screens: the content of screen.json, by encoder."""
+    """Holds a screen: every choice of layers that was tried, best first.
+
+    screens: the content of screen.json, by encoder.
+    """
 
     screens: Screens
 
