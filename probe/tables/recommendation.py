@@ -209,25 +209,31 @@ def _sentences(given: Recommendation) -> Iterator[str]:
 
 
 def _effort_sentence(effort: Effort) -> str:
-    """What it would take, as a range: a single number would look more certain than it is."""
+    """Says what it would take, as a range: a single number would look more certain than it is."""
+    within = f"that {effort.row} lies within the margin"
     if effort.seeds_and_text[0] is None:
-        return f" No amount of seeds and text is likely to show {effort.row} within the margin."
-    if effort.seeds[0] is not None:
-        return f" To show {effort.row} within the margin takes {_times(effort.seeds)} as many seeds."
-    return (
-        f" More seeds alone are not likely to show {effort.row} within the margin. It takes "
-        f"{_times(effort.seeds_and_text)} as many seeds and as much dev text."
+        return f" No number of seeds and no amount of text is likely to show {within}."
+    amounts, what = (
+        (effort.seeds, "seeds") if effort.seeds[0] is not None else (effort.seeds_and_text, "seeds and text")
     )
+    times = _times(amounts)
+    if times is None:
+        return (
+            f" These data do not tell how many {what} would show {within}: no more than now, or more than {MOST_TIMES} "
+            "times as many."
+        )
+    return f" To show {within} would take {times} the seeds{f' and {times} the dev text' * (what != 'seeds')}."
 
 
-def _times(amounts: Sequence[float | None]) -> str:
+def _times(amounts: Sequence[float | None]) -> str | None:
+    """Returns a range as text, and None for one that says nothing."""
     least, most = amounts
     assert least is not None
     if least > MOST_TIMES:
         return f"more than {MOST_TIMES} times"
     if most is not None and most <= MOST_TIMES:
         return f"{max(1.0, least):.1f} to {most:.1f} times"
-    return f"at least {least:.1f} times" if least > 1 else f"between once and more than {MOST_TIMES} times"
+    return f"at least {least:.1f} times" if least > 1 else None
 
 
 def _layers(use: RowCost) -> str:
