@@ -87,7 +87,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess[str]:
-    """A command as it stands, but small, with places for DIR, FILE, A and B, and with our encoder and corpus.
+    """Runs a command as it stands, but small, with places for DIR, DATA and the like, and our encoder and corpus.
 
     features: where those of the demo and the packaged encoder are kept.
     """
@@ -97,11 +97,15 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
     data = home / ("indexed" if "word_column" in command else "data")
     places = {
         "DIR": home / "pickled" if kind == "convert" else data,
+        "DATA": data,
+        "PART": data,
         "FILE": predictions,
         "A": "results/demo-minilm",
         "B": "results/quickstart",
     }
-    words = [re.sub(r"^(.*=)?(DIR|FILE|A|B)$", lambda m: f"{m[1] or ''}{places[m[2]]}", word) for word in words]
+    words = [
+        re.sub(r"^(.*=)?(DIR|DATA|PART|FILE|A|B)$", lambda m: f"{m[1] or ''}{places[m[2]]}", word) for word in words
+    ]
     if COMMANDS[kind].takes_settings and kind not in ("bench", "tag"):  # these two read the encoder from records
         encoder, *corpus = overrides(home / "encoder", data)
         words = [word for word in words if not word.startswith("encoder.path=")] + [encoder]
