@@ -1,4 +1,4 @@
-"""What is not comparable in a table because records of several versions stand in it, in notes below the table."""
+"""Warns, in notes below a table, of what does not compare because records of several versions are in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN = 6  # rows named in a note
 
 
 def caveats(rows: Sequence[Row], columns: Collection[str]) -> list[str]:
-    """columns: those of the table."""
+    """Returns the notes. columns: those of the table."""
     lines = []
     if any(run.has_cased_control for row in rows for run in row.records.values()):
         lines.append(
@@ -26,7 +26,7 @@ def caveats(rows: Sequence[Row], columns: Collection[str]) -> list[str]:
 
 
 def _of_bits(rows: Sequence[Row]) -> list[str]:
-    """That bits of older records were read at another kind of epoch, and of which rows."""
+    """Says which rows' bits older versions read at another kind of epoch."""
     kinds: dict[str, list[str]] = {"least": [], "best": [], "mixed": []}
     for row in rows:
         if runs := [run for run in row.records.values() if run.bits or run.online_code]:
@@ -45,7 +45,7 @@ def _of_bits(rows: Sequence[Row]) -> list[str]:
 
 
 def kind_of_bits(runs: Sequence[RunRecord]) -> str:
-    """At which epoch all of these runs had their bits read: of the least dev loss, the best by score, or mixed."""
+    """Returns the epoch at which all of these runs' bits were read: `least` dev loss, `best` by score, or `mixed`."""
     if all(run.has_least_loss_bits for run in runs):
         return "least"
     return "best" if all(run.bits_epoch == run.best_epoch for run in runs) else "mixed"

@@ -1,4 +1,4 @@
-"""The columns of a table: one list, which text, Markdown, LaTeX, CSV, JSON and the page all read."""
+"""Lists the columns of a table, which text, Markdown, LaTeX, CSV, JSON and the page all read."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Note = str | Callable[[Sequence[Row]], str]
 
 @dataclass(frozen=True)
 class Column:
-    """What one column shows of a row, to people and to machines.
+    """Describes what one column shows of a row, to people and to machines.
 
     name: as `--columns` takes it. header: as people read it. value: what machines read, a number, a text, a list or a
     small dict of them; None where the row has none. text: what people read. path: the place of the value in
     `table.json`; a dot leads inside, as in `cost.parameters`. csv: the headers of the value in CSV, each with a
-    function from the value to its cell. groups: names in `--columns` that stand for several columns. note: explains the
-    column below the table; a function where it depends on the rows. optional: the column is left out of CSV where no
-    row has a value, and out of JSON for a row that has none.
+    function from the value to its cell. groups: names in `--columns` that mean several columns. note: explains the
+    column below the table; a function where it depends on the rows. optional: the column is not in CSV where no row has
+    a value, and not in JSON for a row that has none.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""`probe table`: records to a table."""
+"""Implements `probe table`: records to a table."""
 
 from __future__ import annotations
 

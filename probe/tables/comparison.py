@@ -56,8 +56,9 @@ def render_side_by_side(folders: Sequence[Path], form: str) -> str:
 
 
 class Comparison(NamedTuple):
-    """Two result sets, row by row of one name, as differences A - B. captions: of each set. left_out: notes on the rows
-    of both that are not compared, because they did not converge."""
+    """Holds the differences A - B between the rows of one name in two result sets. captions: of each set. left_out:
+    notes on the rows of both that are not compared, because they did not converge.
+    """
 
     differences: list[Difference]
     captions: list[str]

@@ -1,4 +1,4 @@
-"""What a table decides: which row is best, how far each lies behind, and which are worse. On dev alone.
+"""Decides on dev which row of a table is best, how far each lies behind, and which are worse.
 
 The test split is compared too, and shown; it changes no label.
 """
@@ -19,14 +19,16 @@ UNCONVERGED, ELIMINATED = "not converged", "eliminated"
 
 
 def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
-    """One table's rows with labels, and their differences to the best row.
+    """Returns one table's rows with labels, and with their differences to the best row.
 
     margin: points of dev score that the user does not mind. best: the highest dev mean; a row with fewer seeds than
-    others must lead by more than luck (`scoring.compare.place_of_best`).
-    within the margin: the whole interval of how far the row lies behind the truly best one is above -margin. worse: the
-    whole interval is below 0. undecided: neither. Rows that have left a race, or whose runs did not all converge, are
-    not compared. Baselines, upper bounds and rows trained on less text get no label; but for controls, which are
-    another task, their difference to the best row is given.
+    others must lead by more than luck (`scoring.compare.place_of_best`). within the margin: the whole interval of how
+    far the row lies behind the truly best one is above -margin. worse: the whole interval is below 0. undecided:
+    neither.
+
+    Rows that a race eliminated, or whose runs did not all converge, are not compared. Baselines, upper bounds and rows
+    trained on less text get no label. Their difference to the best row is given, but not for controls, which are
+    another task.
     """
     rows = [
         replace(row, label=UNCONVERGED if row.unconverged else ELIMINATED if row.eliminated else None, margin=margin)
@@ -64,9 +66,10 @@ def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
 def cheapest_within(
     behind: Sequence[Sequence[float]], costs: Sequence[tuple[int, ...]], means: Sequence[float], margin: float
 ) -> int | None:
-    """The row to use: the cheapest whose interval lies above -margin (a fraction); None where there is none.
+    """Returns the index of the row to use: the cheapest whose interval lies above -margin (a fraction); None without
+    one.
 
-    Of rows that cost the same, the one with the highest mean.
+    Of rows of equal cost it is the one with the highest mean.
     """
     within = [row for row, (low, _) in enumerate(behind) if low > -margin]
     return min(within, key=lambda row: (costs[row], -means[row])) if within else None
@@ -78,7 +81,7 @@ def _label(behind: Sequence[float], margin: float) -> str:
 
 
 def differences(pairs: Sequence[tuple[Row, Row]], load: Load | None = None) -> list[Difference]:
-    """Each pair of rows compared by itself. load: gives a record's counts, `run_counts` if none is named."""
+    """Compares the two rows of each pair. load: returns a record's counts; None: `run_counts`."""
     found = []
     for a, b in pairs:
         on, unit = _compared([a, b], load or functools.cache(run_counts))
@@ -87,13 +90,13 @@ def differences(pairs: Sequence[tuple[Row, Row]], load: Load | None = None) -> l
 
 
 def separated_pairs(rows: Sequence[Row]) -> list[tuple[int, int]]:
-    """The places of all pairs of rows that differ significantly on dev, corrected for the number of pairs."""
+    """Returns the indices of all pairs of rows that differ significantly on dev, corrected for the number of pairs."""
     on, _ = _compared(rows, functools.cache(run_counts))
     return on["dev"].separated() if on else []
 
 
 def _compared(rows: Sequence[Row], load: Load) -> tuple[dict[str, Comparison], str | None]:
-    """The rows compared on each split, and the units of dev's text; no comparison where each has a single seed."""
+    """Compares the rows on each split; none where each has a single seed. Also returns the unit of dev's text."""
     samples = {split: samples_of([row.records for row in rows], split, load) for split in SPLITS}
     unit = samples["dev"][1]
     if max(row.n for row in rows) < 2:

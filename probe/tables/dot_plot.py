@@ -293,7 +293,7 @@ class PlacedMark:
     level: int = 0
 
     def is_clear_of(self, other: PlacedMark) -> bool:
-        """Whether neither text nor leader of one runs through the text of the other."""
+        """Tells whether neither text nor leader of one runs through the text of the other."""
         if self.level == other.level:
             return self.end < other.begin or other.end < self.begin
         lower, higher = sorted((self, other), key=lambda mark: mark.level)

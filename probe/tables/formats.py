@@ -1,4 +1,4 @@
-"""Rows to text, Markdown, CSV, LaTeX and JSON, by the columns in `columns.COLUMNS`. Imports nothing that takes long."""
+"""Renders rows as text, Markdown, CSV, LaTeX and JSON, by the columns in `columns.COLUMNS`. Imports nothing slow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BOLD = ("\x02", "\x03")  # stand around a bold cell of LaTeX while tabulate esca
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table: lines of cells, and the text above and below.
+    """Holds a table: lines of cells, and the text above and below.
 
     first: what a reader should read first. align_left: which columns are aligned to the left. bold: the best lines.
     emphasised: their bold columns in formats that do not set the whole line in bold. ruled: lines with a rule above.

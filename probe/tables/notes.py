@@ -1,4 +1,4 @@
-"""The caption of a table, and the notes below it that a reader must know. Pure functions of rows."""
+"""Writes the caption of a table, and the notes below it that a reader must know, as pure functions of rows."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""Other people's numbers, each with its source, and what of their setting is known.
+"""Lists other people's numbers, each with its source, and what of their setting is known.
 
 BERT paper: Devlin et al., NAACL 2019, Section 5.3, Table 7: the feature-based rows, and BERT-base fine-tuned. Its first
-version called the weighted sums plain sums, with the same numbers; so they stand beside our `sum` and our `mix`. It
-gives dev F1 only, the mean of five restarts, no spread. Not stated of the probe: learning rate, epochs, batch size,
-dropout, optimiser, whether 768 is per direction; nor how long documents are cut, and how F1 is counted.
+version called the weighted sums plain sums, with the same numbers; so both our `sum` and our `mix` have them. It gives
+dev F1 only, the mean of five restarts, no spread. Not stated of the probe: learning rate, epochs, batch size, dropout,
+optimiser, whether 768 is per direction; nor how long documents are cut, and how F1 is counted.
 
 bert_ner: a replica of the paper's rows. AdamW at 3e-4 with OneCycle, 10 epochs of batches of 64. Its "sum" is a mean,
 and its "F1" is the share of entity words that get their own tag.
 
 flair: stefan-it's experiments with flair 0.4.3, one number per encoder. They are said to use a "scalar mix" of all
-layers with the embeddings. flair 0.4.3 makes that mix anew for every word, `ScalarMix(mixture_size, trainable=False)`,
-with equal weights and a scale of 1. So nothing of it is learned: it is the mean of layers 0 to L.
+layers with the embeddings. flair 0.4.3 makes a new mix for every word, `ScalarMix(mixture_size, trainable=False)`, with
+equal weights and a scale of 1. So nothing of it is learned: it is the mean of layers 0 to L.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from probe.tables.row import Row, SettingSummary
 
 @dataclass(frozen=True)
 class OfEncoder:
-    """Published numbers of one encoder, in percent. rows: by row, one number for each of the source's `scores`.
+    """Holds published numbers of one encoder, in percent. rows: by row, one number for each of the source's `scores`.
 
     setting: fields of `SettingSummary` in which the source's encoders differ.
     """
@@ -36,11 +36,11 @@ class OfEncoder:
 
 @dataclass(frozen=True)
 class Published:
-    """Published numbers by encoder.
+    """Holds published numbers by encoder.
 
     scores: what the source calls its scores, by our score to compare each with; a table shows the first. setting:
-    fields of `SettingSummary`, if known. for_any_encoder: a table of this corpus shows the numbers beside any encoder,
-    and not only beside the source's own. note: what else a reader must know of the numbers.
+    fields of `SettingSummary`, if known. for_any_encoder: a table of this corpus shows the numbers for any encoder, and
+    not only for the source's own. note: what else a reader must know of the numbers.
     """
 
     source: str
@@ -52,13 +52,13 @@ class Published:
     tuned: str | None = None  # what of the probe was chosen by which scores, as the source says it
 
     def encoder_like(self, encoder: str | None) -> str | None:
-        """The source's encoder to compare this one with: itself, or the only one there is; None if there is neither."""
+        """Returns the source's encoder to compare this one with: itself, or the only one there is; None if neither."""
         if encoder in self.encoders or len(self.encoders) > 1:
             return encoder if encoder in self.encoders else None
         return next(iter(self.encoders))
 
     def setting_for(self, encoder: str) -> dict[str, str]:
-        """What is known of the setting that the numbers for this encoder are from."""
+        """Returns what is known of the setting that the numbers for this encoder are from."""
         theirs = self.encoder_like(encoder)
         if theirs is None:
             return {**self.setting, "encoder": " or ".join(self.encoders)}
@@ -160,13 +160,13 @@ CONLL2003 = {
 
 
 def is_conll2003(splits: CorpusCounts) -> bool:
-    """Whether a record's words and spans by split are those of the standard files, wherever they came from."""
+    """Tells whether each split has as many words and spans as in the standard files, wherever it came from."""
     pairs = ((getattr(splits, name), counts) for name, counts in CONLL2003.items())
     return all((ours.words, ours.spans) == (counts.words, counts.spans) for ours, counts in pairs)
 
 
 def tuning(source: str, rates: Sequence[int]) -> str:
-    """How a source's probe was tuned, and how ours was; nothing where the source does not say.
+    """Says how a source's probe was tuned, and how ours was; nothing where the source does not say.
 
     rates: the number of learning rates tried, of each of our rows; 0 where there was one.
     """
@@ -180,7 +180,7 @@ def tuning(source: str, rates: Sequence[int]) -> str:
 
 
 def setting_differences(ours: SettingSummary, source: str) -> list[str]:
-    """What of our setting is not what a source has, one line each."""
+    """Lists what of our setting is not what a source has, one line each."""
     theirs = PUBLISHED[source].setting_for(ours.encoder)
     return [
         f"{name} {value} ({source}: {theirs[name]})"
@@ -190,7 +190,7 @@ def setting_differences(ours: SettingSummary, source: str) -> list[str]:
 
 
 def numbers_for(source: str, row: Row) -> Sequence[float] | None:
-    """What a source has for a row, one number for each of its `scores`; None if it has none.
+    """Returns a source's numbers for a row, one for each of its `scores`; None if it has none.
 
     Of several encoders a source's numbers are those of the row's own.
     """
@@ -202,7 +202,7 @@ def numbers_for(source: str, row: Row) -> Sequence[float] | None:
 
 
 def _name(row: Row) -> str:
-    """What the sources' rows are called: a row of ours by its name, without how its layers are normalized."""
+    """Returns a row's name as the sources have it, without how its layers are normalized."""
     if row.conditions:
         return "fine-tuned"
     layers = next((record.encoder.num_layers for record in row.records.values()), None)
@@ -214,7 +214,7 @@ def _name(row: Row) -> str:
 
 
 def sources_for(rows: Sequence[Row]) -> list[str]:
-    """The sources whose numbers a table shows by default: those of its corpus and encoder, and of one of its rows."""
+    """Lists the sources that a table shows by default: those of its corpus and encoder, and of one of its rows."""
     return [
         name
         for name, source in PUBLISHED.items()

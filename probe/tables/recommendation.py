@@ -1,4 +1,4 @@
-"""What to use: the cheapest row that is shown to lie within the margin of the best one. A pure function of a table's
+"""Recommends the cheapest row that is shown to lie within the margin of the best one. A pure function of a table's
 rows.
 
 Cost is compared by the operations of the encoder blocks needed, then by the width of the vectors, then by the
@@ -25,10 +25,10 @@ NAMED = 4  # rows in a sentence
 
 @dataclass(frozen=True)
 class RowCost:
-    """A row to use. behind: how far it lies behind the truly best row on dev, a fraction, [low, high]. blocks: of the
-    encoder's `encoder_blocks` that have to be computed. parameters: of the probe.
+    """Holds a row's score and cost. behind: how far it lies behind the truly best row on dev, a fraction, [low, high].
+    num_blocks: of the encoder's `encoder_blocks`, how many have to be computed. parameters: of the probe.
 
-    encoder_flops: for a piece, at 24 H^2 a BERT block (products inside attention left out). probe_flops: for a word.
+    encoder_flops: for a piece, at 24 H^2 a BERT block (without products inside attention). probe_flops: for a word.
     words_per_second: of the encoder cut after these blocks, on `measured_on`; None until `probe bench` has measured it.
     encoder: its name where the table has several. hidden_size: of the encoder.
     """
@@ -55,9 +55,10 @@ class RowCost:
 
 @dataclass(frozen=True)
 class Effort:
-    """What would show a row to lie within the margin, if its true difference to the best is within one standard error
-    of the one measured: so many times the seeds, and so many times seeds and text together, [least, most]. None: no
-    amount."""
+    """Holds what would show a row to lie within the margin: so many times the seeds, and so many times seeds and text
+    together, [least, most]. None: no amount. The row's true difference to the best is taken to be within one standard
+    error of the one measured.
+    """
 
     row: str
     seeds: list[float | None]
@@ -66,10 +67,13 @@ class Effort:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """margin: points that the user does not mind. best: the highest dev mean. use: the cheapest row within the margin,
-    or the best where no row is shown to be. within: whether `use` is. over_text: whether intervals cover seeds and
-    text, or seeds alone. undecided: cheaper rows that could be within the margin. effort: for the likeliest of them.
-    none: why there is no recommendation."""
+    """Holds a recommendation.
+
+    margin: points that the user does not mind. best: the highest dev mean. use: the cheapest row within the margin, or
+    the best where no row is shown to be. within: whether `use` is. over_text: whether intervals cover seeds and text,
+    or seeds only. undecided: cheaper rows that could be within the margin. effort: for the likeliest of them. none: why
+    there is no recommendation.
+    """
 
     score: str
     margin: float
@@ -88,12 +92,12 @@ class Recommendation:
         return self.as_text()
 
     def as_text(self) -> str:
-        """One or two sentences."""
+        """Writes it as a few sentences."""
         return " ".join(_sentences(self))
 
 
 def recommend(rows: Sequence[Row]) -> Recommendation:
-    """The recommendation of one table, its rows as `decisions.label_rows` gives them."""
+    """Recommends a row of one table, its rows as `decisions.label_rows` returns them."""
     score, margin = rows[0].task.score, rows[0].margin or 0.0
     rows = [row for row in rows if row.section == MAIN]
     best = next((row for row in rows if row.label == BEST), None)
@@ -159,8 +163,10 @@ def _row_cost(row: Row) -> RowCost:
 
 
 def _effort(row: Row, best: Row, margin: float) -> Effort | None:
-    """How much more it takes to show a row within the margin. The error's square has a part that falls with seeds and
-    one that falls with the text alone."""
+    """Estimates how much more it takes to show a row within the margin; None if the parts of its error are unknown.
+
+    The error's square has a part that falls with seeds and one that falls with the text only.
+    """
     assert row.behind is not None
     assert row.to_best is not None
     if row.error is None:
@@ -241,7 +247,7 @@ def _layers(use: RowCost) -> str:
 
 
 def _saved(use: RowCost, best: RowCost) -> str:
-    """What is needed instead of what."""
+    """Says what the row to use needs, and what the best needs."""
     if use.encoder == best.encoder:
         blocks = f"{use.num_blocks} instead of {best.num_blocks} of the encoder's {best.encoder_blocks} blocks"
     else:

@@ -1,4 +1,4 @@
-"""Scores of a row relative to other rows of its table: its control, a random encoder, less text, the embeddings."""
+"""Computes scores of a row relative to others of its table: its control, a random encoder, less text, the embeddings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _relative_scores(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
     names, there = row.conditions, [other for other in rows if other.n]
 
     def like(names: frozenset[str], indices: Sequence[int] = row.indices) -> list[Row]:
-        """Several where, say, the task has two controls: all count."""
+        """Returns the rows of these layers under these conditions: several where, say, the task has two controls."""
         same = (other for other in there if (other.indices, other.combine) == (list(indices), row.combine))
         same = (other for other in same if other.normalize == row.normalize)
         alike = (
@@ -90,18 +90,18 @@ def _relative_scores(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
 
 
 def _drawn_alike(controls: Sequence[Row]) -> list[Row]:
-    """Controls that were drawn in one way: the newer, without case, where there are both."""
+    """Returns the controls that were drawn in one way: the newer, without case, where there are both."""
     newer = [row for row in controls if row.of and row.of.settings.get(LOWER_CASED)]
     return newer or list(controls)
 
 
 def one_kind_of_bits(runs: Sequence[RunRecord]) -> bool:
-    """Whether the bits of these runs were all read at the epoch of least dev loss, or all at the best one."""
+    """Tells whether the bits of these runs were all read at the epoch of least dev loss, or all at the best one."""
     return kind_of_bits([run for run in runs if run.bits or run.online_code]) != "mixed"
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> Cell:
-    """Mean of a minus mean of b, each over its seeds: the deviation of the two together, and the 95 % interval."""
+    """Returns mean of a minus mean of b, each over its seeds, with their joint deviation and the 95 % interval."""
     one, other = summary(a), summary(b)
     assert one.mean is not None
     assert other.mean is not None
@@ -111,11 +111,11 @@ def difference(a: Sequence[float], b: Sequence[float]) -> Cell:
 
 
 def compression(runs: Sequence[RunRecord]) -> float | None:
-    """Uniform code length of train's tags over their online code length (Voita & Titov 2020), from one seed's runs on
-    nested shares of train.
+    """Divides the uniform code length of train's tags by their online code length (Voita & Titov 2020).
 
-    The tags of the smallest share are coded uniformly; those of each further block by the probe trained on all before
-    it, up to the whole. Finer shares give a shorter code. None if a run lacks the bits up to the next run's share.
+    runs: one seed's, on nested shares of train. The tags of the smallest share are coded uniformly; those of each
+    further block by the probe trained on all before it, up to the whole. Finer shares give a shorter code. None if a
+    run lacks the bits up to the next run's share.
     """
     by_share = sorted(runs, key=_share)
     code = words = 0.0
@@ -137,7 +137,7 @@ def _share(run: RunRecord) -> float:
 
 
 def _settings(row: Row) -> dict[str, Any]:
-    """What the names of its conditions do not say, without the share of train."""
+    """Returns what the names of its conditions do not say, without the share of train."""
     settings = row.of.settings if row.of else {}
     return {name: value for name, value in settings.items() if name != "share"}
 

@@ -1,4 +1,4 @@
-"""A row of a table: one choice of layers in one setting, over its seeds."""
+"""Describes a row of a table: one choice of layers in one setting, over its seeds."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from probe.system.format import format_layers
 
 @dataclass(frozen=True)
 class SplitDifference:
-    """Two rows on one split: the mean of each (fractions), first - second, and its 95 % interval for two rows that were
-    named beforehand. over: what the interval covers, `seeds and text`, or `seeds` where counts are missing."""
+    """Compares two rows on one split. a, b: the mean of each, fractions. difference: a - b. interval: 95 %, for two
+    rows that were named beforehand. over: what the interval covers, `seeds and text`, or `seeds` where counts are
+    missing.
+    """
 
     a: float
     b: float
@@ -30,8 +32,7 @@ class SplitDifference:
 
 @dataclass(frozen=True)
 class Difference:
-    """Two rows compared. row: the second. n: seeds of each. unit: what of the text was drawn, sentences or
-    documents."""
+    """Compares two rows. row: the second. n: seeds of each. unit: what of the text was drawn, sentences or documents."""
 
     row: str
     n: tuple[int, int]
@@ -42,7 +43,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class SettingSummary:
-    """A row's setting in the words of `published`: what makes two tables like or unlike."""
+    """Holds a row's setting in the words of `published`, by which two tables are compared."""
 
     task: str
     data: str
@@ -57,7 +58,7 @@ class SettingSummary:
 
 @dataclass(frozen=True)
 class Cost:
-    """parameters of the probe; median seconds of an epoch; megabytes of features read; dev score a unit of width.
+    """Holds parameters of the probe; median seconds of an epoch; megabytes of features read; dev score a unit of width.
 
     words_per_second: through the encoder, cut after the row's deepest layer, as `probe bench` measured it, and on what.
     """
@@ -72,7 +73,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Tried:
-    """A row at one of several learning rates. missing: runs asked for that have no record."""
+    """Holds a row's dev score at one of several learning rates. missing: number of runs asked for that have no record."""
 
     rate: float
     seeds: list[int]
@@ -82,15 +83,19 @@ class Tried:
 
 @dataclass(frozen=True)
 class Row:
-    """records: the row's records, one a seed, by file. missing: runs asked for that have no record; `failed` of them
-    left a failure log. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on. label, behind, to_best,
-    components: what the table decided, see `decisions.label_rows`; margin: points of dev score, by which it decided.
-    behind: how far the row lies behind the truly best one on dev, [low, high], a fraction. error: the square of the
-    standard error of its difference to the best on dev: what seeds, and what the text contributes. condition: the
-    condition of its runs as displayed; None for main runs. of: that condition as recorded. relative: scores relative
-    to other rows, see `tables.relative_scores`. eliminated: when and why a race gave it no more seeds; it is compared
-    with no other row. normalize: how its layers are normalized; None: not. rates: all that it was tried at, where they
-    are several; `records` are those of the best by dev. encoder: its encoder's name where its table has several."""
+    """Holds a row. records: the row's records, one a seed, by file. missing: number of runs asked for that have no
+    record; `failed` of them failed. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on.
+
+    label, behind, to_best, components: what the table decided, see `decisions.label_rows`; margin: points of dev score,
+    by which it decided. behind: how far the row lies behind the truly best one on dev, [low, high], a fraction. error:
+    the square of the standard error of its difference to the best on dev: what seeds, and what the text contributes.
+
+    condition: the condition of its runs as displayed; None for main runs. of: that condition as recorded. relative:
+    scores relative to other rows, see `tables.relative_scores`. eliminated: when and why a race gave it no more seeds;
+    it is compared with no other row. normalize: how its layers are normalized; None: not. rates: all that it was tried
+    at, where they are several; `records` are those of the best by dev. encoder: its encoder's name where its table has
+    several.
+    """
 
     name: str
     task: Task
@@ -125,7 +130,7 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Its name in sentences, with its encoder where its table has several."""
+        """Returns its name in sentences, with its encoder where its table has several."""
         return f"{self.name} of {self.encoder}" if self.encoder else self.name
 
     @property
@@ -134,42 +139,42 @@ class Row:
 
     @property
     def conditions(self) -> frozenset[str]:
-        """The conditions of its runs, by their ids in `CONDITIONS`; none for main runs."""
+        """Returns the conditions of its runs, by their ids in `CONDITIONS`; none for main runs."""
         return frozenset(self.of.ids if self.of else ())
 
     @property
     def section(self) -> int:
-        """The section of its table: BASELINE, MAIN, REDUCED_DATA or UPPER_BOUND."""
+        """Returns the section of its table: BASELINE, MAIN, REDUCED_DATA or UPPER_BOUND."""
         return section_of(self.indices, self.conditions)
 
     @property
     def unconverged(self) -> list[RunRecord]:
-        """The runs whose training was cut short, or never scored above zero."""
+        """Returns the runs whose training was cut short, or never scored above zero."""
         return [record for record in self.records.values() if record.outcome != "converged"]
 
     @property
     def num_blocks(self) -> int:
-        """How many of the encoder's blocks have to be computed."""
+        """Returns how many of the encoder's blocks have to be computed."""
         return max(self.indices, default=0)
 
     @property
     def layers_as_text(self) -> str:
-        """`3..6`, or `0, 3, 5`."""
+        """Writes its layers as `3..6`, or `0, 3, 5`."""
         return format_layers(self.indices)
 
     @property
     def is_single(self) -> bool:
-        """Whether it is one layer as it is."""
+        """Tells whether it is one layer as it is."""
         return len(self.indices) == 1 and self.combine != "mix"
 
     @property
     def dev_mean(self) -> float:
-        """A row without records is behind all others."""
+        """Returns the dev mean, a fraction; 0 without records."""
         return self.cells["dev_f1"].mean or 0.0
 
     @property
     def dev(self) -> list[float]:
-        """The headline of every seed, fractions."""
+        """Returns the headline of every seed, fractions."""
         return [record.scores.dev.headline for record in self.records.values()]
 
     @property
@@ -178,16 +183,16 @@ class Row:
 
 
 def groups_of(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows of one setting together, in their order."""
+    """Groups rows by setting, in their order."""
     return [[row for row in rows if row.group == group] for group in dict.fromkeys(row.group for row in rows)]
 
 
 def by_encoder(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows of one setting and one encoder together, in their order."""
+    """Groups rows by setting and encoder, in their order."""
     kinds = dict.fromkeys((row.group, row.encoder) for row in rows)
     return [[row for row in rows if (row.group, row.encoder) == kind] for kind in kinds]
 
 
 def setting_of(record: RunRecord) -> Setting:
-    """What a caption says of a record's run."""
+    """Returns what a caption says of a record's run."""
     return Setting(record.data.name, record.encoder.name, record.config.features, record.config.probe)

@@ -1,7 +1,7 @@
-"""Records to rows: means and spreads over seeds, tests against the best row and the next, cost; missing cells stay.
+"""Builds rows from records: means and spreads over seeds, comparison with the best row, cost; missing cells stay.
 
-A pure function of a results folder's files: records, the counts beside them, and what its sweeps asked for. Imports
-nothing that takes long.
+Rows depend only on a results folder's files: records, the counts of each, what its sweeps asked for, its races and
+benchmarks. Imports nothing that takes long.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ SCORES: dict[str, Callable[[Scores], float | None]] = {
 
 @dataclass
 class _Gathered:
-    """What is known of a row while records are gathered: runs of one row differ in their seed alone."""
+    """Holds what is known of a row while records are gathered: runs of one row differ in their seed only."""
 
     name: str
     group: str  # the table that it stands in
@@ -96,12 +96,12 @@ class _Gathered:
 
     @property
     def missing(self) -> set[str]:
-        """The keys of runs asked for that have no record."""
+        """Returns the keys of runs asked for that have no record."""
         return self.expected - {record.key for record in self.records.values()}
 
 
 def results_folder(folder: Path) -> Path:
-    """The folder that was meant: of results, where its records/ was named. Raises UserError if there is none."""
+    """Returns the folder of results, also where its records/ was named. Raises UserError if there is none."""
     if folder.name == "records" and not (folder / "records").is_dir():
         folder = folder.parent
     if not folder.is_dir():
@@ -112,7 +112,7 @@ def results_folder(folder: Path) -> Path:
 
 
 def last_results(home: Path = Path("results")) -> Path:
-    """The folder of results that was written last. Raises UserError if there is none."""
+    """Returns the folder of results that was written last. Raises UserError if there is none."""
     written = {
         folder: max(path.stat().st_mtime for path in (folder, *folder.glob("records/*.json"), *folder.glob(SWEEP)))
         for folder in (home.iterdir() if home.is_dir() else ())
@@ -124,10 +124,11 @@ def last_results(home: Path = Path("results")) -> Path:
 
 
 def build_rows(results_dir: Path, margin: float | None = None, ended: Collection[str] = ()) -> list[Row]:
-    """Rows of one setting together, in the paper's order; invalid records are skipped (see `bad_records`).
+    """Builds rows, those of one setting together, in the paper's order; skips invalid records (see `bad_records`).
 
     margin: points of dev score that the user does not mind; None: the default. ended: keys of runs that failed without
     a log of it.
+
     Raises UserError if there are neither records nor expected runs.
     """
     results_dir = results_folder(results_dir)
@@ -179,12 +180,12 @@ def build_rows(results_dir: Path, margin: float | None = None, ended: Collection
 
 
 def _name(row: _Gathered, normalized: set[str | None]) -> str:
-    """A row's name, with how its layers are normalized where the table has several ways."""
+    """Returns a row's name, with how its layers are normalized where rows of its table differ in it."""
     return normalized_name(row.name, row.identity.layers.normalize) if len(normalized) > 1 else row.name
 
 
 def _rank_of_condition(condition: RecordedCondition | None) -> tuple[int, float, float, str]:
-    """A condition's place in its section of the table: a larger share of train stands further down."""
+    """Ranks a condition in its section of the table: a larger share of train comes later."""
     if condition is None:
         return 0, 0.0, 0.0, ""
     order, ids = list(CONDITIONS), condition.ids
@@ -193,13 +194,14 @@ def _rank_of_condition(condition: RecordedCondition | None) -> tuple[int, float,
 
 
 def _shown(row: _Gathered) -> tuple[str | None, ...]:
-    """A row's group, encoder, name and conditions."""
+    """Returns a row's group, encoder, name and conditions."""
     return row.group, row.encoder, row.name, row.identity.condition.label if row.identity.condition else None
 
 
 def _condition(row: _Gathered, alike: list[_Gathered]) -> str | None:
-    """A row's condition as displayed: its label, of fine-tuning the number of epochs, and the settings by which rows
-    that look alike differ."""
+    """Returns a row's condition as displayed: its label, of fine-tuning the number of epochs, and the settings by which
+    rows that look the same differ.
+    """
     if row.identity.condition is None:
         return None
     name = row.identity.condition.label
@@ -215,7 +217,7 @@ def _condition(row: _Gathered, alike: list[_Gathered]) -> str | None:
 
 
 def _settings(row: _Gathered) -> dict[str, Any]:
-    """What the label of a row's condition does not say."""
+    """Returns the settings that the label of a row's condition does not say."""
     assert row.identity.condition is not None
     settings = {name: value for name, value in row.identity.condition.settings.items() if name != "share"}
     probe = {name: value for name, value in row.identity.probe.items() if name != "max_epochs"}  # part of its name
@@ -223,7 +225,7 @@ def _settings(row: _Gathered) -> dict[str, Any]:
 
 
 def _gather(records: Records, expected: list[RequestedRun]) -> list[_Gathered]:
-    """Records and expected runs by row; a row with records is described by them.
+    """Groups records and expected runs by row; a row with records is described by them.
 
     Raises UserError where one seed of a row was trained by two versions of this package.
     """
@@ -248,7 +250,7 @@ def _gather(records: Records, expected: list[RequestedRun]) -> list[_Gathered]:
 
 
 def _at_best_rates(gathered: list[_Gathered]) -> list[_Gathered]:
-    """The rows with one in place of those that differ in their learning rate alone: the best by dev, in one table."""
+    """Replaces rows that differ only in their learning rate by the best one by dev, in one table."""
     tables: defaultdict[str, list[_Gathered]] = defaultdict(list)
     for row in gathered:
         tables[row.identity.key if _is_fine_tuned(row) else row.identity.across_rates].append(row)
@@ -265,7 +267,7 @@ def _at_best_rates(gathered: list[_Gathered]) -> list[_Gathered]:
 
 
 def _at_best_rate(alike: list[_Gathered], group: str) -> _Gathered:
-    """Of rows that differ in their rate, the best by dev, in the table of this group."""
+    """Returns of rows that differ in their rate the best by dev, in the table of this group."""
     by_rate = {row.identity.probe[RATE]: row for row in sorted(alike, key=lambda row: row.identity.probe[RATE])}
     best = by_rate[best_rate({rate: list(row.records.values()) for rate, row in by_rate.items()})]
     name = min((row.name for row in alike), key=_rank)
@@ -301,7 +303,9 @@ def _across_encoders(gathered: list[_Gathered]) -> list[_Gathered]:
 
 
 def _family(row: _Gathered) -> str:
-    """What tables have in common that differ in their encoder alone. A table of several rates is one of any rate."""
+    """Returns a key of what tables share that differ only in their encoder. A table of several rates is one of any
+    rate.
+    """
     identity = row.identity
     rates_differ = row.group == identity.across_rates
     probe = {name: value for name, value in identity.probe.items() if not (rates_differ and name == RATE)}
@@ -329,7 +333,7 @@ def _is_fine_tuned(row: _Gathered) -> bool:
 
 
 def _rank(name: str) -> int:
-    """A row's place in the table. Of two names of one row that of the paper is shown."""
+    """Ranks a row's name in the table. Of two names of one row that of the paper is shown."""
     return PAPER_ORDER.index(name) if name in PAPER_ORDER else len(PAPER_ORDER)
 
 
