@@ -1,4 +1,4 @@
-"""`probe race`: rows trained seed by seed, and dropped when they are significantly worse than the leader."""
+"""Implements `probe race`: rows trained seed by seed, and dropped when they are significantly worse than the leader."""
 
 from __future__ import annotations
 
@@ -95,5 +95,5 @@ def _best_of_the_screen(of_encoders: Sequence[Config], command: str, log: Callab
 
 
 def _normalized(layers: LayersConfig, base: Config) -> LayersConfig:
-    """Layers named or screened, normalized as the race's settings say."""
+    """Returns layers named or screened, normalized as the race's settings say."""
     return replace(layers, normalize=base.layers.normalize)

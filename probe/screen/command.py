@@ -1,4 +1,4 @@
-"""`probe screen`: layers ranked without training."""
+"""Implements `probe screen`: layers ranked without training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A screen as figures: the best choices with their layers and scores, dev score by layer, and by width."""
+"""Draws a screen: the best choices with their layers and scores, dev score by layer, and by width or operations."""
 
 from __future__ import annotations
 

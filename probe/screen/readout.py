@@ -42,7 +42,7 @@ def scores(readouts: Sequence[Readout], layers: Tensor, beyond: Tensor) -> Itera
 
 
 def _scores(readouts: Sequence[Readout], layers: Tensor, beyond: Tensor) -> Tensor:
-    """(W, N, C)."""
+    """Returns the scores (W, N, C) of N readouts."""
     places, labels = readouts[0].weights.shape[2:]
     num_words = layers.shape[1]
     read = layers.new_zeros(num_words, len(readouts), places * labels)

@@ -82,7 +82,7 @@ class ScreenRecord:
 
 
 class BadScreen(UserError):
-    """Raised for a screen.json that cannot be understood."""
+    """Reports a screen.json that cannot be understood."""
 
 
 def load_screens(folder: Path) -> dict[str, ScreenRecord]:

@@ -30,10 +30,12 @@ PICKS = (1, 3)
 
 @dataclass(frozen=True)
 class ScreenAgreement:
-    """A screen's scores against the dev F1 of trained rows. rows: name, dev F1, screened F1; best dev F1 first. tau:
-    Kendall's tau-b over all pairs; tau_separated: tau-a over those separated. They and pearson are None if undefined.
-    regret: points of dev F1 by which the best of the screen's first PICKS rows is below the best row. without_sums: the
-    same without plain sums; None if there are none, or too few other rows.
+    """Compares a screen's scores with the dev F1 of trained rows.
+
+    rows: name, dev F1, screened F1; best dev F1 first. tau: Kendall's tau-b over all pairs. tau_separated: tau-a over
+    those separated. They and pearson are None if undefined. regret: points of dev F1 by which the best of the screen's
+    first PICKS rows is below the best row. without_sums: the same without plain sums; None if there are none, or too
+    few other rows.
     """
 
     rows: list[tuple[str, float, float]]
