@@ -1,4 +1,4 @@
-"""`probe [train]`, `probe extract` and `probe sweep-status`."""
+"""Implements `probe [train]`, `probe extract` and `probe sweep-status`."""
 
 from __future__ import annotations
 

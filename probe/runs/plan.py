@@ -1,4 +1,4 @@
-"""What a run is, before it is made: everything that its key depends on, and what can be refused at once."""
+"""Plans a run before it is made: everything that its key depends on, and what can be refused at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about
 
 @dataclass(frozen=True)
 class Plan:
-    """A planned run: everything that its key depends on, nothing that takes long.
+    """Holds a planned run: everything that its key depends on, nothing that takes long.
 
     text: the corpus whose features are read. corpus: the one to train and score on, with the tags of a control or a
     sample of train where the config asks for one. sample: which sentences of train were sampled.
@@ -57,7 +57,7 @@ class Plan:
 
     @property
     def is_done(self) -> bool:
-        """Whether its record is there, with the probe's weights where they are to be kept."""
+        """Tells whether its record exists, with the probe's weights where they are to be saved."""
         return is_done(self.record_path, self.cfg.save_probe)
 
     @property
@@ -66,7 +66,7 @@ class Plan:
 
     @property
     def expected(self) -> RequestedRun:
-        """The run as a sweep asks for it."""
+        """Returns the run as a sweep asks for it."""
         settings = settings_of(self.cfg)
         setting = Setting(self.corpus.name, self.encoder.name, settings.features, settings.probe)
         return RequestedRun(self.identity.key, self.selection.name, self.identity, self.selection.width, setting)
@@ -117,14 +117,16 @@ def _refuse_large_batch(cfg: Config, main: Corpus) -> None:
 
 
 def _resolve_epochs(cfg: Config, main: Corpus) -> Config:
-    """The config with the number of epochs that `auto` comes to: the same for a share of train as for all of it, with
-    which it stands in one table."""
+    """Returns the config with the number of epochs that `auto` comes to.
+
+    It is the same for a share of train as for all of it, since both are in one table.
+    """
     most = Schedule.of(cfg.probe, len(main.splits["train"].tags)).max_epochs
     return replace(cfg, probe=replace(cfg.probe, max_epochs=most))
 
 
 class Inputs(NamedTuple):
-    """What runs share: text, encoder and store. fingerprint: the text's."""
+    """Holds what runs share: text, encoder and store. fingerprint: the text's."""
 
     corpus: Corpus
     encoder: Encoder
@@ -133,19 +135,19 @@ class Inputs(NamedTuple):
 
 
 def inputs_of(cfg: Config) -> Inputs:
-    """What a config's runs read, the text as it is. Raises UserError for data or an encoder that cannot be."""
+    """Returns what a config's runs read, the text with its own tags. Raises UserError for invalid data or encoder."""
     of_text, _, encoder_settings, feature_settings = _parts(cfg)
     encoder, store, _ = _features(of_text, encoder_settings, feature_settings)
     return Inputs(_text(of_text)[0], encoder, store, _text(of_text)[1])
 
 
 def encoder_key(encoder: EncoderConfig) -> str:
-    """What two settings have in common that mean one encoder: beside a path, a name means nothing."""
+    """Returns the settings by which two encoders are one: with a path, a name means nothing."""
     return canonical(asdict(encoder) | ({"name": None} if encoder.path is not None else {}))
 
 
 def one_per_encoder(configs: Sequence[Config]) -> list[Config]:
-    """The first config of each encoder."""
+    """Returns the first config of each encoder."""
     found: dict[str, Config] = {}
     for cfg in configs:
         found.setdefault(encoder_key(cfg.encoder), cfg)
@@ -153,8 +155,9 @@ def one_per_encoder(configs: Sequence[Config]) -> list[Config]:
 
 
 def named_encoders(configs: Sequence[Config]) -> dict[str, EncoderConfig]:
-    """The encoders of several configs, each by a name of its own. Raises UserError for one that cannot be opened, and
-    for two that have one name."""
+    """Returns the encoders of several configs by names. Raises UserError for one that cannot be opened, and for two
+    that have one name.
+    """
     names = [inputs_of(cfg).encoder.name for cfg in configs]
     labels = encoder_labels(names)
     if not labels:
@@ -166,7 +169,7 @@ def named_encoders(configs: Sequence[Config]) -> dict[str, EncoderConfig]:
 
 
 def _parts(cfg: Config) -> tuple[str, str, str, str]:
-    """The settings of the main runs' text, of the text that is read, of encoder and of features, as cache keys."""
+    """Returns the settings of the main runs' text, of the text that is read, of encoder and of features, as cache keys."""
     return (
         canonical(asdict(main_data(cfg.data))),
         canonical(asdict(main_data(cfg.data, changed_words=True))),
@@ -177,8 +180,10 @@ def _parts(cfg: Config) -> tuple[str, str, str, str]:
 
 @functools.lru_cache(maxsize=8)
 def _text(data: str) -> tuple[Corpus, str]:
-    """A corpus with the words that are read, and its fingerprint; like the functions below, cached for the runs that
-    share it."""
+    """Loads a corpus with the words that are read, and its fingerprint.
+
+    Like the functions below it is cached, for the runs that share it.
+    """
     settings = DataConfig(**json.loads(data))
     text, _ = derived(load_corpus(main_data(settings)), settings, seed=0, changes=("words",))
     return text, text.fingerprint()
@@ -186,7 +191,7 @@ def _text(data: str) -> tuple[Corpus, str]:
 
 @functools.lru_cache(maxsize=8)
 def _derived(of_text: str, data: str, seed: int, lower_cases: bool) -> tuple[Corpus, Sample | None, str]:
-    """The corpus to train and score on, its sample of train if any, and its fingerprint."""
+    """Returns the corpus to train and score on, its sample of train if any, and its fingerprint."""
     text, fingerprint = _text(of_text)
     corpus, sample = derived(text, DataConfig(**json.loads(data)), seed, lower_cases, changes=("tags", "sample"))
     return corpus, sample, fingerprint if corpus is text else corpus.fingerprint()
@@ -194,7 +199,7 @@ def _derived(of_text: str, data: str, seed: int, lower_cases: bool) -> tuple[Cor
 
 @functools.lru_cache(maxsize=8)
 def _features(data: str, encoder_settings: str, feature_settings: str) -> tuple[Encoder, FeatureStore, str | None]:
-    """Encoder, store and, for random weights, the key of the checkpoint's own features, where it has weights."""
+    """Returns encoder, store and, for random weights, the key of the checkpoint's own features, where it has weights."""
     text, _ = _text(data)
     features = FeaturesConfig(**json.loads(feature_settings))
     encoder = open_encoder(EncoderConfig(**json.loads(encoder_settings)), Path(features.cache_dir))
@@ -237,7 +242,9 @@ def prepare_results(results_dir: Path) -> None:
 
 
 def settings_of(cfg: Config) -> Settings:
-    """The config without what only says where things lie, what else is stored there, and how many run at once."""
+    """Returns the config without what does not change a run: folders, what is stored, runs at once, race, screen,
+    margin.
+    """
     config = asdict(cfg) | {"layers": cfg.layers.recorded, "probe": recorded_settings(cfg.probe)}
     for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]

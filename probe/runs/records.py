@@ -1,4 +1,4 @@
-"""One JSON record a run: what was run, on what, with what, and what came out. Present means finished.
+"""Defines one JSON record a run: what was run, on what, with what, and what came out. Present means finished.
 
     records/<row>-seed<seed>-<key>.json         the record
     counts/<...>.json.xz                        counts for each sentence of dev and test: the scores, without the text
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Settings:
-    """The config of a run, without what only says where things lie. probe: the settings that its kind has."""
+    """Holds the config of a run as `plan.settings_of` returns it. probe: the settings that its kind has."""
 
     data: dict[str, Any]
     encoder: dict[str, Any]
@@ -51,7 +51,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class BySplit:
-    """Something of train, dev and test."""
+    """Holds a number of train, dev and test each."""
 
     train: int
     dev: int
@@ -67,7 +67,7 @@ class CorpusCounts:
 
 @dataclass(frozen=True)
 class RecordedData:
-    """The corpus: its counts, and how its tags were read. commit: of the Hub's data set that it is.
+    """Describes the corpus: its counts, and how its tags were read. commit: of the Hub's data set that it is.
 
     control_lower_cased: of a control, whether it was drawn by the word or mention without case. None: no control.
     """
@@ -100,7 +100,7 @@ class RecordedEncoder:
 
 @dataclass(frozen=True)
 class RecordedFeatures:
-    """key: of the features that were read; for the majority tag, which reads none, those of its table's other rows."""
+    """Describes the features that were read; for the majority tag, which reads none, those of its table's other rows."""
 
     key: str
     identity: dict[str, Any]
@@ -111,7 +111,9 @@ class RecordedFeatures:
 
 @dataclass(frozen=True)
 class RecordedLayers:
-    """deviations: per feature on train, of each layer that is added up as it is; none of other rows."""
+    """Describes the layers. deviations: per feature on train, of each layer that is added up as it is; None for other
+    rows.
+    """
 
     indices: list[int]
     combine: str
@@ -127,9 +129,9 @@ class SplitScores:
 
 @dataclass(frozen=True)
 class Checksums:
-    """sha256 of the counts' content, of each split's file of predictions, and of the probe's weights where kept.
+    """Holds the sha256 of the counts' content, of each split's file of predictions, and of the probe's weights.
 
-    weights: empty where a run has none that could be, as what only counts.
+    weights: None where they were not to be saved; empty where a run has none that could be, as what only counts.
     """
 
     counts: str
@@ -174,14 +176,14 @@ class RunRecord:
 
     @property
     def has_least_loss_bits(self) -> bool:
-        """Whether bits and code lengths are of the epoch of least dev loss."""
+        """Tells whether bits and code lengths are of the epoch of least dev loss."""
         losses = [epoch.dev_loss for epoch in self.curve if epoch.dev_loss is not None]
         is_known = len(losses) == len(self.curve) > 0
         return is_known and losses.index(min(losses)) + 1 == self.bits_epoch
 
     @property
     def has_cased_control(self) -> bool:
-        """Whether it is a control that was drawn by the word or mention as written, though the encoder drops case."""
+        """Tells whether it is a control drawn by the word or mention as written, though the encoder drops case."""
         return self.encoder.lower_cases and self.data.control_lower_cased is False
 
     @property
@@ -194,7 +196,7 @@ class RunRecord:
 
     @property
     def label(self) -> str:
-        """What people call the run."""
+        """Returns what people call the run."""
         return label_of(self.row, self.identity)
 
 
@@ -202,15 +204,15 @@ Records = dict[Path, RunRecord]  # by their files
 
 
 class BadRecord(UserError):
-    """A file that is no record, or not of this schema."""
+    """Reports a file that is no record, or not of this schema."""
 
 
 class TruncatedRecord(BadRecord):
-    """A file that holds no whole JSON, so that nothing in it can be used."""
+    """Reports a file that holds no whole JSON, so that nothing in it can be used."""
 
 
 def record_path(results_dir: Path, row: str, identity: RunIdentity) -> Path:
-    """Where a run's record is, whatever its row was called when it was made; where it will be if there is none."""
+    """Returns where a run's record is, whatever its row was called when it was made; where it will be if there is none."""
     folder = results_dir / "records"
     existing = sorted(folder.glob(f"*-{short(identity.key)}.json"))
     return existing[0] if existing else folder / f"{row}-seed{identity.seed}-{short(identity.key)}.json"
@@ -221,7 +223,7 @@ def write_record(path: Path, record: RunRecord) -> None:
 
 
 def load_record(path: Path) -> RunRecord:
-    """A record that holds together. Raises BadRecord naming the file, the field, and what is wrong with it."""
+    """Reads a record and checks it. Raises BadRecord naming the file, the field, and what is wrong with it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -241,7 +243,7 @@ def load_record(path: Path) -> RunRecord:
 
 
 def _problem(record: RunRecord) -> str | None:
-    """What is wrong with a record though its types allow it: no table can be made of it."""
+    """Says why no table can be made of a record though its types are allowed; None if one can."""
     if record.data.task not in TASKS:
         return f"data.task: {record.data.task!r} is none of {', '.join(TASKS)}"
     kind = record.config.probe.get("kind")
@@ -266,7 +268,7 @@ def _problem(record: RunRecord) -> str | None:
 
 
 def json_of(file: Path, refuse: Callable[[str], Exception]) -> Any:
-    """What a JSON file holds, which is something; None where there is no file.
+    """Reads a JSON file, which must hold something; returns None where there is no file.
 
     Raises UserError where it cannot be read, and what `refuse` makes of the problem where it is no JSON.
     """
@@ -284,7 +286,9 @@ def json_of(file: Path, refuse: Callable[[str], Exception]) -> Any:
 
 
 def decoded(content: object, kind: type[T], refuse: Callable[[str], Exception]) -> T:
-    """Plain JSON values as a dataclass. Raises what `refuse` makes of the field's name and what is wrong with it."""
+    """Converts plain JSON values to a dataclass. Raises what `refuse` makes of the field's name and what is wrong with
+    it.
+    """
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
@@ -296,20 +300,22 @@ def decoded(content: object, kind: type[T], refuse: Callable[[str], Exception]) 
 
 
 def load_records(results_dir: Path) -> Records:
-    """Every record once, however many files hold it, with its file. What is no record is in `bad_records`."""
+    """Loads every record once, however many files hold it, with its file. What is no record is in `bad_records`."""
     loaded, _ = _loaded(results_dir)
     by_key = {record.key: path for path, record in loaded.items()}
     return {path: loaded[path] for path in by_key.values()}
 
 
 def bad_records(results_dir: Path) -> dict[Path, BadRecord]:
-    """The files under records/ that hold none, whose runs count as missing, or a copy: what is wrong with each."""
+    """Returns what is wrong with each file under records/ that holds none, whose run counts as missing, or a copy."""
     return _loaded(results_dir)[1]
 
 
 def _loaded(results_dir: Path) -> tuple[Records, dict[Path, BadRecord]]:
-    """The files under records/ that count, and what is wrong with the others. The files beside a record go by its name,
-    so a copy under a name that no run gives would be one without counts."""
+    """Loads the files under records/ that count, and says what is wrong with the others.
+
+    A run's other files go by its record's name, so a copy under a name that no run gives would be one without counts.
+    """
     loaded: Records = {}
     bad: dict[Path, BadRecord] = {}
     for path in sorted((results_dir / "records").glob("*.json")):
@@ -327,5 +333,5 @@ def _loaded(results_dir: Path) -> tuple[Records, dict[Path, BadRecord]]:
 
 
 def is_named_after(path: Path, record: RunRecord) -> bool:
-    """Whether the file has a name that the record's run gives it."""
+    """Tells whether the file has a name that the record's run gives it."""
     return path.stem.endswith(f"-seed{record.seed}-{short(record.key)}")

@@ -1,4 +1,4 @@
-"""One run, from settings to record: plan, fit, score and record."""
+"""Makes one run, from settings to record: plan, fit, score and record."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def extract(cfg: Config, quiet: bool = False) -> FeatureStore:
-    """The features of a config's text, whole on disk. quiet: without progress."""
+    """Extracts the features of a config's text, and returns the complete store. quiet: without progress."""
     from probe.features.extraction import ensure_features
 
     planned = plan(cfg)
@@ -163,7 +163,7 @@ def _record(
 
 
 def _about(planned: Plan) -> dict:
-    """How the corpus was read, in the record's types."""
+    """Describes how the corpus was read, in the record's types."""
     about = dict(planned.corpus.about)
     if "ill_formed" in about:
         about["ill_formed"] = BySplit(**about["ill_formed"])

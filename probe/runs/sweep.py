@@ -1,4 +1,4 @@
-"""Many runs: what is asked for, what is done, what failed and why.
+"""Makes many runs: what is asked for, what is done, what failed and why.
 
 A launcher starts the jobs, in whatever processes; each calls `run_job`. All that they share is the results folder: a
 record says done, a file under logs/ says failed, and `sweep.json` says what the sweep asks for. So another terminal, a
@@ -44,13 +44,13 @@ FIRST_LINE_S, LATER_LINE_S = 5, 120  # seconds of a run before it prints how far
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a sweep, as it goes to the process that makes it.
+    """Describes one run of a sweep, as it goes to the process that makes it.
 
-    expected: the run that should result, so that a failure can be reported even if planning fails. keys: of all runs
-    of the sweep. at_once: how many share this machine and its gpus. command: what was typed. commits: what names on
-    the Hub meant when the sweep was planned. dev_only: test scores are not printed. waits: whether it waits for
-    another process that makes this run (a job of a cluster does, and prints why it cannot begin); otherwise the run is
-    passed over, and the sweep comes back to it. label: names the run, and its encoder where the sweep has several.
+    expected: the run that should result, so that a failure can be reported even if planning fails. keys: of all runs of
+    the sweep. at_once: how many share this machine and its gpus. command: what was typed. commits: what names on the
+    Hub meant when the sweep was planned. dev_only: test scores are not printed. waits: whether it waits for another
+    process that makes this run (a job of a cluster does, and prints why it cannot begin); otherwise the run is passed
+    over, and the sweep comes back to it. label: names the run, and its encoder where the sweep has several.
     """
 
     cfg: Config
@@ -77,20 +77,20 @@ class Job:
         return record_path(self.results_dir, self.expected.row, self.expected.identity)
 
     def is_over(self) -> bool:
-        """Whether its record or its failure is there."""
+        """Tells whether its record or its failure is there."""
         return is_done(self.record_path, self.cfg.save_probe) or _failure_file(self).exists()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a sweep: its folders of results, and for each run that has no record its name and the reason."""
+    """Holds what came of a sweep: its folders of results, and for each run that has no record its name and the reason."""
 
     folders: list[Path]
     failed: list[tuple[str, str]]
 
 
 def scores_line(record: RunRecord, dev_only: bool = False) -> str:
-    """A run's scores in one line."""
+    """Writes a run's scores in one line."""
     scores = {"dev": record.scores.dev} | ({} if dev_only else {"test": record.scores.test})
     parts = [f"{split} {record.task.score} {percent(its.headline)}" for split, its in scores.items()]
     parts += [f"best epoch {record.best_epoch} of {len(record.curve)}"] if record.curve else []
@@ -196,7 +196,11 @@ def _launch(
 
 
 class _Leaders:
-    """Called after each run: logs now and then what is known so far, once for as many runs as the sweep has rows."""
+    """Logs, when called after a run, what is known so far.
+
+    It does so once for as many new records as the sweep has rows, or as a third of its runs if that is fewer; at least
+    2.
+    """
 
     def __init__(self, plans: Sequence[Plan], log: Callable[[str], None]) -> None:
         self.folders = sorted({planned.results_dir for planned in plans})
@@ -240,7 +244,7 @@ def _scores_elsewhere(job: Job) -> str:
 
 
 def run_job(job: Job) -> None:
-    """One run of a sweep. A failure is written down, never raised, so that the others go on."""
+    """Makes one run of a sweep. A failure is written down, never raised, so that the others go on."""
     if job.is_over() or (not job.waits and is_running(job.results_dir, job.key)):
         return
     clock = time.perf_counter()
@@ -306,7 +310,7 @@ def _now_and_then(set_status: Callable[[str], None], job: Job) -> Callable[[str]
 
 
 def _planned_here(job: Job) -> Plan:
-    """The run as this machine plans it. Raises UserError where that is another one than was asked for, or none."""
+    """Plans the run on this machine. Raises UserError where that is another run than was asked for, or none."""
     here = f"on {socket.gethostname()}"
     try:
         planned = plan(job.cfg)
@@ -322,9 +326,9 @@ def _planned_here(job: Job) -> Plan:
 
 @dataclass(frozen=True)
 class Extraction:
-    """One GPU's part in filling a store: the shards that no other process is at.
+    """Describes one GPU's part in filling a store: the shards that no other process is at.
 
-    locks: the folder that tells which GPUs are taken. quiet: another process shows how far all are.
+    locks: the folder that says which GPUs are taken. quiet: another process shows how far all are.
     """
 
     cfg: Config
@@ -398,7 +402,7 @@ def _why_not_done(planned: Plan, launcher: Launcher) -> str:
 
 
 def _line(job: Job, outcome: str) -> str:
-    """What is logged of a run that has ended: "run 7 of 18, 2 failed, about 6 min left · last seed 1 · ..."."""
+    """Writes what is logged of a run that has ended: "run 7 of 18, 2 failed, about 6 min left · last seed 1 · ..."."""
     now = SweepStatus(job.results_dir, job.keys)
     over = len(now.done) + len(now.failed) + len(now.bad)
     parts = [f"run {over} of {len(now.keys)}"] + [f"{len(now.failed)} failed"] * bool(now.failed)
