@@ -1,6 +1,6 @@
-"""Do these results hold? Checks of a results folder that only read files; what can be recomputed is not trusted.
+"""Checks that results hold, by reading the files of a folder; what can be recomputed is not trusted.
 
-Each record must be complete, its key the hash of its identity, its scores what its counts (and predictions, if kept)
+Each record must be complete, its key the hash of its identity, its scores what its counts (and predictions, if saved)
 give, its feature key that of its encoder and text, if available. The facts of table.json must be what the records give,
 and each record the very file that table.json was made from.
 """
@@ -49,7 +49,7 @@ ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, 
 
 
 def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
-    """Every check that reads files alone. Raises UserError where there are no results."""
+    """Yields every check that only reads files. Raises UserError where there are no results."""
     folder = results_folder(folder)
     files = sorted((folder / "records").glob("*.json"))
     if not files and not (folder / SCREEN).exists():
@@ -86,7 +86,9 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
 
 
 def _problems(file: Path, record: RunRecord) -> Iterator[str]:
-    """Where a record is not what it should be. That its key is the hash of its identity was seen when it was loaded."""
+    """Says where a record is not what it should be. That its key is the hash of its identity was seen when it was
+    loaded.
+    """
     try:
         counts, sha256 = load_counts(file)
     except UserError as error:
@@ -119,7 +121,7 @@ RecordFacts = Iterator[tuple[str, Any, Any, str]]
 
 
 def _facts_of_identity(record: RunRecord) -> RecordFacts:
-    """What the identities of the run and of its features say."""
+    """Yields what the identities of the run and of its features say."""
     identity, config, features, encoder = record.identity, record.config, record.features, record.encoder
     by_key = "but the key was made with"
     yield "config.seed", config.seed, identity.seed, by_key
@@ -139,7 +141,7 @@ def _facts_of_identity(record: RunRecord) -> RecordFacts:
 
 
 def _facts_of_files(file: Path, record: RunRecord, sha256_of_counts: str) -> RecordFacts:
-    """What the files of a run say: they are those that it wrote."""
+    """Yields the sha256 of a run's files, which must be those that it wrote."""
     written = record.sha256
     yield f"sha256 of {counts_path(file).name}", written.counts, sha256_of_counts, "the file's is"
     paths = [(weights_path(file), written.weights)]
@@ -150,7 +152,7 @@ def _facts_of_files(file: Path, record: RunRecord, sha256_of_counts: str) -> Rec
 
 
 def _facts_of_counts(record: RunRecord, counts: dict[str, Counts]) -> RecordFacts:
-    """What the counts of each sentence say."""
+    """Yields what the counts of each sentence say."""
     for split, columns in counts.items():
         if split not in SCORED:
             continue
@@ -174,7 +176,7 @@ def _without_documents(columns: Counts) -> Counts:
 
 
 def _facts_of_curve(record: RunRecord) -> RecordFacts:
-    """What the epochs of the training say."""
+    """Yields what the epochs of the training say."""
     curve, best = [epoch.dev for epoch in record.curve], record.best_epoch
     if not record.layers.indices and PROBES[record.config.probe["kind"]].reads_features:
         yield "best_epoch", best, 0, "a majority-tag baseline has"
@@ -189,7 +191,7 @@ def _facts_of_curve(record: RunRecord) -> RecordFacts:
 
 
 def _bits_problems(record: RunRecord) -> Iterator[str]:
-    """Dev bits, or the epoch at which they were read, that the curve does not give."""
+    """Says where dev bits, or the epoch at which they were read, are not what the curve gives."""
     epoch = record.bits_epoch
     if epoch is None:
         if record.bits or record.online_code:
@@ -206,7 +208,7 @@ def _bits_problems(record: RunRecord) -> Iterator[str]:
 
 
 def _facts_of_outcome(record: RunRecord) -> RecordFacts:
-    """What the curve says of how training ended. Another version of the training may have ended otherwise."""
+    """Yields how training ended by the curve; nothing for another version of the training, which may end otherwise."""
     losses = [epoch.dev_loss for epoch in record.curve]
     probe = recorded_probe(record.config.probe)
     if None in losses or record.identity.version != VERSION or not PROBES[probe.kind].ends_by_schedule:
@@ -218,7 +220,7 @@ def _facts_of_outcome(record: RunRecord) -> RecordFacts:
 
 
 def _prediction_problems(file: Path, record: RunRecord, split: str, columns: Counts) -> Iterator[str]:
-    """What a split's file of predictions, where there is one, contradicts."""
+    """Says what a split's file of predictions contradicts, or that only this split's is missing."""
     predictions = predictions_path(file, split)
     if not predictions.exists():
         if predictions_path(file, "dev" if split == "test" else "test").exists():
@@ -247,18 +249,18 @@ def _prediction_problems(file: Path, record: RunRecord, split: str, columns: Cou
 
 
 def _gold(columns: Counts) -> Counts:
-    """How much of each kind there is to find in each sentence."""
+    """Returns how much of each kind there is to find in each sentence."""
     return {name: column for name, column in columns.items() if name.startswith("gold:")}
 
 
 def _gold_of(counts: dict[str, Counts]) -> str:
-    """The hash of what there is to find in dev and test; a type that was only predicted is not of it."""
+    """Hashes what there is to find in dev and test, without a type that was only predicted."""
     found = {split: {name: column for name, column in _gold(counts[split]).items() if any(column)} for split in SCORED}
     return key_of(found)
 
 
 def _slice_problems(record: RunRecord, split: str) -> Iterator[str]:
-    """Parts of a split by length that do not add up to the whole."""
+    """Names the parts of a split by length that do not add up to the whole."""
     scores = getattr(record.scores, split)
     for what in ("span of", "sentence of"):
         parts = [part.gold for name, part in (scores.slices or {}).items() if name.startswith(what)]
@@ -267,9 +269,9 @@ def _slice_problems(record: RunRecord, split: str) -> Iterator[str]:
 
 
 def _corpora(records: Records) -> Iterator[Check]:
-    """Each corpus of the records, read anew if available, with its controls and samples derived anew.
+    """Checks each corpus of the records, read again if available, with its controls and samples derived again.
 
-    Runs on one corpus were scored on one gold standard, and where the corpus is at hand, on its tags.
+    Runs on one corpus must be scored on one gold standard, and where the corpus is at hand, on its tags.
     """
     gold = {file: _gold_of(load_counts(file)[0]) for file in records}
     if alone := _alone(records, gold):
@@ -297,7 +299,7 @@ def _corpora(records: Records) -> Iterator[Check]:
 
 
 def _alone(records: Records, gold: dict[Path, str]) -> list[str]:
-    """The runs with another gold standard than most runs on their corpus. gold: a hash of each run's."""
+    """Lists the runs with another gold standard than most runs on their corpus. gold: a hash of each run's."""
     read = {file: (record.identity.corpus, record.identity.task) for file, record in records.items()}
     standards: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for file, text in read.items():
@@ -307,13 +309,15 @@ def _alone(records: Records, gold: dict[Path, str]) -> list[str]:
 
 
 def _source(record: RunRecord) -> str:
-    """A record's data settings as far as they say which corpus is read."""
+    """Returns a record's data settings as far as they say which corpus is read."""
     return canonical({name: value for name, value in record.config.data.items() if name not in DERIVED})
 
 
 def _derives_from(text: Corpus) -> Callable[[RunRecord, str], bool]:
-    """A function that says whether a record was made on this text. It takes the record and the hash of what there is to
-    find in its dev and test."""
+    """Returns a function that says whether a record was made on this text.
+
+    It takes the record and the hash of what there is to find in its dev and test.
+    """
 
     def made(data: str, seed: int, lower: bool, *changes: str) -> Corpus:
         return derived(text, DataConfig(**json.loads(data)), seed, lower, changes)[0]
@@ -346,7 +350,7 @@ def _derives_from(text: Corpus) -> Callable[[RunRecord, str], bool]:
 
 
 def _encoders(records: Sequence[RunRecord], cache_dir: Path) -> Iterator[Check]:
-    """Each encoder of the records, its files hashed anew where they are at hand."""
+    """Checks each encoder of the records, its files hashed again where they are at hand."""
     for encoder in dict.fromkeys(canonical(record.config.encoder) for record in records):
         mine = [record for record in records if canonical(record.config.encoder) == encoder]
         name = f"encoder {mine[0].encoder.name}"
