@@ -135,14 +135,14 @@ class Inputs(NamedTuple):
 
 
 def inputs_of(cfg: Config) -> Inputs:
-    """Returns what a config's runs read, the text with its own tags. Raises UserError for invalid data or encoder."""
+    """Returns what a config's runs read: all text, with its own tags. Raises UserError for invalid data or encoder."""
     of_text, _, encoder_settings, feature_settings = _parts(cfg)
     encoder, store, _ = _features(of_text, encoder_settings, feature_settings)
     return Inputs(_text(of_text)[0], encoder, store, _text(of_text)[1])
 
 
 def encoder_key(encoder: EncoderConfig) -> str:
-    """Returns the settings by which two encoders are one: with a path, a name means nothing."""
+    """Returns a key that is equal for settings of one encoder: with a path, the name means nothing."""
     return canonical(asdict(encoder) | ({"name": None} if encoder.path is not None else {}))
 
 
@@ -155,8 +155,8 @@ def one_per_encoder(configs: Sequence[Config]) -> list[Config]:
 
 
 def named_encoders(configs: Sequence[Config]) -> dict[str, EncoderConfig]:
-    """Returns the encoders of several configs by names. Raises UserError for one that cannot be opened, and for two
-    that have one name.
+    """Returns the encoders of several configs, each by its own name. Raises UserError for one that cannot be opened,
+    and for two of one name.
     """
     names = [inputs_of(cfg).encoder.name for cfg in configs]
     labels = encoder_labels(names)
@@ -169,7 +169,7 @@ def named_encoders(configs: Sequence[Config]) -> dict[str, EncoderConfig]:
 
 
 def _parts(cfg: Config) -> tuple[str, str, str, str]:
-    """Returns the settings of the main runs' text, of the text that is read, of encoder and of features, as cache keys."""
+    """Returns the settings of the main runs' text, of the text read, of encoder and of features, as cache keys."""
     return (
         canonical(asdict(main_data(cfg.data))),
         canonical(asdict(main_data(cfg.data, changed_words=True))),
@@ -199,7 +199,7 @@ def _derived(of_text: str, data: str, seed: int, lower_cases: bool) -> tuple[Cor
 
 @functools.lru_cache(maxsize=8)
 def _features(data: str, encoder_settings: str, feature_settings: str) -> tuple[Encoder, FeatureStore, str | None]:
-    """Returns encoder, store and, for random weights, the key of the checkpoint's own features, where it has weights."""
+    """Returns encoder, store and, for random weights, the key of the checkpoint's own features, if it has weights."""
     text, _ = _text(data)
     features = FeaturesConfig(**json.loads(feature_settings))
     encoder = open_encoder(EncoderConfig(**json.loads(encoder_settings)), Path(features.cache_dir))
@@ -242,9 +242,7 @@ def prepare_results(results_dir: Path) -> None:
 
 
 def settings_of(cfg: Config) -> Settings:
-    """Returns the config without what does not change a run: folders, what is stored, runs at once, race, screen,
-    margin.
-    """
+    """Returns the config without what changes no run: folders, what is stored, runs at once, race, screen, margin."""
     config = asdict(cfg) | {"layers": cfg.layers.recorded, "probe": recorded_settings(cfg.probe)}
     for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]

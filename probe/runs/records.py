@@ -100,7 +100,7 @@ class RecordedEncoder:
 
 @dataclass(frozen=True)
 class RecordedFeatures:
-    """Describes the features that were read; for the majority tag, which reads none, those of its table's other rows."""
+    """Describes the features that were read; for the majority tag, which reads none, those of its table's others."""
 
     key: str
     identity: dict[str, Any]
@@ -111,9 +111,7 @@ class RecordedFeatures:
 
 @dataclass(frozen=True)
 class RecordedLayers:
-    """Describes the layers. deviations: per feature on train, of each layer that is added up as it is; None for other
-    rows.
-    """
+    """Describes the layers. deviations: per feature on train, of each layer that is added up as it is, else None."""
 
     indices: list[int]
     combine: str
@@ -212,7 +210,7 @@ class TruncatedRecord(BadRecord):
 
 
 def record_path(results_dir: Path, row: str, identity: RunIdentity) -> Path:
-    """Returns where a run's record is, whatever its row was called when it was made; where it will be if there is none."""
+    """Returns where a run's record is, whatever its row was called when it was made, or where it will be."""
     folder = results_dir / "records"
     existing = sorted(folder.glob(f"*-{short(identity.key)}.json"))
     return existing[0] if existing else folder / f"{row}-seed{identity.seed}-{short(identity.key)}.json"
@@ -286,9 +284,7 @@ def json_of(file: Path, refuse: Callable[[str], Exception]) -> Any:
 
 
 def decoded(content: object, kind: type[T], refuse: Callable[[str], Exception]) -> T:
-    """Converts plain JSON values to a dataclass. Raises what `refuse` makes of the field's name and what is wrong with
-    it.
-    """
+    """Converts JSON values to a dataclass. Raises what `refuse` makes of the field's name and what is wrong with it."""
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:

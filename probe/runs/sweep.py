@@ -1,4 +1,4 @@
-"""Makes many runs: what is asked for, what is done, what failed and why.
+"""Makes many runs, and finds what is asked for, what is done, what failed and why.
 
 A launcher starts the jobs, in whatever processes; each calls `run_job`. All that they share is the results folder: a
 record says done, a file under logs/ says failed, and `sweep.json` says what the sweep asks for. So another terminal, a
@@ -83,7 +83,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Holds what came of a sweep: its folders of results, and for each run that has no record its name and the reason."""
+    """Holds what came of a sweep: its folders of results, and name and reason of each run that has no record."""
 
     folders: list[Path]
     failed: list[tuple[str, str]]
@@ -198,8 +198,7 @@ def _launch(
 class _Leaders:
     """Logs, when called after a run, what is known so far.
 
-    It does so once for as many new records as the sweep has rows, or as a third of its runs if that is fewer; at least
-    2.
+    It does so once for as many new records as the sweep has rows, or as a third of its runs if fewer; at least 2.
     """
 
     def __init__(self, plans: Sequence[Plan], log: Callable[[str], None]) -> None:

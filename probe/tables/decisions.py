@@ -66,8 +66,7 @@ def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
 def cheapest_within(
     behind: Sequence[Sequence[float]], costs: Sequence[tuple[int, ...]], means: Sequence[float], margin: float
 ) -> int | None:
-    """Returns the index of the row to use: the cheapest whose interval lies above -margin (a fraction); None without
-    one.
+    """Returns the index of the row to use: the cheapest whose interval lies above -margin (a fraction), or None.
 
     Of rows of equal cost it is the one with the highest mean.
     """

@@ -1,4 +1,4 @@
-"""Computes scores of a row relative to others of its table: its control, a random encoder, less text, the embeddings."""
+"""Computes scores of a row relative to others: its control, a random encoder, less text, the embeddings."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _relative_scores(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
 
 
 def _drawn_alike(controls: Sequence[Row]) -> list[Row]:
-    """Returns the controls that were drawn in one way: the newer, without case, where there are both."""
+    """Returns the controls that were drawn by one rule: the newer, without case, where there are both."""
     newer = [row for row in controls if row.of and row.of.settings.get(LOWER_CASED)]
     return newer or list(controls)
 
@@ -137,7 +137,7 @@ def _share(run: RunRecord) -> float:
 
 
 def _settings(row: Row) -> dict[str, Any]:
-    """Returns what the names of its conditions do not say, without the share of train."""
+    """Returns the settings that the names of its conditions do not say, without the share of train."""
     settings = row.of.settings if row.of else {}
     return {name: value for name, value in settings.items() if name != "share"}
 

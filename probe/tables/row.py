@@ -32,7 +32,7 @@ class SplitDifference:
 
 @dataclass(frozen=True)
 class Difference:
-    """Compares two rows. row: the second. n: seeds of each. unit: what of the text was drawn, sentences or documents."""
+    """Compares two rows. row: the second. n: seeds of each. unit: of the text drawn, sentences or documents."""
 
     row: str
     n: tuple[int, int]
@@ -73,7 +73,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Tried:
-    """Holds a row's dev score at one of several learning rates. missing: number of runs asked for that have no record."""
+    """Holds a row's dev score at one of several learning rates. missing: how many runs asked for have no record."""
 
     rate: float
     seeds: list[int]
@@ -159,7 +159,7 @@ class Row:
 
     @property
     def layers_as_text(self) -> str:
-        """Writes its layers as `3..6`, or `0, 3, 5`."""
+        """Writes its layers as in `3..6`, or `0, 3, 5`."""
         return format_layers(self.indices)
 
     @property

@@ -250,7 +250,7 @@ def _gather(records: Records, expected: list[RequestedRun]) -> list[_Gathered]:
 
 
 def _at_best_rates(gathered: list[_Gathered]) -> list[_Gathered]:
-    """Replaces rows that differ only in their learning rate by the best one by dev, in one table."""
+    """Replaces rows that differ only in their learning rate by the best of them on dev, in one table."""
     tables: defaultdict[str, list[_Gathered]] = defaultdict(list)
     for row in gathered:
         tables[row.identity.key if _is_fine_tuned(row) else row.identity.across_rates].append(row)
@@ -303,9 +303,7 @@ def _across_encoders(gathered: list[_Gathered]) -> list[_Gathered]:
 
 
 def _family(row: _Gathered) -> str:
-    """Returns a key of what tables share that differ only in their encoder. A table of several rates is one of any
-    rate.
-    """
+    """Returns a key of what tables share that differ only in their encoder. Several rates count as any rate."""
     identity = row.identity
     rates_differ = row.group == identity.across_rates
     probe = {name: value for name, value in identity.probe.items() if not (rates_differ and name == RATE)}

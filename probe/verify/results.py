@@ -86,9 +86,7 @@ def check_files(folder: Path, cache_dir: Path) -> Iterator[Check]:
 
 
 def _problems(file: Path, record: RunRecord) -> Iterator[str]:
-    """Says where a record is not what it should be. That its key is the hash of its identity was seen when it was
-    loaded.
-    """
+    """Says where a record is not what it should be. Loading it has checked that its key is the hash of its identity."""
     try:
         counts, sha256 = load_counts(file)
     except UserError as error:
@@ -260,7 +258,7 @@ def _gold_of(counts: dict[str, Counts]) -> str:
 
 
 def _slice_problems(record: RunRecord, split: str) -> Iterator[str]:
-    """Names the parts of a split by length that do not add up to the whole."""
+    """Says where the parts of a split by length do not add up to the whole."""
     scores = getattr(record.scores, split)
     for what in ("span of", "sentence of"):
         parts = [part.gold for name, part in (scores.slices or {}).items() if name.startswith(what)]
