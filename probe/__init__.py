@@ -123,7 +123,7 @@ class _Screen(ModuleType):
         >>> found.table.place.tolist() == list(range(1, len(found.table) + 1))
         True
         >>> found.table.columns.tolist()[:6]
-        ['place', 'name', 'alike', 'indices', 'combine', 'width']
+        ['place', 'encoder', 'name', 'alike', 'indices', 'combine']
         """
         from probe.api import run_screen
 

@@ -232,5 +232,6 @@ def test_a_sweep_says_that_it_repairs_a_damaged_shard(inputs: list[str], tmp_pat
     lines = [line for line in done.stdout.splitlines() if "Extracting it again" in line]
     assert 1 <= len(lines) <= jobs, "runs side by side may both have met it"
     for line in lines:
-        names(line, "dev-00000.safetensors", "layer 5")
+        names(line, "dev-00000.safetensors")
         assert line.startswith("last seed ")
+    assert any("layer 5" in line for line in lines), "the other run may come when the shard is already set aside"
