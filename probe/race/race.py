@@ -17,13 +17,14 @@ from probe.probes.kinds import PROBES
 from probe.race.dev_scores import DevScores
 from probe.race.log import ending_line, round_lines
 from probe.race.rule import VERSION, Cell, Rules, num_ahead, replay, thresholds
-from probe.race.spec import DECISIONS, RACE, Decisions, Entry, RaceSpec, read_spec, row_name
+from probe.race.spec import DECISIONS, RACE, Decisions, Entry, RaceSpec, read_spec
 from probe.runs.identity import label_of
 from probe.runs.launch import Launcher
 from probe.runs.plan import Plan, encoder_key, plan, prepare_results
 from probe.runs.sweep import run_sweep
 from probe.runs.sweep_plan import write_expected
 from probe.system.files import to_jsonable, write_atomically
+from probe.system.format import with_encoder
 from probe.system.locks import wait_for_lock
 
 
@@ -51,7 +52,7 @@ def run_race(
     def encoder_name(cfg: Config) -> str | None:
         return names.get(encoder_key(cfg.encoder))
 
-    rows = sorted({row_name(_name(cfg.layers), encoder_name(cfg)) for cfg in named})
+    rows = sorted({with_encoder(_name(cfg.layers), encoder_name(cfg)) for cfg in named})
     asked: dict[str, Any] = {"named": rows, "candidates": base.race.candidates}
     if encoders:
         asked["encoders"] = sorted(encoders)
@@ -71,7 +72,7 @@ def run_race(
         planned = plan(cfg)
         plans.setdefault(planned.identity.cell, (planned, encoder_name(cfg)))
     spec = _stored_spec(folder, _make_spec([*plans.values()], seeds, asked, base.race))
-    plan_of = {row_name(planned.selection.name, encoder): planned for planned, encoder in plans.values()}
+    plan_of = {with_encoder(planned.selection.name, encoder): planned for planned, encoder in plans.values()}
     scores, num_logged = DevScores(folder, spec.runs, record_rows=spec.record_rows), 0
     while True:
         state = replay(spec.rules, spec.rows, scores.run)
@@ -118,7 +119,7 @@ def _make_spec(
 
     Raises UserError for two rows of one name, and for more rows than max_runs.
     """
-    names = [row_name(planned.selection.name, encoder) for planned, encoder in plans]
+    names = [with_encoder(planned.selection.name, encoder) for planned, encoder in plans]
     if doubled := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"Two rows of this race are called {doubled} but have different layers.")
     ahead = num_ahead(len(plans))

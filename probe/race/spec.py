@@ -17,16 +17,12 @@ from probe.race.dev_scores import DevScores
 from probe.race.rule import Cell, Elimination, Race, Round, Rules, replay
 from probe.runs.identity import RunIdentity
 from probe.runs.records import decoded, json_of
+from probe.system.format import with_encoder
 
 RACE = "race.json"
 DECISIONS = "decisions.json"
 
 T = TypeVar("T")
-
-
-def row_name(name: str, encoder: str | None) -> str:
-    """Returns a row's name in a race: with its encoder's, where the race has several."""
-    return f"{name} of {encoder}" if encoder else name
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,7 @@ class Entry:
     @property
     def record_row(self) -> str:
         """Returns the row's name in its records."""
-        return self.row.removesuffix(row_name("", self.encoder))
+        return self.row.removesuffix(with_encoder("", self.encoder))
 
 
 @dataclass(frozen=True)

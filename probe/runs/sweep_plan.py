@@ -14,7 +14,7 @@ from probe.config import UserError
 from probe.runs.identity import RunIdentity, label_of
 from probe.runs.records import decoded, json_of
 from probe.system.files import to_jsonable, write_atomically
-from probe.system.format import encoder_labels
+from probe.system.format import encoder_labels, with_encoder
 from probe.system.locks import wait_for_lock
 
 SWEEP = "sweep.json"
@@ -54,7 +54,7 @@ def labels_of(runs: Sequence[RequestedRun]) -> dict[str, str]:
     if len(names) < 2:
         return {run.key: run.label for run in runs}
     short_names = dict(zip(names, encoder_labels(names), strict=True))
-    return {run.key: label_of(f"{run.row} of {short_names[run.setting.encoder]}", run.identity) for run in runs}
+    return {run.key: label_of(with_encoder(run.row, short_names[run.setting.encoder]), run.identity) for run in runs}
 
 
 class DamagedExpected(UserError):

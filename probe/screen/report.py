@@ -16,7 +16,7 @@ from probe.runs.sweep_plan import SWEEP
 from probe.screen.ranking import TIES, Scored, rank_encoders, selection_bias
 from probe.screen.record import ScreenRecord, load_screens
 from probe.system.files import to_jsonable, write_atomically
-from probe.system.format import format_count, format_layers, percent, pluralize
+from probe.system.format import format_count, format_layers, percent, pluralize, with_encoder
 from probe.tables.formats import TextTable, as_csv, as_json
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
@@ -58,7 +58,7 @@ def rank_screens(screens: Screens, folder: Path | None = None) -> list[RankedCho
         bench = benches.get(record.identity.features)
         speed = bench.words_per_second.get(str(choice.num_blocks)) if bench else None
         flops = encoder_flops(record.hidden_size, choice.num_blocks)
-        title = f"{choice.name} of {encoder}" if len(screens) > 1 else choice.name
+        title = with_encoder(choice.name, encoder if len(screens) > 1 else None)
         ranked.append(RankedChoice(place, title, encoder, record.hidden_size, flops, speed, choice))
     return ranked
 

@@ -46,8 +46,13 @@ def short_name(encoder: str) -> str:
     return encoder.rstrip("/").rpartition("/")[2]
 
 
+def with_encoder(name: str, encoder: str | None) -> str:
+    """Adds the encoder's name to that of a row or run: `layer_4 of all-MiniLM-L6-v2`. encoder: None adds nothing."""
+    return f"{name} of {encoder}" if encoder else name
+
+
 def encoder_labels(names: Sequence[str]) -> list[str]:
-    """Gives each of several encoders a name of its own: without its owner where that is enough. Empty if none is."""
+    """Returns a unique label per encoder: without the owners if these are unique. Empty if two names are equal."""
     for labels in ([short_name(name) for name in names], list(names)):
         if len(set(labels)) == len(names):
             return labels

@@ -15,7 +15,7 @@ from typing import Any
 from probe.conditions import MAIN
 from probe.probes.selection import encoder_flops
 from probe.system.files import to_jsonable
-from probe.system.format import format_count, percent
+from probe.system.format import format_count, percent, with_encoder
 from probe.tables.decisions import BEST, ELIMINATED, UNDECIDED, cheapest_within
 from probe.tables.row import Row
 
@@ -50,7 +50,7 @@ class RowCost:
 
     @property
     def title(self) -> str:
-        return f"{self.row} of {self.encoder}" if self.encoder else self.row
+        return with_encoder(self.row, self.encoder)
 
 
 @dataclass(frozen=True)

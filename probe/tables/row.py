@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from probe.conditions import section_of
@@ -13,7 +13,7 @@ from probe.runs.records import Records, RunRecord
 from probe.runs.sweep_plan import Setting
 from probe.scoring.compare import Components
 from probe.scoring.significance import Cell
-from probe.system.format import format_layers
+from probe.system.format import format_layers, with_encoder
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Row:
     @property
     def title(self) -> str:
         """Returns its name in sentences, with its encoder where its table has several."""
-        return f"{self.name} of {self.encoder}" if self.encoder else self.name
+        return with_encoder(self.name, self.encoder)
 
     @property
     def n(self) -> int:
@@ -184,13 +184,20 @@ class Row:
 
 def groups_of(rows: Sequence[Row]) -> list[list[Row]]:
     """Groups rows by setting, in their order."""
-    return [[row for row in rows if row.group == group] for group in dict.fromkeys(row.group for row in rows)]
+    return _together(rows, lambda row: row.group)
 
 
 def by_encoder(rows: Sequence[Row]) -> list[list[Row]]:
     """Groups rows by setting and encoder, in their order."""
-    kinds = dict.fromkeys((row.group, row.encoder) for row in rows)
-    return [[row for row in rows if (row.group, row.encoder) == kind] for kind in kinds]
+    return _together(rows, lambda row: (row.group, row.encoder))
+
+
+def _together(rows: Sequence[Row], kind_of: Callable[[Row], Hashable]) -> list[list[Row]]:
+    """Groups rows of one kind, in the order in which rows and kinds first occur."""
+    kinds: dict[Hashable, list[Row]] = {}
+    for row in rows:
+        kinds.setdefault(kind_of(row), []).append(row)
+    return [*kinds.values()]
 
 
 def setting_of(record: RunRecord) -> Setting:
