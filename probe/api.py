@@ -1,6 +1,6 @@
 """Implements `probe.run`, `probe.sweep`, `probe.screen` and `probe.results`, and defines what they return.
 
-The first three run the command in a process of its own. So settings have the same effect as on the command line,
+The first three run the command in a separate process. So settings have the same effect as on the command line,
 nothing is printed, and the caller's threads and random states do not change. pandas is imported when a table is asked
 for; `datasets` installs it.
 """

@@ -77,7 +77,7 @@ def run_hydra_flags(arguments: list[str]) -> bool:
     if flag is None:
         return False
     if {"-m", "--multirun"} & {*arguments}:
-        raise UserError(f"{flag} shows the settings of one run: omit -m, and name one value per setting.")
+        raise UserError(f"{flag} works without -m only: omit -m, and give one value per setting.")
     hydra_itself(arguments)
     return True
 
@@ -222,7 +222,7 @@ def _counts_layers(base: Any) -> bool:
 
 
 def _jobs_by_depth(base: Any, parser: Any, parsed: Sequence[Override], overrides: list[str]) -> list[list[str]]:
-    """Returns the overrides of each job of a sweep. Where it counts layers, each encoder has a sweep of its own.
+    """Returns the overrides of each job of a sweep. Where it counts layers, each encoder gets a separate sweep.
 
     Raises UserError for an encoder whose number of layers is not known: no preset, and no folder whose config has it.
     """

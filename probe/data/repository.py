@@ -38,7 +38,7 @@ def read_hub(
     """Reads those of the wanted splits that the data set has.
 
     splits: its names for them, by ours. remedies: what to type if a split does not exist; one without may be missing.
-    notes: receives a line if the cached copy was damaged and was made again.
+    notes: receives a line if the cached copy was damaged and has been rebuilt.
     """
     import datasets
 
@@ -108,8 +108,8 @@ def _make_copy_again(repo: hub.Repo, subset: str | None, cached: Path, error: Ex
     try:
         _make_copy(repo, subset, cached)
     except UserError as problem:
-        raise UserError(f"{damage}. It was removed and cannot be made again:\n{problem}") from None
-    return f"{damage}; it was removed and made again"
+        raise UserError(f"{damage}. It was deleted, and rebuilding it failed:\n{problem}") from None
+    return f"{damage}; it was deleted and rebuilt"
 
 
 def _link_files(repo: hub.Repo, folder: Path, files: list[str]) -> None:

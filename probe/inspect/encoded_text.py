@@ -78,8 +78,8 @@ class EncodedText:
 class _Input(NamedTuple):
     """Holds one window for the encoder, each tensor (1, P).
 
-    runs: the runs of words in it, each with the number of pieces by which it is shifted to the right, compared with a
-    window of its own.
+    runs: the runs of words in the window, each with its shift: how many pieces further right it starts than if it were
+    encoded alone.
     """
 
     ids: torch.Tensor

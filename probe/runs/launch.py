@@ -58,8 +58,8 @@ class Launcher:
     ) -> None:
         """Runs the work for each job, and returns when all jobs have ended.
 
-        at_once: how many run side by side on this machine. on_failure: called with a job whose process ended without a
-        report of its own, and the reason. on_end: called after each job on this machine. Raises what a job raises, and
+        at_once: how many run side by side on this machine. on_failure: called with a job and the reason, if its process
+        ended without a report. on_end: called after each job on this machine. Raises what a job raises, and
         UserError if a cluster accepts no job.
         """
         if self.is_this_process(at_once):

@@ -74,7 +74,7 @@ def is_truncated(record: Path) -> bool:
 
 
 def set_aside_truncated(record: Path) -> str | None:
-    """Renames a record that is not complete JSON, so that its run is made again. Returns a message about it.
+    """Renames a record that is not complete JSON, so that its run is repeated. Returns a message that names the file.
 
     Returns None if there is no such record. Raises UserError if it cannot be renamed.
     """

@@ -67,9 +67,10 @@ class CorpusCounts:
 
 @dataclass(frozen=True)
 class RecordedData:
-    """Describes the corpus: its counts, and how its tags were read. commit: of the Hub's data set that it is.
+    """Describes the corpus: its counts, and how its tags were read.
 
-    control_lower_cased: of a control, whether it was drawn by the word or mention without case. None: no control.
+    commit: the commit of the Hub data set that was read; None for files. control_lower_cased: whether a control was
+    drawn by the word or mention without case; None if the run is no control.
     """
 
     name: str

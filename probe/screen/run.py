@@ -47,9 +47,9 @@ def run_screens(
 ) -> dict[str, ScreenRecord]:
     """Screens the encoder of each config, after extracting missing features, and returns the screens by encoder.
 
-    Writes the folder's screen.json after each; those that it has are not made again. Replaces a damaged screen at the
-    end of the first, and one of another text, encoder or setting, or raises UserError for that one before anything is
-    computed if `replaces` is false. Raises UserError then too for encoders that cannot be opened, or of one name.
+    Reuses the screens that screen.json has, and writes it after each new one. The first new screen replaces a damaged
+    screen.json, and one of another text, encoder or setting. replaces: if false, the latter raises UserError before
+    anything is computed. Raises UserError too for an encoder that cannot be opened, and for two of one name.
     """
     for cfg in configs:
         if not PROBES[cfg.probe.kind].reads_features:

@@ -244,7 +244,7 @@ def _is_unranked(row: Row) -> bool:
 def _references(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Gives the rows of each baseline and of fine-tuning, but no majority tag of another condition.
 
-    Of several encoders they are apart, except rows without layers, whose scores are of no encoder.
+    Several encoders have separate lines. Rows without layers use no encoder, so all encoders share them.
     """
     found: dict[str, list[Row]] = {}
     has_encoders = len({row.encoder for row in rows}) > 1

@@ -143,7 +143,7 @@ def table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
 
 
 def _part_of(row: Row) -> tuple[str | None, int]:
-    """Gives the part of its table that a row stands in: parts have a rule between them."""
+    """Returns the part of the table that a row belongs to. A line separates the parts."""
     return row.encoder, row.section
 
 

@@ -282,10 +282,10 @@ def _at_best_rate(alike: list[_Gathered], group: str) -> _Gathered:
 
 
 def _across_encoders(gathered: list[_Gathered]) -> list[_Gathered]:
-    """Puts tables that differ in their encoder alone into one, whose rows name their encoders.
+    """Merges tables that differ only in their encoder. The merged table's rows name their encoders.
 
-    Spans and words are those of one corpus, whatever the encoder, so the scores compare. Encoders of equal names stay
-    in tables of their own, since nobody could tell which is which; so do tables of conditions without a main run.
+    Spans and words are those of one corpus, whatever the encoder, so the scores compare. Encoders of equal names
+    keep separate tables, since their rows could not be distinguished. So do conditions without a main run.
     """
     names: dict[str, str] = {}  # of the encoder of each table, by its group
     families: defaultdict[str, dict[str, None]] = defaultdict(dict)

@@ -91,7 +91,7 @@ def compare_tables(recorded: Any, made: Sequence[JsonRow]) -> Iterator[Check]:
 
 
 def _groups_since_joined(pairs: Sequence[tuple[JsonRow, JsonRow]]) -> set[Any]:
-    """Returns the tables whose rows once stood in several, with decisions of their own: those of several encoders."""
+    """Returns the tables whose rows an older version wrote as several tables, one per encoder."""
     recorded: defaultdict[Any, set[Any]] = defaultdict(set)
     for there, row in pairs:
         recorded[row.get("group")].add(there.get("group"))
