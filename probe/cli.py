@@ -6,7 +6,6 @@ To add a command, write a function in the `command.py` of its folder and add a l
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import os
 import shlex
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from probe.config import UserError, conf_dir, preset_named
+from probe.system.format import closest
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,8 @@ def dispatch(arguments: list[str]) -> int:
         else:
             sweeps = {file.stem: f"+sweep={file.stem}" for file in (conf_dir() / "sweep").glob("*.yaml")}
             known = {name: name for name in COMMANDS} | sweeps
-            close = difflib.get_close_matches(first.replace("-", "_"), known, n=1)
-            close = close or difflib.get_close_matches(first, known, n=1)
-            hint = f" Did you mean `probe {known[close[0]]}`?" if close else ""
+            close = closest(first.replace("-", "_"), known) or closest(first, known)
+            hint = f" Did you mean `probe {known[close]}`?" if close else ""
             hint += f" Commands: {', '.join(COMMANDS)}."
         raise UserError(f"there is no command {first!r}.{hint}")
     return run_command("train", arguments)

@@ -6,7 +6,6 @@ Hydra composes the YAML files; `to_config` turns the result into plain dataclass
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 import re
@@ -14,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
+
+from probe.system.format import closest, reason_of
 
 COMBINES = ("sum", "mean", "concat", "mix", "none")
 NORMALIZES = ("none", "layer", "train", "scale")
@@ -352,8 +353,8 @@ def layers_named(row: str) -> LayersConfig:
         layers = LayersConfig([int(k) for k in indices], combine.replace("layer", "concat"))
         if not layers.is_empty:
             return layers
-    close = difflib.get_close_matches(row, presets, n=1)
-    hint = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(presets)}."
+    close = closest(row, presets)
+    hint = f"Did you mean {close}?" if close else f"There are: {', '.join(presets)}."
     raise UserError(f"race.rows: there is no row {row!r}. {hint} Others are written layer_4, concat_3_4, mix_1_2_3.")
 
 
@@ -379,17 +380,16 @@ def unknown_setting(key: str) -> UserError:
     sections = {name.split(".")[0] for name in setting_names() if "." in name} - set(PRESET_GROUPS)
     names = [name for name in setting_names() if name not in {*sections, "layers.name"}]
     by_last_part = {name.rsplit(".", 1)[-1]: name for name in names}
-    close = [ALIASES[last]] if last in ALIASES else difflib.get_close_matches(key, names, n=1, cutoff=0.6)
-    close += [by_last_part[part] for part in difflib.get_close_matches(last, by_last_part, n=1, cutoff=0.75)]
-    hint = f"Did you mean {close[0]}?" if close else "`probe --cfg job` shows them all."
-    if last not in ALIASES and (section := difflib.get_close_matches(key, sections, n=1, cutoff=0.8)):
-        hint = f"{section[0]} has {', '.join(name for name in setting_names() if name.startswith(f'{section[0]}.'))}."
+    close = ALIASES.get(last) or closest(key, names) or by_last_part.get(closest(last, by_last_part, 0.75) or "")
+    hint = f"Did you mean {close}?" if close else "`probe --cfg job` shows them all."
+    if last not in ALIASES and (section := closest(key, sections, 0.8)):
+        hint = f"{section} has {', '.join(name for name in setting_names() if name.startswith(f'{section}.'))}."
     return UserError(f"There is no setting {key!r}. {hint}")
 
 
 def wanted(error: BaseException) -> str:
     """Returns what a setting must be, given OmegaConf's error for a value of another type."""
-    reason = str(error).partition("\n")[0]
+    reason = reason_of(error)
     return next((kind for word, kind in KINDS.items() if word in reason), f"something else ({reason})")
 
 
@@ -452,7 +452,7 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
         typed = error.full_key if value is None else f"{error.full_key}={value[1]}"
         raise UserError(f"{typed}: this setting is {wanted(error)}.") from None
     except OmegaConfBaseException as error:
-        raise UserError(str(error).splitlines()[0]) from None
+        raise UserError(reason_of(error)) from None
     assert isinstance(config, Config)
     if config.encoder.weights == "random" and config.encoder.revision is not None:
         raise UserError(

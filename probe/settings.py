@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import difflib
 import itertools
 import json
 import os
@@ -32,6 +31,7 @@ from probe.config import (
 from probe.probes.kinds import PROBES, check_probe
 from probe.runs.config_from_record import quoted
 from probe.runs.launch import Launcher
+from probe.system.format import closest, reason_of
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -416,8 +416,8 @@ def _unknown_of_launcher(key: str, overrides: list[str]) -> UserError:
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         launcher = compose("config", chosen, return_hydra_config=True).hydra.launcher
     names = [str(name) for name in launcher if not str(name).startswith("_")]
-    close = difflib.get_close_matches(key.rpartition(".")[2], names, n=1)
-    hint = f"Did you mean hydra.launcher.{close[0]}?" if close else f"There are: {', '.join(names)}."
+    close = closest(key.rpartition(".")[2], names)
+    hint = f"Did you mean hydra.launcher.{close}?" if close else f"There are: {', '.join(names)}."
     return UserError(f"There is no setting {key!r} of {chosen[-1] if chosen else 'hydra/launcher=local'}. {hint}")
 
 
@@ -431,8 +431,8 @@ def _explain(error: Exception, overrides: list[str]) -> UserError:
         if group == "hydra/launcher" and name.startswith("submitit"):
             return UserError(f"{group}={name} is not installed. Type: pip install 'layer-probe[slurm]'")
         options = sorted(error.options or [])
-        close = difflib.get_close_matches(name, options, n=1)
-        hint = f" Did you mean {group}={close[0]}?" if close else ""
+        close = closest(name, options)
+        hint = f" Did you mean {group}={close}?" if close else ""
         return UserError(f"{group}={name}: there is no such preset.{hint} There are: {', '.join(options)}.")
     if isinstance(error, OverrideParseException):
         return _unreadable(str(error.override))
@@ -441,4 +441,4 @@ def _explain(error: Exception, overrides: list[str]) -> UserError:
         return _unknown_of_launcher(key, overrides) if key.startswith("hydra.launcher.") else unknown_setting(key)
     if text.startswith("Error merging override ") and error.__cause__:  # a value of the wrong type
         return UserError(f"{text.removeprefix('Error merging override ')}: this setting is {wanted(error.__cause__)}.")
-    return UserError(text.splitlines()[0])
+    return UserError(reason_of(error))

@@ -33,6 +33,7 @@ LAYERS = [
     ["data"],
     ["system"],
     ["config"],
+    ["system.format"],
 ]
 LAYER_OF = {name: number for number, names in enumerate(LAYERS) for name in names}
 FILES = sorted(PACKAGE.rglob("*.py"))

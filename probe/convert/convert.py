@@ -34,6 +34,7 @@ from probe.encoders.checkpoint import (
 )
 from probe.system import hub
 from probe.system.files import sha256_of_file, why_not_writable, write_atomically, written_whole
+from probe.system.format import reason_of
 
 if TYPE_CHECKING:
     import torch
@@ -200,8 +201,8 @@ def load_weights(file: Path) -> dict[str, torch.Tensor]:
         loaded = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
         found = dict(loaded)
     except Exception as error:  # of a damaged file, the library raises a dozen kinds
-        line = str(error).partition("\n")[0].rstrip(".")
-        raise UserError(f"{file} cannot be read: {line}. If it is damaged, fetch it again.") from None
+        why = reason_of(error).rstrip(".")
+        raise UserError(f"{file} cannot be read: {why}. If it is damaged, fetch it again.") from None
     if other := next((name for name, value in found.items() if not isinstance(value, torch.Tensor)), None):
         raise UserError(f"{file}: {other!r} is not a tensor. The file does not hold only a model's weights.")
     tensors: dict[str, torch.Tensor] = {}

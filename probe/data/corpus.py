@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from array import array
@@ -24,7 +23,7 @@ from probe.data.split import Split, SplitCounts, bare_tag
 from probe.data.tags import TagSchemeError, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
 from probe.data.task import SPANS, TASKS, Task
 from probe.system import hub
-from probe.system.format import escape_invisible
+from probe.system.format import closest, escape_invisible, first_few
 
 SPLITS = ("train", "dev", "test")
 STEMS = {"train": ["train"], "dev": ["dev", "valid", "validation", "val", "testa"], "test": ["test", "testb"]}
@@ -173,8 +172,8 @@ def _close_files(folder: Path, files: Mapping[str, str]) -> str:
             parts = {name: set(name.lower().replace("-", ".").split(".")) for name in there}
             same = [name for name in there if parts[name] & {Path(file).name.split(".")[0], *STEMS[split]}]
             stems = {Path(name).stem: name for name in reversed(same or there)}  # all have the same ending
-            close = difflib.get_close_matches(Path(file).stem, stems, n=1, cutoff=0.7)
-            typed += [f"data.{split}={quoted(name)}" for name in [stems[stem] for stem in close] or same[:1]]
+            close = closest(Path(file).stem, stems, 0.7)
+            typed += [f"data.{split}={quoted(name)}" for name in ([stems[close]] if close else same[:1])]
     return f"Did you mean {' '.join(typed)}? " if typed else ""
 
 
@@ -274,12 +273,11 @@ def _all_wrong(splits: dict[str, Split], wrong: Sequence[str]) -> str:
     if len(places) == 1 and not others:
         return ""
     counts = Counter(tag for _, tag in places).most_common()
-    tags = [f"{escape_invisible(tag)} ({count:,})" for tag, count in counts[:NEW_SHOWN]]
-    tags += [f"and {len(counts) - NEW_SHOWN} more"] if len(counts) > NEW_SHOWN else []
+    tags = first_few([f"{escape_invisible(tag)} ({count:,})" for tag, count in counts], NEW_SHOWN)
     lines = ", ".join(f"{line} {escape_invisible(tag)}" for line, tag in places[:WRONG_SHOWN])
     first = f"the first {WRONG_SHOWN} lines" if len(places) > WRONG_SHOWN else "lines"
     also = "".join(f"; {Path(name).name} has {len(found):,} more" for name, found in others)
-    return f"\nWrong tags of {Path(file).name}: {', '.join(tags)}; {first}: {lines}{also}."
+    return f"\nWrong tags of {Path(file).name}: {tags}; {first}: {lines}{also}."
 
 
 def _another_column(splits: dict[str, Split], wrong: Sequence[str]) -> str:
@@ -364,11 +362,10 @@ def _check_tags(corpus: Corpus) -> None:
         if new:
             unknown[name] = new
             place = next(places_of(split, corpus.task.tag_of(next(iter(new)))))
-            shown = [f"{escape_invisible(kind)} ({count})" for kind, count in list(new.items())[:NEW_SHOWN]]
-            shown += [f"and {len(new) - NEW_SHOWN} more"] if len(new) > NEW_SHOWN else []
+            shown = first_few([f"{escape_invisible(kind)} ({count})" for kind, count in new.items()], NEW_SHOWN)
             corpus.notes.append(
                 f"{name} has {corpus.task.kinds} that do not occur in train, so they cannot be predicted: "
-                f"{', '.join(shown)}; the first: {place}"
+                f"{shown}; the first: {place}"
             )
     if unknown:
         corpus.about["not_in_train"] = unknown

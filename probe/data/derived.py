@@ -18,6 +18,7 @@ from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.data.sentences import Sentences
 from probe.data.split import Split
+from probe.system.format import first_few
 
 # Shares of train at which code lengths are computed: those of Voita & Titov 2020, and those of a learning curve.
 ONLINE_CODE_SHARES = (
@@ -105,7 +106,7 @@ def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:
     lacking = sorted(kind for kind, number in first.items() if number > taken)
     if lacking:
         least = math.ceil(1000 * max(first.values()) / len(units)) / 1000
-        none = f"and none with {', '.join(lacking[:5])}" + (" and others" if len(lacking) > 5 else "")
+        none = f"and none with {first_few(lacking, 5)}"
         raise UserError(
             f"data.train_fraction={share}: this takes {taken} of {len(units)} {by}s {none if taken else ''}".rstrip()
             + f". The smallest fraction with all {corpus.task.kinds} is {least} (seed={seed})."

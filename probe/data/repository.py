@@ -21,6 +21,7 @@ from probe.data.layout import Layout
 from probe.data.rows import read_dataset
 from probe.data.split import Split
 from probe.system import hub
+from probe.system.format import first_few, reason_of
 
 CONVERTED = "refs/convert/parquet"  # the branch that the Hub makes of a data set: SUBSET/SPLIT/0000.parquet
 SHOWN = 12  # names in a message
@@ -90,7 +91,7 @@ def _make_copy(repo: hub.Repo, subset: str | None, cached: Path) -> None:
         except UserError:
             raise
         except Exception as error:  # the library raises a dozen kinds
-            line = str(error).replace(f"{folder}/", "").partition("\n")[0]
+            line = reason_of(error).replace(f"{folder}/", "")
             raise UserError(f"{repo.name} on the Hub cannot be read: {type(error).__name__}: {line}") from None
         with contextlib.suppress(OSError):  # another process has made the same copy meanwhile
             Path(scratch, "copy").rename(cached)
@@ -98,8 +99,7 @@ def _make_copy(repo: hub.Repo, subset: str | None, cached: Path) -> None:
 
 def _make_copy_again(repo: hub.Repo, subset: str | None, cached: Path, error: Exception) -> str:
     """Replaces a cached copy that cannot be loaded. Returns a line that says so. Raises UserError."""
-    line = str(error).partition("\n")[0]
-    damage = f"{cached} was damaged ({type(error).__name__}: {line[:100]})"
+    damage = f"{cached} was damaged ({type(error).__name__}: {reason_of(error)[:100]})"
     try:
         damaged = cached.rename(cached.with_name(f".{cached.name}.damaged-{uuid.uuid4().hex[:8]}"))
     except OSError as problem:
@@ -151,6 +151,6 @@ def _check_subset(repo: hub.Repo, folder: Path, subset: str | None) -> None:
 
 
 def _no_subset(repo: hub.Repo, subset: str | None, subsets: list[str]) -> UserError:
-    shown = ", ".join(subsets[:SHOWN]) + (f" and {len(subsets) - SHOWN} more" if len(subsets) > SHOWN else "")
+    shown = first_few(subsets, SHOWN)
     what = "has several subsets" if subset is None else f"has no subset {subset!r}, only"
     return UserError(f"{repo.name} on the Hub {what}{':' if subset is None else ''} {shown}. Type data.subset=NAME.")

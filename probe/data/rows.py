@@ -14,7 +14,7 @@ from probe.config import UserError
 from probe.data.layout import Layout
 from probe.data.sentences import Packing
 from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, bare_tag, check_tag, lines_of, too_long
-from probe.system.format import escape_invisible
+from probe.system.format import escape_invisible, reason_of
 
 USUAL = {  # names that fields often have
     "words_field": ("tokens", "words", "token", "word"),
@@ -54,7 +54,7 @@ def _json_rows(file: Path | str, lines: Iterable[str], marked: list[int]) -> Ite
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            found = f"{file}:{number}: not a line of JSON ({str(error).splitlines()[0]})"
+            found = f"{file}:{number}: not a line of JSON ({reason_of(error)})"
             raise UserError(f"{found}. {A_ROW_A_LINE}, not a list over many lines.") from None
         if not isinstance(row, dict):
             raise UserError(f"{file}:{number}: a {type(row).__name__}. {A_ROW_A_LINE}.")
@@ -71,7 +71,7 @@ def read_parquet(file: Path, layout: Layout, remedy: str = "") -> Split:
     try:
         rows = datasets.Dataset(pyarrow.parquet.read_table(file))
     except Exception as error:  # the libraries raise a dozen kinds
-        raise UserError(f"{file} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+        raise UserError(f"{file} cannot be read as Parquet: {reason_of(error)}") from None
     return read_dataset(rows, layout, str(file))
 
 

@@ -11,7 +11,7 @@ from probe.doctor.doctor import Examination, Facts, Part
 from probe.encoders.traits import Traits, describe
 from probe.system.bfloat16 import SLOW
 from probe.system.files import short, to_jsonable
-from probe.system.format import duration, escape_invisible, pluralize
+from probe.system.format import duration, escape_invisible, first_few, pluralize
 
 COUNTED = {  # counts of a split, and their names in the text
     "documents": "documents",
@@ -61,9 +61,8 @@ def _data(facts: Facts) -> Iterator[str]:
     align = ("left", *["right"] * len(counted))
     yield from tabulate(rows, headers, disable_numparse=True, colalign=align).splitlines()
     kinds: Mapping[str, int] = facts["kinds"]
-    shown = ", ".join(f"{escape_invisible(kind)} {count:,}" for kind, count in [*kinds.items()][:MOST_KINDS])
-    more = f" and {len(kinds) - MOST_KINDS} more" if len(kinds) > MOST_KINDS else ""
-    yield f"{pluralize(len(kinds), 'kind')}: {shown}{more}"
+    shown = [f"{escape_invisible(kind)} {count:,}" for kind, count in kinds.items()]
+    yield f"{pluralize(len(kinds), 'kind')}: {first_few(shown, MOST_KINDS)}"
     yield first_sentence(facts["first_sentence"])
     num_controls, num_runs = facts["control_runs"]
     if num_controls:
@@ -81,8 +80,7 @@ def _data(facts: Facts) -> Iterator[str]:
 def first_sentence(pairs: Sequence[Sequence[str]]) -> str:
     """Formats the words of a sentence, each with its tag, as they were read."""
     shown = [f"{escape_invisible(word)} {escape_invisible(tag)}" for word, tag in pairs]
-    more = f" | and {len(shown) - FIRST_WORDS} more" if len(shown) > FIRST_WORDS else ""
-    return f"the first sentence, each word with its tag: {' | '.join(shown[:FIRST_WORDS])}{more}"
+    return f"the first sentence, each word with its tag: {first_few(shown, FIRST_WORDS, ' | ')}"
 
 
 def _against_standard(differences: Sequence[Facts]) -> str:

@@ -23,6 +23,7 @@ from probe.encoders.pieces import Special, check_words, special_pieces
 from probe.encoders.tokenizer import load_tokenizer, tokenizer_identity
 from probe.system import hub
 from probe.system.files import sha256_of, sha256_of_file, write_atomically
+from probe.system.format import reason_of
 
 # Encoders shipped in a pip package, by their name on the Hub: the package, the sha256 of files checked in the package
 # and on the Hub, and of files checked only in the package, as its publisher is unknown.
@@ -118,8 +119,8 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     except UserError:
         raise
     except Exception as error:  # the library raises a dozen kinds
-        line = str(error).partition("\n")[0]
-        raise UserError(f"{folder} cannot be used as an encoder: {line}{if_damaged(folder, commit)}") from None
+        damaged = if_damaged(folder, commit)
+        raise UserError(f"{folder} cannot be used as an encoder: {reason_of(error)}{damaged}") from None
     if not _names_layers(config):
         raise UserError(f"{name} is not a text encoder: its config has no number of layers or no hidden size.")
     if cfg.num_layers not in (None, config.num_hidden_layers):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from probe.config import UserError
 from probe.encoders.checkpoint import Encoder, if_damaged
 from probe.system.bfloat16 import kernels
+from probe.system.format import reason_of
 
 if TYPE_CHECKING:
     import torch
@@ -52,9 +53,8 @@ def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
             output_loading_info=True,
         )
     except Exception as error:  # the library raises a dozen kinds
-        line = str(error).partition("\n")[0]
         damaged = if_damaged(encoder.folder, encoder.commit)
-        raise UserError(f"{encoder.folder} cannot be loaded: {line}{damaged}") from None
+        raise UserError(f"{encoder.folder} cannot be loaded: {reason_of(error)}{damaged}") from None
     missing = [key for key in loading["missing_keys"] if "pooler" not in key and "position_ids" not in key]
     if missing:
         raise UserError(

@@ -5,7 +5,6 @@ n vectors compared, L + 1 layers, H hidden size.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from probe.encoders.pieces import split_text
 from probe.inspect.encoded_text import EncodedText, TextEncoder
 from probe.probes.combine import combine
 from probe.probes.selection import Selection, select
+from probe.system.format import closest
 
 NEIGHBOURS = 3  # words shown on either side of an occurrence
 
@@ -104,8 +104,8 @@ def compare(readings: Sequence[EncodedText], word: str, reader: TextEncoder) -> 
     ]
     if not occurrences:
         words = sorted({other for reading in readings for other in reading.words})
-        close = difflib.get_close_matches(wanted[0], words, n=1)
-        raise UserError(f"--word {word}: no text has this word." + (f" Did you mean {close[0]}?" if close else ""))
+        close = closest(wanted[0], words)
+        raise UserError(f"--word {word}: no text has this word." + (f" Did you mean {close}?" if close else ""))
     if len(occurrences) < 2:
         raise UserError(f"--word {word}: the texts have it once; two are needed to compare. Add a text.")
     vectors = torch.stack([readings[occurrence.text].vectors[occurrence.word] for occurrence in occurrences])

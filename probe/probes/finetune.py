@@ -36,7 +36,7 @@ from probe.probes.training import bits_by_frequency, bits_of_both, labels_of, ma
 from probe.scoring.metrics import headline
 from probe.system.bfloat16 import kernels, resolve_precision
 from probe.system.files import canonical, to_jsonable, written_whole
-from probe.system.format import duration
+from probe.system.format import duration, reason_of
 from probe.system.machine import free_memory_per_run, resolve_device, to_device
 from probe.system.provenance import hardware, versions
 
@@ -217,7 +217,7 @@ def fine_tune(
             with written_whole(checkpoint) as temporary:
                 torch.save(state, temporary)
         except (OSError, RuntimeError) as error:  # training continues; torch raises its own error on a full disk
-            log(f"the checkpoint cannot be written: {str(error).splitlines()[0]}")
+            log(f"the checkpoint cannot be written: {reason_of(error)}")
     tuned.load_state_dict(tuned.best_weights)
     return tuned
 

@@ -24,7 +24,7 @@ from probe.screen.figures import screen_pictures
 from probe.screen.record import ScreenRecord
 from probe.screen.report import Screens, rows_or_screen, screen_table, sound_screens, write_screen_tables
 from probe.system.files import to_jsonable, write_atomically
-from probe.system.format import percent
+from probe.system.format import percent, reason_of
 from probe.tables.columns import choose_columns
 from probe.tables.figures import Picture, pictures
 from probe.tables.formats import TextTable, table, task_tables, write_tables
@@ -86,8 +86,7 @@ def page_line(folder: Path, rows: Sequence[Row] | None = None, margin: float | N
     try:
         write_page(folder, rows_or_screen(folder, margin) if rows is None else rows)
     except Exception as error:
-        why = str(error).split("\n")[0]
-        reason = why if isinstance(error, UserError) else f"{type(error).__name__}: {why}"
+        reason = reason_of(error) if isinstance(error, UserError) else f"{type(error).__name__}: {reason_of(error)}"
         return f"No page was written ({reason}). The results are not affected: probe report {shlex.quote(str(folder))}"
     return f"Page: {folder / PAGE}"
 

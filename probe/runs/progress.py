@@ -6,7 +6,6 @@ Writes nothing and imports nothing that takes long. Asks only SLURM, about jobs 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -19,7 +18,7 @@ from probe.runs.identity import normalized_name
 from probe.runs.records import BadRecord, RunRecord, load_record
 from probe.runs.sweep_plan import SWEEP, labels_of, read_expected
 from probe.system.files import SHORT_KEY, short
-from probe.system.format import duration, percent, pluralize, short_name
+from probe.system.format import closest, duration, percent, pluralize, short_name
 from probe.system.locks import is_locked, wait_for_lock
 
 AT_ONCE_S = 2  # longest wait for SLURM in a command that should answer at once
@@ -108,8 +107,8 @@ class SweepStatus:
 def closest_results(folder: Path) -> Path | None:
     """Returns the results folder with the most similar name in the same place, for a name that was mistyped."""
     there = {file.parent.name for name in ("records", SWEEP, "screen.json") for file in folder.parent.glob(f"*/{name}")}
-    close = difflib.get_close_matches(folder.name, sorted(there), n=1)
-    return folder.with_name(close[0]) if close else None
+    close = closest(folder.name, sorted(there))
+    return folder.with_name(close) if close else None
 
 
 def leaders(records: Iterable[RunRecord]) -> str | None:

@@ -29,7 +29,7 @@ from probe.runs.run import extract, run
 from probe.runs.sweep_plan import RequestedRun, labels_of, write_expected
 from probe.system import hub
 from probe.system.files import short
-from probe.system.format import duration, percent, pluralize
+from probe.system.format import duration, percent, pluralize, reason_of
 from probe.system.machine import gpus, resolve_device, side_by_side, take_gpu
 from probe.system.processes import LOOK_EVERY_S
 from probe.system.workers import run_in_subprocesses
@@ -378,8 +378,9 @@ def _failure_file(of: Plan | Job) -> Path:
 
 def _write_failure(of: Plan | Job, error: BaseException) -> str:
     """Keeps the traceback in a file; returns the one line that says why."""
-    reason = str(error).splitlines()[0] if str(error) else ""
-    line = reason if isinstance(error, UserError | TimeLimitReached) else f"{type(error).__name__}: {reason}"
+    line = reason_of(error)
+    if not isinstance(error, UserError | TimeLimitReached):
+        line = f"{type(error).__name__}: {line}"
     _keep_failure(of, f"{line}\n\n{''.join(traceback.format_exception(error))}")
     return line
 

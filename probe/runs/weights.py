@@ -22,6 +22,7 @@ from probe.probes.tagger import Tagger, restored_tagger
 from probe.runs.outputs import weights_path
 from probe.runs.records import RunRecord
 from probe.system.files import canonical, sha256_of, write_atomically
+from probe.system.format import reason_of
 
 
 def write_weights(record: Path, key: str, labels: list[str], weights: dict[str, torch.Tensor]) -> str:
@@ -65,7 +66,7 @@ def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> tuple[Tagg
         normalization = restored_normalization(selection, weights)
         return restored_tagger(recorded_probe(record.config.probe), selection, labels, weights, device), normalization
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise UserError(f"{path} does not hold this probe's weights ({str(error).splitlines()[0]}).") from None
+        raise UserError(f"{path} does not hold this probe's weights ({reason_of(error)}).") from None
 
 
 def how_to_save(record: RunRecord, file: Path) -> str:

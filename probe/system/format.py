@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 
 
 def duration(seconds: float) -> str:
@@ -39,6 +40,22 @@ def format_layers(indices: Sequence[int]) -> str:
         else:
             runs.append([index])
     return ", ".join(f"{run[0]}..{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+
+
+def first_few(names: Sequence[str], most: int, glue: str = ", ") -> str:
+    """Lists the first names, and says how many more there are: `a, b and 3 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return glue.join(names[:most]) + more
+
+
+def reason_of(error: BaseException) -> str:
+    """Gives the first line of an error's message."""
+    return str(error).strip().partition("\n")[0]
+
+
+def closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Finds the most similar word, for one that was mistyped; None if there is none."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
 
 
 def short_name(encoder: str) -> str:

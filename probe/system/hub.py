@@ -25,6 +25,7 @@ from typing import Any, NoReturn, TypeVar
 
 from probe.config import UserError
 from probe.system.files import write_atomically
+from probe.system.format import reason_of
 from probe.system.locks import wait_for_lock
 from probe.system.processes import LOOK_EVERY_S
 
@@ -377,8 +378,7 @@ def _refuse(repo: Repo, error: Exception, file: str = "") -> NoReturn:
         case OSError(errno=int()):  # a full disk, a folder that may not be written
             raise error
         case _:
-            line = str(error).strip().partition("\n")[0]
-            text = f"{name}={repo.name}: the Hub refuses ({type(error).__name__}: {line})."
+            text = f"{name}={repo.name}: the Hub refuses ({type(error).__name__}: {reason_of(error)})."
     raise UserError(text) from None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from probe.runs.records import RunRecord
+from probe.system.format import first_few
 from probe.tables.row import Row
 
 OF_BITS = frozenset(
@@ -34,13 +35,15 @@ def _of_bits(rows: Sequence[Row]) -> list[str]:
     lines = []
     if older := kinds["best"]:
         others = kinds["least"] or kinds["mixed"]
+        which = f"of {first_few(older, SHOWN, '; ')}" if others else "here"
         lines.append(
-            f"bits {f'of {_some(older)}' if others else 'here'}: read at the epoch best by dev score, as older "
-            "versions did, not at the one of least dev loss. There are too many of them, unevenly by row"
+            f"bits {which}: read at the epoch best by dev score, as older versions did, not at the one of "
+            "least dev loss. There are too many of them, unevenly by row"
             + ("; they do not compare with those of other rows." if others else ".")
         )
     if mixed := kinds["mixed"]:
-        lines.append(f"no bits of {_some(mixed)}: they were read at two kinds of epoch. Train the older runs again.")
+        names = first_few(mixed, SHOWN, "; ")
+        lines.append(f"no bits of {names}: they were read at two kinds of epoch. Train the older runs again.")
     return lines
 
 
@@ -49,8 +52,3 @@ def kind_of_bits(runs: Sequence[RunRecord]) -> str:
     if all(run.has_least_loss_bits for run in runs):
         return "least"
     return "best" if all(run.bits_epoch == run.best_epoch for run in runs) else "mixed"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return "; ".join(names[:SHOWN]) + more

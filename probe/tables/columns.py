@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from probe.probes.kinds import describe_probe
 from probe.scoring.compare import STATISTIC
 from probe.scoring.significance import Cell
 from probe.system.files import to_jsonable
-from probe.system.format import percent, short_name
+from probe.system.format import closest, percent, short_name
 from probe.tables.decisions import BEST, ELIMINATED, UNCONVERGED
 from probe.tables.published import PUBLISHED, numbers_for, sources_for
 from probe.tables.rates import RATE, all_rates
@@ -550,8 +549,8 @@ def choose_columns(wanted: str | None, rows: Sequence[Row], form: str = "text") 
     names: list[str] = []
     for part in wanted.split(","):
         if part not in COLUMNS and part not in GROUPS:
-            close = difflib.get_close_matches(part, [*COLUMNS, *GROUPS], n=1)
-            hint = f" Did you mean {close[0]}?" if close else ""
+            close = closest(part, [*COLUMNS, *GROUPS])
+            hint = f" Did you mean {close}?" if close else ""
             raise UserError(f"--columns: there is no {part!r}.{hint} There are: {', '.join([*COLUMNS, *GROUPS])}.")
         names += [name for name in GROUPS.get(part, (part,)) if name not in names]
     has = {  # columns of groups that are left out where all rows would be alike in them

@@ -30,6 +30,7 @@ from PIL import Image
 from probe.conditions import BASELINE, MAIN, UPPER_BOUND
 from probe.scoring.significance import Cell
 from probe.system.files import to_jsonable
+from probe.system.format import first_few
 from probe.tables.columns import COLUMNS, header
 from probe.tables.decisions import BEST, ELIMINATED, UNCONVERGED, WORSE
 from probe.tables.dot_plot import DotPlot, Line, Score, Section, draw_dot_plot
@@ -147,8 +148,7 @@ def _png(canvas: FigureCanvasAgg) -> bytes:
 def title_of(setting: str, unconverged: Sequence[str]) -> str:
     """Gives the title of a picture: the setting of its table, and which of the table's rows did not converge."""
     names = list(dict.fromkeys(unconverged))
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    note = f"not converged: {'; '.join(names[:SHOWN])}{more}" if names else ""
+    note = f"not converged: {first_few(names, SHOWN, '; ')}" if names else ""
     return "\n".join([setting, *textwrap.wrap(note, 110)])
 
 

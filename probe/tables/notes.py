@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from probe.conditions import CONDITIONS, MAIN
 from probe.probes.kinds import PROBES, describe_probe
-from probe.system.format import short_name, with_encoder
+from probe.system.format import first_few, short_name, with_encoder
 from probe.tables.caveats import caveats
 from probe.tables.columns import COLUMNS
 from probe.tables.decisions import ELIMINATED
@@ -72,9 +72,8 @@ def unconverged_notes(rows: Sequence[Row], consequence: str) -> list[str]:
     for ending, remedy in HOW_UNCONVERGED.items():
         runs = [(record, row) for row in rows for record in row.unconverged if record.outcome == ending]
         if runs:
-            labels = ", ".join(with_encoder(record.label, row.encoder) for record, row in runs[:SHOWN])
-            more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-            lines.append(f"not converged: {labels}{more}: {remedy} Such rows are {consequence}.")
+            labels = first_few([with_encoder(record.label, row.encoder) for record, row in runs], SHOWN)
+            lines.append(f"not converged: {labels}: {remedy} Such rows are {consequence}.")
     return lines
 
 

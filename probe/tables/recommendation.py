@@ -15,7 +15,7 @@ from typing import Any
 from probe.conditions import MAIN
 from probe.probes.selection import encoder_flops
 from probe.system.files import to_jsonable
-from probe.system.format import format_count, percent, with_encoder
+from probe.system.format import first_few, format_count, percent, with_encoder
 from probe.tables.decisions import BEST, ELIMINATED, UNDECIDED, cheapest_within
 from probe.tables.row import Row
 
@@ -209,9 +209,8 @@ def _sentences(given: Recommendation) -> Iterator[str]:
             f"{_saved(use, best)}."
         )
     if given.undecided:
-        names = ", ".join(given.undecided[:NAMED])
-        more = f" and {len(given.undecided) - NAMED} more" if len(given.undecided) > NAMED else ""
-        yield f"Cheaper, but undecided: {names}{more}." + (_effort_sentence(given.effort) if given.effort else "")
+        names = first_few(given.undecided, NAMED)
+        yield f"Cheaper, but undecided: {names}." + (_effort_sentence(given.effort) if given.effort else "")
 
 
 def _effort_sentence(effort: Effort) -> str:

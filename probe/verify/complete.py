@@ -10,6 +10,7 @@ from probe.config import UserError
 from probe.runs.outputs import predictions_path
 from probe.runs.records import Records, RunRecord, bad_records
 from probe.runs.sweep_plan import SWEEP, read_expected
+from probe.system.format import first_few
 from probe.verify.check import Check
 
 NAMED = 5  # names shown of a longer list
@@ -33,8 +34,7 @@ def unreadable(folder: Path) -> Iterator[Check]:
 
 def some_of(names: Sequence[str]) -> str:
     """Lists the first few names, and how many more there are."""
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    return first_few(names, NAMED)
 
 
 def _asked_for(folder: Path, records: Sequence[RunRecord]) -> Iterator[Check]:

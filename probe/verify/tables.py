@@ -15,6 +15,7 @@ from typing import Any
 
 from probe.config import UserError
 from probe.runs.records import json_of
+from probe.system.format import first_few
 from probe.tables.formats import FILES, render
 from probe.tables.rows import build_rows
 from probe.verify.check import Check
@@ -72,7 +73,7 @@ def compare_tables(recorded: Any, made: Sequence[JsonRow]) -> Iterator[Check]:
     pairs, problems = _pairs(recorded, made)
     for there, row in pairs:
         problems += [f"{_name(row)} {problem}" for problem in _facts(there, row)]
-    message = "; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else "")
+    message = first_few(problems, 3, "; ")
     yield Check(TABLE, not problems, message or f"the runs, scores and costs of {len(made)} rows")
     if problems:
         return
