@@ -1,7 +1,7 @@
 """What the four READMEs say holds: commands run, tables, lists and links are those of the repository.
 
 Commands run in the order they stand in, in one folder, with a small random encoder of twelve blocks, a small corpus and
-a probe of one epoch; what lies under results/ in the repository is there.
+a probe of one epoch and one seed; what lies under results/ in the repository is there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow.parquet
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.commands import probe, python
+from support.commands import RUN_PROBE, probe, python
 from support.inputs import make_bert, make_split, overrides, write_columns
 
 from probe.cli import COMMANDS
@@ -35,6 +35,7 @@ from probe.system.format import percent
 ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
 INSTALLS = ("python3 -m venv", "pip install", "eval ")  # the first is what the build runs; completion has its own test
+SHORT = f"from probe.probes import schedule; schedule.EPOCH_UPDATES = 10; {RUN_PROBE}"  # a run of a tenth of a second
 ELSEWHERE = "hydra/launcher=slurm"  # needs a cluster; the launcher has its own test
 
 
@@ -110,6 +111,8 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
         encoder, *corpus = overrides(home / "encoder", data)
         words = [word for word in words if not word.startswith("encoder.path=")] + [encoder]
         words = [new for word in words for new in (corpus if word == "data=demo" else [word])]
+    if kind == "bench":  # of the packaged encoder it takes half a minute
+        words[words.index("results/quickstart")] = "results/small"
     if kind in ("train", "race"):
         out = "results/small" if kind == "train" else tempfile.mkdtemp(dir=home / "results")  # a race, a folder
         words += ["probe.max_epochs=1", "probe.batch_size=16", "jobs=1"]
@@ -118,9 +121,9 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
             words += ["probe.hidden_size=4", "probe.num_layers=1"]
         if not any(word.startswith("data.path=") for word in words):
             words.append(f"data.path={data}")
-        if words[0].startswith("+sweep"):
-            counts = ("each_layer", "beyond_embeddings", "tasks")  # sweeps that count an encoder's layers
-            words += ["seed=1"] + ["encoder.num_layers=12"] * words[0].endswith(counts)
+        words += ["seed=1"] * (kind == "train")
+        if words[0].endswith(("each_layer", "beyond_embeddings", "tasks")):  # these count an encoder's layers
+            words.append("encoder.num_layers=12")
     if kind == "race":
         words.append("screen.max_layers=1")
     if kind == "screen":
@@ -132,7 +135,7 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
     if "--rerun" in words:  # of a run that an earlier command made small; committed ones: tests/verify/test_reruns.py
         words[words.index("results/demo-minilm")] = "results/small"
     of_the_demo = {"LAYER_PROBE_CACHE": str(features)} if kind == "verify" else {}
-    return probe(*words, cwd=home, **of_the_demo)
+    return probe(*words, cwd=home, code=SHORT, **of_the_demo)
 
 
 @pytest.mark.slow

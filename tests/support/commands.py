@@ -77,6 +77,8 @@ SERVER.set_forkserver_preload(
         "probe.probes.frozen",
         "probe.probes.finetune",
         "probe.inspect.encoded_text",
+        "probe.report.page",
+        "seqeval.metrics",  # imports scikit-learn and pandas
         "transformers.models.bert.modeling_bert",
         "transformers.models.bert.tokenization_bert",
         "hydra",
@@ -164,9 +166,9 @@ def start(*arguments: str, cwd: Path, **env: str) -> Started:
     return Started(arguments, cwd, env)
 
 
-def probe(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+def probe(*arguments: str, cwd: Path, code: str = RUN_PROBE, **env: str) -> subprocess.CompletedProcess[str]:
     """A command in a process of its own: what it printed, and how it ended."""
-    process = start(*arguments, cwd=cwd, **env)
+    process = Started(arguments, cwd, env, code)
     told = finish(process)
     assert process.returncode is not None
     return subprocess.CompletedProcess(process.args, process.returncode, *told)
