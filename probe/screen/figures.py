@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from probe.screen.ranking import front
 from probe.screen.report import RankedChoice, Screens, caption, places_shown, rank_screens, score_of
 from probe.tables.dot_plot import DotPlot, Line, Score, Section, draw_dot_plot
-from probe.tables.figures import COLOURS, GREY, INK, MARKERS, Numbers, Picture, label_ends
+from probe.tables.figures import COLOURS, GREY, INK, Numbers, Picture, draw_means, label_ends, label_layers, styles
 
 SHOWS = {  # of each picture, what it shows
     "screen_scores": "Dev scores of the screen's best choices, beside the layers that they use",
@@ -105,19 +105,16 @@ def by_operations(ranked: Sequence[RankedChoice], screens: Screens) -> Numbers:
 def draw_by_layer(figure: Figure, numbers: Numbers) -> None:
     axes = figure.add_subplot()
     labels = []
-    for k, (name, own) in enumerate(numbers["encoders"].items()):
+    for (name, own), (colour, marker, _) in zip(numbers["encoders"].items(), styles(), strict=False):
         layers, scores = own["layers"], [100 * f1 for f1 in own["dev"]]
-        spreads = [100 * spread for spread in own["spread"]]
-        colour = COLOURS[k % len(COLOURS)]
-        axes.errorbar(layers, scores, yerr=spreads, color=colour, marker=MARKERS[k % len(MARKERS)], capsize=3)
+        draw_means(axes, layers, scores, [100 * spread for spread in own["spread"]], colour, marker=marker)
         labels.append((layers[-1], scores[-1], name, colour))
     last = max(at for at, *_ in labels)
     name, best = numbers["best"]
     axes.axhline(100 * best, color=INK, ls="--", lw=1.2)
     axes.set_xlim(-0.3, last + 0.3)
     label_ends(axes, [*labels, (last + 0.3, 100 * best, f"{name} {100 * best:.1f}", INK)])
-    axes.set_xticks(range(last + 1), ["0\nembeddings" if k == 0 else str(k) for k in range(last + 1)])
-    axes.set_xlabel("layer (hidden_states index)")
+    label_layers(axes, range(last + 1))
     axes.set_ylabel(f"dev {numbers['score']} of a linear readout, percent (± standard error)")
 
 
@@ -144,8 +141,7 @@ def draw_by_operations(figure: Figure, numbers: Numbers) -> None:
     labels = []
     costs, best = zip(*numbers["front"], strict=True)
     axes.plot(costs, [100 * f1 for f1 in best], color=INK, lw=1.2, zorder=1)
-    for k, points in enumerate(numbers["encoders"].values()):
-        colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
+    for points, (colour, marker, _) in zip(numbers["encoders"].values(), styles(), strict=False):
         costs, scores = zip(*[(cost, 100 * f1) for _, cost, f1 in points], strict=True)
         axes.plot(costs, scores, marker, color=colour, ms=4, alpha=0.6)
         name, cost, f1 = points[0]  # the first of its encoder

@@ -346,10 +346,9 @@ def draw_bands(axes: Axes, numbers: Numbers, last: float) -> Iterator[tuple[floa
 
     last: where lines across the plot end.
     """
-    styles = zip(itertools.cycle(BAND_COLOURS), itertools.cycle(DASHES[1:]), strict=False)
-    for (name, band), (colour, dash) in zip(numbers.items(), styles, strict=False):
-        means = [100 * part["mean"] for part in band["dev"]]
-        spreads = [100 * (part["std"] or 0.0) for part in band["dev"]]
+    bands = zip(itertools.cycle(BAND_COLOURS), itertools.cycle(DASHES[1:]), strict=False)
+    for (name, band), (colour, dash) in zip(numbers.items(), bands, strict=False):
+        means, spreads = means_and_spreads(band["dev"])
         low, high = ([m + sign * s for m, s in zip(means, spreads, strict=True)] for sign in (-1, 1))
         style: dict[str, Any] = {"color": colour, "zorder": 1}
         if band["layers"] and not _is_whole(band["layers"]):
@@ -363,26 +362,41 @@ def draw_bands(axes: Axes, numbers: Numbers, last: float) -> Iterator[tuple[floa
         yield (band["layers"] or [last])[-1], means[-1], f"{name} {means[-1]:.1f}" if not band["layers"] else name, GREY
 
 
+def styles() -> Iterator[tuple[str, str, str]]:
+    """Yields colour, marker and dash of one line after another, without end."""
+    return zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
+
+
+def means_and_spreads(cells: Sequence[Numbers], scale: float = 100.0) -> tuple[list[float], list[float]]:
+    """Gives the means of cells, in percent, and their deviations; 0 for a single run."""
+    return [scale * cell["mean"] for cell in cells], [scale * (cell["std"] or 0.0) for cell in cells]
+
+
+def draw_means(
+    axes: Axes, x: Sequence[float], means: Sequence[float], spreads: Sequence[float] | None, colour: str, **style: Any
+) -> None:
+    """Draws a line of means with their spreads as error bars."""
+    axes.errorbar(x, means, yerr=spreads, color=colour, capsize=3, **style)
+
+
+def label_layers(axes: Axes, layers: Sequence[int], eliminated: Sequence[int] = ()) -> None:
+    """Marks layers on the axis below, and which of them a race eliminated."""
+    ticks = [[str(k), *["embeddings"] * (k == 0), *["eliminated"] * (k in eliminated)] for k in layers]
+    axes.set_xticks(layers, ["\n".join(tick) for tick in ticks])
+    axes.set_xlabel("layer (hidden_states index)")
+
+
 def draw_by_layer(figure: Figure, numbers: Numbers) -> None:
     axes = figure.add_subplot()
     last = numbers["layers"][-1]
     labels = []
-    for (split, colour), marker in zip((("dev", COLOURS[0]), ("test", COLOURS[1])), MARKERS, strict=False):
+    for split, (colour, marker, _) in zip(("dev", "test"), styles(), strict=False):
         parts = {k: part for k, part in zip(numbers["layers"], numbers[split], strict=True) if part}
         if not parts:
             continue
-        means = [100 * part["mean"] for part in parts.values()]
-        axes.errorbar(
-            list(parts),
-            means,
-            yerr=[100 * (part["std"] or 0.0) for part in parts.values()],
-            color=colour,
-            marker=marker,
-            mfc=colour if split == "dev" else "white",
-            ls="-" if _is_whole(list(parts)) else "",
-            capsize=3,
-            label=split,
-        )
+        means, spreads = means_and_spreads(list(parts.values()))
+        face, line = colour if split == "dev" else "white", "-" if _is_whole(list(parts)) else ""
+        draw_means(axes, list(parts), means, spreads, colour, marker=marker, mfc=face, ls=line)
         labels.append((list(parts)[-1], means[-1], split, colour))
     if "combination" in numbers:
         name, mean = numbers["combination"]
@@ -391,16 +405,11 @@ def draw_by_layer(figure: Figure, numbers: Numbers) -> None:
     axes.set_xlim(numbers["layers"][0] - 0.3, last + 0.3)
     labels += draw_bands(axes, numbers.get("bands", {}), last + 0.3)
     label_ends(axes, labels)
-    axes.set_xticks(numbers["layers"], [_tick(k, k in numbers["eliminated"]) for k in numbers["layers"]])
-    axes.set_xlabel("layer (hidden_states index)")
+    label_layers(axes, numbers["layers"], numbers["eliminated"])
     spread = (
         f"mean ± sd of {' or '.join(map(str, numbers['n']))} seeds" if numbers["n"] != [1] else "one seed: no spread"
     )
     axes.set_ylabel(f"{numbers['score']} in percent ({spread})")
-
-
-def _tick(layer: int, is_eliminated: bool = False) -> str:
-    return "\n".join([str(layer), *["embeddings"] * (layer == 0), *["eliminated"] * is_eliminated])
 
 
 def by_share(rows: Sequence[Row]) -> Numbers:
@@ -426,14 +435,12 @@ def share_of(row: Row) -> float:
 def draw_by_share(figure: Figure, numbers: Numbers) -> None:
     axes = figure.add_subplot()
     labels = []
-    styles = zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), strict=False)
-    for (name, row), (colour, marker) in zip(numbers["rows"].items(), styles, strict=False):
+    for (name, row), (colour, marker, _) in zip(numbers["rows"].items(), styles(), strict=False):
         shares = [100 * share for share in row["shares"]]
         for split, line in (("dev", "-"), ("test", ":")):
-            means = [100 * part["mean"] for part in row[split]]
-            spreads = [100 * (part["std"] or 0.0) for part in row[split]] if split == "dev" else None
-            face = colour if split == "dev" else "white"
-            axes.errorbar(shares, means, spreads, color=colour, marker=marker, mfc=face, ms=4, ls=line, capsize=3)
+            means, spreads = means_and_spreads(row[split])
+            bars, face = (spreads, colour) if split == "dev" else (None, "white")
+            draw_means(axes, shares, means, bars, colour, marker=marker, mfc=face, ms=4, ls=line)
         labels.append((shares[-1], 100 * row["dev"][-1]["mean"], name, colour))
     shares = sorted({share for row in numbers["rows"].values() for share in row["shares"]})
     axes.set_xscale("log")
@@ -459,10 +466,8 @@ def conditional_gain(rows: Sequence[Row]) -> Numbers:
 
 def draw_conditional_gain(figure: Figure, numbers: Numbers) -> None:
     axes = figure.add_subplot()
-    means = [part["mean"] for part in numbers["bits"]]
-    spreads = [part["std"] or 0.0 for part in numbers["bits"]]
     axes.axhline(0, color="black", lw=0.8)
-    axes.errorbar(numbers["layers"], means, yerr=spreads, color=COLOURS[0], marker=MARKERS[0], capsize=3)
+    draw_means(axes, numbers["layers"], *means_and_spreads(numbers["bits"], 1), COLOURS[0], marker=MARKERS[0])
     axes.set_xticks(numbers["layers"])
     axes.set_xlabel("layer k (hidden_states index), concatenated with layer 0")
     axes.set_ylabel("bits per word gained over layer 0 (dev, mean ± sd)")
@@ -484,18 +489,15 @@ def by_task(groups: Sequence[Sequence[Row]]) -> Numbers:
 def draw_by_task(figure: Figure, numbers: Numbers) -> None:
     axes = figure.add_subplot()
     labels = []
-    styles = zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
-    for (name, task), (colour, marker, dash) in zip(numbers.items(), styles, strict=False):
+    for (name, task), (colour, marker, dash) in zip(numbers.items(), styles(), strict=False):
         low, high = min(task["dev"]), max(task["dev"])
         shares = [100 * (mean - low) / (high - low) for mean in task["dev"]]
         spreads = [100 * std / (high - low) for std in task["std"]]
-        axes.errorbar(task["layers"], shares, yerr=spreads, color=colour, marker=marker, ls=dash, capsize=3)
+        draw_means(axes, task["layers"], shares, spreads, colour, marker=marker, ls=dash)
         text = f"{name}\n{task['score']} {100 * low:.1f} to {100 * high:.1f}"
         labels.append((task["layers"][-1], shares[-1], text, colour))
     label_ends(axes, labels, height=2)
-    layers = sorted({layer for task in numbers.values() for layer in task["layers"]})
-    axes.set_xticks(layers, [_tick(k) for k in layers])
-    axes.set_xlabel("layer (hidden_states index)")
+    label_layers(axes, sorted({layer for task in numbers.values() for layer in task["layers"]}))
     axes.set_ylabel("dev score in percent of its range, mean ± sd")
 
 
