@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tabulate import tabulate
-
 from probe.doctor.doctor import Examination, Facts, Part
 from probe.encoders.traits import Traits, describe
 from probe.system.bfloat16 import SLOW
 from probe.system.files import short, to_jsonable
 from probe.system.format import duration, escape_invisible, first_few, pluralize
+from probe.tables.formats import TextTable
 
 COUNTED = {  # counts of a split, and their names in the text
     "documents": "documents",
@@ -58,8 +57,7 @@ def _data(facts: Facts) -> Iterator[str]:
         for split, counts in splits.items()
     ]
     headers = ["split", *(COUNTED[name] for name in counted)]
-    align = ("left", *["right"] * len(counted))
-    yield from tabulate(rows, headers, disable_numparse=True, colalign=align).splitlines()
+    yield from TextTable(headers, rows, [True, *[False] * len(counted)]).body().splitlines()
     kinds: Mapping[str, int] = facts["kinds"]
     shown = [f"{escape_invisible(kind)} {count:,}" for kind, count in kinds.items()]
     yield f"{pluralize(len(kinds), 'kind')}: {first_few(shown, MOST_KINDS)}"

@@ -7,13 +7,12 @@ only one row has right, and the records' slices give the rest. Reads files only.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from tabulate import SEPARATING_LINE, tabulate
 
 from probe.config import DataConfig, UserError
 from probe.data.corpus import BUNDLED, load_corpus
@@ -23,6 +22,7 @@ from probe.runs.outputs import load_counts, predictions_path, read_predictions
 from probe.runs.records import RunRecord
 from probe.scoring.metrics import length_name, slice_names
 from probe.system.files import to_jsonable
+from probe.tables.formats import TextTable
 from probe.tables.row import Row
 from probe.tables.rows import build_rows, results_folder
 
@@ -302,20 +302,20 @@ def lines(errors: Errors) -> Iterator[str]:
     heads = ["", "gold", "A right %"] + (["B right %", "only A", "only B"] if errors.b else [])
     if at_least:
         heads = [head.replace("only", "at least only") for head in heads]
-    rows: list[Any] = []
+    rows: list[list[str]] = []
     for block in errors.parts:
-        rows += [SEPARATING_LINE] * bool(rows)
         for part in block:
             cells = [part.name, _number(part.gold), _share(part.a, part.gold)]
             if errors.b:
                 cells += [_share(part.b, part.gold), _number(part.only_a), _number(part.only_b)]
             rows.append(cells)
-    yield tabulate(rows, heads, disable_numparse=True, colalign=["left", *["right"] * (len(heads) - 1)])
+    ruled = list(itertools.accumulate(map(len, errors.parts)))[:-1]
+    yield TextTable(heads, rows, [True, *[False] * (len(heads) - 1)]).body(ruled=ruled)
     if errors.kinds:
         yield ""
         heads = ["errors", *("AB"[: len(errors.kinds)])]
         counts = [[kind, *(_number(kinds[kind]) for kinds in errors.kinds.values())] for kind in KINDS]
-        yield tabulate(counts, heads, disable_numparse=True, colalign=["left", *["right"] * len(errors.kinds)])
+        yield TextTable(heads, counts, [True, *[False] * len(errors.kinds)]).body()
     for example in errors.examples:
         yield ""
         seeds = f", {example.of_seeds} of {len(errors.seeds)} seeds" if len(errors.seeds) > 1 else ""

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from tabulate import tabulate
 
 from probe.encoders.traits import describe
 from probe.inspect.encoded_text import EncodedText, TextEncoder
 from probe.inspect.similarity import Comparison, cosines, sentence_vector
 from probe.probes.combine import combine
 from probe.system.format import format_layers
+from probe.tables.formats import TextTable
 
 HEAT = "▁▂▃▄▅▆▇█"  # from the lowest cosine of a table to its highest
 BINS = 11
@@ -252,13 +252,7 @@ def _heat(values: np.ndarray) -> Any:
 
 
 def _aligned(head: list[str], rows: list[list[Any]], align: str) -> Iterator[str]:
-    text = tabulate(
-        rows,
-        head,
-        tablefmt="plain",
-        colalign=[{"l": "left", "r": "right"}[letter] for letter in align],
-        disable_numparse=True,
-    )
+    text = TextTable(head, rows, [letter == "l" for letter in align]).body("plain")
     yield from (f"  {line}".rstrip() for line in text.splitlines())
 
 

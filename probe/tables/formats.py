@@ -38,7 +38,7 @@ class TextTable:
     headers: list[str]
     lines: list[list[str]]
     align_left: list[bool]
-    above: list[str]
+    above: list[str] = field(default_factory=list)
     below: list[str] = field(default_factory=list)
     bold: list[int] = field(default_factory=list)
     emphasised: list[int] = field(default_factory=list)
@@ -52,13 +52,17 @@ class TextTable:
             return _latex(self)
         if form == "html":
             return _html(self)
-        if form == "md":
-            body = self._body("github", "**{}**".format, self.emphasised, ruled=[])
-        else:
-            body = self._body("simple", str, [], self.ruled)
+        body = self.body("github", "**{}**".format, self.emphasised) if form == "md" else self.body(ruled=self.ruled)
         return "\n\n".join([*self.first, "\n".join(self.above), body, *self.below]) + "\n"
 
-    def _body(self, style: str, bold: Callable[[str], str], bold_columns: Sequence[int], ruled: Sequence[int]) -> str:
+    def body(
+        self,
+        style: str = "simple",
+        bold: Callable[[str], str] = str,
+        bold_columns: Sequence[int] = (),
+        ruled: Sequence[int] = (),
+    ) -> str:
+        """Renders headers and lines alone, in a style of tabulate."""
         lines = [list(line) for line in self.lines]
         for i in self.bold:
             for k in bold_columns:
@@ -71,7 +75,7 @@ class TextTable:
 
 def _latex(shown: TextTable) -> str:
     """Renders a table for \\usepackage{booktabs}, ready to paste. What is above and below it is its caption."""
-    body = shown._body("latex_booktabs", lambda cell: cell.join(BOLD), range(len(shown.headers)), shown.ruled)
+    body = shown.body("latex_booktabs", lambda cell: cell.join(BOLD), range(len(shown.headers)), shown.ruled)
     body = body.replace(BOLD[0], "\\textbf{").replace(BOLD[1], "}")
     caption = " ".join([*shown.first, *shown.above, *shown.below])
     caption = "".join(LATEX_ESCAPE_RULES.get(letter, letter) for letter in caption)
@@ -83,7 +87,7 @@ def _latex(shown: TextTable) -> str:
 
 def _html(shown: TextTable) -> str:
     """Renders a table for a notebook, with its texts as paragraphs."""
-    body = shown._body("html", str, [], ruled=[])  # tabulate escapes it
+    body = shown.body("html")  # tabulate escapes it
     above, below = (
         [f"<p>{html.escape(text)}</p>" for text in texts] for texts in (shown.first + shown.above, shown.below)
     )
