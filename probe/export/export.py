@@ -7,14 +7,11 @@ the end. After a kill or a full disk the same command continues. `export.json` d
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
-
-from tqdm import tqdm
 
 from probe.config import Config, UserError
 from probe.export.formats import FORMATS
@@ -23,6 +20,7 @@ from probe.probes.combine import bytes_needed
 from probe.runs.plan import Plan, settings_of
 from probe.system.files import key_of, to_jsonable, why_not_writable, write_atomically
 from probe.system.locks import FileLock
+from probe.system.progress import progress_bar
 from probe.system.provenance import provenance
 
 ABOUT = "export.json"
@@ -116,14 +114,7 @@ def _write(part: Path, what: dict[str, Any], planned: Plan, vectors: dict[str, V
     if not (part / ABOUT).exists():
         text = json.dumps(_about(what, planned, vectors), indent=1, ensure_ascii=False)
         write_atomically(part / ABOUT, text + "\n")
-    with tqdm(
-        total=sum(map(len, vectors.values())),
-        desc="exporting",
-        unit=" words",
-        unit_scale=True,
-        dynamic_ncols=True,
-        mininterval=0.5 if sys.stderr.isatty() else 30,
-    ) as bar:
+    with progress_bar(sum(map(len, vectors.values())), "exporting") as bar:
         for name, split in planned.corpus.splits.items():
             parts = [(shard.first, shard.last) for shard in planned.store.shards[name]]
             FORMATS[form](part, name, split, vectors[name], parts, bar.update)

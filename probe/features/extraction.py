@@ -39,6 +39,7 @@ from probe.system.bfloat16 import SLOW, kernels_for
 from probe.system.format import pluralize
 from probe.system.locks import FileLock
 from probe.system.machine import num_cores
+from probe.system.progress import progress_bar
 
 # Writer threads. At most this many shards are unwritten when the next computation starts, which bounds memory. On a
 # CPU, the cores are for the encoder. A GPU computes a shard of BERT-base, 164 MB, faster than one thread writes it (an
@@ -122,15 +123,9 @@ def fill(
     groups = _groups(store, missing, TOGETHER[device])
     waiting = deque(random.SystemRandom().sample(groups, len(groups)))
     writes: deque[Future[None]] = deque()
-    bar = tqdm(
-        total=sum(group[-1].last - group[0].first for group in groups),
-        desc=f"extracting {pluralize(len(missing), 'shard')}, {store.bytes_of(missing) / 1e9:.2f} GB",
-        unit=" words",
-        unit_scale=True,
-        dynamic_ncols=True,
-        mininterval=0.5 if sys.stderr.isatty() else 30,
-        disable=quiet,
-    )
+    total = sum(group[-1].last - group[0].first for group in groups)
+    what = f"extracting {pluralize(len(missing), 'shard')}, {store.bytes_of(missing) / 1e9:.2f} GB"
+    bar = progress_bar(total, what, quiet=quiet)
     with ThreadPoolExecutor(max_workers=WRITERS[device]) as writer, bar:
         locked_in_a_row = 0
         while waiting:

@@ -6,14 +6,12 @@ never read.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from probe.config import ScreenConfig, UserError
 from probe.data.corpus import Corpus
@@ -25,6 +23,7 @@ from probe.screen.moments import Moments, Reduction, Text, moments, num_pca_comp
 from probe.screen.ranking import Scored, rank
 from probe.screen.readout import RIDGE_ALPHAS, Key, scores, solve
 from probe.system.machine import num_cores
+from probe.system.progress import progress_bar
 
 SMALL = 1024  # for a matrix narrower than this, a second thread costs more than it gains
 PARTS_BYTES = 300e6  # the moments of all parts are kept if they take no more than this; else they are gathered again
@@ -132,8 +131,7 @@ class _Bench:
         sums = self._without_each_part()
         candidates: list[Candidate] = []
         results: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]] = {}
-        interval = 0.5 if sys.stderr.isatty() else 30
-        with tqdm(desc="screening", unit=" readouts", dynamic_ncols=True, mininterval=interval) as bar:
+        with progress_bar(None, "screening", "readouts") as bar:
             for part, others in enumerate(sums):
 
                 def add(some: Sequence[Candidate], part: int = part, others: Moments = others) -> None:

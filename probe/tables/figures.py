@@ -429,7 +429,7 @@ def by_share(rows: Sequence[Row]) -> Numbers:
 
 def share_of(row: Row) -> float:
     """Gives the share of train that its runs learnt from."""
-    return row.of.settings.get("share", 1.0) if row.of else 1.0
+    return row.recorded_condition.settings.get("share", 1.0) if row.recorded_condition else 1.0
 
 
 def draw_by_share(figure: Figure, numbers: Numbers) -> None:

@@ -39,7 +39,7 @@ def to_best_of_sample(row: Row, rows: Sequence[Row]) -> Cell | None:
     rows: those of its table. The best has the highest mean of the rows with the same condition and as many seeds as any
     of them. None for the best itself, and where there is no other.
     """
-    same = [other for other in rows if other.n and other.of == row.of and other.indices]
+    same = [other for other in rows if other.n and other.recorded_condition == row.recorded_condition and other.indices]
     most = max((other.n for other in same), default=0)
     best = max((other for other in same if other.n == most), key=lambda other: other.dev_mean, default=row)
     shared = by_seed(row).keys() & by_seed(best).keys()

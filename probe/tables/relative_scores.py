@@ -61,7 +61,9 @@ def _relative_scores(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
         (other for other in there if other.conditions == {"fine_tuned"}), key=lambda o: (o.n, o.dev_mean), default=None
     )  # one with fewer seeds may be best by luck
     if not names and row.indices and tuned:
-        embeddings = [other for other in there if not other.of and other.is_single and other.indices == [0]]
+        embeddings = [
+            other for other in there if not other.recorded_condition and other.is_single and other.indices == [0]
+        ]
         baselines_by_name = {
             "gap_closed": like(frozenset({"random"})),
             "gap_closed_embeddings": [other for other in embeddings if other.indices != row.indices],
@@ -91,7 +93,7 @@ def _relative_scores(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
 
 def _drawn_alike(controls: Sequence[Row]) -> list[Row]:
     """Returns the controls that were drawn by one rule: the newer, without case, where there are both."""
-    newer = [row for row in controls if row.of and row.of.settings.get(LOWER_CASED)]
+    newer = [row for row in controls if row.recorded_condition and row.recorded_condition.settings.get(LOWER_CASED)]
     return newer or list(controls)
 
 
@@ -138,7 +140,7 @@ def _share(run: RunRecord) -> float:
 
 def _settings(row: Row) -> dict[str, Any]:
     """Returns the settings that the names of its conditions do not say, without the share of train."""
-    settings = row.of.settings if row.of else {}
+    settings = row.recorded_condition.settings if row.recorded_condition else {}
     return {name: value for name, value in settings.items() if name != "share"}
 
 

@@ -90,11 +90,11 @@ class Row:
     by which it decided. behind: how far the row lies behind the truly best one on dev, [low, high], a fraction. error:
     the square of the standard error of its difference to the best on dev: what seeds, and what the text contributes.
 
-    condition: the condition of its runs as displayed; None for main runs. of: that condition as recorded. relative:
-    scores relative to other rows, see `tables.relative_scores`. eliminated: when and why a race gave it no more seeds;
-    it is compared with no other row. normalize: how its layers are normalized; None: not. rates: all that it was tried
-    at, where they are several; `records` are those of the best by dev. encoder: its encoder's name where its table has
-    several.
+    condition: the condition of its runs as displayed; None for main runs. recorded_condition: in records.
+    relative: scores relative to other rows, see `tables.relative_scores`. eliminated: when and why a race gave it no
+    more seeds; it is compared with no other row. normalize: how its layers are normalized; None: not. rates: all that
+    it was tried at, where they are several; `records` are those of the best by dev. encoder: its encoder's name where
+    its table has several.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Row:
     about: SettingSummary | None
     cost: Cost | None
     condition: str | None = None
-    of: RecordedCondition | None = None
+    recorded_condition: RecordedCondition | None = None
     eliminated: Elimination | None = None
     label: str | None = None
     margin: float | None = None
@@ -140,7 +140,7 @@ class Row:
     @property
     def conditions(self) -> frozenset[str]:
         """Returns the conditions of its runs, by their ids in `CONDITIONS`; none for main runs."""
-        return frozenset(self.of.ids if self.of else ())
+        return frozenset(self.recorded_condition.ids if self.recorded_condition else ())
 
     @property
     def section(self) -> int:

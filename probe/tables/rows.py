@@ -367,7 +367,7 @@ def _row(gathered: _Gathered, failed: Collection[str], condition: str | None, be
         about=_about(records[0], len(records)) if records else None,
         cost=_cost(records, gathered.width, cells["dev_f1"].mean, bench) if records else None,
         condition=condition,
-        of=gathered.identity.condition,
+        recorded_condition=gathered.identity.condition,
         normalize=gathered.identity.layers.normalize,
         rates=gathered.rates,
         encoder=gathered.encoder,

@@ -8,7 +8,6 @@ W words, L layers chosen, H hidden size.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from probe.probes.combine import combine_stored
 from probe.runs.records import RunRecord
 from probe.runs.weights import load_probe, selection_of
 from probe.system.machine import num_cores, resolve_device
+from probe.system.progress import progress_bar
 
 CHUNK_WORDS = 2**16
 SHOW_FROM = 5_000  # words; longer texts show a progress bar
@@ -68,12 +68,8 @@ class CorpusTagger:
         text = Text(corpus, name, self.encoder, self.cfg)
         report_empty_words(corpus, {name: text})
         ends = bounds(split.lengths)
-        bar = tqdm(
-            total=split.num_words, desc="tagging", unit=" words", unit_scale=True, dynamic_ncols=True,
-            disable=split.num_words < SHOW_FROM, mininterval=0.5 if sys.stderr.isatty() else 30,
-        )  # fmt: skip
         done = 0
-        with bar:
+        with progress_bar(split.num_words, "tagging", quiet=split.num_words < SHOW_FROM) as bar:
             for chunk in _chunks(cut_shards(name, split.lengths), set(ends.tolist())):
                 torch.set_num_threads(num_cores())
                 features = torch.cat([self._features(text, shard, bar) for shard in chunk])

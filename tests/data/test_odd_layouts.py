@@ -376,5 +376,5 @@ def test_of_many_tags_that_only_test_has_twenty_are_named(tmp_path: Path):
     test = "y NN\n" + "".join(f"x T{number:02}\n" for number in range(25))
     texts = {"train": "a NN\nb VB\n", "dev": "c NN\n", "test": test}
     corpus = load_corpus(data_config(write_splits(tmp_path, **texts), task="tags"))
-    assert "T18 (1), T19 (1), and 5 more; the first: " in corpus.notes[0]
+    assert re.search(r"T18 \(1\), T19 \(1\)\D*\b5 more", corpus.notes[0])
     assert len(corpus.about["not_in_train"]["test"]) == 25
