@@ -7,7 +7,6 @@ style and marker repeat the information for grey print. The background is white 
 from __future__ import annotations
 
 import io
-import itertools
 import sys
 import warnings
 from pathlib import Path
@@ -19,6 +18,7 @@ from matplotlib.figure import Figure
 from probe.inspect.encoded_text import TextEncoder
 from probe.inspect.similarity import Comparison
 from probe.system.files import write_atomically
+from probe.tables.figures import spread
 
 WITHIN = {"color": "#0072B2", "linestyle": "-", "marker": "o"}
 BETWEEN = {"color": "#D55E00", "linestyle": "--", "marker": "s"}
@@ -90,8 +90,10 @@ def _cosines_by_layer(figure: Any, comparison: Comparison, num_layers: int) -> N
         ends.append(values[num_layers])
     if len(pairs) <= LABELLED:
         low, high = axes.get_ylim()
-        for pair, at in zip(pairs, _spread(ends, 0.055 * (high - low)), strict=True):
-            axes.text(num_layers + 0.2, at, f"{pair[0] + 1}–{pair[1] + 1}", va="center", size=9)
+        order = sorted(range(len(pairs)), key=ends.__getitem__)
+        places = spread([(ends[i] - low) / (high - low) for i in order], 0.055)
+        for (a, b), place in zip((pairs[i] for i in order), places, strict=True):
+            axes.text(num_layers + 0.2, low + place * (high - low), f"{a + 1}–{b + 1}", va="center", size=9)
     axes.set_xlim(-0.4, num_layers + 1.1)
     axes.set_xticks(range(num_layers + 1))
     axes.set_xlabel("layer (0 = embedding output)")
@@ -108,15 +110,6 @@ def _cosines_by_layer(figure: Any, comparison: Comparison, num_layers: int) -> N
             axes.plot([], [], label="within a group", **WITHIN)
         axes.plot([], [], label=f"between {' and '.join(names)}" if len(pairs) <= LABELLED else "between", **BETWEEN)
         axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
-
-
-def _spread(values: list[float], distance: float) -> list[float]:
-    """Places labels in the order of their values, each at least `distance` above the previous one."""
-    places = list(values)
-    order = sorted(range(len(values)), key=lambda i: values[i])
-    for below, above in itertools.pairwise(order):
-        places[above] = max(places[above], places[below] + distance)
-    return places
 
 
 def _places_by_layer(figure: Any, comparison: Comparison, num_layers: int) -> None:
