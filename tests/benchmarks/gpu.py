@@ -73,7 +73,8 @@ LARGEST_ROUNDING = 1e-3  # of a feature, whose values are of the order of 1
 class Size:
     """How much is computed. encoder: of `scale.write_encoder`. product: rows of the square matrices. words: extracted.
     probe_words: trained on for an epoch. probe: hidden size per direction. sweep, small: words of the texts of `sweep`,
-    and of `agreement` and `waits`. seeds: of `agreement`. epochs: of a run of `sweep`. at_once: its runs side by side.
+    and of `agreement` and `waits`. seeds: of `agreement`. sweep_seeds, epochs: of a row and a run of `sweep`. at_once:
+    its runs side by side.
     """
 
     encoder: dict[str, Any]
@@ -84,14 +85,15 @@ class Size:
     sweep: int
     small: int
     seeds: int
+    sweep_seeds: int
     epochs: int
     at_once: tuple[int, ...]
     repeat: int
 
 
 SIZES = {
-    "full": Size(BERT_BASE, 8192, 100_000, 60_000, 768, 30_000, 8_000, 5, 3, (2, 4), 3),
-    "tiny": Size(TINY_BERT, 64, 600, 1500, 8, 1500, 1500, 2, 1, (2,), 1),
+    "full": Size(BERT_BASE, 8192, 100_000, 60_000, 768, 30_000, 8_000, 5, 4, 3, (2, 4), 3),
+    "tiny": Size(TINY_BERT, 64, 600, 1500, 8, 1500, 1500, 2, 1, 1, (2,), 1),
 }
 
 
@@ -366,8 +368,9 @@ def typed(*arguments: str) -> float:
 
 
 def sweep(bench: Bench) -> dict[str, Any]:
-    """Two rows of four seeds, as a user would type it, on the warm store; seconds with the start of the processes."""
-    epochs = bench.size.epochs
+    """Two rows of some seeds, as a user would type it, on the warm store; seconds with the start of the processes."""
+    epochs, num_seeds = bench.size.epochs, bench.size.sweep_seeds
+    of_seeds = f"seed={','.join(str(seed + 1) for seed in range(num_seeds))}"
     settings = bench.settings(
         bench.size.sweep,
         f"probe.max_epochs={epochs}",
@@ -375,7 +378,7 @@ def sweep(bench: Bench) -> dict[str, Any]:
         f"probe.hidden_size={min(256, bench.size.probe)}",
     )
     result: dict[str, Any] = {
-        "runs": 8,
+        "runs": 2 * num_seeds,
         "extract_s": round(typed("extract", "layers=last", *settings), 2),
         "seconds_at_once": {},
     }
@@ -386,7 +389,7 @@ def sweep(bench: Bench) -> dict[str, Any]:
             result["seconds_at_once"][at_once] = "left out: no time left"
             continue
         out = bench.folder / f"sweep-{at_once}"
-        grid = ["-m", "layers=last,second_to_last", "seed=1,2,3,4", f"jobs={at_once}", f"results_dir={out}"]
+        grid = ["-m", "layers=last,second_to_last", of_seeds, f"jobs={at_once}", f"results_dir={out}"]
         took = typed(*grid, *settings)
         result["seconds_at_once"][at_once] = round(took, 2)
         records = [json.loads(file.read_text()) for file in (out / "records").glob("*.json")]
@@ -397,7 +400,7 @@ def sweep(bench: Bench) -> dict[str, Any]:
         if at_once > 1
     }
     wrong = [at_once for at_once, same in result["same_predictions"].items() if same != len(scores[1])]
-    if wrong or any(len(made) != 8 for made in scores.values()):
+    if wrong or any(len(made) != result["runs"] for made in scores.values()):
         raise PartFailed("runs side by side gave other predictions, or some are missing", result)
     return result
 

@@ -167,6 +167,6 @@ def test_the_whole_runs_on_a_cpu_at_a_tiny_size(tmp_path: Path):
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert json.loads(out.read_text()) == result
     sweep = result["parts"]["sweep"]
-    assert sweep["same_predictions"] == {"2": 8}
+    assert sweep["same_predictions"] == {"2": 2}
     assert set(sweep["seconds_at_once"]) == {"1", "2"}
     assert result["parts"]["tests"]["failed"] == []
