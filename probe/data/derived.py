@@ -106,7 +106,7 @@ def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:
     lacking = sorted(kind for kind, number in first.items() if number > taken)
     if lacking:
         least = math.ceil(1000 * max(first.values()) / len(units)) / 1000
-        none = f"and none with {first_few(lacking, 5)}"
+        none = f"and none with {first_few(lacking)}"
         raise UserError(
             f"data.train_fraction={share}: this takes {taken} of {len(units)} {by}s {none if taken else ''}".rstrip()
             + f". The smallest fraction with all {corpus.task.kinds} is {least} (seed={seed})."

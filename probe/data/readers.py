@@ -8,8 +8,8 @@ from pathlib import Path
 
 from probe.data.columns import read_columns, read_columns_without_tags
 from probe.data.conllu import read_conllu, read_conllu_without_tags
+from probe.data.json_parquet import read_json, read_json_without_tags, read_parquet
 from probe.data.layout import Layout
-from probe.data.rows import read_json, read_json_without_tags, read_parquet
 from probe.data.split import Split
 
 

@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
 from probe.config import UserError
+from probe.data.json_parquet import read_dataset
 from probe.data.layout import Layout
-from probe.data.rows import read_dataset
 from probe.data.split import Split
 from probe.system import hub
 from probe.system.format import first_few, reason_of

@@ -42,7 +42,7 @@ def format_layers(indices: Sequence[int]) -> str:
     return ", ".join(f"{run[0]}..{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
 
 
-def first_few(names: Sequence[str], most: int, glue: str = ", ") -> str:
+def first_few(names: Sequence[str], most: int = 5, glue: str = ", ") -> str:
     """Lists the first names, and says how many more there are: `a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return glue.join(names[:most]) + more

@@ -13,7 +13,6 @@ from probe.runs.sweep_plan import SWEEP, read_expected
 from probe.system.format import first_few
 from probe.verify.check import Check
 
-NAMED = 5  # names shown of a longer list
 # With this many wrong spans (or words) in dev and test, two seeds never make all the same errors. With fewer, on a
 # small, easy text, they may. A probe that has learnt nothing predicts no span with any seed; that is not suspicious.
 ERRORS_OF_ONE_RUN = 10
@@ -30,11 +29,6 @@ def unreadable(folder: Path) -> Iterator[Check]:
     """Yields a failed check for each file under records/ that is not a record."""
     for file, error in bad_records(folder).items():
         yield Check(file.name, False, str(error))
-
-
-def some_of(names: Sequence[str]) -> str:
-    """Lists the first few names, and how many more there are."""
-    return first_few(names, NAMED)
 
 
 def _asked_for(folder: Path, records: Sequence[RunRecord]) -> Iterator[Check]:
@@ -54,16 +48,16 @@ def _asked_for(folder: Path, records: Sequence[RunRecord]) -> Iterator[Check]:
         return
     missing = sorted(expected[key].label for key in expected.keys() - recorded.keys())
     message = (
-        f"{len(missing)} of {len(expected)} have no record here: {some_of(missing)}; the same sweep makes them (if you "
-        f"do not want them: delete {SWEEP} and start another sweep; all records stay)"
+        f"{len(missing)} of {len(expected)} have no record here: {first_few(missing)}; the same sweep makes them (if "
+        f"you do not want them: delete {SWEEP} and start another sweep; all records stay)"
     )
     yield Check(name, not missing, message if missing else f"all {len(expected)} have their record")
     if extra := sorted(recorded[key].label for key in recorded.keys() - expected.keys()):
-        detail = f"{len(extra)} records are not of these runs: {some_of(extra)}"
+        detail = f"{len(extra)} records are not of these runs: {first_few(extra)}"
         yield Check(f"{SWEEP}: other runs", None, detail)
     both = [(expected[key].row, recorded[key].row) for key in expected.keys() & recorded.keys()]
     if renamed := sorted({f"{expected_row} is recorded as {row}" for expected_row, row in both if expected_row != row}):
-        yield Check(f"{SWEEP}: names of rows", None, some_of(renamed))
+        yield Check(f"{SWEEP}: names of rows", None, first_few(renamed))
 
 
 def _predictions(records: Records) -> Iterator[Check]:
@@ -89,7 +83,7 @@ def _seeds(records: Sequence[RunRecord]) -> Iterator[Check]:
     findings: dict[str, bool | None] = {}
     for what, runs in by_result.items():
         if len({run.seed for run in runs}) > 1:
-            names = some_of(sorted(run.label for run in runs))
+            names = first_few(sorted(run.label for run in runs))
             kind = "losses" if what.startswith("losses") else "predictions, sentence by sentence"
             is_one_run = kind == "losses" or _errors(runs[0]) >= ERRORS_OF_ONE_RUN
             doubt = "one run recorded with several seeds" if is_one_run else "so few errors that it may be chance"

@@ -30,10 +30,11 @@ from probe.runs.records import Records, RunRecord, is_named_after, load_record
 from probe.scoring.metrics import Counts, boundary_score, count, scores_of, slices
 from probe.screen.record import SCREEN
 from probe.system.files import canonical, key_of, sha256_of, to_jsonable
+from probe.system.format import first_few
 from probe.tables.rows import results_folder
 from probe.verify.check import Check
 from probe.verify.compare import unequal
-from probe.verify.complete import check_complete, some_of
+from probe.verify.complete import check_complete
 from probe.verify.races import check_race
 from probe.verify.screens import check_screens
 from probe.verify.tables import TABLE, check_table, stated_sha256
@@ -273,7 +274,7 @@ def _corpora(records: Records) -> Iterator[Check]:
     """
     gold = {file: _gold_of(load_counts(file)[0]) for file in records}
     if alone := _alone(records, gold):
-        yield Check("gold tags", False, f"other runs on the same corpus have others than {some_of(alone)}")
+        yield Check("gold tags", False, f"other runs on the same corpus have others than {first_few(alone)}")
     for data in dict.fromkeys(_source(record) for record in records.values()):
         mine = {file: record for file, record in records.items() if _source(record) == data}
         cfg = json.loads(data)
@@ -293,7 +294,7 @@ def _corpora(records: Records) -> Iterator[Check]:
         except ODD as error:
             yield Check(name, False, f"{', '.join(DERIVED)} of a record cannot be: {error}")
             continue
-        yield Check(name, not odd, f"another text than that of {some_of(odd)}" if odd else "the text of the records")
+        yield Check(name, not odd, f"another text than that of {first_few(odd)}" if odd else "the text of the records")
 
 
 def _alone(records: Records, gold: dict[Path, str]) -> list[str]:
@@ -373,5 +374,5 @@ def _case(name: str, records: Sequence[RunRecord]) -> Iterator[Check]:
     folder = folder_at_hand(EncoderConfig(**records[0].config.encoder))
     capital = capitals_in_files(folder) if folder is not None and lowered else None
     if capital:
-        detail = f"words were lower-cased, but {capital}: {some_of(lowered)}. Made again: encoder.lower_case=false"
+        detail = f"words were lower-cased, but {capital}: {first_few(lowered)}. Made again: encoder.lower_case=false"
         yield Check(f"case of {name}", False, detail)

@@ -18,9 +18,9 @@ from support.facts import names
 
 from probe.config import UserError
 from probe.data.columns import read_columns
+from probe.data.json_parquet import read_dataset
 from probe.data.layout import Layout
 from probe.data.readers import read_file
-from probe.data.rows import read_dataset
 from probe.data.split import MAX_SENTENCE
 
 PLAIN = Layout()
