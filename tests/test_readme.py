@@ -135,7 +135,8 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
     if "--rerun" in words:  # of a run that an earlier command made small; committed ones: tests/verify/test_reruns.py
         words[words.index("results/demo-minilm")] = "results/small"
     of_the_demo = {"LAYER_PROBE_CACHE": str(features)} if kind == "verify" else {}
-    return probe(*words, cwd=home, code=SHORT, **of_the_demo)
+    trains = kind in ("train", "race") or "--rerun" in words
+    return probe(*words, cwd=home, code=SHORT if trains else RUN_PROBE, **of_the_demo)
 
 
 @pytest.mark.slow
