@@ -140,6 +140,7 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("readme")  # one worker, in their order
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("probe ") and ELSEWHERE not in c])
 def test_the_readmes_command_works(command: str, home: Path, shared: Path):
     done = run(command, home, shared / "features")
