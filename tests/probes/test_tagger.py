@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -212,7 +213,7 @@ def trained(seed: int, selection: Selection = ONE_LAYER, **changes) -> Tagger:
 
 
 def test_one_seed_gives_the_same_bits_and_another_does_not():
-    first, again, other = trained(1), trained(1), trained(2)
+    first, again, other = (trained(seed, max_epochs=2) for seed in (1, 1, 2))
     assert first.curve[-1]["loss"] == again.curve[-1]["loss"] != other.curve[-1]["loss"]
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
 
@@ -228,7 +229,7 @@ def test_training_on_streamed_features_gives_the_same_bits(tiny_corpus: Corpus, 
             TaggedWords(read(store, split, selection), tiny_corpus.splits[split].tags, label_ids)
             for split in ("train", "dev", "test")
         )
-        taggers.append(train_tagger(probe_config(), selection, train, dev, LABELS, span_f1, 1, print))
+        taggers.append(train_tagger(probe_config(max_epochs=1), selection, train, dev, LABELS, span_f1, 1, print))
         predictions.append(taggers[-1].predict(test))
     held, streamed = taggers
     assert [point["loss"] for point in held.curve] == [point["loss"] for point in streamed.curve]
@@ -308,8 +309,14 @@ def test_mix_learns_which_layer_tells_something():
     assert learned["weights"][1] > 0.55
 
 
+@functools.cache
+def beyond_its_best() -> Tagger:
+    """A training at so high a rate that its last epoch is not its best."""
+    return trained(3, learning_rate=0.5, max_epochs=8, patience=8)
+
+
 def test_weights_that_come_back_are_those_of_the_best_epoch():
-    tagger = trained(3, learning_rate=0.5, max_epochs=8, patience=8)
+    tagger = beyond_its_best()
     dev = made(30, 6)
     best = max(point["dev"] for point in tagger.curve)
     assert tagger.curve[tagger.best_epoch - 1]["dev"] == best
@@ -319,7 +326,7 @@ def test_weights_that_come_back_are_those_of_the_best_epoch():
 
 
 def test_beside_them_are_those_of_the_epoch_of_least_dev_loss():
-    tagger = trained(3, learning_rate=0.5, max_epochs=8, patience=8)
+    tagger = beyond_its_best()
     losses, dev = [point["dev_loss"] for point in tagger.curve], made(30, 6)
     assert tagger.least_loss_epoch == losses.index(min(losses)) + 1
     assert tagger.least_loss_epoch != tagger.best_epoch, "or the test shows nothing"
@@ -342,13 +349,13 @@ def test_training_stops_when_dev_f1_stops_rising():
 
 
 def test_a_linear_rate_trains_all_epochs_down_to_zero():
-    tagger = trained(1, max_epochs=6, patience=1, learning_rate=0.02, lr_decay="linear")
-    assert len(tagger.curve) == 6
+    tagger = trained(1, max_epochs=4, patience=1, learning_rate=0.02, lr_decay="linear")
+    assert len(tagger.curve) == 4
     assert tagger.schedule.outcome == "converged"
     (group,) = tagger.trainer.optimizers[0].param_groups
     assert group["lr"] == 0
     updates = tagger.trainer.global_step
-    assert updates == 6 * tagger.schedule.epoch_updates
+    assert updates == 4 * tagger.schedule.epoch_updates
     (rates,) = tagger.trainer.lr_scheduler_configs
     assert isinstance(rates.scheduler, torch.optim.lr_scheduler.LambdaLR)
     rise, fall = round(0.1 * updates), rates.scheduler.lr_lambdas[0]
