@@ -20,6 +20,7 @@ from probe.cli import main
 from probe.config import EncoderConfig
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.probes import schedule
 from probe.system.files import canonical, to_jsonable
 from probe.tables import figures
 from probe.tables.figures import draw
@@ -53,6 +54,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Extraction would take every core, and the other tests are there too."""
     monkeypatch.setattr("probe.features.extraction.num_cores", lambda: 1)
+
+
+@pytest.fixture
+def short_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test that needs a trained run, and not a good one: a third of an epoch's updates."""
+    monkeypatch.setattr(schedule, "EPOCH_UPDATES", 34)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -93,6 +93,7 @@ def test_doctor_warns_of_rows_that_add_up_layers_of_unlike_scale(
     assert all(f"{settings[1].split('=')[1]}_4_5" in line for line in warned)
 
 
+@pytest.mark.usefixtures("short_epochs")
 def test_adding_unlike_layers_is_reported_in_run_record_and_table(typed: Callable, given: list[str]):
     typed("-m", *given, *SUM, "layers.normalize=none,scale", "seed=1,2", "jobs=1", "results_dir=out")
     records = list(load_records(Path("out")).values())

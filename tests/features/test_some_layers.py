@@ -163,6 +163,7 @@ def test_some_layers_of_the_packaged_encoder_are_its_own(minilm: Encoder, tmp_pa
         assert same_vectors(made(corpus, minilm, tmp_path / "some", layers), every, layers)
 
 
+@pytest.mark.usefixtures("short_epochs")
 def test_a_run_is_the_same_run_whichever_store_it_reads(inputs: list[str], tmp_path: Path, typed):
     choice = ["layers.indices=[2,4]", "layers.combine=mix"]
     narrow = typed(*choice, "features.layers=[4,2]", "results_dir=narrow", *inputs)

@@ -109,6 +109,7 @@ def test_a_picture_that_cannot_be_drawn_costs_the_page_and_nothing_else(
     assert page_line(tmp_path / "out") == f"Page: {tmp_path / 'out' / PAGE}"
 
 
+@pytest.mark.usefixtures("short_epochs")
 def test_a_sweep_names_its_page_last(tmp_path: Path, typed, inputs: list[str]):
     done = typed("-m", "layers=last", "seed=1", "jobs=1", *inputs, "results_dir=out")
     assert done.stdout.splitlines()[-1].endswith("out/report.html")

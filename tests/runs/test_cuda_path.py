@@ -71,6 +71,7 @@ def config(tiny_data: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest
     return made
 
 
+@pytest.mark.usefixtures("short_epochs")
 @pytest.mark.parametrize(("placement", "combine"), [("device", "concat"), ("memory", "mix"), ("stream", "sum")])
 def test_a_run_on_a_gpu_equals_one_on_the_cpu(
     config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch, placement: str, combine: str
@@ -96,7 +97,7 @@ def test_waits_in_training_do_not_grow_with_updates(
 ):
     """What Lightning, the clipping or Adam would wait for at each step is told of as `train_tagger`'s."""
     waits = []
-    for updates in (12, 48):
+    for updates in (8, 24):
         monkeypatch.setattr(schedule, "EPOCH_UPDATES", updates)
         with gpu(monkeypatch) as stand_in:
             cfg = replace(config("cuda", placement="device"), results_dir=str(tmp_path / f"of {updates}"))
@@ -150,6 +151,7 @@ def test_the_stand_in_sees_what_waits_and_refuses_two_devices(stand_in: StandIn)
         torch.cuda.Event().synchronize()
 
 
+@pytest.mark.usefixtures("short_epochs")
 def test_a_gpu_trains_a_bfloat16_lstm_without_cudnn(config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bfloat16, "_lstm_works", lambda: False)
     here = run(config("cpu", precision="bfloat16"), log=lambda _: None)
