@@ -226,7 +226,7 @@ def test_a_sweep_says_that_it_repairs_a_damaged_shard(inputs: list[str], tmp_pat
     assert probe("extract", *inputs, cwd=tmp_path).returncode == 0
     (shard,) = (tmp_path / "cache").glob("*/dev-00000.safetensors")
     flip_a_bit(shard)
-    sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", f"jobs={jobs}", *inputs]
+    sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", f"jobs={jobs}", *inputs, "probe.max_epochs=1"]
     done = probe(*sweep, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if "Extracting it again" in line]

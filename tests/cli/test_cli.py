@@ -185,7 +185,7 @@ def test_one_run_prints_its_scores_and_is_done_once(inputs: list[str], tmp_path:
 
 @pytest.mark.slow
 def test_a_sweep_runs_in_parallel_and_ends_with_the_table(inputs: list[str], tmp_path: Path, typed):
-    sweep = ["layers=last,concat_last_four", "seed=1,2", "results_dir=out", "-m", *inputs]
+    sweep = ["layers=last,concat_last_four", "seed=1,2", "results_dir=out", "-m", *inputs, "probe.max_epochs=1"]
     done = probe(*sweep, "jobs=2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     names(done.stdout, "4 runs", "0 done", "run 4 of 4")
@@ -327,7 +327,7 @@ def test_another_terminal_sees_where_a_sweep_stands(inputs: list[str], tmp_path:
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_killed_worker_costs_no_other_run(inputs: list[str], tmp_path: Path, after: int):
     sweep = ["-m", "layers=last", "seed=range(1,5)", "results_dir=out", "jobs=2", *inputs]
-    sweep += ["probe.max_epochs=5", "probe.patience=5"]
+    sweep += ["probe.max_epochs=4", "probe.patience=4"]
     process = start(*sweep, cwd=tmp_path)
     out = tmp_path / "out"
     wait_for(
