@@ -119,7 +119,9 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
     if kind == "bench":  # of the packaged encoder it takes half a minute
         words[words.index("results/quickstart")] = "results/small"
     if kind in ("train", "race"):
-        out = "results/small" if kind == "train" else tempfile.mkdtemp(dir=home / "results")  # a race, a folder
+        is_one_run = kind == "train" and not {"-m", "+sweep"} & {word.partition("=")[0] for word in words}
+        # One folder for all of these would have ever larger tables to decide and to draw.
+        out = "results/small" if is_one_run else tempfile.mkdtemp(dir=home / "results")
         words += ["probe.max_epochs=1", "probe.batch_size=16", "jobs=1"]
         words += [f"results_dir={out}"] * ("save_probe=true" not in words)  # not among the real records
         if not {"probe=linear", "probe=finetune", "+sweep=tasks"} & set(words):  # these have no hidden units
