@@ -19,6 +19,8 @@ from support.records import make_record
 from probe.config import UserError
 from probe.errors.errors import Errors, compare_errors, lines
 
+pytestmark = pytest.mark.usefixtures("short_epochs")
+
 DEMO = Path(__file__).parent.parent.parent / "results/demo-minilm"
 PAIR = ("concat_last_four", "last")
 

@@ -37,6 +37,8 @@ from probe.tables.rows import build_rows
 from probe.verify.reruns import rerun
 from probe.verify.results import check_files
 
+pytestmark = pytest.mark.usefixtures("short_epochs")
+
 TUNED = "probe=finetune probe.dropout=0 probe.learning_rate=0.01 probe.batch_size=4 probe.max_epochs=8".split()
 LINEAR = "probe=linear probe.learning_rate=0.001 probe.max_epochs=1 layers=embeddings".split()
 Make = Callable[..., Config]

@@ -28,6 +28,8 @@ from probe.settings import config_of
 from probe.system import bfloat16
 from probe.system.files import to_jsonable, written_whole
 
+pytestmark = pytest.mark.usefixtures("short_epochs")
+
 
 @pytest.fixture
 def three_columns(tiny_corpus: Corpus, tmp_path: Path) -> Path:

@@ -27,6 +27,8 @@ from probe.tables.formats import write_tables
 from probe.tables.rows import build_rows
 from probe.verify.results import _bits_problems, check_files
 
+pytestmark = pytest.mark.usefixtures("short_epochs")
+
 MEMORY = LayersConfig([], "none", "majority_tag")
 Make = Callable[..., Config]
 

@@ -304,6 +304,7 @@ def test_a_run_that_did_not_converge_says_so_on_its_line(tmp_path: Path):
         assert scores_line(make_record(tmp_path, "last", 1, 0.8, 0.7, outcome=outcome)) == told
 
 
+@pytest.mark.usefixtures("short_epochs")
 def test_one_run_for_two_folders_is_made_in_both(inputs: list[str], tmp_path: Path, typed: Callable):
     done = typed("-m", "layers=majority_tag", "results_dir=a,b", "jobs=1", *inputs)
     assert done.returncode == 0, done.stderr
@@ -312,6 +313,7 @@ def test_one_run_for_two_folders_is_made_in_both(inputs: list[str], tmp_path: Pa
     assert one == other != {}
 
 
+@pytest.mark.usefixtures("short_epochs")
 def test_a_sweep_says_now_and_then_which_row_leads(
     inputs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -345,6 +347,7 @@ def test_a_batch_of_the_whole_text_is_refused_before_anything_is_computed(inputs
     assert plan(config_of([*inputs, "probe.batch_size=199"])).cfg.probe.batch_size == 199
 
 
+@pytest.mark.usefixtures("short_epochs")
 @pytest.mark.parametrize("sweep", [["-m", "layers=majority_tag,embeddings", "jobs=1"], ["layers=majority_tag"]])
 def test_a_truncated_record_is_set_aside_and_its_run_made_again(
     inputs: list[str], tmp_path: Path, typed: Callable, sweep: list[str]
@@ -370,6 +373,7 @@ def test_a_truncated_record_is_set_aside_and_its_run_made_again(
     assert '"schema": 9' in file.read_text()
 
 
+@pytest.mark.usefixtures("short_epochs")
 @pytest.mark.parametrize("sweep", [["seed=1"], ["-m", "seed=1,2", "jobs=1"]])
 def test_slow_bfloat16_is_said_in_one_line(
     inputs: list[str], typed: Callable, monkeypatch: pytest.MonkeyPatch, sweep: list[str]
