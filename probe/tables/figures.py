@@ -396,7 +396,7 @@ def draw_by_layer(figure: Figure, numbers: Numbers) -> None:
             continue
         means, spreads = means_and_spreads(list(parts.values()))
         face, line = colour if split == "dev" else "white", "-" if _is_whole(list(parts)) else ""
-        draw_means(axes, list(parts), means, spreads, colour, marker=marker, mfc=face, ls=line)
+        draw_means(axes, list(parts), means, spreads, colour, marker=marker, mfc=face, ls=line, label=split)
         labels.append((list(parts)[-1], means[-1], split, colour))
     if "combination" in numbers:
         name, mean = numbers["combination"]
