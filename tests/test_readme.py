@@ -37,6 +37,10 @@ ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
 INSTALLS = ("python3 -m venv", "pip install", "eval ")  # the first is what the build runs; completion has its own test
 SHORT = f"from probe.probes import schedule; schedule.EPOCH_UPDATES = 10; {RUN_PROBE}"  # a run of a tenth of a second
+BRIEF = (  # measurements of a tenth of a second, not of two
+    "from probe.doctor import cost; from probe.probes import finetune; cost.MEASURE_S = finetune.MEASURE_S = 0.1; "
+    + RUN_PROBE
+)
 ELSEWHERE = "hydra/launcher=slurm"  # needs a cluster; the launcher has its own test
 
 
@@ -143,7 +147,8 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
         words[words.index("results/demo-minilm")] = "results/small"
     of_the_demo = {"LAYER_PROBE_CACHE": str(features)} if kind == "verify" else {}
     trains = kind in ("train", "race") or "--rerun" in words
-    return probe(*words, cwd=home, code=SHORT if trains else RUN_PROBE, **of_the_demo)
+    code = SHORT if trains else BRIEF if kind == "doctor" else RUN_PROBE
+    return probe(*words, cwd=home, code=code, **of_the_demo)
 
 
 def narrowed(words: list[str]) -> list[str]:
