@@ -86,7 +86,7 @@ def test_a_sweep_killed_ten_times_ends_with_the_same_records(inputs: list[str], 
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_full_disk_stops_a_sweep_which_continues_later(inputs: list[str], tmp_path: Path, jobs: int):
-    sweep = ["-m", "layers=last", "seed=range(1,7)", "results_dir=out", *inputs, "probe.max_epochs=3"]
+    sweep = ["-m", "layers=last", "seed=range(1,7)", "results_dir=out", *inputs, "probe.max_epochs=1"]
     process = interpreter(*sweep, f"jobs={jobs}", cwd=tmp_path)  # what it prints goes to no file
     wait_for(lambda: times(tmp_path / "out"), DEADLINE_S, "the first record", process)
     for member in processes_of(process.pid):
