@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
     def add_folder(self) -> None:
         """Declares an optional results folder, as `dir`."""
         self.add_argument(
-            "dir", nargs="?", type=Path, metavar="DIR", help="results folder (default: the one written last)"
+            "dir", nargs="?", type=results_path, metavar="DIR", help="results folder (default: the one written last)"
         )
 
     def add_margin(self) -> None:
@@ -49,6 +49,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self.prog.removeprefix('probe ')}: {message}. `{self.prog} --help` lists the options.")
+
+
+def results_path(text: str) -> Path:
+    """Returns a results folder as it is typed, also with `results_dir=` before it as for a run."""
+    return Path(text.removeprefix("results_dir="))
 
 
 def at_least(kind: type, least: int) -> Callable[[str], Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from probe.arguments import Parser, report_bad_records, report_ended_jobs, results_or_last
+from probe.arguments import Parser, report_bad_records, report_ended_jobs, results_or_last, results_path
 from probe.config import UserError
 
 DESCRIPTION = """\
@@ -29,7 +29,7 @@ def table(arguments: list[str]) -> int:
 
     parser = Parser("table", DESCRIPTION, EXAMPLES)
     parser.add_argument(
-        "dirs", nargs="*", type=Path, metavar="DIR", help="results folders (default: the one written last)"
+        "dirs", nargs="*", type=results_path, metavar="DIR", help="results folders (default: the one written last)"
     )
     parser.add_argument(
         "--columns",

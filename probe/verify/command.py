@@ -73,7 +73,7 @@ def verify(arguments: list[str]) -> int:
     parser.add_format("text", "json")
     options = parser.parse_intermixed_args(arguments)
     row = options.rerun if options.weights is None else options.weights  # "": every row; None: no run is made again
-    overrides, folders = split_settings(options.given)
+    overrides, folders = split_settings([text.removeprefix("results_dir=") for text in options.given])
     if row and SETTING.match(row):  # argparse takes a setting right after --rerun for its ROW
         row, overrides = "", [row, *overrides]
     if row is None and (overrides or (options.seed, options.sample) != (None, None)):
