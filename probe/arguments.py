@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -57,15 +58,18 @@ def results_path(text: str) -> Path:
 
 
 def at_least(kind: type, least: int) -> Callable[[str], Any]:
-    """Returns the argparse type of a number that must not be smaller than `least`."""
+    """Returns the argparse type of a number that must not be smaller than `least`. kind: int or float."""
 
     def number(text: str) -> Any:
-        value = kind(text)
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
         if not value >= least:
-            raise ValueError
+            whole = "whole " if kind is int else ""
+            raise argparse.ArgumentTypeError(f"{text!r} is not a {whole}number of {least} or more")
         return value
 
-    number.__name__ = f"number, {least} or more,"  # in argparse's message
     return number
 
 

@@ -250,6 +250,8 @@ class RaceConfig:
         for name in ("max_runs", "max_minutes"):
             if getattr(self, name) is not None:
                 _at_least(f"race.{name}", getattr(self, name), 1)
+        for row in self.rows or ():
+            layers_named(row)
 
 
 @dataclass

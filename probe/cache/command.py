@@ -24,6 +24,7 @@ EXAMPLES = """\
   probe cache explain data=demo encoder=minilm_l6
   probe cache verify data=demo encoder=minilm_l6 --sample 50
   probe cache prune --older-than 30 --yes
+  probe cache prune --key 1b0056459e --yes
 """
 
 
@@ -45,6 +46,9 @@ def cache(arguments: list[str]) -> int:
     group.add_argument(
         "--keep", type=at_least(int, 0), metavar="N", help="delete all stores but the N that were used last"
     )
+    group.add_argument(
+        "--key", action="append", default=[], metavar="KEY", help="delete the store with this key, as list prints it"
+    )
     group.add_argument("--yes", action="store_true", help="delete; without it, only print what would be deleted")
     options = parser.parse_intermixed_args(arguments)
     cfg = configs_of(options.overrides)[0][0]
@@ -57,7 +61,7 @@ def cache(arguments: list[str]) -> int:
         )
         return 0
     if options.action == "prune":
-        return _prune(cache_dir, options.older_than, options.keep, options.yes)
+        return _prune(cache_dir, options.older_than, options.keep, options.key, options.yes)
 
     from probe.runs.plan import plan
 
@@ -85,14 +89,14 @@ def cache(arguments: list[str]) -> int:
     return 0 if worst <= allowed else 1
 
 
-def _prune(cache_dir: Path, older_than: float | None, keep: int | None, yes: bool) -> int:
+def _prune(cache_dir: Path, older_than: float | None, keep: int | None, keys: list[str], yes: bool) -> int:
     """Deletes, or lists, the stores that a rule names and leftover files of the others, and returns the exit code."""
     from probe.cache import maintenance
 
-    if older_than is None and keep is None:
-        raise UserError("probe cache prune needs a rule: --older-than DAYS or --keep N.")
+    if older_than is None and keep is None and not keys:
+        raise UserError("probe cache prune needs a rule: --older-than DAYS, --keep N or --key KEY.")
     total_bytes, num_stores, verb = 0, 0, "deleted" if yes else "would delete"
-    selected = maintenance.prunable(cache_dir, older_than, keep)
+    selected = maintenance.prunable(cache_dir, older_than, keep, keys)
     for entry in selected:
         try:
             if maintenance.is_used(entry):
@@ -104,9 +108,9 @@ def _prune(cache_dir: Path, older_than: float | None, keep: int | None, yes: boo
             continue
         print(f"{verb} {entry.line()}")
         num_stores, total_bytes = num_stores + 1, total_bytes + entry.num_bytes
-    keys = {entry.key for entry in selected}
-    for entry in maintenance.entries(cache_dir):
-        number, num_bytes = (0, 0) if entry.key in keys else maintenance.remove_leftovers(entry, yes)
+    pruned = {entry.key for entry in selected}
+    for entry in maintenance.entries(cache_dir) if not keys else ():
+        number, num_bytes = (0, 0) if entry.key in pruned else maintenance.remove_leftovers(entry, yes)
         if number:
             print(f"{verb} {number} damaged or half-written files in {short(entry.key)}, {num_bytes / 1e9:.3f} GB")
         total_bytes += num_bytes

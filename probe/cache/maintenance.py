@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,9 +157,18 @@ def verify_sample(
     return num_words, worst, max(torch.finfo(getattr(torch, store.dtype)).eps, ARITHMETIC_NOISE[cfg.precision])
 
 
-def prunable(cache_dir: Path, older_than_days: float | None, keep: int | None) -> list[Entry]:
-    """Returns the stores to prune: those not used for this many days, or not among the `keep` last used."""
+def prunable(
+    cache_dir: Path, older_than_days: float | None, keep: int | None, keys: Collection[str] = ()
+) -> list[Entry]:
+    """Returns the stores to prune: those not used for this many days, or not among the `keep` last used.
+
+    keys: only the stores whose keys begin so. Raises UserError if one of them is no store's, or that of several.
+    """
     found = entries(cache_dir)
+    for key in keys:
+        if (number := sum(entry.key.startswith(key) for entry in found)) != 1:
+            raise UserError(f"--key {key}: {number or 'no'} stores begin with it. `probe cache list` shows the keys.")
+    found = [entry for entry in found if not keys or entry.key.startswith(tuple(keys))]
     if older_than_days is not None:
         limit = time.time() - older_than_days * 86400
         found = [entry for entry in found if entry.used < limit]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from probe.arguments import Parser, report_bad_records, report_ended_jobs, results_or_last, results_path
 from probe.config import UserError

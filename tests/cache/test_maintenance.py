@@ -66,7 +66,8 @@ def test_list_explain_verify_and_prune_as_a_user_types_them(inputs: list[str], t
         (["lst"], "invalid choice"),
         ([], "required"),
         (["prune"], "needs a rule"),
-        (["prune", "--keep", "x"], "--keep: invalid number, 0 or more"),
+        (["prune", "--keep", "x"], "--keep: "),
+        (["prune", "--key", "0123456789"], "--key 0123456789: "),
         (["prune", "--older-than", "-1"], "--older-than: "),
         (["verify", "--sample", "-1"], "--sample: "),
     ],
@@ -124,6 +125,9 @@ def test_age_and_number_choose_what_goes(tiny_encoder: Encoder, tiny_corpus: Cor
     assert [entry.key for entry in prunable(tmp_path, 11, None)] == []
     assert [entry.key for entry in prunable(tmp_path, None, 1)] == [old.key]
     assert {entry.key for entry in prunable(tmp_path, None, 0)} == {old.key, new.key}
+    assert [entry.key for entry in prunable(tmp_path, None, None, [short(new.key)])] == [new.key]
+    with pytest.raises(UserError, match="2 stores"):
+        prunable(tmp_path, None, None, [""])
 
 
 def test_a_path_in_a_manifest_is_never_followed(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
