@@ -10,7 +10,7 @@ import functools
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -19,14 +19,15 @@ from probe.system.format import closest, reason_of
 COMBINES = ("sum", "mean", "concat", "mix", "none")
 NORMALIZES = ("none", "layer", "train", "scale")
 CONTEXTS = ("sentence", "document")
-SUBWORDS = ("first", "last", "mean", "sum", "max")
+SUBWORDS = ("first", "last", "mean", "sum", "max", "cls")
+POOLINGS = ("mean", "max", "first", "last", "cls")  # of a sentence's words
 DTYPES = ("float16", "bfloat16", "float32")
 PRECISIONS = ("float32", "bfloat16")
 # Values of the settings that a kind of probe does not have.
 UNUSED_SETTINGS = {"num_layers": 0, "hidden_size": 0, "lr_decay": 1.0, "lr_patience": 1, "patience": 1}
 LINEAR = "linear"  # of probe.lr_decay: the rate falls to 0 over max_epochs; all of them are trained
 PLACEMENTS = ("auto", "memory", "device", "stream")
-TASKS = ("spans", "tags")
+TASKS = ("spans", "tags", "sentence")
 WEIGHTS = ("pretrained", "random", "random_blocks")
 SCHEMES = ("auto", "IOB1", "IOB2", "BIOES", "BILOU", "IO")
 SEPARATORS = ("auto", "whitespace", "tab", "space")
@@ -152,6 +153,7 @@ class FeaturesConfig:
     stride: float
     precision: str
     dtype: str
+    sentence: str  # read only if data.task is sentence
     layers: Any  # null: all
     batch_pieces: int | str
     cache_dir: str
@@ -160,6 +162,7 @@ class FeaturesConfig:
     def __post_init__(self) -> None:
         one_of("features.context", self.context, CONTEXTS)
         one_of("features.subword", self.subword, SUBWORDS)
+        one_of("features.sentence", self.sentence, POOLINGS)
         one_of("features.precision", self.precision, PRECISIONS)
         one_of("features.dtype", self.dtype, DTYPES)
         one_of("features.placement", self.placement, PLACEMENTS)
@@ -291,6 +294,8 @@ class Config:
     race: RaceConfig
 
     def __post_init__(self) -> None:
+        if self.data.task == "sentence" and self.features.sentence == "cls":
+            self.features = replace(self.features, subword="cls")
         one_of("device", self.device, DEVICES)
         _at_least("margin", self.margin, 0)
         if not 0 <= self.seed < 2**63:

@@ -151,7 +151,9 @@ def read_splits(cfg: DataConfig, notes: list[str]) -> dict[str, Split]:
         for name in wanted:
             file = folder / getattr(cfg, name)
             if fractions[name] is None or file.exists():
-                splits[name] = read_file(file, layout, f"{close}Another file name: data.{name}=NAME{_offer(name)}.")
+                splits[name] = read_file(
+                    file, replace(layout, split=name), f"{close}Another file name: data.{name}=NAME{_offer(name)}."
+                )
     for name, fraction in fractions.items():
         if fraction is not None and name in splits:
             raise UserError(
@@ -351,7 +353,9 @@ def _check_tags(corpus: Corpus) -> None:
             found = f"{split.origin}: no entity in the {name} split ({split.num_words} words, all tagged O)."
             raise UserError(f"{found}{_span_column(split)}")
         if name == "train" and len(kinds) < 2 and not corpus.task.has_spans:
-            raise UserError(f"{split.origin}: every word of the train split is tagged {next(iter(kinds))}.")
+            raise UserError(
+                f"{split.origin}: every {corpus.task.unit} of the train split is labelled {next(iter(kinds))}."
+            )
         trained = trained or set(kinds)
         new = {kind: kinds[kind] for kind in sorted(kinds.keys() - trained)}
         if len(new) == len(kinds) and not corpus.task.has_spans:

@@ -45,9 +45,10 @@ def control_task(text: Corpus, seed: int, lower_cases: bool = False) -> Corpus:
 
     Each distinct word gets one tag for all of train, dev and test, drawn from the tag distribution of train. With
     spans, each distinct mention gets a type drawn in the same manner and keeps its bounds. So the task differs from
-    Hewitt & Liang's: bounds can be learnt. The draw depends only on the word or mention, the seed and train's
-    distribution. With `lower_cases`, words are lower-cased first, as the encoder does. Else variants that differ in
-    case would have contradictory tags for the same input.
+    Hewitt & Liang's: bounds can be learnt. With one label per sentence, each distinct sentence gets a label. The draw
+    depends only on the word, mention or sentence, the seed and train's distribution. With `lower_cases`, words are
+    lower-cased first, as the encoder does. Else variants that differ in case would have contradictory tags for the same
+    input.
     """
     task = text.task
     frequent = Counter(kind for tags in text.splits["train"].tags for kind, _, _ in task.items(tags))
@@ -65,6 +66,8 @@ def control_task(text: Corpus, seed: int, lower_cases: bool = False) -> Corpus:
         return kinds[bisect(up_to, int.from_bytes(digest) % up_to[-1])]
 
     def retag(words: Sequence[str], tags: Sequence[str]) -> list[str]:
+        if not task.is_per_word:
+            return [draw(words)]
         if not task.has_spans:
             return [draw([word]) for word in words]
         new = ["O"] * len(words)

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
+from probe.data.labelled import words_of
 from probe.data.layout import Layout
 from probe.data.sentences import Packing
 from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, bare_tag, check_tag, lines_of, too_long
 from probe.system.format import escape_invisible, reason_of
 
 USUAL = {  # names that fields often have
-    "words_field": ("tokens", "words", "token", "word"),
+    "words_field": ("tokens", "words", "token", "word", "text", "sentence"),
     "tags_field": ("ner_tags", "tags", "labels", "ner", "tag", "label", "pos_tags", "upos"),
 }
 A_ROW_A_LINE = "Each line must be one {...} with a sentence"
@@ -78,7 +79,8 @@ def read_parquet(file: Path, layout: Layout, remedy: str = "") -> Split:
 def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
     """Reads a `datasets.Dataset`. Its line numbers are row numbers from 1."""
     _check_fields(origin, rows.column_names, layout)
-    names = getattr(getattr(rows.features[layout.tags_field], "feature", None), "names", None)
+    feature = rows.features[layout.tags_field]
+    names = getattr(getattr(feature, "feature", feature), "names", None)
     if names is not None and layout.labels not in (None, names):
         raise UserError(
             f"{origin}: its labels are [{','.join(names)}], not data.labels=[{','.join(layout.labels or [])}]."
@@ -105,7 +107,10 @@ def _check_fields(place: str, available: Collection[str], layout: Layout) -> Non
 
 
 def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layout: Layout, origin: str) -> Split:
-    """Reads rows that each have a list of words and a list of tags. names: of numbered tags, from the schema."""
+    """Reads rows that each have a list of words and a list of tags. names: of numbered tags, from the schema.
+
+    If the task is one label per sentence, they have a text, or a list of words, and a label.
+    """
     names = names or layout.labels
     split = Split([], [], [], array("I"), origin)
     documents, document = split.documents, 0
@@ -114,13 +119,19 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
     seen_ids: set[str | int] = set()
     all_words, all_tags = Packing(), Packing()
     marked = layout.document_field is not None
+    is_labelled = layout.task == "sentence"  # as a whole
     for number, row in rows:
         place = f"{origin}:{number}"
         _check_fields(place, row, layout)
         words, tags = row[layout.words_field], row[layout.tags_field]
+        if is_labelled:
+            words = words_of(words, place) if isinstance(words, str) else words
+            if isinstance(tags, list):
+                raise UserError(f"{place}: {layout.tags_field!r} is a list, but a sentence has one label.")
+            tags = [tags]
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise UserError(f"{place}: {layout.words_field!r} is not a list of words.")
-        if not isinstance(tags, list) or len(words) != len(tags):
+        if not is_labelled and (not isinstance(tags, list) or len(words) != len(tags)):
             found = f"{len(tags)} tags" if isinstance(tags, list) else f"no list of tags in {layout.tags_field!r}"
             raise UserError(f"{place}: {len(words)} words but {found}.")
         if layout.document_field is not None and row[layout.document_field] != last_id:
@@ -155,7 +166,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
         as_written = [_tag_of(tag, names, place) for tag in tags]
         bare = [bare_tag(tag) for tag in as_written]
         for tag in bare:
-            check_tag(tag, place)
+            check_tag(tag, place, may_have_blanks=is_labelled)
         split.invisible += sum(map(str.__ne__, as_written, bare))
         all_tags.add(bare)
         split.lines.append(number)

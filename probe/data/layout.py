@@ -25,7 +25,8 @@ class Layout:
     tags_field: str = "ner_tags"
     document_field: str | None = None
     labels: list[str] | None = None  # the names of tags that are numbers: tag 0 is labels[0]
+    split: str = "train"  # the one to read, where a file holds several
 
     @classmethod
     def of(cls, data: DataConfig) -> Layout:
-        return cls(**{field.name: getattr(data, field.name) for field in fields(cls)})
+        return cls(**{field.name: getattr(data, field.name) for field in fields(cls) if hasattr(data, field.name)})

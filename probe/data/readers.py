@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from probe.config import UserError
 from probe.data.columns import read_columns, read_columns_without_tags
 from probe.data.conllu import read_conllu, read_conllu_without_tags
 from probe.data.json_parquet import read_json, read_json_without_tags, read_parquet
+from probe.data.labelled import read_labelled
 from probe.data.layout import Layout
 from probe.data.split import Split
 
@@ -31,10 +33,12 @@ class Reader:
 
 COLUMNS = ("tag_column", "word_column", "separator", "comment", "document_marker", "word_prefix")
 FIELDS = ("tags_field", "words_field", "document_field", "labels", "document_marker")
+LABELLED = ("words_field", "tags_field")
 READERS = {
     "columns": Reader("columns", (), read_columns, COLUMNS, read_columns_without_tags),
     "conllu": Reader("CoNLL-U", (".conllu",), read_conllu, ("tag_column", "task"), read_conllu_without_tags),
     "json": Reader("JSON lines", (".jsonl", ".ndjson", ".json"), read_json, FIELDS, read_json_without_tags),
+    "labelled": Reader("a label and a text per line", (), read_labelled, LABELLED),
     "parquet": Reader("Parquet", (".parquet",), read_parquet, FIELDS),
 }
 
@@ -47,4 +51,12 @@ def reader_of(file: Path) -> Reader:
 
 def read_file(file: Path, layout: Layout, remedy: str = "") -> Split:
     """Reads one file. Raises UserError with `remedy`, which is what to type, if the file does not exist."""
-    return reader_of(file).read(file, layout, remedy)
+    reader = reader_of(file)
+    if layout.task == "sentence" and reader is READERS["columns"]:
+        reader = READERS["labelled"]
+    if layout.task == "sentence" and "task" in reader.settings:
+        raise UserError(
+            f"{file}: {reader.name} has a tag for each word. data.task=sentence reads JSON lines, Parquet, and files "
+            "with a label, a tab and a text per line."
+        )
+    return reader.read(file, layout, remedy)

@@ -13,7 +13,7 @@ import unicodedata
 import zlib
 from bisect import bisect
 from collections.abc import Generator, Mapping, MutableSequence, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
@@ -44,6 +44,8 @@ class SplitCounts:
 class Split:
     """Holds one split: sentence i has words[i] and tags[i], and begins at line lines[i] of `origin`.
 
+    tags[i] has a tag for each word, or one label if the task is one per sentence.
+
     Readers give `Sentences`, which take little memory, as a text stays in memory throughout.
     """
 
@@ -73,6 +75,12 @@ class Split:
     @property
     def num_words(self) -> int:
         return sum(self.lengths)
+
+    def by_unit(self, task: Task) -> Split:
+        """Returns the split with one entry of `words` per tag: unchanged, or each sentence as one text."""
+        if task.is_per_word:
+            return self
+        return replace(self, words=Sentences.of([" ".join(words)] for words in self.words))
 
     def counts(self, task: Task) -> SplitCounts:
         documents = None if self.documents is None else len(set(self.documents))
@@ -165,9 +173,12 @@ def _is_blank(character: str) -> bool:
     return character.isspace() or unicodedata.category(character) == "Cf"
 
 
-def check_tag(tag: str, place: str) -> None:
-    """Refuses a tag that is empty, is `_`, or has white space or invisible characters inside."""
-    if not tag or any(character.isspace() for character in tag):
+def check_tag(tag: str, place: str, may_have_blanks: bool = False) -> None:
+    """Refuses a tag that is empty, is `_`, or has white space or invisible characters inside.
+
+    may_have_blanks: as the label of a sentence may.
+    """
+    if not tag or any(character.isspace() and not (may_have_blanks and character == " ") for character in tag):
         raise UserError(f"{place}: tag {tag!r} is empty or has white space.")
     if tag == "_":
         raise UserError(f"{place}: tag '_' marks a word without a tag.")

@@ -1,4 +1,4 @@
-"""Defines the tasks: spans, or one label per word. A task says what is counted and what the scores are called."""
+"""Defines the tasks: spans, a label per word, a label per sentence. A task says what is counted and how it is called."""
 
 from __future__ import annotations
 
@@ -15,19 +15,26 @@ class Task:
     """Describes how tags are read. name: as in data.task.
 
     score: the headline score's short name. title: the same for a caption. kinds: the plural of what differs by label.
+    unit: what has a label.
     """
 
     name: str
     score: str
     title: str
     kinds: str
+    unit: str = "word"
+
+    @property
+    def is_per_word(self) -> bool:
+        """Returns whether each word has a tag. If not, a sentence's tags are a list of one label."""
+        return self.unit == "word"
 
     @property
     def has_spans(self) -> bool:
         return self is SPANS
 
     def items(self, tags: Sequence[str]) -> list[Item]:
-        """Returns what must be found in a sentence: its spans, or each word with its tag."""
+        """Returns what must be found in a sentence: its spans, each word with its tag, or its label."""
         if self.has_spans:
             return list(spans(tags))
         return [(tag, position, position + 1) for position, tag in enumerate(tags)]
@@ -39,4 +46,5 @@ class Task:
 
 SPANS = Task("spans", "F1", "Span F1 (conlleval)", "types")
 TAGS = Task("tags", "accuracy", "Accuracy", "tags")
-TASKS = {task.name: task for task in (SPANS, TAGS)}
+SENTENCE = Task("sentence", "accuracy", "Accuracy over sentences", "labels", unit="sentence")
+TASKS = {task.name: task for task in (SPANS, TAGS, SENTENCE)}

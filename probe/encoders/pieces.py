@@ -112,17 +112,6 @@ def special_pair(tokenizer: Any) -> SpecialPair:
     return SpecialPair(*special_ids, types[:first], types[first], types[end:second], types[second], types[last:])
 
 
-def split_text(text: str) -> list[str]:
-    """Splits running text into words at blanks; each punctuation mark is a word ("bank." is "bank" and ".").
-
-    These are BERT's rules. They are used for every encoder, so that all read the same words. Each word is then cut into
-    pieces like a word of a corpus. The encoder's tokenizer handles case and accents.
-    """
-    from tokenizers.pre_tokenizers import BertPreTokenizer
-
-    return [word for word, _ in BertPreTokenizer().pre_tokenize_str(text)]
-
-
 def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:
     """Returns the piece ids of each word, without special pieces."""
     if not tokenizer.is_fast:

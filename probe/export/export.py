@@ -16,6 +16,7 @@ from typing import Any
 from probe.config import Config, UserError
 from probe.export.formats import FORMATS
 from probe.export.splits import Vectors, chosen, plan_to_read, read_vectors
+from probe.features.pooled import vectors_to_read
 from probe.probes.combine import bytes_needed
 from probe.runs.plan import Plan, settings_of
 from probe.system.files import key_of, to_jsonable, why_not_writable, write_atomically
@@ -66,8 +67,9 @@ def export(cfg: Config, target: Path, form: str, each: bool, log: Callable[[str]
 def _bytes(planned: Plan, form: str, each: bool) -> int:
     """Estimates the bytes of an export."""
     selection = chosen(planned.selection, each)
-    vectors = bytes_needed(planned.store, selection)
-    if planned.store.dtype == "bfloat16" and selection.combine in ("concat", "mix") and form != "safetensors":
+    read = vectors_to_read(planned.store, planned.text, planned.cfg.features)
+    vectors = bytes_needed(read, selection)
+    if read.dtype == "bfloat16" and selection.combine in ("concat", "mix") and form != "safetensors":
         vectors *= 2  # as float32
     columns = (column for split in planned.corpus.splits.values() for column in (split.words, split.tags))
     return vectors + sum(len(word) + 4 for column in columns for word in chain.from_iterable(column))
@@ -76,8 +78,8 @@ def _bytes(planned: Plan, form: str, each: bool) -> int:
 def identity(planned: Plan, form: str, each: bool) -> dict[str, Any]:
     """Returns an export's identity by content. Its hash says whether an unfinished export can continue."""
     selection = chosen(planned.selection, each)
-    normalized = {"normalize": selection.normalize} if selection.normalize else {}
-    return normalized | {
+    optional = {"normalize": selection.normalize, "sentence": planned.identity.sentence}
+    return {name: value for name, value in optional.items() if value} | {
         "layout": LAYOUT,
         "format": form,
         "corpus": planned.identity.corpus,
@@ -115,9 +117,10 @@ def _write(part: Path, what: dict[str, Any], planned: Plan, vectors: dict[str, V
         text = json.dumps(_about(what, planned, vectors), indent=1, ensure_ascii=False)
         write_atomically(part / ABOUT, text + "\n")
     with progress_bar(sum(map(len, vectors.values())), "exporting") as bar:
+        read = vectors_to_read(planned.store, planned.text, planned.cfg.features)
         for name, split in planned.corpus.splits.items():
-            parts = [(shard.first, shard.last) for shard in planned.store.shards[name]]
-            FORMATS[form](part, name, split, vectors[name], parts, bar.update)
+            parts = [(shard.first, shard.last) for shard in read.shards[name]]
+            FORMATS[form](part, name, split.by_unit(planned.corpus.task), vectors[name], parts, bar.update)
 
 
 def _about(what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ import torch
 
 from probe.config import Config, UserError
 from probe.data.split import Split
-from probe.features.store import read_again_if_damaged
+from probe.features.pooled import SentenceVectors, vectors_to_read
+from probe.features.store import FeatureStore, read_again_if_damaged
 from probe.features.windows import bounds
 from probe.probes.combine import Streamed
 from probe.probes.kinds import PROBES
@@ -113,7 +114,7 @@ def as_numpy(vectors: torch.Tensor) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SplitFeatures:
-    """Holds one split, one row per word.
+    """Holds one split, one row per word, or one per sentence if each has one label.
 
     words, tags: one per row of vectors; spans are tagged in IOB2. sentences: the rows of each sentence, as slices of
     all three. documents: the number of each sentence's document, ascending, maybe with gaps; None if the corpus has
@@ -152,7 +153,8 @@ def read_splits(cfg: Config, each: bool = False) -> Splits:
     each: does not combine the layers: (words, layers, H). A mix, whose weights are learned, is never combined here.
     Raises UserError.
     """
-    splits, vectors = plan_to_read(cfg).corpus.splits, read_vectors(cfg, each)
+    corpus, vectors = plan_to_read(cfg).corpus, read_vectors(cfg, each)
+    splits = {name: split.by_unit(corpus.task) for name, split in corpus.splits.items()}
     return Splits(**{name: SplitFeatures.of(split, vectors[name]) for name, split in splits.items()})
 
 
@@ -162,21 +164,26 @@ def read_vectors(cfg: Config, each: bool = False) -> dict[str, Vectors]:
     selection = chosen(planned.selection, each)
     # Layers that are not combined are normalized one by one, as in a concatenation.
     normalized = replace(selection, combine="concat") if each else selection
-    normalization = cache(lambda: _normalization(cfg, normalized))
+    normalization = cache(lambda: _normalization(planned, normalized))
 
     def opened(split: str) -> Streamed:
-        return Streamed(extract(cfg), split, selection, lazy=True, normalization=normalization())
+        return Streamed(_stored(planned), split, selection, lazy=True, normalization=normalization())
 
     return {name: Vectors(partial(opened, name)) for name in planned.corpus.splits}
 
 
-def _normalization(cfg: Config, selection: Selection) -> Normalization | None:
+def _stored(planned: Plan) -> FeatureStore | SentenceVectors:
+    """Returns the complete store, or its sentences, after extracting what is missing."""
+    return vectors_to_read(extract(planned.cfg), planned.text, planned.cfg.features)
+
+
+def _normalization(planned: Plan, selection: Selection) -> Normalization | None:
     """Returns how features are normalized, after extracting damaged shards of train again."""
-    return read_again_if_damaged(lambda: normalization_of(extract(cfg), selection))
+    return read_again_if_damaged(lambda: normalization_of(_stored(planned), selection))
 
 
 def plan_to_read(cfg: Config) -> Plan:
-    """Returns the plan whose vectors are read, one row per word.
+    """Returns the plan whose vectors are read.
 
     Raises UserError for runs without stored vectors: a fine-tuned encoder, a sample of train, no layer.
     """

@@ -91,6 +91,10 @@ def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> d
     and paths (only content counts).
     """
     document = cfg.context == "document"
+    if cfg.subword == "cls" and not encoder.special.prefix:
+        raise UserError(
+            f"{encoder.name} puts no special piece before a text, so it has no cls. Type features.sentence=mean."
+        )
     return {
         "format": FORMAT,
         "encoder": encoder.fingerprint,

@@ -189,7 +189,9 @@ def kept_pieces(
         offset = i * width + len(encoder.special.prefix)
         starts = pieces.starts(window.first, window.last)
         kept = starts[window.keep_first - window.first : window.keep_last - window.first + 1]
-        if subword == "first":
+        if subword == "cls":
+            positions.append(np.full(len(kept) - 1, i * width))
+        elif subword == "first":
             positions.append(kept[:-1] + offset)
         elif subword == "last":
             positions.append(kept[1:] - 1 + offset)

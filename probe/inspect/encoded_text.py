@@ -19,10 +19,11 @@ import torch
 
 from probe.config import Config, UserError
 from probe.data.corpus import Corpus
+from probe.data.running_text import split_text
 from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import load_model, outputs
-from probe.encoders.pieces import special_pair, split_text
+from probe.encoders.pieces import special_pair
 from probe.encoders.traits import traits_of
 from probe.features.extraction import report_empty_words, report_encoder, report_slow_bfloat16
 from probe.features.windows import Window

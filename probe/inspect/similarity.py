@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from probe.config import SENTENCES, LayersConfig, UserError, layer_presets
-from probe.encoders.pieces import split_text
+from probe.data.running_text import split_text
 from probe.inspect.encoded_text import EncodedText, TextEncoder
 from probe.probes.combine import combine
 from probe.probes.selection import Selection, select

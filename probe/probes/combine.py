@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import torch
 
-from probe.features.store import FeatureStore
+from probe.features.pooled import Vectors
 from probe.probes.normalization import Normalization
 from probe.probes.selection import Selection
 
 
-def bytes_needed(store: FeatureStore, selection: Selection) -> int:
+def bytes_needed(store: Vectors, selection: Selection) -> int:
     """Returns the bytes of a selection's features of all splits, as `read_selection` returns them."""
     words = sum(shards[-1].last for shards in store.shards.values())
     shape, dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
@@ -23,7 +23,7 @@ def bytes_needed(store: FeatureStore, selection: Selection) -> int:
 
 
 def read_selection(
-    store: FeatureStore,
+    store: Vectors,
     split: str,
     selection: Selection,
     device: str | torch.device = "cpu",
@@ -74,7 +74,7 @@ class Streamed:
 
     def __init__(
         self,
-        store: FeatureStore,
+        store: Vectors,
         split: str,
         selection: Selection,
         lazy: bool = False,

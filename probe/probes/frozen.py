@@ -14,7 +14,8 @@ import torch
 from probe.data.derived import ONLINE_CODE_SHARES, Sample
 from probe.data.tags import Tags
 from probe.features.extraction import ensure_features
-from probe.features.store import FeatureStore, read_again_if_damaged
+from probe.features.pooled import vectors_to_read
+from probe.features.store import read_again_if_damaged
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, bytes_needed, read_selection
 from probe.probes.fitting import CodeBlock, Epoch, Fit, FitInputs, Mix, OnlineCode, SplitBits
@@ -36,7 +37,8 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
     features, where, normalization = read_features(inputs, device)
-    log(f"features: {bytes_needed(inputs.store, inputs.selection) / 1e9:.2f} GB {PLACES[where]}")
+    read = vectors_to_read(inputs.store, inputs.text, cfg.features)
+    log(f"features: {bytes_needed(read, inputs.selection) / 1e9:.2f} GB {PLACES[where]}")
     deviations = _deviations(inputs)
     if deviations and adds_unlike(inputs.selection.combine, inputs.selection.normalize, deviations):
         message = unlike_layers(inputs.selection.name, inputs.selection.combine, deviations)
@@ -138,7 +140,8 @@ def read_features(
     selection = inputs.selection
 
     def read() -> tuple[dict[str, torch.Tensor | Streamed], str, Normalization | None]:
-        store: FeatureStore = ensure_features(inputs.text, inputs.encoder, inputs.cfg.features, device)
+        stored = ensure_features(inputs.text, inputs.encoder, inputs.cfg.features, device)
+        store = vectors_to_read(stored, inputs.text, inputs.cfg.features)
         where = placement(
             inputs.cfg.features.placement, bytes_needed(store, selection), device, inputs.runs, inputs.num_gpus
         )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from probe.conditions import CONDITIONS, conditions_of
 from probe.config import LINEAR, PRECISIONS, UNUSED_SETTINGS, Config, LayersConfig, ProbeConfig, UserError, one_of
+from probe.data.task import TASKS
 from probe.system.bfloat16 import SLOW, Kernels, kernels_for, resolve_precision
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def _prepare_finetune(cfg: Config) -> Config:
     refused = [f"features.{name}" for name, value in defaults.items() if getattr(cfg.features, name) != value]
     refused += dict.fromkeys(CONDITIONS[name].setting for name in conditions_of(cfg) if name != "fine_tuned")
     refused += ["save_probe"] * cfg.save_probe
+    refused += [] if TASKS[cfg.data.task].is_per_word else [f"data.task={cfg.data.task}"]
     if refused:
         raise UserError(
             f"probe=finetune cannot be combined with {', '.join(refused)}: it reads no stored features, trains the "
@@ -102,7 +104,15 @@ def _prepare_majority_tag(cfg: Config) -> Config:
 
 
 def _prepare_network(cfg: Config) -> Config:
-    """Resets both patience settings if the rate falls linearly, as they then have no effect."""
+    """Resets both patience settings if the rate falls linearly, as they then have no effect.
+
+    Raises UserError for a network over words if each sentence has one label.
+    """
+    if cfg.probe.num_layers and not TASKS[cfg.data.task].is_per_word:
+        raise UserError(
+            f"data.task={cfg.data.task} has one label per sentence, and an LSTM reads words. "
+            "Type probe=linear or probe=mlp."
+        )
     if cfg.probe.lr_decay != LINEAR:
         return cfg
     return replace(cfg, probe=replace(cfg.probe, patience=1, lr_patience=1))
@@ -113,6 +123,12 @@ PROBES: dict[str, ProbeKind] = {
         settings=("num_layers", "hidden_size", *OF_NETWORKS),
         caption=_bilstm_caption,
         network="probe.probes.bilstm",
+        prepare=_prepare_network,
+    ),
+    "mlp": ProbeKind(
+        settings=("hidden_size", *OF_NETWORKS),
+        caption=lambda probe: f"MLP {probe['hidden_size']}",
+        network="probe.probes.mlp",
         prepare=_prepare_network,
     ),
     "finetune": ProbeKind(
@@ -132,7 +148,8 @@ PROBES: dict[str, ProbeKind] = {
         prepare=_prepare_majority_tag,
         reads_features=False,
         is_trained=False,
-        note="majority_tag: no encoder, no probe: each word or longest known mention gets train's most frequent tag.",
+        note="majority_tag: no encoder, no probe: each word or longest known mention gets train's most frequent tag. "
+        "Of sentences: naive Bayes on their words.",
     ),
 }
 

@@ -1,10 +1,12 @@
 """Implements the majority-tag baseline: a tagger that only counts how often train has each word with which tag.
 
-Its score shows what a corpus gives away without an encoder and without a word's context.
+Its score shows what a corpus gives away without an encoder and without a word's context. If each sentence has one
+label, the baseline counts which words occur under which label.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -13,6 +15,36 @@ from probe.data.tags import Tags
 from probe.data.task import Task
 from probe.probes.fitting import Fit, FitInputs
 from probe.system.provenance import hardware
+
+
+class NaiveBayes:
+    """Gives each sentence the label under which its words are likeliest: multinomial, with add-one smoothing.
+
+    It is the baseline of sentences, as `MajorityTag` is that of words. Words that train does not have are ignored.
+    """
+
+    def __init__(self, words: Tags, tags: Tags) -> None:
+        labels = Counter(label for (label,) in tags)
+        counts: dict[str, Counter[str]] = {label: Counter() for label in sorted(labels)}
+        for sentence, (label,) in zip(words, tags, strict=True):
+            counts[label].update(sentence)
+        known = set().union(*counts.values())
+        self.prior = {label: math.log(labels[label]) for label in counts}
+        self.weights = {  # of each word, by label
+            word: [math.log((of[word] + 1) / (of.total() + len(known))) for of in counts.values()] for word in known
+        }
+
+    def __len__(self) -> int:
+        """Returns the number of probabilities."""
+        return len(self.weights) * len(self.prior) + len(self.prior)
+
+    def predict(self, words: Tags) -> Tags:
+        return [[self._label(sentence)] for sentence in words]
+
+    def _label(self, words: Sequence[str]) -> str:
+        known = [self.weights[word] for word in words if word in self.weights]
+        totals = map(sum, zip(self.prior.values(), *known, strict=True))
+        return max(zip(totals, self.prior, strict=True), key=lambda pair: pair[0])[1]
 
 
 class MajorityTag:
@@ -84,7 +116,8 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     """Counts the tags of train and tags dev and test with the counts: no features, no training."""
     clock = time.perf_counter()
     splits, task = inputs.corpus.splits, inputs.corpus.task
-    baseline = MajorityTag(splits["train"].words, splits["train"].tags, task)
+    words, tags = splits["train"].words, splits["train"].tags
+    baseline = MajorityTag(words, tags, task) if task.is_per_word else NaiveBayes(words, tags)
     return Fit(
         predictions={name: baseline.predict(splits[name].words) for name in ("dev", "test")},
         curve=[],

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from probe.features.pooled import Vectors
 from probe.features.store import FeatureStore
 from probe.probes.selection import Selection
 
@@ -53,7 +54,7 @@ class Normalization:
         return {f"{PREFIX}shift": self.shift, f"{PREFIX}gain": self.gain}
 
 
-def normalization_of(store: FeatureStore, selection: Selection) -> Normalization | None:
+def normalization_of(store: Vectors, selection: Selection) -> Normalization | None:
     """Computes the normalization of a selection from train's features in a complete store; None if it has none.
 
     With `scale` and `layer`, the row has unit variance on average over its features; with `train`, each feature has

@@ -42,8 +42,8 @@ class Layers:
 class RunIdentity:
     """Identifies a run by its content, never by names or paths. Its hash is the run's key.
 
-    Omitted from the hash: `condition` in main runs, and `layers.normalize` if layers are not normalized. probe: its
-    kind, and the settings of its kind.
+    Omitted from the hash: `condition` in main runs, `layers.normalize` if layers are not normalized, and `sentence`
+    (features.sentence) if each word has a tag. probe: its kind, and the settings of its kind.
     """
 
     corpus: str  # fingerprint of words, tags and documents
@@ -54,6 +54,7 @@ class RunIdentity:
     seed: int
     version: int = VERSION
     condition: RecordedCondition | None = None
+    sentence: str | None = None
 
     @property
     def key(self) -> str:

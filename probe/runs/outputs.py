@@ -132,9 +132,8 @@ def write_predictions(record: Path, split: str, words: Tags, gold: Tags, predict
 
 
 def as_columns(*columns: Tags) -> bytes:
-    """Formats columns as CoNLL does, words first, separated by a blank, or by a tab if a word has white space."""
-    words = columns[0]
-    blank = all(not any(c in word for c in " \t") for sentence in words for word in sentence)
+    """Formats columns as CoNLL does, words first, separated by a blank, or by a tab if any has white space."""
+    blank = all(not any(c in word for c in " \t") for column in columns for sentence in column for word in sentence)
     separator = " " if blank else "\t"
     blocks = (
         "".join(f"{separator.join(line)}\n" for line in zip(*sentence, strict=True))

@@ -14,6 +14,7 @@ from probe.conditions import conditions_of, derived, main_data, settings_of_cond
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.derived import Sample
+from probe.data.task import TASKS
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.indices import stored_layers
 from probe.features.store import FeatureStore
@@ -100,7 +101,16 @@ def plan(cfg: Config) -> Plan:
         changed = {name: value for name, value in base.items() if value != here[name]}
         condition = RecordedCondition(names, settings_of_conditions(cfg, is_lower_cased), changed)
     probe = recorded_settings(cfg.probe)
-    identity = RunIdentity(fingerprint, text.task.name, store.vectors_key, layers, probe, cfg.seed, condition=condition)
+    identity = RunIdentity(
+        fingerprint,
+        text.task.name,
+        store.vectors_key,
+        layers,
+        probe,
+        cfg.seed,
+        condition=condition,
+        sentence=None if text.task.is_per_word else cfg.features.sentence,
+    )
     return Plan(cfg, text, corpus, sample, encoder, selection, store, identity)
 
 
@@ -246,6 +256,6 @@ def settings_of(cfg: Config) -> Settings:
     config = asdict(cfg) | {"layers": cfg.layers.recorded, "probe": recorded_settings(cfg.probe)}
     for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]
-    for name in ("cache_dir", "placement", "layers"):
+    for name in ("cache_dir", "placement", "layers", *["sentence"] * TASKS[cfg.data.task].is_per_word):
         del config["features"][name]
     return Settings(**config)

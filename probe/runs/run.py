@@ -87,7 +87,7 @@ def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at:
             scores[name] = replace(scores[name], slices=parts, boundary=bounds)
         if split.documents is not None:
             counts[name]["documents"] = split.documents
-        checksums[name] = write_predictions(path, name, split.words, split.tags, predicted)
+        checksums[name] = write_predictions(path, name, split.by_unit(task).words, split.tags, predicted)
     weights = "" if planned.cfg.save_probe else None
     if planned.cfg.save_probe and fitted.weights is not None:
         weights = write_weights(path, planned.identity.key, fitted.labels, fitted.weights)

@@ -6,7 +6,8 @@ With them, scores can be checked and two systems compared sentence by sentence, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,7 +54,8 @@ class Scores:
 
     span: micro, as conlleval counts. strict: the same, but only well-formed IOB2 is a span. word: over words in spans,
     without the difference of B- and I-. entity_word_recall: the share of words in gold spans with the right type.
-    macro_f1: over the tags, if they are not spans. slices: see `slices`. boundary: over span boundaries of any type;
+    macro_f1: over the tags, if they are not spans. matthews: Matthews' correlation of gold and predicted tags, if they
+    are not spans; older records have none. slices: see `slices`. boundary: over span boundaries of any type;
     older records have none.
     """
 
@@ -68,6 +70,7 @@ class Scores:
     macro_f1: float | None = None
     slices: dict[str, KindScore] | None = None
     boundary: SpanScore | None = None
+    matthews: float | None = None
 
     @property
     def headline(self) -> float:
@@ -172,7 +175,7 @@ def scores_of(counts: Counts) -> Scores:
     totals = Totals(len(counts["words"]), total["words"], gold, predicted, correct)
     if "strict_gold" not in total:
         macro = _share(sum(score.f1 for score in per_type.values()), len(per_type))
-        return Scores(right, per_type, totals, macro_f1=macro)
+        return Scores(right, per_type, totals, macro_f1=macro, matthews=_matthews(parts.values()))
     return Scores(
         right,
         per_type,
@@ -209,6 +212,17 @@ def _share(part: float, whole: float) -> float:
 def _span_score(gold: int, predicted: int, correct: int) -> SpanScore:
     f1 = float(f1_of(np.array([gold, predicted, correct])))
     return SpanScore(_share(correct, predicted), _share(correct, gold), f1)
+
+
+def _matthews(parts: Iterable[tuple[int, int, int]]) -> float:
+    """Returns Matthews' correlation for any number of classes (Gorodkin 2004); 0 if only one is gold or predicted.
+
+    parts: gold, predicted and correct of each class.
+    """
+    gold, predicted, correct = np.array(list(parts), dtype=float).reshape(-1, 3).T
+    total = gold.sum()
+    spread = (total**2 - (predicted**2).sum()) * (total**2 - (gold**2).sum())
+    return float((correct.sum() * total - gold @ predicted) / math.sqrt(spread)) if spread > 0 else 0.0
 
 
 def _kind_score(gold: int, predicted: int, correct: int) -> KindScore:

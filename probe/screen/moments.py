@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from probe.data.tags import Tags
-from probe.features.store import FeatureStore
+from probe.features.pooled import Vectors
 
 WORDS_AT_ONCE = 8192
 CONSTANT = 1e-6  # a layer whose standard deviation is at most this share of its largest mean counts as constant
@@ -65,7 +65,7 @@ class Text:
         return np.repeat(self.part == part, self.lengths)
 
 
-def num_pca_components(wanted: int, store: FeatureStore, window: int, device: str) -> int:
+def num_pca_components(wanted: int, store: Vectors, window: int, device: str) -> int:
     """Returns how many components per layer a matrix of bounded size allows; on a GPU all."""
     if device == "cuda":
         return store.hidden_size
@@ -73,7 +73,7 @@ def num_pca_components(wanted: int, store: FeatureStore, window: int, device: st
     return max(1, min(wanted, store.hidden_size, most))
 
 
-def _read(store: FeatureStore, text: Text) -> Iterator[tuple[int, slice, Tensor]]:
+def _read(store: Vectors, text: Text) -> Iterator[tuple[int, slice, Tensor]]:
     """Yields layer, a slice of the text's words, their float32 vectors (n, H), shard by shard. Raises DamagedShard."""
     for shard, layers in store.read(text.split, range(store.num_layers + 1)):
         first, last = np.searchsorted(text.rows, [shard.first, shard.last]).tolist()
@@ -84,7 +84,7 @@ def _read(store: FeatureStore, text: Text) -> Iterator[tuple[int, slice, Tensor]
             yield number, slice(first, last), layer[inside].float()
 
 
-def reduction(store: FeatureStore, text: Text, num_components: int, device: str = "cpu") -> Reduction:
+def reduction(store: Vectors, text: Text, num_components: int, device: str = "cpu") -> Reduction:
     """Computes each layer's principal components over the words of a text."""
     size, layers = store.hidden_size, store.num_layers + 1
     total = torch.zeros(layers, size, dtype=torch.float64, device=device)
@@ -116,7 +116,7 @@ def reduction(store: FeatureStore, text: Text, num_components: int, device: str 
     )
 
 
-def reduced(store: FeatureStore, text: Text, to: Reduction) -> Tensor:
+def reduced(store: Vectors, text: Text, to: Reduction) -> Tensor:
     """Projects a text's layers on their components: (L + 1, W, R)."""
     layers = torch.empty(store.num_layers + 1, len(text.rows), to.pca_components.shape[2], device=to.mean.device)
     for number, words, vectors in _read(store, text):

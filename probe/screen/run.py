@@ -7,12 +7,12 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from probe.config import Config, UserError
+from probe.config import Config, ScreenConfig, UserError
 from probe.probes.kinds import PROBES
 from probe.runs.plan import Inputs, inputs_of, named_encoders, settings_of
 from probe.runs.sweep_plan import Setting
@@ -37,9 +37,17 @@ if TYPE_CHECKING:
 
 def screen_identity(inputs: Inputs, cfg: Config) -> ScreenIdentity:
     """Returns the identity of the screen that a config asks for."""
-    task = inputs.corpus.task.name
-    screen = {name: value for name, value in asdict(cfg.screen).items() if name != "first"}  # when, not what
-    return ScreenIdentity(inputs.fingerprint, task, inputs.store.vectors_key, screen, cfg.seed)
+    task = inputs.corpus.task
+    screen = {
+        name: value for name, value in asdict(_settings(inputs, cfg)).items() if name != "first"
+    }  # when, not what
+    pooled = {} if task.is_per_word else {"sentence": cfg.features.sentence}
+    return ScreenIdentity(inputs.fingerprint, task.name, inputs.store.vectors_key, screen | pooled, cfg.seed)
+
+
+def _settings(inputs: Inputs, cfg: Config) -> ScreenConfig:
+    """Returns the screen's settings. A sentence has no neighbours, so it has no window."""
+    return cfg.screen if inputs.corpus.task.is_per_word else replace(cfg.screen, window=0)
 
 
 def run_screens(
@@ -131,13 +139,15 @@ def _screened(
 ) -> tuple[FeatureStore, Screened, float]:
     """Returns the complete store, the screen's result, and its seconds without those of extraction."""
     from probe.features.extraction import ensure_features
+    from probe.features.pooled import vectors_to_read
     from probe.features.store import read_again_if_damaged
     from probe.screen.screen import screen
 
     def read() -> tuple[FeatureStore, Screened, float]:
         store = ensure_features(inputs.corpus, inputs.encoder, cfg.features, device)
         clock = time.perf_counter()
-        found = screen(store, inputs.corpus, cfg.screen, cfg.seed, device, log)
+        vectors = vectors_to_read(store, inputs.corpus, cfg.features)
+        found = screen(vectors, inputs.corpus, _settings(inputs, cfg), cfg.seed, device, log)
         return store, found, time.perf_counter() - clock
 
     return read_again_if_damaged(read, functools.partial(print, file=sys.stderr))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from probe.config import ScreenConfig, UserError
 from probe.data.corpus import Corpus
-from probe.features.store import FeatureStore
+from probe.features.pooled import Vectors
 from probe.scoring.metrics import f1_of
 from probe.screen.candidates import Candidate, concatenations, fixed
 from probe.screen.gold import Gold
@@ -47,7 +47,7 @@ class Screened:
 
 
 def screen(
-    store: FeatureStore,
+    store: Vectors,
     corpus: Corpus,
     cfg: ScreenConfig,
     seed: int,
@@ -56,7 +56,8 @@ def screen(
 ) -> Screened:
     """Ranks every single layer, preset, concatenation of up to cfg.max_layers and mean of neighbouring layers.
 
-    The store must be complete. Raises UserError for too few sentences, DamagedShard.
+    The store must be complete. With one label per sentence it gives vectors of sentences, and what is said of words
+    here and in `moments` is true of sentences. Raises UserError for too few sentences, DamagedShard.
     """
     is_small = (2 * cfg.window + 1) * (store.num_layers + 1) * store.hidden_size < SMALL
     torch.set_num_threads(1 if is_small else num_cores())
@@ -106,7 +107,7 @@ class _Bench:
 
     def __init__(
         self,
-        store: FeatureStore,
+        store: Vectors,
         corpus: Corpus,
         cfg: ScreenConfig,
         train: Text,

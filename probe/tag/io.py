@@ -108,7 +108,7 @@ def read_untagged(given: str, data: DataConfig, record: RunRecord, how: str) -> 
     data: the settings of columns and fields. record: of the probe, which has its tags. how: one of INPUTS. Raises
     UserError.
     """
-    from probe.encoders.pieces import split_text
+    from probe.data.running_text import split_text
 
     layout = Layout.of(data)
     by_ending, is_text = READERS["columns"], False

@@ -58,7 +58,8 @@ def _outcome(record: RunRecord) -> dict[str, Any]:
     """Returns a run's results, without its seconds, and without the dev loss, which older records lack."""
     outcome = {name: to_jsonable(getattr(record, name)) for name in OUTCOME}
     for split in outcome["scores"].values():
-        split.pop("boundary", None)  # older records have none; it follows from the predictions, which are compared
+        for name in ("boundary", "matthews"):  # older records have none; they follow from the predictions
+            split.pop(name, None)
     outcome["curve"] = {
         str(number): {name: value for name, value in epoch.items() if name not in ("train_s", "dev_loss")}
         for number, epoch in enumerate(outcome["curve"], 1)
@@ -138,7 +139,10 @@ def predict_again(
             split, recorded = planned.corpus.splits[name], getattr(record.scores, name)
             data = TaggedWords(features[name], split.tags, {}, device)
             predicted = tagger.predict(data)
-            same &= sha256_of(as_columns(split.words, split.tags, predicted)) == record.sha256.predictions[name]
+            same &= (
+                sha256_of(as_columns(split.by_unit(planned.corpus.task).words, split.tags, predicted))
+                == record.sha256.predictions[name]
+            )
             scores = scores_of(count(split.tags, predicted, record.task))
             difference = max(difference, abs(100 * (scores.headline - recorded.headline)))
         here = {**versions(), **NATIVE, **to_jsonable(hardware(device, 1, bfloat16_kernels(cfg, device)))}

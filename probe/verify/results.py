@@ -127,6 +127,8 @@ def _facts_of_identity(record: RunRecord) -> RecordFacts:
     yield "config.probe", config.probe, identity.probe, by_key
     yield "config.layers.normalize", config.layers.get("normalize"), identity.layers.normalize, by_key
     yield "data.task", record.data.task, identity.task, by_key
+    if not record.task.is_per_word:
+        yield "config.features.sentence", config.features.get("sentence"), identity.sentence, by_key
     yield "layers.indices", record.layers.indices, identity.layers.indices, by_key
     yield "layers.combine", record.layers.combine, identity.layers.combine, by_key
     yield "features.key", features.key, identity.features, by_key
@@ -162,11 +164,13 @@ def _facts_of_counts(record: RunRecord, counts: dict[str, Counts]) -> RecordFact
         for scores in (recorded, again):
             for name in OF_WORDS:
                 scores.pop(name, None)
+        again = {name: value for name, value in again.items() if name != "matthews" or name in recorded}
         yield f"scores.{split}", recorded, again, "its counts give"
         known = getattr(record.data.splits, split)
         spans = sum(map(sum, _gold(columns).values())) if record.task.has_spans else None
         here = {"sentences": known.sentences, "words": known.words, "spans": known.spans}
-        counted = {"sentences": len(columns["words"]), "words": sum(columns["words"]), "spans": spans}
+        words = sum(columns["words"]) if record.task.is_per_word else known.words
+        counted = {"sentences": len(columns["words"]), "words": words, "spans": spans}
         yield f"data.splits.{split}", here, counted, "its counts give"
 
 
