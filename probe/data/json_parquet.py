@@ -38,7 +38,8 @@ def read_json_without_tags(lines: Iterable[str], layout: Layout, origin: str) ->
     rows = list(_json_rows(origin, lines, []))
     for _, row in rows:
         words = row.get(layout.words_field)
-        row[layout.tags_field] = ["O"] * len(words if isinstance(words, list) else ())
+        is_labelled = layout.task == "sentence"
+        row[layout.tags_field] = "O" if is_labelled else ["O"] * len(words if isinstance(words, list) else ())
     if not any(layout.document_field in row for _, row in rows):
         layout = replace(layout, document_field=None)
     return read_rows(rows, None, layout, origin)

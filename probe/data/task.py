@@ -1,4 +1,4 @@
-"""Defines the tasks: spans, a label per word, a label per sentence. A task says what is counted and how it is called."""
+"""Defines the tasks: spans, a label per word, a label per sentence. A task says what is counted, and names it."""
 
 from __future__ import annotations
 

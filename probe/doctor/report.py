@@ -78,7 +78,7 @@ def _data(facts: Facts) -> Iterator[str]:
 def first_sentence(pairs: Sequence[Sequence[str]]) -> str:
     """Formats the words of a sentence, each with its tag, as they were read."""
     shown = [f"{escape_invisible(word)} {escape_invisible(tag)}" for word, tag in pairs]
-    return f"the first sentence, each word with its tag: {first_few(shown, FIRST_WORDS, ' | ')}"
+    return f"the first sentence, with its tags: {first_few(shown, FIRST_WORDS, ' | ')}"
 
 
 def _against_standard(differences: Sequence[Facts]) -> str:

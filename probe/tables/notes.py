@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from probe.conditions import CONDITIONS, MAIN
 from probe.probes.kinds import PROBES, describe_probe
@@ -29,10 +30,15 @@ def caption(rows: Sequence[Row]) -> str:
     encoders = " and ".join(_encoders(rows)) or short_name(setting.encoder)
     return (
         f"{setting.data}, {encoders}, {setting.features['context']} context, "
-        f"{setting.features['subword']} piece, {describe_probe(setting.probe)}{_normalized(rows)}. "
-        f"{rows[0].task.title} in percent, "
-        "mean ± standard deviation over n seeds."
+        f"{setting.features['subword']} piece{_pooled(setting.features)}, "
+        f"{describe_probe(setting.probe)}{_normalized(rows)}. "
+        f"{rows[0].task.title} in percent, mean ± standard deviation over n seeds."
     )
+
+
+def _pooled(features: Mapping[str, Any]) -> str:
+    """Says how the words of a sentence become one vector, if each sentence has one label."""
+    return f", {features['sentence']} of a sentence's words" if "sentence" in features else ""
 
 
 def _encoders(rows: Sequence[Row]) -> list[str]:

@@ -73,12 +73,12 @@ def tag(arguments: list[str]) -> int:
     print(f"{record.label} (dev {percent(record.scores.dev.headline)}){scheme}", file=sys.stderr)
     for number, text in enumerate(texts):
         print(text.message, file=sys.stderr, flush=True)
-        if number and options.format == "conll":
+        if number and options.format == "conll" and record.task.is_per_word:
             print()
         tagged = tagger.tag(text.split)
         if record.task.has_spans:
             tagged = repaired(tagged, options.repair, counts)
-        for block in format_tagged(text, tagged, options.format):
+        for block in format_tagged(text, tagged, options.format, record.task):
             print(block, end="")
     if number := counts["ill_formed"]:
         continues = f"{pluralize(number, 'I- tag')} {'continues' if number == 1 else 'continue'} no span"

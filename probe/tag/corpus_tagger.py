@@ -23,6 +23,7 @@ from probe.encoders.encoder import load_model
 from probe.encoders.traits import traits_of
 from probe.features.depth import stop_at
 from probe.features.extraction import report_empty_words, report_encoder, report_slow_bfloat16
+from probe.features.pooled import pool_sentences
 from probe.features.store import Shard, cut_shards
 from probe.features.windows import bounds
 from probe.features.words import Text, batches, pieces_at_once, states_of
@@ -68,22 +69,30 @@ class CorpusTagger:
         text = Text(corpus, name, self.encoder, self.cfg)
         report_empty_words(corpus, {name: text})
         ends = bounds(split.lengths)
-        done = 0
+        is_per_word = self.record.task.is_per_word
+        least = CHUNK_WORDS if is_per_word else 1
         with progress_bar(split.num_words, "tagging", quiet=split.num_words < SHOW_FROM) as bar:
-            for chunk in _chunks(cut_shards(name, split.lengths), set(ends.tolist())):
+            for chunk in _chunks(cut_shards(name, split.lengths), set(ends.tolist()), least):
                 torch.set_num_threads(num_cores())
-                features = torch.cat([self._features(text, shard, bar) for shard in chunk])
+                first, last = (int(ends.searchsorted(word)) for word in (chunk[0].first, chunk[-1].last))
+                lengths = torch.tensor(split.lengths[first:last])
+                if is_per_word:
+                    features = torch.cat([self._combined(list(self._layers(text, shard, bar))) for shard in chunk])
+                else:
+                    words = torch.cat([self._layers(text, shard, bar) for shard in chunk], 1)
+                    features = self._combined([pool_sentences(of, lengths, self.cfg.sentence) for of in words])
                 if self.device == "cpu":
                     torch.set_num_threads(1)  # as in training
-                last = int(ends.searchsorted(chunk[-1].last))
-                sentences = [["O"] * len(words) for words in split.words[done:last]]
-                data = TaggedWords(features, sentences, {}, self.device)
+                sizes = lengths.tolist() if is_per_word else [1] * len(lengths)
+                data = TaggedWords(features, [["O"] * size for size in sizes], {}, self.device)
                 yield from (list(tags) for tags in self.tagger.predict(data))
-                done = last
+
+    def _combined(self, layers: list[torch.Tensor]) -> torch.Tensor:
+        return combine_stored(layers, self.selection, self.normalization)
 
     @torch.inference_mode()
-    def _features(self, text: Text, shard: Shard, bar: tqdm) -> torch.Tensor:
-        """Computes the probe's input for a shard's words, as a store would give it."""
+    def _layers(self, text: Text, shard: Shard, bar: tqdm) -> torch.Tensor:
+        """Computes the chosen layers of a shard's words, (L, W, H), as a store would give them."""
         indices = self.selection.indices
         dtype = getattr(torch, self.cfg.dtype)
         layers = torch.empty((len(indices), shard.last - shard.first, self.encoder.hidden_size), dtype=dtype)
@@ -96,15 +105,15 @@ class CorpusTagger:
             raise UserError(
                 f"{self.cfg.dtype}, in which the probe was trained, cannot hold every value of this text's vectors."
             )
-        return combine_stored(list(layers), self.selection, self.normalization)
+        return layers
 
 
-def _chunks(shards: list[Shard], sentence_ends: set[int]) -> Iterator[list[Shard]]:
-    """Groups consecutive shards into chunks of CHUNK_WORDS words or a little more, up to the end of a sentence."""
+def _chunks(shards: list[Shard], sentence_ends: set[int], least: int) -> Iterator[list[Shard]]:
+    """Groups consecutive shards into chunks of `least` words or a little more, up to the end of a sentence."""
     chunk: list[Shard] = []
     for shard in shards:
         chunk.append(shard)
-        if shard.last - chunk[0].first >= CHUNK_WORDS and shard.last in sentence_ends:
+        if shard.last - chunk[0].first >= least and shard.last in sentence_ends:
             yield chunk
             chunk = []
     if chunk:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from probe.config import DataConfig, UserError
 from probe.data.columns import ColumnsError, WordRows, cut_line
@@ -18,6 +19,7 @@ from probe.data.readers import READERS, reader_of
 from probe.data.sentences import Sentences
 from probe.data.split import MAX_SENTENCE, Split, bare_tag, lines_of
 from probe.data.tags import ill_formed, to_iob2
+from probe.data.task import Task
 from probe.runs.identity import normalized_name
 from probe.runs.progress import closest_results
 from probe.runs.records import RunRecord, load_records
@@ -193,22 +195,30 @@ def _path_is(kind: Callable[[Path], bool], given: str) -> bool:
         return False
 
 
-def format_tagged(text: Untagged, tagged: Iterable[list[str]], form: str) -> Iterator[str]:
-    """Yields each sentence with the lines before it. form: conll, or json (a line per sentence)."""
+def format_tagged(text: Untagged, tagged: Iterable[list[str]], form: str, task: Task) -> Iterator[str]:
+    """Yields each sentence with the lines before it. form: conll, or json (a line per sentence).
+
+    If a sentence has one label, conll gives a line of label, tab and text, as data.task=sentence reads it.
+    """
     documents, all_columns = text.split.documents, text.split.columns
     parts = chain.from_iterable(chain.from_iterable(all_columns or [text.split.words]))
     separator = "\t" if text.split.separator == "tab" or any(" " in part for part in parts) else " "
     for number, tags in enumerate(tagged):
         words = text.split.words[number]
         if form == "json":
-            line = {"tokens": words, "tags": tags} | ({"document": documents[number]} if documents else {})
+            labels = {"tags": tags} if task.is_per_word else {"label": tags[0]}
+            line: dict[str, Any] = {"tokens": words, **labels}
+            line |= {"document": documents[number]} if documents else {}
             yield json.dumps(line, ensure_ascii=False) + "\n"
+            continue
+        if not task.is_per_word:
+            yield f"{tags[0]}\t{' '.join(words)}\n"
             continue
         rows = all_columns[number] if all_columns else [[word] for word in words]
         tagged_rows = [[*row, tag] for row, tag in zip(rows, tags, strict=True)]
         blocks = [[row] for row in text.marker_rows(number)] + [tagged_rows]
         block_texts = ["".join(f"{separator.join(row)}\n" for row in block) for block in blocks]
         yield ("\n" if number else "") + "\n".join(block_texts)
-    if form == "conll":
+    if form == "conll" and task.is_per_word:
         for row in text.marker_rows(len(text.split.words)):  # after the last sentence
             yield f"\n{separator.join(row)}\n"

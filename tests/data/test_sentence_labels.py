@@ -1,0 +1,129 @@
+"""Corpora with one label per sentence, in every format that has them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.facts import names
+from support.sentences import DEMO, FILES
+
+from probe.config import DataConfig, UserError, preset_values
+from probe.data.corpus import load_corpus
+from probe.data.running_text import split_text
+
+TEXTS = {"train": ["good\tIt works, well.", "bad\tIt fails"], "dev": ["bad\tNo"], "test": ["good\tYes , it is ."]}
+
+
+def config(folder: Path, **changes: object) -> DataConfig:
+    values: dict = preset_values("data", "columns") | preset_values("data", "sentences")
+    values.pop("defaults")
+    return DataConfig(**{**values, "path": str(folder), **changes})
+
+
+def write(folder: Path, texts: dict[str, list[str]] = TEXTS, ending: str = "tsv") -> dict[str, str]:
+    files = {name: f"{name}.{ending}" for name in TEXTS}
+    for name, file in files.items():
+        (folder / file).write_text("".join(f"{line}\n" for line in {**TEXTS, **texts}[name]))
+    return files
+
+
+def test_a_line_is_a_label_and_a_text(tmp_path: Path):
+    corpus = load_corpus(config(tmp_path, **write(tmp_path)))
+    assert list(corpus.splits["train"].words) == [["It", "works", ",", "well", "."], ["It", "fails"]]
+    assert list(corpus.splits["train"].tags) == [["good"], ["bad"]]
+    assert corpus.counts()["train"].tags == 2
+    assert corpus.counts()["train"].words == 7
+
+
+def test_one_file_may_hold_all_three_splits(tmp_path: Path):
+    short = {"train": "tr", "dev": "va", "test": "te"}
+    lines = [f"{short[name]}\t{line}" for name, some in TEXTS.items() for line in some]
+    (tmp_path / "all.txt").write_text("\n".join(lines))
+    one = load_corpus(config(tmp_path, train="all.txt", dev="all.txt", test="all.txt"))
+    assert one.fingerprint() == load_corpus(config(tmp_path, **write(tmp_path))).fingerprint()
+
+
+def test_a_first_line_may_name_the_columns(tmp_path: Path):
+    swapped = {name: ["\t".join(line.split("\t")[::-1]) for line in some] for name, some in TEXTS.items()}
+    swapped = {name: ["sentence\tlabel", *some] for name, some in swapped.items()}
+    files = write(tmp_path, swapped)
+    named = load_corpus(config(tmp_path, words_field="sentence", **files))
+    assert named.fingerprint() == load_corpus(config(tmp_path, **write(tmp_path))).fingerprint()
+
+
+@pytest.mark.parametrize("tokenised", [False, True])
+def test_json_lines_and_parquet_give_the_same_corpus(tokenised: bool, tmp_path: Path):
+    import datasets
+
+    rows = {
+        name: [
+            {"text": split_text(text) if tokenised else text, "label": label}
+            for label, text in (line.split("\t") for line in some)
+        ]
+        for name, some in TEXTS.items()
+    }
+    expected = load_corpus(config(tmp_path, **write(tmp_path))).fingerprint()
+    files = write(tmp_path, {name: list(map(json.dumps, some)) for name, some in rows.items()}, "jsonl")
+    assert load_corpus(config(tmp_path, **files)).fingerprint() == expected
+    labels = datasets.ClassLabel(names=["bad", "good"])
+    for name, some in rows.items():
+        datasets.Dataset.from_list(some).cast_column("label", labels).to_parquet(tmp_path / f"{name}.parquet")
+    files = {name: f"{name}.parquet" for name in TEXTS}
+    assert load_corpus(config(tmp_path, **files)).fingerprint() == expected, "numbers have the schema's names"
+
+
+@pytest.mark.parametrize(
+    ("train", "facts"),
+    [
+        (["good\tyes", "bad\t "], ["train.tsv:2", "empty"]),
+        (["good\tyes", "bad"], ["train.tsv:2", "TAB"]),
+        (["tr\tgood\tyes", "xx\tbad\tno"], ["train.tsv:2", "xx"]),
+        (["va\tgood\tyes"], ["train.tsv", "train"]),
+        (["good\tyes", "good\tno"], ["train.tsv", "good", "sentence"]),
+        (["\tyes"], ["train.tsv:1"]),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_named(train: list[str], facts: list[str], tmp_path: Path):
+    with pytest.raises(UserError) as error:
+        load_corpus(config(tmp_path, **write(tmp_path, {"train": train})))
+    names(str(error.value), *facts)
+
+
+def test_an_empty_text_in_json_and_a_list_of_labels_are_refused(tmp_path: Path):
+    for row, fact in (({"text": "", "label": "a"}, "empty"), ({"text": "x y", "label": ["a", "b"]}, "label")):
+        files = write(tmp_path, {name: [json.dumps(row)] for name in TEXTS}, "jsonl")
+        with pytest.raises(UserError) as error:
+            load_corpus(config(tmp_path, **files))
+        names(str(error.value), "train.jsonl:1", fact)
+
+
+def test_columns_of_conllu_have_no_label_per_sentence(tmp_path: Path):
+    (tmp_path / "a.conllu").write_text("1\ta\ta\tX\t_\t_\t0\t_\t_\t_\n\n")
+    with pytest.raises(UserError, match=r"a\.conllu"):
+        load_corpus(config(tmp_path, train="a.conllu", dev="a.conllu", test="a.conllu"))
+
+
+def test_ideographs_are_words_and_a_long_text_is_whole(tmp_path: Path):
+    assert split_text("我爱北京。Hi") == ["我", "爱", "北", "京", "。", "Hi"]
+    long = " ".join(["word"] * 5000)
+    corpus = load_corpus(
+        config(tmp_path, **write(tmp_path, {"train": [f"a\t{long}", "b\tx"], "dev": ["a\ty"], "test": ["b\tz"]}))
+    )
+    assert corpus.splits["train"].lengths == [5000, 1]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_bundled_sentences_are_made_of_the_bundled_names(file: str):
+    assert (DEMO / file).read_text() == "".join(f"{line}\n" for line in FILES[file]())
+
+
+@pytest.mark.parametrize("preset", ["demo_person", "demo_bigram_shift"])
+def test_the_bundled_sentences_have_a_preset(preset: str):
+    values: dict = preset_values("data", "columns") | preset_values("data", "sentences") | preset_values("data", preset)
+    values.pop("defaults")
+    corpus = load_corpus(DataConfig(**values))
+    counts = corpus.counts()
+    assert counts["train"].tags == 2
+    assert 1500 < counts["train"].sentences <= 1600

@@ -1,0 +1,189 @@
+"""Runs on one label per sentence: features against transformers, scores against scikit-learn, and every command."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from support.facts import names
+from support.inputs import COMMON, NAMES, plain_encoder
+
+import probe
+from probe.data.task import SENTENCE
+from probe.probes.majority_tag import NaiveBayes
+from probe.runs.records import load_records
+from probe.scoring.metrics import count, scores_of
+from probe.tables.rows import build_rows
+from probe.verify.results import check_files
+
+
+@pytest.fixture
+def settings(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Sentences that name a person, or none, and what is typed for them."""
+    monkeypatch.chdir(tmp_path)
+    choose = random.Random(0)
+    people = [word for word, kind in NAMES.items() if kind == "PER"]
+    for name, size in (("train", 60), ("dev", 30), ("test", 30)):
+        lines = []
+        for _ in range(size):
+            words = choose.choices(COMMON, k=choose.randint(2, 9))
+            label = choose.choice(["person", "none"])
+            if label == "person":
+                words[choose.randrange(len(words))] = choose.choice(people)
+            lines.append(f"{label}\t{' '.join(words)}\n")
+        (tmp_path / f"{name}.txt").write_text("".join(lines))
+    return [
+        f"encoder.path={tiny_bert}",
+        "data=sentences",
+        f"data.path={tmp_path}",
+        *(f"data.{name}={name}.txt" for name in ("train", "dev", "test")),
+        f"features.cache_dir={tmp_path / 'cache'}",
+        "features.dtype=float32",
+        "device=cpu",
+        "jobs=1",
+    ]
+
+
+FAST = ["probe=linear", "probe.learning_rate=0.05", "probe.max_epochs=5"]
+
+
+@pytest.mark.parametrize("how", ["mean", "max", "first", "last", "cls"])
+def test_vectors_are_those_of_a_plain_forward_pass(how: str, settings: list[str], tiny_bert: Path):
+    _, dev, _ = probe.features(*settings, "layers=concat_last_four", f"features.sentence={how}", *FAST)
+    tokenizer, model = plain_encoder(tiny_bert)
+    assert len(dev.words) == len(dev.tags) == len(dev.vectors) == 30
+    for row in range(len(dev.words)):
+        encoded = tokenizer(dev.words[row].split(), is_split_into_words=True, return_tensors="pt")
+        with torch.no_grad():
+            layers = model(**encoded, output_hidden_states=True).hidden_states[2:]
+        word_of = encoded.word_ids()
+        first = [word_of.index(word) for word in range(len(dev.words[row].split()))]
+        words = [states[0][first] for states in layers]
+        pooled = {
+            "mean": [of_layer.mean(0) for of_layer in words],
+            "max": [of_layer.amax(0) for of_layer in words],
+            "first": [of_layer[0] for of_layer in words],
+            "last": [of_layer[-1] for of_layer in words],
+            "cls": [states[0][0] for states in layers],
+        }
+        expected = torch.cat(pooled[how])
+        torch.testing.assert_close(dev.vectors[row], expected, atol=2e-5, rtol=1e-4)
+
+
+def test_word_tasks_and_sentence_tasks_share_a_store(settings: list[str], tmp_path: Path):
+    for task in ([], ["features.sentence=max"], ["features.sentence=last"]):
+        probe.run(*settings, "layers=last", *task, *FAST)
+    assert len([folder for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]) == 1
+    records = load_records(tmp_path / "results/runs").values()
+    assert {record.identity.sentence for record in records} == {"mean", "max", "last"}
+    assert len({record.key for record in records}) == 3
+    assert len({record.identity.features for record in records}) == 1
+
+
+def test_scores_are_scikit_learns():
+    metrics = pytest.importorskip("sklearn.metrics")
+    draw = np.random.default_rng(0)
+    for classes in (2, 5):
+        gold, predicted = (draw.choice([f"class {i}" for i in range(classes)], 200, p=None) for _ in range(2))
+        predicted[:120] = gold[:120]
+        scores = scores_of(count([[tag] for tag in gold], [[tag] for tag in predicted], SENTENCE))
+        assert scores.headline == pytest.approx(metrics.accuracy_score(gold, predicted))
+        assert scores.macro_f1 == pytest.approx(metrics.f1_score(gold, predicted, average="macro"))
+        assert scores.matthews == pytest.approx(metrics.matthews_corrcoef(gold, predicted))
+    assert scores_of(count([["a"]] * 3, [["a"]] * 3, SENTENCE)).matthews == 0, "undefined; scikit-learn too says 0"
+
+
+def test_the_baseline_is_scikit_learns_naive_bayes():
+    text = pytest.importorskip("sklearn.feature_extraction.text")
+    bayes = pytest.importorskip("sklearn.naive_bayes")
+    choose = random.Random(1)
+    words = [choose.choices(COMMON, k=choose.randint(1, 8)) for _ in range(80)]
+    labels = [choose.choice("abc") for _ in words]
+    counts = text.CountVectorizer(analyzer=lambda sentence: sentence)
+    theirs = bayes.MultinomialNB().fit(counts.fit_transform(words[:60]), labels[:60])
+    ours = NaiveBayes(words[:60], [[label] for label in labels[:60]])
+    expected = [[label] for label in theirs.predict(counts.transform(words[60:]))]
+    assert ours.predict([*words[60:], ["unseen"]])[:-1] == expected
+
+
+def test_a_sweep_with_floors_makes_one_table_that_verifies(settings: list[str], tmp_path: Path):
+    grid = ["layers=embeddings,last,majority_tag", "seed=1,2", "condition=main,control"]
+    found = probe.sweep(*settings, *FAST, "results_dir=out", *grid)
+    assert found.problems == []
+    rows = build_rows(tmp_path / "out")
+    assert {(row.name, row.condition) for row in rows} >= {("last", None), ("last", "control"), ("majority_tag", None)}
+    assert [check for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False] == []
+    by_name = {row.title: row for row in rows if not row.condition}
+    assert by_name["embeddings"].dev_mean > 0.8, "a name is a word"
+    assert by_name["majority_tag"].dev_mean > 0.8
+    record = next(iter(by_name["last"].records.values()))
+    assert record.scores.dev.counts.words == 30
+    assert record.data.splits.dev.words > 30
+    controls = [row.dev_mean for row in rows if row.condition == "control" and row.indices]
+    assert max(controls) < 0.8, "labels drawn by sentence cannot be generalised"
+
+
+def test_a_changed_label_is_found(settings: list[str], tmp_path: Path):
+    probe.run(*settings, *FAST, "layers=last", "results_dir=out")
+    (file,) = (tmp_path / "out/predictions").glob("*.dev.conll")
+    text, gold, predicted = file.read_text().split("\n")[0].split("\t")
+    other = "none" if gold == "person" else "person"
+    file.write_text(file.read_text().replace(f"{text}\t{gold}\t{predicted}", f"{text}\t{other}\t{predicted}", 1))
+    assert any(check.ok is False for check in check_files(tmp_path / "out", tmp_path / "cache"))
+
+
+def test_a_screen_ranks_all_choices_without_a_window(settings: list[str]):
+    found = probe.screen(*settings, "screen.sentences=60", "screen.max_layers=2", "results_dir=screened")
+    assert len(found.table) > 20
+    assert found.table.dev_f1.max() > 0.8
+    (record,) = json.loads(f"[{Path('screened/screen.json').read_text()}]")
+    assert record["identity"]["screen"]["window"] == 0
+    assert record["words"] == {"train": 60, "dev": 30}
+
+
+def test_new_text_gets_the_labels_of_the_record(settings: list[str], tmp_path: Path, typed):
+    record = probe.run(*settings, *FAST, "layers=sum_last_four", "save_probe=true", "results_dir=out")
+    texts = [line.split("\t")[1] for line in (tmp_path / "test.txt").read_text().splitlines()]
+    (tmp_path / "new.txt").write_text("\n".join(texts) + "\n")
+    done = typed("tag", "out", "new.txt", "--input", "text", "device=cpu")
+    assert done.returncode == 0, done.stderr
+    labels = [line.split("\t")[0] for line in done.stdout.splitlines()]
+    (file,) = (tmp_path / "out/predictions").glob("*.test.conll")
+    assert labels == [block.split("\t")[2].strip() for block in file.read_text().strip().split("\n\n")]
+    assert record.scores.test.counts.words == len(labels)
+    assert typed("verify", "out", "--weights", "device=cpu").returncode == 0
+
+
+def test_an_export_has_a_row_per_sentence(settings: list[str], tmp_path: Path, typed):
+    done = typed("export", *settings, *FAST, "layers=last", "--to", "exported", "--format", "npy")
+    assert done.returncode == 0, done.stderr
+    _, dev, _ = probe.features(*settings, *FAST, "layers=last")
+    np.testing.assert_array_equal(np.load(tmp_path / "exported/dev.vectors.npy"), np.asarray(dev.vectors))
+
+
+@pytest.mark.parametrize(
+    ("typed_more", "facts"),
+    [
+        (["probe=bilstm"], ["data.task", "probe=linear", "probe=mlp"]),
+        (["probe=finetune"], ["data.task"]),
+        (["probe=linear", "features.sentence=cls_token"], ["features.sentence", "cls"]),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(typed_more: list[str], facts: list[str], settings: list[str], typed):
+    done = typed(*settings, "layers=last", *typed_more)
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) <= 2
+    names(done.stderr, *facts)
+
+
+def test_an_mlp_learns_words_and_sentences(settings: list[str], inputs: list[str]):
+    mlp = ["probe=mlp", "probe.hidden_size=8", "probe.learning_rate=0.02", "probe.max_epochs=8", "layers=embeddings"]
+    assert probe.run(*settings, *mlp).scores.dev.headline > 0.6
+    of_words = [typed for typed in inputs if not typed.startswith("probe.")]
+    record = probe.run(*of_words, *mlp, "device=cpu")
+    assert record.scores.dev.headline > 0.5
+    assert record.parameters == 16 * 8 + 8 + 8 * 7 + 7
