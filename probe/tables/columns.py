@@ -300,13 +300,17 @@ SHORT_NAMES = {  # of columns of scores; the others are named by their path
     "test_entity_word_recall": "recall",
     "test_accuracy": "accuracy",
     "test_macro_f1": "macro",
+    "test_matthews": "matthews",
 }
+
+
+OF_SPANS, OF_TAGS = ("strict", "word", "recall"), ("macro", "matthews")  # scores that only some tasks have
 
 
 def _score(path: str) -> Column:
     """Makes a column of a score other than the headline."""
     name = SHORT_NAMES.get(path, path)
-    groups = ("scores",) if name in ("strict", "word", "recall", "accuracy") else ()
+    groups = ("scores",) if name in ("accuracy", *OF_SPANS, *OF_TAGS) else ()
     return _cell(name, path.replace("_", " ").replace("f1", "F1"), path, _mean, groups=groups)
 
 
@@ -558,6 +562,8 @@ def choose_columns(wanted: str | None, rows: Sequence[Row], form: str = "text") 
         "condition": any(row.condition for row in rows),
         "encoder": any(row.encoder for row in rows),
     }
+    has_spans = any(row.task.has_spans for row in rows)
+    has |= dict.fromkeys(("accuracy", *OF_SPANS), has_spans) | dict.fromkeys(OF_TAGS, not has_spans)
     typed = wanted.split(",")
     return [name for name in names if name in typed or has.get(name, True)]
 

@@ -73,6 +73,7 @@ SCORES: dict[str, Callable[[Scores], float | None]] = {
     "entity_word_recall": lambda scores: scores.entity_word_recall,
     "accuracy": lambda scores: scores.accuracy,
     "macro_f1": lambda scores: scores.macro_f1,
+    "matthews": lambda scores: scores.matthews,
 }
 
 
