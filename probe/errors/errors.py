@@ -17,7 +17,7 @@ from typing import Any
 from probe.config import DataConfig, UserError
 from probe.data.corpus import BUNDLED, load_corpus
 from probe.data.tags import Tags
-from probe.data.task import Item, Task
+from probe.data.task import TASKS, Item, Task
 from probe.runs.outputs import load_counts, predictions_path, read_predictions
 from probe.runs.records import RunRecord
 from probe.scoring.metrics import length_name, slice_names
@@ -179,7 +179,7 @@ def _parts(runs: Sequence[Sequence[_Run]], task: Task, known: frozenset[str] | N
             predicted = [set(task.items(side.predicted[number])) for side in sides]
             for item in task.items(gold):
                 right = [item in items for items in predicted]
-                names = {"all": 0, f"{item[0]}": 1} | dict.fromkeys(slice_names(words, item, known), 2)
+                names = {"all": 0, f"{item[0]}": 1} | dict.fromkeys(_slices(words, item, known, task), 2)
                 for name, block in names.items():
                     order.setdefault(name, block)
                     counts[name]["gold"] += 1
@@ -188,6 +188,15 @@ def _parts(runs: Sequence[Sequence[_Run]], task: Task, known: frozenset[str] | N
                     counts[name]["only_a"] += right[0] and not right[-1]
                     counts[name]["only_b"] += right[-1] and not right[0]
     return _blocks(counts, order, len(runs[0]), len(runs) > 1)
+
+
+def _slices(words: Sequence[str], item: Item, known: frozenset[str] | None, task: Task) -> list[str]:
+    """Returns the parts that an item belongs to by its words. A sentence with one label is its own item."""
+    if task.is_per_word:
+        return slice_names(words, item, known)
+    whole = words[0].split(" ")
+    names = slice_names(whole, (item[0], 0, len(whole)), known)
+    return [name for name in names if not name.startswith("span of")]
 
 
 def _blocks(
@@ -221,7 +230,8 @@ def _parts_of_counts(records: Sequence[Sequence[tuple[Path, RunRecord]]], split:
             own, other = (one.get(f"correct:{kind}", nothing) for one in (first, last))
             sentences = zip(first["words"], first[f"gold:{kind}"], own, other, strict=True)
             for words, gold, a, b in sentences:
-                for name, block in (("all", 0), (kind, 1), (length_name(words), 2)):
+                parts = [("all", 0), (kind, 1)] + [(length_name(words), 2)] * sides[0][1].task.is_per_word
+                for name, block in parts:
                     order.setdefault(name, block)
                     counts[name].update(gold=gold, a=a, b=b, only_a=max(0, a - b), only_b=max(0, b - a))
         slices = [getattr(record.scores, split).slices or {} for _, record in sides]
@@ -270,7 +280,8 @@ def _examples(runs: Sequence[Sequence[_Run]], names: Sequence[str], task: Task, 
                     right = predicted[1 - side] if len(predicted) > 1 else {item}
                     if item not in wrong and item in right:
                         others = [
-                            f"{kind} {_words(sides[0].words[number], s, e)}" for kind, s, e in _touching(item, wrong)
+                            f"{kind} {_words(sides[0].words[number], s, e)}" if task.is_per_word else kind
+                            for kind, s, e in _touching(item, wrong)
                         ]
                         found[side, number, item].append(", ".join(others) or "nothing")
     examples: list[Example] = []
@@ -321,6 +332,10 @@ def lines(errors: Errors) -> Iterator[str]:
         seeds = f", {example.of_seeds} of {len(errors.seeds)} seeds" if len(errors.seeds) > 1 else ""
         other = errors.b if example.right == errors.a else errors.a
         who = f"only {example.right} has it right" if example.right else f"{errors.a} has it wrong"
+        if not TASKS[errors.task].is_per_word:
+            yield f"{who}{seeds}: {example.kind}; {other} predicts {example.wrong}"
+            yield f"  {example.words[0]}"
+            continue
         item = f"{example.kind} {_words(example.words, example.start, example.end)}"
         yield f"{who}{seeds}: {item}; {other} predicts {example.wrong}"
         marked = [*example.words]
