@@ -53,11 +53,11 @@ class Corpus:
         return f"{self.name} ({self.about['scheme']})" if "scheme" in self.about else self.name
 
     def fingerprint(self) -> str:
-        """Returns the sha256 of all words, tags and document bounds; the same for the same text from another source."""
+        """Returns the sha256 of all words, tags, pairs and document bounds: the same from any source."""
         return hash_rows(
             row
             for name, split in self.splits.items()
-            for row in chain([[name, split.documents]], zip(split.words, split.tags, strict=True))
+            for row in chain([[name, split.documents]], zip(split.words, split.tags, strict=True), split.pairs or ())
         )
 
     def text_fingerprint(self, with_documents: bool) -> str:
@@ -218,6 +218,7 @@ def _part(split: Split, keep: list[bool]) -> Split:
         tags=Sentences.of(compress(split.tags, keep)),
         documents=None if split.documents is None else list(compress(split.documents, keep)),
         lines=array("I", compress(split.lines, keep)),
+        pairs=None if split.pairs is None else list(compress(split.pairs, keep)),
     )
 
 

@@ -11,7 +11,7 @@ import json
 import math
 from bisect import bisect
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from probe.config import UserError
@@ -45,7 +45,7 @@ def control_task(text: Corpus, seed: int, lower_cases: bool = False) -> Corpus:
 
     Each distinct word gets one tag for all of train, dev and test, drawn from the tag distribution of train. With
     spans, each distinct mention gets a type drawn in the same manner and keeps its bounds. So the task differs from
-    Hewitt & Liang's: bounds can be learnt. With one label per sentence, each distinct sentence gets a label. The draw
+    Hewitt & Liang's: bounds can be learnt. With labels of sentences or pairs, each distinct one gets a label. The draw
     depends only on the word, mention or sentence, the seed and train's distribution. With `lower_cases`, words are
     lower-cased first, as the encoder does. Else variants that differ in case would have contradictory tags for the same
     input.
@@ -66,8 +66,6 @@ def control_task(text: Corpus, seed: int, lower_cases: bool = False) -> Corpus:
         return kinds[bisect(up_to, int.from_bytes(digest) % up_to[-1])]
 
     def retag(words: Sequence[str], tags: Sequence[str]) -> list[str]:
-        if not task.is_per_word:
-            return [draw(words)]
         if not task.has_spans:
             return [draw([word]) for word in words]
         new = ["O"] * len(words)
@@ -76,10 +74,15 @@ def control_task(text: Corpus, seed: int, lower_cases: bool = False) -> Corpus:
             new[start:end] = [f"B-{kind}"] + [f"I-{kind}"] * (end - start - 1)
         return new
 
-    splits = {
-        name: replace(split, tags=Sentences.of(itertools.starmap(retag, zip(split.words, split.tags, strict=True))))
-        for name, split in text.splits.items()
-    }
+    def control_tags(split: Split) -> Iterator[list[str]]:
+        if task.is_per_word:
+            yield from itertools.starmap(retag, zip(split.words, split.tags, strict=True))
+            return
+        units = split.unit_words()
+        for tags in split.tags:
+            yield [draw(next(units)) for _ in tags]
+
+    splits = {name: replace(split, tags=Sentences.of(control_tags(split))) for name, split in text.splits.items()}
     about = {name: value for name, value in text.about.items() if name != "not_in_train"}
     return replace(text, splits=splits, about=about | {"control_lower_cased": lower_cases})
 
@@ -122,5 +125,6 @@ def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:
         tags=Sentences.of(train.tags[i] for i in chosen),
         lines=[train.lines[i] for i in chosen],
         documents=documents,
+        pairs=None if train.pairs is None else [train.pairs[i] for i in chosen],
     )
     return replace(corpus, splits={**corpus.splits, "train": part}), sample

@@ -13,6 +13,9 @@ from probe.data.json_parquet import read_json, read_json_without_tags, read_parq
 from probe.data.labelled import read_labelled
 from probe.data.layout import Layout
 from probe.data.split import Split
+from probe.data.task import TASKS
+
+WORDS = ("spans", "tags")
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class Reader:
     name: as messages show it. endings: of the files in this format. read: reads a file; its last argument is what to
     type if the file does not exist. settings: those of `data` that `read` uses, first the column or field of the tags.
     read_without_tags: reads the lines of a text for `probe tag`; None if that is not supported.
+    tasks: the values of data.task for which it has labels.
     """
 
     name: str
@@ -29,6 +33,7 @@ class Reader:
     read: Callable[[Path, Layout, str], Split]
     settings: tuple[str, ...]
     read_without_tags: Callable[[Iterable[str], Layout, str], Split] | None = None
+    tasks: tuple[str, ...] = WORDS
 
 
 COLUMNS = ("tag_column", "word_column", "separator", "comment", "document_marker", "word_prefix")
@@ -36,10 +41,14 @@ FIELDS = ("tags_field", "words_field", "document_field", "labels", "document_mar
 LABELLED = ("words_field", "tags_field")
 READERS = {
     "columns": Reader("columns", (), read_columns, COLUMNS, read_columns_without_tags),
-    "conllu": Reader("CoNLL-U", (".conllu",), read_conllu, ("tag_column", "task"), read_conllu_without_tags),
-    "json": Reader("JSON lines", (".jsonl", ".ndjson", ".json"), read_json, FIELDS, read_json_without_tags),
-    "labelled": Reader("a label and a text per line", (), read_labelled, LABELLED),
-    "parquet": Reader("Parquet", (".parquet",), read_parquet, FIELDS),
+    "conllu": Reader(
+        "CoNLL-U", (".conllu",), read_conllu, ("tag_column", "task"), read_conllu_without_tags, (*WORDS, "pairs")
+    ),
+    "json": Reader(
+        "JSON lines", (".jsonl", ".ndjson", ".json"), read_json, FIELDS, read_json_without_tags, tuple(TASKS)
+    ),
+    "labelled": Reader("a label and a text per line", (), read_labelled, LABELLED, None, ("sentence",)),
+    "parquet": Reader("Parquet", (".parquet",), read_parquet, FIELDS, None, tuple(TASKS)),
 }
 
 
@@ -54,9 +63,7 @@ def read_file(file: Path, layout: Layout, remedy: str = "") -> Split:
     reader = reader_of(file)
     if layout.task == "sentence" and reader is READERS["columns"]:
         reader = READERS["labelled"]
-    if layout.task == "sentence" and "task" in reader.settings:
-        raise UserError(
-            f"{file}: {reader.name} has a tag for each word. data.task=sentence reads JSON lines, Parquet, and files "
-            "with a label, a tab and a text per line."
-        )
+    if layout.task not in reader.tasks:
+        able = ", ".join(other.name for other in READERS.values() if layout.task in other.tasks)
+        raise UserError(f"{file}: {reader.name} has no labels for data.task={layout.task}. These have: {able}.")
     return reader.read(file, layout, remedy)

@@ -12,7 +12,7 @@ import gzip
 import unicodedata
 import zlib
 from bisect import bisect
-from collections.abc import Generator, Mapping, MutableSequence, Sequence
+from collections.abc import Generator, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -24,6 +24,7 @@ from probe.data.task import Task
 MAX_SENTENCE = 10_000  # words; with more, the empty lines between sentences are missing
 GZIP = b"\x1f\x8b"  # a gzip file begins with it
 BYTE_ORDER_MARK = "\ufeff"  # a file may begin with it, and so may each part of files that were joined
+Pair = tuple[int, int, int, int]  # first word and last word + 1 of one span, then of another
 JOINERS = "\u200c\u200d"  # invisible characters that are part of words in some scripts
 
 
@@ -44,7 +45,7 @@ class SplitCounts:
 class Split:
     """Holds one split: sentence i has words[i] and tags[i], and begins at line lines[i] of `origin`.
 
-    tags[i] has a tag for each word, or one label if the task is one per sentence.
+    tags[i] has a tag for each word, or one label if the task is one per sentence, or a label for each of pairs[i].
 
     Readers give `Sentences`, which take little memory, as a text stays in memory throughout.
     """
@@ -66,6 +67,7 @@ class Split:
     num_columns: int = 0  # of column files
     columns: list[list[list[str]]] | None = None  # all columns of each word, if the split was read without tags
     markers: Mapping[int, list[str]] = field(default_factory=dict)  # lines between documents, by sentences before them
+    pairs: Sequence[list[Pair]] | None = None  # of each sentence, if pairs of words have labels
 
     @property
     def lengths(self) -> list[int]:
@@ -77,10 +79,25 @@ class Split:
         return sum(self.lengths)
 
     def by_unit(self, task: Task) -> Split:
-        """Returns the split with one entry of `words` per tag: unchanged, or each sentence as one text."""
+        """Returns the split with one entry of `words` per tag: unchanged, or each sentence or pair as one text."""
         if task.is_per_word:
             return self
-        return replace(self, words=Sentences.of([" ".join(words)] for words in self.words))
+        if self.pairs is None:
+            return replace(self, words=Sentences.of([" ".join(words)] for words in self.words))
+        texts = [
+            [f"{' '.join(words[a:b])} | {' '.join(words[c:d])}" for a, b, c, d in pairs]
+            for words, pairs in zip(self.words, self.pairs, strict=True)
+        ]
+        return replace(self, words=Sentences.of(texts))
+
+    def unit_words(self) -> Iterator[list[str]]:
+        """Yields the words of each sentence, or of each pair; those of a pair say in which of its spans they are."""
+        if self.pairs is None:
+            yield from self.words
+            return
+        for words, pairs in zip(self.words, self.pairs, strict=True):
+            for a, b, c, d in pairs:
+                yield [*(f"1 {word}" for word in words[a:b]), *(f"2 {word}" for word in words[c:d])]
 
     def counts(self, task: Task) -> SplitCounts:
         documents = None if self.documents is None else len(set(self.documents))

@@ -1,4 +1,4 @@
-"""Defines the tasks: spans, a label per word, a label per sentence. A task says what is counted, and names it."""
+"""Defines the tasks: spans, and labels of words, sentences or pairs of words. A task says what is counted."""
 
 from __future__ import annotations
 
@@ -26,15 +26,23 @@ class Task:
 
     @property
     def is_per_word(self) -> bool:
-        """Returns whether each word has a tag. If not, a sentence's tags are a list of one label."""
+        """Returns whether each word has a tag. If not, a sentence's tags are its label, or those of its pairs."""
         return self.unit == "word"
+
+    @property
+    def is_of_sentences(self) -> bool:
+        return self is SENTENCE
+
+    @property
+    def is_of_pairs(self) -> bool:
+        return self is PAIRS
 
     @property
     def has_spans(self) -> bool:
         return self is SPANS
 
     def items(self, tags: Sequence[str]) -> list[Item]:
-        """Returns what must be found in a sentence: its spans, each word with its tag, or its label."""
+        """Returns what must be found in a sentence: its spans, or each word, sentence or pair with its label."""
         if self.has_spans:
             return list(spans(tags))
         return [(tag, position, position + 1) for position, tag in enumerate(tags)]
@@ -47,4 +55,5 @@ class Task:
 SPANS = Task("spans", "F1", "Span F1 (conlleval)", "types")
 TAGS = Task("tags", "accuracy", "Accuracy", "tags")
 SENTENCE = Task("sentence", "accuracy", "Accuracy over sentences", "labels", unit="sentence")
-TASKS = {task.name: task for task in (SPANS, TAGS, SENTENCE)}
+PAIRS = Task("pairs", "accuracy", "Accuracy over pairs of words", "labels", unit="pair")
+TASKS = {task.name: task for task in (SPANS, TAGS, SENTENCE, PAIRS)}

@@ -150,7 +150,8 @@ def _data(configs: Sequence[Config]) -> tuple[Corpus, Facts]:
     controls = [one.data.control is not None for one in configs]
     sentences = [len(train.words) for _, train in trained_on]
     train = corpus.splits["train"]
-    first = replace(train, words=train.words[:1], tags=train.tags[:1]).by_unit(corpus.task)
+    pairs = None if train.pairs is None else train.pairs[:1]
+    first = replace(train, words=train.words[:1], tags=train.tags[:1], pairs=pairs).by_unit(corpus.task)
     is_standard = "conll2003" in corpus.name or all(counts[name].words == CONLL2003[name].words for name in counts)
     return corpus, {
         "name": corpus.name,

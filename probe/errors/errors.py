@@ -191,9 +191,11 @@ def _parts(runs: Sequence[Sequence[_Run]], task: Task, known: frozenset[str] | N
 
 
 def _slices(words: Sequence[str], item: Item, known: frozenset[str] | None, task: Task) -> list[str]:
-    """Returns the parts that an item belongs to by its words. A sentence with one label is its own item."""
+    """Returns the parts that an item belongs to by its words. A sentence or pair with a label is its own item."""
     if task.is_per_word:
         return slice_names(words, item, known)
+    if task.is_of_pairs:
+        return []
     whole = words[0].split(" ")
     names = slice_names(whole, (item[0], 0, len(whole)), known)
     return [name for name in names if not name.startswith("span of")]
@@ -334,7 +336,7 @@ def lines(errors: Errors) -> Iterator[str]:
         who = f"only {example.right} has it right" if example.right else f"{errors.a} has it wrong"
         if not TASKS[errors.task].is_per_word:
             yield f"{who}{seeds}: {example.kind}; {other} predicts {example.wrong}"
-            yield f"  {example.words[0]}"
+            yield f"  {example.words[example.start]}"
             continue
         item = f"{example.kind} {_words(example.words, example.start, example.end)}"
         yield f"{who}{seeds}: {item}; {other} predicts {example.wrong}"

@@ -13,7 +13,7 @@ import torch
 
 from probe.config import Config, UserError
 from probe.data.split import Split
-from probe.features.pooled import SentenceVectors, vectors_to_read
+from probe.features.pooled import PooledVectors, vectors_to_read
 from probe.features.store import FeatureStore, read_again_if_damaged
 from probe.features.windows import bounds
 from probe.probes.combine import Streamed
@@ -114,7 +114,7 @@ def as_numpy(vectors: torch.Tensor) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SplitFeatures:
-    """Holds one split, one row per word, or one per sentence if each has one label.
+    """Holds one split, one row per word, or one per sentence or pair if these have the labels.
 
     words, tags: one per row of vectors; spans are tagged in IOB2. sentences: the rows of each sentence, as slices of
     all three. documents: the number of each sentence's document, ascending, maybe with gaps; None if the corpus has
@@ -172,7 +172,7 @@ def read_vectors(cfg: Config, each: bool = False) -> dict[str, Vectors]:
     return {name: Vectors(partial(opened, name)) for name in planned.corpus.splits}
 
 
-def _stored(planned: Plan) -> FeatureStore | SentenceVectors:
+def _stored(planned: Plan) -> FeatureStore | PooledVectors:
     """Returns the complete store, or its sentences, after extracting what is missing."""
     return vectors_to_read(extract(planned.cfg), planned.text, planned.cfg.features)
 

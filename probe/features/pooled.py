@@ -1,19 +1,21 @@
-"""Pools a store's word vectors to one vector per sentence and layer, while they are read.
+"""Pools a store's word vectors to one vector per sentence, or per pair of words, at each layer, while they are read.
 
-A task with one label per sentence reads the same store as a task with one label per word. Nothing is stored twice.
+A task with labels of sentences or pairs reads the same store as a task with one label per word. Nothing is stored twice.
 
-W words, S sentences, H hidden size.
+W words, S sentences, U units (sentences or pairs), H hidden size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Protocol
 
 from probe.config import FeaturesConfig
 from probe.data.corpus import Corpus
+from probe.data.split import Pair
+from probe.data.task import Task
 from probe.features.store import FeatureStore, Shard
 from probe.features.windows import bounds
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Vectors(Protocol):
-    """Describes what is read shard by shard: words of a store, or sentences. Shards count words, or sentences."""
+    """Describes what is read shard by shard: the words of a store, or units. Shards count what is read."""
 
     @property
     def num_layers(self) -> int: ...
@@ -41,48 +43,49 @@ class Vectors(Protocol):
     def read_shard(self, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]: ...
 
 
-@dataclass
-class SentenceVectors:
-    """Holds one vector per sentence, each pooled from its words' vectors, in float32. See `Vectors`.
+@dataclass(frozen=True)
+class _Part:
+    """Holds what one shard of units is made of.
 
-    how: a value of features.sentence. ends: (S + 1,) of each split, where its sentences begin, in words. parts: the
-    shards of the store behind each of its own: one, or several if a sentence does not fit into one.
+    shards: of the store, one, or several if a sentence does not fit into one. lengths: of its sentences, in words.
+    pairs: of its sentences, with words counted from the first of these; None if its units are sentences.
+    """
+
+    shards: list[Shard]
+    lengths: list[int]
+    pairs: list[Pair] | None
+
+
+@dataclass
+class PooledVectors:
+    """Holds one vector per unit, made of its words' vectors, in float32. See `Vectors`.
+
+    how: a value of features.sentence. parts: what each shard is made of.
     """
 
     store: FeatureStore
     how: str
-    ends: dict[str, list[int]]
+    hidden_size: int
     shards: dict[str, list[Shard]]
-    parts: dict[str, list[list[Shard]]]
+    parts: dict[str, list[_Part]]
     dtype: str = "float32"
 
     @classmethod
-    def of(cls, store: FeatureStore, corpus: Corpus, how: str) -> SentenceVectors:
-        ends = {name: bounds(split.lengths).tolist() for name, split in corpus.splits.items()}
-        parts: dict[str, list[list[Shard]]] = {}
-        shards: dict[str, list[Shard]] = {}
-        for name, of_split in store.shards.items():
-            number_of = {end: number for number, end in enumerate(ends[name])}
-            parts[name], open_parts = [], []
-            for shard in of_split:
-                open_parts.append(shard)
-                if shard.last in number_of:  # it ends with a sentence
-                    parts[name].append(open_parts)
-                    open_parts = []
-            sentences = [(number_of[some[0].first], number_of[some[-1].last]) for some in parts[name]]
-            shards[name] = [Shard(name, number, *between) for number, between in enumerate(sentences)]
-        return cls(store, how, ends, shards, parts)
+    def of(cls, store: FeatureStore, corpus: Corpus, how: str) -> PooledVectors:
+        parts = {name: list(_parts(shards, corpus, name)) for name, shards in store.shards.items()}
+        shards = {}
+        for name, of_split in parts.items():
+            counts = [len(part.lengths if part.pairs is None else part.pairs) for part in of_split]
+            ends = list(accumulate(counts, initial=0))
+            shards[name] = [Shard(name, i, ends[i], ends[i + 1]) for i in range(len(of_split))]
+        return cls(store, how, unit_size(store.hidden_size, corpus.task), shards, parts)
 
     @property
     def num_layers(self) -> int:
         return self.store.num_layers
 
-    @property
-    def hidden_size(self) -> int:
-        return self.store.hidden_size
-
     def read(self, split: str, layers: Sequence[int]) -> Iterator[tuple[Shard, list[torch.Tensor]]]:
-        """Yields the requested layers shard by shard, each (S, H). Raises DamagedShard."""
+        """Yields the requested layers shard by shard, each (U, H). Raises DamagedShard."""
         for shard in self.shards[split]:
             yield shard, self.read_shard(shard, layers)
 
@@ -90,10 +93,33 @@ class SentenceVectors:
         """Reads and pools one shard's layers, like `read`."""
         import torch
 
-        read = [self.store.read_shard(part, layers) for part in self.parts[shard.split][shard.number]]
-        ends = self.ends[shard.split][shard.first : shard.last + 1]
-        lengths = torch.tensor([last - first for first, last in pairwise(ends)])
-        return [pool_sentences(torch.cat(of_layer), lengths, self.how) for of_layer in zip(*read, strict=True)]
+        part = self.parts[shard.split][shard.number]
+        read = [self.store.read_shard(one, layers) for one in part.shards]
+        whole = [torch.cat(of_layer) for of_layer in zip(*read, strict=True)]
+        if part.pairs is not None:
+            return [pool_pairs(words, part.pairs) for words in whole]
+        return [pool_sentences(words, torch.tensor(part.lengths), self.how) for words in whole]
+
+
+def _parts(shards: Sequence[Shard], corpus: Corpus, name: str) -> Iterator[_Part]:
+    """Groups the shards of a split so that each group ends with a sentence."""
+    split = corpus.splits[name]
+    number_of = {end: number for number, end in enumerate(bounds(split.lengths).tolist())}
+    group: list[Shard] = []
+    for shard in shards:
+        group.append(shard)
+        if shard.last not in number_of:
+            continue
+        first, last = number_of[group[0].first], number_of[shard.last]
+        lengths = split.lengths[first:last]
+        if split.pairs is None:
+            yield _Part(group, lengths, None)
+        else:
+            starts = accumulate(lengths, initial=0)
+            of_sentences = zip(starts, split.pairs[first:last], strict=False)
+            moved = [(a + at, b + at, c + at, d + at) for at, pairs in of_sentences for a, b, c, d in pairs]
+            yield _Part(group, lengths, moved)
+        group = []
 
 
 def pool_sentences(words: torch.Tensor, lengths: torch.Tensor, how: str) -> torch.Tensor:
@@ -110,6 +136,27 @@ def pool_sentences(words: torch.Tensor, lengths: torch.Tensor, how: str) -> torc
     return words[ends - 1 if how == "last" else ends - lengths].float()
 
 
-def vectors_to_read(store: FeatureStore, corpus: Corpus, features: FeaturesConfig) -> FeatureStore | SentenceVectors:
-    """Returns what a probe of this corpus reads: the store's words, or its sentences if each has one label."""
-    return store if corpus.task.is_per_word else SentenceVectors.of(store, corpus, features.sentence)
+def pool_pairs(words: torch.Tensor, pairs: Sequence[Pair]) -> torch.Tensor:
+    """Turns (W, H) into (U, 3 * H) in float32: [a; b; a * b] of each pair (Liu et al. 2019).
+
+    a and b are the means of the words of the two spans.
+    """
+    import torch
+
+    def means(spans: Sequence[tuple[int, int]]) -> torch.Tensor:
+        rows = torch.tensor(list(chain.from_iterable(range(first, last) for first, last in spans)), dtype=torch.long)
+        lengths = torch.tensor([last - first for first, last in spans], dtype=torch.long)
+        return torch.segment_reduce(words[rows].float(), "mean", lengths=lengths, axis=0)
+
+    a, b = means([pair[:2] for pair in pairs]), means([pair[2:] for pair in pairs])
+    return torch.cat([a, b, a * b], 1)
+
+
+def unit_size(hidden_size: int, task: Task) -> int:
+    """Returns the size of what a probe reads of one layer."""
+    return 3 * hidden_size if task.is_of_pairs else hidden_size
+
+
+def vectors_to_read(store: FeatureStore, corpus: Corpus, features: FeaturesConfig) -> FeatureStore | PooledVectors:
+    """Returns what a probe of this corpus reads: the store's words, or its sentences or pairs if they have the labels."""
+    return store if corpus.task.is_per_word else PooledVectors.of(store, corpus, features.sentence)

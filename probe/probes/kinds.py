@@ -110,7 +110,7 @@ def _prepare_network(cfg: Config) -> Config:
     """
     if cfg.probe.num_layers and not TASKS[cfg.data.task].is_per_word:
         raise UserError(
-            f"data.task={cfg.data.task} has one label per sentence, and an LSTM reads words. "
+            f"data.task={cfg.data.task} has one label per {TASKS[cfg.data.task].unit}, and an LSTM reads words. "
             "Type probe=linear or probe=mlp."
         )
     if cfg.probe.lr_decay != LINEAR:
@@ -149,7 +149,7 @@ PROBES: dict[str, ProbeKind] = {
         reads_features=False,
         is_trained=False,
         note="majority_tag: no encoder, no probe: each word or longest known mention gets train's most frequent tag. "
-        "Of sentences: naive Bayes on their words.",
+        "Of sentences and pairs: naive Bayes on their words.",
     ),
 }
 

@@ -1,7 +1,7 @@
 """Implements the majority-tag baseline: a tagger that only counts how often train has each word with which tag.
 
-Its score shows what a corpus gives away without an encoder and without a word's context. If each sentence has one
-label, the baseline counts which words occur under which label.
+Its score shows what a corpus gives away without an encoder and without a word's context. For labels of sentences
+and pairs, the baseline counts which words occur under which label.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
+from probe.data.split import Split
 from probe.data.tags import Tags
 from probe.data.task import Task
 from probe.probes.fitting import Fit, FitInputs
@@ -18,16 +20,20 @@ from probe.system.provenance import hardware
 
 
 class NaiveBayes:
-    """Gives each sentence the label under which its words are likeliest: multinomial, with add-one smoothing.
+    """Gives each unit the label under which its words are likeliest: multinomial, with add-one smoothing.
 
-    It is the baseline of sentences, as `MajorityTag` is that of words. Words that train does not have are ignored.
+    It is the baseline of sentences and pairs, as `MajorityTag` is that of words. Words that train does not have are
+    ignored.
     """
 
-    def __init__(self, words: Tags, tags: Tags) -> None:
-        labels = Counter(label for (label,) in tags)
-        counts: dict[str, Counter[str]] = {label: Counter() for label in sorted(labels)}
-        for sentence, (label,) in zip(words, tags, strict=True):
-            counts[label].update(sentence)
+    def __init__(self, words: Iterable[Sequence[str]], units: Iterable[str]) -> None:
+        """words: of each unit. units: their labels."""
+        labels: Counter[str] = Counter()
+        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for of_unit, label in zip(words, units, strict=True):
+            labels[label] += 1
+            counts[label].update(of_unit)
+        counts = defaultdict(Counter, sorted(counts.items()))
         known = set().union(*counts.values())
         self.prior = {label: math.log(labels[label]) for label in counts}
         self.weights = {  # of each word, by label
@@ -38,10 +44,7 @@ class NaiveBayes:
         """Returns the number of probabilities."""
         return len(self.weights) * len(self.prior) + len(self.prior)
 
-    def predict(self, words: Tags) -> Tags:
-        return [[self._label(sentence)] for sentence in words]
-
-    def _label(self, words: Sequence[str]) -> str:
+    def label(self, words: Sequence[str]) -> str:
         known = [self.weights[word] for word in words if word in self.weights]
         totals = map(sum, zip(self.prior.values(), *known, strict=True))
         return max(zip(totals, self.prior, strict=True), key=lambda pair: pair[0])[1]
@@ -112,14 +115,26 @@ def _most_frequent(counter: Counter[str]) -> str:
     return min(counter, key=lambda name: (-counter[name], name))
 
 
+def _labels(baseline: NaiveBayes, split: Split) -> Tags:
+    """Returns a label for each unit of each sentence."""
+    units = split.unit_words()
+    return [[baseline.label(next(units)) for _ in tags] for tags in split.tags]
+
+
 def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     """Counts the tags of train and tags dev and test with the counts: no features, no training."""
     clock = time.perf_counter()
     splits, task = inputs.corpus.splits, inputs.corpus.task
-    words, tags = splits["train"].words, splits["train"].tags
-    baseline = MajorityTag(words, tags, task) if task.is_per_word else NaiveBayes(words, tags)
+    train, others = splits["train"], {name: splits[name] for name in ("dev", "test")}
+    baseline: MajorityTag | NaiveBayes
+    if task.is_per_word:
+        baseline = MajorityTag(train.words, train.tags, task)
+        predictions = {name: baseline.predict(split.words) for name, split in others.items()}
+    else:
+        baseline = NaiveBayes(train.unit_words(), chain.from_iterable(train.tags))
+        predictions = {name: _labels(baseline, split) for name, split in others.items()}
     return Fit(
-        predictions={name: baseline.predict(splits[name].words) for name in ("dev", "test")},
+        predictions=predictions,
         curve=[],
         passes=0,
         outcome="converged",

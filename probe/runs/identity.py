@@ -43,7 +43,7 @@ class RunIdentity:
     """Identifies a run by its content, never by names or paths. Its hash is the run's key.
 
     Omitted from the hash: `condition` in main runs, `layers.normalize` if layers are not normalized, and `sentence`
-    (features.sentence) if each word has a tag. probe: its kind, and the settings of its kind.
+    (features.sentence) if sentences have no labels. probe: its kind, and the settings of its kind.
     """
 
     corpus: str  # fingerprint of words, tags and documents

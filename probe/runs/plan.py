@@ -17,6 +17,7 @@ from probe.data.derived import Sample
 from probe.data.task import TASKS
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.indices import stored_layers
+from probe.features.pooled import unit_size
 from probe.features.store import FeatureStore
 from probe.probes.kinds import ProbeKind, kind_of, recorded_settings
 from probe.probes.schedule import EPOCH_UPDATES, Schedule, largest_batch, passes
@@ -88,7 +89,7 @@ def plan(cfg: Config) -> Plan:
     encoder, store, _ = _features(of_text, encoder_settings, feature_settings)
     is_lower_cased = cfg.data.control is not None and encoder.lower_cases
     corpus, sample, fingerprint = _derived(of_text, canonical(asdict(cfg.data)), cfg.seed, is_lower_cased)
-    selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
+    selection = select(cfg.layers, encoder.num_layers, unit_size(encoder.hidden_size, text.task))
     refuse_unstored(cfg, selection, encoder)
     _refuse_large_batch(cfg, main)
     layers = Layers(list(selection.indices), selection.combine, selection.normalize)
@@ -109,7 +110,7 @@ def plan(cfg: Config) -> Plan:
         probe,
         cfg.seed,
         condition=condition,
-        sentence=None if text.task.is_per_word else cfg.features.sentence,
+        sentence=cfg.features.sentence if text.task.is_of_sentences else None,
     )
     return Plan(cfg, text, corpus, sample, encoder, selection, store, identity)
 
@@ -256,6 +257,6 @@ def settings_of(cfg: Config) -> Settings:
     config = asdict(cfg) | {"layers": cfg.layers.recorded, "probe": recorded_settings(cfg.probe)}
     for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]
-    for name in ("cache_dir", "placement", "layers", *["sentence"] * TASKS[cfg.data.task].is_per_word):
+    for name in ("cache_dir", "placement", "layers", *["sentence"] * (not TASKS[cfg.data.task].is_of_sentences)):
         del config["features"][name]
     return Settings(**config)

@@ -41,12 +41,12 @@ def screen_identity(inputs: Inputs, cfg: Config) -> ScreenIdentity:
     screen = {
         name: value for name, value in asdict(_settings(inputs, cfg)).items() if name != "first"
     }  # when, not what
-    pooled = {} if task.is_per_word else {"sentence": cfg.features.sentence}
+    pooled = {"sentence": cfg.features.sentence} if task.is_of_sentences else {}
     return ScreenIdentity(inputs.fingerprint, task.name, inputs.store.vectors_key, screen | pooled, cfg.seed)
 
 
 def _settings(inputs: Inputs, cfg: Config) -> ScreenConfig:
-    """Returns the screen's settings. A sentence has no neighbours, so it has no window."""
+    """Returns the screen's settings. Only words have neighbours, so only they have a window."""
     return cfg.screen if inputs.corpus.task.is_per_word else replace(cfg.screen, window=0)
 
 

@@ -64,6 +64,10 @@ def tag(arguments: list[str]) -> int:
     from probe.tag.io import format_tagged, read_untagged, repaired, select_saved_probe
 
     file, record = select_saved_probe(Path(words[0]), options.row, options.seed)
+    if record.task.is_of_pairs:
+        raise UserError(
+            f"{record.label} labels pairs of words, and a text does not say which. `probe tag` cannot tag it."
+        )
     from probe.tag.corpus_tagger import CorpusTagger  # imports torch, so only after the checks above
 
     cfg = config_from_record(record, config_of, overrides)

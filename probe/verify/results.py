@@ -22,6 +22,7 @@ from probe.data.corpus import Corpus, load_corpus
 from probe.data.tags import IOB2
 from probe.encoders.casing import capitals_in_files
 from probe.encoders.checkpoint import file_fingerprints, folder_at_hand
+from probe.features.pooled import unit_size
 from probe.probes.kinds import PROBES, recorded_probe
 from probe.probes.schedule import Schedule
 from probe.runs.identity import VERSION
@@ -127,7 +128,7 @@ def _facts_of_identity(record: RunRecord) -> RecordFacts:
     yield "config.probe", config.probe, identity.probe, by_key
     yield "config.layers.normalize", config.layers.get("normalize"), identity.layers.normalize, by_key
     yield "data.task", record.data.task, identity.task, by_key
-    if not record.task.is_per_word:
+    if record.task.is_of_sentences:
         yield "config.features.sentence", config.features.get("sentence"), identity.sentence, by_key
     yield "layers.indices", record.layers.indices, identity.layers.indices, by_key
     yield "layers.combine", record.layers.combine, identity.layers.combine, by_key
@@ -138,7 +139,12 @@ def _facts_of_identity(record: RunRecord) -> RecordFacts:
     yield "encoder.fingerprint", encoder.fingerprint, features.identity["encoder"], "features.identity has"
     if record.layers.indices:
         vectors = len(record.layers.indices) if record.layers.combine == "concat" else 1
-        yield "layers.width", record.layers.width, vectors * encoder.hidden_size, "its layers give"
+        yield (
+            "layers.width",
+            record.layers.width,
+            vectors * unit_size(encoder.hidden_size, record.task),
+            "its layers give",
+        )
 
 
 def _facts_of_files(file: Path, record: RunRecord, sha256_of_counts: str) -> RecordFacts:

@@ -105,9 +105,9 @@ def test_the_baseline_is_scikit_learns_naive_bayes():
     labels = [choose.choice("abc") for _ in words]
     counts = text.CountVectorizer(analyzer=lambda sentence: sentence)
     theirs = bayes.MultinomialNB().fit(counts.fit_transform(words[:60]), labels[:60])
-    ours = NaiveBayes(words[:60], [[label] for label in labels[:60]])
-    expected = [[label] for label in theirs.predict(counts.transform(words[60:]))]
-    assert ours.predict([*words[60:], ["unseen"]])[:-1] == expected
+    ours = NaiveBayes(words[:60], labels[:60])
+    assert [ours.label(sentence) for sentence in words[60:]] == theirs.predict(counts.transform(words[60:])).tolist()
+    assert ours.label(["unseen"]) in labels
 
 
 def test_a_sweep_with_floors_makes_one_table_that_verifies(settings: list[str], tmp_path: Path):
