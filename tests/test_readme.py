@@ -82,7 +82,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (data / f"{name}.txt").write_text(text)
         four_columns = re.sub(r"^(\S+) (\S+)$", r"\1 POS-\2 \2 \2", text, flags=re.M)
         (data / original).write_text(four_columns)
-        rows = [{"tokens": w, "ner_tags": t} for w, t in zip(splits[name].words, splits[name].tags, strict=True)]
+        sentences = list(zip(splits[name].words, splits[name].tags, strict=True))
+        labelled = [f"{'name' if set(tags) > {'O'} else 'none'}\t{' '.join(words)}\n" for words, tags in sentences]
+        (data / f"{name}.tsv").write_text("".join(labelled))
+        with (data / "bigram_shift.txt").open("a") as stream:
+            stream.writelines(f"{name}\t{line}" for line in labelled)
+        (data / f"{name}.conllu").write_text("\n".join(arcs(words) for words, _ in sentences))
+        rows = [{"tokens": words, "ner_tags": tags} for words, tags in sentences]
         (data / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), data / "test.parquet")
     indexed = home / "indexed"
@@ -95,6 +101,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "results", home / "results", ignore=mine)
     shutil.copytree(ROOT / "results/demo-quickstart", home / "results/quickstart")
     return home
+
+
+def arcs(words: list[str]) -> str:
+    """A sentence of CoNLL-U in which each word hangs on the one before it."""
+    rows = [(i + 1, word, *"____", i, "first" if i < 2 else "next", "_", "_") for i, word in enumerate(words)]
+    return "".join("\t".join(map(str, row)) + "\n" for row in rows)
 
 
 def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess[str]:
@@ -130,8 +142,8 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
         words += ["probe.max_epochs=1", "probe.batch_size=16", "jobs=1"]
         words += [f"results_dir={out}"] * ("save_probe=true" not in words)  # not among the real records
         if not {"probe=linear", "probe=finetune", "+sweep=tasks"} & set(words):  # these have no hidden units
-            words += ["probe.hidden_size=4", "probe.num_layers=1"]
-        if not any(word.startswith("data.path=") for word in words):
+            words += ["probe.hidden_size=4", *["probe.num_layers=1"] * ("probe=mlp" not in words)]
+        if not any(word.startswith(("data.path=", "data=demo_")) for word in words):
             words.append(f"data.path={data}")
         if "+sweep=conll2003_minilm" in words and not any("precision" in word for word in words):
             words.append("probe.precision=float32")  # bfloat16, which it has, takes several times as long on most CPUs
@@ -143,7 +155,7 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
         against = [words[words.index("--against") + 1]] if "--against" in words else []
         words = [word for word in words if word not in ("--against", *against) and "results_dir" not in word]
         words += ["results_dir=results/small-screen", "screen.max_layers=2"]
-        if not any(word.startswith("data.path=") for word in words):
+        if not any(word.startswith(("data.path=", "data=demo_")) for word in words):
             words.append(f"data.path={data}")
     if "--rerun" in words:  # of a run that an earlier command made small; committed ones: tests/verify/test_reruns.py
         words[words.index("results/demo-minilm")] = "results/small"

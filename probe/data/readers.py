@@ -38,15 +38,13 @@ class Reader:
 
 COLUMNS = ("tag_column", "word_column", "separator", "comment", "document_marker", "word_prefix")
 FIELDS = ("tags_field", "words_field", "document_field", "labels", "document_marker")
+CONLLU = ("tag_column", "task")
 LABELLED = ("words_field", "tags_field")
+JSON_LINES = (".jsonl", ".ndjson", ".json")
 READERS = {
     "columns": Reader("columns", (), read_columns, COLUMNS, read_columns_without_tags),
-    "conllu": Reader(
-        "CoNLL-U", (".conllu",), read_conllu, ("tag_column", "task"), read_conllu_without_tags, (*WORDS, "pairs")
-    ),
-    "json": Reader(
-        "JSON lines", (".jsonl", ".ndjson", ".json"), read_json, FIELDS, read_json_without_tags, tuple(TASKS)
-    ),
+    "conllu": Reader("CoNLL-U", (".conllu",), read_conllu, CONLLU, read_conllu_without_tags, (*WORDS, "pairs")),
+    "json": Reader("JSON lines", JSON_LINES, read_json, FIELDS, read_json_without_tags, tuple(TASKS)),
     "labelled": Reader("a label and a text per line", (), read_labelled, LABELLED, None, ("sentence",)),
     "parquet": Reader("Parquet", (".parquet",), read_parquet, FIELDS, None, tuple(TASKS)),
 }

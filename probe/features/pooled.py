@@ -1,6 +1,6 @@
 """Pools a store's word vectors to one vector per sentence, or per pair of words, at each layer, while they are read.
 
-A task with labels of sentences or pairs reads the same store as a task with one label per word. Nothing is stored twice.
+Labels of sentences or pairs read the same store as labels of words. Nothing is stored twice.
 
 W words, S sentences, U units (sentences or pairs), H hidden size.
 """
@@ -158,5 +158,5 @@ def unit_size(hidden_size: int, task: Task) -> int:
 
 
 def vectors_to_read(store: FeatureStore, corpus: Corpus, features: FeaturesConfig) -> FeatureStore | PooledVectors:
-    """Returns what a probe of this corpus reads: the store's words, or its sentences or pairs if they have the labels."""
+    """Returns what a probe of this corpus reads: what has the labels, words, sentences or pairs."""
     return store if corpus.task.is_per_word else PooledVectors.of(store, corpus, features.sentence)
