@@ -30,7 +30,7 @@ def score(arguments: list[str]) -> int:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a file of predictions, or two to compare")
     parser.add_argument(
         "--task",
-        choices=tuple(TASKS),
+        choices=[name for name, task in TASKS.items() if task.is_per_word],
         default="spans",
         help="what the tags are: spans, or one label per word (default: %(default)s)",
     )
