@@ -30,6 +30,8 @@ def test_every_preset_gives_the_values_in_its_file(group: str, name: str):
         "single": ["layers.indices=[1]"],
         "columns": ["data.path=x"],
         "json": ["data.path=x"],
+        "sentences": ["data.path=x"],
+        "pairs": ["data.path=x"],
         "hub": ["data.hub=some/set"],
     }
     config = to_config(composed(f"{group}={name}", *needed.get(name, [])), {})
