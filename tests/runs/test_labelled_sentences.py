@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from support.facts import names
-from support.inputs import COMMON, NAMES, plain_encoder
+from support.inputs import COMMON, NAMES, features_config, plain_encoder
 
 import probe
+from probe.config import UserError
+from probe.data.corpus import Corpus
 from probe.data.task import SENTENCE
+from probe.encoders.checkpoint import Encoder
+from probe.features.store import FeatureStore
 from probe.probes.majority_tag import NaiveBayes
 from probe.runs.records import load_records
 from probe.scoring.metrics import count, scores_of
@@ -199,3 +204,10 @@ def test_errors_are_those_of_whole_sentences(settings: list[str], tmp_path: Path
     assert sum(part["gold"] for name, part in parts.items() if name.startswith("sentence of")) == 30
     texts = {line.split("\t")[1] for line in (tmp_path / "dev.txt").read_text().splitlines()}
     assert {example["words"][0] for example in found["examples"]} <= texts
+
+
+def test_without_a_first_special_piece_there_is_no_cls(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
+    bare = replace(tiny_encoder, special=replace(tiny_encoder.special, prefix=[], prefix_types=[]))
+    with pytest.raises(UserError, match="cls"):
+        FeatureStore.of(tiny_corpus, bare, features_config(tmp_path, subword="cls"))
+    assert FeatureStore.of(tiny_corpus, bare, features_config(tmp_path)).shards
