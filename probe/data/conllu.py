@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
@@ -66,23 +65,16 @@ def _read(rows: WordRows, with_tags: bool) -> Split:
 def _arcs(split: Split) -> Split:
     """Turns each word into the arc to its head; omits arcs to the root, and sentences without any other."""
     assert split.columns is not None
-    words, tags = Packing(), Packing()
-    lines, documents, pairs = array("I"), [], []
-    for number, (sentence, rows) in enumerate(zip(split.words, split.columns, strict=True)):
+    tags, pairs = Packing(), []
+    for number, rows in enumerate(split.columns):
         arcs = [(_head(row, len(rows), split.place_in(number, i)), row[DEPREL]) for i, row in enumerate(rows)]
-        found = [(i, i + 1, head - 1, head) for i, (head, _) in enumerate(arcs) if head]
-        if not found:
-            split.empty += 1
-            continue
-        words.add(sentence)
+        pairs.append([(i, i + 1, head - 1, head) for i, (head, _) in enumerate(arcs) if head])
         tags.add([relation for head, relation in arcs if head])
-        pairs.append(found)
-        lines.append(split.lines[number])
-        documents.append(0 if split.documents is None else split.documents[number])
-    if not pairs:
+    found = [number for number, of_sentence in enumerate(pairs) if of_sentence]
+    if not found:
         raise UserError(f"{split.origin} holds no arc. HEAD is column {HEAD}, DEPREL column {DEPREL}, from 0.")
-    known = None if split.documents is None else documents
-    return replace(split, words=words.done(), tags=tags.done(), pairs=pairs, lines=lines, documents=known, columns=None)
+    empty = split.empty + len(pairs) - len(found)
+    return replace(split, tags=tags.done(), pairs=pairs, empty=empty, columns=None).take(found)
 
 
 def _head(row: list[str], length: int, place: str) -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, compress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -202,24 +201,13 @@ def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]
     for name, fraction in wanted.items():
         count = max(1, round(fraction * len(number)))
         chosen, order = set(order[:count]), order[count:]
-        splits[name] = _part(train, [unit in chosen for unit in units])
+        splits[name] = train.take([i for i, unit in enumerate(units) if unit in chosen])
         taken[name] = {"fraction": fraction, "by": by, "seed": FRACTION_SEED, "sentences": len(splits[name].words)}
     if not order:
         raise UserError(f"{train.origin}: {len(number)} {by}s are too few to take {' and '.join(wanted)} from.")
     remaining = set(order)
-    splits["train"] = _part(train, [unit in remaining for unit in units])
+    splits["train"] = train.take([i for i, unit in enumerate(units) if unit in remaining])
     return taken
-
-
-def _part(split: Split, keep: list[bool]) -> Split:
-    return replace(
-        split,
-        words=Sentences.of(compress(split.words, keep)),
-        tags=Sentences.of(compress(split.tags, keep)),
-        documents=None if split.documents is None else list(compress(split.documents, keep)),
-        lines=array("I", compress(split.lines, keep)),
-        pairs=None if split.pairs is None else list(compress(split.pairs, keep)),
-    )
 
 
 def normalize_tags(corpus: Corpus, wanted: str, on_ill_formed: str) -> None:

@@ -117,14 +117,5 @@ def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:
             f"data.train_fraction={share}: this takes {taken} of {len(units)} {by}s {none if taken else ''}".rstrip()
             + f". The smallest fraction with all {corpus.task.kinds} is {least} (seed={seed})."
         )
-    chosen = sample.sentences(share)
-    documents = None if train.documents is None else [train.documents[i] for i in chosen]
-    part = replace(
-        train,
-        words=Sentences.of(train.words[i] for i in chosen),
-        tags=Sentences.of(train.tags[i] for i in chosen),
-        lines=[train.lines[i] for i in chosen],
-        documents=documents,
-        pairs=None if train.pairs is None else [train.pairs[i] for i in chosen],
-    )
+    part = train.take(sample.sentences(share))
     return replace(corpus, splits={**corpus.splits, "train": part}), sample

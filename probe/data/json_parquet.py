@@ -15,6 +15,7 @@ from probe.data.labelled import words_of
 from probe.data.layout import Layout
 from probe.data.sentences import Packing
 from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Pair, Split, bare_tag, check_tag, lines_of, too_long
+from probe.data.task import TASKS
 from probe.system.format import escape_invisible, reason_of
 
 USUAL = {  # names that fields often have
@@ -122,7 +123,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
     seen_ids: set[str | int] = set()
     all_words, all_tags = Packing(), Packing()
     marked = layout.document_field is not None
-    is_labelled = layout.task in ("sentence", "pairs")  # words have no tags
+    is_labelled = not TASKS[layout.task].is_per_word
     pairs: list[list[Pair]] = []
     for number, row in rows:
         place = f"{origin}:{number}"

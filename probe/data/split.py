@@ -11,6 +11,7 @@ import codecs
 import gzip
 import unicodedata
 import zlib
+from array import array
 from bisect import bisect
 from collections.abc import Generator, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
@@ -77,6 +78,17 @@ class Split:
     @property
     def num_words(self) -> int:
         return sum(self.lengths)
+
+    def take(self, sentences: Sequence[int]) -> Split:
+        """Returns a split of these sentences, by their numbers from 0."""
+        return replace(
+            self,
+            words=Sentences.of(self.words[i] for i in sentences),
+            tags=Sentences.of(self.tags[i] for i in sentences),
+            documents=None if self.documents is None else [self.documents[i] for i in sentences],
+            lines=array("I", (self.lines[i] for i in sentences)),
+            pairs=None if self.pairs is None else [self.pairs[i] for i in sentences],
+        )
 
     def by_unit(self, task: Task) -> Split:
         """Returns the split with one entry of `words` per tag: unchanged, or each sentence or pair as one text."""
@@ -193,7 +205,7 @@ def _is_blank(character: str) -> bool:
 def check_tag(tag: str, place: str, may_have_blanks: bool = False) -> None:
     """Refuses a tag that is empty, is `_`, or has white space or invisible characters inside.
 
-    may_have_blanks: as the label of a sentence may.
+    may_have_blanks: whether blanks inside are allowed, as in the label of a sentence.
     """
     if not tag or any(character.isspace() and not (may_have_blanks and character == " ") for character in tag):
         raise UserError(f"{place}: tag {tag!r} is empty or has white space.")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,9 +149,7 @@ def _data(configs: Sequence[Config]) -> tuple[Corpus, Facts]:
     )
     controls = [one.data.control is not None for one in configs]
     sentences = [len(train.words) for _, train in trained_on]
-    train = corpus.splits["train"]
-    pairs = None if train.pairs is None else train.pairs[:1]
-    first = replace(train, words=train.words[:1], tags=train.tags[:1], pairs=pairs).by_unit(corpus.task)
+    first = corpus.splits["train"].take([0]).by_unit(corpus.task)
     is_standard = "conll2003" in corpus.name or all(counts[name].words == CONLL2003[name].words for name in counts)
     return corpus, {
         "name": corpus.name,

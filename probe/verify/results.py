@@ -384,5 +384,6 @@ def _case(name: str, records: Sequence[RunRecord]) -> Iterator[Check]:
     folder = folder_at_hand(EncoderConfig(**records[0].config.encoder))
     capital = capitals_in_files(folder) if folder is not None and lowered else None
     if capital:
-        detail = f"words were lower-cased, but {capital}: {first_few(lowered)}. Made again: encoder.lower_case=false"
+        runs = first_few(lowered)
+        detail = f"words were lower-cased, but {capital}: {runs}. To run them with case, type encoder.lower_case=false"
         yield Check(f"case of {name}", False, detail)
