@@ -227,7 +227,10 @@ def test_the_lines_from_python_work(minilm: Encoder, shared: Path, tmp_path: Pat
     shutil.copytree(ROOT / "results/demo-minilm", tmp_path / "results/demo-minilm")
     monkeypatch.chdir(tmp_path)
     code = python_block("README.md", "from Python").replace('"probe=linear"', '"probe=linear", "probe.max_epochs=1"')
-    done = python(code.replace("seed=1,2,3", "seed=1,2"), LAYER_PROBE_CACHE=str(shared / "features"))
+    code = code.replace("seed=1,2,3", "seed=1,2").replace(
+        "probe.screen(", 'probe.screen("screen.sentences=200", "screen.max_layers=1", '
+    )
+    done = python(code, LAYER_PROBE_CACHE=str(shared / "features"))
     assert (done.returncode, done.stderr) == (0, "")
     assert re.findall(r"concat_last_four +\d\.\d+ +best", done.stdout)
 

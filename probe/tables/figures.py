@@ -537,7 +537,9 @@ def draw_by_cost(figure: Figure, numbers: Numbers) -> None:
         )  # fmt: skip
     for i, (name, row) in enumerate(rows):
         better = sum(other["blocks"] == row["blocks"] for _, other in rows[:i])
-        x = row["blocks"] + 0.02 * numbers["of_blocks"] * better  # of as many blocks: next to each other
+        alike = sum(other["blocks"] == row["blocks"] for _, other in rows)
+        step = min(0.02 * numbers["of_blocks"], 0.5 / alike)
+        x = row["blocks"] + step * better  # of as many blocks: next to each other, and nearer to them than to the next
         colour = COLOURS[0] if name in front else GREY
         axes.errorbar(x, 100 * row["mean"], yerr=100 * (row["std"] or 0.0), color=colour, lw=0.8, capsize=2, zorder=2)
         axes.scatter(
@@ -575,7 +577,7 @@ def curves(rows: Sequence[Row]) -> Numbers:
 
 
 def draw_curves(figure: Figure, numbers: Numbers) -> None:
-    """Draws a panel per row, with the runs of the best row in grey behind its own."""
+    """Draws a panel per row, with the runs of the best row, if there are others, in grey behind its own."""
     lines = {
         name: [[(epoch, 100 * score) for epoch, score in enumerate(run, 1)] for run in runs]
         for name, runs in numbers["rows"].items()
@@ -604,7 +606,8 @@ def draw_curves(figure: Figure, numbers: Numbers) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(4))
         axes.tick_params(labelsize=7, labelleft=is_left, labelbottom=is_last, length=2)
-    note = f"epoch (dot: the best one of a run, which is tested; grey: {numbers['best']}, the best row)"
+    grey = f"; grey: {numbers['best']}, the best row" if len(lines) > 1 else ""
+    note = f"epoch (dot: the best one of a run, which is tested{grey})"
     figure.supxlabel(note, fontsize=8, y=0.06 / whole)
     figure.supylabel("dev score in percent", fontsize=8, x=0.01)
 

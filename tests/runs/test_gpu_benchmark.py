@@ -162,7 +162,7 @@ def test_the_parts_that_need_processes_run_on_a_cpu_at_a_tiny_size(tmp_path: Pat
     """And the epoch, whose packed loop the stand-in cannot do. The others are tested above, on the stand-in."""
     parts = ["tests", "products", "epoch", "sweep"]
     out = tmp_path / "gpu.json"
-    tests = str(Path(__file__).with_name("test_gpu.py"))
+    tests = f"{Path(__file__).with_name('test_gpu.py')}::test_without_dropout_losses_are_those_of_the_cpu"
     command = [sys.executable, str(BENCHMARKS / "gpu.py"), "--size", "tiny", "--device", "cpu", "--seconds", "4800"]
     done = subprocess.run(
         [*command, "--tests", tests, "--out", str(out), "--only", *parts], capture_output=True, text=True, cwd=tmp_path
