@@ -68,6 +68,10 @@ def test_every_run_that_a_command_asks_for_is_committed(command: str):
 
 
 def test_the_commands_are_found_and_cover_the_sets():
-    folders = {configs_of(shlex.split(command)[1:])[0][0].results_dir for command in commands()}
+    typed = {command: re.search(r"results_dir=(\S+)", command) for command in commands()}
+    folders = {
+        found[1] if found else configs_of(shlex.split(command)[1:])[0][0].results_dir
+        for command, found in typed.items()
+    }
     committed = {f"results/{path.parent.name}" for path in (ROOT / "results").glob("*/records")}
     assert {folder for folder in committed if "search" not in folder} <= folders  # races ask for what they need
