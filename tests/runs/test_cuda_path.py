@@ -112,8 +112,8 @@ def test_waits_in_training_do_not_grow_with_updates(
 def test_an_update_of_fine_tuning_waits_for_what_transformers_asks_alone(
     config: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Its losses are looked at once in an epoch, and now and then between."""
-    monkeypatch.setattr(finetune, "LOG_EVERY_S", math.inf)  # on a busy machine there is a between
+    """Its losses are looked at once in an epoch, and for each line of progress."""
+    monkeypatch.setattr(finetune, "LOG_EVERY_S", math.inf)  # else a slow machine looks more often
     waits = []
     probe = replace(configs_of(["probe=finetune"])[0][0].probe, max_epochs=1, precision="float32")
     for batch_size in (30, 6):
