@@ -37,7 +37,7 @@ from probe.tables.dot_plot import DotPlot, Line, Score, Section, draw_dot_plot
 from probe.tables.notes import SHOWN, caption
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, by_encoder, groups_of
-from probe.tables.tasks import task_names, tasks_on_one_text
+from probe.tables.tasks import most_frequent, setting_of_tasks, task_names, tasks_of_one_encoder
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vP*X"
@@ -105,10 +105,10 @@ def pictures(rows: Sequence[Row]) -> list[Picture]:
                 if numbers := find(own):
                     name_of_file = f"{name}{suffix}{_ending(encoder)}"
                     found.append(Picture(name_of_file, f"{SHOWS[name]}{of}", own[0].group, numbers, make, title))
-    for number, tasks in enumerate(tasks_on_one_text(rows)):
+    for number, tasks in enumerate(tasks_of_one_encoder(rows)):
         if numbers := by_task(tasks):
             left_out = [f"{row.name} of {row.setting.data}" for row in rows if row.unconverged and row.section == MAIN]
-            title = title_of(caption(tasks[0]).split(". ")[0].partition(", ")[2], left_out)
+            title = title_of(setting_of_tasks(tasks), left_out)
             suffix = f"-{number + 1}" if number else ""
             name = f"score_by_task{suffix}"
             found.append(Picture(name, SHOWS["score_by_task"], None, numbers, draw_by_task, title))
@@ -483,6 +483,7 @@ def by_task(groups: Sequence[Sequence[Row]]) -> Numbers:
             spreads = [row.cells["dev_f1"].std or 0.0 for row in single]
             layers = [row.indices[0] for row in single]
             tasks[name] = {"layers": layers, "dev": means, "std": spreads, "score": single[0].task.score}
+            tasks[name] |= {"floor": most_frequent(group), "differ": any(row.label == WORSE for row in group)}
     return tasks if len(tasks) > 1 else {}
 
 
@@ -493,12 +494,16 @@ def draw_by_task(figure: Figure, numbers: Numbers) -> None:
         low, high = min(task["dev"]), max(task["dev"])
         shares = [100 * (mean - low) / (high - low) for mean in task["dev"]]
         spreads = [100 * std / (high - low) for std in task["std"]]
-        draw_means(axes, task["layers"], shares, spreads, colour, marker=marker, ls=dash)
-        text = f"{name}\n{task['score']} {100 * low:.1f} to {100 * high:.1f}"
+        faint = {} if task["differ"] else {"alpha": 0.35}  # its range is that of chance
+        draw_means(axes, task["layers"], shares, spreads, colour, marker=marker, ls=dash, **faint)
+        floor = "" if task["floor"] is None else f", floor {100 * task['floor']:.1f}"
+        text = f"{name}\n{task['score']} {100 * low:.1f} to {100 * high:.1f}{floor}"
         labels.append((task["layers"][-1], shares[-1], text, colour))
     label_ends(axes, labels, height=2)
     label_layers(axes, sorted({layer for task in numbers.values() for layer in task["layers"]}))
     axes.set_ylabel("dev score in percent of its range, mean ± sd")
+    if not all(task["differ"] for task in numbers.values()):
+        axes.set_title("faint: no layer is shown to be worse than the best", fontsize=7.5, color=GREY, loc="left")
 
 
 def by_cost(rows: Sequence[Row]) -> Numbers:

@@ -20,7 +20,7 @@ from probe.tables.decisions import BEST
 from probe.tables.notes import above, notes, recommendation
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, groups_of
-from probe.tables.tasks import compare_tasks, tasks_on_one_text
+from probe.tables.tasks import compare_tasks, tasks_of_one_encoder
 
 FORMATS = ("text", "md", "csv", "tex", "json")
 FILES = {"md": "table.md", "csv": "table.csv", "tex": "table.tex", "json": "table.json"}
@@ -119,14 +119,13 @@ def render(rows: Sequence[Row], form: str, columns: str | None = None) -> str:
 
 
 def task_tables(rows: Sequence[Row]) -> list[TextTable]:
-    """Makes a table of several tasks on one text, wherever there are several."""
+    """Makes a table of several tasks, wherever an encoder has several."""
     tables = []
-    for groups in tasks_on_one_text(rows):
-        headers, lines, caption = compare_tasks(groups)
-        align_left = [True] + [False] * (len(headers) - 1)
-        first = groups[0][0]
-        label = "-".join(filter(None, ["tab:tasks", first.group, first.encoder]))
-        tables.append(TextTable(headers, lines, align_left, [caption], label=label))
+    for groups in tasks_of_one_encoder(rows):
+        headers, lines, caption, notes = compare_tasks(groups)
+        align_left = [name in ("task", "score", *headers[-2:]) for name in headers]
+        label = "-".join(filter(None, ["tab:tasks", groups[0][0].group, groups[0][0].encoder]))
+        tables.append(TextTable(headers, lines, align_left, [caption], notes, label=label))
     return tables
 
 

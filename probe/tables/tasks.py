@@ -1,33 +1,66 @@
-"""Compares several tasks on the features of one text, row by row in one table: which layer is best for which task.
+"""Compares tasks of words, sentences and pairs on one encoder, a line per task: which layer is best for which task.
 
-Scores of two tasks cannot be compared, so each also stands as a share of its own range: 0 for the task's lowest row
-here, 100 for its highest.
+The tasks may have one text or several. Scores of two tasks cannot be compared, so a line has its own score's name, its
+own floor, and the rows that its own table does not call worse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from probe.conditions import MAIN
-from probe.scoring.significance import Cell
-from probe.system.files import short
-from probe.system.format import percent
+from probe.probes.kinds import describe_probe
+from probe.runs.records import RunRecord
+from probe.system.files import canonical, short
+from probe.system.format import first_few, percent, short_name
+from probe.tables.decisions import BEST, UNDECIDED, WITHIN
 from probe.tables.row import Row, by_encoder
 
+READ = ("context", "stride", "precision", "dtype")  # settings of features that tasks in one table share
+BY_TEXT = ("max_epochs", "learning_rate")  # settings of a probe that may differ: they depend on the text or the row
 
-def tasks_on_one_text(rows: Sequence[Row]) -> list[list[list[Row]]]:
-    """Finds tables of several tasks on one text, by features (so by encoder) and probe. Those of one task are left out.
 
-    So are rows that no table ranks: those without a run, baselines, variants, not converged or eliminated rows.
+def tasks_of_one_encoder(rows: Sequence[Row]) -> list[list[list[Row]]]:
+    """Finds tables of several tasks on one encoder, read alike and with one kind of probe.
+
+    Rows that no table ranks are left out: those without a run, baselines, variants, not converged or eliminated rows.
+    Where one task has several tables here, only those with the same probe to the letter are compared.
     """
-    by_features: dict[str, list[list[Row]]] = {}
-    for group in by_encoder(
-        [row for row in rows if row.section == MAIN and row.n and not row.unconverged and not row.eliminated]
-    ):
-        features = next(iter(group[0].records.values())).identity.features
-        probe = str(sorted(group[0].setting.probe.items()))
-        by_features.setdefault(features + probe, []).append(group)
-    return [groups for groups in by_features.values() if len(groups) > 1]
+    ranked = [row for row in rows if row.section == MAIN and row.n and not row.unconverged and not row.eliminated]
+    found = []
+    for groups in _together(by_encoder(ranked), _alike):
+        tasks = Counter(map(_task, groups))
+        found += [groups] if max(tasks.values()) == 1 else _together(groups, lambda group: group[0].setting.probe)
+    return [groups for groups in found if len(groups) > 1]
+
+
+def _together(groups: Sequence[list[Row]], kind_of: Callable[[list[Row]], Any]) -> list[list[list[Row]]]:
+    kinds: dict[str, list[list[Row]]] = {}
+    for group in groups:
+        kinds.setdefault(canonical(kind_of(group)), []).append(group)
+    return list(kinds.values())
+
+
+def _alike(group: Sequence[Row]) -> list[Any]:
+    """Returns what tables of tasks must share to be compared."""
+    features, probe = group[0].setting.features, group[0].setting.probe
+    pieces = [features.get("subword")] * (features.get("subword") != "cls")  # cls: of a task of sentences only
+    return [
+        _record(group).encoder.fingerprint,
+        [features.get(name) for name in READ] + pieces,
+        {name: value for name, value in probe.items() if name not in BY_TEXT},
+    ]
+
+
+def _task(group: Sequence[Row]) -> tuple[Any, ...]:
+    identity = _record(group).identity
+    return identity.corpus, identity.task, identity.sentence, identity.features
+
+
+def _record(group: Sequence[Row]) -> RunRecord:
+    return next(iter(group[0].records.values()))
 
 
 def task_names(groups: Sequence[Sequence[Row]]) -> list[str]:
@@ -41,57 +74,69 @@ def task_names(groups: Sequence[Sequence[Row]]) -> list[str]:
 
 
 def _differences(groups: Sequence[Sequence[Row]]) -> list[str]:
-    """Lists the settings of `data` that differ between groups, as one types them; the corpus's key where none do."""
-    records = [next(iter(group[0].records.values())) for group in groups]
-    settings = [record.config.data for record in records]
-    keys = [key for key in settings[0] if len({str(each.get(key)) for each in settings}) > 1]
-    typed = [" ".join(f"data.{key}={each.get(key)}" for key in keys) for each in settings]
+    """Lists the settings that differ between groups, as one types them; the corpus's key where none do."""
+    records = [_record(group) for group in groups]
+    settings = [_settings(record) for record in records]
+    names = dict.fromkeys(name for each in settings for name in each)
+    differ = [name for name in names if len({str(each.get(name)) for each in settings}) > 1]
+    typed = [" ".join(f"{name}={each[name]}" for name in differ if name in each) for each in settings]
     return [
         text if typed.count(text) == 1 else f"corpus {short(record.identity.corpus)}"
         for text, record in zip(typed, records, strict=True)
     ]
 
 
-def scaled(group: Sequence[Row]) -> list[float | None]:
-    """Gives each row's dev mean as a share of the range of all; None where all are equal."""
-    means = [row.cells["dev_f1"].mean or 0.0 for row in group]
-    low, high = min(means), max(means)
-    return [None if high <= low else (mean - low) / (high - low) for mean in means]
+def _settings(record: RunRecord) -> dict[str, Any]:
+    """Returns the settings that say which task a record is of, by the names that one types."""
+    pooled = {name: value for name, value in record.config.features.items() if name in ("subword", "sentence")}
+    groups = {"data": record.config.data, "features": pooled}
+    return {f"{group}.{name}": value for group, settings in groups.items() for name, value in settings.items()}
 
 
-def compare_tasks(groups: Sequence[Sequence[Row]]) -> tuple[list[str], list[list[str]], str]:
-    """Gives headers, lines and caption of a table: a line per row, for each task its dev score and its place."""
-    names = list(
-        dict.fromkeys(row.name for row in sorted(_all(groups), key=lambda row: (len(row.indices), row.indices)))
-    )
-    headers, columns = ["row"], [names]
-    for title, group in zip(task_names(groups), groups, strict=True):
-        by_name = {row.name: (row, place) for row, place in zip(group, scaled(group), strict=True)}
-        headers += [f"{title}: dev {group[0].task.score}", "of its range"]
-        columns.append([_mean(by_name[name][0].cells["dev_f1"]) if name in by_name else "" for name in names])
-        places = [by_name[name][1] if name in by_name else None for name in names]
-        columns.append(["" if place is None else f"{100 * place:.0f}" for place in places])
-    lines = [list(line) for line in zip(*columns, strict=True)]
-    best = ", ".join(
-        f"{title} {max(group, key=lambda row: row.cells['dev_f1'].mean or 0.0).name}"
-        for title, group in zip(task_names(groups), groups, strict=True)
-    )
+def setting_of_tasks(groups: Sequence[Sequence[Row]]) -> str:
+    """Says what the tasks have in common: encoder, context and probe."""
+    setting = groups[0][0].setting
+    encoder = groups[0][0].encoder or short_name(setting.encoder)
+    return f"{encoder}, {setting.features['context']} context, {describe_probe(setting.probe)}"
+
+
+def most_frequent(group: Sequence[Row]) -> float | None:
+    """Returns the accuracy of giving every word, sentence or pair of dev its most frequent label; None for spans."""
+    gold = [score.gold for score in _record(group).scores.dev.per_type.values()]
+    return max(gold) / sum(gold) if group[0].task.score == "accuracy" and any(gold) else None
+
+
+def compare_tasks(groups: Sequence[Sequence[Row]]) -> tuple[list[str], list[list[str]], str, list[str]]:
+    """Gives headers, lines, caption and notes of a table: a line per task, with its dev score for each row's layers."""
+    of_rows = sorted((row for group in groups for row in group), key=lambda row: (len(row.indices), row.indices))
+    names = list(dict.fromkeys(row.name for row in of_rows))
+    lines, titles = [], task_names(groups)
+    for title, group in zip(titles, groups, strict=True):
+        floor, means = most_frequent(group), {row.name: percent(row.dev_mean) for row in group}
+        scores = [means.get(name, "") for name in names]
+        lines.append([title, group[0].task.score, "" if floor is None else percent(floor), *scores, *_best(group)])
+    notes = [
+        "most frequent: the accuracy of always giving dev's most frequent label. best: by dev. not shown to be worse: "
+        "undecided or within the margin, over seeds and text, as in the task's own table."
+    ]
+    texts: dict[str, list[str]] = {}
+    for title, group in zip(titles, groups, strict=True):
+        texts.setdefault(str(_record(group).features.identity.get("text")), []).append(title)
+    if len(texts) > 1:
+        notes.append(f"Tasks on one text: {'; '.join(first_few(of_text) for of_text in texts.values())}.")
     return (
-        headers,
+        ["task", "score", "most frequent", *names, "best", "not shown to be worse"],
         lines,
-        f"Tasks on one text{_encoder(groups)}, in percent; of its range: 0 a task's lowest row, 100 its highest "
-        f"({best}).",
+        f"Tasks by layer, {setting_of_tasks(groups)}. Dev scores in percent, means over seeds. Compare the layers of "
+        "one task; scores of two tasks do not compare.",
+        notes,
     )
 
 
-def _encoder(groups: Sequence[Sequence[Row]]) -> str:
-    return f", {encoder}" if (encoder := groups[0][0].encoder) else ""
-
-
-def _all(groups: Sequence[Sequence[Row]]) -> list[Row]:
-    return [row for group in groups for row in group]
-
-
-def _mean(cell: Cell) -> str:
-    assert cell.mean is not None
-    return percent(cell.mean) if cell.std is None else f"{percent(cell.mean)} ± {percent(cell.std)}"
+def _best(group: Sequence[Row]) -> tuple[str, str]:
+    """Gives the best row of a task, and the rows that its table does not call worse."""
+    best = next((row for row in group if row.label == BEST), None)
+    if best is None:  # nothing is compared, as with one seed
+        return max(group, key=lambda row: row.dev_mean).name, "not compared"
+    close = sorted((row for row in group if row.label in (UNDECIDED, WITHIN)), key=lambda row: -row.dev_mean)
+    return best.name, ", ".join(row.name for row in close)

@@ -1,4 +1,4 @@
-"""Several tasks on one text stand in one table and one figure, each scaled to its own range."""
+"""Several tasks of one encoder stand in one table, a line per task, and in one figure, each scaled to its own range."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from support.records import COUNTS, PROBE, make_record
 
 from probe.report.page import write_report
 from probe.runs.identity import RecordedCondition
-from probe.runs.records import CorpusCounts, RecordedData, Settings
+from probe.runs.records import CorpusCounts, RecordedData, Settings, SplitScores
+from probe.scoring.metrics import KindScore, Scores, Totals
 from probe.settings import configs_of
 from probe.tables.figures import by_task, pictures
-from probe.tables.formats import render, table_files
+from probe.tables.formats import render, table_files, task_tables
 from probe.tables.rows import build_rows
-from probe.tables.tasks import task_names, tasks_on_one_text
+from probe.tables.tasks import task_names, tasks_of_one_encoder
 
 DEV = {"pos": [0.90, 0.96, 0.94], "names": [0.60, 0.70, 0.90]}
 
 
-def made(folder: Path, names: tuple[str, ...] = ("pos", "names")) -> Path:
+def made(folder: Path, names: tuple[str, ...] = ("pos", "names"), seeds: tuple[int, ...] = (1, 2, 3)) -> Path:
     splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
     for name in names:
         for layer, dev in enumerate(DEV[name]):
-            for seed in (1, 2, 3):
+            for seed in seeds:
                 make_record(
                     folder, f"layer_{layer}", seed, dev + (seed - 2) / 1000, 0.5, (layer,), corpus=name,
                     data=RecordedData(name, "spans", splits),
@@ -32,26 +33,48 @@ def made(folder: Path, names: tuple[str, ...] = ("pos", "names")) -> Path:
     return folder
 
 
-def test_each_task_is_scaled_to_its_own_range(tmp_path: Path):
-    rows = build_rows(made(tmp_path))
-    text = render(rows, "text")
-    block = text[text.index("Tasks on one text") :]
-    assert "names layer_2" in block
-    assert "pos layer_1" in block
-    lines = {line.split()[0]: line for line in block.splitlines() if line.startswith("layer_")}
-    heads = next(line for line in block.splitlines() if line.startswith("row"))
-    first, second = ("pos", "names") if heads.index("pos: dev F1") < heads.index("names: dev F1") else ("names", "pos")
-    for layer in range(3):
-        shown = lines[f"layer_{layer}"].split()
-        expected = []
-        for name in (first, second):
-            low, high = min(DEV[name]), max(DEV[name])
-            share = (DEV[name][layer] - low) / (high - low)
-            expected += [f"{100 * DEV[name][layer]:.2f}", "±", "0.10", f"{100 * share:.0f}"]
-        assert shown[1:] == expected
+def lines_of(folder: Path) -> dict[str, dict[str, str]]:
+    """The cells of the table of tasks, by task and header."""
+    (table,) = task_tables(build_rows(folder))
+    return {line[0]: dict(zip(table.headers, line, strict=True)) for line in table.lines}
+
+
+def test_each_task_has_a_line_with_its_score_and_its_best_layer(tmp_path: Path):
+    lines = lines_of(made(tmp_path))
+    assert list(lines) == ["names", "pos"]
+    for name, line in lines.items():
+        assert line["score"] == "F1"
+        assert [line[f"layer_{layer}"] for layer in range(3)] == [f"{100 * dev:.2f}" for dev in DEV[name]]
+    assert lines["names"]["best"] == "layer_2"
+    assert lines["pos"]["best"] == "layer_1"
+    assert lines["pos"]["not shown to be worse"] == "", "0.1 between seeds, 2 points behind"
+    rows = build_rows(tmp_path)
     assert "tab:tasks-" in render(rows, "tex")
-    assert "Tasks on one text" in table_files(rows)["table.md"]
+    assert "not shown to be worse" in table_files(rows)["table.md"]
     assert isinstance(json.loads(render(rows, "json")), list)
+
+
+def test_with_one_seed_nothing_is_compared(tmp_path: Path):
+    lines = lines_of(made(tmp_path, seeds=(1,)))
+    assert lines["names"]["best"] == "layer_2"
+    assert lines["names"]["not shown to be worse"] == "not compared"
+
+
+def test_tasks_of_words_and_sentences_share_a_table_each_with_its_score(tmp_path: Path):
+    made(tmp_path, ("names",))
+    per_label = {"a": KindScore(1, 1, 1, 6), "b": KindScore(1, 1, 1, 4)}
+    scores = Scores(0.7, per_label, Totals(10, 10, 10, 10, 7))
+    features = {"context": "sentence", "subword": "first", "sentence": "mean"}
+    for layer in range(3):
+        for seed in (1, 2, 3):
+            make_record(
+                tmp_path, f"layer_{layer}", seed, 0.7, 0.5, (layer,), corpus="length", task="sentence",
+                scores=SplitScores(scores, scores),
+                data=RecordedData("length", "sentence", CorpusCounts(COUNTS, COUNTS, COUNTS)),
+                config=Settings({}, {}, features, {}, PROBE | {"max_epochs": 12}, seed, "cpu"),
+            )  # fmt: skip
+    lines = lines_of(tmp_path)
+    assert {(line["score"], line["most frequent"]) for line in lines.values()} == {("F1", ""), ("accuracy", "60.00")}
 
 
 def test_an_unconverged_row_is_named_above_the_figure(tmp_path: Path):
@@ -65,7 +88,7 @@ def test_an_unconverged_row_is_named_above_the_figure(tmp_path: Path):
 
 def test_the_figure_draws_every_task_by_layer(tmp_path: Path):
     rows = build_rows(made(tmp_path))
-    (groups,) = tasks_on_one_text(rows)
+    (groups,) = tasks_of_one_encoder(rows)
     numbers = by_task(groups)
     assert {name: task["layers"] for name, task in numbers.items()} == {"pos": [0, 1, 2], "names": [0, 1, 2]}
     for name, task in numbers.items():
@@ -77,16 +100,16 @@ def test_the_figure_draws_every_task_by_layer(tmp_path: Path):
 
 
 def test_one_task_or_another_text_is_no_comparison_of_tasks(tmp_path: Path):
-    assert tasks_on_one_text(build_rows(made(tmp_path / "one", ("pos",)))) == []
+    assert tasks_of_one_encoder(build_rows(made(tmp_path / "one", ("pos",)))) == []
     for seed in (1, 2):
         make_record(tmp_path / "two", "last", seed, 0.8, 0.7)
         make_record(tmp_path / "two", "last", seed, 0.8, 0.7, context="document")
-    assert tasks_on_one_text(build_rows(tmp_path / "two")) == []
+    assert tasks_of_one_encoder(build_rows(tmp_path / "two")) == []
     assert not [one.name for one in pictures(build_rows(tmp_path / "two")) if one.name.startswith("score_by_task")]
     made(tmp_path / "three", ("pos",))
     control = RecordedCondition(["control"], base={"corpus": "pos"})
     make_record(tmp_path / "three", "layer_0", 1, 0.5, 0.5, (0,), corpus="control", condition=control)
-    assert tasks_on_one_text(build_rows(tmp_path / "three")) == []
+    assert tasks_of_one_encoder(build_rows(tmp_path / "three")) == []
 
 
 def test_tasks_of_one_name_differ_by_settings_or_corpus(tmp_path: Path):
@@ -98,7 +121,7 @@ def test_tasks_of_one_name_differ_by_settings_or_corpus(tmp_path: Path):
             tmp_path, "last", 1, 0.5, 0.5, corpus=corpus, data=RecordedData("mine", "spans", splits),
             config=Settings(data, {}, features, {}, probe, 1, "cpu"),
         )  # fmt: skip
-    (groups,) = tasks_on_one_text(build_rows(tmp_path))
+    (groups,) = tasks_of_one_encoder(build_rows(tmp_path))
     names = {"mine (F1, data.tag_column=1)", "mine (F1, corpus two)", "mine (F1, corpus two, edite)"}
     assert set(task_names(groups)) == names
 
