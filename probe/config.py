@@ -28,6 +28,7 @@ UNUSED_SETTINGS = {"num_layers": 0, "hidden_size": 0, "lr_decay": 1.0, "lr_patie
 LINEAR = "linear"  # of probe.lr_decay: the rate falls to 0 over max_epochs; all of them are trained
 PLACEMENTS = ("auto", "memory", "device", "stream")
 TASKS = ("spans", "tags", "sentence", "pairs")
+DERIVES = ("length", "bigram_shift", "odd_word", "has:TYPE")  # tasks made from a text, see data.text_tasks
 WEIGHTS = ("pretrained", "random", "random_blocks")
 SCHEMES = ("auto", "IOB1", "IOB2", "BIOES", "BILOU", "IO")
 SEPARATORS = ("auto", "whitespace", "tab", "space")
@@ -110,9 +111,16 @@ class DataConfig:
     ill_formed: str
     control: int | None  # a seed
     train_fraction: float | None
+    derive: str | None = None  # else the task is sentence
 
     def __post_init__(self) -> None:
         one_of("data.task", self.task, TASKS)
+        if self.derive is not None:
+            name, _, kind = self.derive.partition(":")
+            one_of("data.derive", f"{name}:TYPE" if kind else self.derive, DERIVES)
+            if self.task == "pairs":
+                raise UserError(f"data.derive={self.derive} makes labels of sentences. Leave out data.task=pairs.")
+            self.task = "sentence"
         one_of("data.separator", self.separator, SEPARATORS)
         one_of("data.scheme", self.scheme, SCHEMES)
         one_of("data.ill_formed", self.ill_formed, ILL_FORMED)
@@ -336,6 +344,13 @@ def preset_values(group: str, choice: str | None) -> dict[str, Any]:
     return _read_yaml(file) if choice and file.is_file() else {}
 
 
+def _inherited_values(group: str, choice: str | None) -> dict[str, Any]:
+    """Returns the content of a preset's file on that of the presets of its group that it starts from."""
+    values = preset_values(group, choice)
+    bases = [_inherited_values(group, base) for base in values.get("defaults", ()) if isinstance(base, str)]
+    return {key: value for part in (*bases, values) for key, value in part.items()}
+
+
 def _read_yaml(file: Path) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
@@ -466,7 +481,8 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
             f"encoder.revision={config.encoder.revision}: random weights have no revision. Type encoder.revision=null, "
             "or encoder.weights=random_blocks, which keeps the embeddings of that revision."
         )
-    layers, encoder, data = (preset_values(group, choices.get(group)) for group in ("layers", "encoder", "data"))
+    layers, encoder = (preset_values(group, choices.get(group)) for group in ("layers", "encoder"))
+    data = _inherited_values("data", choices.get("data"))
     if _is_preset(layers, config.layers):
         config.layers.name = choices["layers"]
     if not _is_preset(encoder, config.encoder) and config.encoder.num_layers == encoder.get("num_layers"):

@@ -21,6 +21,7 @@ from probe.data.sentences import Sentences
 from probe.data.split import Split, SplitCounts, bare_tag
 from probe.data.tags import TagSchemeError, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
 from probe.data.task import SPANS, TASKS, Task
+from probe.data.text_tasks import make_text_task, source_task
 from probe.system import hub
 from probe.system.format import closest, escape_invisible, first_few
 
@@ -80,7 +81,20 @@ def hash_rows(rows: Iterable[object]) -> str:
 
 
 def load_corpus(cfg: DataConfig) -> Corpus:
-    """Reads all three splits. Raises UserError for what is missing or malformed."""
+    """Reads all three splits, and makes the task of data.derive. Raises UserError for what is missing or malformed."""
+    source = cfg if cfg.derive is None else replace(cfg, derive=None, task=source_task(cfg.derive))
+    corpus = _read(source)
+    if cfg.derive is not None:
+        splits, left_out = make_text_task(corpus.splits, cfg.derive)
+        of_tags = ("scheme", "asked_scheme", "ill_formed")
+        about = {name: value for name, value in corpus.about.items() if name not in of_tags}
+        corpus = replace(corpus, name=f"{corpus.name} {cfg.derive}", splits=splits, task=TASKS[cfg.task], about=about)
+        _add_skipped(corpus, left_out)
+    _check_tags(corpus)
+    return corpus
+
+
+def _read(cfg: DataConfig) -> Corpus:
     notes: list[str] = []
     splits = read_splits(cfg, notes)
     skipped = {
@@ -105,16 +119,19 @@ def load_corpus(cfg: DataConfig) -> Corpus:
             corpus.notes.append(f"the Hub did not answer; commit {corpus.about['commit']} is read from its cache")
     if corpus.task.has_spans:
         normalize_tags(corpus, cfg.scheme, cfg.ill_formed)
-    _check_tags(corpus)
-    for what, counts in skipped.items():
-        if any(counts.values()):
-            corpus.about.setdefault("skipped", {})[what] = counts
-            corpus.notes.append(f"skipped {what}: {_by_split(counts)}")
+    _add_skipped(corpus, skipped)
     for name, part in taken.items():
         corpus.notes.append(
             f"{name} is {part['sentences']} sentences taken from train, by {part['by']} (data.{name}_fraction)"
         )
     return corpus
+
+
+def _add_skipped(corpus: Corpus, skipped: Mapping[str, dict[str, int]]) -> None:
+    for what, counts in skipped.items():
+        if any(counts.values()):
+            corpus.about["skipped"] = corpus.about.get("skipped", {}) | {what: counts}
+            corpus.notes.append(f"skipped {what}: {_by_split(counts)}")
 
 
 def _repo(cfg: DataConfig) -> hub.Repo:

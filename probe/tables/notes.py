@@ -8,7 +8,7 @@ from typing import Any
 
 from probe.conditions import CONDITIONS, MAIN
 from probe.probes.kinds import PROBES, describe_probe
-from probe.system.format import first_few, short_name, with_encoder
+from probe.system.format import first_few, percent, short_name, with_encoder
 from probe.tables.caveats import caveats
 from probe.tables.columns import COLUMNS
 from probe.tables.decisions import ELIMINATED
@@ -16,6 +16,7 @@ from probe.tables.published import PUBLISHED, setting_differences, tuning
 from probe.tables.rates import rate_notes, scale_notes
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row
+from probe.tables.tasks import most_frequent
 
 HOW_UNCONVERGED = {
     "hit_epoch_limit": "ended by probe.max_epochs. Raise it.",
@@ -32,8 +33,14 @@ def caption(rows: Sequence[Row]) -> str:
         f"{setting.data}, {encoders}, {setting.features['context']} context, "
         f"{setting.features['subword']} piece{_pooled(setting.features)}, "
         f"{describe_probe(setting.probe)}{_normalized(rows)}. "
-        f"{rows[0].task.title} in percent, mean ± standard deviation over n seeds."
+        f"{rows[0].task.title} in percent, mean ± standard deviation over n seeds.{_floor(rows)}"
     )
+
+
+def _floor(rows: Sequence[Row]) -> str:
+    """Says what a score of labels must exceed."""
+    floor = most_frequent([row for row in rows if row.records])
+    return "" if floor is None else f" Always dev's most frequent label: {percent(floor)}."
 
 
 def _pooled(features: Mapping[str, Any]) -> str:

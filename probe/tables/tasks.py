@@ -26,13 +26,13 @@ def tasks_of_one_encoder(rows: Sequence[Row]) -> list[list[list[Row]]]:
     """Finds tables of several tasks on one encoder, read alike and with one kind of probe.
 
     Rows that no table ranks are left out: those without a run, baselines, variants, not converged or eliminated rows.
-    Where one task has several tables here, only those with the same probe to the letter are compared.
+    Where one task would occur twice, only tables with the same features and the same probe to the letter are compared.
     """
     ranked = [row for row in rows if row.section == MAIN and row.n and not row.unconverged and not row.eliminated]
     found = []
     for groups in _together(by_encoder(ranked), _alike):
         tasks = Counter(map(_task, groups))
-        found += [groups] if max(tasks.values()) == 1 else _together(groups, lambda group: group[0].setting.probe)
+        found += [groups] if max(tasks.values()) == 1 else _together(groups, _same)
     return [groups for groups in found if len(groups) > 1]
 
 
@@ -56,7 +56,11 @@ def _alike(group: Sequence[Row]) -> list[Any]:
 
 def _task(group: Sequence[Row]) -> tuple[Any, ...]:
     identity = _record(group).identity
-    return identity.corpus, identity.task, identity.sentence, identity.features
+    return identity.corpus, identity.task, identity.sentence
+
+
+def _same(group: Sequence[Row]) -> list[Any]:
+    return [_record(group).identity.features, group[0].setting.probe]
 
 
 def _record(group: Sequence[Row]) -> RunRecord:
@@ -101,7 +105,11 @@ def setting_of_tasks(groups: Sequence[Sequence[Row]]) -> str:
 
 
 def most_frequent(group: Sequence[Row]) -> float | None:
-    """Returns the accuracy of giving every word, sentence or pair of dev its most frequent label; None for spans."""
+    """Returns the accuracy of giving every word, sentence or pair of dev its most frequent label; None for spans, and
+    without a record.
+    """
+    if not group:
+        return None
     gold = [score.gold for score in _record(group).scores.dev.per_type.values()]
     return max(gold) / sum(gold) if group[0].task.score == "accuracy" and any(gold) else None
 

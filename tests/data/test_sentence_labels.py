@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from support.facts import names
-from support.sentences import DEMO, FILES
 
 from probe.config import DataConfig, UserError, preset_values
 from probe.data.corpus import load_corpus
@@ -112,18 +111,3 @@ def test_ideographs_are_words_and_a_long_text_is_whole(tmp_path: Path):
         config(tmp_path, **write(tmp_path, {"train": [f"a\t{long}", "b\tx"], "dev": ["a\ty"], "test": ["b\tz"]}))
     )
     assert corpus.splits["train"].lengths == [5000, 1]
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_the_bundled_sentences_are_made_of_the_bundled_names(file: str):
-    assert (DEMO / file).read_text() == "".join(f"{line}\n" for line in FILES[file]())
-
-
-@pytest.mark.parametrize("preset", ["demo_person", "demo_bigram_shift"])
-def test_the_bundled_sentences_have_a_preset(preset: str):
-    values: dict = preset_values("data", "columns") | preset_values("data", "sentences") | preset_values("data", preset)
-    values.pop("defaults")
-    corpus = load_corpus(DataConfig(**values))
-    counts = corpus.counts()
-    assert counts["train"].tags == 2
-    assert 1500 < counts["train"].sentences <= 1600

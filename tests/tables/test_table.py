@@ -87,7 +87,7 @@ def test_unlike_settings_never_share_a_mean(tmp_path: Path):
     make_record(tmp_path, "last", 1, 0.6, 0.7, weights="edited under the same name")
     rows = build_rows(tmp_path)
     assert [row.n for row in rows] == [1, 1, 1, 1]
-    assert render(rows, "text").count("context") == 4
+    assert render(rows, "text").count("first piece") == 4
 
 
 def test_one_run_is_counted_once_whatever_its_row_was_called(tmp_path: Path):
