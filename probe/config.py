@@ -112,6 +112,7 @@ class DataConfig:
     control: int | None  # a seed
     train_fraction: float | None
     derive: str | None = None  # else the task is sentence
+    label_key: str | None = None
 
     def __post_init__(self) -> None:
         one_of("data.task", self.task, TASKS)
@@ -124,7 +125,7 @@ class DataConfig:
         one_of("data.separator", self.separator, SEPARATORS)
         one_of("data.scheme", self.scheme, SCHEMES)
         one_of("data.ill_formed", self.ill_formed, ILL_FORMED)
-        for name in ("comment", "document_marker", "word_prefix"):
+        for name in ("comment", "document_marker", "word_prefix", "label_key"):
             if getattr(self, name) == "":
                 raise UserError(f"data.{name} is empty, and every line begins with that. For none: data.{name}=null.")
         for name in ("dev_fraction", "test_fraction"):
@@ -488,7 +489,7 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
     if not _is_preset(encoder, config.encoder) and config.encoder.num_layers == encoder.get("num_layers"):
         config.encoder.num_layers = None
     path = config.data.path  # takes precedence over the Hub; a preset of the Hub may be read from files
-    is_other = config.data.hub != data.get("hub") if path is None else data.get("path") not in (None, path)
+    is_other = config.data.hub != data.get("hub") if path is None else data.get("path") not in (None, "???", path)
     if is_other and config.data.name == data.get("name"):
         config.data.name = None
     return config

@@ -87,7 +87,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (data / f"{name}.tsv").write_text("".join(labelled))
         with (data / "bigram_shift.txt").open("a") as stream:
             stream.writelines(f"{name}\t{line}" for line in labelled)
-        (data / f"{name}.conllu").write_text("\n".join(arcs(words) for words, _ in sentences))
+        text = "\n".join(f"# intent = {'ab'[len(words) % 2]}\n{arcs(words)}" for words, _ in sentences)
+        for file in (f"{name}.conllu", f"en_ewt-ud-{name}.conllu"):
+            (data / file).write_text(text)
         rows = [{"tokens": words, "ner_tags": tags} for words, tags in sentences]
         (data / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), data / "test.parquet")
@@ -105,7 +107,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def arcs(words: list[str]) -> str:
     """A sentence of CoNLL-U in which each word hangs on the one before it."""
-    rows = [(i + 1, word, *"____", i, "first" if i < 2 else "next", "_", "_") for i, word in enumerate(words)]
+    tags = ["XY"[len(word) % 2] for word in words]
+    rows = [
+        (i + 1, word, "_", tag, "_", "_", i, "first" if i < 2 else "next", "_", "_")
+        for i, (word, tag) in enumerate(zip(words, tags, strict=True))
+    ]
     return "".join("\t".join(map(str, row)) + "\n" for row in rows)
 
 
@@ -143,7 +149,7 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
         words += [f"results_dir={out}"] * ("save_probe=true" not in words)  # not among the real records
         if not {"probe=linear", "probe=finetune", "+sweep=tasks"} & set(words):  # these have no hidden units
             words += ["probe.hidden_size=4", *["probe.num_layers=1"] * ("probe=mlp" not in words)]
-        if not any(word.startswith(("data.path=", "data=demo_")) for word in words):
+        if not any(word.startswith(("data.path=", "data=demo_", "data=demo,")) for word in words):
             words.append(f"data.path={data}")
         if "+sweep=conll2003_minilm" in words and not any("precision" in word for word in words):
             words.append("probe.precision=float32")  # bfloat16, which it has, takes several times as long on most CPUs
@@ -155,7 +161,7 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
         against = [words[words.index("--against") + 1]] if "--against" in words else []
         words = [word for word in words if word not in ("--against", *against) and "results_dir" not in word]
         words += ["results_dir=results/small-screen", "screen.max_layers=2"]
-        if not any(word.startswith(("data.path=", "data=demo_")) for word in words):
+        if not any(word.startswith(("data.path=", "data=demo_", "data=demo,")) for word in words):
             words.append(f"data.path={data}")
     if "--rerun" in words:  # of a run that an earlier command made small; committed ones: tests/verify/test_reruns.py
         words[words.index("results/demo-minilm")] = "results/small"

@@ -24,6 +24,7 @@ class Layout:
     words_field: str = "tokens"
     tags_field: str = "ner_tags"
     document_field: str | None = None
+    label_key: str | None = None  # of the comment lines that label sentences
     labels: list[str] | None = None  # the names of tags that are numbers: tag 0 is labels[0]
     split: str = "train"  # the one to read, where a file holds several
 

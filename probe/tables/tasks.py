@@ -115,9 +115,15 @@ def most_frequent(group: Sequence[Row]) -> float | None:
 
 
 def compare_tasks(groups: Sequence[Sequence[Row]]) -> tuple[list[str], list[list[str]], str, list[str]]:
-    """Gives headers, lines, caption and notes of a table: a line per task, with its dev score for each row's layers."""
+    """Gives headers, lines, caption and notes of a table: a line per task, with its dev score for each row's layers.
+
+    A column is named by its row, or by its layer if all rows are single layers.
+    """
     of_rows = sorted((row for group in groups for row in group), key=lambda row: (len(row.indices), row.indices))
     names = list(dict.fromkeys(row.name for row in of_rows))
+    heads = names
+    if all(row.is_single and row.name == f"layer_{row.indices[0]}" for row in of_rows):
+        heads = [name.removeprefix("layer_") for name in names]
     lines, titles = [], task_names(groups)
     for title, group in zip(titles, groups, strict=True):
         floor, means = most_frequent(group), {row.name: percent(row.dev_mean) for row in group}
@@ -133,10 +139,10 @@ def compare_tasks(groups: Sequence[Sequence[Row]]) -> tuple[list[str], list[list
     if len(texts) > 1:
         notes.append(f"Tasks on one text: {'; '.join(first_few(of_text) for of_text in texts.values())}.")
     return (
-        ["task", "score", "most frequent", *names, "best", "not shown to be worse"],
+        ["task", "score", "most frequent", *heads, "best", "not shown to be worse"],
         lines,
-        f"Tasks by layer, {setting_of_tasks(groups)}. Dev scores in percent, means over seeds. Compare the layers of "
-        "one task; scores of two tasks do not compare.",
+        f"Tasks by layer, {setting_of_tasks(groups)}. Dev scores in percent, means over seeds. Compare the layers "
+        "(0: embeddings) of one task; scores of two tasks do not compare.",
         notes,
     )
 

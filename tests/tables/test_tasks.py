@@ -44,7 +44,7 @@ def test_each_task_has_a_line_with_its_score_and_its_best_layer(tmp_path: Path):
     assert list(lines) == ["names", "pos"]
     for name, line in lines.items():
         assert line["score"] == "F1"
-        assert [line[f"layer_{layer}"] for layer in range(3)] == [f"{100 * dev:.2f}" for dev in DEV[name]]
+        assert [line[str(layer)] for layer in range(3)] == [f"{100 * dev:.2f}" for dev in DEV[name]]
     assert lines["names"]["best"] == "layer_2"
     assert lines["pos"]["best"] == "layer_1"
     assert lines["pos"]["not shown to be worse"] == "", "0.1 between seeds, 2 points behind"

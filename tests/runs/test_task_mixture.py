@@ -1,0 +1,61 @@
+"""Tasks of words, sentences and pairs in one folder: one store, one table, one figure, and all of it verifies."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from support.inputs import COMMON, NAMES
+
+import probe
+from probe.report.page import write_report
+from probe.tables.formats import task_tables
+from probe.tables.rows import build_rows
+from probe.verify.results import check_files
+
+FAST = ["probe=linear", "probe.learning_rate=0.05", "probe.max_epochs=4"]
+
+
+@pytest.fixture
+def settings(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A treebank in which names are proper nouns and each word hangs on the one before it."""
+    monkeypatch.chdir(tmp_path)
+    choose = random.Random(0)
+    for name, size in (("train", 60), ("dev", 30), ("test", 30)):
+        blocks = []
+        for _ in range(size):
+            words = choose.choices([*NAMES, *COMMON], k=choose.randint(5, 12))
+            tags = ["PROPN" if word in NAMES else "X" for word in words]
+            rows = enumerate(zip(words, tags, strict=True))
+            blocks.append("".join(f"{i + 1}\t{w}\t_\t{t}\t_\t_\t{i}\t{t.lower()}\t_\t_\n" for i, (w, t) in rows))
+        (tmp_path / f"xx-ud-{name}.conllu").write_text("\n".join(blocks) + "\n")
+    cache = f"features.cache_dir={tmp_path / 'cache'}"
+    typed = [f"encoder.path={tiny_bert}", f"data.path={tmp_path}", "data.subset=xx", cache, "features.dtype=float32"]
+    return [*typed, "device=cpu", "jobs=1", "results_dir=out"]
+
+
+def test_words_sentences_and_pairs_make_one_table_that_verifies(settings: list[str], tmp_path: Path):
+    grid = [*settings, *FAST, "layers=single", "layers.indices=[0],[2],[5]", "seed=1,2"]
+    assert probe.sweep(*grid, "data=ud_pos,ud_arcs").problems == []
+    stores = [folder.name for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]
+    assert probe.sweep(*grid, "data=ud_pos", "data.derive=length").problems == []
+    assert [folder.name for folder in (tmp_path / "cache").iterdir() if folder.is_dir()] == stores, "one text"
+    assert len(stores) == 1
+    assert probe.sweep(*grid, "data=ud_pos", "data.derive=bigram_shift").problems == []
+    assert len([folder for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]) == 2, "an altered text"
+
+    rows = build_rows(tmp_path / "out")
+    (table,) = task_tables(rows)
+    assert [line[0] for line in table.lines] == ["xx UPOS", "xx UPOS bigram_shift", "xx UPOS length", "xx arcs"]
+    assert {line[1] for line in table.lines} == {"accuracy"}
+    assert [table.headers.index(str(layer)) for layer in (0, 2, 5)] == [3, 4, 5]
+    by_task = {line[0]: dict(zip(table.headers, line, strict=True)) for line in table.lines}
+    assert float(by_task["xx UPOS"]["0"]) > 80 > float(by_task["xx UPOS"]["most frequent"])
+    assert abs(float(by_task["xx UPOS bigram_shift"]["0"]) - 50) < 30
+    assert any("xx UPOS bigram_shift" in note and "; " in note for note in table.below), "two texts"
+
+    assert [check for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False] == []
+    files = {file.name for file in write_report(tmp_path / "out")}
+    assert "score_by_task.png" in files
+    assert 'id="tasks"' in (tmp_path / "out/report.html").read_text()
