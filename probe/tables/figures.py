@@ -483,8 +483,14 @@ def by_task(groups: Sequence[Sequence[Row]]) -> Numbers:
             spreads = [row.cells["dev_f1"].std or 0.0 for row in single]
             layers = [row.indices[0] for row in single]
             tasks[name] = {"layers": layers, "dev": means, "std": spreads, "score": single[0].task.score}
-            tasks[name] |= {"floor": most_frequent(group), "differ": any(row.label == WORSE for row in group)}
+            tasks[name] |= {"floor": most_frequent(group), "flat": _is_flat(group)}
     return tasks if len(tasks) > 1 else {}
+
+
+def _is_flat(group: Sequence[Row]) -> bool:
+    """Tells whether rows were compared, and none is worse than the best."""
+    labels = {row.label for row in group}
+    return BEST in labels and WORSE not in labels
 
 
 def draw_by_task(figure: Figure, numbers: Numbers) -> None:
@@ -494,7 +500,7 @@ def draw_by_task(figure: Figure, numbers: Numbers) -> None:
         low, high = min(task["dev"]), max(task["dev"])
         shares = [100 * (mean - low) / (high - low) for mean in task["dev"]]
         spreads = [100 * std / (high - low) for std in task["std"]]
-        faint = {} if task["differ"] else {"alpha": 0.35}  # its range is that of chance
+        faint = {"alpha": 0.35} if task["flat"] else {}  # its range may be that of chance
         draw_means(axes, task["layers"], shares, spreads, colour, marker=marker, ls=dash, **faint)
         floor = "" if task["floor"] is None else f", floor {100 * task['floor']:.1f}"
         text = f"{name}\n{task['score']} {100 * low:.1f} to {100 * high:.1f}{floor}"
@@ -502,7 +508,7 @@ def draw_by_task(figure: Figure, numbers: Numbers) -> None:
     label_ends(axes, labels, height=2)
     label_layers(axes, sorted({layer for task in numbers.values() for layer in task["layers"]}))
     axes.set_ylabel("dev score in percent of its range, mean ± sd")
-    if not all(task["differ"] for task in numbers.values()):
+    if any(task["flat"] for task in numbers.values()):
         axes.set_title("faint: no layer is shown to be worse than the best", fontsize=7.5, color=GREY, loc="left")
 
 
