@@ -28,8 +28,8 @@ def composed(*overrides: str):
 def test_every_preset_gives_the_values_in_its_file(group: str, name: str):
     needed = {
         "single": ["layers.indices=[1]"],
-        **dict.fromkeys(("columns", "json", "sentences", "pairs"), ["data.path=x"]),
-        **dict.fromkeys(("conll2000", "senteval", "ud_pos", "ud_arcs"), ["data.path=x"]),
+        **{name: ["data.path=x"] for name in ("columns", "json", "sentences", "pairs")},
+        **{name: ["data.path=x"] for name in ("conll2000", "senteval", "ud_pos", "ud_arcs")},
         "hub": ["data.hub=some/set"],
     }
     config = to_config(composed(f"{group}={name}", *needed.get(name, [])), {})
