@@ -27,7 +27,8 @@ PRECISIONS = ("float32", "bfloat16")
 UNUSED_SETTINGS = {"num_layers": 0, "hidden_size": 0, "lr_decay": 1.0, "lr_patience": 1, "patience": 1}
 LINEAR = "linear"  # of probe.lr_decay: the rate falls to 0 over max_epochs; all of them are trained
 PLACEMENTS = ("auto", "memory", "device", "stream")
-TASKS = ("spans", "tags", "sentence", "pairs")
+TASKS = ("spans", "tags", "sentence", "text_pairs", "pairs")
+TEXT_TASKS = ("sentence", "text_pairs")  # whose labels belong to whole texts
 DERIVES = ("length", "bigram_shift", "odd_word", "has:TYPE")  # tasks made from a text, see data.text_tasks
 WEIGHTS = ("pretrained", "random", "random_blocks")
 SCHEMES = ("auto", "IOB1", "IOB2", "BIOES", "BILOU", "IO")
@@ -113,14 +114,17 @@ class DataConfig:
     train_fraction: float | None
     derive: str | None = None  # else the task is sentence
     label_key: str | None = None
+    second_field: str | None = None  # of the second text; omitted from older records
+    regression: bool = False  # labels are numbers
 
     def __post_init__(self) -> None:
         one_of("data.task", self.task, TASKS)
         if self.derive is not None:
             name, _, kind = self.derive.partition(":")
             one_of("data.derive", f"{name}:TYPE" if kind else self.derive, DERIVES)
-            if self.task == "pairs":
-                raise UserError(f"data.derive={self.derive} makes labels of sentences. Leave out data.task=pairs.")
+            if self.task in ("text_pairs", "pairs") or self.regression:
+                given = "data.regression=true" if self.regression else f"data.task={self.task}"
+                raise UserError(f"data.derive={self.derive} makes a class for each sentence. Leave out {given}.")
             self.task = "sentence"
         one_of("data.separator", self.separator, SEPARATORS)
         one_of("data.scheme", self.scheme, SCHEMES)
@@ -128,6 +132,17 @@ class DataConfig:
         for name in ("comment", "document_marker", "word_prefix", "label_key"):
             if getattr(self, name) == "":
                 raise UserError(f"data.{name} is empty, and every line begins with that. For none: data.{name}=null.")
+        if (self.second_field is None) == (self.task == "text_pairs"):
+            raise UserError(
+                f"data.task={self.task} with data.second_field={self.second_field or 'null'}: "
+                + "only data.task=text_pairs has two texts per row, and it needs the field of the second."
+            )
+        if self.regression and (self.task not in TEXT_TASKS or self.labels is not None):
+            what = f"data.task={self.task}" if self.task not in TEXT_TASKS else "data.labels"
+            raise UserError(
+                f"data.regression=true with {what}: only {' and '.join(TEXT_TASKS)} have numbers as labels, and these "
+                "have no names."
+            )
         for name in ("dev_fraction", "test_fraction"):
             if not 0 < (0.5 if getattr(self, name) is None else getattr(self, name)) < 1:
                 raise UserError(f"data.{name}={getattr(self, name)} is not a share of train: above 0, below 1.")
@@ -162,7 +177,7 @@ class FeaturesConfig:
     stride: float
     precision: str
     dtype: str
-    sentence: str  # read only if data.task is sentence
+    sentence: str  # read only if data.task is one of TEXT_TASKS
     layers: Any  # null: all
     batch_pieces: int | str
     cache_dir: str
@@ -303,8 +318,10 @@ class Config:
     race: RaceConfig
 
     def __post_init__(self) -> None:
-        if self.data.task == "sentence" and self.features.sentence == "cls":
+        if self.data.task in TEXT_TASKS and self.features.sentence == "cls":
             self.features = replace(self.features, subword="cls")
+        if self.data.task == "text_pairs" and self.features.context == "document":
+            raise UserError("features.context=document: the two texts of a row are encoded one by one. Type sentence.")
         one_of("device", self.device, DEVICES)
         _at_least("margin", self.margin, 0)
         if not 0 <= self.seed < 2**63:

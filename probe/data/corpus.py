@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from probe.data.repository import read_hub
 from probe.data.sentences import Sentences
 from probe.data.split import Split, SplitCounts, bare_tag
 from probe.data.tags import TagSchemeError, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
-from probe.data.task import SPANS, TASKS, Task
+from probe.data.task import SPANS, Task, task_of
 from probe.data.text_tasks import make_text_task, source_task
 from probe.system import hub
 from probe.system.format import closest, escape_invisible, first_few
@@ -61,11 +62,11 @@ class Corpus:
         )
 
     def text_fingerprint(self, with_documents: bool) -> str:
-        """Returns the sha256 of what an encoder reads: words by sentence, and the document bounds if it uses them."""
+        """Returns the sha256 of what an encoder reads: words by text, and the document bounds if it uses them."""
         return hash_rows(
             row
             for name, split in self.splits.items()
-            for row in chain([[name, split.documents if with_documents else None]], split.words)
+            for row in chain([[name, split.documents if with_documents else None]], split.texts)
         )
 
     def counts(self) -> dict[str, SplitCounts]:
@@ -88,9 +89,12 @@ def load_corpus(cfg: DataConfig) -> Corpus:
         splits, left_out = make_text_task(corpus.splits, cfg.derive)
         of_tags = ("scheme", "asked_scheme", "ill_formed")
         about = {name: value for name, value in corpus.about.items() if name not in of_tags}
-        corpus = replace(corpus, name=f"{corpus.name} {cfg.derive}", splits=splits, task=TASKS[cfg.task], about=about)
+        corpus = replace(corpus, name=f"{corpus.name} {cfg.derive}", splits=splits, task=task_of(cfg), about=about)
         _add_skipped(corpus, left_out)
-    _check_tags(corpus)
+    if corpus.task.is_regression:
+        read_numbers(corpus)
+    else:
+        _check_tags(corpus)
     return corpus
 
 
@@ -111,7 +115,7 @@ def _read(cfg: DataConfig) -> Corpus:
     _refuse_doubles(splits)
     if cfg.labels is not None:
         _refuse_other_labels(splits, cfg.labels)
-    corpus = Corpus(cfg.name or Path(cfg.path or str(cfg.hub)).resolve().name, splits, TASKS[cfg.task], notes=notes)
+    corpus = Corpus(cfg.name or Path(cfg.path or str(cfg.hub)).resolve().name, splits, task_of(cfg), notes=notes)
     corpus.about = {"taken_from_train": taken} if taken else {}
     if cfg.path is None:
         corpus.about["commit"] = hub.commit_of(_repo(cfg))
@@ -347,6 +351,24 @@ def _refuse_other_labels(splits: dict[str, Split], labels: list[str]) -> None:
                 f"{next(places_of(split, wrong[0]))}: tag {wrong[0]!r} is not in data.labels=[{','.join(labels)}]. "
                 f"To take the tags that are there: data.labels=null.{_all_wrong(splits, wrong)}"
             )
+
+
+def read_numbers(corpus: Corpus) -> None:
+    """Writes each label as the same text for the same number, in place. Raises UserError for what is no number."""
+    for name, split in corpus.splits.items():
+        labels: dict[str, str] = {}
+        for sentence, (label,) in enumerate(split.tags):
+            try:
+                number = float(label)
+            except ValueError:
+                number = math.nan
+            if not math.isfinite(number):
+                place = f"{split.origin}:{split.lines[sentence]}"
+                raise UserError(f"{place}: {label!r} is no number. For classes: data.regression=false.")
+            labels[label] = repr(number)
+        split.tags = Sentences.of([labels[label]] for (label,) in split.tags)
+        if name == "train" and len(set(labels.values())) < 2:
+            raise UserError(f"{split.origin}: every {corpus.task.unit} of the train split is labelled {label}.")
 
 
 def _check_tags(corpus: Corpus) -> None:

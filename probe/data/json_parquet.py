@@ -19,7 +19,8 @@ from probe.data.task import TASKS
 from probe.system.format import escape_invisible, reason_of
 
 USUAL = {  # names that fields often have
-    "words_field": ("tokens", "words", "token", "word", "text", "sentence"),
+    "words_field": ("tokens", "words", "token", "word", "text", "sentence", "sentence1", "premise", "text1"),
+    "second_field": ("sentence2", "hypothesis", "text2"),
     "tags_field": ("ner_tags", "tags", "labels", "ner", "tag", "label", "pos_tags", "upos"),
 }
 A_TARGET = 'A target is {"span1": [0, 1], "span2": [2, 4], "label": "..."}, words counted from 0.'
@@ -94,7 +95,7 @@ def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
 def _check_fields(place: str, available: Collection[str], layout: Layout) -> None:
     missing = [
         setting
-        for setting in ("words_field", "tags_field", "document_field")
+        for setting in ("words_field", "second_field", "tags_field", "document_field")
         if getattr(layout, setting) is not None and getattr(layout, setting) not in available
     ]
     if not missing:
@@ -112,8 +113,9 @@ def _check_fields(place: str, available: Collection[str], layout: Layout) -> Non
 def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layout: Layout, origin: str) -> Split:
     """Reads rows that each have a list of words and a list of tags. names: of numbered tags, from the schema.
 
-    If the task is one label per sentence, they have a text, or a list of words, and a label. If pairs have the labels,
-    they have targets, see `_targets`; rows without any are counted as empty.
+    If the task is one label per sentence, they have a text, or a list of words, and a label. With data.second_field
+    they have a second text. If pairs of words have the labels, they have targets, see `_targets`; rows without any are
+    counted as empty.
     """
     names = names or layout.labels
     split = Split([], [], [], array("I"), origin)
@@ -135,6 +137,13 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
             words = words if of_row else []  # nothing to label
         elif is_labelled:
             words = words_of(words, place) if isinstance(words, str) else words
+            if layout.second_field:
+                second = row[layout.second_field]
+                second = words_of(second, place) if isinstance(second, str) else second
+                if not all(isinstance(text, list) and text for text in (words, second)):
+                    raise UserError(f"{place}: {layout.words_field!r} or {layout.second_field!r} is no text, or empty.")
+                split.add_two_texts(words, second)
+                words = words + second
             if isinstance(tags, list):
                 raise UserError(f"{place}: {layout.tags_field!r} is a list, but a sentence has one label.")
             tags = [tags]
@@ -172,7 +181,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
         except UnicodeEncodeError:
             raise UserError(f"{place}: a word holds half a character (a lone surrogate).") from None
         all_words.add(words)
-        as_written = [_tag_of(tag, names, place) for tag in tags]
+        as_written = [_number_of(tag) if layout.regression else _tag_of(tag, names, place) for tag in tags]
         bare = [bare_tag(tag) for tag in as_written]
         for tag in bare:
             check_tag(tag, place, may_have_blanks=is_labelled)
@@ -181,7 +190,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
         split.lines.append(number)
         documents.append(document)
     split.words, split.tags = all_words.done(), all_tags.done()
-    split.pairs = pairs if layout.task == "pairs" else None
+    split.pairs = pairs if layout.task == "pairs" else split.pairs
     if not split.words:
         raise UserError(f"{origin} holds no sentence{' with a pair' * (layout.task == 'pairs')}.")
     if not marked:
@@ -212,6 +221,11 @@ def _targets(text: object, targets: object, place: str) -> tuple[list[str], list
             raise UserError(f"{place}: the spans {[a, b]} and {[c, d]} are not within the {len(words)} words.")
         pairs.append((a, b, c, d))
     return words, [target["label"] for target in targets], pairs
+
+
+def _number_of(tag: object) -> str:
+    """Returns a number as it is written. `corpus` refuses what is none."""
+    return tag if isinstance(tag, str) else repr(tag)
 
 
 def _tag_of(tag: object, names: list[str] | None, place: str) -> str:

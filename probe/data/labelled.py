@@ -1,7 +1,8 @@
-"""Reads files with a label and a text per line, separated by a tab: a label for each sentence.
+"""Reads files with a label and a text per line, separated by a tab: a label for each sentence, or for two texts.
 
-A line is `label TAB text`, or `split TAB label TAB text` as in SentEval, where one file holds all three splits. If the
-first line names the columns data.tags_field and data.words_field, these are read, wherever they stand.
+A line is `label TAB text`, or `split TAB label TAB text` as in SentEval, where one file holds all three splits. With
+data.task=text_pairs a second text follows. If the first line names the columns data.tags_field, data.words_field and
+data.second_field, these are read, wherever they stand.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
 from probe.config import UserError
@@ -18,7 +20,6 @@ from probe.data.sentences import Packing
 from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, bare_tag, check_tag, lines_of, too_long
 
 SPLIT_NAMES = {"train": ("tr", "train"), "dev": ("va", "dev", "valid", "validation"), "test": ("te", "test")}
-EXPECTED = "A line is label TAB text, or split TAB label TAB text."
 
 
 def read_labelled(file: Path, layout: Layout, remedy: str = "") -> Split:
@@ -26,9 +27,12 @@ def read_labelled(file: Path, layout: Layout, remedy: str = "") -> Split:
     split = Split([], [], None, array("I"), str(file))
     words, tags = Packing(), Packing()
     with closing(lines_of(file, remedy)) as lines:
-        for number, label, text in _rows(lines, layout, split):
+        for number, label, texts in _rows(lines, layout, split):
             place = f"{file}:{number}"
-            words.add(words_of(text, place))
+            of_texts = [words_of(text, place) for text in texts]
+            words.add(chain.from_iterable(of_texts))
+            if layout.second_field:
+                split.add_two_texts(*of_texts)
             bare = bare_tag(label)
             check_tag(bare, place, may_have_blanks=True)
             split.invisible += bare != label
@@ -36,7 +40,7 @@ def read_labelled(file: Path, layout: Layout, remedy: str = "") -> Split:
             split.lines.append(number)
     split.words, split.tags = words.done(), tags.done()
     if not split.words:
-        raise UserError(f"{file} holds no line of the {layout.split} split. {EXPECTED}")
+        raise UserError(f"{file} holds no line of the {layout.split} split. {_expected(layout)}")
     return split
 
 
@@ -50,28 +54,40 @@ def words_of(text: str, place: str) -> list[str]:
     return words
 
 
-def _rows(lines: Iterable[str], layout: Layout, split: Split) -> Iterator[tuple[int, str, str]]:
-    """Yields line number, label and text of the lines that belong to the split. Notes a header in `split`."""
+def _expected(layout: Layout) -> str:
+    texts = "text TAB text" if layout.second_field else "text"
+    return f"A line is label TAB {texts}, or split TAB label TAB {texts}."
+
+
+def _rows(lines: Iterable[str], layout: Layout, split: Split) -> Iterator[tuple[int, str, list[str]]]:
+    """Yields line number, label and texts of the lines that belong to the split. Notes a header in `split`."""
     of_all = {name for names in SPLIT_NAMES.values() for name in names}
-    columns: list[int] | None = None
+    fields = [layout.tags_field, layout.words_field, *([layout.second_field] if layout.second_field else [])]
+    columns: list[int] | None = None  # of the label and the texts
+    has_splits = False
     for number, line in enumerate(lines, start=1):
         line = line.removesuffix("\r").removeprefix(BYTE_ORDER_MARK)
         if not line.strip():
             continue
         cells = line.split("\t")
         if columns is None:  # the first line
-            if {layout.tags_field, layout.words_field} <= set(cells):
-                columns = [cells.index(layout.tags_field), cells.index(layout.words_field)]
+            if set(fields) <= set(cells):
+                columns = [cells.index(field) for field in fields]
                 split.header = number
                 continue
-            columns = [0, 1, 2] if len(cells) > 2 and cells[0] in of_all else [0, 1]
+            has_splits = len(cells) > len(fields) and cells[0] in of_all
+            columns = [has_splits + i for i in range(len(fields))]
         if len(cells) <= max(columns):
-            raise UserError(f"{split.origin}:{number}: {len(cells)} columns, expected {max(columns) + 1}. {EXPECTED}")
-        if len(columns) == 3 and cells[0] not in of_all:
+            found = f"{len(cells)} columns, expected {max(columns) + 1}"
+            raise UserError(f"{split.origin}:{number}: {found}. {_expected(layout)}")
+        if has_splits and cells[0] not in of_all:
             raise UserError(
                 f"{split.origin}:{number}: {cells[0]!r} names no split, as the first line does. There are: "
                 f"{', '.join(name for names in SPLIT_NAMES.values() for name in names)}."
             )
-        if len(columns) == 2 or cells[0] in SPLIT_NAMES[layout.split]:
-            label, text = (cells[at] for at in columns[-2:])
-            yield number, label, text if split.header else "\t".join(cells[columns[-1] :])
+        if layout.second_field and not split.header and len(cells) > columns[-1] + 1:
+            found = f"{len(cells)} columns, expected {columns[-1] + 1}"
+            raise UserError(f"{split.origin}:{number}: {found}. {_expected(layout)}")
+        if not has_splits or cells[0] in SPLIT_NAMES[layout.split]:
+            label, *texts = (cells[at] for at in columns)
+            yield number, label, texts if split.header else [*texts[:-1], "\t".join(cells[columns[-1] :])]

@@ -23,6 +23,8 @@ class Layout:
     word_prefix: str | None = None  # prefix of every word, removed
     words_field: str = "tokens"
     tags_field: str = "ner_tags"
+    second_field: str | None = None
+    regression: bool = False
     document_field: str | None = None
     label_key: str | None = None  # of the comment lines that label sentences
     labels: list[str] | None = None  # the names of tags that are numbers: tag 0 is labels[0]

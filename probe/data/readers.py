@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from probe.config import UserError
+from probe.config import TEXT_TASKS, UserError
 from probe.data.columns import read_columns, read_columns_without_tags
 from probe.data.conllu import read_conllu, read_conllu_without_tags
 from probe.data.json_parquet import read_json, read_json_without_tags, read_parquet
@@ -38,17 +38,17 @@ class Reader:
 
 
 COLUMNS = ("tag_column", "word_column", "separator", "comment", "document_marker", "word_prefix")
-FIELDS = ("tags_field", "words_field", "document_field", "labels", "document_marker")
+FIELDS = ("tags_field", "words_field", "second_field", "regression", "document_field", "labels", "document_marker")
 CONLLU = ("tag_column", "task")
 LABEL_LINES = ("label_key", "word_column", "separator", "comment", "document_marker", "word_prefix")
-LABELLED = ("words_field", "tags_field")
+LABELLED = ("words_field", "tags_field", "second_field")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 READERS = {
     "columns": Reader("columns", (), read_columns, COLUMNS, read_columns_without_tags),
     "conllu": Reader("CoNLL-U", (".conllu",), read_conllu, CONLLU, read_conllu_without_tags, (*WORDS, "pairs")),
     "json": Reader("JSON lines", JSON_LINES, read_json, FIELDS, read_json_without_tags, tuple(TASKS)),
     "label_lines": Reader("columns with data.label_key", (), read_label_lines, LABEL_LINES, None, ("sentence",)),
-    "labelled": Reader("a label and a text per line", (), read_labelled, LABELLED, None, ("sentence",)),
+    "labelled": Reader("a label and a text per line", (), read_labelled, LABELLED, None, TEXT_TASKS),
     "parquet": Reader("Parquet", (".parquet",), read_parquet, FIELDS, None, tuple(TASKS)),
 }
 
@@ -64,7 +64,7 @@ def read_file(file: Path, layout: Layout, remedy: str = "") -> Split:
     reader = reader_of(file)
     if layout.task == "sentence" and layout.label_key and reader in (READERS["columns"], READERS["conllu"]):
         reader = READERS["label_lines"]
-    elif layout.task == "sentence" and reader is READERS["columns"]:
+    elif layout.task in TEXT_TASKS and reader is READERS["columns"]:
         reader = READERS["labelled"]
     if layout.task not in reader.tasks:
         able = ", ".join(other.name for other in READERS.values() if layout.task in other.tasks)

@@ -68,12 +68,37 @@ class Split:
     num_columns: int = 0  # of column files
     columns: list[list[list[str]]] | None = None  # all columns of each word, if the split was read without tags
     markers: Mapping[int, list[str]] = field(default_factory=dict)  # lines between documents, by sentences before them
-    pairs: Sequence[list[Pair]] | None = None  # of each sentence, if pairs of words have labels
+    pairs: list[list[Pair]] | None = None  # of each sentence, if pairs of words or of texts have labels
+    has_two_texts: bool = False  # sentence i is one text behind another; pairs[i] has their bounds
 
     @property
     def lengths(self) -> list[int]:
         """Returns the number of words of each sentence."""
         return Sentences.of(self.words).lengths
+
+    def add_two_texts(self, first: Sequence[str], second: Sequence[str]) -> None:
+        """Adds the bounds of the two texts of the next sentence."""
+        self.has_two_texts = True
+        cut, end = len(first), len(first) + len(second)
+        self.pairs = self.pairs or []
+        self.pairs.append([(0, cut, cut, end)])
+
+    @property
+    def text_lengths(self) -> list[int]:
+        """Returns the number of words of each text that an encoder reads by itself, see `texts`."""
+        if not self.has_two_texts:
+            return self.lengths
+        return [last - first for pair in chain.from_iterable(self.pairs or ()) for first, last in (pair[:2], pair[2:])]
+
+    @property
+    def texts(self) -> Iterator[list[str]]:
+        """Yields the words of each text that an encoder reads by itself: a sentence, or each of two texts."""
+        if not self.has_two_texts:
+            yield from self.words
+            return
+        for words, ((a, b, c, d),) in zip(self.words, self.pairs or (), strict=True):
+            yield words[a:b]
+            yield words[c:d]
 
     @property
     def num_words(self) -> int:

@@ -1,10 +1,11 @@
-"""Defines the tasks: spans, and labels of words, sentences or pairs of words. A task says what is counted."""
+"""Defines the tasks: spans, and labels of words, sentences, or pairs of words or texts. A task says what is counted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from probe.config import DataConfig
 from probe.data.tags import spans
 
 Item = tuple[str, int, int]  # kind, first word, last word + 1
@@ -15,7 +16,7 @@ class Task:
     """Describes how tags are read. name: as in data.task.
 
     score: the headline score's short name. title: the same for a caption. kinds: the plural of what differs by label.
-    unit: what has a label.
+    unit: what has a label. vectors: how many vectors of one word the vector of a unit is as wide as.
     """
 
     name: str
@@ -23,6 +24,8 @@ class Task:
     title: str
     kinds: str
     unit: str = "word"
+    vectors: int = 1
+    is_regression: bool = False  # labels are numbers
 
     @property
     def is_per_word(self) -> bool:
@@ -30,12 +33,18 @@ class Task:
         return self.unit == "word"
 
     @property
-    def is_of_sentences(self) -> bool:
-        return self is SENTENCE
+    def is_of_texts(self) -> bool:
+        """Returns whether a label belongs to whole texts, one or two, whose words are pooled (features.sentence)."""
+        return self.unit in ("sentence", "pair of texts")
+
+    @property
+    def is_of_two_texts(self) -> bool:
+        return self.unit == "pair of texts"
 
     @property
     def is_of_pairs(self) -> bool:
-        return self is PAIRS
+        """Returns whether a label belongs to two words or two texts."""
+        return self.unit in ("pair", "pair of texts")
 
     @property
     def has_spans(self) -> bool:
@@ -55,5 +64,22 @@ class Task:
 SPANS = Task("spans", "F1", "Span F1 (conlleval)", "types")
 TAGS = Task("tags", "accuracy", "Accuracy", "tags")
 SENTENCE = Task("sentence", "accuracy", "Accuracy over sentences", "labels", unit="sentence")
-PAIRS = Task("pairs", "accuracy", "Accuracy over pairs of words", "labels", unit="pair")
-TASKS = {task.name: task for task in (SPANS, TAGS, SENTENCE, PAIRS)}
+TEXT_PAIRS = Task("text_pairs", "accuracy", "Accuracy over pairs of texts", "labels", unit="pair of texts", vectors=4)
+PAIRS = Task("pairs", "accuracy", "Accuracy over pairs of words", "labels", unit="pair", vectors=3)
+NUMBERS, PAIR_NUMBERS = (
+    replace(
+        task,
+        name=f"{task.name}_regression",
+        score="Spearman",
+        title=f"Spearman's correlation over {units}",
+        kinds="numbers",
+        is_regression=True,
+    )
+    for task, units in ((SENTENCE, "sentences"), (TEXT_PAIRS, "pairs of texts"))
+)
+TASKS = {task.name: task for task in (SPANS, TAGS, SENTENCE, TEXT_PAIRS, PAIRS, NUMBERS, PAIR_NUMBERS)}
+
+
+def task_of(data: DataConfig) -> Task:
+    """Returns the task that data.task and data.regression name."""
+    return TASKS[f"{data.task}_regression" if data.regression else data.task]

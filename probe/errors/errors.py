@@ -106,6 +106,8 @@ def compare_errors(
         have = " and ".join(f"{row.title} {sorted(row.seeds)}" for row in chosen)
         raise UserError(f"{folder}: no seed{'' if seed is None else f' {seed}'} in common; there are: {have}.")
     task = chosen[0].task
+    if task.is_regression:
+        raise UserError(f"{folder}: labels are numbers, so no prediction is simply right. `probe table {folder}`")
     records = [[side[one] for one in seeds] for side in by_seed]
     names = (a, b, split, seeds, task.name)
     if all(predictions_path(file, split).exists() for side in records for file, _ in side):

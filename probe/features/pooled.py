@@ -1,4 +1,4 @@
-"""Pools a store's word vectors to one vector per sentence, or per pair of words, at each layer, while they are read.
+"""Pools a store's word vectors to one vector per sentence, or per pair of words or texts, while they are read.
 
 Labels of sentences or pairs read the same store as labels of words. Nothing is stored twice.
 
@@ -47,12 +47,14 @@ class Vectors(Protocol):
 class _Part:
     """Holds what one shard of units is made of.
 
-    shards: of the store, one, or several if a sentence does not fit into one. lengths: of its sentences, in words.
-    pairs: of its sentences, with words counted from the first of these; None if its units are sentences.
+    shards: of the store, one, or several if a sentence does not fit into one. lengths: of its texts, in words: of its
+    sentences, or of both texts of each row. units: their number. pairs: of words, counted from the first of these; None
+    if its units are sentences or pairs of texts.
     """
 
     shards: list[Shard]
     lengths: list[int]
+    units: int
     pairs: list[Pair] | None
 
 
@@ -60,10 +62,11 @@ class _Part:
 class PooledVectors:
     """Holds one vector per unit, made of its words' vectors, in float32. See `Vectors`.
 
-    how: a value of features.sentence. parts: what each shard is made of.
+    task: what has the labels. how: a value of features.sentence. parts: what each shard is made of.
     """
 
     store: FeatureStore
+    task: Task
     how: str
     hidden_size: int
     shards: dict[str, list[Shard]]
@@ -75,10 +78,9 @@ class PooledVectors:
         parts = {name: list(_parts(shards, corpus, name)) for name, shards in store.shards.items()}
         shards = {}
         for name, of_split in parts.items():
-            counts = [len(part.lengths if part.pairs is None else part.pairs) for part in of_split]
-            ends = list(accumulate(counts, initial=0))
+            ends = list(accumulate((part.units for part in of_split), initial=0))
             shards[name] = [Shard(name, i, ends[i], ends[i + 1]) for i in range(len(of_split))]
-        return cls(store, how, unit_size(store.hidden_size, corpus.task), shards, parts)
+        return cls(store, corpus.task, how, unit_size(store.hidden_size, corpus.task), shards, parts)
 
     @property
     def num_layers(self) -> int:
@@ -98,7 +100,8 @@ class PooledVectors:
         whole = [torch.cat(of_layer) for of_layer in zip(*read, strict=True)]
         if part.pairs is not None:
             return [pool_pairs(words, part.pairs) for words in whole]
-        return [pool_sentences(words, torch.tensor(part.lengths), self.how) for words in whole]
+        pooled = [pool_sentences(words, torch.tensor(part.lengths), self.how) for words in whole]
+        return [join_texts(texts) for texts in pooled] if self.task.is_of_two_texts else pooled
 
 
 def _parts(shards: Sequence[Shard], corpus: Corpus, name: str) -> Iterator[_Part]:
@@ -112,13 +115,15 @@ def _parts(shards: Sequence[Shard], corpus: Corpus, name: str) -> Iterator[_Part
             continue
         first, last = number_of[group[0].first], number_of[shard.last]
         lengths = split.lengths[first:last]
-        if split.pairs is None:
-            yield _Part(group, lengths, None)
+        if split.has_two_texts:
+            yield _Part(group, split.text_lengths[2 * first : 2 * last], last - first, None)
+        elif split.pairs is None:
+            yield _Part(group, lengths, len(lengths), None)
         else:
             starts = accumulate(lengths, initial=0)
             of_sentences = zip(starts, split.pairs[first:last], strict=False)
             moved = [(a + at, b + at, c + at, d + at) for at, pairs in of_sentences for a, b, c, d in pairs]
-            yield _Part(group, lengths, moved)
+            yield _Part(group, lengths, len(moved), moved)
         group = []
 
 
@@ -152,9 +157,21 @@ def pool_pairs(words: torch.Tensor, pairs: Sequence[Pair]) -> torch.Tensor:
     return torch.cat([a, b, a * b], 1)
 
 
+def join_texts(texts: torch.Tensor) -> torch.Tensor:
+    """Turns (2 * U, H) into (U, 4 * H): [a; b; |a - b|; a * b] of each two texts (InferSent, Conneau et al. 2017).
+
+    The last two do not change if a and b change places. SentEval reads only these for paraphrases and similarity, and
+    all four for entailment, where the order matters.
+    """
+    import torch
+
+    a, b = texts[0::2], texts[1::2]
+    return torch.cat([a, b, (a - b).abs(), a * b], 1)
+
+
 def unit_size(hidden_size: int, task: Task) -> int:
     """Returns the size of what a probe reads of one layer."""
-    return 3 * hidden_size if task.is_of_pairs else hidden_size
+    return task.vectors * hidden_size
 
 
 def vectors_to_read(store: FeatureStore, corpus: Corpus, features: FeaturesConfig) -> FeatureStore | PooledVectors:

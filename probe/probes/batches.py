@@ -17,6 +17,7 @@ from torch import Tensor
 from probe.data.tags import Tags
 from probe.probes.combine import Streamed
 from probe.probes.schedule import updates
+from probe.probes.training import Scale
 from probe.system.machine import to_device
 
 POOL = 50  # batches whose sentences are sorted together
@@ -50,7 +51,7 @@ class TaggedWords:
         self,
         features: Tensor | Streamed,
         tags: Tags,
-        label_ids: dict[str, int],
+        label_ids: dict[str, int] | Scale,
         device: str = "cpu",
         sentences: Sequence[int] | None = None,
     ) -> None:
@@ -60,6 +61,7 @@ class TaggedWords:
         chosen = torch.arange(len(tags)) if sentences is None else torch.tensor(sentences, dtype=torch.long)
         self.lengths, self.starts = lengths[chosen], (torch.cumsum(lengths, 0) - lengths)[chosen]
         # A tag that does not occur in train has no id and cannot be predicted.
+        # Labels that are numbers are standardised.
         self.labels = torch.tensor([label_ids.get(tag, UNCOUNTED) for sentence in tags for tag in sentence])
         if len(self.labels) != len(features):
             raise ValueError(f"{len(features)} feature vectors for {len(self.labels)} words")

@@ -23,7 +23,7 @@ from probe.probes.kinds import bfloat16_kernels
 from probe.probes.normalization import Normalization, normalization_of, scales_in
 from probe.probes.scales import ADDED, REMEDY, adds_unlike, unlike_layers
 from probe.probes.tagger import Tagger, train_tagger
-from probe.probes.training import bits_by_frequency, bits_of_both, labels_of, make_deterministic
+from probe.probes.training import Scale, bits_by_frequency, bits_of_both, labels_of, make_deterministic
 from probe.scoring.metrics import headline
 from probe.system.machine import placement, resolve_device
 from probe.system.provenance import hardware
@@ -47,7 +47,13 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     make_deterministic(device)
     # The label set is that of the whole train split even if only a part is used, so that the task is the same.
     train = splits["train"] if sample is None else sample.train
-    labels, label_ids = labels_of(train.tags)
+    labels: list[str] = []
+    label_ids: dict[str, int] | Scale
+    scale = Scale.of(train.tags) if task.is_regression else None
+    if scale is not None:
+        label_ids = scale
+    else:
+        labels, label_ids = labels_of(train.tags)
     chosen = None if sample is None else sample.sentences(sample.share)
     data = {"train": TaggedWords(features["train"], train.tags, label_ids, device, chosen)}
     data |= {name: TaggedWords(features[name], splits[name].tags, label_ids, device) for name in ("dev", "test")}
@@ -61,13 +67,16 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         lambda gold, predicted: headline(task, gold, predicted),
         cfg.seed,
         log,
+        scale,
     )
     train_s = time.perf_counter() - clock
     learned = tagger.learned_mix()
     test = tagger.predict(data["test"])
-    with tagger.at_least_loss():
-        bits = bits_of_both({name: _bits(tagger, data[name], train.tags) for name in ("dev", "test")})
-        online_code = None if sample is None else _online_code(tagger, features["train"], sample, label_ids, device)
+    bits, online_code = None, None
+    if not isinstance(label_ids, Scale):
+        with tagger.at_least_loss():
+            bits = bits_of_both({name: _bits(tagger, data[name], train.tags) for name in ("dev", "test")})
+            online_code = None if sample is None else _online_code(tagger, features["train"], sample, label_ids, device)
     return Fit(
         predictions={"dev": tagger.best_dev_tags, "test": test},
         curve=[Epoch(**point) for point in tagger.curve],

@@ -20,13 +20,14 @@ from torch import Tensor, nn
 
 from probe.config import LINEAR, ProbeConfig, UserError
 from probe.data.tags import Tags
-from probe.probes.batches import Batch, EvaluationBatches, TaggedWords, TrainingBatches
+from probe.probes.batches import UNCOUNTED, Batch, EvaluationBatches, TaggedWords, TrainingBatches
 from probe.probes.bilstm import Dropout
 from probe.probes.combine import mix
 from probe.probes.kinds import network_of
 from probe.probes.normalization import input_factor
 from probe.probes.schedule import WARM_UP, Schedule, passes
 from probe.probes.selection import Selection
+from probe.probes.training import Scale
 from probe.system.bfloat16 import kernels
 
 WITHIN_EPOCH_S = 30  # seconds between progress lines within an epoch
@@ -51,7 +52,9 @@ class Tagger(pl.LightningModule):
         train: TaggedWords,
         dev: TaggedWords,
         headline: Callable[[Tags, Tags], float],
+        scale: Scale | None = None,
     ) -> None:
+        """scale: of labels that are numbers; then there are no `labels`, one output, and the loss is squared."""
         super().__init__()
         self.headline = headline
         self.cfg, self.labels = cfg, labels
@@ -64,7 +67,14 @@ class Tagger(pl.LightningModule):
             self.mix_scale = nn.Parameter(torch.ones(()))
         self.dropout = Dropout(cfg.dropout)
         self.lstm = network_of(cfg, selection.width)  # a network of any kind; saved weights use this name
-        self.classifier = nn.Linear(selection.width if self.lstm is None else cast(int, self.lstm.width), len(labels))
+        width = selection.width if self.lstm is None else cast(int, self.lstm.width)
+        self.classifier = nn.Linear(width, len(labels) if scale is None else 1)
+        self.is_regression = scale is not None
+        self.label_mean: Tensor
+        self.label_deviation: Tensor
+        if scale is not None:  # saved with the weights
+            self.register_buffer("label_mean", torch.tensor(scale.mean, dtype=torch.float64))
+            self.register_buffer("label_deviation", torch.tensor(scale.deviation, dtype=torch.float64))
         self.passes = passes(len(train.lengths), cfg.batch_size)
         self.schedule = Schedule.of(cfg, len(train.lengths))
         self.curve: list[dict[str, float]] = []
@@ -94,7 +104,7 @@ class Tagger(pl.LightningModule):
         return scores.float()
 
     def training_step(self, batch: Batch) -> Tensor:
-        loss = nn.functional.cross_entropy(*_to_compare(self(batch), batch))
+        loss = self._loss(self(batch), batch, "mean")
         self._losses.append(loss.detach())
         return loss
 
@@ -104,13 +114,13 @@ class Tagger(pl.LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         self._trained_s = time.perf_counter() - self._started
-        self._dev_ids = _no_ids(self.dev_data)
+        self._dev_ids = self._no_ids(self.dev_data)
         self._dev_losses = []
 
     def validation_step(self, batch: Batch) -> None:
         scores = self(batch)
-        _keep_best(self._dev_ids, scores, batch)
-        self._dev_losses.append(nn.functional.cross_entropy(*_to_compare(scores, batch), reduction="sum"))
+        self._keep_best(self._dev_ids, scores, batch)
+        self._dev_losses.append(self._loss(scores, batch, "sum"))
 
     def on_validation_epoch_end(self) -> None:
         loss = float(torch.stack(self._losses).mean())
@@ -120,7 +130,7 @@ class Tagger(pl.LightningModule):
             )
         tags = self._tags(self.dev_data, self._dev_ids)
         dev = self.headline(self.dev_data.tags, tags)
-        known = int((self.dev_data.labels >= 0).sum())  # words whose tag occurs in train
+        known = int((self.dev_data.labels != UNCOUNTED).sum())  # words whose tag occurs in train
         dev_loss = float(torch.stack(self._dev_losses).sum()) / max(1, known)
         self.curve.append({"loss": loss, "dev": dev, "dev_loss": dev_loss, "train_s": round(self._trained_s, 3)})
         is_best = self.schedule.after_epoch(dev, dev_loss)
@@ -149,9 +159,9 @@ class Tagger(pl.LightningModule):
     def predict(self, data: TaggedWords) -> Tags:
         """Returns the tags of every sentence, in the split's order. Puts the module into evaluation mode."""
         self.eval()
-        ids = _no_ids(data)
+        ids = self._no_ids(data)
         for batch in EvaluationBatches(data):
-            _keep_best(ids, self(batch), batch)
+            self._keep_best(ids, self(batch), batch)
         return self._tags(data, ids)
 
     @torch.inference_mode()
@@ -187,8 +197,28 @@ class Tagger(pl.LightningModule):
         return {"weights": self.mix_weights.softmax(0).tolist(), "scale": self.mix_scale.item()}
 
     def _tags(self, data: TaggedWords, ids: Tensor) -> Tags:
-        names = [self.labels[i] for i in ids.tolist()]
+        if self.is_regression:
+            numbers = ids.double() * self.label_deviation + self.label_mean
+            names = [f"{number:.7g}" for number in numbers.tolist()]
+        else:
+            names = [self.labels[i] for i in ids.tolist()]
         return [names[a : a + n] for a, n in zip(data.starts.tolist(), data.lengths.tolist(), strict=True)]
+
+    def _loss(self, scores: Tensor, batch: Batch, reduction: str) -> Tensor:
+        """Returns the cross-entropy of a batch, or the squared error of standardised numbers."""
+        if self.is_regression:  # a row has one number, so there is no padding
+            return nn.functional.mse_loss(scores.flatten(), batch.labels.flatten(), reduction=reduction)
+        return nn.functional.cross_entropy(*_to_compare(scores, batch), reduction=reduction)
+
+    def _no_ids(self, data: TaggedWords) -> Tensor:
+        """Returns label ids, or numbers, to be filled in by `_keep_best`: one per word, and a dummy for padding."""
+        dtype = torch.float32 if self.is_regression else torch.long
+        return torch.zeros(len(data.labels) + 1, dtype=dtype, device=data.device)
+
+    def _keep_best(self, ids: Tensor, scores: Tensor, batch: Batch) -> None:
+        """Writes each word's highest-scoring label, or number, to its position in ids; padding's to the last one."""
+        best = scores[..., 0] if self.is_regression else scores.argmax(-1)
+        ids[torch.where(batch.words, batch.rows, len(ids) - 1)] = best
 
 
 def _to_compare(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -200,16 +230,6 @@ def _to_compare(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     if scores.device.type == "cpu":
         return scores[batch.words], batch.labels[batch.words]
     return scores.flatten(0, 1), batch.labels.flatten()
-
-
-def _no_ids(data: TaggedWords) -> Tensor:
-    """Returns label ids to be filled in by `_keep_best`: one per word, and a dummy for padding."""
-    return torch.zeros(len(data.labels) + 1, dtype=torch.long, device=data.device)
-
-
-def _keep_best(ids: Tensor, scores: Tensor, batch: Batch) -> None:
-    """Writes the id of each word's highest-scoring label to its position in ids, and padding's to the last one."""
-    ids[torch.where(batch.words, batch.rows, len(ids) - 1)] = scores.argmax(-1)
 
 
 class Announce(pl.Callback):
@@ -249,6 +269,7 @@ def train_tagger(
     headline: Callable[[Tags, Tags], float],
     seed: int,
     log: Callable[[str], None],
+    scale: Scale | None = None,
 ) -> Tagger:
     """Trains until the schedule ends it, by dev's headline score.
 
@@ -259,7 +280,7 @@ def train_tagger(
     """
     quieten_libraries()
     torch.manual_seed(seed)
-    tagger = Tagger(cfg, selection, labels, train, dev, headline)
+    tagger = Tagger(cfg, selection, labels, train, dev, headline, scale)
     device = train.device
     trainer = pl.Trainer(
         accelerator="gpu" if device == "cuda" else "cpu",
@@ -286,9 +307,13 @@ def train_tagger(
 def restored_tagger(
     cfg: ProbeConfig, selection: Selection, labels: list[str], weights: dict[str, Tensor], device: str
 ) -> Tagger:
-    """Rebuilds a trained tagger for predictions. Raises RuntimeError for weights of another shape."""
-    no_data = TaggedWords(torch.zeros(1, 1), [labels[:1]], {})
-    tagger = Tagger(cfg, selection, labels, no_data, no_data, lambda gold, predicted: 0.0)
+    """Rebuilds a trained tagger for predictions. Raises RuntimeError for weights of another shape.
+
+    Without labels it predicts numbers, whose scale is among the weights.
+    """
+    no_data = TaggedWords(torch.zeros(1, 1), [["O"]], {})
+    scale = None if labels else Scale(0.0, 1.0)
+    tagger = Tagger(cfg, selection, labels, no_data, no_data, lambda gold, predicted: 0.0, scale)
     tagger.load_state_dict(weights)
     return tagger.to(device).eval()
 

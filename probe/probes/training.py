@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 import torch
 
 from probe.data.tags import Tags
 from probe.probes.fitting import Bits, SplitBits
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Standardises the numbers of train, which are labels. It stands in for the ids of labels."""
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, train: Tags) -> Scale:
+        numbers = torch.tensor([float(label) for tags in train for label in tags], dtype=torch.float64)
+        return cls(float(numbers.mean()), float(numbers.std(correction=0)))
+
+    def get(self, label: str, default: float) -> float:
+        return (float(label) - self.mean) / self.deviation
 
 
 def make_deterministic(device: str) -> None:

@@ -15,7 +15,6 @@ from probe.runs.identity import RunIdentity
 from probe.runs.outputs import load_counts
 from probe.runs.records import load_record, record_path
 from probe.runs.samples import SplitCounts
-from probe.scoring.significance import influence, units_of
 
 
 class DevScores:
@@ -57,7 +56,7 @@ class DevScores:
             except ValueError:
                 raise UserError(f"{path}: its times cannot be read. Move it away and run again.") from None
             dev = SplitCounts.of(load_counts(path)[0]["dev"])
-            moves = influence(dev.counts, units_of(dev.documents, dev.documents))
+            moves = dev.influence(dev.documents)
             self._loaded[cell] = DevRun(record.scores.dev.headline, record.outcome, began, ended, moves)
         return self._loaded[cell]
 

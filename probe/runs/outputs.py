@@ -103,7 +103,7 @@ def load_counts(record: Path) -> tuple[dict[str, Counts], str]:
     remedy = "Move its record away and run again."
     try:
         content = lzma.decompress(path.read_bytes())
-        counts = msgspec.json.decode(content, type=dict[str, Counts])
+        counts: dict[str, Counts] = msgspec.json.decode(content, type=dict[str, dict[str, list[int | float]]])
     except (OSError, EOFError, ValueError, lzma.LZMAError, msgspec.DecodeError) as error:
         raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. {remedy}") from None
     for split in ("dev", "test"):

@@ -110,7 +110,7 @@ def plan(cfg: Config) -> Plan:
         probe,
         cfg.seed,
         condition=condition,
-        sentence=cfg.features.sentence if text.task.is_of_sentences else None,
+        sentence=cfg.features.sentence if text.task.is_of_texts else None,
     )
     return Plan(cfg, text, corpus, sample, encoder, selection, store, identity)
 
@@ -257,6 +257,6 @@ def settings_of(cfg: Config) -> Settings:
     config = asdict(cfg) | {"layers": cfg.layers.recorded, "probe": recorded_settings(cfg.probe)}
     for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]
-    for name in ("cache_dir", "placement", "layers", *["sentence"] * (not TASKS[cfg.data.task].is_of_sentences)):
+    for name in ("cache_dir", "placement", "layers", *["sentence"] * (not TASKS[cfg.data.task].is_of_texts)):
         del config["features"][name]
     return Settings(**config)

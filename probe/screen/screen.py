@@ -16,7 +16,8 @@ from torch import Tensor
 from probe.config import ScreenConfig, UserError
 from probe.data.corpus import Corpus
 from probe.features.pooled import Vectors
-from probe.scoring.metrics import f1_of
+from probe.probes.training import Scale
+from probe.scoring.metrics import f1_of, spearman
 from probe.screen.candidates import Candidate, concatenations, fixed
 from probe.screen.gold import Gold
 from probe.screen.moments import Moments, Reduction, Text, moments, num_pca_components, reduced, reduction
@@ -61,7 +62,8 @@ def screen(
     """
     is_small = (2 * cfg.window + 1) * (store.num_layers + 1) * store.hidden_size < SMALL
     torch.set_num_threads(1 if is_small else num_cores())
-    known = sorted({tag for tags in corpus.splits["train"].tags for tag in tags})
+    is_regression = corpus.task.is_regression
+    known = [] if is_regression else sorted({tag for tags in corpus.splits["train"].tags for tag in tags})
     train = draw(corpus, "train", cfg.sentences, cfg.samples, seed, known)
     dev = draw(corpus, "dev", cfg.dev_sentences, cfg.samples, seed, known)
     for text, setting in ((train, "sentences"), (dev, "dev_sentences")):
@@ -91,7 +93,9 @@ def draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int, know
     part_of = dict(zip(shuffled.tolist(), (np.arange(len(shuffled)) % parts).tolist(), strict=True))
     chosen = sorted(part_of)
     starts = np.cumsum([0] + [len(sentence) for sentence in tags])
-    ids = {label: i for i, label in enumerate(known)}
+    ids: dict[str, int] | Scale = {label: i for i, label in enumerate(known)}
+    if corpus.task.is_regression:
+        ids = Scale.of(corpus.splits["train"].tags)
     return Text(
         split,
         np.concatenate([np.arange(starts[i], starts[i + 1]) for i in chosen]),
@@ -120,7 +124,10 @@ class _Bench:
         self.train_layers = reduced(store, train, to)
         self.dev_layers = reduced(store, dev, to)
         device = to.mean.device
-        self.labels = torch.nn.functional.one_hot(torch.from_numpy(train.labels), len(known)).float().to(device)
+        self.is_regression = corpus.task.is_regression
+        labels = torch.from_numpy(train.labels)
+        one_hot = labels[:, None] if self.is_regression else torch.nn.functional.one_hot(labels, len(known))
+        self.labels = one_hot.float().to(device)
         self.beyond = {text.split: beyond(text, cfg.window).to(device) for text in (train, dev)}
         self.gold = Gold(dev.tags, known, dev.part, cfg.samples, corpus.task)
         self.ridge_alphas: dict[int, float] = {}
@@ -228,8 +235,12 @@ class _Bench:
         kept = ~self.dev.of_part(part)
         solved = dict(solve(sums, keys, self.to, self.ridge_alphas))
         for key, found in zip(solved, scores([*solved.values()], self.dev_layers, self.beyond["dev"]), strict=True):
+            error = float(squared_error(found, self.dev.labels)[kept].mean())
+            if self.is_regression:
+                yield key, (spearman(self.dev.labels[kept], found[:, 0].cpu().numpy()[kept]), error)
+                continue
             counts = np.delete(self.gold.counts(found.argmax(1).cpu().numpy()), part, axis=0).sum(0)
-            yield key, (float(f1_of(counts)), float(squared_error(found, self.dev.labels)[kept].mean()))
+            yield key, (float(f1_of(counts)), error)
 
 
 def beyond(text: Text, window: int) -> Tensor:
@@ -240,7 +251,12 @@ def beyond(text: Text, window: int) -> Tensor:
 
 
 def squared_error(scores: Tensor, labels: np.ndarray) -> np.ndarray:
-    """Returns (W,) between scores and one-hot labels; a label not in train is an extra column of zero scores."""
+    """Returns (W,) between scores and one-hot labels; a label not in train is an extra column of zero scores.
+
+    Labels that are numbers have one column of scores.
+    """
     gold = torch.from_numpy(labels).to(scores.device)
+    if gold.is_floating_point():
+        return (scores[:, 0] - gold).square().cpu().numpy()
     own = scores.gather(1, gold.clamp(min=0)[:, None])[:, 0]
     return (scores.square().sum(1) + 1 - 2 * torch.where(gold >= 0, own, torch.zeros_like(own))).cpu().numpy()

@@ -301,17 +301,24 @@ SHORT_NAMES = {  # of columns of scores; the others are named by their path
     "test_accuracy": "accuracy",
     "test_macro_f1": "macro",
     "test_matthews": "matthews",
+    "test_pearson": "pearson",
+    "test_squared_error": "squared_error",
+    "test_label_variance": "label_variance",
 }
 
 
-OF_SPANS, OF_TAGS = ("strict", "word", "recall"), ("macro", "matthews")  # scores that only some tasks have
+# Scores that only some tasks have. Squared errors are no shares, so they are not in percent.
+OF_SPANS, OF_TAGS = ("strict", "word", "recall"), ("macro", "matthews")
+SQUARES = ("squared_error", "label_variance")
+OF_NUMBERS = ("pearson", *SQUARES)
 
 
 def _score(path: str) -> Column:
     """Makes a column of a score other than the headline."""
     name = SHORT_NAMES.get(path, path)
-    groups = ("scores",) if name in ("accuracy", *OF_SPANS, *OF_TAGS) else ()
-    return _cell(name, path.replace("_", " ").replace("f1", "F1"), path, _mean, groups=groups)
+    groups = ("scores",) if name in ("accuracy", *OF_SPANS, *OF_TAGS, *OF_NUMBERS) else ()
+    text = _bits if name in SQUARES else _mean
+    return _cell(name, path.replace("_", " ").replace("f1", "F1"), path, text, groups=groups)
 
 
 COLUMNS: dict[str, Column] = {
@@ -563,7 +570,9 @@ def choose_columns(wanted: str | None, rows: Sequence[Row], form: str = "text") 
         "encoder": any(row.encoder for row in rows),
     }
     has_spans = any(row.task.has_spans for row in rows)
-    has |= dict.fromkeys(("accuracy", *OF_SPANS), has_spans) | dict.fromkeys(OF_TAGS, not has_spans)
+    are_numbers = any(row.task.is_regression for row in rows)
+    has |= dict.fromkeys(("accuracy", *OF_SPANS), has_spans) | dict.fromkeys(OF_NUMBERS, are_numbers)
+    has |= dict.fromkeys(OF_TAGS, not has_spans and not are_numbers)
     typed = wanted.split(",")
     return [name for name in names if name in typed or has.get(name, True)]
 

@@ -44,8 +44,8 @@ def _floor(rows: Sequence[Row]) -> str:
 
 
 def _pooled(features: Mapping[str, Any]) -> str:
-    """Says how the words of a sentence become one vector, if each sentence has one label."""
-    return f", {features['sentence']} of a sentence's words" if "sentence" in features else ""
+    """Says how the words of a text become one vector, if labels belong to whole texts."""
+    return f", {features['sentence']} of a text's words" if "sentence" in features else ""
 
 
 def _encoders(rows: Sequence[Row]) -> list[str]:

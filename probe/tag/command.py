@@ -66,7 +66,8 @@ def tag(arguments: list[str]) -> int:
     file, record = select_saved_probe(Path(words[0]), options.row, options.seed)
     if record.task.is_of_pairs:
         raise UserError(
-            f"{record.label} labels pairs of words, and a text does not say which. `probe tag` cannot tag it."
+            f"{record.label} labels pairs of {'texts' if record.task.is_of_texts else 'words'}, and a text does not "
+            "say which. `probe tag` cannot tag it."
         )
     from probe.tag.corpus_tagger import CorpusTagger  # imports torch, so only after the checks above
 

@@ -128,7 +128,7 @@ def _facts_of_identity(record: RunRecord) -> RecordFacts:
     yield "config.probe", config.probe, identity.probe, by_key
     yield "config.layers.normalize", config.layers.get("normalize"), identity.layers.normalize, by_key
     yield "data.task", record.data.task, identity.task, by_key
-    if record.task.is_of_sentences:
+    if record.task.is_of_texts:
         yield "config.features.sentence", config.features.get("sentence"), identity.sentence, by_key
     yield "layers.indices", record.layers.indices, identity.layers.indices, by_key
     yield "layers.combine", record.layers.combine, identity.layers.combine, by_key
@@ -259,7 +259,7 @@ def _prediction_problems(file: Path, record: RunRecord, split: str, columns: Cou
 
 def _gold(columns: Counts) -> Counts:
     """Returns how much of each kind there is to find in each sentence."""
-    return {name: column for name, column in columns.items() if name.startswith("gold:")}
+    return {name: column for name, column in columns.items() if name.startswith("gold:") or name == "gold"}
 
 
 def _gold_of(counts: dict[str, Counts]) -> str:
