@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from probe.arguments import Parser
-from probe.config import UserError
+from probe.config import Config, UserError
+from probe.data.task import TASKS
 from probe.settings import configs_of
 
 DESCRIPTION = """\
@@ -72,6 +73,11 @@ def screen(arguments: list[str]) -> int:
         message = validation_table(agreement, options.against).render("md" if options.format == "md" else "text")
         print("\n" + message, end="", file=sys.stdout if options.format in ("text", "md") else sys.stderr)
     log(f"screen: {sum(one.seconds for one in screens.values()):.0f} s; screen and tables: {folder}")
-    log(f"next, to train the best of them: {shlex.join(['probe', 'race', *options.overrides])}")
+    log(f"next, to train the best of them: {shlex.join(['probe', 'race', *options.overrides, *_trainable(cfg)])}")
     log(page_line(folder, margin=cfg.margin))
     return 0
+
+
+def _trainable(cfg: Config) -> list[str]:
+    """Returns the setting without which the screened task cannot be trained: an LSTM reads words only."""
+    return ["probe=linear"] if cfg.probe.num_layers and not TASKS[cfg.data.task].is_per_word else []

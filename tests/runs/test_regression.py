@@ -81,6 +81,14 @@ def test_a_sweep_makes_a_table_that_verifies(settings: list[str], tmp_path: Path
     assert len(refused.stderr.strip().splitlines()) == 1
 
 
+def test_constant_predictions_score_zero_and_are_named(settings: list[str], tmp_path: Path, typed):
+    for name in ("dev", "test"):
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{number}\tunseen words\n" for number in range(20)))
+    record = probe.run(*settings, *FAST, "layers=majority_tag", "results_dir=out")
+    assert record.scores.dev.headline == 0
+    names(typed("table", "out").stdout, "constant", record.label)
+
+
 def test_a_changed_number_is_found(settings: list[str], tmp_path: Path):
     probe.run(*settings, *FAST, "layers=last", "results_dir=out")
     (file,) = (tmp_path / "out/predictions").glob("*.dev.conll")
