@@ -120,6 +120,7 @@ def _store(facts: Facts) -> Iterator[str]:
         return
     if not is_whole:
         yield f"to extract: {facts['extract_bytes'] / 1e9:.2f} GB, {duration(facts['extract_s'])} on this machine"
+    yield from facts["notes"]
     yield f"norm of a vector by layer: {_by_layer(facts['norms'])}"
     yield f"deviation per feature by layer: {_by_layer(facts['deviations'])}"
     yield from _warnings(facts)

@@ -19,6 +19,8 @@ from probe.data.sentences import Sentences
 from probe.data.split import Split
 
 WORDS_AT_ONCE = 4096  # the tokenizer's output for a word takes a kilobyte
+MANY_PIECES = 4  # per word; English has 1.2 to 1.5, languages of long words 2 to 3
+MANY_UNKNOWN = 0.05  # of words; text of the web has about 1 % of symbols that few tokenizers know
 SAMPLE = "Paris may n't be U.S. nice don't , in 1996 co-operation $3.50 ( x".split()
 
 
@@ -180,6 +182,30 @@ def _cut_one_by_one(tokenizer: Any) -> list[int]:
 def _cut_as_list(tokenizer: Any) -> list[int]:
     ids: list[int] = tokenizer(SAMPLE, is_split_into_words=True, add_special_tokens=False)["input_ids"]
     return ids
+
+
+def notes_on_pieces(pieces: Pieces, tokenizer: Any, name: str, subword: str) -> list[str]:
+    """Says what a tokenizer loses of a split: words it does not know, and words of many pieces if one stands for all.
+
+    name: of the encoder. subword: which piece represents a word.
+    """
+    if not len(pieces.word):
+        return []
+    notes = []
+    is_unknown = np.asarray(pieces.distinct) == tokenizer.unk_token_id
+    unknown = np.add.reduceat(is_unknown, np.asarray(pieces.ends)[:-1])[pieces.word] > 0
+    if unknown.mean() > MANY_UNKNOWN:
+        notes.append(
+            f"{name} does not know {100 * unknown.mean():.0f} % of the words: its tokenizer gives the unknown piece "
+            "for them or a part of them. Was it trained on this language and script?"
+        )
+    per_word = pieces.count(0, len(pieces.word)) / len(pieces.word)
+    if per_word > MANY_PIECES and subword in ("first", "last"):
+        notes.append(
+            f"{name} cuts a word into {per_word:.1f} pieces on average, and features.subword={subword} keeps the "
+            "vector of one. features.subword=mean is the mean of all."
+        )
+    return notes
 
 
 def cut_split(tokenizer: Any, split: Split) -> Pieces:

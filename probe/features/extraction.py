@@ -31,6 +31,7 @@ from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder, refuse_changed
 from probe.encoders.encoder import load_model
+from probe.encoders.pieces import notes_on_pieces
 from probe.encoders.traits import Traits, notes_on, traits_of
 from probe.features.depth import stop_at
 from probe.features.store import FeatureStore, Shard
@@ -94,6 +95,11 @@ def report_encoder(encoder: Encoder, traits: Traits, subword: str) -> None:
         print(note, file=sys.stderr)
 
 
+def report_pieces(text: Text, encoder: Encoder, subword: str) -> None:
+    for note in notes_on_pieces(text.pieces, encoder.tokenizer, encoder.name, subword):
+        print(note, file=sys.stderr)
+
+
 def report_slow_bfloat16(cfg: FeaturesConfig, device: str) -> None:
     if cfg.precision == "bfloat16" and kernels_for(device, lstm=False) == "pytorch":
         print(f"features.precision: {SLOW[device]}", file=sys.stderr)
@@ -116,6 +122,7 @@ def fill(
     traits = traits_of(model, encoder, device)
     if not quiet:
         report_encoder(encoder, traits, cfg.subword)
+        report_pieces(next(iter(texts.values())), encoder, cfg.subword)
     refuse_changed(encoder, Path(cfg.cache_dir))
     cfg = replace(cfg, batch_pieces=pieces_at_once(cfg.batch_pieces, encoder, device))
     stop_at(store.layers[-1], model, encoder, device)

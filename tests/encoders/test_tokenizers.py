@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import transformers
+from support.facts import names
 from support.families import FAMILIES, TEXT, WORDS, in_python
-from support.inputs import encoder_config
+from support.inputs import COMMON, encoder_config
 
 from probe.config import UserError
+from probe.data.split import Split
 from probe.encoders.checkpoint import open_encoder
-from probe.encoders.pieces import check_words, cut, special_pair, special_pieces
+from probe.encoders.pieces import check_words, cut, cut_split, notes_on_pieces, special_pair, special_pieces
 from probe.encoders.tokenizer import load_tokenizer, tokenizer_identity
 
 KINDS = ["BertweetTokenizer", "PhobertTokenizer", "FlaubertTokenizer", "BertJapaneseTokenizer"]
@@ -44,6 +46,25 @@ def test_what_is_added_to_a_text_is_what_the_tokenizer_adds(tokenizer: Any):
     (may,), (be,) = cut(tokenizer, ["may"]), cut(tokenizer, ["be"])
     assert special.prefix + may + special.suffix == tokenizer("may")["input_ids"]
     assert [*pair.prefix, *may, *pair.middle, *be, *pair.suffix] == tokenizer("may", "be")["input_ids"]
+
+
+def test_what_a_tokenizer_loses_is_named(tiny_bert: Path, tmp_path: Path):
+    """English words pass; a script without pieces is unknown; spelt words of one piece per letter are long."""
+    encoder = open_encoder(encoder_config(tiny_bert), tmp_path)
+
+    def notes(words: list[str], subword: str) -> list[str]:
+        split = Split([words], [["O"] * len(words)], None, [1], "text")
+        return notes_on_pieces(cut_split(encoder.tokenizer, split), encoder.tokenizer, "x", subword)
+
+    known = [*COMMON]
+    assert notes(known, "first") == []
+    (unknown,) = notes([*known, "ประเทศไทย"], "mean")
+    share = 100 / (len(known) + 1)
+    names(unknown, f"{share:.0f} %")
+    letters = ["".join("abcdefgh"[i:] + "abcdefgh"[:i]) for i in range(4)]
+    assert notes(letters, "mean") == []
+    (long,) = notes(letters, "first")
+    names(long, "features.subword=first", "features.subword=mean", "8.0")
 
 
 def test_japanese_words_are_cut_by_mecab_and_then_into_pieces():
