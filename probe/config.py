@@ -122,20 +122,31 @@ class DataConfig:
         if self.derive is not None:
             name, _, kind = self.derive.partition(":")
             one_of("data.derive", f"{name}:TYPE" if kind else self.derive, DERIVES)
-            if self.task in ("text_pairs", "pairs") or self.regression:
-                given = "data.regression=true" if self.regression else f"data.task={self.task}"
+            if self.regression or self.label_key is not None:
+                given = "data.regression=true" if self.regression else f"data.label_key={self.label_key}"
                 raise UserError(f"data.derive={self.derive} makes a class for each sentence. Leave out {given}.")
+            if self.task in ("text_pairs", "pairs"):
+                raise UserError(
+                    f"data.derive={self.derive} needs tags of words, and data.task={self.task} has none. "
+                    "Type data.task=tags or data.task=spans."
+                )
             self.task = "sentence"
+        elif self.label_key is not None and self.task != "sentence":
+            raise UserError(
+                f"data.label_key={self.label_key} is for labels of sentences. Type data.task=sentence, or leave it out."
+            )
         one_of("data.separator", self.separator, SEPARATORS)
         one_of("data.scheme", self.scheme, SCHEMES)
         one_of("data.ill_formed", self.ill_formed, ILL_FORMED)
         for name in ("comment", "document_marker", "word_prefix", "label_key"):
             if getattr(self, name) == "":
                 raise UserError(f"data.{name} is empty, and every line begins with that. For none: data.{name}=null.")
-        if (self.second_field is None) == (self.task == "text_pairs"):
+        if self.second_field is None and self.task == "text_pairs":
+            raise UserError("data.task=text_pairs needs the field of the second text. Type data.second_field=NAME.")
+        if self.second_field is not None and self.task != "text_pairs":
             raise UserError(
-                f"data.task={self.task} with data.second_field={self.second_field or 'null'}: "
-                + "only data.task=text_pairs has two texts per row, and it needs the field of the second."
+                f"data.second_field={self.second_field} is used only with data.task=text_pairs. Leave it out, or type "
+                "data=text_pairs."
             )
         if self.regression and (self.task not in TEXT_TASKS or self.labels is not None):
             what = f"data.task={self.task}" if self.task not in TEXT_TASKS else "data.labels"
@@ -321,7 +332,10 @@ class Config:
         if self.data.task in TEXT_TASKS and self.features.sentence == "cls":
             self.features = replace(self.features, subword="cls")
         if self.data.task == "text_pairs" and self.features.context == "document":
-            raise UserError("features.context=document: the two texts of a row are encoded one by one. Type sentence.")
+            raise UserError(
+                "features.context=document: the two texts of a row are encoded one by one. "
+                "Type features.context=sentence."
+            )
         one_of("device", self.device, DEVICES)
         _at_least("margin", self.margin, 0)
         if not 0 <= self.seed < 2**63:

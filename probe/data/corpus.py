@@ -29,6 +29,7 @@ from probe.system.format import closest, escape_invisible, first_few
 SPLITS = ("train", "dev", "test")
 STEMS = {"train": ["train"], "dev": ["dev", "valid", "validation", "val", "testa"], "test": ["test", "testb"]}
 BUNDLED = "bundled"  # data.path of the corpus inside the package
+BUNDLED_FOLDER = Path(__file__).parent / "demo"
 PLACES_SHOWN = 3
 NEW_SHOWN = 20  # tags that do not occur in train
 WRONG_SHOWN = 10  # lines with a wrong tag
@@ -159,7 +160,7 @@ def read_splits(cfg: DataConfig, notes: list[str]) -> dict[str, Split]:
         }
         splits = read_hub(_repo(cfg), cfg.subset, theirs, layout, remedies, notes)
     else:
-        folder = Path(__file__).parent / "demo" if cfg.path == BUNDLED else Path(cfg.path).expanduser()
+        folder = BUNDLED_FOLDER if cfg.path == BUNDLED else Path(cfg.path).expanduser()
         if not folder.is_dir():
             found = "that is a file; name its folder, and the file" if folder.is_file() else "there is no such folder"
             raise UserError(
@@ -365,10 +366,11 @@ def read_numbers(corpus: Corpus) -> None:
             if not math.isfinite(number):
                 place = f"{split.origin}:{split.lines[sentence]}"
                 raise UserError(f"{place}: {label!r} is no number. For classes: data.regression=false.")
-            labels[label] = repr(number)
+            labels[label] = repr(number + 0.0)  # so that -0 is 0
         split.tags = Sentences.of([labels[label]] for (label,) in split.tags)
-        if name == "train" and len(set(labels.values())) < 2:
-            raise UserError(f"{split.origin}: every {corpus.task.unit} of the train split is labelled {label}.")
+        if len(set(labels.values())) < 2:
+            found = f"every {corpus.task.unit} of the {name} split is labelled {label}"
+            raise UserError(f"{split.origin}: {found}, and one number has no correlation with anything.")
 
 
 def _check_tags(corpus: Corpus) -> None:

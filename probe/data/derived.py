@@ -117,5 +117,10 @@ def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:
             f"data.train_fraction={share}: this takes {taken} of {len(units)} {by}s {none if taken else ''}".rstrip()
             + f". The smallest fraction with all {corpus.task.kinds} is {least} (seed={seed})."
         )
+    if not taken:
+        raise UserError(
+            f"data.train_fraction={share}: this takes none of {len(units)} {by}s. The smallest fraction that takes one "
+            f"is {math.ceil(1000 / len(units)) / 1000}."
+        )
     part = train.take(sample.sentences(share))
     return replace(corpus, splits={**corpus.splits, "train": part}), sample

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +12,12 @@ from typing import Any
 
 from probe.config import UserError
 from probe.data.labelled import words_of
-from probe.data.layout import Layout
+from probe.data.layout import Layout, check_fields
 from probe.data.sentences import Packing
 from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Pair, Split, bare_tag, check_tag, lines_of, too_long
 from probe.data.task import TASKS
-from probe.system.format import escape_invisible, reason_of
+from probe.system.format import reason_of
 
-USUAL = {  # names that fields often have
-    "words_field": ("tokens", "words", "token", "word", "text", "sentence", "sentence1", "premise", "text1"),
-    "second_field": ("sentence2", "hypothesis", "text2"),
-    "tags_field": ("ner_tags", "tags", "labels", "ner", "tag", "label", "pos_tags", "upos"),
-}
 A_TARGET = 'A target is {"span1": [0, 1], "span2": [2, 4], "label": "..."}, words counted from 0.'
 A_ROW_A_LINE = "Each line must be one {...} with a sentence"
 
@@ -82,7 +77,7 @@ def read_parquet(file: Path, layout: Layout, remedy: str = "") -> Split:
 
 def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
     """Reads a `datasets.Dataset`. Its line numbers are row numbers from 1."""
-    _check_fields(origin, rows.column_names, layout)
+    check_fields(origin, rows.column_names, layout)
     feature = rows.features[layout.tags_field]
     names = getattr(getattr(feature, "feature", feature), "names", None)
     if names is not None and layout.labels not in (None, names):
@@ -90,24 +85,6 @@ def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
             f"{origin}: its labels are [{','.join(names)}], not data.labels=[{','.join(layout.labels or [])}]."
         )
     return read_rows(enumerate(rows, start=1), names, layout, origin)
-
-
-def _check_fields(place: str, available: Collection[str], layout: Layout) -> None:
-    missing = [
-        setting
-        for setting in ("words_field", "second_field", "tags_field", "document_field")
-        if getattr(layout, setting) is not None and getattr(layout, setting) not in available
-    ]
-    if not missing:
-        return
-    none = " or null" if missing[0] == "document_field" else ""
-    shown = ", ".join(map(escape_invisible, available))
-    usual = [next((name for name in USUAL.get(setting, ()) if name in available), None) for setting in missing]
-    hint = f"To choose another: data.{missing[0]}=NAME{none}."
-    if all(usual):
-        typed = " ".join(f"data.{setting}={name}" for setting, name in zip(missing, usual, strict=True))
-        hint = f"Did you mean {typed}?"
-    raise UserError(f"{place} has no {getattr(layout, missing[0])!r}, only {shown}. {hint}")
 
 
 def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layout: Layout, origin: str) -> Split:
@@ -129,7 +106,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
     pairs: list[list[Pair]] = []
     for number, row in rows:
         place = f"{origin}:{number}"
-        _check_fields(place, row, layout)
+        check_fields(place, row, layout)
         words, tags = row[layout.words_field], row[layout.tags_field]
         if layout.task == "pairs":
             words, tags, of_row = _targets(words, tags, place)
@@ -232,7 +209,8 @@ def _tag_of(tag: object, names: list[str] | None, place: str) -> str:
     if isinstance(tag, str):
         return tag
     if not isinstance(tag, int) or isinstance(tag, bool):
-        raise UserError(f"{place}: tag {tag!r} is neither a string nor a number.")
+        numbers = " If labels are numbers: data.regression=true." if isinstance(tag, float) else ""
+        raise UserError(f"{place}: tag {tag!r} is neither a string nor a whole number.{numbers}")
     if names is None:
         raise UserError(
             f"{place}: its tags are numbers without names. Name them in order: 'data.labels=[O,B-PER,...]'."

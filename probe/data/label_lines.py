@@ -19,18 +19,20 @@ from probe.data.layout import Layout
 from probe.data.sentences import Sentences
 from probe.data.split import Split, bare_tag, check_tag, lines_of
 
-METADATA = re.compile(r"#\s*([^=:]+?)\s*[=:]\s*(.*?)\s*")
+METADATA = re.compile(r"#\s+([^=:\t]+?)\s*[=:]\s*([^\t]*?)\s*")  # a word may begin with # too
 
 
 @dataclass
 class LabelLines:
     """Finds the label lines of a file while its lines are read. labels: by line number. others: lines with other keys.
 
-    keeps: whether the lines are passed on, to a reader that skips comments; else empty lines stand in their place.
+    comment: how other comments begin. keeps: whether the lines are passed on, to a reader that skips comments; else
+    empty lines stand in their place.
     """
 
     key: str
     keeps: bool
+    comment: str | None = None
     labels: dict[int, str] = field(default_factory=dict)
     others: list[int] = field(default_factory=list)
 
@@ -39,7 +41,9 @@ class LabelLines:
         for number, line in enumerate(lines, start=1):
             found = None if in_sentence else METADATA.fullmatch(line.removesuffix("\r"))
             if found is None:
-                in_sentence = bool(line.strip()) and not (self.keeps and line.startswith("#"))
+                marker = "#" if self.keeps else self.comment
+                is_comment = marker is not None and not in_sentence and line.startswith(marker)
+                in_sentence = bool(line.strip()) and not is_comment
                 yield line
                 continue
             if found[1] == self.key:
@@ -53,7 +57,7 @@ def read_label_lines(file: Path, layout: Layout, remedy: str = "") -> Split:
     """Reads words and one label per sentence. Raises UserError for a sentence with no label line, or with several."""
     assert layout.label_key is not None
     is_conllu = Path(file.name.removesuffix(".gz")).suffix == ".conllu"
-    found = LabelLines(layout.label_key, keeps=is_conllu)
+    found = LabelLines(layout.label_key, is_conllu, layout.comment)
     with closing(lines_of(file, remedy)) as lines:
         read = read_conllu_without_tags if is_conllu else read_columns_without_tags
         split = read(found.lines(lines), layout, str(file))

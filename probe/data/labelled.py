@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from probe.config import UserError
-from probe.data.layout import Layout
+from probe.data.layout import COLUMN_NAMES, Layout, check_fields
 from probe.data.running_text import split_text
 from probe.data.sentences import Packing
 from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, bare_tag, check_tag, lines_of, too_long
@@ -75,6 +75,8 @@ def _rows(lines: Iterable[str], layout: Layout, split: Split) -> Iterator[tuple[
                 columns = [cells.index(field) for field in fields]
                 split.header = number
                 continue
+            if set(cells) <= COLUMN_NAMES:
+                check_fields(f"{split.origin}:{number}: the first line", cells, layout)
             has_splits = len(cells) > len(fields) and cells[0] in of_all
             columns = [has_splits + i for i in range(len(fields))]
         if len(cells) <= max(columns):

@@ -16,7 +16,7 @@ class Task:
     """Describes how tags are read. name: as in data.task.
 
     score: the headline score's short name. title: the same for a caption. kinds: the plural of what differs by label.
-    unit: what has a label. vectors: how many vectors of one word the vector of a unit is as wide as.
+    unit: what has a label. vectors: the width of a unit's vector, in vectors of a word.
     """
 
     name: str

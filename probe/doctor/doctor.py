@@ -25,6 +25,7 @@ from probe.doctor.cost import cost_of_sweep, extraction_s
 from probe.doctor.data_warnings import DataWarning, data_warnings
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import load_model
+from probe.encoders.pieces import cut_split, notes_on_pieces
 from probe.encoders.traits import notes_on, traits_of
 from probe.features.store import DamagedShard, FeatureStore
 from probe.features.words import Text
@@ -154,6 +155,7 @@ def _data(configs: Sequence[Config]) -> tuple[Corpus, Facts]:
     sentences = [len(train.words) for _, train in trained_on]
     first = corpus.splits["train"].take([0]).by_unit(corpus.task)
     is_standard = "conll2003" in corpus.name or all(counts[name].words == CONLL2003[name].words for name in counts)
+    is_standard = is_standard and cfg.data.derive is None
     return corpus, {
         "name": corpus.name,
         "source": cfg.data.path or f"{cfg.data.hub} on the Hub at {corpus.about['commit'][:10]}",
@@ -238,6 +240,7 @@ def _store(configs: Sequence[Config], corpus: Corpus, encoder: Encoder, device: 
     cfg = configs[0]
     store = FeatureStore.of(corpus, encoder, cfg.features).serving()
     missing, shards = store.missing(), [shard for shards in store.shards.values() for shard in shards]
+    pieces = cut_split(encoder.tokenizer, corpus.splits["train"])
     facts: Facts = {
         "folder": str(store.directory.parent),
         "key": store.key,
@@ -245,6 +248,7 @@ def _store(configs: Sequence[Config], corpus: Corpus, encoder: Encoder, device: 
         "shards": len(shards),
         "shards_there": len(shards) - len(missing),
         "bytes": store.bytes_of(shards),
+        "notes": notes_on_pieces(pieces, encoder.tokenizer, encoder.name, cfg.features.subword),
     }
     if not missing:
         try:

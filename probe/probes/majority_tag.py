@@ -17,6 +17,7 @@ from probe.data.split import Split
 from probe.data.tags import Tags
 from probe.data.task import Task
 from probe.probes.fitting import Fit, FitInputs
+from probe.scoring.metrics import as_labels
 from probe.system.provenance import hardware
 
 
@@ -62,7 +63,7 @@ class WordRidge:
         from scipy.sparse.linalg import lsqr
 
         self.number_of = {word: i for i, word in enumerate(sorted(set(chain.from_iterable(words))))}
-        self.mean = sum(numbers) / len(numbers)
+        self.mean, self.deviation = float(np.mean(numbers)), float(np.std(numbers))
         found = lsqr(self._counts(words), np.asarray(numbers) - self.mean, damp=1.0, atol=1e-10, btol=1e-10)
         self.weights = found[0]
 
@@ -80,7 +81,8 @@ class WordRidge:
         return csr_array(([1.0] * len(places), (places, numbers)), shape=(len(words), len(self.number_of)))
 
     def predict(self, words: Sequence[Sequence[str]]) -> Tags:
-        return [[f"{number:.7g}"] for number in (self._counts(words) @ self.weights + self.mean).tolist()]
+        predicted = self._counts(words) @ self.weights + self.mean
+        return [[label] for label in as_labels(predicted.tolist(), self.deviation)]
 
 
 class MajorityTag:

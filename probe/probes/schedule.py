@@ -13,11 +13,13 @@ With probe.lr_decay=linear none of this applies: all of max_epochs are trained, 
 updates and then falls to 0.
 
 On text with few spans the score is zero at first, even if something is learnt. While it is zero, progress is judged by
-the dev loss and the rate does not fall. tests/benchmarks/schedule.py measures all this.
+the dev loss and the rate does not fall. Zero has no such meaning for a correlation. tests/benchmarks/schedule.py
+measures all this.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,9 +65,11 @@ class Schedule:
     an epoch is several passes. patience: how many such epochs end training, counted from that first time; None if
     `max_epochs` ends it, since the rate falls to 0 over them.
 
+    lowest: the lowest score there is: 0, or -1 for correlations.
+
     rate: the current learning rate as a share of the first. outcome: None while training continues, then converged: no
     progress for `most_idle` epochs; hit_epoch_limit: `max_epochs` came before that, and longer training may score
-    higher; never_learned: no epoch scored above zero.
+    higher; never_learned: no epoch scored above the lowest score.
     """
 
     lr_decay: float
@@ -73,16 +77,18 @@ class Schedule:
     patience: int | None
     max_epochs: int
     epoch_updates: int
+    lowest: float = 0.0
     rate: float = 1.0
     outcome: Outcome | None = None
     _epochs: int = 0
     _idle: int = 0  # epochs without progress in a row, warm-up excluded
-    _best_score: float = -1.0
-    _best_since_zero: float = 0.0
-    _lowest_loss: float = float("inf")
+    _best_score: float = -math.inf
+    _best_since_lowest: float = -math.inf
+    _lowest_loss: float = math.inf
 
     @classmethod
-    def of(cls, cfg: ProbeConfig, num_sentences: int) -> Schedule:
+    def of(cls, cfg: ProbeConfig, num_sentences: int, is_regression: bool = False) -> Schedule:
+        """Returns the schedule of a training. is_regression: whether the dev score is a correlation."""
         an_epoch = passes(num_sentences, cfg.batch_size)
         schedule = cls(
             lr_decay=float(cfg.lr_decay) if an_epoch == 1 and cfg.lr_decay != LINEAR else 1.0,
@@ -90,6 +96,7 @@ class Schedule:
             patience=None if cfg.lr_decay == LINEAR else cfg.patience,
             max_epochs=MOST_FULL_EPOCHS,
             epoch_updates=an_epoch * updates(num_sentences, cfg.batch_size),
+            lowest=-1.0 if is_regression else 0.0,
         )
         schedule.max_epochs = schedule.full * MOST_FULL_EPOCHS if cfg.max_epochs == "auto" else int(cfg.max_epochs)
         return schedule
@@ -116,12 +123,13 @@ class Schedule:
     def after_epoch(self, score: float, loss: float) -> bool:
         """Registers an epoch's dev score and dev loss. Returns whether that epoch is the best so far.
 
-        Progress is a higher score than any since the last score of zero (earlier ones count as chance), or, at a score
-        of zero, the lowest loss so far.
+        Progress is a higher score than any since the last lowest score (earlier ones count as chance), or, at the
+        lowest score, the lowest loss so far.
         """
         is_best = score > self._best_score
-        progress = score > self._best_since_zero if score > 0 else loss < self._lowest_loss
-        self._best_since_zero = max(score, self._best_since_zero) if score > 0 else 0.0
+        above = score > self.lowest
+        progress = score > self._best_since_lowest if above else loss < self._lowest_loss
+        self._best_since_lowest = max(score, self._best_since_lowest) if above else -math.inf
         self._best_score = max(score, self._best_score)
         self._lowest_loss = min(loss, self._lowest_loss)
         self._epochs += 1
@@ -129,10 +137,11 @@ class Schedule:
             self._idle = 0
         elif self._epochs * self.epoch_updates > WARM_UP_UPDATES:
             self._idle += 1
-            if self._idle % (self.lr_patience * self.full) == 0 and score > 0:
+            if self._idle % (self.lr_patience * self.full) == 0 and above:
                 self.rate *= self.lr_decay
         is_last = self._epochs == self.max_epochs
         converged = self._idle >= self.most_idle or (self.patience is None and is_last)
         if converged or is_last:
-            self.outcome = "never_learned" if self._best_score <= 0 else "converged" if converged else "hit_epoch_limit"
+            learned = self._best_score > self.lowest
+            self.outcome = "never_learned" if not learned else "converged" if converged else "hit_epoch_limit"
         return is_best

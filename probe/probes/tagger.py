@@ -28,6 +28,7 @@ from probe.probes.normalization import input_factor
 from probe.probes.schedule import WARM_UP, Schedule, passes
 from probe.probes.selection import Selection
 from probe.probes.training import Scale
+from probe.scoring.metrics import as_labels
 from probe.system.bfloat16 import kernels
 
 WITHIN_EPOCH_S = 30  # seconds between progress lines within an epoch
@@ -76,7 +77,7 @@ class Tagger(pl.LightningModule):
             self.register_buffer("label_mean", torch.tensor(scale.mean, dtype=torch.float64))
             self.register_buffer("label_deviation", torch.tensor(scale.deviation, dtype=torch.float64))
         self.passes = passes(len(train.lengths), cfg.batch_size)
-        self.schedule = Schedule.of(cfg, len(train.lengths))
+        self.schedule = Schedule.of(cfg, len(train.lengths), self.is_regression)
         self.curve: list[dict[str, float]] = []
         self.best_epoch = 0
         self.best_dev_tags: Tags = []
@@ -199,7 +200,7 @@ class Tagger(pl.LightningModule):
     def _tags(self, data: TaggedWords, ids: Tensor) -> Tags:
         if self.is_regression:
             numbers = ids.double() * self.label_deviation + self.label_mean
-            names = [f"{number:.7g}" for number in numbers.tolist()]
+            names = as_labels(numbers.tolist(), float(self.label_deviation))
         else:
             names = [self.labels[i] for i in ids.tolist()]
         return [names[a : a + n] for a, n in zip(data.starts.tolist(), data.lengths.tolist(), strict=True)]

@@ -161,6 +161,12 @@ def _numbers(tags: Tags) -> list[float]:
     return [float(label) for (label,) in tags]
 
 
+def as_labels(numbers: Sequence[float], deviation: float) -> list[str]:
+    """Writes predicted numbers as labels, to about a millionth of the deviation of train's labels."""
+    decimals = 6 - math.floor(math.log10(deviation)) if deviation > 0 else 6
+    return [repr(round(number, decimals)) for number in numbers]
+
+
 def mid_ranks(values: np.ndarray) -> np.ndarray:
     """Returns the share of values below each one, and half of those equal to it: ranks in (0, 1) with mean 1/2."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)

@@ -73,11 +73,13 @@ def screen(arguments: list[str]) -> int:
         message = validation_table(agreement, options.against).render("md" if options.format == "md" else "text")
         print("\n" + message, end="", file=sys.stdout if options.format in ("text", "md") else sys.stderr)
     log(f"screen: {sum(one.seconds for one in screens.values()):.0f} s; screen and tables: {folder}")
-    log(f"next, to train the best of them: {shlex.join(['probe', 'race', *options.overrides, *_trainable(cfg)])}")
+    log(f"next, to train the best of them: {shlex.join(['probe', 'race', *_trainable(cfg, options.overrides)])}")
     log(page_line(folder, margin=cfg.margin))
     return 0
 
 
-def _trainable(cfg: Config) -> list[str]:
-    """Returns the setting without which the screened task cannot be trained: an LSTM reads words only."""
-    return ["probe=linear"] if cfg.probe.num_layers and not TASKS[cfg.data.task].is_per_word else []
+def _trainable(cfg: Config, typed: list[str]) -> list[str]:
+    """Returns settings with which the screened task can be trained: an LSTM reads words only."""
+    if not cfg.probe.num_layers or TASKS[cfg.data.task].is_per_word:
+        return typed
+    return [*(one for one in typed if not one.startswith("probe=")), "probe=linear"]

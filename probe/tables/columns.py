@@ -572,7 +572,7 @@ def choose_columns(wanted: str | None, rows: Sequence[Row], form: str = "text") 
     has_spans = any(row.task.has_spans for row in rows)
     are_numbers = any(row.task.is_regression for row in rows)
     has |= dict.fromkeys(("accuracy", *OF_SPANS), has_spans) | dict.fromkeys(OF_NUMBERS, are_numbers)
-    has |= dict.fromkeys(OF_TAGS, not has_spans and not are_numbers)
+    has |= dict.fromkeys(OF_TAGS, any(not row.task.has_spans and not row.task.is_regression for row in rows))
     typed = wanted.split(",")
     return [name for name in names if name in typed or has.get(name, True)]
 

@@ -133,8 +133,8 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     lines = []
     if any(row.n == 1 and row.indices and not row.eliminated for row in rows):
         lines.append(
-            "n = 1 has no spread, no rank and no bold: the seed alone moves F1 by about a point, so the order of such "
-            "rows may be the seed's."
+            "n = 1 has no spread, no rank and no bold: the seed alone moves a score by about a point, so the order of "
+            "such rows may be the seed's."
         )
     lines += unconverged_notes(rows, "not ranked")
     lines += _constant_notes(rows) + _encoder_notes(rows) + rate_notes(rows) + scale_notes(rows)

@@ -128,7 +128,7 @@ def _why_none(rows: Sequence[Row]) -> str:
         return "the race leaves no two rows to compare"
     ranked = [row for row in rows if row.n and not row.unconverged]
     if max((row.n for row in ranked), default=0) == 1:
-        return "every row has one seed, and the seed alone moves F1 by about a point; type seed=1,2,3"
+        return "every row has one seed, and the seed alone moves a score by about a point; type seed=1,2,3"
     return "one row alone cannot be compared" if len(ranked) == 1 else "no two rows converged"
 
 

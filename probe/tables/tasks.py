@@ -46,10 +46,11 @@ def _together(groups: Sequence[list[Row]], kind_of: Callable[[list[Row]], Any]) 
 def _alike(group: Sequence[Row]) -> list[Any]:
     """Returns what tables of tasks must share to be compared."""
     features, probe = group[0].setting.features, group[0].setting.probe
-    pieces = [features.get("subword")] * (features.get("subword") != "cls")  # cls: of a task of sentences only
+    subword = features.get("subword")
     return [
         _record(group).encoder.fingerprint,
-        [features.get(name) for name in READ] + pieces,
+        [features.get(name) for name in READ],
+        "first" if subword == "cls" else subword,  # a task of sentences that reads cls is no other way to read words
         {name: value for name, value in probe.items() if name not in BY_TEXT},
     ]
 

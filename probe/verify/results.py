@@ -11,14 +11,14 @@ import functools
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from probe.conditions import CONDITIONS, derived
 from probe.config import DataConfig, EncoderConfig, UserError
-from probe.data.corpus import Corpus, load_corpus
+from probe.data.corpus import BUNDLED, BUNDLED_FOLDER, Corpus, load_corpus
 from probe.data.tags import IOB2
 from probe.encoders.casing import capitals_in_files
 from probe.encoders.checkpoint import file_fingerprints, folder_at_hand
@@ -222,7 +222,7 @@ def _facts_of_outcome(record: RunRecord) -> RecordFacts:
     probe = recorded_probe(record.config.probe)
     if None in losses or record.identity.version != VERSION or not PROBES[probe.kind].ends_by_schedule:
         return
-    schedule = Schedule.of(probe, record.data.splits.train.sentences)
+    schedule = Schedule.of(probe, record.data.splits.train.sentences, record.task.is_regression)
     for epoch, loss in zip(record.curve, losses, strict=True):
         schedule.after_epoch(epoch.dev, loss or 0.0)
     yield "outcome", record.outcome, schedule.outcome, "the curve gives"
@@ -277,6 +277,13 @@ def _slice_problems(record: RunRecord, split: str) -> Iterator[str]:
             yield f"{split} has {sum(parts)} spans by '{what} ...', {scores.counts.gold} in all"
 
 
+def _is_there(data: Mapping[str, Any]) -> bool:
+    """Returns whether a corpus of files is at hand. Earlier versions bundled files that this one does not have."""
+    if data["path"] == BUNDLED:
+        return (BUNDLED_FOLDER / data["train"]).is_file()
+    return Path(data["path"]).is_dir()
+
+
 def _corpora(records: Records) -> Iterator[Check]:
     """Checks each corpus of the records, read again if available, with its controls and samples derived again.
 
@@ -291,7 +298,7 @@ def _corpora(records: Records) -> Iterator[Check]:
         name = f"corpus {next(iter(mine.values())).data.name}"
         path = cfg.get("path")
         try:
-            if path is None or (path != "bundled" and not Path(path).is_dir()):
+            if path is None or not _is_there(cfg):
                 yield Check(name, None, f"its text is not at hand ({path or cfg.get('hub')})")
                 continue
             text = load_corpus(DataConfig(**(cfg | dict.fromkeys(DERIVED))))

@@ -62,6 +62,19 @@ def test_a_file_of_words_needs_no_second_column(tmp_path: Path):
     assert list(train.tags) == [["a"], ["b"]]
 
 
+def test_words_that_begin_with_a_hash_are_words(tmp_path: Path):
+    text = "# label = a\n#re:me\n#url=x\n\n# label = b\n# = wake\tx\nwake\t\n"
+    train = corpus(tmp_path, text, "txt", "label").splits["train"]
+    assert list(train.words) == [["#re:me", "#url=x"], ["#", "wake"]]
+
+
+def test_other_comments_may_stand_before_a_label(tmp_path: Path):
+    text = "# one of two\n# label = a\none\n\n# two\n# label = b\nwake\t\n"
+    train = corpus(tmp_path, text, "txt", "label", "data.comment='# '").splits["train"]
+    assert list(train.words) == [["one"], ["wake"]]
+    assert list(train.tags) == [["a"], ["b"]]
+
+
 def test_conllu_has_a_label_in_its_metadata(tmp_path: Path):
     train = corpus(tmp_path, CONLLU, "conllu", "sentiment").splits["train"]
     assert list(train.words) == [["vamos", "nos"], ["no"]]

@@ -54,6 +54,7 @@ def settings(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 FAST = ["probe=linear", "probe.learning_rate=0.05", "probe.max_epochs=5"]
+ONE_EPOCH = ["probe=linear", "probe.max_epochs=1"]  # for a test that needs a trained run, and not a good one
 
 
 @pytest.mark.parametrize("how", ["mean", "max", "first", "last", "cls"])
@@ -81,7 +82,7 @@ def test_vectors_are_those_of_a_plain_forward_pass(how: str, settings: list[str]
 
 def test_word_tasks_and_sentence_tasks_share_a_store(settings: list[str], tmp_path: Path):
     for task in ([], ["features.sentence=max"], ["features.sentence=last"]):
-        probe.run(*settings, "layers=last", *task, *FAST)
+        probe.run(*settings, "layers=last", *task, *ONE_EPOCH)
     assert len([folder for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]) == 1
     records = load_records(tmp_path / "results/runs").values()
     assert {record.identity.sentence for record in records} == {"mean", "max", "last"}
@@ -133,7 +134,7 @@ def test_a_sweep_with_floors_makes_one_table_that_verifies(settings: list[str], 
 
 
 def test_a_changed_label_is_found(settings: list[str], tmp_path: Path):
-    probe.run(*settings, *FAST, "layers=last", "results_dir=out")
+    probe.run(*settings, *ONE_EPOCH, "layers=last", "results_dir=out")
     (file,) = (tmp_path / "out/predictions").glob("*.dev.conll")
     text, gold, predicted = file.read_text().split("\n")[0].split("\t")
     other = "none" if gold == "person" else "person"
@@ -151,7 +152,7 @@ def test_a_screen_ranks_all_choices_without_a_window(settings: list[str]):
 
 
 def test_new_text_gets_the_labels_of_the_record(settings: list[str], tmp_path: Path, typed):
-    record = probe.run(*settings, *FAST, "layers=sum_last_four", "save_probe=true", "results_dir=out")
+    record = probe.run(*settings, *ONE_EPOCH, "layers=sum_last_four", "save_probe=true", "results_dir=out")
     texts = [line.split("\t")[1] for line in (tmp_path / "test.txt").read_text().splitlines()]
     (tmp_path / "new.txt").write_text("\n".join(texts) + "\n")
     done = typed("tag", "out", "new.txt", "--input", "text", "device=cpu")
@@ -164,9 +165,9 @@ def test_new_text_gets_the_labels_of_the_record(settings: list[str], tmp_path: P
 
 
 def test_an_export_has_a_row_per_sentence(settings: list[str], tmp_path: Path, typed):
-    done = typed("export", *settings, *FAST, "layers=last", "--to", "exported", "--format", "npy")
+    done = typed("export", *settings, *ONE_EPOCH, "layers=last", "--to", "exported", "--format", "npy")
     assert done.returncode == 0, done.stderr
-    _, dev, _ = probe.features(*settings, *FAST, "layers=last")
+    _, dev, _ = probe.features(*settings, *ONE_EPOCH, "layers=last")
     np.testing.assert_array_equal(np.load(tmp_path / "exported/dev.vectors.npy"), np.asarray(dev.vectors))
 
 
@@ -195,7 +196,7 @@ def test_an_mlp_learns_words_and_sentences(settings: list[str], inputs: list[str
 
 
 def test_errors_are_those_of_whole_sentences(settings: list[str], tmp_path: Path, typed):
-    probe.sweep(*settings, *FAST, "layers=embeddings,last", "results_dir=out")
+    probe.sweep(*settings, *ONE_EPOCH, "layers=embeddings,last", "results_dir=out")
     done = typed("errors", "out", "--row", "embeddings", "--against", "last", "--split", "dev", "--format", "json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

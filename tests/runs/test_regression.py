@@ -15,12 +15,13 @@ import probe
 from probe.data.task import NUMBERS
 from probe.probes.majority_tag import WordRidge
 from probe.runs.records import load_records
-from probe.scoring.metrics import spearman
+from probe.scoring.metrics import as_labels, spearman
 from probe.tables.rows import build_rows
 from probe.verify.results import check_files
 
 SIZES = {"train": 120, "dev": 60, "test": 60}
 FAST = ["probe=linear", "probe.learning_rate=0.05", "probe.max_epochs=6"]
+ONE_EPOCH = ["probe=linear", "probe.max_epochs=1"]  # for a test that needs a trained run, and not a good one
 
 
 def line(choose: random.Random) -> str:
@@ -81,6 +82,13 @@ def test_a_sweep_makes_a_table_that_verifies(settings: list[str], tmp_path: Path
     assert len(refused.stderr.strip().splitlines()) == 1
 
 
+def test_large_numbers_keep_their_digits():
+    near = [1e9 + i / 8 for i in range(50)]
+    assert [float(label) for label in as_labels(near, float(np.std(near)))] == pytest.approx(near, abs=1e-5)
+    assert [float(label) for label in as_labels([1.23456e-9], 1e-9)] == pytest.approx([1.23456e-9])
+    assert as_labels([1234567.0], 1e9) == ["1235000.0"]
+
+
 def test_constant_predictions_score_zero_and_are_named(settings: list[str], tmp_path: Path, typed):
     for name in ("dev", "test"):
         (tmp_path / f"{name}.tsv").write_text("".join(f"{number}\tunseen words\n" for number in range(20)))
@@ -90,7 +98,7 @@ def test_constant_predictions_score_zero_and_are_named(settings: list[str], tmp_
 
 
 def test_a_changed_number_is_found(settings: list[str], tmp_path: Path):
-    probe.run(*settings, *FAST, "layers=last", "results_dir=out")
+    probe.run(*settings, *ONE_EPOCH, "layers=last", "results_dir=out")
     (file,) = (tmp_path / "out/predictions").glob("*.dev.conll")
     text, gold, predicted = file.read_text().split("\n")[0].split("\t")
     file.write_text(file.read_text().replace(f"{text}\t{gold}\t{predicted}", f"{text}\t{gold}\t9", 1))
@@ -151,6 +159,9 @@ def test_the_baseline_is_scikit_learns_ridge():
         ([], "good\ta text", ["train.tsv:1", "good", "data.regression"]),
         ([], "1\ta text\ninf\tanother", ["train.tsv:2", "inf"]),
         ([], "1\ta text\n1.0\tanother", ["train.tsv", "1.0"]),
+        ([], "0\ta text\n-0\tanother", ["train.tsv", "0.0"]),
+        (["data.train_fraction=0.001"], None, ["data.train_fraction=0.001", "0.009"]),
+        (["data.dev=constant.tsv"], None, ["constant.tsv", "dev", "2.0"]),
         (["data.task=tags"], None, ["data.regression", "data.task=tags"]),
         (["data.labels=[1,2]"], None, ["data.regression", "data.labels"]),
         (["probe=bilstm"], None, ["probe=linear"]),
@@ -161,6 +172,7 @@ def test_what_cannot_be_is_refused_in_a_line(
 ):
     if content is not None:
         (tmp_path / "train.tsv").write_text(f"{content}\n")
+    (tmp_path / "constant.tsv").write_text("2\ta text\n2.0\tanother\n")
     with pytest.raises(probe.config.UserError) as error:
         probe.run(*settings, "probe=linear", "layers=last", *typed_more)
     assert len(str(error.value).splitlines()) == 1

@@ -18,6 +18,7 @@ from probe.tables.rows import build_rows
 from probe.verify.results import check_files
 
 FAST = ["probe=linear", "probe.learning_rate=0.05", "probe.max_epochs=5"]
+ONE_EPOCH = ["probe=linear", "probe.max_epochs=1"]  # for a test that needs a trained run, and not a good one
 SIZES = {"train": 80, "dev": 40, "test": 40}
 JSON = ["data.train=train.jsonl"]
 
@@ -68,25 +69,25 @@ def test_vectors_are_those_of_a_plain_forward_pass(
 
 
 def test_the_store_is_that_of_the_texts_one_by_one(settings: list[str], tmp_path: Path):
-    probe.features(*settings, *FAST, "layers=last")
+    probe.features(*settings, *ONE_EPOCH, "layers=last")
     for name in SIZES:
         rows = [one.split("\t") for one in (tmp_path / f"{name}.tsv").read_text().splitlines()]
         single = [f"{label}\t{text}\n" for label, *texts in rows for text in texts]
         (tmp_path / f"{name}.single.tsv").write_text("".join(single))
     single = ["data=sentences", *(f"data.{name}={name}.single.tsv" for name in SIZES)]
     others = [typed for typed in settings if not typed.startswith(("data=", *(f"data.{name}=" for name in SIZES)))]
-    probe.features(*others, *single, *FAST, "layers=last")
+    probe.features(*others, *single, *ONE_EPOCH, "layers=last")
     assert len([folder for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]) == 1
 
 
 def test_formats_give_one_corpus_and_one_run(settings: list[str], tmp_path: Path):
-    record = probe.run(*settings, *FAST, "layers=last", "results_dir=out")
+    record = probe.run(*settings, *ONE_EPOCH, "layers=last", "results_dir=out")
     for name in SIZES:
         rows = [one.split("\t") for one in (tmp_path / f"{name}.tsv").read_text().splitlines()]
         as_json = [{"premise": a, "hypothesis": b.split(), "label": label} for label, a, b in rows]
         (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in as_json))
     fields = ["data.words_field=premise", "data.second_field=hypothesis", *(f"data.{n}={n}.jsonl" for n in SIZES)]
-    assert probe.run(*settings, *fields, *FAST, "layers=last", "results_dir=out") == record
+    assert probe.run(*settings, *fields, *ONE_EPOCH, "layers=last", "results_dir=out") == record
 
 
 def test_a_sweep_makes_a_table_that_verifies(settings: list[str], tmp_path: Path, typed):
@@ -112,9 +113,9 @@ def test_screen_and_export_read_two_texts(settings: list[str], tmp_path: Path, t
     found = probe.screen(*settings, "screen.sentences=80", "screen.max_layers=2", "results_dir=screened")
     assert found.table.dev_f1.max() > 0.75
     assert typed("verify", "screened").returncode == 0
-    done = typed("export", *settings, *FAST, "layers=last", "--to", "exported", "--format", "npy")
+    done = typed("export", *settings, *ONE_EPOCH, "layers=last", "--to", "exported", "--format", "npy")
     assert done.returncode == 0, done.stderr
-    _, dev, _ = probe.features(*settings, *FAST, "layers=last")
+    _, dev, _ = probe.features(*settings, *ONE_EPOCH, "layers=last")
     np.testing.assert_array_equal(np.load(tmp_path / "exported/dev.vectors.npy"), np.asarray(dev.vectors))
     assert dev.words[0] == " | ".join((tmp_path / "dev.tsv").read_text().splitlines()[0].split("\t")[1:])
 
@@ -125,6 +126,9 @@ def test_screen_and_export_read_two_texts(settings: list[str], tmp_path: Path, t
         ([], "yes\tone text", ["train.tsv:1", "text TAB text"]),
         ([], "yes\tone\ttwo\tthree", ["train.tsv:1", "4 columns", "3"]),
         ([], "yes\tone\t ", ["train.tsv:1", "empty"]),
+        ([], "gold_label\tpremise\thypothesis\nyes\tone\ttwo", ["train.tsv:1", "data.words_field=premise"]),
+        (["data.label_key=x"], None, ["data.label_key=x", "data.task=sentence"]),
+        (["data.derive=length"], None, ["data.derive=length", "data.task=tags"]),
         (["data.second_field=null"], None, ["data.second_field", "text_pairs"]),
         (["data.task=sentence"], None, ["data.second_field", "text_pairs"]),
         (["features.context=document"], None, ["features.context"]),

@@ -77,6 +77,20 @@ def test_tasks_of_words_and_sentences_share_a_table_each_with_its_score(tmp_path
     assert {(line["score"], line["most frequent"]) for line in lines.values()} == {("F1", ""), ("accuracy", "60.00")}
 
 
+def test_a_task_of_first_pieces_stands_with_tasks_of_words(tmp_path: Path):
+    made(tmp_path, ("pos",))
+    splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
+    for subword in ("cls", "last"):
+        features = {"context": "sentence", "subword": subword, "sentence": subword}
+        for layer in range(2):
+            make_record(
+                tmp_path, f"layer_{layer}", 1, 0.5, 0.5, (layer,), corpus=subword,
+                data=RecordedData(subword, "sentence", splits),
+                config=Settings({}, {}, features, {}, PROBE, 1, "cpu"),
+            )  # fmt: skip
+    assert set(lines_of(tmp_path)) == {"pos", "cls"}, "other pieces are another way to read"
+
+
 def test_an_unconverged_row_is_named_above_the_figure(tmp_path: Path):
     folder = made(tmp_path)
     splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
