@@ -301,18 +301,27 @@ class PlacedMark:
 
 
 def _placed_marks(plot: DotPlot, low: float, high: float, width: float, texts: Texts) -> list[PlacedMark]:
-    """Places the labels of the thin lines, from the right; those of lines outside the range at the edge."""
+    """Places the labels of the thin lines, those of lines outside the range at the edge.
+
+    Labels begin at their lines and are placed from the right. If one then runs through another, they end at their lines
+    where there is room, and are placed from the left.
+    """
     placed: list[PlacedMark] = []
-    for name, value in sorted(plot.marks, key=lambda mark: -mark[1]):
-        at = (value - low) / (high - low) * width if low <= value <= high else None
-        label = f"{name} {value:.1f}"
-        label = label if at is not None else f"{LEFT_OUT} {label}" if value < low else f"{label} {RIGHT_OUT}"
-        size = texts.width(label, SMALL)
-        wanted = at - 0.02 if at is not None else 0.0 if value < low else width
-        begin = max(0.0, min(wanted, width - size))
-        tries = [PlacedMark(label, at, begin, begin + size + 0.08, level) for level in range(1, len(plot.marks) + 1)]
-        clear = (mark for mark in tries if all(mark.is_clear_of(other) for other in placed))
-        placed.append(next(clear, tries[-1]))
+    for sign in (-1, 1):
+        placed = []
+        for name, value in sorted(plot.marks, key=lambda mark: sign * mark[1]):
+            at = (value - low) / (high - low) * width if low <= value <= high else None
+            label = f"{name} {value:.1f}"
+            label = label if at is not None else f"{LEFT_OUT} {label}" if value < low else f"{label} {RIGHT_OUT}"
+            size = texts.width(label, SMALL) + 0.08
+            begins = [0.0 if value < low else width] if at is None else [at - 0.02, at + 0.02 - size][::-sign]
+            spans = [(begin, begin + size) for begin in (max(0.0, min(one, width + 0.08 - size)) for one in begins)]
+            levels = range(1, len(plot.marks) + 1)
+            tries = [PlacedMark(label, at, *span, level) for span in spans for level in levels]
+            above = PlacedMark(label, at, *spans[-1], max((one.level for one in placed), default=0) + 1)
+            placed.append(next((one for one in tries if all(map(one.is_clear_of, placed))), above))
+        if all(one.is_clear_of(other) for one, other in itertools.combinations(placed, 2)):
+            break
     return placed
 
 

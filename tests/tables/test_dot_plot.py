@@ -120,11 +120,21 @@ def plot_of(lines: int, layers: int, marks: tuple[tuple[str, float], ...] = (), 
 
 
 MARKS = (("random weights", 72.0), ("random blocks", 72.5), ("control", 73), ("majority_tag", 81), ("fine-tuned", 82.3))
+TUNED = [
+    (f"fine-tuned, {epochs} epochs (learning_rate {rate})", score)
+    for epochs, rate, score in ((3, 5e-5, 79.5), (3, 2e-4, 81.8), (10, 2e-4, 82.3))
+]
+MANY = (("control", 59.4), ("random weights", 61.8), ("majority_tag", 62.6), ("random blocks", 77.8), *TUNED)
 
 
 @pytest.mark.parametrize(
     ("lines", "layers", "marks", "name"),
-    [(1, 3, (), "row"), (26, 13, MARKS, "row"), (9, 49, MARKS, "a_row_with_a_very_long_name_that_must_be_cut")],
+    [
+        (1, 3, (), "row"),
+        (26, 13, MARKS, "row"),
+        (9, 49, MARKS, "a_row_with_a_very_long_name_that_must_be_cut"),
+        (9, 7, MANY, "row"),
+    ],
 )
 def test_no_text_of_a_plot_overlaps_another_or_leaves_the_picture(
     lines: int, layers: int, marks: tuple[tuple[str, float], ...], name: str
