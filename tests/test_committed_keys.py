@@ -43,9 +43,10 @@ def records_of(cfg: Config, records: list[RunRecord]) -> Iterator[RunRecord]:
     encoder = records[0].encoder
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     layers = Layers(list(selection.indices), selection.combine, selection.normalize)
-    asked_for = [conditions_of(cfg), settings_of_conditions(cfg, lower_cases=False)]
     for record in records:
         condition = record.identity.condition
+        lower_cases = condition is not None and condition.settings.get("lower_cased") is True  # older controls: not
+        asked_for = [conditions_of(cfg), settings_of_conditions(cfg, lower_cases)]
         if asked_for == ([condition.ids, condition.settings] if condition else [[], {}]):
             asked = replace(record.identity, layers=layers, probe=recorded_settings(cfg.probe), seed=cfg.seed)
             if asked.key == record.key:

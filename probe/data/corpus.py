@@ -369,7 +369,7 @@ def read_numbers(corpus: Corpus) -> None:
             labels[label] = repr(number + 0.0)  # so that -0 is 0
         split.tags = Sentences.of([labels[label]] for (label,) in split.tags)
         if len(set(labels.values())) < 2:
-            found = f"every {corpus.task.unit} of the {name} split is labelled {label}"
+            found = f"every {corpus.task.unit} of the {name} split is labelled {labels[label]}"
             raise UserError(f"{split.origin}: {found}, and one number has no correlation with anything.")
 
 

@@ -91,7 +91,7 @@ def test_large_numbers_keep_their_digits():
 
 def test_constant_predictions_score_zero_and_are_named(settings: list[str], tmp_path: Path, typed):
     for name in ("dev", "test"):
-        (tmp_path / f"{name}.tsv").write_text("".join(f"{number}\tunseen words\n" for number in range(20)))
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{number}\tunseen {name}{number}\n" for number in range(20)))
     record = probe.run(*settings, *FAST, "layers=majority_tag", "results_dir=out")
     assert record.scores.dev.headline == 0
     names(typed("table", "out").stdout, "constant", record.label)

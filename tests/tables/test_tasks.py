@@ -47,17 +47,17 @@ def test_each_task_has_a_line_with_its_score_and_its_best_layer(tmp_path: Path):
         assert [line[str(layer)] for layer in range(3)] == [f"{100 * dev:.2f}" for dev in DEV[name]]
     assert lines["names"]["best"] == "layer_2"
     assert lines["pos"]["best"] == "layer_1"
-    assert lines["pos"]["not shown to be worse"] == "", "0.1 between seeds, 2 points behind"
+    assert list(lines["pos"].values())[-1] == "", "0.1 between seeds, 2 points behind"
     rows = build_rows(tmp_path)
     assert "tab:tasks-" in render(rows, "tex")
-    assert "not shown to be worse" in table_files(rows)["table.md"]
+    assert any(line.startswith("| names ") for line in table_files(rows)["table.md"].splitlines())
     assert isinstance(json.loads(render(rows, "json")), list)
 
 
 def test_with_one_seed_nothing_is_compared(tmp_path: Path):
     lines = lines_of(made(tmp_path, seeds=(1,)))
     assert lines["names"]["best"] == "layer_2"
-    assert lines["names"]["not shown to be worse"] == "not compared"
+    assert list(lines["names"].values())[-1] == "not compared"
 
 
 def test_tasks_of_words_and_sentences_share_a_table_each_with_its_score(tmp_path: Path):
