@@ -85,12 +85,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sentences = list(zip(splits[name].words, splits[name].tags, strict=True))
         labelled = [f"{'name' if set(tags) > {'O'} else 'none'}\t{' '.join(words)}\n" for words, tags in sentences]
         (data / f"{name}.tsv").write_text("".join(labelled))
+        in_two = [line.replace(" ", "\t", 1) for line in labelled if " " in line]
+        (data / f"{name}_pairs.tsv").write_text("".join(in_two))
+        numbers = [f"{len(words)}\t{' '.join(words)}\n" for words, _ in sentences]
+        (data / f"{name}_numbers.tsv").write_text("".join(numbers))
         with (data / "bigram_shift.txt").open("a") as stream:
             stream.writelines(f"{name}\t{line}" for line in labelled)
         text = "\n".join(f"# intent = {'ab'[len(words) % 2]}\n{arcs(words)}" for words, _ in sentences)
         for file in (f"{name}.conllu", f"en_ewt-ud-{name}.conllu"):
             (data / file).write_text(text)
-        rows = [{"tokens": words, "ner_tags": tags} for words, tags in sentences]
+        rows = [{"tokens": words, "ner_tags": tags} | two_texts(words) for words, tags in sentences]
         (data / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), data / "test.parquet")
     indexed = home / "indexed"
@@ -103,6 +107,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "results", home / "results", ignore=mine)
     shutil.copytree(ROOT / "results/demo-quickstart", home / "results/quickstart")
     return home
+
+
+def two_texts(words: list[str]) -> dict[str, Any]:
+    """The fields of two texts, as the commands name them, with a class and a number."""
+    a, b = words[:1], words[1:] or words
+    texts = {"sentence1": a, "sentence2": b, "premise": a, "hypothesis": b}
+    return texts | {"label": "ab"[len(words) % 2], "score": len(words) / 10}
 
 
 def arcs(words: list[str]) -> str:
