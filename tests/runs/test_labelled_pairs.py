@@ -11,12 +11,11 @@ import pytest
 import torch
 from support.facts import names
 from support.inputs import COMMON, NAMES, plain_encoder
+from support.labelled import settings_of, swept
 
 import probe
 from probe.data.corpus import load_corpus
 from probe.settings import config_of
-from probe.tables.rows import build_rows
-from probe.verify.results import check_files
 
 FAST = ["probe=linear", "probe.learning_rate=0.05", "probe.max_epochs=5"]
 
@@ -39,9 +38,7 @@ def settings(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for name, size in (("train", 60), ("dev", 30), ("test", 30)):
         rows = [row(choose) for _ in range(size)] + [{"text": "nothing here", "targets": []}]
         (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in rows))
-    cache = f"features.cache_dir={tmp_path / 'cache'}"
-    typed = [f"encoder.path={tiny_bert}", "data=pairs", f"data.path={tmp_path}", cache, "features.dtype=float32"]
-    return [*typed, "device=cpu", "jobs=1"]
+    return settings_of(tiny_bert, tmp_path, "data=pairs")
 
 
 def test_vectors_are_those_of_a_plain_forward_pass(settings: list[str], tiny_bert: Path, tmp_path: Path):
@@ -71,11 +68,7 @@ def test_a_sentence_behind_a_cut_shard_is_read_whole(settings: list[str], tmp_pa
 
 
 def test_a_sweep_makes_a_table_that_verifies(settings: list[str], tmp_path: Path):
-    grid = ["layers=embeddings,mix_all,majority_tag", "seed=1,2", "condition=main,control"]
-    found = probe.sweep(*settings, *FAST, "results_dir=out", *grid)
-    assert found.problems == []
-    rows = {(row.name, row.condition): row for row in build_rows(tmp_path / "out")}
-    assert [check for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False] == []
+    rows = swept([*settings, *FAST], tmp_path)
     main = rows["embeddings", None]
     assert main.width == 3 * 16
     assert main.dev_mean > 0.7, "each name is a word"

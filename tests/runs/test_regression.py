@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from support.facts import names
 from support.inputs import COMMON, NAMES
+from support.labelled import settings_of, swept, write_lines
 
 import probe
 from probe.data.task import NUMBERS
 from probe.probes.majority_tag import WordRidge
 from probe.runs.records import load_records
 from probe.scoring.metrics import as_labels, spearman
-from probe.tables.rows import build_rows
 from probe.verify.results import check_files
 
 SIZES = {"train": 120, "dev": 60, "test": 60}
@@ -33,13 +33,8 @@ def line(choose: random.Random) -> str:
 @pytest.fixture
 def settings(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.chdir(tmp_path)
-    choose = random.Random(0)
-    for name, size in SIZES.items():
-        (tmp_path / f"{name}.tsv").write_text("".join(f"{line(choose)}\n" for _ in range(size)))
-    files = [f"data.{name}={name}.tsv" for name in SIZES]
-    cache = f"features.cache_dir={tmp_path / 'cache'}"
-    typed = [f"encoder.path={tiny_bert}", "data=sentences", "data.regression=true", f"data.path={tmp_path}", *files]
-    return [*typed, cache, "features.dtype=float32", "device=cpu", "jobs=1"]
+    files = write_lines(tmp_path, SIZES, line)
+    return settings_of(tiny_bert, tmp_path, "data=sentences", "data.regression=true", *files)
 
 
 def test_the_linear_probe_comes_to_least_squares(settings: list[str], tmp_path: Path):
@@ -61,11 +56,7 @@ def test_the_linear_probe_comes_to_least_squares(settings: list[str], tmp_path: 
 
 
 def test_a_sweep_makes_a_table_that_verifies(settings: list[str], tmp_path: Path, typed):
-    grid = ["layers=embeddings,mix_all,majority_tag", "seed=1,2", "condition=main,control"]
-    found = probe.sweep(*settings, *FAST, "results_dir=out", *grid)
-    assert found.problems == []
-    assert [check for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False] == []
-    rows = {(row.name, row.condition): row for row in build_rows(tmp_path / "out")}
+    rows = swept([*settings, *FAST], tmp_path)
     main = rows["embeddings", None]
     assert main.task is NUMBERS
     assert (main.dev_mean or 0) > 0.5

@@ -11,11 +11,10 @@ import pytest
 import torch
 from support.facts import names
 from support.inputs import COMMON, NAMES, plain_encoder
+from support.labelled import settings_of, swept, write_lines
 
 import probe
 from probe.config import POOLINGS
-from probe.tables.rows import build_rows
-from probe.verify.results import check_files
 
 FAST = ["probe=linear", "probe.learning_rate=0.05", "probe.max_epochs=5"]
 ONE_EPOCH = ["probe=linear", "probe.max_epochs=1"]  # for a test that needs a trained run, and not a good one
@@ -35,13 +34,7 @@ def line(choose: random.Random) -> str:
 @pytest.fixture
 def settings(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.chdir(tmp_path)
-    choose = random.Random(0)
-    for name, size in SIZES.items():
-        (tmp_path / f"{name}.tsv").write_text("".join(f"{line(choose)}\n" for _ in range(size)))
-    files = [f"data.{name}={name}.tsv" for name in SIZES]
-    cache = f"features.cache_dir={tmp_path / 'cache'}"
-    typed = [f"encoder.path={tiny_bert}", "data=text_pairs", f"data.path={tmp_path}", *files, cache]
-    return [*typed, "features.dtype=float32", "device=cpu", "jobs=1"]
+    return settings_of(tiny_bert, tmp_path, "data=text_pairs", *write_lines(tmp_path, SIZES, line))
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -91,11 +84,7 @@ def test_formats_give_one_corpus_and_one_run(settings: list[str], tmp_path: Path
 
 
 def test_a_sweep_makes_a_table_that_verifies(settings: list[str], tmp_path: Path, typed):
-    grid = ["layers=embeddings,mix_all,majority_tag", "seed=1,2", "condition=main,control"]
-    found = probe.sweep(*settings, *FAST, "results_dir=out", *grid)
-    assert found.problems == []
-    rows = {(row.name, row.condition): row for row in build_rows(tmp_path / "out")}
-    assert [check for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False] == []
+    rows = swept([*settings, *FAST], tmp_path)
     main = rows["embeddings", None]
     assert main.width == 4 * 16
     assert main.dev_mean > 0.75, "a name is a word, and `both` a sum"
