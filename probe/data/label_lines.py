@@ -67,7 +67,7 @@ def read_label_lines(file: Path, layout: Layout, remedy: str = "") -> Split:
 
 
 def _labels_of(split: Split, found: LabelLines) -> Iterator[list[str]]:
-    """Yields the label of each sentence, which stands between the first words of the sentence before and of its own."""
+    """Yields the label of each sentence. Exactly one label line must stand between the sentence before and this one."""
     remaining = deque(found.labels.items())
     expected = f"Expected one line '# {found.key} = label' before each sentence (data.label_key={found.key})."
     for line in split.lines:

@@ -123,8 +123,8 @@ class Schedule:
     def after_epoch(self, score: float, loss: float) -> bool:
         """Registers an epoch's dev score and dev loss. Returns whether that epoch is the best so far.
 
-        Progress is a higher score than any since the last lowest score (earlier ones count as chance), or, at the
-        lowest score, the lowest loss so far.
+        An epoch above the lowest score makes progress if no epoch since the last one at the lowest score was as high.
+        Epochs before that one count as chance. An epoch at the lowest score makes progress if its loss is the lowest.
         """
         is_best = score > self._best_score
         above = score > self.lowest

@@ -138,7 +138,8 @@ def rank_influence(
     """Returns how much each unit of a text moves Spearman's correlation, to first order, as `influence` does for F1.
 
     It is the derivative of the correlation by the weight of each row, through the ranks of all others (Croux & Dehon
-    2010), with mid-ranks, so that it is exact for ties. gold, predicted: (rows,). Zeros if there is no correlation.
+    2010). Equal numbers share the mean of their ranks. gold, predicted: (rows,). Returns zeros if all numbers of one
+    side are equal, as there is no correlation then.
     """
     x, y = mid_ranks(gold), mid_ranks(predicted)
     across, of_x, of_y = (float((a * b).mean()) for a, b in ((x, y), (x, x), (y, y)))
