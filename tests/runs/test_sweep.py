@@ -338,6 +338,17 @@ def test_a_sweep_says_now_and_then_which_row_leads(
     assert {run for run, _ in epochs} == {"last seed 1"}, "the later runs are short"
 
 
+@pytest.mark.usefixtures("short_epochs")
+def test_combinations_that_are_the_same_run_are_named(inputs: list[str], tmp_path: Path):
+    settings = [*inputs, "jobs=1", f"results_dir={tmp_path / 'out'}", "probe=linear", "probe.max_epochs=1"]
+    configs, launcher = configs_of(["-m", *settings, "layers=embeddings,last,single", "layers.indices=[1]"])
+    assert launcher is not None
+    lines: list[str] = []
+    run_sweep(configs, launcher, "probe", lines.append)
+    names(lines[0], "3 combinations", "1 run", "layer_1 seed 1 (3 times)")
+    assert len(list((tmp_path / "out" / "records").glob("*.json"))) == 1
+
+
 def test_a_batch_of_the_whole_text_is_refused_before_anything_is_computed(inputs: list[str], tmp_path: Path):
     sentences = "\n".join(f"w{k} B-PER\nx O\n" for k in range(600))
     (tmp_path / "data" / "train.conll").write_text(sentences)
