@@ -546,12 +546,13 @@ def draw_by_cost(figure: Figure, numbers: Numbers) -> None:
             [100 * mean for mean in [*(mean for _, mean in front.values()), last]],
             where="post", color="#999999", lw=1.2, zorder=1, label="front",
         )  # fmt: skip
-    for i, (name, row) in enumerate(rows):
-        better = sum(other["blocks"] == row["blocks"] for _, other in rows[:i])
-        alike = sum(other["blocks"] == row["blocks"] for _, other in rows)
-        step = min(0.02 * numbers["of_blocks"], 0.5 / alike)
-        x = row["blocks"] + step * better  # of as many blocks: next to each other, and nearer to them than to the next
-        colour = COLOURS[0] if name in front else GREY
+    places: dict[str, float] = {}  # of as many blocks: next to each other, and nearer to them than to the next
+    for blocks, alike in itertools.groupby(rows, key=lambda pair: pair[1]["blocks"]):
+        names = [name for name, _ in alike]
+        step = min(0.02 * numbers["of_blocks"], 0.5 / len(names))
+        places |= {name: blocks + step * better for better, name in enumerate(names)}
+    for name, row in rows:
+        x, colour = places[name], COLOURS[0] if name in front else GREY
         axes.errorbar(x, 100 * row["mean"], yerr=100 * (row["std"] or 0.0), color=colour, lw=0.8, capsize=2, zorder=2)
         axes.scatter(
             x, 100 * row["mean"], s=24 * row["width"] / narrowest,
