@@ -6,14 +6,13 @@ Times are extrapolated from short measurements on this machine, with pieces and 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probe.config import Config, UserError
-from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder
 from probe.features.store import FeatureStore, Shard
 from probe.probes.schedule import Schedule, passes
@@ -26,15 +25,18 @@ from probe.system.machine import gpus, num_cores, resolve_device, side_by_side
 if TYPE_CHECKING:
     import torch
 
+    from probe.features.words import Text
+
 MEASURE_S = 2.0  # duration of the measurement of an encoder, and of a probe of each width
 FEWEST_EPOCHS = 10  # the fewest epochs of converged runs in the committed result sets
 MEASURED_SENTENCES = 2000
 
 
-def cost_of_sweep(configs: Sequence[Config]) -> dict[str, Any]:
+def cost_of_sweep(configs: Sequence[Config], measured: Mapping[str, float]) -> dict[str, Any]:
     """Estimates a sweep's number of runs, the stores to fill, and the seconds (s) of training.
 
-    Raises UserError for a run that is not possible, and if there is no space for the features.
+    measured: the seconds of filling a store, by its key, where they are known already. Raises UserError for a run that
+    is not possible, and if there is no space for the features.
     """
     plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
     todo = [planned for planned in plans if not planned.is_done or is_truncated(planned.record_path)]
@@ -47,7 +49,7 @@ def cost_of_sweep(configs: Sequence[Config]) -> dict[str, Any]:
     device = resolve_device(first.device)
     at_once = side_by_side(first.jobs, len(gpus()) if device == "cuda" else 0)
     if trained:
-        facts |= _of_frozen(trained, device, at_once)
+        facts |= _of_frozen(trained, device, at_once, measured)
     if tuned:
         by_row = {planned.identity.cell: planned for planned in tuned}  # seeds cost the same
         at_once = min(at_once, len(tuned))
@@ -60,7 +62,7 @@ def cost_of_sweep(configs: Sequence[Config]) -> dict[str, Any]:
     return facts
 
 
-def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> dict[str, Any]:
+def _of_frozen(trained: Sequence[Plan], device: str, at_once: int, measured: Mapping[str, float]) -> dict[str, Any]:
     """Estimates, for runs on stored features, what must be extracted and how long the probes train."""
     facts: dict[str, Any] = {}
     by_store = {planned.store.key: planned for planned in trained}.values()
@@ -70,8 +72,15 @@ def _of_frozen(trained: Sequence[Plan], device: str, at_once: int) -> dict[str, 
         folder = Path(trained[0].cfg.features.cache_dir)
         if reason := why_not_writable(folder, num_bytes):
             raise UserError(f"features.cache_dir={folder}: {reason}.")
-        seconds = sum(extraction_s(one.cfg, one.text, one.encoder, store, device) for one, store in stores)
-        facts["extract"] = {"stores": len(stores), "bytes": num_bytes, "s": seconds}
+        from probe.features.words import cut_texts
+
+        seconds = dict(measured)
+        for one, store in stores:
+            if store.key not in seconds:
+                texts = cut_texts(one.text, one.encoder, one.cfg.features)
+                seconds[store.key] = extraction_s(one.cfg, texts, one.encoder, store, device)
+        total = sum(seconds[store.key] for _, store in stores)
+        facts["extract"] = {"stores": len(stores), "bytes": num_bytes, "s": total}
     by_work = {_work(planned): planned for planned in trained}
     speeds = {work: training_s_per_word(planned, device) for work, planned in by_work.items()}
     least = most = 0.0
@@ -103,7 +112,7 @@ def _epochs(planned: Plan) -> tuple[int, int]:
 
 def extraction_s(
     cfg: Config,
-    corpus: Corpus,
+    texts: Mapping[str, Text],
     encoder: Encoder,
     store: FeatureStore,
     device: str,
@@ -111,18 +120,17 @@ def extraction_s(
 ) -> float:
     """Estimates the seconds of extracting what is missing, by running the encoder for a moment on some of it.
 
-    keep: gets the resulting vectors, (stored layers, W, H).
+    texts: of all splits. keep: gets the resulting vectors, (stored layers, W, H).
     """
     import torch
 
     from probe.encoders.encoder import load_model
     from probe.features.depth import stop_at
-    from probe.features.words import Text, batches, pieces_at_once, states_of
+    from probe.features.words import batches, pieces_at_once, states_of
 
     torch.set_num_threads(num_cores())
     missing: list[Shard] = store.missing()
     features = replace(cfg.features, layers=list(store.layers))
-    texts = {name: Text(corpus, name, encoder, features) for name in corpus.splits}
     model = load_model(encoder, device, features.precision)
     stop_at(store.layers[-1], model, encoder, device)
 

@@ -25,10 +25,10 @@ from probe.doctor.cost import cost_of_sweep, extraction_s
 from probe.doctor.data_warnings import DataWarning, data_warnings
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import load_model
-from probe.encoders.pieces import cut_split, notes_on_pieces
+from probe.encoders.pieces import notes_on_pieces
 from probe.encoders.traits import notes_on, traits_of
 from probe.features.store import DamagedShard, FeatureStore
-from probe.features.words import Text
+from probe.features.words import cut_texts
 from probe.probes.kinds import bfloat16_kernels, kind_of
 from probe.probes.normalization import Scales, scales_in, scales_of
 from probe.probes.scales import REMEDY, adds_unlike, unlike_layers
@@ -107,14 +107,15 @@ def examine(
     device = check("device", lambda: _device(cfg))
     if encoder is not None:
         check("layers", lambda: _layers(cfg, encoder))
+    seconds_of_store: dict[str, float] = {}
     if corpus is not None and encoder is not None and device is not None and kind.reads_features:
-        check("store", lambda: _store([cfg, *sweep], corpus, encoder, device))
+        seconds_of_store = check("store", lambda: _store([cfg, *sweep], corpus, encoder, device)) or {}
     if corpus is not None and encoder is not None and kind.is_trained and not kind.reads_features:
         check("windows", lambda: _windows(cfg, corpus, encoder, device if len(sweep) < 2 else None))
     is_sound = all(part.problem is None for part in parts)
     check("results", lambda: _results(cfg, runs=is_sound))
     if len(sweep) > 1 and all(part.problem is None for part in parts):
-        check("sweep", lambda: (None, cost_of_sweep(sweep)))
+        check("sweep", lambda: (None, cost_of_sweep(sweep, seconds_of_store)))
     installed = {name: version for name, version in versions().items() if version}
     return Examination(parts, installed, hub.reachable(), hub.limit_s())
 
@@ -232,15 +233,16 @@ def _layers(cfg: Config, encoder: Encoder) -> tuple[None, Facts]:
     }
 
 
-def _store(configs: Sequence[Config], corpus: Corpus, encoder: Encoder, device: str) -> tuple[None, Facts]:
+def _store(configs: Sequence[Config], corpus: Corpus, encoder: Encoder, device: str) -> tuple[dict[str, float], Facts]:
     """Describes, for the first config, what is stored and the scale of its layers.
 
-    Rows of any config that add up layers of different scale get a warning.
+    Also returns the seconds that extraction takes, by the store's key, if anything is missing. Rows of any config that
+    add up layers of different scale get a warning.
     """
     cfg = configs[0]
     store = FeatureStore.of(corpus, encoder, cfg.features).serving()
     missing, shards = store.missing(), [shard for shards in store.shards.values() for shard in shards]
-    pieces = cut_split(encoder.tokenizer, corpus.splits["train"])
+    texts = cut_texts(corpus, encoder, cfg.features)
     facts: Facts = {
         "folder": str(store.directory.parent),
         "key": store.key,
@@ -248,20 +250,20 @@ def _store(configs: Sequence[Config], corpus: Corpus, encoder: Encoder, device: 
         "shards": len(shards),
         "shards_there": len(shards) - len(missing),
         "bytes": store.bytes_of(shards),
-        "notes": notes_on_pieces(pieces, encoder.tokenizer, encoder.name, cfg.features.subword),
+        "notes": notes_on_pieces(texts["train"].pieces, encoder.tokenizer, encoder.name, cfg.features.subword),
     }
     if not missing:
         try:
             scales = scales_in(store, store.layers)
         except DamagedShard as damaged:
-            return None, facts | {"damaged": str(damaged)}
-        return None, facts | _scales(configs, encoder, store, scales)
+            return {}, facts | {"damaged": str(damaged)}
+        return {}, facts | _scales(configs, encoder, store, scales)
     if reason := store.why_no_room(missing):
         raise UserError(reason)
     states: list[torch.Tensor] = []
-    facts["extract_s"] = extraction_s(cfg, corpus, encoder, store, device, states.append)
+    facts["extract_s"] = extraction_s(cfg, texts, encoder, store, device, states.append)
     facts["extract_bytes"] = store.bytes_of(missing)
-    return None, facts | _scales(configs, encoder, store, scales_of(map(list, states)))
+    return {store.key: facts["extract_s"]}, facts | _scales(configs, encoder, store, scales_of(map(list, states)))
 
 
 def _scales(configs: Sequence[Config], encoder: Encoder, store: FeatureStore, scales: Scales) -> Facts:
@@ -288,7 +290,7 @@ def _windows(cfg: Config, corpus: Corpus, encoder: Encoder, device: str | None) 
     from probe.runs.fit import fit_inputs
     from probe.runs.plan import plan
 
-    facts: Facts = {name: len(Text(corpus, name, encoder, cfg.features).windows) for name in corpus.splits}
+    facts: Facts = {name: len(text.windows) for name, text in cut_texts(corpus, encoder, cfg.features).items()}
     if device is not None and not (planned := plan(cfg)).is_done:
         facts["train_s"] = planned.kind.training_s(fit_inputs(planned))
     return None, facts

@@ -35,7 +35,7 @@ from probe.encoders.pieces import notes_on_pieces
 from probe.encoders.traits import Traits, notes_on, traits_of
 from probe.features.depth import stop_at
 from probe.features.store import FeatureStore, Shard
-from probe.features.words import Text, batches, pieces_at_once, states_of
+from probe.features.words import Text, batches, cut_texts, pieces_at_once, states_of
 from probe.system.bfloat16 import SLOW, kernels_for
 from probe.system.format import pluralize
 from probe.system.locks import FileLock
@@ -65,7 +65,7 @@ def ensure_features(
     missing = store.missing()
     if missing or store.manifest() is None:
         store.prepare(missing)
-        texts = {name: Text(corpus, name, encoder, cfg) for name in corpus.splits}
+        texts = cut_texts(corpus, encoder, cfg)
         if not quiet:
             report_empty_words(corpus, texts)
         traits = None

@@ -269,7 +269,7 @@ def test_a_sweep_over_conditions_has_one_fine_tuning_per_seed(inputs: list[str])
 
 def test_doctor_says_what_a_sweep_with_it_will_take(make: Make, inputs: list[str], tmp_path: Path):
     configs, _ = configs_of(["-m", *inputs, *TUNED, "seed=1,2"])
-    cost = cost_of_sweep(configs)
+    cost = cost_of_sweep(configs, {})
     assert (cost["runs"], cost["to_make"], cost["fine_tune"]["runs"]) == (2, 2, 2)
     assert cost["fine_tune"]["s"] > 0
     assert not stored(tmp_path)
