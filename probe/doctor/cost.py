@@ -163,13 +163,14 @@ def training_s_per_word(planned: Plan, device: str) -> float:
 
     from probe.probes.batches import TaggedWords, TrainingBatches
     from probe.probes.tagger import Tagger
+    from probe.probes.training import labels_of
 
     torch.set_num_threads(1)
     tags = planned.corpus.splits["train"].tags[:MEASURED_SENTENCES]
-    labels = sorted({tag for sentence in tags for tag in sentence})
+    labels, label_ids = labels_of(tags, planned.corpus.task.is_regression)
     layers = [len(planned.selection.indices)] if planned.selection.combine == "mix" else []
     features = torch.randn(sum(map(len, tags)), *layers, planned.selection.width)
-    data = TaggedWords(features, tags, {label: i for i, label in enumerate(labels)}, device)
+    data = TaggedWords(features, tags, label_ids, device)
     cfg = planned.cfg.probe
     tagger = Tagger(cfg, planned.selection, labels, data, data, lambda gold, predicted: 0.0).to(device)
     optimizer = torch.optim.Adam(tagger.parameters(), lr=cfg.learning_rate, fused=True)

@@ -32,7 +32,7 @@ from probe.probes.batches import pooled_batches
 from probe.probes.fitting import Epoch, Fit, FitInputs, SplitBits
 from probe.probes.kinds import bfloat16_kernels
 from probe.probes.schedule import WARM_UP
-from probe.probes.training import bits_by_frequency, bits_of_both, labels_of, make_deterministic
+from probe.probes.training import LabelIds, bits_by_frequency, bits_of_both, labels_of, make_deterministic
 from probe.scoring.metrics import headline
 from probe.system.bfloat16 import kernels, resolve_precision
 from probe.system.files import canonical, to_jsonable, written_whole
@@ -53,7 +53,7 @@ SAVED = ("curve", "best_epoch", "best_dev_tags", "best_weights", "least_loss_epo
 class TaggedText:
     """Holds a split as windows, with the label of each word."""
 
-    def __init__(self, text: Text, tags: Tags, label_ids: dict[str, int], special: int) -> None:
+    def __init__(self, text: Text, tags: Tags, label_ids: LabelIds, special: int) -> None:
         self.text, self.tags = text, tags
         # A tag that does not occur in train has no id and cannot be predicted.
         self.labels = torch.tensor([label_ids.get(tag, -100) for sentence in tags for tag in sentence])  # (W,)

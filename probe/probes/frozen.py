@@ -23,7 +23,7 @@ from probe.probes.kinds import bfloat16_kernels
 from probe.probes.normalization import Normalization, normalization_of, scales_in
 from probe.probes.scales import ADDED, REMEDY, adds_unlike, unlike_layers
 from probe.probes.tagger import Tagger, train_tagger
-from probe.probes.training import Scale, bits_by_frequency, bits_of_both, labels_of, make_deterministic
+from probe.probes.training import LabelIds, bits_by_frequency, bits_of_both, labels_of, make_deterministic
 from probe.scoring.metrics import headline
 from probe.system.machine import placement, resolve_device
 from probe.system.provenance import hardware
@@ -47,13 +47,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     make_deterministic(device)
     # The label set is that of the whole train split even if only a part is used, so that the task is the same.
     train = splits["train"] if sample is None else sample.train
-    labels: list[str] = []
-    label_ids: dict[str, int] | Scale
-    scale = Scale.of(train.tags) if task.is_regression else None
-    if scale is not None:
-        label_ids = scale
-    else:
-        labels, label_ids = labels_of(train.tags)
+    labels, label_ids = labels_of(train.tags, task.is_regression)
     chosen = None if sample is None else sample.sentences(sample.share)
     data = {"train": TaggedWords(features["train"], train.tags, label_ids, device, chosen)}
     data |= {name: TaggedWords(features[name], splits[name].tags, label_ids, device) for name in ("dev", "test")}
@@ -67,13 +61,12 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         lambda gold, predicted: headline(task, gold, predicted),
         cfg.seed,
         log,
-        scale,
     )
     train_s = time.perf_counter() - clock
     learned = tagger.learned_mix()
     test = tagger.predict(data["test"])
     bits, online_code = None, None
-    if not isinstance(label_ids, Scale):
+    if not task.is_regression:
         with tagger.at_least_loss():
             bits = bits_of_both({name: _bits(tagger, data[name], train.tags) for name in ("dev", "test")})
             online_code = None if sample is None else _online_code(tagger, features["train"], sample, label_ids, device)
@@ -121,13 +114,13 @@ def _bits(tagger: Tagger, data: TaggedWords, train: Tags) -> SplitBits | None:
 
 
 def _online_code(
-    tagger: Tagger, features: torch.Tensor | Streamed, sample: Sample, label_ids: dict[str, int], device: str
+    tagger: Tagger, features: torch.Tensor | Streamed, sample: Sample, label_ids: LabelIds, device: str
 ) -> OnlineCode:
     """Returns the probe's code lengths of the training text beyond its sample, up to each of ONLINE_CODE_SHARES."""
     own = set(sample.sentences(sample.share))
     rest = [i for i in range(len(sample.train.tags)) if i not in own]
     if not rest:
-        return OnlineCode(len(label_ids), [])
+        return OnlineCode(len(tagger.labels), [])
     data = TaggedWords(features, sample.train.tags, label_ids, device, rest)
     losses = tagger.losses(data)
     in_sentence = {i: losses[a : a + n].sum() for i, a, n in zip(rest, data.starts, data.lengths, strict=True)}
@@ -136,7 +129,7 @@ def _online_code(
         added = [i for i in sample.sentences(share) if i not in own]
         words = sum(len(sample.train.tags[i]) for i in added)
         blocks.append(CodeBlock(share, words, float(sum(in_sentence[i] for i in added)) / math.log(2)))
-    return OnlineCode(len(label_ids), blocks)
+    return OnlineCode(len(tagger.labels), blocks)
 
 
 def read_features(

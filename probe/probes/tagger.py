@@ -53,9 +53,8 @@ class Tagger(pl.LightningModule):
         train: TaggedWords,
         dev: TaggedWords,
         headline: Callable[[Tags, Tags], float],
-        scale: Scale | None = None,
     ) -> None:
-        """scale: of labels that are numbers; then there are no `labels`, one output, and the loss is squared."""
+        """labels: empty if they are numbers; then there is one output, and the loss is squared."""
         super().__init__()
         self.headline = headline
         self.cfg, self.labels = cfg, labels
@@ -69,6 +68,7 @@ class Tagger(pl.LightningModule):
         self.dropout = Dropout(cfg.dropout)
         self.lstm = network_of(cfg, selection.width)  # a network of any kind; saved weights use this name
         width = selection.width if self.lstm is None else cast(int, self.lstm.width)
+        scale = train.scale
         self.classifier = nn.Linear(width, len(labels) if scale is None else 1)
         self.is_regression = scale is not None
         self.label_mean: Tensor
@@ -270,7 +270,6 @@ def train_tagger(
     headline: Callable[[Tags, Tags], float],
     seed: int,
     log: Callable[[str], None],
-    scale: Scale | None = None,
 ) -> Tagger:
     """Trains until the schedule ends it, by dev's headline score.
 
@@ -281,7 +280,7 @@ def train_tagger(
     """
     quieten_libraries()
     torch.manual_seed(seed)
-    tagger = Tagger(cfg, selection, labels, train, dev, headline, scale)
+    tagger = Tagger(cfg, selection, labels, train, dev, headline)
     device = train.device
     trainer = pl.Trainer(
         accelerator="gpu" if device == "cuda" else "cpu",
@@ -312,9 +311,8 @@ def restored_tagger(
 
     Without labels it predicts numbers, whose scale is among the weights.
     """
-    no_data = TaggedWords(torch.zeros(1, 1), [["O"]], {})
-    scale = None if labels else Scale(0.0, 1.0)
-    tagger = Tagger(cfg, selection, labels, no_data, no_data, lambda gold, predicted: 0.0, scale)
+    no_data = TaggedWords(torch.zeros(1, 1), [["0"]], {} if labels else Scale(0.0, 1.0))
+    tagger = Tagger(cfg, selection, labels, no_data, no_data, lambda gold, predicted: 0.0)
     tagger.load_state_dict(weights)
     return tagger.to(device).eval()
 

@@ -38,8 +38,16 @@ def make_deterministic(device: str) -> None:
         torch.backends.cudnn.allow_tf32 = False  # TF32 has fewer digits than float32
 
 
-def labels_of(train: Tags) -> tuple[list[str], dict[str, int]]:
-    """Returns the label of each output of a classifier, and the number of each label."""
+LabelIds = dict[str, int] | Scale  # what turns a label into the number that a probe is trained on
+
+
+def labels_of(train: Tags, is_regression: bool = False) -> tuple[list[str], LabelIds]:
+    """Returns the label of each output of a classifier, and the number of each label.
+
+    Labels that are numbers are no classes: there is no list of them, and `Scale` standardises them.
+    """
+    if is_regression:
+        return [], Scale.of(train)
     labels = sorted({tag for tags in train for tag in tags})
     return labels, {label: i for i, label in enumerate(labels)}
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from probe.config import ScreenConfig, UserError
 from probe.data.corpus import Corpus
 from probe.features.pooled import Vectors
-from probe.probes.training import Scale
+from probe.probes.training import LabelIds, labels_of
 from probe.scoring.metrics import f1_of, spearman
 from probe.screen.candidates import Candidate, concatenations, fixed
 from probe.screen.gold import Gold
@@ -62,10 +62,9 @@ def screen(
     """
     is_small = (2 * cfg.window + 1) * (store.num_layers + 1) * store.hidden_size < SMALL
     torch.set_num_threads(1 if is_small else num_cores())
-    is_regression = corpus.task.is_regression
-    known = [] if is_regression else sorted({tag for tags in corpus.splits["train"].tags for tag in tags})
-    train = draw(corpus, "train", cfg.sentences, cfg.samples, seed, known)
-    dev = draw(corpus, "dev", cfg.dev_sentences, cfg.samples, seed, known)
+    known, label_ids = labels_of(corpus.splits["train"].tags, corpus.task.is_regression)
+    train = draw(corpus, "train", cfg.sentences, cfg.samples, seed, label_ids)
+    dev = draw(corpus, "dev", cfg.dev_sentences, cfg.samples, seed, label_ids)
     for text, setting in ((train, "sentences"), (dev, "dev_sentences")):
         if (there := len(text.lengths)) < cfg.samples:
             limit = f" by screen.{setting}" if there < len(corpus.splits[text.split].words) else ""
@@ -86,21 +85,18 @@ def screen(
     return Screened(ranked, words, num_components, min(to.kept), bench.ridge_alphas, bench.beam_sizes)
 
 
-def draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int, known: Sequence[str]) -> Text:
+def draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int, label_ids: LabelIds) -> Text:
     """Draws a random sample of a split's sentences, in their order, and assigns each to a part."""
     tags = corpus.splits[split].tags
     shuffled = np.random.default_rng([seed, len(split)]).permutation(len(tags))[:sentences]
     part_of = dict(zip(shuffled.tolist(), (np.arange(len(shuffled)) % parts).tolist(), strict=True))
     chosen = sorted(part_of)
     starts = np.cumsum([0] + [len(sentence) for sentence in tags])
-    ids: dict[str, int] | Scale = {label: i for i, label in enumerate(known)}
-    if corpus.task.is_regression:
-        ids = Scale.of(corpus.splits["train"].tags)
     return Text(
         split,
         np.concatenate([np.arange(starts[i], starts[i + 1]) for i in chosen]),
         np.array([len(tags[i]) for i in chosen]),
-        np.array([ids.get(tag, -1) for i in chosen for tag in tags[i]]),
+        np.array([label_ids.get(tag, -1) for i in chosen for tag in tags[i]]),
         np.array([part_of[i] for i in chosen]),
         [tags[i] for i in chosen],
     )

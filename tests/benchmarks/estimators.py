@@ -27,6 +27,7 @@ from probe.probes.batches import EvaluationBatches, TaggedWords
 from probe.probes.bilstm import BiLSTM
 from probe.probes.combine import Streamed
 from probe.probes.selection import Selection
+from probe.probes.training import labels_of
 from probe.runs.plan import inputs_of
 from probe.scoring.metrics import f1_of
 from probe.screen.candidates import readout_of
@@ -109,9 +110,9 @@ class Bench:
         inputs = inputs_of(cfg)
         self.cfg, self.corpus = cfg.screen, inputs.corpus
         self.store = ensure_features(inputs.corpus, inputs.encoder, cfg.features, "cpu")
-        self.known = sorted({tag for tags in self.corpus.splits["train"].tags for tag in tags})
+        self.known, label_ids = labels_of(self.corpus.splits["train"].tags)
         self.texts = {
-            name: draw(self.corpus, name, number, cfg.screen.samples, cfg.seed, self.known)
+            name: draw(self.corpus, name, number, cfg.screen.samples, cfg.seed, label_ids)
             for name, number in (("train", cfg.screen.sentences), ("dev", cfg.screen.dev_sentences))
         }
         train, dev = self.texts["train"], self.texts["dev"]
