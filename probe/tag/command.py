@@ -66,8 +66,9 @@ def tag(arguments: list[str]) -> int:
     file, record = select_saved_probe(Path(words[0]), options.row, options.seed)
     if record.task.is_of_pairs:
         raise UserError(
-            f"{record.label} labels pairs of {'texts' if record.task.is_of_texts else 'words'}, and a text does not "
-            "say which. `probe tag` cannot tag it."
+            f"{record.label} is a probe of pairs of {'texts' if record.task.is_of_texts else 'words'} "
+            f"(data.task={record.config.data['task']}). A text to tag names no pairs, so `probe tag` takes only "
+            "probes of words and of sentences."
         )
     from probe.tag.corpus_tagger import CorpusTagger  # imports torch, so only after the checks above
 
