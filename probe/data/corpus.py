@@ -22,7 +22,7 @@ from probe.data.sentences import Sentences
 from probe.data.split import Split, SplitCounts, bare_tag
 from probe.data.tags import TagSchemeError, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
 from probe.data.task import SPANS, Task, task_of
-from probe.data.text_tasks import make_text_task, source_task
+from probe.data.text_tasks import TASKS_OF_ANY_TAGS, make_text_task, source_task
 from probe.system import hub
 from probe.system.format import closest, escape_invisible, first_few
 
@@ -84,9 +84,12 @@ def hash_rows(rows: Iterable[object]) -> str:
 
 def load_corpus(cfg: DataConfig) -> Corpus:
     """Reads all three splits, and makes the task of data.derive. Raises UserError for what is missing or malformed."""
-    source = cfg if cfg.derive is None else replace(cfg, derive=None, task=source_task(cfg.derive))
-    corpus = _read(source)
-    if cfg.derive is not None:
+    if cfg.derive is None:
+        corpus = _read(cfg, "If tags are not spans: data.task=tags.")
+    else:
+        others = f"Tasks that tags of any kind give: {', '.join(TASKS_OF_ANY_TAGS)}."
+        source = replace(cfg, derive=None, task=source_task(cfg.derive))
+        corpus = _read(source, f"data.derive={cfg.derive} needs tags of spans. {others}")
         splits, left_out = make_text_task(corpus.splits, cfg.derive)
         of_tags = ("scheme", "asked_scheme", "ill_formed")
         about = {name: value for name, value in corpus.about.items() if name not in of_tags}
@@ -99,7 +102,8 @@ def load_corpus(cfg: DataConfig) -> Corpus:
     return corpus
 
 
-def _read(cfg: DataConfig) -> Corpus:
+def _read(cfg: DataConfig, if_not_spans: str) -> Corpus:
+    """Reads the splits and their tags. if_not_spans: what to type if the tags, read as spans, are not spans."""
     notes: list[str] = []
     splits = read_splits(cfg, notes)
     skipped = {
@@ -123,7 +127,7 @@ def _read(cfg: DataConfig) -> Corpus:
         if hub.is_from_cache(_repo(cfg)):
             corpus.notes.append(f"the Hub did not answer; commit {corpus.about['commit']} is read from its cache")
     if corpus.task.has_spans:
-        normalize_tags(corpus, cfg.scheme, cfg.ill_formed)
+        normalize_tags(corpus, cfg.scheme, cfg.ill_formed, if_not_spans)
     _add_skipped(corpus, skipped)
     for name, part in taken.items():
         corpus.notes.append(
@@ -232,8 +236,11 @@ def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]
     return taken
 
 
-def normalize_tags(corpus: Corpus, wanted: str, on_ill_formed: str) -> None:
-    """Finds the scheme over all splits, reports ill-formed tags, and turns the tags into IOB2, in place."""
+def normalize_tags(corpus: Corpus, wanted: str, on_ill_formed: str, if_not_spans: str) -> None:
+    """Finds the scheme over all splits, reports ill-formed tags, and turns the tags into IOB2, in place.
+
+    if_not_spans: see `_read`.
+    """
     splits = corpus.splits
     together = Sentences.of(tags for split in splits.values() for tags in split.tags)
     try:
@@ -242,7 +249,7 @@ def normalize_tags(corpus: Corpus, wanted: str, on_ill_formed: str) -> None:
         place = next(place for split in splits.values() for place in places_of(split, error.tag))
         raise UserError(
             f"{place}: tag {error.tag!r} {error}. "
-            "Another scheme: data.scheme=NAME. If tags are not spans: data.task=tags."
+            f"Another scheme: data.scheme=NAME. {if_not_spans}"
             f"{_another_column(splits, error.tags)}{_all_wrong(splits, error.tags)}"
         ) from None
     if scheme == "IO" and is_bare(together):

@@ -190,3 +190,4 @@ TEXT_TASKS = {
     "odd_word": TextTask("tags", _odd_word),
     "has": TextTask("spans", _has),
 }
+TASKS_OF_ANY_TAGS = tuple(name for name, task in TEXT_TASKS.items() if task.source == "tags")

@@ -179,6 +179,16 @@ def test_what_cannot_be_made_is_refused(typed: list[str], facts: list[str]):
     names(str(error.value), *facts)
 
 
+def test_parts_of_speech_have_no_spans_and_other_tasks_are_named(tmp_path: Path):
+    for name in ("train", "dev", "test"):
+        (tmp_path / f"{name}.conll").write_text(f"{name} NN\nsleeps VBZ\n\n")
+    typed = ["data=columns", f"data.path={tmp_path}", *(f"data.{n}={n}.conll" for n in ("train", "dev", "test"))]
+    with pytest.raises(UserError) as error:
+        load_corpus(config_of([*typed, "data.derive=has:NN"]).data)
+    names(str(error.value), "train.conll:1", "data.derive=has:NN", "length", "bigram_shift", "odd_word")
+    assert "data.task=tags" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("preset", "labels_of"),
     [("demo_person", 2), ("demo_bigram_shift", 2), ("demo_odd_word", 2), ("demo_length", 6)],
