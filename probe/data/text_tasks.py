@@ -4,7 +4,7 @@ The first three follow SentEval (Conneau et al. 2018). A draw depends on the sen
 sentences are altered alike. A task that alters sentences uses each sentence once, in its first split, either as it is
 or altered: never a sentence in one split and its altered copy in another.
 
-To add a task, write its function and add one line to `TEXT_TASKS`.
+To add a task, write its function and add one line to `DERIVED_TASKS`.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class TextTask:
 def make_text_task(splits: Splits, typed: str) -> tuple[dict[str, Split], LeftOut]:
     """Replaces the tags of each sentence by one label, as data.derive says. Raises UserError for what cannot be."""
     name, _, argument = typed.partition(":")
-    return TEXT_TASKS[name].make(splits, argument)
+    return DERIVED_TASKS[name].make(splits, argument)
 
 
 def source_task(typed: str) -> str:
     """Returns the value of data.task with which to read the text of a value of data.derive."""
-    return TEXT_TASKS[typed.partition(":")[0]].source
+    return DERIVED_TASKS[typed.partition(":")[0]].source
 
 
 def _length(splits: Splits, _: str) -> tuple[dict[str, Split], LeftOut]:
@@ -184,10 +184,10 @@ def _draw(purpose: str, words: Sequence[str]) -> int:
     return int.from_bytes(hashlib.sha256(json.dumps([SEED, purpose, *words]).encode()).digest())
 
 
-TEXT_TASKS = {
+DERIVED_TASKS = {
     "length": TextTask("tags", _length),
     "bigram_shift": TextTask("tags", _bigram_shift),
     "odd_word": TextTask("tags", _odd_word),
     "has": TextTask("spans", _has),
 }
-TASKS_OF_ANY_TAGS = tuple(name for name, task in TEXT_TASKS.items() if task.source == "tags")
+TASKS_OF_ANY_TAGS = tuple(name for name, task in DERIVED_TASKS.items() if task.source == "tags")
