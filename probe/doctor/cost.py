@@ -16,7 +16,6 @@ from probe.config import Config, UserError
 from probe.encoders.checkpoint import Encoder
 from probe.features.store import FeatureStore, Shard
 from probe.probes.schedule import Schedule, passes
-from probe.runs.fit import fit_inputs
 from probe.runs.outputs import is_truncated
 from probe.runs.plan import Plan, plan
 from probe.system.files import why_not_writable
@@ -55,7 +54,7 @@ def cost_of_sweep(configs: Sequence[Config], measured: Mapping[str, float]) -> d
         at_once = min(at_once, len(tuned))
         num_gpus = len(gpus()) if device == "cuda" else 0
         seconds = {
-            cell: planned.kind.training_s(fit_inputs(planned, at_once, num_gpus)) for cell, planned in by_row.items()
+            cell: planned.kind.training_s(planned.fit_inputs(at_once, num_gpus)) for cell, planned in by_row.items()
         }
         total = sum(seconds[planned.identity.cell] for planned in tuned)
         facts["fine_tune"] = {"runs": len(tuned), "s": total / at_once}

@@ -287,12 +287,11 @@ def _scales(configs: Sequence[Config], encoder: Encoder, store: FeatureStore, sc
 
 def _windows(cfg: Config, corpus: Corpus, encoder: Encoder, device: str | None) -> tuple[None, Facts]:
     """Describes, for fine-tuning, how many windows the encoder processes and, given a device, how long that takes."""
-    from probe.runs.fit import fit_inputs
     from probe.runs.plan import plan
 
     facts: Facts = {name: len(text.windows) for name, text in cut_texts(corpus, encoder, cfg.features).items()}
     if device is not None and not (planned := plan(cfg)).is_done:
-        facts["train_s"] = planned.kind.training_s(fit_inputs(planned))
+        facts["train_s"] = planned.kind.training_s(planned.fit_inputs())
     return None, facts
 
 

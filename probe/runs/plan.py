@@ -19,11 +19,12 @@ from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.indices import stored_layers
 from probe.features.pooled import unit_size
 from probe.features.store import FeatureStore
+from probe.probes.fitting import FitInputs
 from probe.probes.kinds import ProbeKind, kind_of, recorded_settings
 from probe.probes.schedule import EPOCH_UPDATES, Schedule, largest_batch, passes
 from probe.probes.selection import Selection, select
 from probe.runs.identity import Layers, RecordedCondition, RunIdentity, label_of
-from probe.runs.outputs import is_done
+from probe.runs.outputs import is_done, unfinished_path
 from probe.runs.records import Settings, record_path
 from probe.runs.sweep_plan import RequestedRun, Setting
 from probe.system.files import canonical
@@ -76,6 +77,22 @@ class Plan:
     @property
     def label(self) -> str:
         return label_of(self.selection.name, self.identity)
+
+    def fit_inputs(self, runs: int = 1, num_gpus: int = 1) -> FitInputs:
+        """Returns what its probe is fitted on. runs: how many runs share this machine and its GPUs."""
+        return FitInputs(
+            self.cfg,
+            self.text,
+            self.corpus,
+            self.sample,
+            self.encoder,
+            self.selection,
+            self.store,
+            self.label,
+            unfinished_path(self.record_path),
+            runs,
+            num_gpus,
+        )
 
 
 def plan(cfg: Config) -> Plan:

@@ -60,9 +60,8 @@ def run(
     remove_half_written(planned.record_path)
     started_at = datetime.now(UTC)
     software = provenance(command)  # of the code as it was loaded: a run takes long enough for a commit
-    from probe.runs.fit import fit
-
-    record = score_and_record(planned, fit(planned, log, runs, num_gpus), software, started_at)
+    fitted = planned.kind.fit(planned.fit_inputs(runs, num_gpus), log)
+    record = score_and_record(planned, fitted, software, started_at)
     unfinished_path(planned.record_path).unlink(missing_ok=True)
     return record
 

@@ -108,7 +108,6 @@ def predict_again(
     from probe.probes.batches import TaggedWords
     from probe.probes.frozen import read_features
     from probe.probes.kinds import bfloat16_kernels
-    from probe.runs.fit import fit_inputs
     from probe.runs.plan import plan
     from probe.runs.weights import load_probe
     from probe.system.machine import resolve_device
@@ -131,7 +130,7 @@ def predict_again(
             yield other
             continue
         streamed = replace(cfg, features=replace(cfg.features, placement="stream"))  # each word is read only once
-        features, *_ = read_features(fit_inputs(replace(planned, cfg=streamed)), device)
+        features, *_ = read_features(replace(planned, cfg=streamed).fit_inputs(), device)
         if device == "cpu":
             torch.set_num_threads(1)
         difference, same = 0.0, True

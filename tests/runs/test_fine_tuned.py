@@ -24,7 +24,6 @@ from probe.conditions import MAIN, UPPER_BOUND
 from probe.config import Config, UserError
 from probe.doctor.cost import cost_of_sweep
 from probe.probes.finetune import FineTuned, fine_tune
-from probe.runs.fit import fit_inputs
 from probe.runs.outputs import read_predictions
 from probe.runs.plan import plan, prepare_results
 from probe.runs.records import RunRecord, load_records
@@ -278,7 +277,7 @@ def test_doctor_says_what_a_sweep_with_it_will_take(make: Make, inputs: list[str
 def test_a_batch_has_as_many_sentences_in_windows_of_documents(make: Make):
     for context in ("sentence", "document"):
         planned = plan(make(*TUNED, f"features.context={context}", "data.document_marker=-DOCSTART-"))
-        train = probe.probes.finetune.texts_of(fit_inputs(planned))[0]["train"]
+        train = probe.probes.finetune.texts_of(planned.fit_inputs())[0]["train"]
         batches = train.batches(8, torch.Generator().manual_seed(1))
         assert sorted(number for batch in batches for number in batch) == list(range(len(train.windows)))
         assert len(batches) == pytest.approx(len(train.tags) / 8, rel=0.3), context

@@ -21,7 +21,7 @@ from support.inputs import overrides, small_corpus, write_columns
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.features import words
-from probe.runs import fit
+from probe.probes import frozen
 from probe.runs.plan import plan
 from probe.runs.records import load_record, load_records
 from probe.runs.run import run
@@ -156,8 +156,8 @@ def test_weights_are_safetensors_and_part_of_no_key(kept: tuple[Path, str], inpu
 
 
 def test_what_has_no_weights_is_done_all_the_same(here: Callable, inputs: list[str], monkeypatch: pytest.MonkeyPatch):
-    whole = fit.fit
-    monkeypatch.setattr(fit, "fit", lambda *given: replace(whole(*given), weights=None))
+    whole = frozen.fit
+    monkeypatch.setattr(frozen, "fit", lambda *given: replace(whole(*given), weights=None))
     folder, row = make(inputs, "layers=last")
     ((file, record),) = load_records(folder).items()
     assert record.sha256.weights == ""
