@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from probe.features.pooled import Vectors
+from probe.features.store import Shard
 from probe.probes.normalization import Normalization
 from probe.probes.selection import Selection
 
@@ -36,11 +37,8 @@ def read_selection(
     shape, dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
     features = torch.empty((store.shards[split][-1].last, *shape), dtype=dtype, device=device)
     for shard, layers in store.read(split, selection.indices):
-        rows = features[shard.first : shard.last]
-        combined = rows if rows.device.type == "cpu" else torch.empty_like(rows, device="cpu")
-        _combine(layers, selection.combine, combined, normalization)
-        rows.copy_(combined)
-    return features.flatten(1) if selection.combine == "concat" else features
+        features[shard.first : shard.last] = combine_stored(layers, selection, normalization)
+    return features
 
 
 def combine(states: torch.Tensor, selection: Selection) -> torch.Tensor:
@@ -58,10 +56,17 @@ def combine_stored(
     layers: Sequence[torch.Tensor], selection: Selection, normalization: Normalization | None = None
 ) -> torch.Tensor:
     """Combines a selection's layers in memory as `read_selection` does. layers: each (W, H) in the dtype of a store."""
-    shape, dtype = _shape(selection, layers[0].shape[1], layers[0].dtype)
-    features = torch.empty((len(layers[0]), *shape), dtype=dtype)
-    _combine(layers, selection.combine, features, normalization)
-    return features.flatten(1) if selection.combine == "concat" else features
+    dtype = layers[0].dtype
+    if normalization is not None:
+        layers = normalization(layers)
+    if selection.combine == "concat":
+        return torch.cat(list(layers), 1).to(dtype)
+    if selection.combine == "mix":
+        return torch.stack(list(layers), 1).to(dtype)
+    total = torch.zeros(layers[0].shape, dtype=torch.float32)
+    for layer in layers:
+        total += layer
+    return total / len(layers) if selection.combine == "mean" else total
 
 
 class Streamed:
@@ -81,20 +86,19 @@ class Streamed:
         normalization: Normalization | None = None,
     ) -> None:
         self.device = torch.device("cpu")
-        self.combine, self._normalization = selection.combine, normalization
-        self._store, self._shards, self._indices = store, store.shards[split], selection.indices
+        self._selection, self._normalization = selection, normalization
+        self._store, self._shards = store, store.shards[split]
         self._shape, self.dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
         self._bounds = torch.tensor([0] + [shard.last for shard in self._shards])
         self._mapped: dict[int, list[torch.Tensor]] = {}
         if not lazy:
-            for number in range(len(self._shards)):
-                self._layers(number)
+            for shard in self._shards:
+                self._layers(shard)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Returns (W, L * H) for a concat, (W, L, H) for a mix, else (W, H)."""
-        row = (math.prod(self._shape),) if self.combine == "concat" else self._shape
-        return len(self), *row
+        return len(self), *self._shape
 
     def __len__(self) -> int:
         return int(self._bounds[-1])
@@ -106,10 +110,8 @@ class Streamed:
         combined = torch.empty((len(wanted), *self._shape), dtype=self.dtype)
         for shard, begin, end in zip(self._shards, ends, ends[1:], strict=False):
             if begin < end:
-                inside = wanted[begin:end] - shard.first
-                layers = [layer[inside] for layer in self._layers(shard.number)]
-                _combine(layers, self.combine, combined[begin:end], self._normalization)
-        return (combined.flatten(1) if self.combine == "concat" else combined)[where]
+                combined[begin:end] = self._combined(shard, wanted[begin:end] - shard.first)
+        return combined[where]
 
     def between(self, first: int, last: int) -> torch.Tensor:
         """Returns rows first..last, without last: (last - first, row)."""
@@ -117,42 +119,32 @@ class Streamed:
         for shard in self._shards:
             begin, end = max(first, shard.first), min(last, shard.last)
             if begin < end:
-                layers = [layer[begin - shard.first : end - shard.first] for layer in self._layers(shard.number)]
-                _combine(layers, self.combine, combined[begin - first : end - first], self._normalization)
-        return combined.flatten(1) if self.combine == "concat" else combined
+                inside = slice(begin - shard.first, end - shard.first)
+                combined[begin - first : end - first] = self._combined(shard, inside)
+        return combined
 
     def close(self) -> None:
         """Unmaps the shards. They are mapped and checked again at the next access."""
         self._mapped.clear()
 
-    def _layers(self, number: int) -> list[torch.Tensor]:
-        if number not in self._mapped:
-            self._mapped[number] = self._store.read_shard(self._shards[number], self._indices)
-        return self._mapped[number]
+    def _combined(self, shard: Shard, rows: torch.Tensor | slice) -> torch.Tensor:
+        """Combines some rows of a shard, counted from its first."""
+        layers = [layer[rows] for layer in self._layers(shard)]
+        return combine_stored(layers, self._selection, self._normalization)
+
+    def _layers(self, shard: Shard) -> list[torch.Tensor]:
+        if shard.number not in self._mapped:
+            self._mapped[shard.number] = self._store.read_shard(shard, self._selection.indices)
+        return self._mapped[shard.number]
 
 
 def _shape(selection: Selection, hidden_size: int, exact: torch.dtype) -> tuple[tuple[int, ...], torch.dtype]:
-    """Returns shape and dtype of one word's features before a concat is joined. exact: the layers' dtype."""
-    if selection.combine in ("concat", "mix"):
+    """Returns shape and dtype of one word's combined features. exact: the layers' dtype."""
+    if selection.combine == "concat":
+        return (len(selection.indices) * hidden_size,), exact
+    if selection.combine == "mix":
         return (len(selection.indices), hidden_size), exact
     return (hidden_size,), torch.float32
-
-
-def _combine(
-    layers: Sequence[torch.Tensor], combine: str, rows: torch.Tensor, normalization: Normalization | None = None
-) -> None:
-    """Fills rows, (W, L, H) or (W, H), from layers, each (W, H)."""
-    if normalization is not None:
-        layers = normalization(layers)
-    if combine in ("concat", "mix"):
-        for position, layer in enumerate(layers):
-            rows[:, position] = layer
-        return
-    rows.zero_()
-    for layer in layers:
-        rows += layer
-    if combine == "mean":
-        rows /= len(layers)
 
 
 def mix(layers: torch.Tensor, weights: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
