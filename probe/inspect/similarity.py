@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from probe.config import SENTENCES, LayersConfig, UserError, layer_presets
+from probe.config import SENTENCES, LayersConfig, UserError
 from probe.data.running_text import split_text
 from probe.inspect.encoded_text import EncodedText, TextEncoder
 from probe.probes.combine import combine
-from probe.probes.selection import Selection, select
+from probe.probes.selection import Selection, presets_of, select
 from probe.system.format import closest
 
 NEIGHBOURS = 3  # words shown on either side of an occurrence
@@ -126,13 +126,7 @@ def _selections(reader: TextEncoder) -> list[Selection]:
     """Returns each single layer, each preset of several layers that this encoder has, and the chosen layers."""
     num_layers, hidden_size = reader.encoder.num_layers, reader.encoder.hidden_size
     rows = [select(LayersConfig([k], "concat"), num_layers, hidden_size) for k in range(num_layers + 1)]
-    for preset in layer_presets():
-        try:
-            selection = select(preset, num_layers, hidden_size)
-        except UserError:  # such as the last four of three layers
-            continue
-        if len(selection.indices) > 1:
-            rows.append(selection)
+    rows += [preset for preset in presets_of(num_layers, hidden_size) if len(preset.indices) > 1]
     if len(reader.selection.indices) > 1 and reader.selection not in rows:
         rows.append(reader.selection)
     return rows

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from probe.config import LayersConfig, UserError
+from probe.config import LayersConfig, UserError, layer_presets
 from probe.features.indices import absolute
 
 
@@ -55,5 +57,18 @@ def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
         else "_".join([cfg.combine, *map(str, indices)])
     )
     combine = "concat" if len(indices) == 1 and cfg.combine != "mix" else cfg.combine  # one layer: nothing to combine
-    width = hidden_size * (len(indices) if combine == "concat" else 1)
-    return Selection(name, indices, combine, width, cfg.normalize)
+    return Selection(name, indices, combine, width_of(combine, indices, hidden_size), cfg.normalize)
+
+
+def width_of(combine: str, indices: Sequence[int], vector_size: int) -> int:
+    """Returns the width of combined layers. vector_size: of one layer's vectors."""
+    return vector_size * (len(indices) if combine == "concat" else 1)
+
+
+def presets_of(num_layers: int, hidden_size: int) -> list[Selection]:
+    """Resolves the presets for an encoder of `num_layers` blocks, without those that name layers it does not have."""
+    found = []
+    for preset in layer_presets():
+        with contextlib.suppress(UserError):  # such as the last four of three layers
+            found.append(select(preset, num_layers, hidden_size))
+    return found

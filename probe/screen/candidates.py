@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from probe.config import LayersConfig, layer_presets
-from probe.probes.selection import Selection, select
+from probe.config import LayersConfig
+from probe.probes.selection import Selection, presets_of, select
 
 EVERY = 100  # most concatenations of one number of layers to try all; beyond, the best of one layer less are extended
 BEAM_WIDTH = 8  # how many of those are extended
@@ -59,9 +59,8 @@ def _by_hand(indices: Sequence[int], combine: str, num_layers: int, hidden_size:
 
 def fixed(num_layers: int, hidden_size: int) -> list[Candidate]:
     """Returns the candidates that do not depend on scores: single layers, presets, means of neighbouring layers."""
-    presets = [select(preset, num_layers, hidden_size) for preset in _that_fit(num_layers)]
     alike: dict[tuple[str, tuple[int, ...]], list[Selection]] = {}
-    for preset in presets:
+    for preset in presets_of(num_layers, hidden_size):
         alike.setdefault(readout_of(preset.combine, preset.indices), []).append(preset)
     candidates = {}
     for readout, same in alike.items():
@@ -73,13 +72,6 @@ def fixed(num_layers: int, hidden_size: int) -> list[Candidate]:
         combine = "concat" if len(indices) == 1 else "mean"
         candidates.setdefault(readout_of(combine, indices), _by_hand(indices, combine, num_layers, hidden_size))
     return list(candidates.values())
-
-
-def _that_fit(num_layers: int) -> Iterator[LayersConfig]:
-    """Returns the presets whose layers an encoder with so many blocks has."""
-    for preset in layer_presets():
-        if isinstance(preset.indices, str) or all(-num_layers - 1 <= k <= num_layers for k in preset.indices):
-            yield preset
 
 
 def concatenations(

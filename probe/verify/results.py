@@ -25,6 +25,7 @@ from probe.encoders.checkpoint import file_fingerprints, folder_at_hand
 from probe.features.pooled import unit_size
 from probe.probes.kinds import PROBES, recorded_probe
 from probe.probes.schedule import Schedule
+from probe.probes.selection import width_of
 from probe.runs.identity import VERSION
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.records import Records, RunRecord, is_named_after, load_record
@@ -138,13 +139,9 @@ def _facts_of_identity(record: RunRecord) -> RecordFacts:
         yield f"config.features.{name}", config.features[name], features.identity[name], by_key
     yield "encoder.fingerprint", encoder.fingerprint, features.identity["encoder"], "features.identity has"
     if record.layers.indices:
-        vectors = len(record.layers.indices) if record.layers.combine == "concat" else 1
-        yield (
-            "layers.width",
-            record.layers.width,
-            vectors * unit_size(encoder.hidden_size, record.task),
-            "its layers give",
-        )
+        size = unit_size(encoder.hidden_size, record.task)
+        width = width_of(record.layers.combine, record.layers.indices, size)
+        yield "layers.width", record.layers.width, width, "its layers give"
 
 
 def _facts_of_files(file: Path, record: RunRecord, sha256_of_counts: str) -> RecordFacts:

@@ -9,6 +9,7 @@ from probe.config import EncoderConfig, UserError
 from probe.data.task import TASKS
 from probe.encoders.checkpoint import file_fingerprints
 from probe.features.pooled import unit_size
+from probe.probes.selection import width_of
 from probe.runs.records import RunRecord
 from probe.screen.candidates import readout_of
 from probe.screen.ranking import TIES, Scored, rank
@@ -66,9 +67,7 @@ def _problems(screen: ScreenRecord, records: Sequence[RunRecord]) -> Iterator[st
             layers.indices, default=-1
         ):
             yield f"{one.name}: {one.num_blocks} blocks are not what layers {layers.indices} need"
-        width = unit_size(screen.hidden_size, TASKS[identity.task]) * (
-            len(layers.indices) if layers.combine == "concat" else 1
-        )
+        width = width_of(layers.combine, layers.indices, unit_size(screen.hidden_size, TASKS[identity.task]))
         if one.width != width:
             yield f"{one.name}: its width is {one.width}, its layers have {width}"
         if {len(one.f1), len(one.error)} != {samples} or not all(0 <= f1 <= 1 for f1 in one.f1):
