@@ -19,6 +19,7 @@ from probe.config import Config, DataConfig, UserError, preset_values
 from probe.data.corpus import BUNDLED, Corpus, load_corpus
 from probe.runs.records import Records, RunRecord, decoded, json_of, load_records
 from probe.system.files import to_jsonable, write_atomically
+from probe.system.grouping import group_by
 
 BENCH = "bench.json"
 WORDS = 2_000
@@ -78,10 +79,8 @@ def measure(
     records: Records = load_records(results_dir)
     if not records:
         raise UserError(f"{results_dir} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
-    by_features: dict[str, list[RunRecord]] = {}
-    for record in records.values():
-        if not record.identity.condition:
-            by_features.setdefault(record.identity.features, []).append(record)
+    main = (record for record in records.values() if not record.identity.condition)
+    by_features = group_by(main, lambda record: record.identity.features)
     for key, of_features in by_features.items():
         depths = sorted({max(record.layers.indices, default=0) for record in of_features})
         benches[key] = _measure(of_features[0], make_config(of_features[0]), depths, log, words, rounds)

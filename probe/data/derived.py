@@ -19,6 +19,7 @@ from probe.data.corpus import Corpus
 from probe.data.sentences import Sentences
 from probe.data.split import Split
 from probe.system.format import first_few
+from probe.system.grouping import group_by
 
 # Shares of train at which code lengths are computed: those of Voita & Titov 2020, and those of a learning curve.
 ONLINE_CODE_SHARES = (
@@ -95,15 +96,14 @@ def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:
     """
     train = corpus.splits["train"]
     by = "sentence" if train.documents is None else "document"
-    units: dict[int, list[int]] = {}
-    for sentence, unit in enumerate(train.documents or range(len(train.words))):
-        units.setdefault(unit, []).append(sentence)
+    sentences = range(len(train.words))
+    unit_of = train.documents or sentences
+    units = [*group_by(sentences, lambda sentence: unit_of[sentence]).values()]
     places = sorted(range(len(units)), key=lambda place: hashlib.sha256(f"train {seed} {place}".encode()).digest())
-    in_place = list(units.values())
-    sample = Sample(train, share, [in_place[place] for place in places])
+    sample = Sample(train, share, [units[place] for place in places])
     first: dict[str, int] = {}  # how many units are needed until each kind occurs
-    for number, sentences in enumerate(sample.order, 1):
-        for sentence in sentences:
+    for number, of_unit in enumerate(sample.order, 1):
+        for sentence in of_unit:
             for kind, _, _ in () if corpus.task.is_regression else corpus.task.items(train.tags[sentence]):
                 first.setdefault(kind, number)
     taken = round(share * len(units))

@@ -22,6 +22,7 @@ from probe.data.layout import Layout
 from probe.data.split import Split
 from probe.system import hub
 from probe.system.format import first_few, reason_of
+from probe.system.grouping import group_by
 
 CONVERTED = "refs/convert/parquet"  # the branch that the Hub makes of a data set: SUBSET/SPLIT/0000.parquet
 SHOWN = 12  # names in a message
@@ -127,10 +128,8 @@ def _looks_converted(files: list[str]) -> bool:
 
 def _of_subset(repo: hub.Repo, files: list[str], subset: str | None) -> list[str]:
     """Returns the Parquet files of a subset on the converted branch. Only their folder names the subset."""
-    by_subset: dict[str, list[str]] = {}
-    for file in files:
-        if file.endswith(".parquet"):
-            by_subset.setdefault(PurePosixPath(file).parts[0], []).append(file)
+    parquet = [file for file in files if file.endswith(".parquet")]
+    by_subset = group_by(parquet, lambda file: PurePosixPath(file).parts[0])
     if subset is None and len(by_subset) == 1:
         (subset,) = by_subset
     if subset not in by_subset:

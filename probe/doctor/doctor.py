@@ -36,6 +36,7 @@ from probe.probes.selection import select
 from probe.runs.outputs import problem_of_record
 from probe.system import hub
 from probe.system.files import canonical, why_not_writable
+from probe.system.grouping import group_by
 from probe.system.machine import num_cores, resolve_device
 from probe.system.provenance import hardware, versions
 from probe.tables.published import CONLL2003
@@ -122,14 +123,7 @@ def examine(
 
 def _by_corpus(configs: Sequence[Config]) -> list[list[Config]]:
     """Groups configs by corpus. A control task, or a share of train, is the same corpus."""
-    groups: list[list[Config]] = []
-    for cfg in configs:
-        group = next((one for one in groups if main_data(one[0].data) == main_data(cfg.data)), None)
-        if group is None:
-            groups.append([cfg])
-        else:
-            group.append(cfg)
-    return groups
+    return [*group_by(configs, lambda cfg: canonical(asdict(main_data(cfg.data)))).values()]
 
 
 def _data(configs: Sequence[Config]) -> tuple[Corpus, Facts]:

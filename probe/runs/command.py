@@ -6,7 +6,6 @@ import functools
 import re
 import shlex
 import sys
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from probe.config import Config, UserError
 from probe.probes.kinds import PROBES, slow_bfloat16
 from probe.runs.launch import Launcher
 from probe.settings import add_hydra_flags, add_multirun, configs_of, run_hydra_flags
+from probe.system.grouping import group_by
 
 TRAIN = """\
 Trains a probe on the chosen layers, scores it on dev and test, and writes a record. With -m, or
@@ -93,10 +93,7 @@ def _train_sweep(configs: Sequence[Config], launcher: Launcher, command: str) ->
 
 def _screen_first(configs: Sequence[Config], command: str) -> None:
     """Runs and prints the screen of a sweep that asks for one (screen.first). If it fails, the sweep still runs."""
-    asked: defaultdict[Path, list[Config]] = defaultdict(list)
-    for cfg in configs:
-        if cfg.screen.first:
-            asked[Path(cfg.results_dir)].append(cfg)
+    asked = group_by((cfg for cfg in configs if cfg.screen.first), lambda cfg: Path(cfg.results_dir))
     if not asked:
         return
     from probe.runs.plan import one_per_encoder

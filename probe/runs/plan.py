@@ -29,6 +29,7 @@ from probe.runs.records import Settings, record_path
 from probe.runs.sweep_plan import RequestedRun, Setting
 from probe.system.files import canonical
 from probe.system.format import encoder_labels
+from probe.system.grouping import group_by
 
 ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about that
 
@@ -176,10 +177,7 @@ def encoder_key(encoder: EncoderConfig) -> str:
 
 def one_per_encoder(configs: Sequence[Config]) -> list[Config]:
     """Returns the first config of each encoder."""
-    found: dict[str, Config] = {}
-    for cfg in configs:
-        found.setdefault(encoder_key(cfg.encoder), cfg)
-    return list(found.values())
+    return [same[0] for same in group_by(configs, lambda cfg: encoder_key(cfg.encoder)).values()]
 
 
 def named_encoders(configs: Sequence[Config]) -> dict[str, EncoderConfig]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from probe.config import LayersConfig
 from probe.probes.selection import Selection, presets_of, select
+from probe.system.grouping import group_by
 
 EVERY = 100  # most concatenations of one number of layers to try all; beyond, the best of one layer less are extended
 BEAM_WIDTH = 8  # how many of those are extended
@@ -59,9 +60,8 @@ def _by_hand(indices: Sequence[int], combine: str, num_layers: int, hidden_size:
 
 def fixed(num_layers: int, hidden_size: int) -> list[Candidate]:
     """Returns the candidates that do not depend on scores: single layers, presets, means of neighbouring layers."""
-    alike: dict[tuple[str, tuple[int, ...]], list[Selection]] = {}
-    for preset in presets_of(num_layers, hidden_size):
-        alike.setdefault(readout_of(preset.combine, preset.indices), []).append(preset)
+    presets = presets_of(num_layers, hidden_size)
+    alike = group_by(presets, lambda preset: readout_of(preset.combine, preset.indices))
     candidates = {}
     for readout, same in alike.items():
         # Mean before sum: a mean trains at the learning rates of single layers, a sum of many needs a lower one.

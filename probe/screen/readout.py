@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from probe.screen.moments import Moments, Reduction
+from probe.system.grouping import group_by
 
 RIDGE_ALPHAS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)  # of the ridge, as shares of the mean variance of what is read
 AT_ONCE = 16  # readouts whose scores are computed together
@@ -70,10 +71,8 @@ def solve(
     means = [indices for combine, indices in wanted if combine == "mean"]
     for indices, readout in _averaged(sums, means, to, ridge_alphas[1]):
         yield ("mean", indices), readout
-    by_strength: dict[float, list[tuple[int, ...]]] = {}
-    for combine, indices in wanted:
-        if combine == "concat":
-            by_strength.setdefault(ridge_alphas[min(len(indices), max(ridge_alphas))], []).append(indices)
+    concatenated = [indices for combine, indices in wanted if combine == "concat"]
+    by_strength = group_by(concatenated, lambda indices: ridge_alphas[min(len(indices), max(ridge_alphas))])
     for strength, some in by_strength.items():
         for readout in _concatenated(sums, some, to, strength):
             yield ("concat", readout.indices), readout

@@ -31,6 +31,7 @@ from probe.conditions import BASELINE, MAIN, UPPER_BOUND
 from probe.scoring.significance import Cell
 from probe.system.files import to_jsonable
 from probe.system.format import first_few
+from probe.system.grouping import group_by
 from probe.tables.columns import COLUMNS, header
 from probe.tables.decisions import BEST, ELIMINATED, UNCONVERGED, WORSE
 from probe.tables.dot_plot import DotPlot, Line, Score, Section, draw_dot_plot
@@ -310,11 +311,8 @@ def by_layer(rows: Sequence[Row], fewest: int = FEWEST_LAYERS) -> Numbers:
 
 def _singles(rows: Sequence[Row]) -> list[Row]:
     """Gives the single layers in their order; of rows that differ in how they are normalized, the larger set."""
-    ways: dict[str | None, list[Row]] = {}
-    for row in rows:
-        if row.is_single:
-            ways.setdefault(row.normalize, []).append(row)
-    most: list[Row] = max(ways.values(), key=lambda mine: len(mine)) if ways else []
+    sets = group_by((row for row in rows if row.is_single), lambda row: row.normalize)
+    most = max(sets.values(), key=len, default=[])
     return sorted(most, key=lambda row: row.indices[0])
 
 
@@ -414,10 +412,7 @@ def draw_by_layer(figure: Figure, numbers: Numbers) -> None:
 
 def by_share(rows: Sequence[Row]) -> Numbers:
     """Gives dev and test score of each row by the share of train that it learnt from. Nothing for one share."""
-    parts: dict[str, list[Row]] = {}
-    for row in rows:
-        if row.indices and row.conditions <= {"share"}:
-            parts.setdefault(row.name, []).append(row)
+    parts = group_by((row for row in rows if row.indices and row.conditions <= {"share"}), lambda row: row.name)
     found: Numbers = {}
     for name, mine in parts.items():
         ordered = sorted(mine, key=share_of)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +11,7 @@ from probe.conditions import LOWER_CASED
 from probe.runs.records import RunRecord
 from probe.scoring.metrics import guess_floor
 from probe.scoring.significance import Cell, interval, summary
+from probe.system.grouping import group_by
 from probe.tables.caveats import kind_of_bits
 from probe.tables.gap import gap_closed
 from probe.tables.paired import to_best_of_sample
@@ -79,9 +79,7 @@ def _relative_scores(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
         parts = [other for other in there if (other.indices, other.combine, other.normalize) == chosen]
         parts = [part for part in parts if part.conditions - {"share"} == names and _settings(part) == _settings(row)]
         runs = [run for part in parts for run in part.records.values() if run.online_code]
-        by_seed: defaultdict[int, list[RunRecord]] = defaultdict(list)
-        for run in runs:
-            by_seed[run.seed].append(run)
+        by_seed = group_by(runs, lambda run: run.seed)
         lengths = [compression(by_seed[seed]) for seed in sorted(by_seed)]
         blocks = {tuple(sorted(map(_share, mine))) for mine in by_seed.values()}
         if not one_kind_of_bits(runs):

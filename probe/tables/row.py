@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from probe.conditions import section_of
@@ -14,6 +14,7 @@ from probe.runs.sweep_plan import Setting
 from probe.scoring.compare import Components
 from probe.scoring.significance import Cell
 from probe.system.format import format_layers, with_encoder
+from probe.system.grouping import group_by
 
 
 @dataclass(frozen=True)
@@ -184,20 +185,12 @@ class Row:
 
 def groups_of(rows: Sequence[Row]) -> list[list[Row]]:
     """Groups rows by setting, in their order."""
-    return _together(rows, lambda row: row.group)
+    return [*group_by(rows, lambda row: row.group).values()]
 
 
 def by_encoder(rows: Sequence[Row]) -> list[list[Row]]:
     """Groups rows by setting and encoder, in their order."""
-    return _together(rows, lambda row: (row.group, row.encoder))
-
-
-def _together(rows: Sequence[Row], kind_of: Callable[[Row], Hashable]) -> list[list[Row]]:
-    """Groups rows of one kind, in the order in which rows and kinds first occur."""
-    kinds: dict[Hashable, list[Row]] = {}
-    for row in rows:
-        kinds.setdefault(kind_of(row), []).append(row)
-    return [*kinds.values()]
+    return [*group_by(rows, lambda row: (row.group, row.encoder)).values()]
 
 
 def setting_of(record: RunRecord) -> Setting:

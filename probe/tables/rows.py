@@ -28,6 +28,7 @@ from probe.scoring.metrics import NumberScore, Scores, SpanScore
 from probe.scoring.significance import Cell, summary
 from probe.system.files import canonical, key_of, short, to_jsonable
 from probe.system.format import encoder_labels, short_name
+from probe.system.grouping import group_by
 from probe.tables.decisions import label_rows
 from probe.tables.published import is_conll2003
 from probe.tables.rates import RATE, best_rate
@@ -164,10 +165,9 @@ def build_rows(results_dir: Path, margin: float | None = None, ended: Collection
         )
     )
     benches, eliminated = read_bench(results_dir), eliminated_rows(results_dir)
-    alike: defaultdict[tuple[str | None, ...], list[_Gathered]] = defaultdict(list)  # by what is shown of them
+    alike = group_by(gathered, _shown)
     normalized: defaultdict[str, set[str | None]] = defaultdict(set)  # how rows of each table are
     for row in gathered:
-        alike[_shown(row)].append(row)
         if row.identity.layers.indices and not _is_fine_tuned(row):
             normalized[row.group].add(row.identity.layers.normalize)
     rows = [
@@ -255,17 +255,13 @@ def _gather(records: Records, expected: list[RequestedRun]) -> list[_Gathered]:
 
 def _at_best_rates(gathered: list[_Gathered]) -> list[_Gathered]:
     """Replaces rows that differ only in their learning rate by the best of them on dev, in one table."""
-    tables: defaultdict[str, list[_Gathered]] = defaultdict(list)
-    for row in gathered:
-        tables[row.identity.key if _is_fine_tuned(row) else row.identity.across_rates].append(row)
+    tables = group_by(gathered, lambda row: row.identity.key if _is_fine_tuned(row) else row.identity.across_rates)
     chosen = []
     for group, rows in tables.items():
         if len({row.identity.probe.get(RATE) for row in rows}) < 2:
             chosen += rows
             continue
-        alike: defaultdict[str, list[_Gathered]] = defaultdict(list)
-        for row in rows:
-            alike[canonical(to_jsonable([row.identity.layers, row.identity.condition]))].append(row)
+        alike = group_by(rows, lambda row: canonical(to_jsonable([row.identity.layers, row.identity.condition])))
         chosen += [_at_best_rate(same, group) for same in alike.values()]
     return chosen
 

@@ -7,7 +7,7 @@ own floor, and the rows that its own table does not call worse.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from probe.conditions import MAIN
@@ -15,6 +15,7 @@ from probe.probes.kinds import describe_probe
 from probe.runs.records import RunRecord
 from probe.system.files import canonical, short
 from probe.system.format import first_few, percent, short_name
+from probe.system.grouping import group_by
 from probe.tables.decisions import BEST, UNDECIDED, WITHIN
 from probe.tables.row import Row, by_encoder
 
@@ -30,29 +31,21 @@ def tasks_of_one_encoder(rows: Sequence[Row]) -> list[list[list[Row]]]:
     """
     ranked = [row for row in rows if row.section == MAIN and row.n and not row.unconverged and not row.eliminated]
     found = []
-    for groups in _together(by_encoder(ranked), _alike):
+    for groups in group_by(by_encoder(ranked), _alike).values():
         tasks = Counter(map(_task, groups))
-        found += [groups] if max(tasks.values()) == 1 else _together(groups, _same)
+        found += [groups] if max(tasks.values()) == 1 else [*group_by(groups, _same).values()]
     return [groups for groups in found if len(groups) > 1]
 
 
-def _together(groups: Sequence[list[Row]], kind_of: Callable[[list[Row]], Any]) -> list[list[list[Row]]]:
-    kinds: dict[str, list[list[Row]]] = {}
-    for group in groups:
-        kinds.setdefault(canonical(kind_of(group)), []).append(group)
-    return list(kinds.values())
-
-
-def _alike(group: Sequence[Row]) -> list[Any]:
-    """Returns what tables of tasks must share to be compared."""
+def _alike(group: Sequence[Row]) -> str:
+    """Returns a key of what tables of tasks must share to be compared."""
     features, probe = group[0].setting.features, group[0].setting.probe
     subword = features.get("subword")
-    return [
-        _record(group).encoder.fingerprint,
-        [features.get(name) for name in READ],
-        "first" if subword == "cls" else subword,  # a task of sentences that reads cls is no other way to read words
-        {name: value for name, value in probe.items() if name not in BY_TEXT},
-    ]
+    if subword == "cls":  # of sentences: words are read as by any other task
+        subword = "first"
+    read = [features.get(name) for name in READ]
+    shared = {name: value for name, value in probe.items() if name not in BY_TEXT}
+    return canonical([_record(group).encoder.fingerprint, read, subword, shared])
 
 
 def _task(group: Sequence[Row]) -> tuple[Any, ...]:
@@ -60,8 +53,8 @@ def _task(group: Sequence[Row]) -> tuple[Any, ...]:
     return identity.corpus, identity.task, identity.sentence
 
 
-def _same(group: Sequence[Row]) -> list[Any]:
-    return [_record(group).identity.features, group[0].setting.probe]
+def _same(group: Sequence[Row]) -> str:
+    return canonical([_record(group).identity.features, group[0].setting.probe])
 
 
 def _record(group: Sequence[Row]) -> RunRecord:
