@@ -104,21 +104,17 @@ def read_decisions(folder: Path) -> Decisions | None:
     return _read(folder / DECISIONS, Decisions)
 
 
-def eliminated_rows(folder: Path) -> dict[str, Elimination]:
-    """Returns when and why rows of the folder's race were eliminated, by cell. Raises UserError."""
+def read_outcome(folder: Path) -> tuple[dict[str, Elimination], set[str]]:
+    """Returns when and why rows of the folder's race were eliminated, by cell, and the keys of replaced runs.
+
+    A run that never learned is replaced by another seed. Raises UserError.
+    """
     spec, decisions = read_spec(folder), read_decisions(folder)
     if spec is None or decisions is None:
-        return {}
+        return {}, set()
     cells = {entry.row: entry.identity.cell for entry in spec.entries}
-    return {cells[row]: why for row, why in decisions.eliminated.items() if row in cells}
-
-
-def replaced_runs(folder: Path) -> set[str]:
-    """Returns the keys of runs that never learned and were replaced by another seed. Raises UserError."""
-    spec, decisions = read_spec(folder), read_decisions(folder)
-    if spec is None or decisions is None:
-        return set()
-    return {spec.runs[cell].key for cell in decisions.replaced if cell in spec.runs}
+    eliminated = {cells[row]: why for row, why in decisions.eliminated.items() if row in cells}
+    return eliminated, {spec.runs[cell].key for cell in decisions.replaced if cell in spec.runs}
 
 
 def _read(file: Path, kind: type[T]) -> T | None:

@@ -19,7 +19,7 @@ from probe.conditions import CONDITIONS, section_of
 from probe.config import UserError, default_margin
 from probe.data.task import TASKS
 from probe.probes.kinds import describe_probe
-from probe.race.spec import eliminated_rows, replaced_runs
+from probe.race.spec import read_outcome
 from probe.runs.identity import RecordedCondition, RunIdentity, normalized_name
 from probe.runs.progress import closest_results, failures
 from probe.runs.records import Records, RunRecord, bad_records, load_records
@@ -143,9 +143,9 @@ def build_rows(results_dir: Path, margin: float | None = None, ended: Collection
         for error in bad_records(results_dir).values():
             raise error
         raise UserError(f"{results_dir} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
-    if replaced := replaced_runs(results_dir):
-        records = {file: record for file, record in records.items() if record.key not in replaced}
-        expected = [run for run in expected if run.key not in replaced]
+    eliminated, replaced = read_outcome(results_dir)
+    records = {file: record for file, record in records.items() if record.key not in replaced}
+    expected = [run for run in expected if run.key not in replaced]
     gathered = _beside_frozen(_across_encoders(_at_best_rates(_gather(records, expected))))
     settings: dict[str, str] = {}  # of each table, by its group: a frozen row's if it has one
     for row in sorted(gathered, key=_is_fine_tuned, reverse=True):  # fine-tuned first, overwritten: their probe differs
@@ -164,7 +164,7 @@ def build_rows(results_dir: Path, margin: float | None = None, ended: Collection
             canonical(row.identity.probe),
         )
     )
-    benches, eliminated = read_bench(results_dir), eliminated_rows(results_dir)
+    benches = read_bench(results_dir)
     alike = group_by(gathered, _shown)
     normalized: defaultdict[str, set[str | None]] = defaultdict(set)  # how rows of each table are
     for row in gathered:
