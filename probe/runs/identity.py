@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from probe.conditions import label_of_conditions
+from probe.conditions import label_of_conditions, section_of
 from probe.system.files import canonical, key_of, to_jsonable
 
 VERSION = 1  # raise it when a code change gives other results for the same settings
@@ -67,6 +67,16 @@ class RunIdentity:
         A control is in the table of the runs that it controls.
         """
         return self._without("layers", "seed", "condition")
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Returns the ids of its conditions in `CONDITIONS`; none for main runs."""
+        return tuple(self.condition.ids) if self.condition else ()
+
+    @property
+    def section(self) -> int:
+        """Returns the section of its table: BASELINE, MAIN, REDUCED_DATA or UPPER_BOUND."""
+        return section_of(self.layers.indices, self.conditions)
 
     @property
     def across_rates(self) -> str:

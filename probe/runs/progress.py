@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from probe.conditions import MAIN, section_of
+from probe.conditions import MAIN
 from probe.config import UserError
 from probe.runs.cluster import ANSWER_S, EndedJob, ended_jobs
 from probe.runs.identity import normalized_name
@@ -19,6 +19,7 @@ from probe.runs.records import BadRecord, RunRecord, load_record
 from probe.runs.sweep_plan import SWEEP, labels_of, read_expected
 from probe.system.files import SHORT_KEY, short
 from probe.system.format import closest, duration, percent, pluralize, short_name
+from probe.system.grouping import group_by
 from probe.system.locks import is_locked, wait_for_lock
 
 AT_ONCE_S = 2  # longest wait for SLURM in a command that should answer at once
@@ -116,13 +117,11 @@ def leaders(records: Iterable[RunRecord]) -> str | None:
 
     While a sweep runs, rows differ in their number of seeds, so it is given. Only the table tests differences.
     """
-    tables: dict[str, dict[str, list[RunRecord]]] = {}
-    for record in records:
-        identity = record.identity
-        if section_of(identity.layers.indices, identity.condition.ids if identity.condition else ()) == MAIN:
-            tables.setdefault(identity.group, {}).setdefault(identity.cell, []).append(record)
+    main = (record for record in records if record.identity.section == MAIN)
+    tables = group_by(main, lambda record: record.identity.group)
     found = []
-    for cells in tables.values():
+    for table in tables.values():
+        cells = group_by(table, lambda record: record.identity.cell)
         rows = [(statistics.mean(one.scores.dev.headline for one in row), row) for row in cells.values()]
         rows.sort(key=lambda pair: -pair[0])
         if len(rows) > 1:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.bench.bench import Bench, read_bench
-from probe.conditions import CONDITIONS, section_of
+from probe.conditions import CONDITIONS
 from probe.config import UserError, default_margin
 from probe.data.task import TASKS
 from probe.probes.kinds import describe_probe
@@ -96,10 +96,6 @@ class _Gathered:
     encoder: str | None = None  # its name in a table of several encoders
 
     @property
-    def conditions(self) -> tuple[str, ...]:
-        return tuple(self.identity.condition.ids) if self.identity.condition else ()
-
-    @property
     def missing(self) -> set[str]:
         """Returns the keys of runs asked for that have no record."""
         return self.expected - {record.key for record in self.records.values()}
@@ -155,7 +151,7 @@ def build_rows(results_dir: Path, margin: float | None = None, ended: Collection
             settings[row.group],
             row.group,
             row.encoder or "",
-            section_of(row.identity.layers.indices, row.conditions),
+            row.identity.section,
             _rank_of_condition(row.identity.condition),
             _rank(row.name),
             row.identity.layers.indices,
@@ -327,7 +323,7 @@ def _beside_frozen(gathered: list[_Gathered]) -> list[_Gathered]:
 
 
 def _is_fine_tuned(row: _Gathered) -> bool:
-    return "fine_tuned" in row.conditions
+    return "fine_tuned" in row.identity.conditions
 
 
 def _rank(name: str) -> int:
