@@ -12,8 +12,8 @@ from typing import Any
 
 from probe.config import Config, UserError
 from probe.runs.config_from_record import config_from_record
-from probe.runs.identity import RunIdentity
 from probe.runs.outputs import as_columns
+from probe.runs.plan import Plan, plan
 from probe.runs.records import Checksums, RunRecord, load_records
 from probe.scoring.metrics import Scores, count, scores_of
 from probe.system.files import sha256_of, short, to_jsonable
@@ -108,26 +108,21 @@ def predict_again(
     from probe.probes.batches import TaggedWords
     from probe.probes.frozen import read_features
     from probe.probes.kinds import bfloat16_kernels
-    from probe.runs.plan import plan
     from probe.runs.weights import load_probe
     from probe.system.machine import resolve_device
     from probe.system.provenance import hardware, versions
 
     files = {record.key: file for file, record in load_records(results_folder(folder)).items()}
     for record in chosen:
-        if record.has_cased_control:
-            yield Check(record.label, None, CASED)
-            continue
-        cfg = config_from_record(record, make_config, overrides)
-        device = resolve_device(cfg.device)
         try:
+            planned = _plan_again(record, make_config, overrides)
+            if isinstance(planned, Check):
+                yield planned
+                continue
+            cfg, device = planned.cfg, resolve_device(planned.cfg.device)
             tagger, _ = load_probe(files[record.key], record, device)
-            planned = plan(cfg)
         except UserError as error:
             yield Check(record.label, False, str(error))
-            continue
-        if other := _other_run(record, planned.identity):
-            yield other
             continue
         streamed = replace(cfg, features=replace(cfg.features, placement="stream"))  # each word is read only once
         features, *_ = read_features(replace(planned, cfg=streamed).fit_inputs(), device)
@@ -154,11 +149,14 @@ def predict_again(
             yield Check(record.label, ok, f"other predictions, which differ by {difference:.2f} points; {why}")
 
 
-def _other_run(record: RunRecord, planned: RunIdentity) -> Check | None:
-    """Returns a failed check if the planned run is not the record's; None if it is."""
-    if planned.key == record.key:
-        return None
-    places = [place for place, *_ in unequal(to_jsonable(record.identity), to_jsonable(planned))]
+def _plan_again(record: RunRecord, make_config: Callable[[list[str]], Config], overrides: list[str]) -> Plan | Check:
+    """Plans a record's run. Returns a check instead if this version would not make it, or makes another run."""
+    if record.has_cased_control:
+        return Check(record.label, None, CASED)
+    planned = plan(config_from_record(record, make_config, overrides))
+    if planned.identity.key == record.key:
+        return planned
+    places = [place for place, *_ in unequal(to_jsonable(record.identity), to_jsonable(planned.identity))]
     return Check(record.label, False, f"these settings give another run: {', '.join(places)} differ")
 
 
@@ -215,17 +213,13 @@ def rerun(
     chosen: Sequence[RunRecord], make_config: Callable[[list[str]], Config], overrides: list[str]
 ) -> Iterator[Check]:
     """Trains runs again in a temporary folder and compares. overrides: for files that have moved (data.path=DIR)."""
-    from probe.runs.plan import plan
     from probe.runs.run import run
 
     for record in chosen:
-        if record.has_cased_control:
-            yield Check(record.label, None, CASED)
-            continue
-        cfg = config_from_record(record, make_config, overrides)
-        if other := _other_run(record, plan(cfg).identity):
-            yield other
+        planned = _plan_again(record, make_config, overrides)
+        if isinstance(planned, Check):
+            yield planned
             continue
         with tempfile.TemporaryDirectory() as scratch:
-            again = run(replace(cfg, results_dir=scratch, jobs=1), log=lambda _: None)
+            again = run(replace(planned.cfg, results_dir=scratch, jobs=1), log=lambda _: None)
         yield compare_runs(record, again, record.label)
