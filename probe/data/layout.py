@@ -20,7 +20,7 @@ COLUMN_NAMES = {name for names in USUAL.values() for name in names}
 class Layout:
     """Holds the settings of `data` that readers use. The defaults are those of conf/data/columns.yaml.
 
-    Columns are counted from 0; negative ones from the end. `Reader.settings` says which reader uses which settings.
+    Columns are counted from 0; negative ones from the end. No format has all of them.
     """
 
     task: str = "spans"

@@ -24,32 +24,25 @@ class Reader:
     """Describes a corpus format.
 
     name: as messages show it. endings: of the files in this format. read: reads a file; its last argument is what to
-    type if the file does not exist. settings: those of `data` that `read` uses, first the column or field of the tags.
-    read_without_tags: reads the lines of a text for `probe tag`; None if that is not supported.
-    tasks: the values of data.task for which it has labels.
+    type if the file does not exist. read_without_tags: reads the lines of a text for `probe tag`; None if that is not
+    supported. tasks: the values of data.task for which it has labels.
     """
 
     name: str
     endings: tuple[str, ...]
     read: Callable[[Path, Layout, str], Split]
-    settings: tuple[str, ...]
     read_without_tags: Callable[[Iterable[str], Layout, str], Split] | None = None
     tasks: tuple[str, ...] = WORDS
 
 
-COLUMNS = ("tag_column", "word_column", "separator", "comment", "document_marker", "word_prefix")
-FIELDS = ("tags_field", "words_field", "second_field", "regression", "document_field", "labels", "document_marker")
-CONLLU = ("tag_column", "task")
-LABEL_LINES = ("label_key", "word_column", "separator", "comment", "document_marker", "word_prefix")
-LABELLED = ("words_field", "tags_field", "second_field")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 READERS = {
-    "columns": Reader("columns", (), read_columns, COLUMNS, read_columns_without_tags),
-    "conllu": Reader("CoNLL-U", (".conllu",), read_conllu, CONLLU, read_conllu_without_tags, (*WORDS, "pairs")),
-    "json": Reader("JSON lines", JSON_LINES, read_json, FIELDS, read_json_without_tags, tuple(TASKS)),
-    "label_lines": Reader("columns with data.label_key", (), read_label_lines, LABEL_LINES, None, ("sentence",)),
-    "labelled": Reader("a label and a text per line", (), read_labelled, LABELLED, None, TEXT_TASKS),
-    "parquet": Reader("Parquet", (".parquet",), read_parquet, FIELDS, None, tuple(TASKS)),
+    "columns": Reader("columns", (), read_columns, read_columns_without_tags),
+    "conllu": Reader("CoNLL-U", (".conllu",), read_conllu, read_conllu_without_tags, (*WORDS, "pairs")),
+    "json": Reader("JSON lines", JSON_LINES, read_json, read_json_without_tags, tuple(TASKS)),
+    "label_lines": Reader("columns with data.label_key", (), read_label_lines, None, ("sentence",)),
+    "labelled": Reader("a label and a text per line", (), read_labelled, None, TEXT_TASKS),
+    "parquet": Reader("Parquet", (".parquet",), read_parquet, None, tuple(TASKS)),
 }
 
 

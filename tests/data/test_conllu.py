@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,22 +128,18 @@ def test_a_layout_without_settings_is_that_of_the_columns_preset(tmp_path: Path)
     assert Layout.of(data_config(tmp_path)) == Layout()
 
 
-def test_every_ending_has_one_reader_with_settings_of_the_layout():
+def test_every_ending_has_one_reader():
     endings = [ending for reader in READERS.values() for ending in reader.endings]
     assert len(endings) == len(set(endings))
     for reader in READERS.values():
         assert {reader_of(Path(f"train{ending}")) for ending in reader.endings} <= {reader}
-        assert set(reader.settings) <= {field.name for field in fields(Layout)}
     assert reader_of(Path("eng.train")) is READERS["columns"]
-    set_by_users = {field.name for field in fields(Layout)} - {"split"}
-    assert {setting for reader in READERS.values() for setting in reader.settings} == set_by_users
 
 
-def test_a_setting_that_a_reader_does_not_name_changes_nothing(tmp_path: Path):
+def test_settings_of_other_formats_change_nothing(tmp_path: Path):
     others: dict[str, Any] = {
-        "task": "spans", "word_column": 7, "separator": "space", "comment": "1", "document_marker": "Sue",
+        "word_column": 7, "separator": "space", "comment": "1", "document_marker": "Sue",
         "word_prefix": "x", "words_field": "x", "tags_field": "x", "document_field": "x", "labels": ["x"],
     }  # fmt: skip
     file, layout = file_of(tmp_path, TEXT), replace(TAGS, tag_column=3)
-    unused = {name: value for name, value in others.items() if name not in READERS["conllu"].settings}
-    assert read_file(file, replace(layout, **unused)) == read_file(file, layout)
+    assert read_file(file, replace(layout, **others)) == read_file(file, layout)
