@@ -6,7 +6,6 @@ take turns in each round, so that other load on the machine slows all of them. R
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any
 from probe.config import Config, DataConfig, UserError, preset_values
 from probe.data.corpus import BUNDLED, Corpus, load_corpus
 from probe.runs.records import Records, RunRecord, decoded, json_of, load_records
-from probe.system.files import to_jsonable, write_atomically
+from probe.system.files import write_json
 from probe.system.grouping import group_by
 
 BENCH = "bench.json"
@@ -84,9 +83,7 @@ def measure(
     for key, of_features in by_features.items():
         depths = sorted({max(record.layers.indices, default=0) for record in of_features})
         benches[key] = _measure(of_features[0], make_config(of_features[0]), depths, log, words, rounds)
-    write_atomically(
-        results_dir / BENCH, json.dumps(to_jsonable([*benches.values()]), indent=1, ensure_ascii=False) + "\n"
-    )
+    write_json(results_dir / BENCH, [*benches.values()])
     return [benches[key] for key in by_features]
 
 

@@ -33,7 +33,7 @@ from probe.encoders.checkpoint import (
     files_in_index,
 )
 from probe.system import hub
-from probe.system.files import sha256_of_file, why_not_writable, write_atomically, written_whole
+from probe.system.files import sha256_of_file, why_not_writable, write_atomically, write_json, written_whole
 from probe.system.format import reason_of
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def convert(source: str, revision: str | None, to: Path, log: Callable[[str], No
         for file in files.descriptions:
             shutil.copyfile(file, new / file.name)
         note = _note(name, commit, files, [new / file for file in written])
-        write_atomically(new / CONVERSION, json.dumps(note, indent=1, ensure_ascii=False) + "\n")
+        write_json(new / CONVERSION, note)
     log(f"{to}: {num_tensors} tensors in {', '.join(written)}, and {len(files.descriptions)} unchanged files.")
     log(f"To use it: encoder.path={to}")
 

@@ -19,7 +19,7 @@ from probe.export.splits import Vectors, chosen, plan_to_read, read_vectors
 from probe.features.pooled import vectors_to_read
 from probe.probes.combine import bytes_needed
 from probe.runs.plan import Plan, settings_of
-from probe.system.files import key_of, to_jsonable, why_not_writable, write_atomically
+from probe.system.files import key_of, to_jsonable, why_not_writable, write_json
 from probe.system.locks import FileLock
 from probe.system.progress import progress_bar
 from probe.system.provenance import provenance
@@ -114,8 +114,7 @@ def _write(part: Path, what: dict[str, Any], planned: Plan, vectors: dict[str, V
         if file.name != LOCK:  # half-written by a process that was killed
             file.unlink()
     if not (part / ABOUT).exists():
-        text = json.dumps(_about(what, planned, vectors), indent=1, ensure_ascii=False)
-        write_atomically(part / ABOUT, text + "\n")
+        write_json(part / ABOUT, _about(what, planned, vectors))
     with progress_bar(sum(map(len, vectors.values())), "exporting") as bar:
         read = vectors_to_read(planned.store, planned.text, planned.cfg.features)
         for name, split in planned.corpus.splits.items():

@@ -34,7 +34,7 @@ from probe.encoders.checkpoint import Encoder
 from probe.encoders.traits import Traits
 from probe.features.indices import stored_layers
 from probe.features.windows import bounds
-from probe.system.files import canonical, key_of, why_not_writable, write_atomically, written_whole
+from probe.system.files import canonical, key_of, why_not_writable, write_json, written_whole
 from probe.system.locks import FileLock
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ class FeatureStore:
             **({"encoder": before} if before else {}),
         }
         manifest["sha256"] = key_of(manifest)
-        write_atomically(self.directory / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+        write_json(self.directory / MANIFEST, manifest)
 
     def traits(self) -> Traits | None:
         """Returns what a trial showed of the encoder; None if the manifest does not have it (older ones do not)."""

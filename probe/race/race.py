@@ -6,7 +6,6 @@ can continue, earlier runs count, and two processes in one folder reach the same
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from probe.runs.launch import Launcher
 from probe.runs.plan import Plan, encoder_key, plan, prepare_results
 from probe.runs.sweep import run_sweep
 from probe.runs.sweep_plan import write_expected
-from probe.system.files import to_jsonable, write_atomically
+from probe.system.files import write_atomically, write_json
 from probe.system.format import with_encoder
 from probe.system.locks import wait_for_lock
 
@@ -150,7 +149,7 @@ def _stored_spec(folder: Path, wanted: RaceSpec) -> RaceSpec:
     with wait_for_lock(folder / "logs" / "race.lock"):
         there = read_spec(folder)
         if there is None:
-            write_atomically(folder / RACE, json.dumps(to_jsonable(wanted), indent=1, ensure_ascii=False) + "\n")
+            write_json(folder / RACE, wanted)
             return wanted
     if difference := _difference(there, wanted):
         raise _other_race(folder, difference)

@@ -28,7 +28,7 @@ from probe.probes.kinds import PROBES
 from probe.probes.schedule import Outcome
 from probe.runs.identity import RunIdentity, label_of
 from probe.scoring.metrics import Scores
-from probe.system.files import short, to_jsonable, write_atomically
+from probe.system.files import short, write_json
 from probe.system.provenance import Hardware, Software
 
 SCHEMA = 4
@@ -218,7 +218,7 @@ def record_path(results_dir: Path, row: str, identity: RunIdentity) -> Path:
 
 
 def write_record(path: Path, record: RunRecord) -> None:
-    write_atomically(path, json.dumps(to_jsonable(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_json(path, record)
 
 
 def load_record(path: Path) -> RunRecord:

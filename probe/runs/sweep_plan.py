@@ -3,7 +3,6 @@ so that a narrower sweep does not hide what a wider one left open."""
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 from probe.config import UserError
 from probe.runs.identity import RunIdentity, label_of
 from probe.runs.records import decoded, json_of
-from probe.system.files import to_jsonable, write_atomically
+from probe.system.files import write_json
 from probe.system.format import encoder_labels, with_encoder
 from probe.system.locks import wait_for_lock
 
@@ -83,8 +82,7 @@ def write_expected(results_dir: Path, runs: list[RequestedRun]) -> str | None:
                 "is asked for again only by starting them again."
             )
         merged = {run.key: run for run in [*before, *runs]}
-        text = json.dumps({"runs": to_jsonable([*merged.values()])}, indent=1, ensure_ascii=False) + "\n"
-        write_atomically(file, text)
+        write_json(file, {"runs": [*merged.values()]})
         lock.unlink(missing_ok=True)
     return note
 

@@ -6,7 +6,6 @@ Like a record a screen has a key, the hash of its identity. Imports nothing slow
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from probe.config import UserError
 from probe.runs.records import decoded, json_of
 from probe.runs.sweep_plan import Setting
 from probe.screen.ranking import Scored
-from probe.system.files import key_of, to_jsonable, write_atomically
+from probe.system.files import key_of, to_jsonable, write_json
 from probe.system.format import encoder_labels
 from probe.system.provenance import Hardware, Software
 
@@ -126,9 +125,7 @@ def by_encoder(records: Sequence[ScreenRecord]) -> dict[str, ScreenRecord]:
 
 def write_screens(folder: Path, records: Sequence[ScreenRecord]) -> None:
     """Writes screen.json, which holds these screens and no other. Raises UserError if it cannot be written."""
-    content = to_jsonable(records[0] if len(records) == 1 else list(records))
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     try:
-        write_atomically(folder / SCREEN, text)
+        write_json(folder / SCREEN, records[0] if len(records) == 1 else records)
     except OSError as error:
         raise UserError(f"{folder / SCREEN} cannot be written ({error.strerror}).") from None

@@ -80,6 +80,15 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def write_json(path: Path, value: Any) -> None:
+    """Writes a value as indented JSON, or does not change the file. Raises ValueError for a number that is not finite.
+
+    Dataclasses are converted, see `to_jsonable`.
+    """
+    text = json.dumps(to_jsonable(value), indent=1, ensure_ascii=False, allow_nan=False)
+    write_atomically(path, text + "\n")
+
+
 def why_not_writable(folder: Path, needed: int = 0) -> str | None:
     """Returns why that many bytes cannot be written into a folder (or its parent if it is missing), or None."""
     place = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
