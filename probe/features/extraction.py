@@ -34,6 +34,7 @@ from probe.encoders.encoder import load_model
 from probe.encoders.pieces import notes_on_pieces
 from probe.encoders.traits import Traits, notes_on, traits_of
 from probe.features.depth import stop_at
+from probe.features.indices import stored_layers
 from probe.features.store import FeatureStore, Shard
 from probe.features.words import Text, batches, cut_texts, pieces_at_once, states_of
 from probe.system.bfloat16 import SLOW, kernels_for
@@ -153,7 +154,7 @@ def fill(
                 bar.update(whole.last - whole.first)
                 continue
             try:
-                layers, arrived = compute_shard(store, whole, texts[whole.split], model, encoder, cfg, device, bar)
+                layers, arrived = compute_shard(whole, texts[whole.split], model, encoder, cfg, device, bar)
             except BaseException:
                 _release(locks.values())
                 raise
@@ -203,7 +204,6 @@ def _finish(
 
 
 def compute_shard(
-    store: FeatureStore,
     shard: Shard,
     text: Text,
     model: torch.nn.Module,
@@ -212,15 +212,13 @@ def compute_shard(
     device: str,
     bar: tqdm,
 ) -> tuple[Tensor, Callable[[], float]]:
-    """Computes a shard's vectors, (stored layers, W, H) in the storage dtype.
+    """Computes a shard's vectors, (stored layers, W, H) in the storage dtype. cfg.batch_pieces: a number.
 
     Also returns a function to call before the vectors are read. It waits for them, and returns their largest absolute
     value before the cast.
     """
-    words = shard.last - shard.first
-    layers = torch.empty(
-        (len(store.layers), words, store.hidden_size), dtype=getattr(torch, store.dtype), device=device
-    )
+    shape = len(stored_layers(cfg, encoder.num_layers)), shard.last - shard.first, encoder.hidden_size
+    layers = torch.empty(shape, dtype=getattr(torch, cfg.dtype), device=device)
     largest = torch.zeros((), device=device)
     for windows in batches(text, shard, encoder, int(cfg.batch_pieces), device):
         states, rows = states_of(windows, text.pieces, model, encoder, cfg, device)

@@ -22,11 +22,11 @@ from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import load_model
 from probe.encoders.traits import traits_of
 from probe.features.depth import stop_at
-from probe.features.extraction import report_empty_words, report_encoder, report_slow_bfloat16
+from probe.features.extraction import compute_shard, report_empty_words, report_encoder, report_slow_bfloat16
 from probe.features.pooled import pool_sentences
 from probe.features.store import Shard, cut_shards
 from probe.features.windows import bounds
-from probe.features.words import Text, batches, pieces_at_once, states_of
+from probe.features.words import Text, pieces_at_once
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import combine_stored
 from probe.runs.records import RunRecord
@@ -57,6 +57,8 @@ class CorpusTagger:
         self.selection = selection_of(record)
         report_slow_bfloat16(self.cfg, self.device)
         self.model = load_model(self.encoder, self.device, self.cfg.precision)
+        at_once = pieces_at_once(self.cfg.batch_pieces, self.encoder, self.device)
+        self.cfg = replace(self.cfg, batch_pieces=at_once)
         report_encoder(self.encoder, traits_of(self.model, self.encoder, self.device), self.cfg.subword)
         stop_at(stored[-1], self.model, self.encoder, self.device)
 
@@ -93,19 +95,12 @@ class CorpusTagger:
     @torch.inference_mode()
     def _layers(self, text: Text, shard: Shard, bar: tqdm) -> torch.Tensor:
         """Computes the chosen layers of a shard's words, (L, W, H), as a store would give them."""
-        indices = self.selection.indices
-        dtype = getattr(torch, self.cfg.dtype)
-        layers = torch.empty((len(indices), shard.last - shard.first, self.encoder.hidden_size), dtype=dtype)
-        at_once = pieces_at_once(self.cfg.batch_pieces, self.encoder, self.device)
-        for windows in batches(text, shard, self.encoder, at_once, self.device):
-            states, rows = states_of(windows, text.pieces, self.model, self.encoder, self.cfg, self.device)
-            layers.index_copy_(1, rows.cpu() - shard.first, states[self.places].to(dtype).cpu())
-            bar.update(len(rows))
-        if not layers.isfinite().all():
+        layers, arrived = compute_shard(shard, text, self.model, self.encoder, self.cfg, self.device, bar)
+        if not arrived() <= torch.finfo(layers.dtype).max:  # also true for NaN
             raise UserError(
                 f"{self.cfg.dtype}, in which the probe was trained, cannot hold every value of this text's vectors."
             )
-        return layers
+        return layers[self.places]
 
 
 def _chunks(shards: list[Shard], sentence_ends: set[int], least: int) -> Iterator[list[Shard]]:

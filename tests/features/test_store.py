@@ -171,7 +171,7 @@ def test_a_missing_shard_is_extracted_and_no_other(
     compute = extraction.compute_shard
 
     def counted(*arguments):
-        made.append(arguments[1].split)
+        made.append(arguments[0].split)
         return compute(*arguments)
 
     monkeypatch.setattr(extraction, "compute_shard", counted)
@@ -263,7 +263,7 @@ if no_locks:
     fcntl.flock = flock
 extraction.num_cores = lambda: 1
 compute, made = extraction.compute_shard, []
-extraction.compute_shard = lambda *a: (made.append(a[1]), compute(*a))[1]
+extraction.compute_shard = lambda *a: (made.append(a[0]), compute(*a))[1]
 encoder = open_encoder(encoder_config(bert), cache)
 corpus = Corpus("tiny", {"train": make_split(400, 1), "dev": make_split(20, 2), "test": make_split(20, 3)})
 (cache / f"{os.getpid()}.here").touch()
