@@ -20,7 +20,7 @@ from probe.data.readers import read_file
 from probe.data.repository import read_hub
 from probe.data.sentences import Sentences
 from probe.data.split import Split, SplitCounts, bare_tag
-from probe.data.tags import TagSchemeError, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
+from probe.data.tags import TagSchemeError, find_scheme, ill_formed, to_iob2, with_prefixes
 from probe.data.task import SPANS, Task, task_of
 from probe.data.text_tasks import TASKS_OF_ANY_TAGS, make_text_task, source_task
 from probe.system import hub
@@ -252,9 +252,8 @@ def normalize_tags(corpus: Corpus, wanted: str, on_ill_formed: str, if_not_spans
             f"Another scheme: data.scheme=NAME. {if_not_spans}"
             f"{_another_column(splits, error.tags)}{_all_wrong(splits, error.tags)}"
         ) from None
-    if scheme == "IO" and is_bare(together):
-        for split in splits.values():
-            split.tags = Sentences.of(map(with_prefixes, split.tags))
+    for split in splits.values():
+        split.tags = Sentences.of(with_prefixes(split.tags, scheme))
     counts: dict[str, int] = {}
     shown: list[str] = []
     for name, split in splits.items():

@@ -122,14 +122,12 @@ def _check_bare(kinds: list[str], has_outside: bool) -> None:
             raise TagSchemeError([tag], f"occurs together with {twins.pop()}: write tags as B-TYPE and I-TYPE")
 
 
-def with_prefixes(tags: Sequence[str]) -> list[str]:
-    """Adds the prefix I- to bare types of IO."""
-    return [tag if tag == "O" else f"I-{tag}" for tag in tags]
-
-
-def is_bare(sentences: Tags) -> bool:
-    """Returns whether tags in IO lack the prefix I-."""
-    return not all(tag.startswith("I-") for tag in set(chain.from_iterable(sentences)) - {"O"})
+def with_prefixes(sentences: Tags, scheme: str) -> Tags:
+    """Adds the prefix I- to the tags of IO if they are bare types; returns other tags unchanged."""
+    kinds = set(chain.from_iterable(sentences)) - {"O"}
+    if scheme != "IO" or all(tag.startswith("I-") for tag in kinds):
+        return sentences
+    return [[tag if tag == "O" else f"I-{tag}" for tag in tags] for tags in sentences]
 
 
 def _few(tags: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from probe.data.corpus import places_of
 from probe.data.layout import Layout
 from probe.data.readers import READERS
 from probe.data.split import Split
-from probe.data.tags import Tags, TagSchemeError, find_scheme, ill_formed, is_bare, to_iob2, with_prefixes
+from probe.data.tags import Tags, TagSchemeError, find_scheme, ill_formed, to_iob2, with_prefixes
 from probe.data.task import Task
 from probe.scoring.metrics import Counts, Scores, by_sentence, count, scores_of, strict_counts
 from probe.scoring.significance import Randomisation, approximate_randomisation, units_of
@@ -81,10 +81,7 @@ def read_predictions(file: Path, task: Task, ignore_docstart: bool) -> Predictio
     gold_scheme = _scheme(split, "auto")
     predicted_scheme = _scheme_of_predictions(other, gold_scheme)
     as_written = [sum(map(str.__eq__, gs, ps)) for gs, ps in zip(gold, predicted, strict=True)]
-    gold, predicted = (
-        list(map(with_prefixes, tags)) if scheme == "IO" and is_bare(tags) else tags
-        for tags, scheme in ((gold, gold_scheme), (predicted, predicted_scheme))
-    )
+    gold, predicted = with_prefixes(gold, gold_scheme), with_prefixes(predicted, predicted_scheme)
     strict = strict_counts(gold, predicted, gold_scheme, predicted_scheme)
     if gold_scheme != "IOB2":
         gold = [to_iob2(tags) for tags in gold]

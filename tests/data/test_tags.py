@@ -8,7 +8,7 @@ import pytest
 from seqeval.metrics.sequence_labeling import get_entities
 from support.inputs import SCHEMES, random_spans, written
 
-from probe.data.tags import TagSchemeError, find_scheme, ill_formed, is_bare, spans, to_iob2, with_prefixes
+from probe.data.tags import TagSchemeError, find_scheme, ill_formed, spans, to_iob2, with_prefixes
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -38,9 +38,9 @@ def test_disordered_tags_are_read_as_by_seqevals_default_mode(seed: int, prefixe
 def test_bare_types_are_io_and_touching_ones_run_together():
     tags = [["O", "person-actor", "person-actor", "art"]]
     assert find_scheme(tags, "auto") == "IO"
-    assert is_bare(tags)
-    assert list(spans(with_prefixes(tags[0]))) == [("person-actor", 1, 3), ("art", 3, 4)]
-    assert not is_bare([["O", "I-PER"]])
+    assert list(spans(with_prefixes(tags, "IO")[0])) == [("person-actor", 1, 3), ("art", 3, 4)]
+    assert with_prefixes([["O", "I-PER"]], "IO") == [["O", "I-PER"]]
+    assert with_prefixes([["O", "B-PER"]], "IOB2") == [["O", "B-PER"]]
 
 
 @pytest.mark.parametrize(
