@@ -321,6 +321,11 @@ def _score(path: str) -> Column:
     return _cell(name, path.replace("_", " ").replace("f1", "F1"), path, text, groups=groups)
 
 
+def _in_bits(name: str, path: str, note: str, groups: tuple[str, ...] = ()) -> Column:
+    """Makes a column of bits per word, which only runs with probabilities have."""
+    return _cell(name, path.replace("_", " "), path, _bits, MEAN, groups=groups, note=note, optional=True)
+
+
 COLUMNS: dict[str, Column] = {
     column.name: column
     for column in (
@@ -431,27 +436,10 @@ COLUMNS: dict[str, Column] = {
             note="guess floor: boundary F1 on dev times the sum of squared type shares. Guessing each type by its "
             "frequency would score this much at the boundaries that were found.",
         ),
-        _cell("dev_bits", "dev bits", "dev_bits", _bits, MEAN, groups=("bits",), note=NOTE_ON_BITS, optional=True),
-        _cell("test_bits", "test bits", "test_bits", _bits, MEAN, note=NOTE_ON_BITS, optional=True),
-        _cell(
-            "information",
-            "dev information",
-            "dev_information",
-            _bits,
-            MEAN,
-            groups=("floors", "bits"),
-            note=NOTE_ON_INFORMATION,
-            optional=True,
-        ),
-        _cell(
-            "test_information",
-            "test information",
-            "test_information",
-            _bits,
-            MEAN,
-            note=NOTE_ON_INFORMATION,
-            optional=True,
-        ),
+        _in_bits("dev_bits", "dev_bits", NOTE_ON_BITS, ("bits",)),
+        _in_bits("test_bits", "test_bits", NOTE_ON_BITS),
+        _in_bits("information", "dev_information", NOTE_ON_INFORMATION, ("floors", "bits")),
+        _in_bits("test_information", "test_information", NOTE_ON_INFORMATION),
         _relative(
             "conditional_gain",
             "gain over layer 0 (95 %)",
