@@ -61,7 +61,7 @@ def _expected(layout: Layout) -> str:
 
 def _rows(lines: Iterable[str], layout: Layout, split: Split) -> Iterator[tuple[int, str, list[str]]]:
     """Yields line number, label and texts of the lines that belong to the split. Notes a header in `split`."""
-    of_all = {name for names in SPLIT_NAMES.values() for name in names}
+    of_all = [name for names in SPLIT_NAMES.values() for name in names]
     fields = [layout.tags_field, layout.words_field, *([layout.second_field] if layout.second_field else [])]
     columns: list[int] | None = None  # of the label and the texts
     has_splits = False
@@ -79,17 +79,15 @@ def _rows(lines: Iterable[str], layout: Layout, split: Split) -> Iterator[tuple[
                 check_fields(f"{split.origin}:{number}: the first line", cells, layout)
             has_splits = len(cells) > len(fields) and cells[0] in of_all
             columns = [has_splits + i for i in range(len(fields))]
-        if len(cells) <= max(columns):
+        has_more = layout.second_field is not None and not split.header and len(cells) > max(columns) + 1
+        if len(cells) <= max(columns) or has_more:
             found = f"{len(cells)} columns, expected {max(columns) + 1}"
             raise UserError(f"{split.origin}:{number}: {found}. {_expected(layout)}")
         if has_splits and cells[0] not in of_all:
             raise UserError(
                 f"{split.origin}:{number}: {cells[0]!r} names no split, as the first line does. There are: "
-                f"{', '.join(name for names in SPLIT_NAMES.values() for name in names)}."
+                f"{', '.join(of_all)}."
             )
-        if layout.second_field and not split.header and len(cells) > columns[-1] + 1:
-            found = f"{len(cells)} columns, expected {columns[-1] + 1}"
-            raise UserError(f"{split.origin}:{number}: {found}. {_expected(layout)}")
         if not has_splits or cells[0] in SPLIT_NAMES[layout.split]:
             label, *texts = (cells[at] for at in columns)
             yield number, label, texts if split.header else [*texts[:-1], "\t".join(cells[columns[-1] :])]
