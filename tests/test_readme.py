@@ -37,10 +37,7 @@ ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
 INSTALLS = ("python3 -m venv", "pip install", "eval ")  # the first is what the build runs; completion has its own test
 SHORT = f"from probe.probes import schedule; schedule.EPOCH_UPDATES = 10; {RUN_PROBE}"  # a run of a tenth of a second
-BRIEF = (  # measurements of a tenth of a second, not of two
-    "from probe.doctor import cost; from probe.probes import finetune; cost.MEASURE_S = finetune.MEASURE_S = 0.1; "
-    + RUN_PROBE
-)
+BRIEF = f"from probe.system import speed; speed.MEASURE_S = 0.1; {RUN_PROBE}"  # measurements of a tenth of a second
 ELSEWHERE = "hydra/launcher=slurm"  # needs a cluster; the launcher has its own test
 
 

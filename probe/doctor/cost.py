@@ -5,10 +5,8 @@ Times are extrapolated from short measurements on this machine, with pieces and 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +18,13 @@ from probe.runs.outputs import is_truncated
 from probe.runs.plan import Plan, plan
 from probe.system.files import why_not_writable
 from probe.system.machine import gpus, num_cores, resolve_device, side_by_side
+from probe.system.speed import units_per_second
 
 if TYPE_CHECKING:
     import torch
 
     from probe.features.words import Text
 
-MEASURE_S = 2.0  # duration of the measurement of an encoder, and of a probe of each width
 FEWEST_EPOCHS = 10  # the fewest epochs of converged runs in the committed result sets
 MEASURED_SENTENCES = 2000
 
@@ -140,19 +138,15 @@ def extraction_s(
     at_once = pieces_at_once(features.batch_pieces, encoder, device)
     some = batches(text, missing[0], encoder, at_once, device)
     some = some[:: max(1, len(some) // 8)]
-    measured, clock = 0, 0.0
-    for i, windows in enumerate([some[len(some) // 2], *some]):
-        if i == 1:  # the first warms up
-            clock = time.perf_counter()
+
+    def encode(windows: list) -> int:
         states, _ = states_of(windows, text.pieces, model, encoder, features, device)
         states.sum().item()  # waits for a GPU
         if keep is not None:
             keep(states.cpu())
-        if i:
-            measured += num_pieces(text, windows)
-            if time.perf_counter() - clock > MEASURE_S:
-                break
-    speed = measured / (time.perf_counter() - clock)
+        return num_pieces(text, windows)
+
+    speed = units_per_second([some[len(some) // 2], *some], encode)
     return sum(num_pieces(texts[shard.split], texts[shard.split].windows_of(shard)) for shard in missing) / speed
 
 
@@ -160,7 +154,7 @@ def training_s_per_word(planned: Plan, device: str) -> float:
     """Estimates the seconds per word of training a run's probe, by training one briefly on random vectors."""
     import torch
 
-    from probe.probes.batches import TaggedWords, TrainingBatches
+    from probe.probes.batches import Batch, TaggedWords, TrainingBatches
     from probe.probes.tagger import Tagger
     from probe.probes.training import labels_of
 
@@ -173,15 +167,11 @@ def training_s_per_word(planned: Plan, device: str) -> float:
     cfg = planned.cfg.probe
     tagger = Tagger(cfg, planned.selection, labels, data, data, lambda gold, predicted: 0.0).to(device)
     optimizer = torch.optim.Adam(tagger.parameters(), lr=cfg.learning_rate, fused=True)
-    words, clock = 0, 0.0
-    for i, batch in enumerate(islice(TrainingBatches(data, cfg.batch_size, 0, passes=2), 10_000)):
-        if i == 1:  # the first warms up
-            clock = time.perf_counter()
+
+    def update(batch: Batch) -> int:
         optimizer.zero_grad()
         tagger.training_step(batch).backward()
         optimizer.step()
-        if i:
-            words += int(batch.words.sum())
-            if time.perf_counter() - clock > MEASURE_S:
-                break
-    return (time.perf_counter() - clock) / max(words, 1)
+        return int(batch.words.sum())
+
+    return 1 / units_per_second(TrainingBatches(data, cfg.batch_size, 0, passes=2), update)

@@ -39,12 +39,12 @@ from probe.system.files import canonical, to_jsonable, written_whole
 from probe.system.format import duration, reason_of
 from probe.system.machine import free_memory_per_run, resolve_device, to_device
 from probe.system.provenance import hardware, versions
+from probe.system.speed import units_per_second
 
 WEIGHT_DECAY = 0.01
 INITIAL_STD = 0.02  # of the linear layer, as in BERT's own layers
 AT_ONCE = 2048  # pieces, padding included, in one forward pass: bounds the memory
 LOG_EVERY_S = 15
-MEASURE_S = 2.0  # duration of the trial that estimates a training's time
 BACKWARD = 3  # cost of training on a piece, relative to a forward pass
 # Saved in addition to weights, optimizer and rates. Weights of one epoch under two names are stored once.
 SAVED = ("curve", "best_epoch", "best_dev_tags", "best_weights", "least_loss_epoch", "least_loss_weights")
@@ -405,13 +405,12 @@ def training_s(inputs: FitInputs) -> float:
     tuned.refuse_without(free_memory_per_run(device, inputs.runs, inputs.num_gpus), max(train.widths))
     optimizer, rates = optimizer_of(tuned, train)
     some = train.batches(cfg.probe.batch_size, torch.Generator().manual_seed(0))
-    _finite(update(tuned, train, some[0], optimizer, rates), tuned)  # warms up
-    pieces, clock = 0, time.perf_counter()
-    for numbers in some:
+
+    def one_update(numbers: list[int]) -> int:
         _finite(update(tuned, train, numbers, optimizer, rates), tuned)  # waits until the update is done
-        pieces += sum(train.widths[number] for number in numbers)
-        if time.perf_counter() - clock > MEASURE_S:
-            break
+        return sum(train.widths[number] for number in numbers)
+
+    speed = units_per_second([some[0], *some], one_update)
     scoring = {name: sum(split.widths) / BACKWARD for name, split in data.items()}
     whole = tuned.epochs * (sum(train.widths) + scoring["dev"]) + scoring["test"]
-    return whole * (time.perf_counter() - clock) / pieces
+    return whole / speed

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from probe.doctor import cost
-from probe.probes import finetune
+from probe.system import speed
 
 
 @pytest.fixture(autouse=True)
 def short_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (cost, finetune):
-        monkeypatch.setattr(module, "MEASURE_S", 0.1)
+    monkeypatch.setattr(speed, "MEASURE_S", 0.1)
