@@ -117,6 +117,9 @@ class DataConfig:
     second_field: str | None = None  # of the second text; omitted from older records
     regression: bool = False  # labels are numbers
 
+    def __hash__(self) -> int:  # by its values, so that functions of it can be cached
+        return hash(repr(self))
+
     def __post_init__(self) -> None:
         one_of("data.task", self.task, TASKS)
         if self.derive is not None:
@@ -175,6 +178,9 @@ class EncoderConfig:
     weights_seed: int
     lower_case: bool | None = None  # null: as in the tokenizer's files
 
+    def __hash__(self) -> int:  # by its values, so that functions of it can be cached
+        return hash(repr(self))
+
     def __post_init__(self) -> None:
         one_of("encoder.weights", self.weights, WEIGHTS)
         if not 0 <= self.weights_seed < 2**63:
@@ -193,6 +199,9 @@ class FeaturesConfig:
     batch_pieces: int | str
     cache_dir: str
     placement: str
+
+    def __hash__(self) -> int:  # by its values, so that functions of it can be cached
+        return hash(repr(self))
 
     def __post_init__(self) -> None:
         one_of("features.context", self.context, CONTEXTS)

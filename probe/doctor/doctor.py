@@ -9,7 +9,6 @@ as for a run.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -35,7 +34,7 @@ from probe.probes.scales import REMEDY, adds_unlike, unlike_layers
 from probe.probes.selection import select
 from probe.runs.outputs import problem_of_record
 from probe.system import hub
-from probe.system.files import canonical, why_not_writable
+from probe.system.files import why_not_writable
 from probe.system.grouping import group_by
 from probe.system.machine import num_cores, resolve_device
 from probe.system.provenance import hardware, versions
@@ -123,7 +122,7 @@ def examine(
 
 def _by_corpus(configs: Sequence[Config]) -> list[list[Config]]:
     """Groups configs by corpus. A control task, or a share of train, is the same corpus."""
-    return [*group_by(configs, lambda cfg: canonical(asdict(main_data(cfg.data)))).values()]
+    return [*group_by(configs, lambda cfg: main_data(cfg.data)).values()]
 
 
 def _data(configs: Sequence[Config]) -> tuple[Corpus, Facts]:
@@ -132,13 +131,10 @@ def _data(configs: Sequence[Config]) -> tuple[Corpus, Facts]:
     corpus = load_corpus(cfg.data)
 
     @cache
-    def train_of(data: str, seed: int) -> Split:
-        return derived(corpus, DataConfig(**json.loads(data)), seed)[0].splits["train"]
+    def train_of(data: DataConfig, seed: int) -> Split:
+        return derived(corpus, data, seed)[0].splits["train"]
 
-    trained_on = []
-    for one in configs:
-        share = one.data.train_fraction
-        trained_on.append((one, train_of(canonical(asdict(one.data)), one.seed if share else 0)))
+    trained_on = [(one, train_of(one.data, one.seed if one.data.train_fraction else 0)) for one in configs]
     counts = corpus.counts()
     kinds = Counter(
         kind for split in corpus.splits.values() for tags in split.tags for kind, _, _ in corpus.task.items(tags)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +26,6 @@ from probe.runs.identity import Layers, RecordedCondition, RunIdentity, label_of
 from probe.runs.outputs import is_done, unfinished_path
 from probe.runs.records import Settings, record_path
 from probe.runs.sweep_plan import RequestedRun, Setting
-from probe.system.files import canonical
 from probe.system.format import encoder_labels
 from probe.system.grouping import group_by
 
@@ -101,12 +99,12 @@ def plan(cfg: Config) -> Plan:
     if cfg.encoder.num_layers is not None:
         select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before anything is fetched
     cfg = kind_of(cfg).prepare(cfg)
-    of_main, of_text, encoder_settings, feature_settings = _parts(cfg)
+    of_main, of_text = main_data(cfg.data), main_data(cfg.data, changed_words=True)
     main, main_fingerprint = _text(of_main)
     text, _ = _text(of_text)
-    encoder, store, _ = _features(of_text, encoder_settings, feature_settings)
+    encoder, store, _ = _features(of_text, cfg.encoder, cfg.features)
     is_lower_cased = cfg.data.control is not None and encoder.lower_cases
-    corpus, sample, fingerprint = _derived(of_text, canonical(asdict(cfg.data)), cfg.seed, is_lower_cased)
+    corpus, sample, fingerprint = _derived(of_text, cfg.data, cfg.seed, is_lower_cased)
     selection = select(cfg.layers, encoder.num_layers, unit_size(encoder.hidden_size, text.task))
     refuse_unstored(cfg, selection, encoder)
     _refuse_large_batch(cfg, main)
@@ -114,7 +112,7 @@ def plan(cfg: Config) -> Plan:
     cfg = _resolve_epochs(cfg, main)
     condition = None
     if names := conditions_of(cfg):
-        _, main_store, pretrained = _features(of_main, encoder_settings, feature_settings)
+        _, main_store, pretrained = _features(of_main, cfg.encoder, cfg.features)
         base = {"corpus": main_fingerprint, "features": pretrained or main_store.vectors_key}
         here = {"corpus": fingerprint, "features": store.vectors_key}
         changed = {name: value for name, value in base.items() if value != here[name]}
@@ -165,14 +163,14 @@ class Inputs(NamedTuple):
 
 def inputs_of(cfg: Config) -> Inputs:
     """Returns what a config's runs read: all text, with its own tags. Raises UserError for invalid data or encoder."""
-    of_text, _, encoder_settings, feature_settings = _parts(cfg)
-    encoder, store, _ = _features(of_text, encoder_settings, feature_settings)
+    of_text = main_data(cfg.data)
+    encoder, store, _ = _features(of_text, cfg.encoder, cfg.features)
     return Inputs(_text(of_text)[0], encoder, store, _text(of_text)[1])
 
 
-def encoder_key(encoder: EncoderConfig) -> str:
-    """Returns a key that is equal for settings of one encoder: with a path, the name means nothing."""
-    return canonical(asdict(encoder) | ({"name": None} if encoder.path is not None else {}))
+def encoder_key(encoder: EncoderConfig) -> EncoderConfig:
+    """Returns settings that are equal for one encoder: with a path, the name means nothing."""
+    return encoder if encoder.path is None else replace(encoder, name="")
 
 
 def one_per_encoder(configs: Sequence[Config]) -> list[Config]:
@@ -194,41 +192,31 @@ def named_encoders(configs: Sequence[Config]) -> dict[str, EncoderConfig]:
     return {label: cfg.encoder for label, cfg in zip(labels, configs, strict=True)}
 
 
-def _parts(cfg: Config) -> tuple[str, str, str, str]:
-    """Returns the settings of the main runs' text, of the text read, of encoder and of features, as cache keys."""
-    return (
-        canonical(asdict(main_data(cfg.data))),
-        canonical(asdict(main_data(cfg.data, changed_words=True))),
-        canonical(asdict(cfg.encoder)),
-        canonical(asdict(cfg.features)),
-    )
-
-
 @functools.lru_cache(maxsize=8)
-def _text(data: str) -> tuple[Corpus, str]:
+def _text(data: DataConfig) -> tuple[Corpus, str]:
     """Loads a corpus with the words that are read, and its fingerprint.
 
     Like the functions below it is cached, for the runs that share it.
     """
-    settings = DataConfig(**json.loads(data))
-    text, _ = derived(load_corpus(main_data(settings)), settings, seed=0, changes=("words",))
+    text, _ = derived(load_corpus(main_data(data)), data, seed=0, changes=("words",))
     return text, text.fingerprint()
 
 
 @functools.lru_cache(maxsize=8)
-def _derived(of_text: str, data: str, seed: int, lower_cases: bool) -> tuple[Corpus, Sample | None, str]:
+def _derived(of_text: DataConfig, data: DataConfig, seed: int, lower_cases: bool) -> tuple[Corpus, Sample | None, str]:
     """Returns the corpus to train and score on, its sample of train if any, and its fingerprint."""
     text, fingerprint = _text(of_text)
-    corpus, sample = derived(text, DataConfig(**json.loads(data)), seed, lower_cases, changes=("tags", "sample"))
+    corpus, sample = derived(text, data, seed, lower_cases, changes=("tags", "sample"))
     return corpus, sample, fingerprint if corpus is text else corpus.fingerprint()
 
 
 @functools.lru_cache(maxsize=8)
-def _features(data: str, encoder_settings: str, feature_settings: str) -> tuple[Encoder, FeatureStore, str | None]:
+def _features(
+    data: DataConfig, of_encoder: EncoderConfig, features: FeaturesConfig
+) -> tuple[Encoder, FeatureStore, str | None]:
     """Returns encoder, store and, for random weights, the key of the checkpoint's own features, if it has weights."""
     text, _ = _text(data)
-    features = FeaturesConfig(**json.loads(feature_settings))
-    encoder = open_encoder(EncoderConfig(**json.loads(encoder_settings)), Path(features.cache_dir))
+    encoder = open_encoder(of_encoder, Path(features.cache_dir))
     store, pretrained = FeatureStore.of(text, encoder, features), None
     if encoder.pretrained is not None:
         pretrained = FeatureStore.of(text, replace(encoder, fingerprint=encoder.pretrained), features).vectors_key

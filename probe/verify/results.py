@@ -12,7 +12,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -332,29 +332,29 @@ def _derives_from(text: Corpus) -> Callable[[RunRecord, str], bool]:
     It takes the record and the hash of what there is to find in its dev and test.
     """
 
-    def made(data: str, seed: int, lower: bool, *changes: str) -> Corpus:
-        return derived(text, DataConfig(**json.loads(data)), seed, lower, changes)[0]
+    def made(data: DataConfig, seed: int, lower: bool, *changes: str) -> Corpus:
+        return derived(text, data, seed, lower, changes)[0]
 
     @functools.cache
-    def fingerprint(data: str, seed: int, lower: bool) -> str:
+    def fingerprint(data: DataConfig, seed: int, lower: bool) -> str:
         return made(data, seed, lower, "words", "tags", "sample").fingerprint()
 
     @functools.cache
-    def standard(data: str, lower: bool) -> str:
+    def standard(data: DataConfig, lower: bool) -> str:
         splits = made(data, 0, lower, "words", "tags").splits
         return _gold_of({name: count(splits[name].tags, splits[name].tags, text.task) for name in SCORED})
 
     @functools.cache
-    def words(data: str, with_documents: bool) -> str:
+    def words(data: DataConfig, with_documents: bool) -> str:
         return made(data, 0, False, "words").text_fingerprint(with_documents=with_documents)
 
     def is_from(record: RunRecord, gold: str) -> bool:
         settings = DataConfig(**record.config.data)
-        sampled, whole = (canonical(asdict(data)) for data in (settings, replace(settings, train_fraction=None)))
+        whole = replace(settings, train_fraction=None)
         seed = 0 if settings.train_fraction is None else record.seed
         lower = bool(record.data.control_lower_cased)
         return (record.identity.corpus, gold, record.features.identity["text"]) == (
-            fingerprint(sampled, seed, lower),
+            fingerprint(settings, seed, lower),
             standard(whole, lower),
             words(whole, record.config.features["context"] == "document"),
         )
