@@ -6,10 +6,11 @@ Hydra composes the YAML files; `to_config` turns the result into plain dataclass
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -490,20 +491,51 @@ def user_cache(name: str) -> str:
     return str(home if home.is_dir() and not folder.is_dir() else folder)
 
 
-def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
-    """Turns Hydra's composed config into checked dataclasses.
+def with_types(composed: Any) -> Any:
+    """Returns Hydra's composed config with the names and types of `Config`; as it is, if it has them already.
 
-    choices: the preset chosen for each group. The layers preset's name (the row's name in tables), the encoder preset's
-    num_layers and the data preset's name are dropped if the settings differ from these presets. Raises UserError for
-    unknown keys, wrong types and bad values.
+    Raises UserError for unknown keys and wrong types.
     """
-    from omegaconf import MissingMandatoryValue, OmegaConf
+    from omegaconf import OmegaConf
+
+    if OmegaConf.get_type(composed) is Config:
+        return composed
+    register_resolvers()
+    with _errors_explained():
+        return OmegaConf.merge(_schema(), composed)
+
+
+def set_value(composed: Any, key: str, value: Any) -> None:
+    """Sets a setting of a composed config, as Hydra sets what is typed. Raises UserError for unknown keys and types."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import ConfigAttributeError, ConfigKeyError
+
+    with _errors_explained():
+        try:
+            OmegaConf.update(composed, key, value, merge=True)
+        except (ConfigAttributeError, ConfigKeyError):
+            raise unknown_setting(key) from None
+
+
+@functools.cache
+def _schema() -> Any:
+    """Returns an OmegaConf object with the names and types of `Config`. Its sections exist: a merge would add them."""
+    from omegaconf import OmegaConf
+
+    hints = get_type_hints(Config)
+    sections: dict[str, Any] = {field.name: {} for field in fields(Config) if is_dataclass(hints[field.name])}
+    sections["probe"] = UNUSED_SETTINGS
+    return OmegaConf.merge(OmegaConf.structured(Config), sections)
+
+
+@contextlib.contextmanager
+def _errors_explained() -> Iterator[None]:
+    """Turns OmegaConf's errors into a UserError that names the setting."""
+    from omegaconf import MissingMandatoryValue
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException, ValidationError
 
-    register_resolvers()
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(Config), {"probe": UNUSED_SETTINGS}, composed)
-        config = OmegaConf.to_object(merged)
+        yield
     except ConfigKeyError as error:
         raise unknown_setting(error.full_key or str(error.key)) from None
     except MissingMandatoryValue as error:
@@ -516,6 +548,19 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
         raise UserError(f"{typed}: this setting is {wanted(error)}.") from None
     except OmegaConfBaseException as error:
         raise UserError(reason_of(error)) from None
+
+
+def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
+    """Turns Hydra's composed config into checked dataclasses.
+
+    choices: the preset chosen for each group. The layers preset's name (the row's name in tables), the encoder preset's
+    num_layers and the data preset's name are dropped if the settings differ from these presets. Raises UserError for
+    unknown keys, wrong types and bad values.
+    """
+    from omegaconf import OmegaConf
+
+    with _errors_explained():
+        config = OmegaConf.to_object(with_types(composed))
     assert isinstance(config, Config)
     if config.encoder.weights == "random" and config.encoder.revision is not None:
         raise UserError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import functools
 import itertools
 import json
 import os
@@ -23,10 +24,12 @@ from probe.config import (
     preset_named,
     preset_values,
     register_resolvers,
+    set_value,
     setting_names,
     to_config,
     unknown_setting,
     wanted,
+    with_types,
 )
 from probe.probes.kinds import PROBES, check_probe
 from probe.runs.config_from_record import quoted
@@ -126,7 +129,7 @@ def configs_of(arguments: list[str], swept: str | None = None) -> tuple[list[Con
 
 def parse_command(arguments: list[str], swept: str | None = None) -> ParsedCommand:
     """Composes and checks what these arguments describe. swept: see `configs_of`. Raises UserError."""
-    from hydra import compose, initialize_config_dir
+    from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
@@ -148,7 +151,7 @@ def parse_command(arguments: list[str], swept: str | None = None) -> ParsedComma
             if swept_file:
                 raise UserError(f"{swept_file}: give one sweep file.")
             plain = [o.input_line for o in parsed if o.input_line is not None and not o.is_sweep_override()]
-            base = compose("config", plain, return_hydra_config=True)
+            base = _compose(plain)
             has_several = [o for o in parsed if o.is_sweep_override()]
             others = [o for o in has_several if _group(o) != swept]
             is_sweep = multirun or base.hydra.mode == RunMode.MULTIRUN or bool(has_several and not others)
@@ -233,13 +236,11 @@ def _jobs_by_depth(base: Any, parser: Any, parsed: Sequence[Override], overrides
 
     if not _counts_layers(base):
         return jobs_of(base, overrides)
-    from hydra import compose
-
     others = [override for override in parsed if _group(override) != "encoder"]
     fixed = [override.input_line or "" for override in others if not override.is_sweep_override()]
     jobs = []
     for encoder in _jobs([override for override in parsed if _group(override) == "encoder"]):
-        composed = compose("config", [*fixed, *encoder], return_hydra_config=True)
+        composed = _compose([*fixed, *encoder])
         name, path = composed.encoder.name, composed.encoder.path
         preset = preset_values("encoder", composed.hydra.runtime.choices.get("encoder"))
         is_typed = any(typed.startswith("encoder.num_layers=") for typed in encoder)
@@ -250,7 +251,7 @@ def _jobs_by_depth(base: Any, parser: Any, parsed: Sequence[Override], overrides
                     "Type encoder.num_layers=N (in config.json, mostly as num_hidden_layers)."
                 )
             encoder = [*encoder, f"encoder.num_layers={counted}"]
-            composed = compose("config", [*fixed, *encoder], return_hydra_config=True)
+            composed = _compose([*fixed, *encoder])
         jobs += jobs_of(composed, [*(override.input_line or "" for override in others), *encoder])
     return jobs
 
@@ -282,40 +283,60 @@ def _jobs(overrides: Sequence[Override]) -> list[list[str]]:
     return [list(job) for job in itertools.product(*values.values())]
 
 
+def _compose(overrides: Sequence[str]) -> Any:
+    """Composes a config as Hydra does, with Hydra's own part."""
+    values, presets = _parsed(overrides)
+    composed = copy.deepcopy(_compose_presets(conf_dir(), presets))
+    for override in values:
+        set_value(composed, override.key_or_group, override.value())
+    return composed
+
+
+@functools.lru_cache(maxsize=128)
+def _compose_presets(_folder: Path, presets: tuple[str, ...]) -> Any:
+    """Composes a config of presets alone, with Hydra's own part. This takes a fifth of a second."""
+    from hydra import compose
+
+    return compose("config", list(presets), return_hydra_config=True)
+
+
+def _parsed(overrides: Sequence[str]) -> tuple[list[Override], tuple[str, ...]]:
+    """Returns the overrides that set existing settings, and the others as typed."""
+    parsed = [_parse(typed) for typed in overrides]
+    values = [override for override in parsed if _sets_a_value(override)]
+    return values, tuple(override.input_line or "" for override in parsed if override not in values)
+
+
+@functools.lru_cache(maxsize=1024)
+def _parse(typed: str) -> Override:
+    """Parses one override. The jobs of a sweep have few different ones."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return OverridesParser.create().parse_override(typed)
+
+
 def _composed(jobs: list[list[str]]) -> Iterator[tuple[Any, dict[str, str]]]:
     """Yields the config of each job, without Hydra's own part, and its presets by group.
 
-    Hydra takes a fifth of a second to compose a config, and a sweep may have a hundred jobs. So jobs that choose the
-    same presets are composed once. Their values are then set as Hydra sets them, in their order.
+    A sweep may have a hundred jobs. So jobs that choose the same presets are composed and given types once. Their
+    values are then set as Hydra sets them, in their order.
     """
-    from hydra import compose
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from omegaconf import OmegaConf
-    from omegaconf.errors import ConfigAttributeError, ConfigKeyError
-
-    parser = OverridesParser.create()
     bases: dict[tuple[str, ...], tuple[Any, dict[str, str]]] = {}
     for job in jobs:
-        parsed = parser.parse_overrides(job)
-        values = [override for override in parsed if _sets_a_value(override)]
-        chosen = [override for override in parsed if override not in values]
-        presets = tuple(override.input_line or "" for override in chosen)
+        values, presets = _parsed(job)
         if presets not in bases:
-            base, choices = _without_hydra(compose("config", list(presets), return_hydra_config=True))
-            is_typed = any(override.key_or_group == "probe" for override in chosen)
+            base, choices = _without_hydra(_compose(presets))
+            is_typed = any(_parse(preset).key_or_group == "probe" for preset in presets)
             if not is_typed and _changes_probe(choices.get("condition", "")):
                 choices["probe"] = _probe_of(choices["condition"])  # even if a sweep file names another
             probe = preset_values("probe", choices.get("probe"))
             if "sweep" in choices and probe and not PROBES[probe["kind"]].reads_features:
                 base.probe = probe  # the sweep's settings of the probe are for probes that read features
-            bases[presets] = base, choices
+            bases[presets] = with_types(base), choices
         base, choices = bases[presets]
         composed = copy.deepcopy(base)
         for override in values:
-            try:
-                OmegaConf.update(composed, override.key_or_group, override.value(), merge=True)
-            except (ConfigAttributeError, ConfigKeyError):
-                raise unknown_setting(override.key_or_group) from None
+            set_value(composed, override.key_or_group, override.value())
         yield composed, choices
 
 
