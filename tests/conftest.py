@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import signal
 import subprocess
 import sys
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import TINY, as_nobody
+from support.commands import TINY, as_nobody, exit_code, here
 from support.hub import Hub, Server, forget
 from support.inputs import encoder_config, make_bert, overrides, small_corpus, write_columns
 
-from probe.cli import main
 from probe.config import EncoderConfig
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder, open_encoder
@@ -145,17 +144,23 @@ def typed(
     monkeypatch.setenv("LAYER_PROBE_CACHE", str(tmp_path / "cache"))
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["probe", *arguments])
-        on_kill = signal.getsignal(signal.SIGTERM)
-        try:
-            with pytest.raises(SystemExit) as ended:
-                main()
-        finally:
-            signal.signal(signal.SIGTERM, on_kill)
-        assert isinstance(ended.value.code, int)
-        return subprocess.CompletedProcess(arguments, ended.value.code, *capsys.readouterr())
+        return subprocess.CompletedProcess(arguments, exit_code(*arguments), *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def api_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`probe.run`, `probe.sweep` and `probe.screen` in this process: in one of its own each imports torch first.
+
+    That they start processes is a matter of test_api.py.
+    """
+
+    def run(arguments: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        assert arguments[:3] == [sys.executable, "-m", "probe"]
+        return here(*arguments[3:])
+
+    monkeypatch.setattr("probe.api.subprocess", types.SimpleNamespace(run=run))
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ import probe
 from probe.data.corpus import load_corpus
 from probe.settings import config_of
 
+pytestmark = pytest.mark.usefixtures("api_here")
+
 FAST = ["probe=linear", "probe.learning_rate=0.05", "probe.max_epochs=5"]
 
 

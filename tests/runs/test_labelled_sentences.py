@@ -25,6 +25,8 @@ from probe.scoring.metrics import count, scores_of
 from probe.tables.rows import build_rows
 from probe.verify.results import check_files
 
+pytestmark = pytest.mark.usefixtures("api_here")
+
 
 @pytest.fixture
 def settings(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -19,6 +19,8 @@ from probe.runs.records import load_records
 from probe.scoring.metrics import as_labels, spearman
 from probe.verify.results import check_files
 
+pytestmark = pytest.mark.usefixtures("api_here")
+
 SIZES = {"train": 120, "dev": 60, "test": 60}
 FAST = ["probe=linear", "probe.learning_rate=0.05", "probe.max_epochs=6"]
 ONE_EPOCH = ["probe=linear", "probe.max_epochs=1"]  # for a test that needs a trained run, and not a good one

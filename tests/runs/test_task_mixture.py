@@ -14,6 +14,8 @@ from probe.tables.formats import task_tables
 from probe.tables.rows import build_rows
 from probe.verify.results import check_files
 
+pytestmark = pytest.mark.usefixtures("api_here")
+
 FAST = ["probe=linear", "probe.learning_rate=0.05", "probe.max_epochs=4", "probe.lr_decay=linear"]  # ends by itself
 
 

@@ -16,6 +16,8 @@ from support.labelled import settings_of, swept, write_lines
 import probe
 from probe.config import POOLINGS
 
+pytestmark = pytest.mark.usefixtures("api_here")
+
 FAST = ["probe=linear", "probe.learning_rate=0.05", "probe.max_epochs=5"]
 ONE_EPOCH = ["probe=linear", "probe.max_epochs=1"]  # for a test that needs a trained run, and not a good one
 SIZES = {"train": 80, "dev": 40, "test": 40}
@@ -41,7 +43,7 @@ def settings(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_vectors_are_those_of_a_plain_forward_pass(
     pooling: str, settings: list[str], tiny_bert: Path, tmp_path: Path, monkeypatch
 ):
-    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 7)
+    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 20)
     typed = [*settings, *FAST, "layers.indices=[3,1]", "layers.combine=concat", f"features.sentence={pooling}"]
     _, dev, _ = probe.features(*typed)
     tokenizer, model = plain_encoder(tiny_bert)

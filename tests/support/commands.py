@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import io
 import multiprocessing
 import os
 import signal
@@ -16,9 +17,13 @@ import traceback
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
+
+from probe.cli import main
+from probe.runs.plan import forget_inputs
 
 TINY = [
     "probe.hidden_size=4",
@@ -66,6 +71,36 @@ def python(code: str, *arguments: str, **env: str) -> subprocess.CompletedProces
     """What a piece of Python prints in an interpreter of its own."""
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=DEADLINE_S)
+
+
+def exit_code(*arguments: str) -> int:
+    """Runs `probe` in this process, which has imported what it needs."""
+    on_kill = signal.getsignal(signal.SIGTERM)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["probe", *arguments])
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            signal.signal(signal.SIGTERM, on_kill)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def here(*arguments: str, cwd: Path | None = None, cache: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """What `probe` printed in this process, and how it ended: for fixtures, and where no process is asked about.
+
+    It reads all files anew. cwd: for a command on one thread, with the store in `cache`, else in the folder's own.
+    """
+    forget_inputs()
+    out, errors = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(errors):
+        if cwd is not None:
+            patch.chdir(cwd)
+            patch.setenv("LAYER_PROBE_CACHE", str(cache or cwd / "cache"))
+            patch.setattr("probe.features.extraction.num_cores", lambda: 1)
+        code = exit_code(*arguments)
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), errors.getvalue())
 
 
 # Forks what has its libraries imported and has computed nothing yet: no threads that a child would wait for in vain.
