@@ -5,6 +5,7 @@ Nothing is trained, and no corpus is read: what a run's key says of text and fea
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -32,6 +33,12 @@ def commands() -> list[str]:
     return sorted({re.sub(r"\s+", " ", found).strip() for found in COMMAND.findall(text) if "paper_table" not in found})
 
 
+@functools.cache
+def asked_by(command: str) -> list[Config]:
+    """The settings of all runs of a command, composed once."""
+    return configs_of(shlex.split(command)[1:])[0]
+
+
 def as_planned(cfg: Config, sentences: int) -> Config:
     """A run's settings as its plan has them."""
     cfg = kind_of(cfg).prepare(cfg)
@@ -44,6 +51,8 @@ def records_of(cfg: Config, records: list[RunRecord]) -> Iterator[RunRecord]:
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     layers = Layers(list(selection.indices), selection.combine, selection.normalize)
     for record in records:
+        if record.identity.seed != cfg.seed:
+            continue  # and no key is computed
         condition = record.identity.condition
         lower_cases = condition is not None and condition.settings.get("lower_cased") is True  # older controls: not
         asked_for = [conditions_of(cfg), settings_of_conditions(cfg, lower_cases)]
@@ -55,7 +64,7 @@ def records_of(cfg: Config, records: list[RunRecord]) -> Iterator[RunRecord]:
 
 @pytest.mark.parametrize("command", commands())
 def test_every_run_that_a_command_asks_for_is_committed(command: str):
-    configs = configs_of(shlex.split(command)[1:])[0]
+    configs = asked_by(command)
     folder = ROOT / configs[0].results_dir
     assert (folder / "records").is_dir(), f"{folder.name} is not committed"
     records = list(load_records(folder).values())
@@ -70,9 +79,6 @@ def test_every_run_that_a_command_asks_for_is_committed(command: str):
 
 def test_the_commands_are_found_and_cover_the_sets():
     typed = {command: re.search(r"results_dir=(\S+)", command) for command in commands()}
-    folders = {
-        found[1] if found else configs_of(shlex.split(command)[1:])[0][0].results_dir
-        for command, found in typed.items()
-    }
+    folders = {found[1] if found else asked_by(command)[0].results_dir for command, found in typed.items()}
     committed = {f"results/{path.parent.name}" for path in (ROOT / "results").glob("*/records")}
     assert {folder for folder in committed if "search" not in folder} <= folders  # races ask for what they need
