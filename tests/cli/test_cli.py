@@ -265,8 +265,8 @@ def test_extract_fills_the_store_and_stops(inputs: list[str], tmp_path: Path, ty
     assert not (tmp_path / "results").exists()
 
 
-def test_the_whole_config_can_be_shown(tmp_path: Path):
-    done = probe("--cfg", "job", "layers=last", cwd=tmp_path)
+def test_the_whole_config_can_be_shown(typed):
+    done = typed("--cfg", "job", "layers=last")
     assert done.returncode == 0
     names(done.stdout, "hidden_size: 256")
 

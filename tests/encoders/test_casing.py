@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import transformers
-from support.commands import probe
+from support.commands import here
 from support.facts import names
 from support.inputs import encoder_config
 from tokenizers import Tokenizer, models, normalizers
@@ -110,6 +110,6 @@ def test_every_command_refuses_it(command: list[str], vocabulary_only: Path, inp
         for part in inputs
         if not part.startswith("encoder.path") and (command[:1] != ["inspect"] or "cache" in part)
     ]
-    done = probe(*command, *given, f"encoder.path={vocabulary_only}", cwd=tmp_path)
+    done = here(*command, *given, f"encoder.path={vocabulary_only}", cwd=tmp_path)
     assert done.returncode != 0
     names(done.stdout + done.stderr, "encoder.lower_case=false")

@@ -12,7 +12,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 from seqeval.scheme import BILOU, IOB2, IOBES
 from sklearn.metrics import accuracy_score
 from sklearn.metrics import f1_score as sklearn_f1
-from support.commands import probe, python
+from support.commands import here, python
 from support.facts import names
 from support.inputs import SCHEMES, random_spans, written
 
@@ -141,7 +141,7 @@ def test_predictions_in_another_scheme_than_golds_are_recognised_and_named(tmp_p
     spans = [random_spans(choose, 12) for _ in range(30)]
     truth, guess = ([written(12, found, scheme) for found in spans] for scheme in (gold, predicted))
     file = write(tmp_path / "file", truth, guess)
-    done = probe("score", str(file), "--format", "json", cwd=tmp_path)
+    done = here("score", str(file), "--format", "json", cwd=tmp_path)
     found = json.loads(done.stdout)
     assert found["schemes"] == {"gold": gold, "predicted": predicted}
     assert found["ill_formed"] == 0
@@ -259,17 +259,17 @@ def test_the_paired_test_finds_differences_and_refuses_other_texts(tmp_path: Pat
 def test_the_command_prints_text_and_json(tmp_path: Path):
     gold, predicted = fuzzed(3)
     file = write(tmp_path / "file", gold, predicted)
-    done = probe("score", str(file), cwd=tmp_path)
+    done = here("score", str(file), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert f"{100 * f1_score(gold, predicted):.2f}" in next(
         line for line in done.stdout.splitlines() if "conlleval" in line
     )
-    scores = json.loads(probe("score", str(file), "--format", "json", cwd=tmp_path).stdout)
+    scores = json.loads(here("score", str(file), "--format", "json", cwd=tmp_path).stdout)
     assert scores.keys() == {
         "span", "strict", "word", "entity_word_recall", "ill_formed", "accuracy", "per_type", "counts", "schemes",
     }  # fmt: skip
     assert scores["span"].keys() == {"precision", "recall", "f1"}
-    both = json.loads(probe("score", str(file), str(file), "--format", "json", cwd=tmp_path).stdout)
+    both = json.loads(here("score", str(file), str(file), "--format", "json", cwd=tmp_path).stdout)
     assert both["a"]["span"] == scores["span"]
     assert both["test"]["p"] == 1.0
 

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.commands import TINY, probe, start, stop, wait_for
+from support.commands import TINY, here, start, stop, wait_for
 from support.facts import names
 from support.inputs import overrides, small_corpus, write_columns
 from support.records import make_record
@@ -30,7 +30,7 @@ QUICK = ["screen.max_layers=2", "screen.sentences=40", "screen.samples=2", "scre
 def screened_once(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("screened")
     data = write_columns(home / "data", small_corpus())
-    done = probe("screen", *overrides(tiny_bert, data), *TINY, *QUICK, "results_dir=out", cwd=home)
+    done = here("screen", *overrides(tiny_bert, data), *TINY, *QUICK, "results_dir=out", cwd=home)
     assert done.returncode == 0, done.stderr
     assert "concat_last_four" in done.stdout
     return home
@@ -144,7 +144,7 @@ def test_a_damaged_screen_is_replaced_whole(screened: Path, inputs: list[str]):
     stop(process)
     if (screened / SCREEN).read_text() != "{":
         assert load_screens(screened), "whole or not there"
-    done = probe(*command, cwd=screened.parent)
+    done = here(*command, cwd=screened.parent)
     assert done.returncode == 0, done.stderr
     again = json.loads((screened / SCREEN).read_text())
     assert (again["key"], again["ranked"]) == (whole["key"], whole["ranked"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.commands import TINY, probe
+from support.commands import TINY, here
 from support.facts import names
 from support.inputs import make_bert, overrides, small_corpus, write_columns
 
@@ -35,7 +35,7 @@ def screened_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_bert(home / name, num_layers, 24, hidden_size)
     for given, out in (("small,large", "out"), ("small", "out-small"), ("large", "out-large")):
         typed = [*overrides(Path(given), data), *TINY, *QUICK, f"results_dir={out}"]
-        done = probe("screen", *typed, "--format", "csv", cwd=home)
+        done = here("screen", *typed, "--format", "csv", cwd=home)
         assert done.returncode == 0, done.stderr
         if out == "out":
             (home / "shown.csv").write_text(done.stdout)

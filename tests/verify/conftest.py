@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.commands import TINY, probe
+from support.commands import TINY, here
 from support.inputs import overrides, small_corpus, write_columns
 
 from probe.report.page import write_report
@@ -25,7 +25,7 @@ def swept(tiny_bert: Path, shared: Path, tmp_path_factory: pytest.TempPathFactor
             write_columns(made / "data", small_corpus())
             settings = [*TINY[:-1], "probe.learning_rate=0.05"]
             sweep = ["-m", "layers=embeddings,last,mix_all", "seed=1,2", "jobs=1", "results_dir=results"]
-            done = probe(*sweep, *overrides(tiny_bert, Path("data")), *settings, cwd=made)
+            done = here(*sweep, *overrides(tiny_bert, Path("data")), *settings, cwd=made)
             assert done.returncode == 0, done.stderr
             write_report(made / "results")
     own = shutil.copytree(made, tmp_path_factory.mktemp("verify") / "swept")
