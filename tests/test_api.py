@@ -96,9 +96,12 @@ def test_of_several_tables_each_has_its_recommendation(tmp_path: Path):
         _ = found.recommendation
 
 
-def test_a_run_a_sweep_and_a_screen_are_those_of_the_command(inputs: list[str], tmp_path: Path, quiet: Callable):
+def test_a_run_a_sweep_and_a_screen_are_those_of_the_command(
+    inputs: list[str], tmp_path: Path, quiet: Callable, request: pytest.FixtureRequest
+):
     inputs = [*inputs, "jobs=1", "results_dir=out"]
     record = probe.run(*inputs, "layers=last", "seed=2")
+    request.getfixturevalue("api_here")  # a sweep and a screen start their processes as a run does
     assert (record.row, record.seed) == ("last", 2)
     names(record.software.command, "probe train", "seed=2")
     found = probe.sweep(*inputs, "layers=last,embeddings", "seed=2,3")
@@ -116,6 +119,7 @@ def test_a_run_a_sweep_and_a_screen_are_those_of_the_command(inputs: list[str], 
     assert quiet() == ("", "")
 
 
+@pytest.mark.usefixtures("api_here")
 def test_what_the_command_refuses_is_raised_with_its_message(inputs: list[str], quiet: Callable):
     with pytest.raises(UserError, match=r"probe\.learning_rate"):
         probe.run(*inputs, "probe.lr=1")
@@ -133,6 +137,7 @@ def test_what_the_command_refuses_is_raised_with_its_message(inputs: list[str], 
     assert quiet() == ("", "")
 
 
+@pytest.mark.usefixtures("api_here")
 def test_a_failed_run_of_a_sweep_is_a_problem_and_the_rest_is_there(inputs: list[str], quiet: Callable):
     settings = ["layers=last", "jobs=1", "probe.learning_rate=0.01,1e38", "probe.gradient_clip=1e38", "results_dir=out"]
     found = probe.sweep(*inputs, *settings)
