@@ -145,6 +145,7 @@ def test_pictures_comparisons_and_older_tables_know_the_encoders(tmp_path: Path)
     assert [check.ok for check in check_table(tmp_path)] == [True, None]
 
 
+@pytest.mark.usefixtures("short_epochs")
 def test_a_sweep_and_a_race_over_two_encoders_end_in_one_table(typed: Callable, tiny_data: Path, tmp_path: Path):
     for name, num_layers, hidden_size in (("small", 1, 8), ("large", 2, 16)):
         (tmp_path / name).mkdir()

@@ -64,6 +64,7 @@ def test_csv_has_the_rate_and_the_normalization_where_there_are_several(tmp_path
     assert [(line["normalize"], "rate" in line) for line in lines] == [("none", False), ("train", False)]
 
 
+@pytest.mark.usefixtures("short_epochs")
 def test_rates_and_scales_end_in_one_table(typed: Callable, inputs: list[str], tmp_path: Path):
     grid = ["layers=majority_tag,last", "layers.normalize=none,scale", "probe.learning_rate=0.01,0.02"]
     settings = [one for one in inputs if not one.startswith("probe.learning_rate")]

@@ -30,10 +30,12 @@ from probe.settings import configs_of
 from probe.tag.io import repaired
 from probe.verify.results import check_files
 
+pytestmark = pytest.mark.usefixtures("short_epochs")
+
 
 def make(inputs: list[str], *more: str) -> tuple[Path, str]:
     """A run with its weights kept; its results folder and its row."""
-    cfg = configs_of([*inputs, "save_probe=true", "results_dir=results", *more])[0][0]
+    cfg = configs_of([*inputs, "probe.learning_rate=0.05", "save_probe=true", "results_dir=results", *more])[0][0]
     record = run(cfg, log=lambda _: None)
     return Path("results").absolute(), record.row
 
