@@ -149,6 +149,7 @@ def test_a_failed_run_of_a_sweep_is_a_problem_and_the_rest_is_there(inputs: list
 
 @pytest.mark.slow
 @pytest.mark.real
+@pytest.mark.usefixtures("api_here")  # in processes of their own: the lines of the README, by test_readme.py
 @pytest.mark.parametrize("name", ["results", "run", "sweep", "screen"])
 def test_the_docstrings_can_be_run(name: str, minilm: Encoder, shared: Path, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ import pyarrow.parquet
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.commands import RUN_PROBE, probe, python
+from support.commands import here, python
 from support.inputs import make_bert, make_split, overrides, write_columns
 from test_committed_keys import commands as commands_of_sets
 
@@ -30,14 +32,14 @@ from probe.cli import COMMANDS
 from probe.config import PRESET_GROUPS
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder
+from probe.probes import schedule
 from probe.settings import SETTING, configs_of
+from probe.system import speed
 from probe.system.format import percent
 
 ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
 INSTALLS = ("python3 -m venv", "pip install", "eval ")  # the first is what the build runs; completion has its own test
-SHORT = f"from probe.probes import schedule; schedule.EPOCH_UPDATES = 10; {RUN_PROBE}"  # a run of a tenth of a second
-BRIEF = f"from probe.system import speed; speed.MEASURE_S = 0.1; {RUN_PROBE}"  # measurements of a tenth of a second
 ELSEWHERE = "hydra/launcher=slurm"  # needs a cluster; the launcher has its own test
 
 
@@ -173,10 +175,12 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
             words.append(f"data.path={data}")
     if "--rerun" in words:  # of a run that an earlier command made small; committed ones: tests/verify/test_reruns.py
         words[words.index("results/demo-minilm")] = "results/small"
-    of_the_demo = {"LAYER_PROBE_CACHE": str(features)} if kind == "verify" else {}
-    trains = kind in ("train", "race") or "--rerun" in words
-    code = SHORT if trains else BRIEF if kind == "doctor" else RUN_PROBE
-    return probe(*words, cwd=home, code=code, **of_the_demo)
+    with pytest.MonkeyPatch.context() as patch:
+        if kind in ("train", "race") or "--rerun" in words:
+            patch.setattr(schedule, "EPOCH_UPDATES", 10)  # a run of a tenth of a second
+        if kind == "doctor":  # measurements of a tenth of a second, not of two
+            patch.setattr(speed, "MEASURE_S", 0.1)
+        return here(*words, cwd=home, cache=features if kind == "verify" else home / "cache")
 
 
 def narrowed(words: list[str]) -> list[str]:
@@ -203,12 +207,10 @@ def test_the_commands_of_the_readmes_work(home: Path, shared: Path, subtests: py
 
 @pytest.mark.slow
 @pytest.mark.real
-def test_the_cosines_shown_are_what_the_command_above_them_prints(minilm: Encoder, tmp_path: Path):
+def test_the_cosines_shown_are_what_the_command_above_them_prints(minilm: Encoder, typed: Callable):
     command = next(command for command in commands() if "--word bank" in command)
     words = shlex.split(command.replace("results/bank.png", "bank.png"))[1:]
-    done = subprocess.run(
-        [sys.executable, "-m", "probe", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
+    done = typed(*words)
     numbers = re.compile(r"[+-]?\d\.\d{3}")
     shown = block("README.md", "bank").splitlines()
     printed = done.stdout[done.stdout.index(shown[0]) :].splitlines()
@@ -367,12 +369,15 @@ def test_the_scores_of_tasks_side_by_side_are_those_in_results():
 
 @pytest.mark.slow  # six seconds
 @pytest.mark.parametrize(("name", "samples"), [("schedule", 11), ("schedule-large", 2), ("schedule-held-out", 9)])
-def test_the_schedules_tables_are_of_the_saved_trainings(name: str, samples: int):
-    script = str(ROOT / "tests/benchmarks/schedule.py")
-    command = [sys.executable, script, "--only-table", "--keep", f"results/{name}.jsonl"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout.count("\n| ") == 2 * samples + 1, done.stderr
-    assert done.stdout in (ROOT / "results/README.md").read_text()
+def test_the_schedules_tables_are_of_the_saved_trainings(
+    name: str, samples: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "argv", ["schedule.py", "--only-table", "--keep", f"results/{name}.jsonl"])
+    runpy.run_path("tests/benchmarks/schedule.py", run_name="__main__")
+    table = capsys.readouterr().out
+    assert table.count("\n| ") == 2 * samples + 1
+    assert table in (ROOT / "results/README.md").read_text()
 
 
 @pytest.mark.parametrize("readme", READMES)
