@@ -47,13 +47,14 @@ def commands() -> list[str]:
     """Each command of the READMEs' bash blocks, without its comment."""
     text = "\n".join((ROOT / readme).read_text() for readme in READMES)
     blocks = re.findall(r"```bash\n(.*?)```", text, flags=re.S)
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    lines = re.sub(r" *\\\n *", " ", "\n".join(blocks)).splitlines()
     return [re.split(r"\s#\s", line)[0].strip() for line in lines if line.strip()]
 
 
 CHECKED = "probe verify results/conll2003-minilm-sentence"  # as every committed set, by verify/test_verify.py
-# The larger grids of equal terms: test_committed_keys.py plans each run of them, and the smallest of each is run here.
-PLANNED = [command for command in commands_of_sets() if "-terms" in command and "layers=mean" not in command]
+# Large grids: test_committed_keys.py plans each run of them. Of those of equal terms, the smallest of each is run here.
+LARGE = ("-mpnet-tasks", "-terms")
+PLANNED = [one for one in commands_of_sets() if any(name in one for name in LARGE) and "layers=mean" not in one]
 
 
 def block(readme: str, mark: str) -> str:
@@ -312,7 +313,7 @@ def test_what_is_typed_instead_of_other_tools_is_read_as_it_stands():
 def test_every_command_is_run_by_a_test():
     odd = [c for c in commands() if not c.startswith(("probe ", *INSTALLS))]
     assert odd == []
-    assert len(PLANNED) == 4
+    assert len(PLANNED) == 5
     assert {*PLANNED, CHECKED} < set(commands())
     assert len(commands()) > 40
     assert len(set(commands())) == len(commands())
@@ -357,14 +358,15 @@ def test_a_tables_scores_are_those_in_results(readme: str, mark: str, folder: st
     assert sum(len(scores) > 1 for _, scores in shown) >= 5
 
 
-def test_the_scores_of_tasks_side_by_side_are_those_in_results():
-    lines = block("results/README.md", "conll2003-tasks").splitlines()
-    kept = kept_scores("conll2003-minilm-tasks")
-    for data in ("conll2003", "conll2003-chunks", "conll2003-pos"):
-        (line,) = [line for line in lines if line.split()[:1] == [data]]
-        expected = [row["dev"][0] for row in kept if row["setting"]["data"] == data]
-        assert len(expected) == 7
-        assert re.findall(r"\d+\.\d\d", line)[-7:] == expected, data
+@pytest.mark.parametrize(("mark", "folder"), [(name, f"conll2003-{name}") for name in ("minilm-tasks", "mpnet-tasks")])
+def test_the_scores_of_tasks_side_by_side_are_those_in_results(mark: str, folder: str):
+    lines = block("results/README.md", folder).splitlines()
+    scores: dict[str, list[str]] = {}
+    for row in kept_scores(folder):
+        scores.setdefault(row["setting"]["data"], []).append(row["dev"][0])
+    for data, expected in scores.items():
+        (line,) = [line for line in lines if re.split(r"  +", line)[:1] == [data]]
+        assert re.findall(r"\d+\.\d\d", line)[-len(expected) :] == expected, data
 
 
 @pytest.mark.slow  # six seconds

@@ -72,12 +72,12 @@ def test_committed_runs_ended_where_the_schedule_ends_them(
         if record["identity"].get("condition") or not record["curve"]:
             continue  # fine-tuning goes by another schedule, the majority tag by none
         probe, sentences = record["config"]["probe"], record["data"]["splits"]["train"]["sentences"]
-        assert passes(sentences, probe["batch_size"]) == 1
         updates = -(-sentences // probe["batch_size"])
         assert "outcome" in record or updates >= FULL_UPDATES, path.name
         if probe["lr_decay"] == LINEAR:
             assert len(record["curve"]) == probe["max_epochs"], path.name
             continue
+        assert passes(sentences, probe["batch_size"]) == 1
         schedule = Schedule(probe["lr_decay"], 1, probe["patience"], probe["max_epochs"], updates)
         scores = [point["dev"] for point in record["curve"]]
         best = no_better = 0
