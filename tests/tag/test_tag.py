@@ -31,11 +31,12 @@ from probe.tag.io import repaired
 from probe.verify.results import check_files
 
 pytestmark = pytest.mark.usefixtures("short_epochs")
+RATE = "probe.learning_rate=0.05"  # so that short epochs learn tags other than O
 
 
 def make(inputs: list[str], *more: str) -> tuple[Path, str]:
     """A run with its weights kept; its results folder and its row."""
-    cfg = configs_of([*inputs, "probe.learning_rate=0.05", "save_probe=true", "results_dir=results", *more])[0][0]
+    cfg = configs_of([*inputs, RATE, "save_probe=true", "results_dir=results", *more])[0][0]
     record = run(cfg, log=lambda _: None)
     return Path("results").absolute(), record.row
 
@@ -163,7 +164,7 @@ def test_what_has_no_weights_is_done_all_the_same(here: Callable, inputs: list[s
     folder, row = make(inputs, "layers=last")
     ((file, record),) = load_records(folder).items()
     assert record.sha256.weights == ""
-    assert plan(configs_of([*inputs, "layers=last", "save_probe=true", "results_dir=results"])[0][0]).is_done
+    assert plan(configs_of([*inputs, RATE, "layers=last", "save_probe=true", "results_dir=results"])[0][0]).is_done
     done = here("tag", str(folder), "--row", row, "x")
     assert (done.returncode, "last seed 1 has no weights" in done.stderr) == (2, True)
     assert all(check.ok for check in check_files(folder, Path()) if check.name == file.name)
