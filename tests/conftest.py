@@ -47,6 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path.relative_to(Path(__file__).parent)) in SMOKE and item.get_closest_marker("slow") is None:
             item.add_marker(pytest.mark.smoke)
+    # The longest test first: it runs the READMEs' commands. If it came last, a second worker would have nothing to do.
+    items.sort(key=lambda item: item.path.name != "test_readme.py")
 
 
 @pytest.fixture(autouse=True)
