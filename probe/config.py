@@ -83,6 +83,11 @@ def _auto_or_at_least(name: str, value: int | str, lowest: int) -> None:
     _at_least(name, value, lowest)
 
 
+def _hash_of_values(self: object) -> int:
+    """Hashes settings by their values, so that functions of them can be cached. Lists have no hash of their own."""
+    return hash(repr(self))
+
+
 @dataclass
 class DataConfig:
     name: str | None  # null: the folder's name
@@ -118,8 +123,7 @@ class DataConfig:
     second_field: str | None = None  # of the second text; omitted from older records
     regression: bool = False  # labels are numbers
 
-    def __hash__(self) -> int:  # by its values, so that functions of it can be cached
-        return hash(repr(self))
+    __hash__ = _hash_of_values
 
     def __post_init__(self) -> None:
         one_of("data.task", self.task, TASKS)
@@ -179,8 +183,7 @@ class EncoderConfig:
     weights_seed: int
     lower_case: bool | None = None  # null: as in the tokenizer's files
 
-    def __hash__(self) -> int:  # by its values, so that functions of it can be cached
-        return hash(repr(self))
+    __hash__ = _hash_of_values
 
     def __post_init__(self) -> None:
         one_of("encoder.weights", self.weights, WEIGHTS)
@@ -201,8 +204,7 @@ class FeaturesConfig:
     cache_dir: str
     placement: str
 
-    def __hash__(self) -> int:  # by its values, so that functions of it can be cached
-        return hash(repr(self))
+    __hash__ = _hash_of_values
 
     def __post_init__(self) -> None:
         one_of("features.context", self.context, CONTEXTS)

@@ -36,6 +36,7 @@ from probe.probes import schedule
 from probe.settings import SETTING, configs_of
 from probe.system import speed
 from probe.system.format import percent
+from probe.system.grouping import group_by
 
 ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
@@ -358,15 +359,17 @@ def test_a_tables_scores_are_those_in_results(readme: str, mark: str, folder: st
     assert sum(len(scores) > 1 for _, scores in shown) >= 5
 
 
-@pytest.mark.parametrize(("mark", "folder"), [(name, f"conll2003-{name}") for name in ("minilm-tasks", "mpnet-tasks")])
-def test_the_scores_of_tasks_side_by_side_are_those_in_results(mark: str, folder: str):
+@pytest.mark.parametrize(
+    ("folder", "tasks", "layers"), [("conll2003-minilm-tasks", 3, 7), ("conll2003-mpnet-tasks", 6, 13)]
+)
+def test_the_scores_of_tasks_side_by_side_are_those_in_results(folder: str, tasks: int, layers: int):
     lines = block("results/README.md", folder).splitlines()
-    scores: dict[str, list[str]] = {}
-    for row in kept_scores(folder):
-        scores.setdefault(row["setting"]["data"], []).append(row["dev"][0])
-    for data, expected in scores.items():
+    kept = group_by(kept_scores(folder), lambda row: row["setting"]["data"])
+    assert len(kept) == tasks
+    for data, rows in kept.items():
         (line,) = [line for line in lines if re.split(r"  +", line)[:1] == [data]]
-        assert re.findall(r"\d+\.\d\d", line)[-len(expected) :] == expected, data
+        assert len(rows) == layers
+        assert re.findall(r"\d+\.\d\d", line)[-layers:] == [row["dev"][0] for row in rows], data
 
 
 @pytest.mark.slow  # six seconds

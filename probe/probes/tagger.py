@@ -311,6 +311,7 @@ def restored_tagger(
 
     Without labels it predicts numbers, whose scale is among the weights.
     """
+    # One word stands for the data. Its label is a number, so that a scale can read it.
     no_data = TaggedWords(torch.zeros(1, 1), [["0"]], {} if labels else Scale(0.0, 1.0))
     tagger = Tagger(cfg, selection, labels, no_data, no_data, lambda gold, predicted: 0.0)
     tagger.load_state_dict(weights)

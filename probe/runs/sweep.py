@@ -13,7 +13,6 @@ import socket
 import sys
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from probe.runs.sweep_plan import RequestedRun, labels_of, write_expected
 from probe.system import hub
 from probe.system.files import short
 from probe.system.format import duration, first_few, percent, pluralize, reason_of
+from probe.system.grouping import group_by
 from probe.system.machine import gpus, resolve_device, side_by_side, take_gpu
 from probe.system.processes import LOOK_EVERY_S
 from probe.system.workers import run_in_subprocesses
@@ -111,10 +111,10 @@ def run_sweep(
     dev_only: no test score is shown; their records have it all the same. On another machine than this each
     job extracts what it finds missing. Raises UserError for what cannot be planned.
     """
-    asked = [plan(cfg) for cfg in configs]
-    plans = list({(planned.results_dir, planned.identity.key): planned for planned in asked}.values())
-    if len(asked) > len(plans):
-        log(_repeated(asked, len(plans)))
+    by_run = group_by(map(plan, configs), lambda planned: (planned.results_dir, planned.identity.key))
+    plans = [same[-1] for same in by_run.values()]
+    if len(configs) > len(plans):
+        log(_repeated([*by_run.values()]))
     folders = sorted({planned.results_dir for planned in plans})
     for folder in folders:
         prepare_results(folder)
@@ -154,12 +154,16 @@ def run_sweep(
     )
 
 
-def _repeated(asked: Sequence[Plan], num_runs: int) -> str:
-    """Says which runs several combinations of settings ask for: `layers.indices`, say, replaces a preset's layers."""
-    times = Counter((planned.results_dir, planned.identity.key) for planned in asked)
-    labels = {(planned.results_dir, planned.identity.key): planned.label for planned in asked}
-    names = [f"{labels[run]} ({count} times)" for run, count in times.items() if count > 1]
-    return f"{len(asked)} combinations of settings make {pluralize(num_runs, 'run')}: {first_few(names, 3)}."
+def _repeated(runs: Sequence[Sequence[Plan]]) -> str:
+    """Says which runs several combinations of settings ask for. `layers.indices`, say, replaces a preset's layers.
+
+    runs: for each run, the plan of every combination that asks for it.
+    """
+    names = [f"{same[-1].label} ({len(same)} times)" for same in runs if len(same) > 1]
+    return (
+        f"{sum(map(len, runs))} combinations of settings make {pluralize(len(runs), 'run')}. "
+        f"Asked for more than once: {first_few(names, 3)}."
+    )
 
 
 def _log_what_remains(plans: Sequence[Plan], todo: Sequence[Plan], log: Callable[[str], None]) -> None:
