@@ -4,8 +4,9 @@
 
 The store is filled first; then `probe screen` runs in a process of its own, into a folder of its own, so that its
 seconds (with Python's start) and its peak of memory are a user's. --transformer-ranker does the same sentences and the
-same encoder with TransformerRanker (pip install transformer-ranker), one number a model. The last line is one JSON
-object.
+same encoder with TransformerRanker (pip install transformer-ranker), one number a model. --loes lets LOES (pip install
+git+https://github.com/arnesh2212/loes) choose as many layers as the widest concatenation of the screen has, from the
+stored vectors of words of train. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from probe.features.store import FeatureStore
 from probe.runs.plan import inputs_of
 from probe.runs.run import extract
 from probe.screen.record import load_screens
@@ -84,15 +88,47 @@ def transformer_ranker(overrides: list[str]) -> dict[str, Any]:
     return {"transformer_ranker_seconds": round(time.perf_counter() - clock, 1)}
 
 
+def loes(overrides: list[str], num_words: int) -> dict[str, Any]:
+    """The layers that LOES chooses from this many words of train; nothing where it is not installed."""
+    if importlib.util.find_spec("loes") is None:
+        print("LOES is not installed: pip install git+https://github.com/arnesh2212/loes", file=sys.stderr)
+        return {}
+    from loes import select_layers_from_custom_embeddings
+
+    cfg = config_of(overrides)
+    inputs = inputs_of(cfg)
+    tags = [tag for sentence in inputs.corpus.splits["train"].tags for tag in sentence]
+    names = sorted(set(tags))
+    torch.manual_seed(cfg.seed)
+    some = torch.randperm(len(tags))[:num_words].sort().values
+    store = FeatureStore.of(inputs.corpus, inputs.encoder, cfg.features).serving()
+    layers = range(inputs.encoder.num_layers + 1)
+    vectors, start = [], 0
+    for _, read in store.read("train", layers):
+        here = some[(some >= start) & (some < start + len(read[0]))] - start
+        vectors.append(torch.stack([layer[here].float() for layer in read], dim=1))
+        start += len(read[0])
+    labels = torch.tensor([names.index(tags[word]) for word in some.tolist()])
+    clock = time.perf_counter()
+    chosen = select_layers_from_custom_embeddings(
+        embeddings=torch.cat(vectors), targets=labels, k=cfg.screen.max_layers, task="classification", show_progress=False
+    ).selected_layers
+    seconds = time.perf_counter() - clock
+    return {"loes": sorted(chosen), "loes_words": num_words, "loes_seconds": round(seconds, 1)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("against", type=Path, help="a results folder with trained rows of the same text and encoder")
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--transformer-ranker", action="store_true")
+    parser.add_argument("--loes", type=int, metavar="WORDS", help="let LOES choose from so many words of train")
     options = parser.parse_intermixed_args()
     measured = screened(options.overrides, options.against)
     if options.transformer_ranker:
         measured |= transformer_ranker(options.overrides)
+    if options.loes:
+        measured |= loes(options.overrides, options.loes)
     print(json.dumps(measured))
 
 

@@ -61,7 +61,7 @@ ONE_EPOCH = ["probe=linear", "probe.max_epochs=1"]  # for a test that needs a tr
 
 @pytest.mark.parametrize("how", ["mean", "max", "first", "last", "cls"])
 def test_vectors_are_those_of_a_plain_forward_pass(how: str, settings: list[str], tiny_bert: Path):
-    _, dev, _ = probe.features(*settings, "layers=concat_last_four", f"features.sentence={how}", *FAST)
+    _, dev, _ = probe.features(*settings, "layers=concat_last_four", f"features.sentence={how}")
     tokenizer, model = plain_encoder(tiny_bert)
     assert len(dev.words) == len(dev.tags) == len(dev.vectors) == 30
     for row in range(len(dev.words)):
@@ -167,9 +167,9 @@ def test_new_text_gets_the_labels_of_the_record(settings: list[str], tmp_path: P
 
 
 def test_an_export_has_a_row_per_sentence(settings: list[str], tmp_path: Path, typed):
-    done = typed("export", *settings, *ONE_EPOCH, "layers=last", "--to", "exported", "--format", "npy")
+    done = typed("export", *settings, "layers=last", "--to", "exported", "--format", "npy")
     assert done.returncode == 0, done.stderr
-    _, dev, _ = probe.features(*settings, *ONE_EPOCH, "layers=last")
+    _, dev, _ = probe.features(*settings, "layers=last")
     np.testing.assert_array_equal(np.load(tmp_path / "exported/dev.vectors.npy"), np.asarray(dev.vectors))
 
 
