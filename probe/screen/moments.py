@@ -2,7 +2,7 @@
 
 Each layer is reduced to its first principal components, with mean zero and variance one. For two places of the window,
 the matrix needs the products of all pairs of words at that distance, which are summed once per distance. So nothing but
-the matrix itself is as wide in memory as the windows of all layers.
+the moments themselves are as wide in memory as the windows of all layers.
 
 W words, L + 1 layers, H hidden size, R principal components per layer, D = (L + 1) * R, K = 2 * window + 1 places,
 C labels.
@@ -22,7 +22,7 @@ from probe.features.pooled import Vectors
 
 WORDS_AT_ONCE = 8192
 CONSTANT = 1e-6  # a layer whose standard deviation is at most this share of its largest mean counts as constant
-WIDEST = 8192  # of the matrix on a CPU, K * D: 270 MB in float32
+WIDEST = 8192  # of the matrix on a CPU, K * D: 150 MB in float32
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,13 @@ def reduction(store: Vectors, text: Text, num_components: int, device: str = "cp
     )
 
 
-def reduced(store: Vectors, text: Text, to: Reduction) -> Tensor:
-    """Projects a text's layers on their components: (L + 1, W, R)."""
-    layers = torch.empty(store.num_layers + 1, len(text.rows), to.pca_components.shape[2], device=to.mean.device)
+def reduced(store: Vectors, text: Text, to: Reduction, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Projects a text's layers on their components: (W, L + 1, R)."""
+    shape = len(text.rows), store.num_layers + 1, to.pca_components.shape[2]
+    layers = torch.empty(shape, dtype=dtype, device=to.mean.device)
     for number, words, vectors in _read(store, text):
         centred = vectors.to(to.mean.device) - to.mean[number]
-        layers[number, words] = centred @ to.pca_components[number] / to.scale[number]
+        layers[words, number] = (centred @ to.pca_components[number] / to.scale[number]).to(dtype)
     return layers
 
 
@@ -129,8 +130,8 @@ def reduced(store: Vectors, text: Text, to: Reduction) -> Tensor:
 class Moments:
     """Holds sums over words t. x is the window of t: the concatenated vectors around t, zero beyond the sentence.
 
-    xx: (K * D, K * D), layer by layer, within it place by place. xy: (K * D, C), with one-hot labels. x: (K * D,).
-    y: (C,). words: how many.
+    xx: (pairs of layers, K * R, K * R), see `of_pair`; within a layer place by place. xy: (K * D, C), layer by layer,
+    with one-hot labels. x: (K * D,). y: (C,). words: how many.
     """
 
     xx: Tensor
@@ -142,6 +143,19 @@ class Moments:
     @property
     def bytes(self) -> int:
         return self.xx.nbytes
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.x) // self.xx.shape[1]
+
+    @property
+    def diagonal(self) -> Tensor:
+        """Returns (K * D,), the sums of squares."""
+        return torch.cat([self.of_pair(k, k).diagonal() for k in range(self.num_layers)])
+
+    def of_pair(self, first: int, second: int) -> Tensor:
+        """Returns (K * R, K * R), the products of two layers, of which the second is not below the first."""
+        return self.xx[first * self.num_layers - first * (first - 1) // 2 + second - first]
 
     def copy(self) -> Moments:
         return replace(self, **{name: getattr(self, name).clone() for name in ("xx", "xy", "x", "y")})
@@ -160,21 +174,22 @@ class Moments:
 
 
 def moments(layers: Tensor, labels: Tensor, position: np.ndarray, lengths: np.ndarray, window: int) -> Moments:
-    """Computes the moments of a text. layers: (L + 1, W, R). labels: (W, C), one-hot. position: (W,) in the sentence.
+    """Computes the moments of a text. layers: (W, L + 1, R). labels: (W, C), one-hot. position: (W,) in the sentence.
 
     lengths: (W,) of the sentence that each word is in.
     """
-    num_layers, _, kept = layers.shape
+    _, num_layers, kept = layers.shape
     width = num_layers * kept
     places = 2 * window + 1
     device = layers.device
     by_layer = (num_layers, places, kept)
-    xx = torch.zeros(*by_layer, *by_layer, device=device)
+    upper = torch.triu_indices(num_layers, num_layers, device=device).unbind()
+    xx = torch.zeros(len(upper[0]), places, kept, places, kept, device=device)
     xy = torch.zeros(*by_layer, labels.shape[1], device=device)
     x = torch.zeros(by_layer, device=device)
 
     def at(words: np.ndarray) -> Tensor:
-        return layers[:, torch.from_numpy(words).to(device)].permute(1, 0, 2).reshape(len(words), width)
+        return layers[torch.from_numpy(words).to(device)].float().view(len(words), width)
 
     def products(first: np.ndarray, distance: int) -> Tensor:
         """Sums the products of some words with the word at `distance`: (D, D)."""
@@ -199,9 +214,10 @@ def moments(layers: Tensor, labels: Tensor, position: np.ndarray, lengths: np.nd
                 beyond = position[first] - left >= lengths[first]
             block = whole - products(first[beyond], distance) if beyond.any() else whole
             row, column = left + window, right + window
-            xx[:, row, :, :, column] = block.view(num_layers, kept, num_layers, kept)
+            of_pairs = block.view(num_layers, kept, num_layers, kept)
+            xx[:, row, :, column] = of_pairs[upper[0], :, upper[1]]
             if distance:
-                xx[:, column, :, :, row] = block.T.reshape(num_layers, kept, num_layers, kept)
+                xx[:, column, :, row] = of_pairs[upper[1], :, upper[0]].transpose(1, 2)
     for place in range(-window, window + 1):
         there = every[(position + place >= 0) & (position + place < lengths)]
         for start in range(0, len(there), WORDS_AT_ONCE):
@@ -210,5 +226,5 @@ def moments(layers: Tensor, labels: Tensor, position: np.ndarray, lengths: np.nd
             with_labels = vectors.T @ labels[torch.from_numpy(some).to(device)]
             xy[:, place + window] += with_labels.view(num_layers, kept, -1)
             x[:, place + window] += vectors.sum(0).view(num_layers, kept)
-    size = places * width
-    return Moments(xx.view(size, size), xy.view(size, -1), x.flatten(), labels.sum(0), len(position))
+    xx = xx.view(-1, places * kept, places * kept)
+    return Moments(xx, xy.view(places * width, -1), x.flatten(), labels.sum(0), len(position))

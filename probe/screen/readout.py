@@ -36,7 +36,7 @@ class Readout:
 def scores(readouts: Sequence[Readout], layers: Tensor, beyond: Tensor) -> Iterator[Tensor]:
     """Returns the scores (W, C) of each readout on a text.
 
-    layers: (L + 1, W, R). beyond: (K, W), whether a place is beyond the word's sentence.
+    layers: (W, L + 1, R). beyond: (K, W), whether a place is beyond the word's sentence.
     """
     for start in range(0, len(readouts), AT_ONCE):
         yield from _scores(readouts[start : start + AT_ONCE], layers, beyond).unbind(1)
@@ -45,13 +45,13 @@ def scores(readouts: Sequence[Readout], layers: Tensor, beyond: Tensor) -> Itera
 def _scores(readouts: Sequence[Readout], layers: Tensor, beyond: Tensor) -> Tensor:
     """Returns the scores (W, N, C) of N readouts."""
     places, labels = readouts[0].weights.shape[2:]
-    num_words = layers.shape[1]
-    read = layers.new_zeros(num_words, len(readouts), places * labels)
-    for k, layer in enumerate(layers):
+    num_words = len(layers)
+    read = readouts[0].bias.new_zeros(num_words, len(readouts), places * labels)
+    for k, layer in enumerate(layers.unbind(1)):
         using = [n for n, readout in enumerate(readouts) if k in readout.indices]
         if using:
             weights = [readouts[n].weights[readouts[n].indices.index(k)].flatten(1) for n in using]
-            for n, part in zip(using, (layer @ torch.cat(weights, 1)).split(places * labels, 1), strict=True):
+            for n, part in zip(using, (layer.float() @ torch.cat(weights, 1)).split(places * labels, 1), strict=True):
                 read[:, n] += part
     total = torch.stack([readout.bias for readout in readouts]).repeat(num_words, 1, 1)
     for place, part in enumerate(read.unflatten(2, (places, labels)).unbind(2)):
@@ -90,11 +90,13 @@ def _ridge(diagonal: Tensor, size: int, strength: float, words: int) -> Tensor |
 def _averaged(
     sums: Moments, wanted: list[tuple[int, ...]], to: Reduction, strength: float
 ) -> Iterator[tuple[tuple[int, ...], Readout]]:
-    """Solves readouts of means of layers in full hidden size. Moments of layers 2, 3, 4 extend those of 2, 3."""
+    """Solves readouts of means of layers in full hidden size, as those of their sums, whose weights are the same.
+
+    Moments of layers 2, 3, 4 extend those of 2, 3. The moments of layer 4 with 2, 3 extend those with 3.
+    """
     num_layers, whole, kept = to.pca_components.shape
     size = len(sums.x) // num_layers
     places = size // kept
-    xx = sums.xx.view(num_layers, size, num_layers, size)
     # (L + 1, R, H): from a reduced layer back to its hidden size; the same at each place
     basis = to.pca_components.transpose(1, 2) * to.scale[:, None, None]
 
@@ -102,33 +104,33 @@ def _averaged(
         """Expands (K * R, columns) of layer k to (K * H, columns)."""
         return (basis[k].T @ matrix.view(places, kept, -1)).view(places * whole, -1)
 
+    # By layer k: some earlier layers, and half of k's moments with itself plus its moments with each of these
+    across: dict[int, tuple[set[int], Tensor]] = {}  # (K * H, K * R)
     indices: tuple[int, ...] = ()
-    total = sums.xx.new_zeros(places * whole, places * whole)
-    for chosen in sorted(wanted):
+    half = sums.xx.new_zeros(places * whole, places * whole)  # with its transpose, the moments of the sum of `indices`
+    for chosen in sorted(wanted, key=lambda chosen: (-chosen[0], chosen)):
         if chosen[: len(indices)] != indices:
             indices = ()
-            total.zero_()
+            half.zero_()
         for k in chosen[len(indices) :]:
-            across = sums.xx.new_zeros(places * whole, size)  # sum over earlier layers of moments with this one
-            for j in indices:
-                across += expand(xx[j, :, k], j)
-            both = expand(across.T.contiguous(), k)
-            total += both
-            total += both.T
-            total += expand(expand(xx[k, :, k], k).T.contiguous(), k)
+            if k not in across or not across[k][0] <= set(indices):
+                across[k] = set(), expand(sums.of_pair(k, k), k) / 2
+            earlier, with_k = across[k]
+            for j in set(indices) - earlier:
+                with_k += expand(sums.of_pair(j, k), j)
+            earlier.update(indices)
+            half += expand(with_k.T.contiguous(), k)
             indices = (*indices, k)
         some = list(chosen)
-        xx_of_mean = total / len(some) ** 2
         xy = torch.einsum("lrh,lkrc->khc", basis[some], sums.xy.view(num_layers, places, kept, -1)[some]).flatten(0, 1)
         x = torch.einsum("lrh,lkr->kh", basis[some], sums.x.view(num_layers, places, kept)[some]).flatten()
-        x, xy = x / len(some), xy / len(some)
-        xx_of_mean -= torch.outer(x, x) / sums.words
+        centred = (half + half.T).addr_(x, x, alpha=-1 / sums.words)
         xy -= torch.outer(x, sums.y) / sums.words
-        diagonal = xx_of_mean.diagonal()
+        diagonal = centred.diagonal()
         diagonal += _ridge(diagonal, len(diagonal), strength, sums.words)
-        weights = _solved(xx_of_mean, xy)
+        weights = _solved(centred, xy)
         bias = (sums.y - x @ weights) / sums.words
-        weights = torch.einsum("lrh,khc->lrkc", basis[some] / len(some), weights.unflatten(0, (places, whole)))
+        weights = torch.einsum("lrh,khc->lrkc", basis[some], weights.unflatten(0, (places, whole)))
         yield chosen, Readout(chosen, weights.contiguous(), bias)
 
 
@@ -156,15 +158,16 @@ def _concatenated(sums: Moments, wanted: list[tuple[int, ...]], to: Reduction, s
     num_layers, whole, kept = to.pca_components.shape
     size = len(sums.x) // num_layers
     places = size // kept
-    xx = sums.xx.view(num_layers, size, num_layers, size)
     xy, x = sums.xy.view(num_layers, size, -1), sums.x.view(num_layers, size)
-    variances = sums.xx.diagonal() - sums.x.square() / sums.words
+    variances = sums.diagonal - sums.x.square() / sums.words
     ridge = _ridge(variances, num_layers * places * whole, strength, sums.words)
 
     def paths(dtype: torch.dtype) -> Iterator[list[_Step]]:
         blocks = {}
         for i, j in _pairs(wanted):
-            blocks[i, j] = torch.addr(xx[i, :, j].to(dtype), x[i].to(dtype), x[j].to(dtype), alpha=-1 / sums.words)
+            blocks[i, j] = torch.addr(
+                sums.of_pair(i, j).to(dtype), x[i].to(dtype), x[j].to(dtype), alpha=-1 / sums.words
+            )
             if i == j:
                 blocks[i, j].diagonal().add_(ridge)
         right = {k: (xy[k] - torch.outer(x[k], sums.y) / sums.words).to(dtype) for k in _layers(wanted)}

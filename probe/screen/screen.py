@@ -6,6 +6,7 @@ never read.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -117,8 +118,8 @@ class _Bench:
     ) -> None:
         self.cfg, self.to, self.train, self.dev = cfg, to, train, dev
         self.depth, self.hidden_size = store.num_layers, store.hidden_size
-        self.train_layers = reduced(store, train, to)
-        self.dev_layers = reduced(store, dev, to)
+        self.train_layers = reduced(store, train, to, torch.float16)
+        self.dev_layers = reduced(store, dev, to, torch.float16)
         device = to.mean.device
         self.is_regression = corpus.task.is_regression
         labels = torch.from_numpy(train.labels)
@@ -180,24 +181,26 @@ class _Bench:
         """Yields the moments of train without its first part, without its second, ..."""
         words_of = [self.train.of_part(part) for part in range(self.cfg.samples)]
         first = self._moments(words_of[0])
+        parts = deque([first])
         if first.bytes * self.cfg.samples <= PARTS_BYTES:  # each is gathered once
-            parts = [first, *map(self._moments, words_of[1:])]
-            total = parts[0].copy()
-            for part in parts[1:]:
+            parts += map(self._moments, words_of[1:])
+            total = first.copy()
+            for part in list(parts)[1:]:
                 total.add(part)
         else:
-            parts = [first]
             total = self._moments(np.ones(len(self.train.rows), bool))
-        for number, words in enumerate(words_of):
-            left_out = parts[number] if number < len(parts) else self._moments(words)
+        del first
+        for words in words_of:
+            left_out = parts.popleft() if parts else self._moments(words)
             total.subtract(left_out)
             yield total
             total.add(left_out)
+            del left_out
 
     def _moments(self, words: np.ndarray) -> Moments:
         """Returns the moments of these words of train (a mask), which form whole sentences."""
         there = torch.from_numpy(words)
-        layers = self.train_layers if words.all() else self.train_layers[:, there]
+        layers = self.train_layers if words.all() else self.train_layers[there]
         lengths = np.repeat(self.train.lengths, self.train.lengths)
         return moments(layers, self.labels[there], self.train.position[words], lengths[words], self.cfg.window)
 
@@ -208,7 +211,7 @@ class _Bench:
         use the penalty of the concatenation of the best single layers.
         """
         words = torch.from_numpy(self.train.of_part(0))
-        layers, gold = self.train_layers[:, words], self.train.labels[words.numpy()]
+        layers, gold = self.train_layers[words], self.train.labels[words.numpy()]
         outside = self.beyond["train"][:, words]
 
         def errors(keys: Sequence[Key]) -> dict[tuple[tuple[int, ...], float], float]:

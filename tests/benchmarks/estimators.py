@@ -126,7 +126,7 @@ class Bench:
         fitted = ~self.left_out
         lengths = np.repeat(train.lengths, train.lengths)[fitted]
         self.sums = moments(
-            self.layers["train"][:, torch.from_numpy(fitted)],
+            self.layers["train"][torch.from_numpy(fitted)],
             labels[torch.from_numpy(fitted)],
             train.position[fitted],
             lengths,
@@ -167,9 +167,11 @@ class Bench:
     def transferability(self, row: Row) -> dict[str, float]:
         """H-score and LogME of the windows of a row's layers, from second moments."""
         combine, indices = readout_of(row.combine, row.indices)
-        by_layer, some = (*self.layers["train"].shape[::2],), list(indices)
+        by_layer, some = (*self.layers["train"].shape[1:],), list(indices)
         by_layer = (by_layer[0], len(self.sums.x) // (by_layer[0] * by_layer[1]), by_layer[1])
-        xx = self.sums.xx.view(*by_layer, *by_layer)[some][:, :, :, some].double()
+        rows = [[self.sums.of_pair(i, k) if i <= k else self.sums.of_pair(k, i).T for k in some] for i in some]
+        within = by_layer[1:]
+        xx = torch.stack([torch.stack(row, 1) for row in rows]).double().unflatten(3, within).unflatten(1, within)
         xy = self.sums.xy.view(*by_layer, -1)[some].double()
         x = self.sums.x.view(by_layer)[some].double()
         if combine == "mean":

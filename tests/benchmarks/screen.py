@@ -111,7 +111,11 @@ def loes(overrides: list[str], num_words: int) -> dict[str, Any]:
     labels = torch.tensor([names.index(tags[word]) for word in some.tolist()])
     clock = time.perf_counter()
     chosen = select_layers_from_custom_embeddings(
-        embeddings=torch.cat(vectors), targets=labels, k=cfg.screen.max_layers, task="classification", show_progress=False
+        embeddings=torch.cat(vectors),
+        targets=labels,
+        k=cfg.screen.max_layers,
+        task="classification",
+        show_progress=False,
     ).selected_layers
     seconds = time.perf_counter() - clock
     return {"loes": sorted(chosen), "loes_words": num_words, "loes_seconds": round(seconds, 1)}

@@ -136,7 +136,7 @@ def test_moments_without_a_part_are_those_of_the_other_sentences(corpus: Corpus,
     labels, lengths = torch.ones(len(text.rows), 1), np.repeat(text.lengths, text.lengths)
 
     def of(words: np.ndarray):
-        return moments(layers[:, torch.from_numpy(words)], labels[words], text.position[words], lengths[words], 1)
+        return moments(layers[torch.from_numpy(words)], labels[words], text.position[words], lengths[words], 1)
 
     everything, left_out, others = of(np.full(len(lengths), True)), of(text.of_part(1)), of(~text.of_part(1))
     everything.subtract(left_out)
@@ -155,7 +155,7 @@ def test_components_are_the_leading_ones(corpus: Corpus, store: FeatureStore):
         np.testing.assert_allclose(overlap, 1, atol=1e-4)
         assert to.kept[k] == pytest.approx(values[-4:].sum() / values.sum(), abs=1e-5)
     whole = reduced(store, text, reduction(store, text, store.hidden_size))
-    assert float(whole.square().mean((1, 2)).sub(1).abs().max()) < 1e-3, "each layer has the variance one"
+    assert float(whole.square().mean((0, 2)).sub(1).abs().max()) < 1e-3, "each layer has the variance one"
 
 
 def test_spans_are_counted_as_seqeval_counts_them_ill_formed_or_not():
