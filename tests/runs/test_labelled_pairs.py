@@ -69,6 +69,7 @@ def test_a_sentence_behind_a_cut_shard_is_read_whole(settings: list[str], tmp_pa
     torch.testing.assert_close(again[:], expected, atol=5e-5, rtol=1e-4)
 
 
+@pytest.mark.usefixtures("short_epochs")
 def test_a_sweep_makes_a_table_that_verifies(settings: list[str], tmp_path: Path):
     rows = swept([*settings, *FAST], tmp_path)
     main = rows["embeddings", None]

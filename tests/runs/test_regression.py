@@ -57,6 +57,7 @@ def test_the_linear_probe_comes_to_least_squares(settings: list[str], tmp_path: 
     assert record.scores.dev.accuracy is None
 
 
+@pytest.mark.usefixtures("short_epochs")
 def test_a_sweep_makes_a_table_that_verifies(settings: list[str], tmp_path: Path, typed):
     rows = swept([*settings, *FAST], tmp_path)
     main = rows["embeddings", None]

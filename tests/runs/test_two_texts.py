@@ -85,6 +85,7 @@ def test_formats_give_one_corpus_and_one_run(settings: list[str], tmp_path: Path
     assert probe.run(*settings, *fields, *ONE_EPOCH, "layers=last", "results_dir=out") == record
 
 
+@pytest.mark.usefixtures("short_epochs")
 def test_a_sweep_makes_a_table_that_verifies(settings: list[str], tmp_path: Path, typed):
     rows = swept([*settings, *FAST], tmp_path)
     main = rows["embeddings", None]
