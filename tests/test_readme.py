@@ -28,6 +28,7 @@ from support.commands import here, python
 from support.inputs import make_bert, make_split, overrides, write_columns
 from test_committed_keys import commands as commands_of_sets
 
+import probe
 from probe.cli import COMMANDS
 from probe.config import PRESET_GROUPS
 from probe.data.corpus import Corpus
@@ -54,7 +55,7 @@ def commands() -> list[str]:
 
 CHECKED = "probe verify results/conll2003-minilm-sentence"  # as every committed set, by verify/test_verify.py
 # Large grids: test_committed_keys.py plans each run of them. Of those of equal terms, the smallest of each is run here.
-LARGE = ("-mpnet-tasks", "-terms")
+LARGE = ("-mpnet", "-terms")
 PLANNED = [one for one in commands_of_sets() if any(name in one for name in LARGE) and "layers=mean" not in one]
 
 
@@ -314,7 +315,7 @@ def test_what_is_typed_instead_of_other_tools_is_read_as_it_stands():
 def test_every_command_is_run_by_a_test():
     odd = [c for c in commands() if not c.startswith(("probe ", *INSTALLS))]
     assert odd == []
-    assert len(PLANNED) == 5
+    assert len(PLANNED) == 7
     assert {*PLANNED, CHECKED} < set(commands())
     assert len(commands()) > 40
     assert len(set(commands())) == len(commands())
@@ -349,6 +350,7 @@ def kept_scores(folder: str) -> list[dict[str, Any]]:
         ("results/README.md", "conll2003-document", "conll2003-minilm-document"),
         ("results/README.md", "conll2003-search", "conll2003-minilm-search"),
         ("results/README.md", "conll2003-floors", "conll2003-minilm-floors"),
+        ("results/README.md", "conll2003-mpnet", "conll2003-mpnet"),
     ],
 )
 def test_a_tables_scores_are_those_in_results(readme: str, mark: str, folder: str):
@@ -357,6 +359,14 @@ def test_a_tables_scores_are_those_in_results(readme: str, mark: str, folder: st
     for (name, scores), row in zip(shown, kept, strict=True):
         assert scores[:2] == [row["dev"], row["test"]][: len(scores)], name
     assert sum(len(scores) > 1 for _, scores in shown) >= 5
+
+
+def test_the_answer_at_the_top_has_the_numbers_of_its_folder():
+    number = re.compile(r"\d+\.\d+|\w+_\w+")
+    found = probe.results(ROOT / "results/conll2003-mpnet").recommendation
+    shown = number.findall(block("README.md", "conll2003-mpnet sentence"))
+    assert shown == number.findall(str(found))
+    assert found.use.row in shown
 
 
 @pytest.mark.parametrize(
