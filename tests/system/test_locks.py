@@ -12,6 +12,7 @@ import pytest
 from probe.system.locks import FileLock, wait_for_lock
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may come as the file is opened
 def test_a_signal_just_before_waiting_for_a_lock_ends_it(tmp_path: Path):
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
