@@ -366,7 +366,8 @@ def test_the_answer_at_the_top_has_the_numbers_of_its_folder():
     found = probe.results(ROOT / "results/conll2003-mpnet").recommendation
     shown = number.findall(block("README.md", "conll2003-mpnet sentence"))
     assert shown == number.findall(str(found))
-    assert found.use is not None and found.use.row in shown
+    assert found.use is not None
+    assert found.use.row in shown
 
 
 @pytest.mark.parametrize(
