@@ -189,7 +189,8 @@ def plan_to_read(cfg: Config) -> Plan:
     """
     if not PROBES[cfg.probe.kind].reads_features:
         raise UserError(f"Features come from a frozen encoder: omit probe={cfg.probe.kind}.")
-    planned = plan(replace(cfg, probe=replace(cfg.probe, num_layers=0)))  # vectors of sentences exist for any probe
+    # No probe is trained here. One with LSTM layers would be refused where a whole text has one label.
+    planned = plan(replace(cfg, probe=replace(cfg.probe, num_layers=0)))
     if planned.sample is not None:
         raise UserError(
             f"data.train_fraction={cfg.data.train_fraction}: a run's seed draws the sample, but features are of the "

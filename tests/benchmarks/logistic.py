@@ -27,9 +27,8 @@ ITERATIONS = 300
 def score(split: SplitFeatures, predicted: np.ndarray) -> float:
     """Span F1 if tags are spans, else accuracy, in percent."""
     if "O" in split.tags:
-        return 100 * float(
-            f1_score(*([list(tags[rows]) for rows in split.sentences] for tags in (np.array(split.tags), predicted)))
-        )
+        gold, found = ([list(tags[rows]) for rows in split.sentences] for tags in (split.tags, predicted))
+        return 100 * float(f1_score(gold, found))
     return 100 * float(np.mean(predicted == np.array(split.tags)))
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from probe.features.store import FeatureStore
+import probe
 from probe.runs.plan import inputs_of
 from probe.runs.run import extract
 from probe.screen.record import load_screens
@@ -96,22 +96,14 @@ def loes(overrides: list[str], num_words: int) -> dict[str, Any]:
     from loes import select_layers_from_custom_embeddings
 
     cfg = config_of(overrides)
-    inputs = inputs_of(cfg)
-    tags = [tag for sentence in inputs.corpus.splits["train"].tags for tag in sentence]
-    names = sorted(set(tags))
+    train = probe.features(*overrides, "layers=single", "layers.indices='0:'", each=True).train
+    names = sorted(set(train.tags))
     torch.manual_seed(cfg.seed)
-    some = torch.randperm(len(tags))[:num_words].sort().values
-    store = FeatureStore.of(inputs.corpus, inputs.encoder, cfg.features).serving()
-    layers = range(inputs.encoder.num_layers + 1)
-    vectors, start = [], 0
-    for _, read in store.read("train", layers):
-        here = some[(some >= start) & (some < start + len(read[0]))] - start
-        vectors.append(torch.stack([layer[here].float() for layer in read], dim=1))
-        start += len(read[0])
-    labels = torch.tensor([names.index(tags[word]) for word in some.tolist()])
+    some = torch.randperm(len(train.tags))[:num_words].sort().values
+    labels = torch.tensor([names.index(train.tags[word]) for word in some.tolist()])
     clock = time.perf_counter()
     chosen = select_layers_from_custom_embeddings(
-        embeddings=torch.cat(vectors),
+        embeddings=train.vectors[some].float(),
         targets=labels,
         k=cfg.screen.max_layers,
         task="classification",
