@@ -1,4 +1,4 @@
-"""The logic of tests/benchmarks/gpu.py, at a tiny size: its parts on the stand-in for a GPU, the whole on the CPU."""
+"""The logic of tests/benchmarks/gpu.py, at a tiny size: its parts on the stand-in for a GPU and on the CPU."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_extraction_is_measured_in_both_precisions(on_stand_in: Callable):
 def test_an_epoch_of_the_probe_is_measured_against_both_loops(
     on_stand_in: Callable, benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch
 ):
-    """The stand-in cannot pack; that loop is tested with the whole, on the CPU."""
+    """The stand-in cannot pack; that loop is tested on the CPU."""
 
     def padded(self: Any, batch: Any) -> torch.Tensor:
         return benchmark._loss(self.classifier(batch.features.float()[..., : self.classifier.in_features]), batch)
@@ -157,21 +157,36 @@ def test_a_failure_inside_a_part_is_its_error(benchmark: ModuleType, tmp_path: P
     assert "nowhere" in found["error"]
 
 
+def test_tests_that_fail_are_named(benchmark: ModuleType, tmp_path: Path):
+    made_up = tmp_path / "test_made_up.py"
+    made_up.write_text(
+        "import pytest\npytestmark = pytest.mark.gpu\n"
+        "def test_good(): pass\ndef test_bad(): assert False\ndef test_left_out(): pytest.skip()\n"
+    )
+    bench = benchmark.Bench(benchmark.SIZES["tiny"], "cpu", tmp_path, None, str(made_up), time.monotonic() + 60)
+    found = benchmark.measure("tests", bench)
+    assert not found["ok"]
+    assert (found["passed"], found["skipped"], found["failed"]) == (1, 1, ["test_made_up.test_bad"])
+
+
 @pytest.mark.slow
-def test_the_parts_that_need_processes_run_on_a_cpu_at_a_tiny_size(tmp_path: Path):
-    """And the epoch, whose packed loop the stand-in cannot do. The others are tested above, on the stand-in."""
-    parts = ["tests", "products", "epoch", "sweep"]
+def test_the_packed_loop_is_measured_on_a_cpu(benchmark: ModuleType, tmp_path: Path):
+    bench = benchmark.Bench(benchmark.SIZES["tiny"], "cpu", tmp_path, None, "tests", time.monotonic() + 600)
+    found = benchmark.measure("epoch", bench)
+    assert found["ok"], found
+    assert found["seconds_per_epoch"]["packed"] > 0
+
+
+@pytest.mark.slow
+def test_a_sweep_is_typed_in_processes_and_gives_the_same_side_by_side(tmp_path: Path):
     out = tmp_path / "gpu.json"
-    tests = f"{Path(__file__).with_name('test_gpu.py')}::test_without_dropout_losses_are_those_of_the_cpu"
     command = [sys.executable, str(BENCHMARKS / "gpu.py"), "--size", "tiny", "--device", "cpu", "--seconds", "4800"]
     done = subprocess.run(
-        [*command, "--tests", tests, "--out", str(out), "--only", *parts], capture_output=True, text=True, cwd=tmp_path
+        [*command, "--out", str(out), "--only", "sweep"], capture_output=True, text=True, cwd=tmp_path
     )
     result = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert json.loads(out.read_text()) == result
-    assert list(result["parts"]) == parts
     sweep = result["parts"]["sweep"]
     assert sweep["same_predictions"] == {"2": 2}
     assert set(sweep["seconds_at_once"]) == {"1", "2"}
-    assert result["parts"]["tests"]["failed"] == []
