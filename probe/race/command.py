@@ -8,17 +8,22 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from probe.arguments import Parser, report_bad_records
 from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
 from probe.settings import add_hydra_flags, parse_command, run_hydra_flags
 
+if TYPE_CHECKING:
+    from probe.screen.report import RankedChoice
+
 DESCRIPTION = """\
 Trains rows one seed at a time, and drops a row once it is significantly worse than the leader on
-dev. The rows are the best of `probe screen` (race.candidates of them; with 0 nothing is screened),
-those of race.rows, and those of layers=A,B or of a sweep; all presets if none is given. Of several
-encoders (encoder=A,B) they are rows of each, and the candidates are the best of all. The seeds are
-seed, seed + 1, ... up to race.max_seeds, or those that you give. The same command continues a race.
+dev. The rows are the best of `probe screen` (race.candidates of them, the best of each width first;
+with 0 nothing is screened), those of race.rows, and those of layers=A,B or of a sweep; all presets
+if none is given. Of several encoders (encoder=A,B) they are rows of each, and the candidates are the
+best of all. The seeds are seed, seed + 1, ... up to race.max_seeds, or those that you give. The same
+command continues a race.
 """
 EXAMPLES = """\
   probe race data=demo encoder=minilm_l6 results_dir=results/race
@@ -76,7 +81,7 @@ def race(arguments: list[str]) -> int:
 
 
 def _best_of_the_screen(of_encoders: Sequence[Config], command: str, log: Callable[[str], None]) -> list[Config]:
-    """Runs the screen, shows and writes it, and returns the rows that it ranks first (race.candidates of them)."""
+    """Runs the screen, shows and writes it, and returns race.candidates of its rows, see `choose_candidates`."""
     base = of_encoders[0]
     if not base.race.candidates:
         return []
@@ -90,8 +95,22 @@ def _best_of_the_screen(of_encoders: Sequence[Config], command: str, log: Callab
     config_of = dict(zip(screens, of_encoders, strict=True))
     return [
         replace(config_of[one.encoder], layers=_normalized(one.choice.layers, base))
-        for one in rank_screens(screens)[: base.race.candidates]
+        for one in choose_candidates(rank_screens(screens), base.race.candidates)
     ]
+
+
+def choose_candidates(ranked: Sequence[RankedChoice], number: int) -> list[RankedChoice]:
+    """Chooses so many for a race, best first: those that beat all narrower ones, then the next best.
+
+    A screen ranks wide choices first, since a linear readout gains more from width than a trained probe. Its first ones
+    are mostly as wide as each other and score alike. A narrow row that comes close can be recommended only if it races.
+    """
+    front: list[RankedChoice] = []
+    for one in ranked:
+        if not front or one.choice.width < front[-1].choice.width:
+            front.append(one)
+    others = [one for one in ranked if one not in front]
+    return sorted([*front, *others][:number], key=lambda one: one.place)
 
 
 def _normalized(layers: LayersConfig, base: Config) -> LayersConfig:

@@ -13,14 +13,17 @@ import pytest
 from support.commands import RUN_PROBE, Started, finish, wait_for
 from support.records import results
 
-from probe.config import Config, UserError
+from probe.config import Config, LayersConfig, UserError
 from probe.probes import schedule
+from probe.race.command import choose_candidates
 from probe.race.rule import VERSION
 from probe.race.spec import read_decisions, read_spec
 from probe.runs.plan import plan
 from probe.runs.run import run
 from probe.runs.sweep import Outcome
 from probe.runs.sweep_plan import read_expected
+from probe.screen.ranking import Scored
+from probe.screen.report import RankedChoice
 
 Typed = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -245,13 +248,28 @@ def test_the_screens_best_race_with_the_rows_named(typed: Typed, settings: list[
     terms = read_spec(tmp_path / "out")
     assert terms is not None
     screened = json.loads((tmp_path / "out/screen.json").read_text())["ranked"]
-    best = [one["layers"]["name"] for one in screened[:2]]
+    narrower = (one for one in screened if one["width"] < screened[0]["width"])
+    best = [one["layers"]["name"] for one in (screened[0], next(narrower, screened[1]))]
     assert terms.rows == ["layer_0", *(name for name in best if name != "embeddings")], "the name that was asked for"
     (tmp_path / "out/screen.json").unlink()
     again = typed(*asked, *settings)
     assert again.returncode == 0
     assert not (tmp_path / "out/screen.json").exists(), "a race that continues has its rows"
     assert read_spec(tmp_path / "out") == terms
+
+
+@pytest.mark.parametrize(
+    ("number", "names"),
+    [(1, "a"), (2, "ac"), (3, "ace"), (4, "abce"), (5, "abcde"), (9, "abcdef")],
+    ids=lambda value: str(value),
+)
+def test_candidates_are_the_best_of_each_width_then_the_next(number: int, names: str):
+    widths = {"a": 4, "b": 4, "c": 2, "d": 3, "e": 1, "f": 2}  # best first; d and f lose to narrower ones
+    ranked = [
+        RankedChoice(place, name, "", 1, 1, None, Scored(LayersConfig([0], "concat", name), width, 1, [0.5], [0.5]))
+        for place, (name, width) in enumerate(widths.items(), 1)
+    ]
+    assert "".join(one.title for one in choose_candidates(ranked, number)) == names
 
 
 @pytest.mark.slow
