@@ -21,9 +21,9 @@ DESCRIPTION = """\
 Trains rows one seed at a time, and drops a row once it is significantly worse than the leader on
 dev. The rows are the best of `probe screen` (race.candidates of them, the best of each width first;
 with 0 nothing is screened), those of race.rows, and those of layers=A,B or of a sweep; all presets
-if none is given. Of several encoders (encoder=A,B) they are rows of each, and the candidates are the
-best of all. The seeds are seed, seed + 1, ... up to race.max_seeds, or those that you give. The same
-command continues a race.
+if none is given. With several encoders (encoder=A,B) these are rows of each encoder, and the
+candidates come from one ranking of all encoders. The seeds are seed, seed + 1, ... up to
+race.max_seeds, or those that you give. The same command continues a race.
 """
 EXAMPLES = """\
   probe race data=demo encoder=minilm_l6 results_dir=results/race
@@ -67,7 +67,7 @@ def race(arguments: list[str]) -> int:
     named += configs if typed else []
     command = shlex.join(["probe", *sys.argv[1:]])
     log = functools.partial(print, flush=True)
-    screened = functools.partial(_best_of_the_screen, of_encoders, command, log)
+    screened = functools.partial(_screened_candidates, of_encoders, command, log)
     failed = run_race(named, seeds[: base.race.max_seeds], base, screened, launcher, command, log, encoders)
     code = report_bad_records(folder)
     rows = build_rows(folder, base.margin)
@@ -80,8 +80,8 @@ def race(arguments: list[str]) -> int:
     return 1 if failed or code else 0
 
 
-def _best_of_the_screen(of_encoders: Sequence[Config], command: str, log: Callable[[str], None]) -> list[Config]:
-    """Runs the screen, shows and writes it, and returns race.candidates of its rows, see `choose_candidates`."""
+def _screened_candidates(of_encoders: Sequence[Config], command: str, log: Callable[[str], None]) -> list[Config]:
+    """Runs the screen, shows and writes it, and returns the rows of `choose_candidates`."""
     base = of_encoders[0]
     if not base.race.candidates:
         return []
@@ -100,17 +100,17 @@ def _best_of_the_screen(of_encoders: Sequence[Config], command: str, log: Callab
 
 
 def choose_candidates(ranked: Sequence[RankedChoice], number: int) -> list[RankedChoice]:
-    """Chooses so many for a race, best first: those that beat all narrower ones, then the next best.
+    """Chooses `number` candidates for a race and returns them best first.
 
-    A screen ranks wide choices first, since a linear readout gains more from width than a trained probe. Its first ones
-    are mostly as wide as each other and score alike. A narrow row that comes close can be recommended only if it races.
+    Choices that rank above all narrower ones are taken first, then the next best. A linear readout gains more from
+    width than a trained probe does, so the first choices of a screen are usually all equally wide. A narrow choice can
+    only be recommended if it takes part in the race.
     """
-    front: list[RankedChoice] = []
-    for one in ranked:
-        if not front or one.choice.width < front[-1].choice.width:
-            front.append(one)
-    others = [one for one in ranked if one not in front]
-    return sorted([*front, *others][:number], key=lambda one: one.place)
+    from probe.screen.ranking import front
+
+    first = {title for title, _, _ in front([(one.title, one.choice.width, -one.place) for one in ranked])}
+    in_turn = sorted(ranked, key=lambda one: (one.title not in first, one.place))
+    return sorted(in_turn[:number], key=lambda one: one.place)
 
 
 def _normalized(layers: LayersConfig, base: Config) -> LayersConfig:

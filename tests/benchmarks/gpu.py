@@ -240,19 +240,12 @@ def extract(bench: Bench) -> dict[str, Any]:
 
 
 def disk_speed(bench: Bench, num_bytes: int) -> float:
-    """GB/s of writing and syncing this much in eight files, by as many threads as extraction has."""
+    """GB/s of writing and syncing this much in eight files, with as many threads as extraction uses."""
     content = os.urandom(num_bytes // 8)
-
-    def write(path: Path) -> None:
-        with path.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(extraction.WRITERS[bench.device]) as writers:
         paths = [Path(folder) / str(number) for number in range(8)]
         clock = time.perf_counter()
-        list(writers.map(write, paths))
+        list(writers.map(lambda path: write_atomically(path, content), paths))
         return num_bytes / 1e9 / (time.perf_counter() - clock)
 
 

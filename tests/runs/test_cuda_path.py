@@ -194,10 +194,9 @@ def test_shards_from_a_gpu_hold_the_same_bits(
     tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subword: str
 ):
     """Cut into batches as on a CPU; the shards are many and come late."""
-    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 40)
+    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 16)
     monkeypatch.setitem(words.BATCH_COST, "cuda", words.BATCH_COST["cpu"])
     monkeypatch.setitem(extraction.TOGETHER, "cuda", 1)
-    monkeypatch.setitem(extraction.WRITERS, "cuda", 4)
     here = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cpu", subword=subword), "cpu")
     with gpu(monkeypatch) as stand_in:
         there = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "gpu", subword=subword), "cuda")
