@@ -94,9 +94,12 @@ def _prepare_finetune(cfg: Config) -> Config:
 
 
 def _prepare_majority_tag(cfg: Config) -> Config:
-    """Resets what the baseline does not depend on, so that a sweep over it makes one run."""
+    """Resets what the baseline does not depend on, so that a sweep over it makes one run.
+
+    What is left are the settings of the other rows of its table.
+    """
     return replace(
-        cfg,
+        _prepare_patience(cfg),
         seed=cfg.seed if "share" in conditions_of(cfg) else 0,
         layers=replace(cfg.layers, normalize=None),
         encoder=replace(cfg.encoder, weights="pretrained", weights_seed=0),
@@ -104,15 +107,17 @@ def _prepare_majority_tag(cfg: Config) -> Config:
 
 
 def _prepare_network(cfg: Config) -> Config:
-    """Resets both patience settings if the rate falls linearly, as they then have no effect.
-
-    Raises UserError for a network over words if each sentence has one label.
-    """
+    """Resets settings without effect. Raises UserError for a network over words if each sentence has one label."""
     if cfg.probe.num_layers and not TASKS[cfg.data.task].is_per_word:
         raise UserError(
             f"data.task={cfg.data.task} has one label per {TASKS[cfg.data.task].unit}, and an LSTM reads words. "
             "Type probe=linear or probe=mlp."
         )
+    return _prepare_patience(cfg)
+
+
+def _prepare_patience(cfg: Config) -> Config:
+    """Resets both patience settings if the rate falls linearly, as they then have no effect."""
     if cfg.probe.lr_decay != LINEAR:
         return cfg
     return replace(cfg, probe=replace(cfg.probe, patience=1, lr_patience=1))

@@ -20,6 +20,7 @@ from probe.config import Config, LayersConfig, ProbeConfig, UserError, to_config
 from probe.features.extraction import ensure_features
 from probe.probes import schedule
 from probe.probes.tagger import Tagger, train_tagger
+from probe.runs.identity import RunIdentity
 from probe.runs.plan import Plan, forget_inputs, plan, prepare_results
 from probe.runs.records import load_record
 from probe.runs.run import run
@@ -190,6 +191,19 @@ def test_a_majority_tag_is_one_run_for_all_weights_and_seeds(make: Make, tmp_pat
     assert record.scores.dev.headline > 0.5
     assert not list((tmp_path / "cache").glob("*/train-*")), "no features"
     assert run(make(MEMORY, control=1), quiet).identity.group == record.identity.group
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"lr_decay": "linear"}, {"lr_decay": "linear", "patience": 9}, {"precision": "bfloat16"}, {"max_epochs": "auto"}],
+    ids=str,
+)
+def test_a_majority_tag_is_in_the_table_of_the_probe(settings: dict[str, Any], make: Make):
+    def planned(cfg: Config) -> RunIdentity:
+        cfg = replace(cfg, layers=replace(cfg.layers, normalize="scale"))
+        return plan(replace(cfg, probe=replace(cfg.probe, **settings))).identity
+
+    assert planned(make(MEMORY)).group == planned(make()).group
 
 
 def test_a_folder_with_every_kind_of_run_verifies(make: Make, tmp_path: Path):
