@@ -328,7 +328,7 @@ SCORE = re.compile(r"(?<= )(\d+\.\d\d)(?: ± (\d+\.\d\d))?(?= |$)")
 def shown_scores(readme: str, mark: str) -> list[tuple[str, list[Score]]]:
     """Each row of a table in a README with its scores, from the left."""
     lines = re.split(r"^---.*\n", block(readme, mark), maxsplit=1, flags=re.M)[1].splitlines()
-    return [(line.split()[0], SCORE.findall(line)) for line in lines]
+    return [(line.split()[0], SCORE.findall(line)) for line in lines if not line.startswith("-")]
 
 
 def kept_scores(folder: str) -> list[dict[str, Any]]:
