@@ -55,7 +55,7 @@ def commands() -> list[str]:
 
 CHECKED = "probe verify results/conll2003-minilm-sentence"  # as every committed set, by verify/test_verify.py
 # Large grids: test_committed_keys.py plans each run of them. Of those of equal terms, the smallest of each is run here.
-LARGE = ("-mpnet", "-terms")
+LARGE = ("-mpnet", "-terms", "-encoders")
 PLANNED = [one for one in commands_of_sets() if any(name in one for name in LARGE) and "layers=mean" not in one]
 
 
@@ -315,7 +315,7 @@ def test_what_is_typed_instead_of_other_tools_is_read_as_it_stands():
 def test_every_command_is_run_by_a_test():
     odd = [c for c in commands() if not c.startswith(("probe ", *INSTALLS))]
     assert odd == []
-    assert len(PLANNED) == 11
+    assert len(PLANNED) == 14
     assert {*PLANNED, CHECKED} < set(commands())
     assert len(commands()) > 40
     assert len(set(commands())) == len(commands())
@@ -325,10 +325,10 @@ Score = tuple[str, str]  # mean and standard deviation in percent as they are sh
 SCORE = re.compile(r"(?<= )(\d+\.\d\d)(?: ± (\d+\.\d\d))?(?= |$)")
 
 
-def shown_scores(readme: str, mark: str) -> list[tuple[str, list[Score]]]:
-    """Each row of a table in a README with its scores, from the left."""
+def shown_scores(readme: str, mark: str) -> list[tuple[list[str], list[Score]]]:
+    """Each row of a table in a README: its first two cells (of several encoders: encoder and row) and its scores."""
     lines = re.split(r"^---.*\n", block(readme, mark), maxsplit=1, flags=re.M)[1].splitlines()
-    return [(line.split()[0], SCORE.findall(line)) for line in lines if not line.startswith("-")]
+    return [(re.split("  +", line)[:2], SCORE.findall(line)) for line in lines if not line.startswith("-")]
 
 
 def kept_scores(folder: str) -> list[dict[str, Any]]:
@@ -351,14 +351,16 @@ def kept_scores(folder: str) -> list[dict[str, Any]]:
         ("results/README.md", "conll2003-floors", "conll2003-minilm-floors"),
         ("results/README.md", "conll2003-mpnet", "conll2003-mpnet"),
         ("results/README.md", "conll2003-mpnet-search", "conll2003-mpnet-search"),
+        ("results/README.md", "conll2003-two-encoders", "conll2003-two-encoders"),
     ],
 )
 def test_a_tables_scores_are_those_in_results(readme: str, mark: str, folder: str):
     shown, kept = shown_scores(readme, mark), kept_scores(folder)
-    assert [name for name, _ in shown] == [row["row"] for row in kept]
-    for (name, scores), row in zip(shown, kept, strict=True):
+    assert len(shown) == len(kept)
+    for ((first, second), scores), row in zip(shown, kept, strict=True):
+        assert row["row"] in (first, second if row["setting"]["encoder"].endswith(first) else None)
         no_test = row["label"] == "eliminated"
-        assert scores[:2] == [row["dev"], row["test"]][: 1 if no_test else 2], name
+        assert scores[:2] == [row["dev"], row["test"]][: 1 if no_test else 2], (first, second)
 
 
 def test_the_answer_at_the_top_has_the_numbers_of_its_folder():
