@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING
 from probe.arguments import Parser, report_bad_records
 from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
 from probe.settings import add_hydra_flags, parse_command, run_hydra_flags
+from probe.system.grouping import group_by
 
 if TYPE_CHECKING:
     from probe.screen.report import RankedChoice
 
 DESCRIPTION = """\
 Trains rows one seed at a time, and drops a row once it is significantly worse than the leader on
-dev. The rows are the best of `probe screen` (race.candidates of them, the best of each width first;
-with 0 nothing is screened), those of race.rows, and those of layers=A,B or of a sweep; all presets
-if none is given. With several encoders (encoder=A,B) these are rows of each encoder, and the
-candidates come from one ranking of all encoders. The seeds are seed, seed + 1, ... up to
-race.max_seeds, or those that you give. The same command continues a race.
+dev. The rows are the best of `probe screen` (race.candidates of them, the best of each encoder
+and width first; with 0 nothing is screened), those of race.rows, and those of layers=A,B or of a
+sweep; all presets if none is given. With several encoders (encoder=A,B) these are rows of each
+encoder, and the candidates come from one ranking of all encoders. The seeds are seed, seed + 1,
+... up to race.max_seeds, or those that you give. The same command continues a race.
 """
 EXAMPLES = """\
   probe race data=demo encoder=minilm_l6 results_dir=results/race
@@ -102,13 +103,17 @@ def _screened_candidates(of_encoders: Sequence[Config], command: str, log: Calla
 def choose_candidates(ranked: Sequence[RankedChoice], number: int) -> list[RankedChoice]:
     """Chooses `number` candidates for a race and returns them best first.
 
-    Choices that rank above all narrower ones are taken first, then the next best. A linear readout gains more from
-    width than a trained probe does, so the first choices of a screen are usually all equally wide. A narrow choice can
-    only be recommended if it takes part in the race.
+    Choices that rank above all narrower ones of their encoder are taken first, then the next best. A linear readout
+    gains more from width and from blocks than a trained probe does, so the first choices of a screen are usually all
+    equally wide, and of the largest encoder. A cheaper choice can only be recommended if it takes part in the race.
     """
     from probe.screen.ranking import front
 
-    first = {title for title, _, _ in front([(one.title, one.choice.width, -one.place) for one in ranked])}
+    fronts = [
+        front([(one.title, one.choice.width, -one.place) for one in own])
+        for own in group_by(ranked, lambda one: one.encoder).values()
+    ]
+    first = {title for points in fronts for title, _, _ in points}
     in_turn = sorted(ranked, key=lambda one: (one.title not in first, one.place))
     return sorted(in_turn[:number], key=lambda one: one.place)
 

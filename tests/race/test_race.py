@@ -265,11 +265,25 @@ def test_the_screens_best_race_with_the_rows_named(typed: Typed, settings: list[
 )
 def test_candidates_are_the_best_of_each_width_then_the_next(number: int, names: str):
     widths = {"a": 4, "b": 4, "c": 2, "d": 3, "e": 1, "f": 2}  # best first; d and f lose to narrower ones
+    ranked = [ranked_choice(place, name, width) for place, (name, width) in enumerate(widths.items(), 1)]
+    assert "".join(one.title for one in choose_candidates(ranked, number)) == names
+
+
+@pytest.mark.parametrize(("number", "names"), [(2, "ac"), (3, "acd"), (4, "acdf"), (5, "abcdf")], ids=str)
+def test_a_small_encoder_takes_part_though_a_large_one_ranks_above_it(number: int, names: str):
+    large, small = {"a": 4, "b": 4, "c": 2}, {"d": 2, "e": 2, "f": 1}  # best first; d loses to c, which is no wider
+    of_encoder = {name: size for size, names in (("large", large), ("small", small)) for name in names}
     ranked = [
-        RankedChoice(place, name, "", 1, 1, None, Scored(LayersConfig([0], "concat", name), width, 1, [0.5], [0.5]))
-        for place, (name, width) in enumerate(widths.items(), 1)
+        ranked_choice(place, name, width, of_encoder[name])
+        for place, (name, width) in enumerate((large | small).items(), 1)
     ]
     assert "".join(one.title for one in choose_candidates(ranked, number)) == names
+
+
+def ranked_choice(place: int, name: str, width: int, encoder: str = "") -> RankedChoice:
+    """A choice of layers in a ranking; what a race does not ask for is the same in all."""
+    scored = Scored(LayersConfig([0], "concat", name), width, 1, [0.5], [0.5])
+    return RankedChoice(place, name, encoder, 1, 1, None, scored)
 
 
 @pytest.mark.slow
