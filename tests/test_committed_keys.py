@@ -6,6 +6,7 @@ Nothing is trained, and no corpus is read: what a run's key says of text and fea
 from __future__ import annotations
 
 import functools
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from probe.conditions import conditions_of, settings_of_conditions
-from probe.config import Config
+from probe.config import Config, layers_named
 from probe.probes.kinds import kind_of, recorded_settings
 from probe.probes.schedule import Schedule
 from probe.probes.selection import select
@@ -24,13 +25,14 @@ from probe.runs.records import RunRecord, load_records
 from probe.settings import configs_of
 
 ROOT = Path(__file__).parent.parent
-COMMAND = re.compile(r"^(?:\|.*`)?(probe (?:-m|\+sweep)[^`#\n]*)", flags=re.MULTILINE)
+COMMAND = r"^(?:\|.*`)?({}[^`#\n]*)"
 
 
-def commands() -> list[str]:
-    """The commands of results/README.md that train a committed set."""
+def commands(start: str = r"probe (?:-m|\+sweep)") -> list[str]:
+    """The commands of results/README.md that train a committed set, with the start that this expression matches."""
     text = (ROOT / "results/README.md").read_text().replace("\\\n", " ")
-    return sorted({re.sub(r"\s+", " ", found).strip() for found in COMMAND.findall(text) if "paper_table" not in found})
+    found = re.findall(COMMAND.format(start), text, flags=re.MULTILINE)
+    return sorted({re.sub(r"\s+", " ", one).strip() for one in found if "paper_table" not in one})
 
 
 @functools.cache
@@ -77,6 +79,24 @@ def test_every_run_that_a_command_asks_for_is_committed(command: str):
         of_task = [record for record in of_task if record.config.encoder["name"] == cfg.encoder.name]
         found = list(records_of(planned, of_task))
         assert found, f"{cfg.layers}, seed {cfg.seed}: no record has this key"
+
+
+@pytest.mark.parametrize("command", commands("probe race"))
+def test_every_row_that_a_race_names_is_committed(command: str):
+    _, _, *settings = shlex.split(command)
+    configs = configs_of(settings)[0]
+    base = configs[0]
+    folder = ROOT / base.results_dir
+    records = list(load_records(folder).values())
+    encoder, sentences = records[0].encoder, records[0].data.splits.train.sentences
+    named = [replace(layers_named(row), normalize=base.layers.normalize) for row in base.race.rows or ()]
+    named += [cfg.layers for cfg in configs if cfg.seed == base.seed] if len(configs) > 1 else []
+    names = sorted({select(layers, encoder.num_layers, encoder.hidden_size).name for layers in named})
+    asked = json.loads((folder / "race.json").read_text())["asked"]
+    assert asked == {"named": names, "candidates": base.race.candidates}
+    for layers in named:
+        planned = as_planned(replace(base, layers=layers), sentences)
+        assert list(records_of(planned, records)), f"{layers}: no record has the key of its first seed"
 
 
 def test_the_commands_are_found_and_cover_the_sets():

@@ -96,7 +96,7 @@ def _prepare_finetune(cfg: Config) -> Config:
 def _prepare_majority_tag(cfg: Config) -> Config:
     """Resets what the baseline does not depend on, so that a sweep over it makes one run.
 
-    What is left are the settings of the other rows of its table.
+    The probe's other settings stay, because they say which table the row is in.
     """
     return replace(
         _prepare_patience(cfg),

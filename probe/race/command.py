@@ -103,18 +103,17 @@ def _screened_candidates(of_encoders: Sequence[Config], command: str, log: Calla
 def choose_candidates(ranked: Sequence[RankedChoice], number: int) -> list[RankedChoice]:
     """Chooses `number` candidates for a race and returns them best first.
 
-    Choices that rank above all narrower ones of their encoder are taken first, then the next best. A linear readout
-    gains more from width and from blocks than a trained probe does, so the first choices of a screen are usually all
-    equally wide, and of the largest encoder. A cheaper choice can only be recommended if it takes part in the race.
+    First come the choices that rank above all narrower ones of their encoder; the encoders take turns. Then come the
+    next best. A linear readout gains more from width than a trained probe does, so the first choices of a screen are
+    usually equally wide, and often of one encoder. A cheaper choice can only be recommended if it takes part.
     """
     from probe.screen.ranking import front
 
-    fronts = [
-        front([(one.title, one.choice.width, -one.place) for one in own])
-        for own in group_by(ranked, lambda one: one.encoder).values()
-    ]
-    first = {title for points in fronts for title, _, _ in points}
-    in_turn = sorted(ranked, key=lambda one: (one.title not in first, one.place))
+    turn: dict[str, int] = {}  # of each choice of a front, from the best down
+    for own in group_by(ranked, lambda one: one.encoder).values():
+        points = front([(one.title, one.choice.width, -one.place) for one in own])
+        turn |= {title: i for i, (title, _, _) in enumerate(reversed(points))}
+    in_turn = sorted(ranked, key=lambda one: (turn.get(one.title, len(ranked)), one.place))
     return sorted(in_turn[:number], key=lambda one: one.place)
 
 

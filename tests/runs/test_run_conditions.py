@@ -195,7 +195,7 @@ def test_a_majority_tag_is_one_run_for_all_weights_and_seeds(make: Make, tmp_pat
 
 @pytest.mark.parametrize(
     "settings",
-    [{"lr_decay": "linear"}, {"lr_decay": "linear", "patience": 9}, {"precision": "bfloat16"}, {"max_epochs": "auto"}],
+    [{"lr_decay": "linear", "patience": 9, "lr_patience": 3}, {"precision": "bfloat16"}, {"max_epochs": "auto"}],
     ids=str,
 )
 def test_a_majority_tag_is_in_the_table_of_the_probe(settings: dict[str, Any], make: Make):
