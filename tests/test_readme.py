@@ -373,6 +373,19 @@ def test_the_answer_at_the_top_has_the_numbers_of_its_folder():
     assert found.use.row in shown
 
 
+def test_the_list_of_recommendations_is_that_of_the_folders():
+    text = (ROOT / "results/README.md").read_text().partition("\n## What is recommended")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| `(\S+)` \|[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|", text, flags=re.M)
+    for name, now, at_most, undecided in listed:
+        found = probe.results(ROOT / "results" / (f"conll2003-minilm{name}" if name[0] == "-" else name)).recommendation
+        assert found.use is not None
+        assert re.findall(r"`(\S+)`", now) == [found.use.row], name
+        assert float(at_most) == pytest.approx(-100 * found.use.behind[0], abs=0.051), name
+        assert set(re.findall(r"`(\S+)`", undecided)) <= set(found.undecided), name
+        assert bool(undecided.strip()) == bool(found.undecided), name
+    assert len(listed) >= 15
+
+
 @pytest.mark.parametrize(
     ("folder", "tasks", "layers"), [("conll2003-minilm-tasks", 3, 7), ("conll2003-mpnet-tasks", 6, 13)]
 )
