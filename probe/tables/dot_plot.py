@@ -32,7 +32,7 @@ SIZE, SMALL = 8.5, 7.5  # of text, in points
 THIN, THICK = 0.9, 3.2  # of bars, in points
 USED = 3.6  # size of the mark of the row to use
 LONGEST = 34  # characters of a name
-STRETCH = 0.6  # baselines widen the range of the rows' scores by at most so much of it; the others stand at its edge
+STRETCH = 0.25  # baselines widen the range of the rows' scores by at most so much of it; the others stand at its edge
 LEFT_OUT, RIGHT_OUT = "◂", "▸"  # a score lies further out
 
 
