@@ -218,7 +218,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_intermixed_args()
     bench = Bench(options.overrides)
-    rows = [row for row in build_rows(options.against) if row.n and not row.condition]
+    rows = [row for row in build_rows(options.against) if row.n and row.indices and not row.condition]
     known: dict[tuple[str, tuple[int, ...]], dict[str, float]] = {}
     found: list[dict[str, float]] = []
     for row in rows:
