@@ -26,7 +26,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -176,6 +176,11 @@ def committed(folder: str, times: float = 1.0, name: str = "") -> Truth:
     return Truth(name, tuple(compared.means.tolist()), noise, 5, (), int(DOCUMENTS * times), costs)
 
 
+def all_hold(bounds: Sequence[Sequence[float]], loss: np.ndarray) -> bool:
+    """Whether no row lies farther behind the truly best than the low end of its interval says. loss: of each row."""
+    return all(low <= -own + 1e-9 for own, (low, _) in zip(loss, bounds, strict=True))
+
+
 def study(truth: Truth, tables: int, seed: int = 0) -> dict[str, Any]:
     """What the package decides of so many tables of one truth."""
     draw, scores = np.random.default_rng(seed), np.array(truth.scores)
@@ -201,7 +206,7 @@ def study(truth: Truth, tables: int, seed: int = 0) -> dict[str, Any]:
         if not is_whole:
             continue
         whole += 1
-        behind += all(low <= -loss[row] + 1e-9 for row, (low, _) in enumerate(bounds))
+        behind += all_hold(bounds, loss)
         a, b = draw.choice(len(scores), 2, replace=False)
         low, high = compared.difference(a, b)[1]
         between += low <= scores[a] - scores[b] <= high
@@ -331,12 +336,12 @@ def race(truth: Truth, never_learn: float, count: int, seed: int = 0) -> dict[st
             left = [int(row) for row in done.remaining]
             compared = Comparison([_of_runs(samples[row], done.runs, rows[row], all_seeds) for row in left])
             bounds, costs = compared.behind(), [truth.costs[row] for row in left]
-            hold += all(low <= -loss[row] + 1e-9 for row, (low, _) in zip(left, bounds, strict=True))
+            hold += all_hold(bounds, loss[left])
             every = [(row, seed) for row in rows for seed in rules.seeds]
             whole = Comparison(
                 [_of_runs(sample, every, row, all_seeds) for row, sample in zip(rows, samples, strict=True)]
             )
-            hold_of_all += all(low <= -own + 1e-9 for own, (low, _) in zip(loss, whole.behind(), strict=True))
+            hold_of_all += all_hold(whole.behind(), loss)
             used = cheapest_within(bounds, costs, compared.means.tolist(), MARGIN)
             within += used is not None
             over += used is not None and loss[left[used]] > MARGIN
