@@ -12,7 +12,7 @@ the folder. Without --against, it shows what the row gets wrong. Runs are paired
 """
 EXAMPLES = """\
   probe errors results/demo-minilm --row concat_last_four --against last
-  probe errors results/conll2003-minilm-each-layer --row layer_4 --against concat_last_four --split dev
+  probe errors results/conll2003-minilm-sentence --row last --against concat_last_four --split dev
 """
 
 

@@ -156,7 +156,7 @@ def truths() -> list[Truth]:
         Truth("one row ahead by 0.3", (0.893, *[0.89] * 8), noise),
         Truth("four rows ahead by 1", (*[0.9] * 4, *[0.89] * 5), noise),
     ]
-    folder = "conll2003-minilm-each-layer"
+    folder = "conll2003-minilm-sentence"
     for name, times in (("an eighth", 0.125), ("a quarter", 0.25), ("all", 1.0), ("four times", 4.0)):
         found.append(committed(folder, times, f"committed rows, {name} of the text"))
     pools = [pool_of(row) for row in compared_rows(folder)[1]]
@@ -290,7 +290,7 @@ def races() -> dict[str, tuple[Truth, float]]:
         return 0.89 + ahead * seeds, *[0.89] * 8
 
     found = {}
-    for folder in ("conll2003-minilm-each-layer", "conll2003-mpnet"):
+    for folder in ("conll2003-minilm-sentence", "conll2003-mpnet"):
         found[f"the rows of {folder}"] = committed(folder), 0.0
     for text, own in (("text known", known), ("text as CoNLL-2003's", noise)):
         found[f"all equal, {text}"] = Truth("", rows(0), own), 0.0

@@ -1,6 +1,6 @@
 """What foretells the trained rows best? Estimators that need no training, on one sample, against a results folder.
 
-    python tests/benchmarks/estimators.py results/conll2003-minilm-each-layer data=conll2003 data.path=DIR \\
+    python tests/benchmarks/estimators.py results/conll2003-minilm-sentence data=conll2003 data.path=DIR \\
         encoder=minilm_l6 screen.pca_components=256
 
 For each choice of layers that was trained there: a ridge readout fitted without one part of the sampled sentences, its

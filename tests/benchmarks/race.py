@@ -25,7 +25,7 @@ from probe.race.rule import VERSION, Cell, DevRun, Race, Rules, num_ahead, repla
 from probe.runs.records import load_records
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("conll2003-minilm-sentence", "conll2003-minilm-document", "conll2003-minilm-each-layer", "demo-minilm")
+FOLDERS = ("conll2003-minilm-sentence", "conll2003-minilm-document", "demo-minilm")
 
 
 def rules_of(num_rows: int, seeds: Sequence[int]) -> Rules:
