@@ -96,8 +96,8 @@ def main() -> None:
     parser.add_argument("--mpnet", type=Path)
     options = parser.parse_args()
     to = options.to.resolve()
-    for part in ("tables", "keys", "runs", "race"):
-        (to / part).mkdir(parents=True)
+    for room in ("tables", "keys", "runs", "race"):
+        (to / room).mkdir(parents=True)
     os.chdir(ROOT)
     ask = ["git", "ls-files", "results/*/records/*.json"]
     listed = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
