@@ -1,4 +1,4 @@
-"""Tests assert facts (exit codes, settings, places, numbers), not sentences; those are all in wording.txt."""
+"""Tests assert facts (exit codes, settings, places, numbers), not sentences."""
 
 from __future__ import annotations
 

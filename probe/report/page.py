@@ -36,7 +36,6 @@ from probe.tables.rows import results_folder
 WORTH = "row,condition,n,dev,test,floors"  # columns
 MORE = {  # tables folded at the end, each narrow enough for a page
     "Differences to the best row": "row,condition,dev_to_best,test_to_best",
-    "Where the spread comes from": "row,condition,n,variance,spread",
     "Other scores": "row,condition,test,scores",
     "Bits per word": "row,condition,bits",
     "Cost": "row,condition,cost",
@@ -101,16 +100,15 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
     )  # fmt: skip
     figures = {picture.name: _figure(picture, drawn[picture.name]) for picture in shown}
     scores = {picture.group: picture.name for picture in shown if picture.name.startswith("scores")}
-    tasks = [name for name in figures if name.startswith("score_by_task")]
     of_screen = [name for name in figures if name.startswith("screen_")]
-    others = [name for name in figures if name not in (*scores.values(), *tasks, *of_screen)]
+    others = [name for name in figures if name not in (*scores.values(), *of_screen)]
     return environment.get_template(TEMPLATE.name).render(
         title=folder.resolve().name,
         settings=[
             _setting(group, records) | {"name": name, "figure": figures.get(scores.get(group[0].group, ""))}
             for group, name in zip(groups, _names(groups), strict=True)
         ],
-        tasks={"tables": of_tasks, "figures": [figures[name] for name in tasks]} if of_tasks else None,
+        tasks=of_tasks,
         race={"answer": list(answer(folder, rows)), "rounds": race} if race else None,
         screen=_screen(folder, screens, [figures[name] for name in of_screen]) if screens else None,
         figures=[figures[name] for name in others],

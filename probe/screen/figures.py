@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from probe.screen.ranking import front
-from probe.screen.report import RankedChoice, Screens, caption, places_shown, rank_screens, score_of
-from probe.tables.dot_plot import DotPlot, Line, Score, Section, draw_dot_plot
+from probe.screen.report import RankedChoice, Screens, caption, rank_screens, score_of
 from probe.tables.figures import COLOURS, GREY, INK, Numbers, Picture, draw_means, label_ends, label_layers, styles
 
 SHOWS = {  # of each picture, what it shows
-    "screen_scores": "Dev scores of the screen's best choices, beside the layers that they use",
     "screen_by_layer": "Dev score of a linear readout by layer",
     "screen_by_width": "Dev score of a linear readout by width, for every choice of layers",
     "screen_by_operations": "Dev score of a linear readout by the encoder's operations, for every choice of layers",
@@ -27,50 +25,9 @@ def screen_pictures(screens: Screens) -> list[Picture]:
     else:
         last, numbers, make = "screen_by_width", by_width(ranked, screens), draw_by_width
     return [
-        Picture("screen_scores", SHOWS["screen_scores"], None, best_choices(ranked, screens, title), draw_dot_plot),
         Picture("screen_by_layer", SHOWS["screen_by_layer"], None, by_layer(ranked, screens), draw_by_layer, title),
         Picture(last, SHOWS[last], None, numbers, make, title),
     ]
-
-
-def best_choices(ranked: Sequence[RankedChoice], screens: Screens, title: str) -> DotPlot:
-    """Gives the dot plot of the choices that the screen's table shows, those of each encoder below its name."""
-    shown = places_shown(ranked)
-    sections = [
-        Section(
-            encoder if len(screens) > 1 else "",
-            tuple(
-                _line(one, screens[encoder].num_layers + 1)
-                for one in ranked
-                if one.encoder == encoder and one.place in shown
-            ),
-        )
-        for encoder in dict.fromkeys(one.encoder for one in ranked)  # that of the first choice comes first
-    ]
-    return DotPlot(
-        title=f"{title}. A screen: nothing is trained",
-        sections=tuple(sections),
-        num_layers=max(record.num_layers for record in screens.values()) + 1,
-        headers=("blocks", "width", "order"),
-        align_left=(False, False, True),
-        axis=f"dev {score_of(screens)} of a linear readout, percent",
-        bars="± standard error over samples of train",
-    )
-
-
-def _line(one: RankedChoice, num_layers: int) -> Line:
-    choice = one.choice
-    low, high = (100 * (choice.dev_f1 + sign * choice.spread) for sign in (-1, 1))
-    return Line(
-        name=" = ".join([choice.name, *choice.alike]),
-        layers=tuple(choice.layers.indices),
-        dev=Score(100 * choice.dev_f1, (low, high)),
-        test=None,
-        columns=(str(choice.num_blocks), str(choice.width), one.order or "behind"),
-        is_best=one.place == 1,
-        is_faint=not choice.tied,
-        num_layers=num_layers,
-    )
 
 
 def by_layer(ranked: Sequence[RankedChoice], screens: Screens) -> Numbers:

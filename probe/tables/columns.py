@@ -87,7 +87,6 @@ def _part(*names: str | int) -> Callable[[Any], Any]:
 # Parts of a cell in CSV, and the ends of its interval.
 SPREAD: dict[str, Callable[[Any], Any]] = {f"_{name}": _part(name) for name in ("mean", "std", "min", "max")}
 MEAN = {end: SPREAD[end] for end in ("_mean", "_std")}
-RANGE = {end: SPREAD[end] for end in ("_min", "_max")}
 ENDS: dict[str, Callable[[Any], Any]] = {"_low": _part("interval", 0), "_high": _part("interval", 1)}
 
 
@@ -153,23 +152,6 @@ def _cost(name: str, header: str, part: str, form: str = "", **options: Any) -> 
     return _column(name, header, value, show, f"cost.{part}", **options)
 
 
-def _component(split: str, part: str) -> Column:
-    """Makes a column of a component of variance; those of dev are named without their split."""
-
-    def value(row: Row) -> Any:
-        return getattr(row.components[split], part) if split in row.components else None
-
-    def show(row: Row) -> str:
-        is_hidden = row.eliminated and split == "test"
-        return "" if value(row) is None or is_hidden else percent(value(row))
-
-    name = f"{part}_sd" if split == "dev" else f"{split}_{part}_sd"
-    header = f"sd: {part.replace('_', ' x ')}" if split == "dev" else f"{split} sd: {part.replace('_', ' x ')}"
-    groups = ("variance",) if split == "dev" else ()
-    path = f"components.{split}.{part}"
-    return _column(name, header, value, show, path, {name: _joined}, groups=groups, note=NOTE_ON_VARIANCE)
-
-
 def _to_best(split: str) -> Column:
     """Makes a column of the difference to the best row on one split."""
 
@@ -220,14 +202,6 @@ def _bits(_: Row, cell: Cell) -> str:
     return f"{cell.mean:.3f}" if cell.std is None else f"{cell.mean:.3f} ± {cell.std:.3f}"
 
 
-def _range(_: Row, cell: Cell) -> str:
-    return "" if cell.min is None or cell.max is None else f"{percent(cell.min)} .. {percent(cell.max)}"
-
-
-def _interval(_: Row, cell: Cell) -> str:
-    return " .. ".join(map(percent, cell.interval or []))
-
-
 def _n(row: Row) -> str:
     if not row.missing:
         return str(row.n)
@@ -276,49 +250,31 @@ def _note_on_pairs(rows: Sequence[Row]) -> str:
     )
 
 
-def _note_on_intervals(rows: Sequence[Row]) -> str:
-    return f"95 %: intervals of the means over {_over(rows)}."
-
-
-NOTE_ON_VARIANCE = (
-    "sd: standard deviations of scores, on dev if no split is named. run: between models of other seeds, on all text. "
-    "seed x text: what a seed gains on one text and not on another. text: of the row's mean between texts of this kind "
-    "and size; rows share most of it."
-)
 NOTE_ON_INFORMATION = (
     "information, in bits per word: the cross-entropy of a word's tag under the frequency of each tag in train, minus "
     "that under the probe."
 )
 NOTE_ON_BITS = "bits: cross-entropy of a word's tag under the probe."
-COMPONENTS = ("run", "seed_text", "text")
 SPLITS = ("dev", "test")
 SHORT_NAMES = {  # of columns of scores; the others are named by their path
     "dev_f1": "dev",
     "test_f1": "test",
     "test_strict_f1": "strict",
     "test_word_f1": "word",
-    "test_entity_word_recall": "recall",
     "test_accuracy": "accuracy",
     "test_macro_f1": "macro",
-    "test_matthews": "matthews",
     "test_pearson": "pearson",
-    "test_squared_error": "squared_error",
-    "test_label_variance": "label_variance",
 }
 
 
-# Scores that only some tasks have. Squared errors are no shares, so they are not in percent.
-OF_SPANS, OF_TAGS = ("strict", "word", "recall"), ("macro", "matthews")
-SQUARES = ("squared_error", "label_variance")
-OF_NUMBERS = ("pearson", *SQUARES)
+OF_SPANS = ("strict", "word", "accuracy")
 
 
 def _score(path: str) -> Column:
     """Makes a column of a score other than the headline."""
     name = SHORT_NAMES.get(path, path)
-    groups = ("scores",) if name in ("accuracy", *OF_SPANS, *OF_TAGS, *OF_NUMBERS) else ()
-    text = _bits if name in SQUARES else _mean
-    return _cell(name, path.replace("_", " ").replace("f1", "F1"), path, text, groups=groups)
+    groups = ("scores",) if name in SHORT_NAMES.values() else ()
+    return _cell(name, path.replace("_", " ").replace("f1", "F1"), path, _mean, groups=groups)
 
 
 def _in_bits(name: str, path: str, note: str, groups: tuple[str, ...] = ()) -> Column:
@@ -395,11 +351,6 @@ COLUMNS: dict[str, Column] = {
             note=_note_on_labels,
         ),
         *map(_published, PUBLISHED),
-        *(_cell(f"{s}_range", f"{s} min .. max", f"{s}_f1", _range, RANGE, groups=("spread",)) for s in SPLITS),
-        *(
-            _cell(f"{s}_interval", f"{s} 95 %", f"{s}_f1", _interval, ENDS, groups=("spread",), note=_note_on_intervals)
-            for s in SPLITS
-        ),
         _column(
             "to_best",
             "best row",
@@ -409,7 +360,6 @@ COLUMNS: dict[str, Column] = {
             align_left=True,
         ),
         *map(_to_best, SPLITS),
-        *(_component(split, part) for split in SPLITS for part in COMPONENTS),
         *(_score(f"{s}_{score}") for s in reversed(SPLITS) for score in SCORES if score != "f1"),
         _column(
             "rates",
@@ -485,10 +435,6 @@ COLUMNS: dict[str, Column] = {
         _column("num_blocks", "blocks", lambda row: row.num_blocks, groups=("cost",)),
         _cost("parameters", "parameters", "parameters", ",d", groups=("cost",)),
         _cost("epoch_s", "s per epoch", "seconds_per_epoch", ".1f", groups=("cost",)),
-        _cost("mb_read", "MB read", "mb_read", ".0f", groups=("cost",)),
-        _cost("words_s", "encoder words/s", "words_per_second", ",d", optional=True),
-        _cost("measured_on", "measured on", "measured_on", align_left=True, optional=True),
-        _cost("f1_per_width", "dev F1 per unit of width", "f1_per_width", ".2%", groups=("cost",)),
         _column(
             "eliminated",
             "eliminated because",
@@ -524,7 +470,7 @@ COLUMNS: dict[str, Column] = {
 }
 GROUPS = {  # names for several columns
     group: tuple(column.name for column in COLUMNS.values() if group in column.groups)
-    for group in ("default", "floors", "bits", "differences", "variance", "spread", "scores", "cost")
+    for group in ("default", "floors", "bits", "differences", "scores", "cost")
 }
 FOR_MACHINES = ("csv", "json")  # formats with every column by default
 
@@ -557,10 +503,9 @@ def choose_columns(wanted: str | None, rows: Sequence[Row], form: str = "text") 
         "condition": any(row.condition for row in rows),
         "encoder": any(row.encoder for row in rows),
     }
-    has_spans = any(row.task.has_spans for row in rows)
-    are_numbers = any(row.task.is_regression for row in rows)
-    has |= dict.fromkeys(("accuracy", *OF_SPANS), has_spans) | dict.fromkeys(OF_NUMBERS, are_numbers)
-    has |= dict.fromkeys(OF_TAGS, any(not row.task.has_spans and not row.task.is_regression for row in rows))
+    has |= dict.fromkeys(OF_SPANS, any(row.task.has_spans for row in rows))
+    has["macro"] = any(not row.task.has_spans and not row.task.is_regression for row in rows)
+    has["pearson"] = any(row.task.is_regression for row in rows)
     typed = wanted.split(",")
     return [name for name in names if name in typed or has.get(name, True)]
 
@@ -568,4 +513,4 @@ def choose_columns(wanted: str | None, rows: Sequence[Row], form: str = "text") 
 def header(name: str, rows: Sequence[Row]) -> str:
     """Gives a column's header; where tags are no spans the headline is accuracy."""
     header = COLUMNS[name].header
-    return header.replace("F1", rows[0].task.score) if name in ("dev", "test", "rates", "f1_per_width") else header
+    return header.replace("F1", rows[0].task.score) if name in ("dev", "test", "rates") else header

@@ -15,7 +15,7 @@ folders are printed side by side.
 EXAMPLES = """\
   probe table results/quickstart --format md
   probe table results/quickstart --margin 1
-  probe table results/quickstart --columns default,variance,cost
+  probe table results/quickstart --columns default,differences,cost
   probe table results/quickstart results/demo-quickstart
   probe table --compare results/quickstart results/demo-quickstart
 """

@@ -52,7 +52,6 @@ def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
             label=BEST if place == dev.best else _label(behind, margin / 100),
             error=None if place == dev.best else dev.error_parts(place, dev.best),
             to_best=None if place == dev.best else _difference(row, ranked[dev.best], on, place, dev.best, unit),
-            components={split: on[split].components(place) for split in SPLITS},
             over_text=dev.over_text,
         )
     best = ranked[dev.best]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import math
 import re
 import statistics
 import textwrap
@@ -22,9 +21,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from probe.conditions import BASELINE, MAIN, UPPER_BOUND
@@ -38,7 +35,6 @@ from probe.tables.dot_plot import DotPlot, Line, Score, Section, draw_dot_plot
 from probe.tables.notes import SHOWN, caption
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, by_encoder, groups_of
-from probe.tables.tasks import most_frequent, setting_of_tasks, task_names, tasks_of_one_encoder
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vP*X"
@@ -106,13 +102,6 @@ def pictures(rows: Sequence[Row]) -> list[Picture]:
                 if numbers := find(own):
                     name_of_file = f"{name}{suffix}{_ending(encoder)}"
                     found.append(Picture(name_of_file, f"{SHOWS[name]}{of}", own[0].group, numbers, make, title))
-    for number, tasks in enumerate(tasks_of_one_encoder(rows)):
-        if numbers := by_task(tasks):
-            left_out = [f"{row.name} of {row.setting.data}" for row in rows if row.unconverged and row.section == MAIN]
-            title = title_of(setting_of_tasks(tasks), left_out)
-            suffix = f"-{number + 1}" if number else ""
-            name = f"score_by_task{suffix}"
-            found.append(Picture(name, SHOWS["score_by_task"], None, numbers, draw_by_task, title))
     return found
 
 
@@ -468,157 +457,6 @@ def draw_conditional_gain(figure: Figure, numbers: Numbers) -> None:
     axes.set_ylabel("bits per word gained over layer 0 (dev, mean ± sd)")
 
 
-def by_task(groups: Sequence[Sequence[Row]]) -> Numbers:
-    """Gives dev score by single layer of each task whose layers differ in score. Nothing below two such tasks."""
-    tasks = {}
-    for name, group in zip(task_names(groups), groups, strict=True):
-        single = sorted((row for row in group if row.is_single), key=lambda row: row.indices[0])
-        means = [row.cells["dev_f1"].mean or 0.0 for row in single]
-        if len(set(means)) > 1:
-            spreads = [row.cells["dev_f1"].std or 0.0 for row in single]
-            layers = [row.indices[0] for row in single]
-            tasks[name] = {"layers": layers, "dev": means, "std": spreads, "score": single[0].task.score}
-            tasks[name] |= {"floor": most_frequent(group), "flat": _is_flat(group)}
-    return tasks if len(tasks) > 1 else {}
-
-
-def _is_flat(group: Sequence[Row]) -> bool:
-    """Tells whether rows were compared, and none is worse than the best."""
-    labels = {row.label for row in group}
-    return BEST in labels and WORSE not in labels
-
-
-def draw_by_task(figure: Figure, numbers: Numbers) -> None:
-    axes = figure.add_subplot()
-    labels = []
-    for (name, task), (colour, marker, dash) in zip(numbers.items(), styles(), strict=False):
-        low, high = min(task["dev"]), max(task["dev"])
-        shares = [100 * (mean - low) / (high - low) for mean in task["dev"]]
-        spreads = [100 * std / (high - low) for std in task["std"]]
-        faint = {"alpha": 0.35} if task["flat"] else {}  # its range may be that of chance
-        draw_means(axes, task["layers"], shares, spreads, colour, marker=marker, ls=dash, **faint)
-        floor = "" if task["floor"] is None else f", floor {100 * task['floor']:.1f}"
-        text = f"{name}\n{task['score']} {100 * low:.1f} to {100 * high:.1f}{floor}"
-        labels.append((task["layers"][-1], shares[-1], text, colour))
-    label_ends(axes, labels, height=2)
-    label_layers(axes, sorted({layer for task in numbers.values() for layer in task["layers"]}))
-    axes.set_ylabel("dev score in percent of its range, mean ± sd")
-    if any(task["flat"] for task in numbers.values()):
-        axes.set_title("faint: no layer is shown to be worse than the best", fontsize=7.5, color=GREY, loc="left")
-
-
-def by_cost(rows: Sequence[Row]) -> Numbers:
-    """Gives dev score of each row, the blocks of the encoder it needs, its width. Nothing if all need the same, or if
-    all are single layers, which the picture by layer shows."""
-    rows = [row for row in rows if row.section == MAIN]
-    if len({(row.num_blocks, row.width) for row in rows}) < 2 or (
-        all(row.is_single for row in rows) and by_layer(rows)
-    ):
-        return {}
-    return {
-        "rows": {
-            row.name: {"blocks": row.num_blocks, "width": row.width, "label": row.label}
-            | to_jsonable(row.cells["dev_f1"])
-            for row in rows
-        },
-        "of_blocks": _num_blocks(rows[0]),
-        "score": header("dev", rows).removeprefix("dev "),
-    }
-
-
-def draw_by_cost(figure: Figure, numbers: Numbers) -> None:
-    axes = figure.add_subplot()
-    rows = sorted(numbers["rows"].items(), key=lambda pair: (pair[1]["blocks"], -pair[1]["mean"]))
-    narrowest = min(row["width"] for _, row in rows)
-    front: dict[str, tuple[int, float]] = {}
-    for name, row in rows:
-        if row["label"] != UNCONVERGED and row["mean"] > max((mean for _, mean in front.values()), default=-1.0):
-            front[name] = (row["blocks"], row["mean"])
-    if front:
-        last = max(mean for _, mean in front.values())
-        axes.step(
-            [*(blocks for blocks, _ in front.values()), numbers["of_blocks"]],
-            [100 * mean for mean in [*(mean for _, mean in front.values()), last]],
-            where="post", color="#999999", lw=1.2, zorder=1, label="front",
-        )  # fmt: skip
-    places: dict[str, float] = {}  # of as many blocks: next to each other, and nearer to them than to the next
-    for blocks, alike in itertools.groupby(rows, key=lambda pair: pair[1]["blocks"]):
-        names = [name for name, _ in alike]
-        step = min(0.02 * numbers["of_blocks"], 0.5 / len(names))
-        places |= {name: blocks + step * better for better, name in enumerate(names)}
-    for name, row in rows:
-        x, colour = places[name], COLOURS[0] if name in front else GREY
-        axes.errorbar(x, 100 * row["mean"], yerr=100 * (row["std"] or 0.0), color=colour, lw=0.8, capsize=2, zorder=2)
-        axes.scatter(
-            x, 100 * row["mean"], s=24 * row["width"] / narrowest,
-            facecolor="white" if row["label"] in HOLLOW else colour, edgecolor=colour, zorder=3,
-        )  # fmt: skip
-        if name in front:
-            spread = 100 * (row["std"] or 0.0)
-            raised = 9 * (list(front).index(name) % 2)  # next to a name that may be as high
-            axes.annotate(
-                name, (x, 100 * row["mean"] + spread), (0, 5 + raised), textcoords="offset points", fontsize=7.5,
-                color=colour, ha="left" if row["blocks"] == 0 else "right",
-            )  # fmt: skip
-    axes.set_xticks(range(0, numbers["of_blocks"] + 1, 1 if numbers["of_blocks"] <= 12 else 2))
-    axes.margins(y=0.1)
-    labels = {row["label"] for _, row in rows}
-    hollow = " or ".join(text for label, text in HOLLOW.items() if label in labels)
-    hollow = f"; hollow: {hollow}" if hollow else ""
-    axes.set_xlabel(f"blocks of the encoder (named: no cheaper row is better; size: width{hollow})")
-    axes.set_ylabel(f"dev {numbers['score']} in percent, mean ± sd")
-
-
-def curves(rows: Sequence[Row]) -> Numbers:
-    """Gives dev score by epoch of every run, by row; of the rows proper where there are any. best: one of them."""
-    trained = [row for row in rows if any(record.curve for record in row.records.values())]
-    shown = [row for row in trained if row.section == MAIN] or trained
-    if not shown:
-        return {}
-    if len(shown) > MOST_PANELS:
-        shown = sorted(shown, key=lambda row: (_is_unranked(row), -row.dev_mean))[:MOST_PANELS]
-    by_row = {
-        legend_label(row): [[epoch.dev for epoch in record.curve] for record in row.records.values()] for row in shown
-    }
-    return {"rows": by_row, "best": legend_label(max(shown, key=lambda row: (not _is_unranked(row), row.dev_mean)))}
-
-
-def draw_curves(figure: Figure, numbers: Numbers) -> None:
-    """Draws a panel per row, with the runs of the best row, if there are others, in grey behind its own."""
-    lines = {
-        name: [[(epoch, 100 * score) for epoch, score in enumerate(run, 1)] for run in runs]
-        for name, runs in numbers["rows"].items()
-    }
-    across = min(PANELS, len(lines))
-    down = math.ceil(len(lines) / across)
-    width, height, sides, gap = 7.4, 1.15 if down > 1 else 2.4, 0.62, 0.24
-    whole = (height + gap) * down + 0.8
-    figure.set_layout_engine("none")
-    figure.set_size_inches(width, whole)
-    scores = sorted(score for runs in lines.values() for run in runs for _, score in run)
-    low = max(0.0, scores[len(scores) // 10] - 2)  # the first epochs' climb would hide the rest
-    high = max(scores[-1] + 0.04 * (scores[-1] - low), low + 1)
-    longest = max(len(run) for runs in lines.values() for run in runs)
-    panel = (width - sides - 0.05) / across
-    for number, (name, own) in enumerate(lines.items()):
-        x, y = sides + panel * (number % across), 0.45 + (height + gap) * (down - 1 - number // across)
-        axes = figure.add_axes((x / width, y / whole, (panel - 0.16) / width, height / whole))
-        axes.set(xlim=(0, longest + 1), ylim=(low, high))
-        axes.add_collection(LineCollection(lines[numbers["best"]], color="#aaaaaa", lw=1.0, zorder=1))
-        axes.add_collection(LineCollection(own, color=COLOURS[0], lw=1.0, zorder=2))
-        best = [max(run, key=lambda point: point[1]) for run in own]
-        axes.plot(*zip(*best, strict=True), "o", color=COLOURS[1], ms=3, zorder=3)
-        axes.set_title(name, fontsize=7.5, loc="left", pad=2)
-        is_left, is_last = number % across == 0, number + across >= len(lines)
-        axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
-        axes.yaxis.set_major_locator(MaxNLocator(4))
-        axes.tick_params(labelsize=7, labelleft=is_left, labelbottom=is_last, length=2)
-    grey = f"; grey: {numbers['best']}, the best row" if len(lines) > 1 else ""
-    note = f"epoch (dot: the best one of a run, which is tested{grey})"
-    figure.supxlabel(note, fontsize=8, y=0.06 / whole)
-    figure.supylabel("dev score in percent", fontsize=8, x=0.01)
-
-
 def mix_weights(rows: Sequence[Row]) -> Numbers:
     """Gives the learned share of each layer in each mix, by seed, and the mixes' centres of gravity."""
     numbers: Numbers = {}
@@ -658,18 +496,13 @@ def draw_mix_weights(figure: Figure, numbers: Numbers) -> None:
 SHOWS = {  # of each picture, what it shows
     "scores": "Dev and test scores of every row with their intervals, beside the layers that it uses",
     "f1_by_layer": "Dev and test score of every single layer",
-    "f1_by_cost": "Dev score of every row by the blocks of the encoder that it needs",
     "f1_by_share": "Dev and test score by the share of train",
     "beyond_embeddings": "Bits per word that each layer adds to the embeddings",
-    "learning_curves": "Dev score by epoch, a panel per row",
     "mix_weights": "Learned share of each layer in the weighted sums",
-    "score_by_task": "Dev score of every task by layer, in percent of the task's range",
 }
 PICTURES: tuple[tuple[str, Callable[[Sequence[Row]], Numbers], Make], ...] = (  # of one table, in the page's order
     ("f1_by_layer", by_layer, draw_by_layer),
-    ("f1_by_cost", by_cost, draw_by_cost),
     ("f1_by_share", by_share, draw_by_share),
     ("beyond_embeddings", conditional_gain, draw_conditional_gain),
-    ("learning_curves", curves, draw_curves),
     ("mix_weights", mix_weights, draw_mix_weights),
 )

@@ -11,7 +11,6 @@ from probe.race.rule import Elimination
 from probe.runs.identity import RecordedCondition
 from probe.runs.records import Records, RunRecord
 from probe.runs.sweep_plan import Setting
-from probe.scoring.compare import Components
 from probe.scoring.significance import Cell
 from probe.system.format import format_layers, with_encoder
 from probe.system.grouping import group_by
@@ -59,15 +58,13 @@ class SettingSummary:
 
 @dataclass(frozen=True)
 class Cost:
-    """Holds parameters of the probe; median seconds of an epoch; megabytes of features read; dev score a unit of width.
+    """Holds parameters of the probe and median seconds of an epoch.
 
     words_per_second: through the encoder, cut after the row's deepest layer, as `probe bench` measured it, and on what.
     """
 
     parameters: int
     seconds_per_epoch: float
-    mb_read: float
-    f1_per_width: float
     words_per_second: int | None = None
     measured_on: str | None = None
 
@@ -87,7 +84,7 @@ class Row:
     """Holds a row. records: the row's records, one a seed, by file. missing: number of runs asked for that have no
     record; `failed` of them failed. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on.
 
-    label, behind, to_best, components: what the table decided, see `decisions.label_rows`; margin: points of dev score,
+    label, behind, to_best: what the table decided, see `decisions.label_rows`; margin: points of dev score,
     by which it decided. behind: how far the row lies behind the truly best one on dev, [low, high], a fraction. error:
     the square of the standard error of its difference to the best on dev: what seeds, and what the text contributes.
 
@@ -123,7 +120,6 @@ class Row:
     over_text: bool = False
     to_best: Difference | None = None
     error: tuple[float, float] | None = None
-    components: Mapping[str, Components] = field(default_factory=dict)
     relative: Mapping[str, Cell] = field(default_factory=dict)
     normalize: str | None = None
     rates: Sequence[Tried] = ()

@@ -67,17 +67,11 @@ def _part(score: SpanScore | NumberScore | None, part: str) -> float | None:
 # Scores of a split, by the name they have in rows; None where the task has no such score.
 SCORES: dict[str, Callable[[Scores], float | None]] = {
     "f1": lambda scores: scores.headline,  # of tags that are no spans: accuracy
-    "precision": lambda scores: _part(scores.span, "precision"),
-    "recall": lambda scores: _part(scores.span, "recall"),
     "strict_f1": lambda scores: _part(scores.strict, "f1"),
     "word_f1": lambda scores: _part(scores.word, "f1"),
-    "entity_word_recall": lambda scores: scores.entity_word_recall,
     "accuracy": lambda scores: scores.accuracy,
     "macro_f1": lambda scores: scores.macro_f1,
-    "matthews": lambda scores: scores.matthews,
     "pearson": lambda scores: _part(scores.numbers, "pearson"),
-    "squared_error": lambda scores: _part(scores.numbers, "squared_error"),
-    "label_variance": lambda scores: _part(scores.numbers, "variance"),
 }
 
 
@@ -361,7 +355,7 @@ def _row(gathered: _Gathered, failed: Collection[str], condition: str | None, be
         failed=sum(short(key) in failed for key in gathered.missing),
         cells=cells,
         about=_about(records[0], len(records)) if records else None,
-        cost=_cost(records, gathered.width, cells["dev_f1"].mean, bench) if records else None,
+        cost=_cost(records, bench) if records else None,
         condition=condition,
         recorded_condition=gathered.identity.condition,
         normalize=gathered.identity.layers.normalize,
@@ -370,8 +364,7 @@ def _row(gathered: _Gathered, failed: Collection[str], condition: str | None, be
     )
 
 
-def _cost(records: list[RunRecord], width: int, dev: float | None, bench: Bench | None) -> Cost | None:
-    assert dev is not None
+def _cost(records: list[RunRecord], bench: Bench | None) -> Cost | None:
     seconds = [epoch.train_s for record in records for epoch in record.curve]
     if not seconds:  # nothing was trained
         return None
@@ -379,8 +372,6 @@ def _cost(records: list[RunRecord], width: int, dev: float | None, bench: Bench 
     return Cost(
         records[0].parameters,
         statistics.median(seconds),
-        records[0].features.bytes_read / 1e6,
-        dev / width,
         speed,
         bench.machine if bench and speed else None,
     )

@@ -72,7 +72,7 @@ def test_it_is_shown_written_verified_and_reported(screened: Path):
     shown = list(csv.DictReader(io.StringIO((screened / "shown.csv").read_text())))
     ranked = rank_screens(load_screens(out))
     assert [(one["encoder"], one["name"]) for one in shown] == [(one.encoder, one.choice.name) for one in ranked]
-    pictures = {f"figures/screen_{what}.png" for what in ("scores", "by_layer", "by_operations")}
+    pictures = {f"figures/screen_{what}.png" for what in ("by_layer", "by_operations")}
     written = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
     assert written == {SCREEN, "screen.md", "screen.csv", "report.html"} | pictures
     assert not [check for check in check_files(out, screened / "cache") if check.ok is False]

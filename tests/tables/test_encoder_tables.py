@@ -130,7 +130,7 @@ def test_missing_runs_of_a_second_encoder_stand_in_the_same_table(tmp_path: Path
 
 def test_pictures_comparisons_and_older_tables_know_the_encoders(tmp_path: Path):
     rows = build_rows(fill(tmp_path))
-    assert {picture.name for picture in pictures(rows)} >= {"scores", "f1_by_cost-small", "f1_by_cost-large"}
+    assert {picture.name for picture in pictures(rows)} >= {"scores"}
     for form in ("text", "md", "csv", "tex", "json"):
         assert "small" in render(rows, form)
     with pytest.raises(ValueError, match="--compare"):

@@ -8,19 +8,17 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from support.records import expect, make_record
 
 from probe.config import UserError
 from probe.data.task import TAGS
-from probe.probes.schedule import Outcome
 from probe.race.rule import Elimination
 from probe.runs.identity import RecordedCondition
 from probe.runs.sweep_plan import write_expected
 from probe.tables.decisions import cheapest_within, label_rows
-from probe.tables.figures import by_cost, by_layer, draw_by_cost, draw_by_layer, pictures, scores, title_of
+from probe.tables.figures import by_layer, draw_by_layer, pictures, scores, title_of
 from probe.tables.formats import render
 from probe.tables.recommendation import recommend
 from probe.tables.row import groups_of
@@ -271,40 +269,10 @@ def test_eliminated_rows_are_drawn_hollow_without_test_scores(tmp_path: Path):
     points = {line.get_label(): list(line[0].get_xdata()) for line in figure.axes[0].containers}
     assert points == {"dev": [0, 1, 6], "test": [1, 6]}
     assert "combination" not in by_layer(rows, fewest=3), "the only one was eliminated"
-    figure = Figure()
-    draw_by_cost(figure, by_cost(rows))
-    assert "hollow" in figure.axes[0].get_xlabel()
     plot = scores(rows, "")
     assert {line.name: line.test is None for line in plot.lines} == {
         "embeddings": True, "layer_1": False, "last": False, "sum_all": True,
     }  # fmt: skip
-
-
-def test_an_unconverged_row_is_hollow_and_on_no_front(tmp_path: Path):
-    for row, layer, dev in (("embeddings", 0, 0.7), ("layer_1", 1, 0.9), ("last", 6, 0.8)):
-        outcome: Outcome = "hit_epoch_limit" if row == "layer_1" else "converged"
-        make_record(tmp_path, row, 1, dev, 0.7, indices=(layer,), outcome=outcome)
-    figure = Figure()
-    draw_by_cost(figure, by_cost(build_rows(tmp_path)))
-    (drawn,) = figure.axes
-    front = next(line for line in drawn.lines if line.get_label() == "front")
-    assert np.allclose(front.get_xydata(), [[0, 70], [6, 80], [6, 80]])
-    assert drawn.get_xlabel().endswith("hollow: not converged)")
-    titles = {picture.name: picture.title for picture in pictures(build_rows(tmp_path))}
-    assert "not converged: layer_1" in titles["f1_by_cost"]
-
-
-def test_rows_of_which_none_converged_are_drawn_without_a_front(tmp_path: Path):
-    for row, layer, dev in (("embeddings", 0, 0.7), ("layer_1", 1, 0.9), ("last", 6, 0.8)):
-        make_record(tmp_path, row, 1, dev, 0.7, indices=(layer,), outcome="hit_epoch_limit")
-    rows = build_rows(tmp_path)
-    figure = Figure()
-    draw_by_cost(figure, by_cost(rows))
-    assert not any(line.get_label() == "front" for line in figure.axes[0].lines)
-    found = {picture.name: picture for picture in pictures(rows)}
-    assert {"scores", "f1_by_cost"} <= found.keys()
-    assert "not converged: embeddings; last; layer_1" in found["f1_by_cost"].title
-    assert found["scores"].render() == found["scores"].render()
 
 
 def test_a_long_list_of_unconverged_rows_is_cut():
@@ -315,19 +283,13 @@ def test_a_long_list_of_unconverged_rows_is_cut():
     assert lines[-1].endswith("5 % of train and 3 more")
 
 
-def test_the_cost_figure_has_every_row_once(tmp_path: Path, drawn: dict):
+def test_the_same_rows_give_the_same_bytes(tmp_path: Path, drawn: dict):
     rows = build_rows(made(tmp_path))
-    numbers = by_cost(rows)
-    assert {name: row["blocks"] for name, row in numbers["rows"].items()} == {
-        "embeddings": 0, "layer_3": 3, "last": 6, "sum_all": 6, "concat_last_four": 6,
-    }  # fmt: skip
-    assert numbers["rows"]["concat_last_four"]["width"] == 64
     before = [picture.render() for picture in pictures(rows)]
     vector = pictures(rows)[0].render("svg")
     drawn.clear()
     assert [picture.render() for picture in pictures(rows)] == before, "the same bytes when they are drawn again"
     assert pictures(rows)[0].render("svg") == vector
-    assert by_cost([row for row in rows if row.name == "last"]) == {}
     assert len(groups_of(rows)) == 1
     assert rows[0].task is not TAGS
 

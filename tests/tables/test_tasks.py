@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from support.records import COUNTS, PROBE, make_record
 
 from probe.report.page import write_report
@@ -13,7 +12,6 @@ from probe.runs.identity import RecordedCondition
 from probe.runs.records import CorpusCounts, RecordedData, Settings, SplitScores
 from probe.scoring.metrics import KindScore, Scores, Totals
 from probe.settings import configs_of
-from probe.tables.figures import by_task, pictures
 from probe.tables.formats import render, table_files, task_tables
 from probe.tables.rows import build_rows
 from probe.tables.tasks import task_names, tasks_of_one_encoder
@@ -91,26 +89,10 @@ def test_a_task_of_first_pieces_stands_with_tasks_of_words(tmp_path: Path):
     assert set(lines_of(tmp_path)) == {"pos", "cls"}, "other pieces are another way to read"
 
 
-def test_an_unconverged_row_is_named_above_the_figure(tmp_path: Path):
-    folder = made(tmp_path)
-    splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
-    data = RecordedData("pos", "spans", splits)
-    make_record(folder, "layer_3", 1, 0.5, 0.5, (3,), corpus="pos", data=data, outcome="hit_epoch_limit")
-    title = next(one.title for one in pictures(build_rows(folder)) if one.name == "score_by_task")
-    assert "not converged: layer_3 of pos" in title
-
-
-def test_the_figure_draws_every_task_by_layer(tmp_path: Path):
-    rows = build_rows(made(tmp_path))
-    (groups,) = tasks_of_one_encoder(rows)
-    numbers = by_task(groups)
-    assert {name: task["layers"] for name, task in numbers.items()} == {"pos": [0, 1, 2], "names": [0, 1, 2]}
-    for name, task in numbers.items():
-        assert task["dev"] == pytest.approx(DEV[name])
-    assert "score_by_task" in [picture.name for picture in pictures(rows)]
+def test_the_page_shows_the_tasks(tmp_path: Path):
+    made(tmp_path)
     write_report(tmp_path)
     assert 'id="tasks"' in (tmp_path / "report.html").read_text()
-    assert (tmp_path / "figures/score_by_task.png").exists()
 
 
 def test_one_task_or_another_text_is_no_comparison_of_tasks(tmp_path: Path):
@@ -119,7 +101,6 @@ def test_one_task_or_another_text_is_no_comparison_of_tasks(tmp_path: Path):
         make_record(tmp_path / "two", "last", seed, 0.8, 0.7)
         make_record(tmp_path / "two", "last", seed, 0.8, 0.7, context="document")
     assert tasks_of_one_encoder(build_rows(tmp_path / "two")) == []
-    assert not [one.name for one in pictures(build_rows(tmp_path / "two")) if one.name.startswith("score_by_task")]
     made(tmp_path / "three", ("pos",))
     control = RecordedCondition(["control"], base={"corpus": "pos"})
     make_record(tmp_path / "three", "layer_0", 1, 0.5, 0.5, (0,), corpus="control", condition=control)
