@@ -21,11 +21,6 @@ from probe.data.split import Split
 from probe.system.format import first_few
 from probe.system.grouping import group_by
 
-# Shares of train at which code lengths are computed: those of Voita & Titov 2020, and those of a learning curve.
-ONLINE_CODE_SHARES = (
-    0.001, 0.002, 0.004, 0.008, 0.01, 0.016, 0.02, 0.032, 0.05, 0.0625, 0.1, 0.125, 0.2, 0.25, 0.5, 1.0,
-)  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Sample:

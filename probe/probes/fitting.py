@@ -83,23 +83,6 @@ class Bits:
 
 
 @dataclass(frozen=True)
-class CodeBlock:
-    """Describes the text between a run's share of train and a larger one. bits: the code length of its tags."""
-
-    share: float
-    words: int
-    bits: float
-
-
-@dataclass(frozen=True)
-class OnlineCode:
-    """Holds a probe's code lengths of the part of train that it was not trained on. labels: number of distinct tags."""
-
-    labels: int
-    blocks: list[CodeBlock]
-
-
-@dataclass(frozen=True)
 class Fit:
     """Holds the result of a fit: predictions for dev and test, and how training went."""
 
@@ -115,8 +98,7 @@ class Fit:
     read_s: float
     train_s: float
     bits: Bits | None = None
-    bits_epoch: int | None = None  # the epoch of lowest dev loss, whose weights give bits and online_code
-    online_code: OnlineCode | None = None
+    bits_epoch: int | None = None  # the epoch of lowest dev loss, whose weights give the bits
     labels: list[str] = field(default_factory=list)  # in the order of the classifier's outputs
     deviations: list[float] | None = None  # of layers that are added without normalization, on train
     weights: dict[str, torch.Tensor] | None = None  # of the best epoch; None if there is nothing to save

@@ -11,19 +11,18 @@ from collections.abc import Callable
 
 import torch
 
-from probe.data.derived import ONLINE_CODE_SHARES, Sample
 from probe.data.tags import Tags
 from probe.features.extraction import ensure_features
 from probe.features.pooled import vectors_to_read
 from probe.features.store import read_again_if_damaged
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, bytes_needed, read_selection
-from probe.probes.fitting import CodeBlock, Epoch, Fit, FitInputs, Mix, OnlineCode, SplitBits
+from probe.probes.fitting import Epoch, Fit, FitInputs, Mix, SplitBits
 from probe.probes.kinds import bfloat16_kernels
 from probe.probes.normalization import Normalization, normalization_of, scales_in
 from probe.probes.scales import ADDED, REMEDY, adds_unlike, unlike_layers
 from probe.probes.tagger import Tagger, train_tagger
-from probe.probes.training import LabelIds, bits_by_frequency, bits_of_both, labels_of, make_deterministic
+from probe.probes.training import bits_by_frequency, bits_of_both, labels_of, make_deterministic
 from probe.scoring.metrics import headline
 from probe.system.machine import placement, resolve_device
 from probe.system.provenance import hardware
@@ -65,11 +64,10 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     train_s = time.perf_counter() - clock
     learned = tagger.learned_mix()
     test = tagger.predict(data["test"])
-    bits, online_code = None, None
+    bits = None
     if not task.is_regression:
         with tagger.at_least_loss():
             bits = bits_of_both({name: _bits(tagger, data[name], train.tags) for name in ("dev", "test")})
-            online_code = None if sample is None else _online_code(tagger, features["train"], sample, label_ids, device)
     return Fit(
         predictions={"dev": tagger.best_dev_tags, "test": test},
         curve=[Epoch(**point) for point in tagger.curve],
@@ -83,8 +81,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         read_s=read_s,
         train_s=train_s,
         bits=bits,
-        bits_epoch=tagger.least_loss_epoch if bits or online_code else None,
-        online_code=online_code,
+        bits_epoch=tagger.least_loss_epoch if bits else None,
         labels=labels,
         deviations=deviations,
         weights=tagger.best_weights | (normalization.tensors if normalization else {}),
@@ -111,25 +108,6 @@ def _bits(tagger: Tagger, data: TaggedWords, train: Tags) -> SplitBits | None:
         return None
     nats = float(tagger.losses(data)[known].mean())
     return SplitBits(nats / math.log(2), bits_by_frequency(data.labels[known], tagger.labels, train))
-
-
-def _online_code(
-    tagger: Tagger, features: torch.Tensor | Streamed, sample: Sample, label_ids: LabelIds, device: str
-) -> OnlineCode:
-    """Returns the probe's code lengths of the training text beyond its sample, up to each of ONLINE_CODE_SHARES."""
-    own = set(sample.sentences(sample.share))
-    rest = [i for i in range(len(sample.train.tags)) if i not in own]
-    if not rest:
-        return OnlineCode(len(tagger.labels), [])
-    data = TaggedWords(features, sample.train.tags, label_ids, device, rest)
-    losses = tagger.losses(data)
-    in_sentence = {i: losses[a : a + n].sum() for i, a, n in zip(rest, data.starts, data.lengths, strict=True)}
-    blocks = []
-    for share in (share for share in ONLINE_CODE_SHARES if share > sample.share):
-        added = [i for i in sample.sentences(share) if i not in own]
-        words = sum(len(sample.train.tags[i]) for i in added)
-        blocks.append(CodeBlock(share, words, float(sum(in_sentence[i] for i in added)) / math.log(2)))
-    return OnlineCode(len(tagger.labels), blocks)
 
 
 def read_features(

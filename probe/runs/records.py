@@ -23,7 +23,7 @@ import msgspec
 from probe.config import UserError
 from probe.data.split import SplitCounts
 from probe.data.task import TASKS, Task
-from probe.probes.fitting import Bits, Epoch, Mix, OnlineCode
+from probe.probes.fitting import Bits, Epoch, Mix
 from probe.probes.kinds import PROBES
 from probe.probes.schedule import Outcome
 from probe.runs.identity import RunIdentity, label_of
@@ -170,12 +170,11 @@ class RunRecord:
     finished: str
     outcome: Outcome  # how the training ended, see probes.schedule
     bits: Bits | None = None  # what gives no probabilities has none, nor have the oldest runs
-    online_code: OnlineCode | None = None  # of a run on a part of train
-    bits_epoch: int | None = None  # whose weights gave bits and online_code: of least dev loss; once best_epoch
+    bits_epoch: int | None = None  # whose weights gave the bits: of least dev loss; once best_epoch
 
     @property
     def has_least_loss_bits(self) -> bool:
-        """Tells whether bits and code lengths are of the epoch of least dev loss."""
+        """Tells whether bits are of the epoch of least dev loss."""
         losses = [epoch.dev_loss for epoch in self.curve if epoch.dev_loss is not None]
         is_known = len(losses) == len(self.curve) > 0
         return is_known and losses.index(min(losses)) + 1 == self.bits_epoch

@@ -156,7 +156,6 @@ def _record(
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         outcome=fitted.outcome,
         bits=fitted.bits,
-        online_code=fitted.online_code,
         bits_epoch=fitted.bits_epoch,
     )
 

@@ -8,9 +8,7 @@ from probe.runs.records import RunRecord
 from probe.system.format import first_few
 from probe.tables.row import Row
 
-OF_BITS = frozenset(
-    {"dev_bits", "test_bits", "information", "test_information", "conditional_gain", "compression"}
-)  # columns
+OF_BITS = frozenset({"dev_bits", "test_bits", "information", "test_information", "conditional_gain"})  # columns
 SHOWN = 6  # rows named in a note
 
 
@@ -30,7 +28,7 @@ def _of_bits(rows: Sequence[Row]) -> list[str]:
     """Says which rows' bits older versions read at another kind of epoch."""
     kinds: dict[str, list[str]] = {"least": [], "best": [], "mixed": []}
     for row in rows:
-        if runs := [run for run in row.records.values() if run.bits or run.online_code]:
+        if runs := [run for run in row.records.values() if run.bits]:
             kinds[kind_of_bits(runs)].append(f"{row.title}, {row.condition}" if row.condition else row.title)
     lines = []
     if older := kinds["best"]:

@@ -425,13 +425,6 @@ COLUMNS: dict[str, Column] = {
             note="to the best on the same samples: a seed draws one sample of train for all rows, so dev scores are "
             "subtracted seed by seed; interval over seeds, each row by itself.",
         ),
-        _relative(
-            "compression",
-            "compression",
-            has_interval=False,
-            groups=("bits",),
-            note="compression: uniform code of train's tags over their online code, in the blocks that were run.",
-        ),
         _column("num_blocks", "blocks", lambda row: row.num_blocks, groups=("cost",)),
         _cost("parameters", "parameters", "parameters", ",d", groups=("cost",)),
         _cost("epoch_s", "s per epoch", "seconds_per_epoch", ".1f", groups=("cost",)),

@@ -11,7 +11,6 @@ from probe.conditions import LOWER_CASED
 from probe.runs.records import RunRecord
 from probe.scoring.metrics import guess_floor
 from probe.scoring.significance import Cell, interval, summary
-from probe.system.grouping import group_by
 from probe.tables.caveats import kind_of_bits
 from probe.tables.gap import gap_closed
 from probe.tables.paired import to_best_of_sample
@@ -25,8 +24,8 @@ def add_relative_scores(rows: Sequence[Row]) -> list[Row]:
     of spans, what guessing each type by its frequency would score at the boundaries that were found. beyond: for layer
     0 concatenated with layer k, dev bits of layer 0 concatenated with itself minus its own (conditional probing, Hewitt
     et al. 2021). gap_closed, gap_closed_embeddings: where its dev mean lies between the same row of a random encoder,
-    or the embeddings, (0) and the fine-tuned encoder (1). compression: see `compression`. paired: of rows on a part of
-    train, dev score minus that of the best row on the same samples, by seed.
+    or the embeddings, (0) and the fine-tuned encoder (1). paired: of rows on a
+    part of train, dev score minus that of the best row on the same samples, by seed.
 
     Bits read at different kinds of epoch are not compared: see `RunRecord.has_least_loss_bits`.
     """
@@ -74,18 +73,6 @@ def _relative_scores(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
                 found[name] = closed
     if "share" in names and (paired := to_best_of_sample(row, rows)):
         found["paired"] = paired
-    if "share" not in names:
-        chosen = (row.indices, row.combine, row.normalize)
-        parts = [other for other in there if (other.indices, other.combine, other.normalize) == chosen]
-        parts = [part for part in parts if part.conditions - {"share"} == names and _settings(part) == _settings(row)]
-        runs = [run for part in parts for run in part.records.values() if run.online_code]
-        by_seed = group_by(runs, lambda run: run.seed)
-        lengths = [compression(by_seed[seed]) for seed in sorted(by_seed)]
-        blocks = {tuple(sorted(map(_share, mine))) for mine in by_seed.values()}
-        if not one_kind_of_bits(runs):
-            lengths = []
-        if lengths and None not in lengths and len(blocks) == 1:  # codes in other blocks have no mean
-            found["compression"] = summary([length for length in lengths if length is not None])
     return found
 
 
@@ -97,7 +84,7 @@ def _drawn_alike(controls: Sequence[Row]) -> list[Row]:
 
 def one_kind_of_bits(runs: Sequence[RunRecord]) -> bool:
     """Tells whether the bits of these runs were all read at the epoch of least dev loss, or all at the best one."""
-    return kind_of_bits([run for run in runs if run.bits or run.online_code]) != "mixed"
+    return kind_of_bits([run for run in runs if run.bits]) != "mixed"
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> Cell:
@@ -108,32 +95,6 @@ def difference(a: Sequence[float], b: Sequence[float]) -> Cell:
     if one.std is None or other.std is None:
         return Cell(one.mean - other.mean, None, None, None, None)
     return Cell(one.mean - other.mean, math.hypot(one.std, other.std), None, None, interval(a, b))
-
-
-def compression(runs: Sequence[RunRecord]) -> float | None:
-    """Divides the uniform code length of train's tags by their online code length (Voita & Titov 2020).
-
-    runs: one seed's, on nested shares of train. The tags of the smallest share are coded uniformly; those of each
-    further block by the probe trained on all before it, up to the whole. Finer shares give a shorter code. None if a
-    run lacks the bits up to the next run's share.
-    """
-    by_share = sorted(runs, key=_share)
-    code = words = 0.0
-    labels = 0
-    for run, after in zip(by_share, [*map(_share, by_share[1:]), 1.0], strict=True):
-        assert run.online_code is not None
-        at = {block.share: block for block in run.online_code.blocks}
-        if after not in at:
-            return None
-        if not words:
-            words, labels = float(run.data.splits.train.words), run.online_code.labels
-            code, words = words * math.log2(labels), words + at[1.0].words
-        code += at[after].bits
-    return words * math.log2(labels) / code if code else None
-
-
-def _share(run: RunRecord) -> float:
-    return run.identity.condition.settings["share"] if run.identity.condition else 1.0
 
 
 def _settings(row: Row) -> dict[str, Any]:

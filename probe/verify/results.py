@@ -200,7 +200,7 @@ def _bits_problems(record: RunRecord) -> Iterator[str]:
     """Says where dev bits, or the epoch at which they were read, are not what the curve gives."""
     epoch = record.bits_epoch
     if epoch is None:
-        if record.bits or record.online_code:
+        if record.bits:
             yield "it has bits, but no bits_epoch"
         return
     if not record.has_least_loss_bits and epoch != record.best_epoch:

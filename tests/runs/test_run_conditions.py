@@ -282,25 +282,6 @@ def test_bits_are_cross_entropy_and_tag_frequencies(make: Make, monkeypatch):
         assert found.label == pytest.approx(sum(own) / len(own), rel=1e-9)
 
 
-def test_the_online_code_is_the_sum_over_its_portions(make: Make, monkeypatch, tmp_path: Path):
-    kept, shares = trained(monkeypatch), (0.2, 0.25, 0.5)
-    plans = [plan(make(train_fraction=share)) for share in shares]
-    for planned in plans:
-        run(planned.cfg, quiet)
-    train = plans[0].text.splits["train"]
-    assert plans[0].sample is not None
-    in_order = [plans[0].sample.sentences(share) for share in (*shares, 1.0)]
-    labels = len({tag for tags in train.tags for tag in tags})
-    code = sum(len(train.words[i]) for i in in_order[0]) * math.log2(labels)
-    for tagger, planned, known, more in zip(kept, plans, in_order, in_order[1:], strict=False):
-        assert len(tagger.labels) == labels, "a part of train has all tags to choose from"
-        tagger.load_state_dict(tagger.least_loss_weights)
-        code += float(bits_of(tagger, planned, "train", sorted(set(more) - set(known)), train.tags).sum())
-    run(make(), quiet)  # the row that it is shown on
-    (row,) = (row for row in build_rows(tmp_path / "out") if row.condition is None)
-    assert row.relative["compression"].mean == pytest.approx(train.num_words * math.log2(labels) / code, rel=1e-5)
-
-
 def test_random_weights_with_a_revision_are_refused():
     from test_config import composed
 

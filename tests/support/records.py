@@ -112,7 +112,7 @@ def make_record(
         outcome="converged",
     )
     record = replace(record, **changes)
-    if (record.bits or record.online_code) and record.bits_epoch is None:
+    if record.bits and record.bits_epoch is None:
         record = replace(record, bits_epoch=record.best_epoch)
     path = record_path(folder, row, record.identity)
     write_record(path, replace(record, key=record.identity.key))

@@ -6,25 +6,22 @@ import itertools
 import json
 import math
 import statistics
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import t as student
-from support.records import COUNTS, expect, make_record
+from support.records import expect, make_record
 
-from probe.data.split import SplitCounts
-from probe.probes.fitting import Bits, CodeBlock, Epoch, OnlineCode, SplitBits
+from probe.probes.fitting import Bits, Epoch, SplitBits
 from probe.report.page import page
 from probe.runs.identity import RecordedCondition
-from probe.runs.records import CorpusCounts, RecordedData, RunRecord
 from probe.tables.caveats import caveats, kind_of_bits
 from probe.tables.figures import draw, draw_by_layer, pictures
 from probe.tables.formats import render, write_tables
 from probe.tables.gap import gap_closed
-from probe.tables.relative_scores import compression, difference
+from probe.tables.relative_scores import difference
 from probe.tables.rows import build_rows
 from probe.verify.results import check_files
 
@@ -165,46 +162,6 @@ def test_the_conditional_gain_is_a_column_and_a_curve(tmp_path: Path):
     assert "conditional_gain" not in rows["concat_0_0"].relative
     assert rows["concat_0_2"].relative["conditional_gain"].mean == pytest.approx(0.2)
     assert "beyond_embeddings" in [picture.name for picture in pictures(list(rows.values()))]
-
-
-def part(folder: Path, share: float, seed: int, portions: list[tuple[float, int, float]]) -> RunRecord:
-    words = 1000 - portions[-1][1]
-    train = SplitCounts(None, 2, words, spans=3)
-    return make_record(
-        folder,
-        "last",
-        seed,
-        0.5 + share / 10,
-        0.5,
-        corpus=f"part-{share}-{seed}",
-        condition=RecordedCondition(["share"], {"share": share}, {"corpus": "corpus"}),
-        data=RecordedData("demo", "spans", CorpusCounts(train, COUNTS, COUNTS)),
-        online_code=OnlineCode(9, [CodeBlock(*portion) for portion in portions]),
-    )
-
-
-def test_the_online_code_adds_each_block_under_earlier_probes(tmp_path: Path):
-    runs = []
-    for seed in (1, 2):
-        make_record(tmp_path, "last", seed, 0.7, 0.7)
-        runs += [
-            part(tmp_path, 0.1, seed, [(0.2, 100, 90.0 * seed), (0.5, 400, 500.0), (1.0, 900, 950.0)]),
-            part(tmp_path, 0.5, seed, [(1.0, 500, 120.0)]),
-        ]
-    rows = build_rows(tmp_path)
-    uniform = 1000 * math.log2(9)
-    assert [row.condition for row in rows] == [None, "10 % of train", "50 % of train"]
-    cell = rows[0].relative["compression"]
-    assert cell.mean == pytest.approx(uniform / (100 * math.log2(9) + 500 + 120))
-    assert (cell.std, rows[1].relative) == (0.0, {})
-    assert compression([runs[1]]) == pytest.approx(uniform / (500 * math.log2(9) + 120))
-    unknown = replace(runs[1], identity=replace(runs[1].identity, condition=RecordedCondition(["x"], {"share": 0.3})))
-    assert compression([runs[0], unknown]) is None, "what lies between is not known"
-    assert "f1_by_share" in [picture.name for picture in pictures(rows)]
-    assert "compression" in render(rows, "text", "default,compression")
-    part(tmp_path, 0.1, 3, [(1.0, 900, 950.0)])
-    make_record(tmp_path, "last", 3, 0.7, 0.7)
-    assert "compression" not in build_rows(tmp_path)[0].relative, "a seed told in other portions than the others"
 
 
 def test_a_control_is_that_of_the_same_random_weights(tmp_path: Path):
