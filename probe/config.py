@@ -471,15 +471,10 @@ def preset_named(word: str) -> str | None:
 
 
 def register_resolvers() -> None:
-    """Adds functions that the files of conf/ use."""
+    """Adds the function that conf/config.yaml uses."""
     from omegaconf import OmegaConf
 
-    def beside_embeddings(num_layers: int) -> str:
-        """Pairs layer 0 with itself and with every other layer, as the values of a sweep."""
-        return ",".join(f"[0,{k}]" for k in (0, *range(-num_layers, 0)))
-
-    for resolver in (beside_embeddings, user_cache):
-        OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)
+    OmegaConf.register_new_resolver("user_cache", user_cache, replace=True)
 
 
 def user_cache(name: str) -> str:

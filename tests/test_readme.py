@@ -190,8 +190,6 @@ def narrowed(words: list[str]) -> list[str]:
     sweep = next((word.removeprefix("+sweep=") for word in words if word.startswith("+sweep=")), None)
     if sweep in ("each_layer", "tasks"):
         return ["layers.indices=[0],[12]", "encoder.num_layers=12"]
-    if sweep == "beyond_embeddings":
-        return ["layers.indices=[0,0],[0,12]", "encoder.num_layers=12"]
     is_whole = sweep in (None, "quickstart") or any(word.startswith("layers=") for word in words)
     return [] if is_whole else ["layers=embeddings,last"]
 

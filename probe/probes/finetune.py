@@ -29,10 +29,10 @@ from probe.encoders.encoder import load_model, outputs
 from probe.features.windows import Window
 from probe.features.words import Text, kept_pieces, pool, to_tensors
 from probe.probes.batches import pooled_batches
-from probe.probes.fitting import Epoch, Fit, FitInputs, SplitBits
+from probe.probes.fitting import Epoch, Fit, FitInputs
 from probe.probes.kinds import bfloat16_kernels
 from probe.probes.schedule import WARM_UP
-from probe.probes.training import LabelIds, bits_by_frequency, bits_of_both, labels_of, make_deterministic
+from probe.probes.training import LabelIds, labels_of, make_deterministic
 from probe.scoring.metrics import headline
 from probe.system.bfloat16 import kernels, resolve_precision
 from probe.system.files import canonical, to_jsonable, written_whole
@@ -46,8 +46,7 @@ INITIAL_STD = 0.02  # of the linear layer, as in BERT's own layers
 AT_ONCE = 2048  # pieces, padding included, in one forward pass: bounds the memory
 LOG_EVERY_S = 15
 BACKWARD = 3  # cost of training on a piece, relative to a forward pass
-# Saved in addition to weights, optimizer and rates. Weights of one epoch under two names are stored once.
-SAVED = ("curve", "best_epoch", "best_dev_tags", "best_weights", "least_loss_epoch", "least_loss_weights")
+SAVED = ("curve", "best_epoch", "best_dev_tags", "best_weights")  # in addition to weights, optimizer and rates
 
 
 class TaggedText:
@@ -84,8 +83,6 @@ class FineTuned(nn.Module):
     """Trains an encoder and a linear layer together.
 
     curve: of each epoch, its mean training loss, dev score, mean dev loss (nats per word) and seconds of training.
-    least_loss_weights: of the epoch with the lowest dev loss; the same tensors as best_weights if that epoch is the
-    best.
     """
 
     def __init__(
@@ -103,8 +100,6 @@ class FineTuned(nn.Module):
         self.best_epoch = 0
         self.best_dev_tags: Tags = []
         self.best_weights: dict[str, Tensor] = {}
-        self.least_loss_epoch = 0
-        self.least_loss_weights: dict[str, Tensor] = {}
 
     def forward(self, text: Text, windows: list[Window]) -> tuple[Tensor, Tensor]:
         """Returns the scores of all labels for the words of these windows, (W, C), and the words' positions."""
@@ -201,14 +196,9 @@ def fine_tune(
         log(f"epoch {epoch + 1} of {tuned.epochs} · loss {loss:.4f} · scoring dev")
         tags, dev_loss = tuned.predict(dev)
         score = headline(dev.tags, tags)
-        is_best = score > max((point["dev"] for point in tuned.curve), default=-1.0)
-        is_least = not tuned.curve or dev_loss < min(point["dev_loss"] for point in tuned.curve)
-        if is_best or is_least:
-            weights = {name: value.detach().clone() for name, value in tuned.state_dict().items()}
-        if is_best:
-            tuned.best_epoch, tuned.best_dev_tags, tuned.best_weights = epoch + 1, tags, weights
-        if is_least:
-            tuned.least_loss_epoch, tuned.least_loss_weights = epoch + 1, weights
+        if score > max((point["dev"] for point in tuned.curve), default=-1.0):
+            tuned.best_epoch, tuned.best_dev_tags = epoch + 1, tags
+            tuned.best_weights = {name: value.detach().clone() for name, value in tuned.state_dict().items()}
         tuned.curve.append({"loss": loss, "dev": score, "dev_loss": dev_loss, "train_s": train_s})
         log(f"epoch {epoch + 1} of {tuned.epochs} · loss {loss:.4f} · dev {100 * score:.2f} · {train_s:.0f} s")
         state = {name: getattr(tuned, name) for name in SAVED} | {"made_by": made_by}
@@ -324,7 +314,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
 
     Raises UserError if there is not enough free memory.
     """
-    cfg, train = inputs.cfg, inputs.corpus.splits["train"].tags
+    cfg = inputs.cfg
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
     make_deterministic(device)
@@ -346,19 +336,8 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         free_memory_per_run(device, inputs.runs, inputs.num_gpus),
         log,
     )
-    test, test_loss = tuned.predict(data["test"])
+    test, _ = tuned.predict(data["test"])
     best = tuned.curve[tuned.best_epoch - 1]
-    if tuned.least_loss_epoch != tuned.best_epoch:
-        tuned.load_state_dict(tuned.least_loss_weights)
-        _, test_loss = tuned.predict(data["test"])
-        tuned.load_state_dict(tuned.best_weights)
-    nats = {"dev": tuned.curve[tuned.least_loss_epoch - 1]["dev_loss"], "test": test_loss}
-    known = {name: data[name].labels[data[name].labels >= 0] for name in nats}
-    bits = {
-        name: SplitBits(nats[name] / math.log(2), bits_by_frequency(of, labels, train)) if len(of) else None
-        for name, of in known.items()
-    }
-    both = bits_of_both(bits)
     return Fit(
         predictions={"dev": tuned.best_dev_tags, "test": test},
         curve=[Epoch(**point) for point in tuned.curve],
@@ -371,8 +350,6 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         hardware=machine,
         read_s=read_s,
         train_s=sum(point["train_s"] for point in tuned.curve),  # including epochs before an interruption
-        bits=both,
-        bits_epoch=tuned.least_loss_epoch if both else None,
         labels=labels,
     )
 

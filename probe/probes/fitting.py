@@ -65,24 +65,6 @@ class Mix:
 
 
 @dataclass(frozen=True)
-class SplitBits:
-    """Holds bits per word, over the words whose tag occurs in train.
-
-    cross_entropy: of the probe. label: of a baseline that predicts the tag frequencies of the whole train split for
-    every word.
-    """
-
-    cross_entropy: float
-    label: float
-
-
-@dataclass(frozen=True)
-class Bits:
-    dev: SplitBits
-    test: SplitBits
-
-
-@dataclass(frozen=True)
 class Fit:
     """Holds the result of a fit: predictions for dev and test, and how training went."""
 
@@ -97,8 +79,6 @@ class Fit:
     hardware: Hardware
     read_s: float
     train_s: float
-    bits: Bits | None = None
-    bits_epoch: int | None = None  # the epoch of lowest dev loss, whose weights give the bits
     labels: list[str] = field(default_factory=list)  # in the order of the classifier's outputs
     deviations: list[float] | None = None  # of layers that are added without normalization, on train
     weights: dict[str, torch.Tensor] | None = None  # of the best epoch; None if there is nothing to save

@@ -5,24 +5,22 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 
 import torch
 
-from probe.data.tags import Tags
 from probe.features.extraction import ensure_features
 from probe.features.pooled import vectors_to_read
 from probe.features.store import read_again_if_damaged
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, bytes_needed, read_selection
-from probe.probes.fitting import Epoch, Fit, FitInputs, Mix, SplitBits
+from probe.probes.fitting import Epoch, Fit, FitInputs, Mix
 from probe.probes.kinds import bfloat16_kernels
 from probe.probes.normalization import Normalization, normalization_of, scales_in
 from probe.probes.scales import ADDED, REMEDY, adds_unlike, unlike_layers
-from probe.probes.tagger import Tagger, train_tagger
-from probe.probes.training import bits_by_frequency, bits_of_both, labels_of, make_deterministic
+from probe.probes.tagger import train_tagger
+from probe.probes.training import labels_of, make_deterministic
 from probe.scoring.metrics import headline
 from probe.system.machine import placement, resolve_device
 from probe.system.provenance import hardware
@@ -64,10 +62,6 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     train_s = time.perf_counter() - clock
     learned = tagger.learned_mix()
     test = tagger.predict(data["test"])
-    bits = None
-    if not task.is_regression:
-        with tagger.at_least_loss():
-            bits = bits_of_both({name: _bits(tagger, data[name], train.tags) for name in ("dev", "test")})
     return Fit(
         predictions={"dev": tagger.best_dev_tags, "test": test},
         curve=[Epoch(**point) for point in tagger.curve],
@@ -80,8 +74,6 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         hardware=hardware(device, torch.get_num_threads(), bfloat16_kernels(cfg, device)),
         read_s=read_s,
         train_s=train_s,
-        bits=bits,
-        bits_epoch=tagger.least_loss_epoch if bits else None,
         labels=labels,
         deviations=deviations,
         weights=tagger.best_weights | (normalization.tensors if normalization else {}),
@@ -95,19 +87,6 @@ def _deviations(inputs: FitInputs) -> list[float] | None:
         return None
     found = scales_in(inputs.store.serving(), selection.indices).deviations
     return [float(f"{deviation:.4g}") for deviation in found]
-
-
-def _bits(tagger: Tagger, data: TaggedWords, train: Tags) -> SplitBits | None:
-    """Returns the cross-entropy of a split's tags in bits per word.
-
-    Computes it under the probe, and under the tag frequencies of train. Returns None if no word of the split has a tag
-    of train.
-    """
-    known = data.labels >= 0
-    if not known.any():
-        return None
-    nats = float(tagger.losses(data)[known].mean())
-    return SplitBits(nats / math.log(2), bits_by_frequency(data.labels[known], tagger.labels, train))
 
 
 def read_features(

@@ -49,8 +49,7 @@ def select(cfg: LayersConfig, num_layers: int, hidden_size: int) -> Selection:
             )
         return Selection(cfg.name or "majority_tag", (), "none", 0)
     setting = f"layers={cfg.name}, which is layers.indices" if cfg.name else "layers.indices"
-    is_baseline = cfg.combine == "concat" and cfg.indices == [0, 0]  # the baseline of [0, k] in conditional probing
-    indices = (0, 0) if is_baseline else absolute(cfg.indices, num_layers, setting)
+    indices = absolute(cfg.indices, num_layers, setting)
     name = cfg.name or (
         f"layer_{indices[0]}"
         if len(indices) == 1 and cfg.combine != "mix"

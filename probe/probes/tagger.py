@@ -9,8 +9,7 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytorch_lightning as pl
@@ -36,10 +35,6 @@ WITHIN_EPOCH_S = 30  # seconds between progress lines within an epoch
 
 class Tagger(pl.LightningModule):
     """Trains on TrainingBatches, scores dev after each epoch, and saves the weights and dev tags of its best epoch.
-
-    Also saves the weights of the epoch with the lowest dev loss: information and code lengths are defined for the
-    predictor of lowest cross-entropy, which may be another epoch than the best by score. If they are one epoch, the
-    tensors are the same.
 
     curve: of each epoch, its mean training loss, dev score, mean dev loss and seconds of training. schedule.outcome:
     how the training ended. passes: over all sentences, in an epoch.
@@ -82,8 +77,6 @@ class Tagger(pl.LightningModule):
         self.best_epoch = 0
         self.best_dev_tags: Tags = []
         self.best_weights: dict[str, Tensor] = {}
-        self.least_loss_epoch = 0
-        self.least_loss_weights: dict[str, Tensor] = {}
         self._losses: list[Tensor] = []
         self._dev_losses: list[Tensor] = []
         self._started = 0.0
@@ -134,13 +127,9 @@ class Tagger(pl.LightningModule):
         known = int((self.dev_data.labels != UNCOUNTED).sum())  # words whose tag occurs in train
         dev_loss = float(torch.stack(self._dev_losses).sum()) / max(1, known)
         self.curve.append({"loss": loss, "dev": dev, "dev_loss": dev_loss, "train_s": round(self._trained_s, 3)})
-        is_best = self.schedule.after_epoch(dev, dev_loss)
-        is_least = len(self.curve) == 1 or dev_loss < self.curve[self.least_loss_epoch - 1]["dev_loss"]
-        weights = {name: value.clone() for name, value in self.state_dict().items()} if is_best or is_least else {}
-        if is_best:
-            self.best_epoch, self.best_dev_tags, self.best_weights = len(self.curve), tags, weights
-        if is_least:
-            self.least_loss_epoch, self.least_loss_weights = len(self.curve), weights
+        if self.schedule.after_epoch(dev, dev_loss):
+            self.best_epoch, self.best_dev_tags = len(self.curve), tags
+            self.best_weights = {name: value.clone() for name, value in self.state_dict().items()}
         if self.cfg.lr_decay != LINEAR:
             for group in self.trainer.optimizers[0].param_groups:
                 group["lr"] = self.cfg.learning_rate * self.schedule.rate
@@ -164,32 +153,6 @@ class Tagger(pl.LightningModule):
         for batch in EvaluationBatches(data):
             self._keep_best(ids, self(batch), batch)
         return self._tags(data, ids)
-
-    @torch.inference_mode()
-    def losses(self, data: TaggedWords) -> Tensor:
-        """Returns the cross-entropy of each word's tag, (W,), in nats, on the CPU.
-
-        It is NaN for a tag that does not occur in train, and for words of sentences that `data` omits. Puts the module
-        into evaluation mode.
-        """
-        self.eval()
-        losses = torch.full((len(data.labels) + 1,), math.nan, device=data.device)  # the last: a dummy for UNCOUNTED
-        for batch in EvaluationBatches(data):
-            loss = nn.functional.cross_entropy(
-                self(batch).flatten(0, 1), batch.labels.flatten(), reduction="none"
-            ).view_as(batch.labels)
-            places = torch.where(batch.labels < 0, len(losses) - 1, batch.rows)
-            losses[places] = loss
-        return losses[:-1].double().cpu()
-
-    @contextmanager
-    def at_least_loss(self) -> Iterator[None]:
-        """Loads the weights of the epoch with the lowest dev loss for the block; then restores the best epoch's."""
-        self.load_state_dict(self.least_loss_weights)
-        try:
-            yield
-        finally:
-            self.load_state_dict(self.best_weights)
 
     def learned_mix(self) -> dict[str, Any] | None:
         """Returns the share of each layer (in the order asked for) and the scale; None if nothing is mixed."""

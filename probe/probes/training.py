@@ -1,14 +1,12 @@
-"""Holds what all trainings share: determinism, the labels of a classifier, and bits."""
+"""Holds what all trainings share: determinism, and the labels of a classifier."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 import torch
 
 from probe.data.tags import Tags
-from probe.probes.fitting import Bits, SplitBits
 
 
 @dataclass(frozen=True)
@@ -50,16 +48,3 @@ def labels_of(train: Tags, is_regression: bool = False) -> tuple[list[str], Labe
         return [], Scale.of(train)
     labels = sorted({tag for tags in train for tag in tags})
     return labels, {label: i for i, label in enumerate(labels)}
-
-
-def bits_of_both(by_split: dict[str, SplitBits | None]) -> Bits | None:
-    """Returns the bits of dev and test; None if one of them has none."""
-    given = {name: bits for name, bits in by_split.items() if bits is not None}
-    return Bits(**given) if len(given) == len(by_split) else None
-
-
-def bits_by_frequency(labels: torch.Tensor, names: list[str], train: Tags) -> float:
-    """Returns the cross-entropy of labels under their frequency in train, in bits per word."""
-    frequent = Counter(tag for tags in train for tag in tags)
-    shares = torch.tensor([frequent[name] / frequent.total() for name in names], dtype=torch.float64)
-    return float(-shares[labels].log2().mean())

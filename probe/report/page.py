@@ -37,7 +37,6 @@ WORTH = "row,condition,n,dev,test,floors"  # columns
 MORE = {  # tables folded at the end, each narrow enough for a page
     "Differences to the best row": "row,condition,dev_to_best,test_to_best",
     "Other scores": "row,condition,test,scores",
-    "Bits per word": "row,condition,bits",
     "Cost": "row,condition,cost",
 }
 PAGE = "report.html"
@@ -135,7 +134,7 @@ def _setting(rows: Sequence[Row], records: Records) -> dict[str, Any]:
     """Gives the tables of one setting, and what its runs were made with."""
     keys = {key for row in rows for key in row.keys}
     own = [record for record in records.values() if record.key in keys]
-    has_others = any(row.condition or not row.indices or "conditional_gain" in row.relative for row in rows)
+    has_others = any(row.condition or not row.indices for row in rows)
     main_rows = [row for row in rows if row.section != BASELINE] or rows  # a page shows baselines further down
     main = table(main_rows, choose_columns(None, main_rows))
     first = "encoder," if any(row.encoder for row in rows) else ""

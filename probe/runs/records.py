@@ -23,7 +23,7 @@ import msgspec
 from probe.config import UserError
 from probe.data.split import SplitCounts
 from probe.data.task import TASKS, Task
-from probe.probes.fitting import Bits, Epoch, Mix
+from probe.probes.fitting import Epoch, Mix
 from probe.probes.kinds import PROBES
 from probe.probes.schedule import Outcome
 from probe.runs.identity import RunIdentity, label_of
@@ -169,15 +169,6 @@ class RunRecord:
     started: str  # UTC
     finished: str
     outcome: Outcome  # how the training ended, see probes.schedule
-    bits: Bits | None = None  # what gives no probabilities has none, nor have the oldest runs
-    bits_epoch: int | None = None  # whose weights gave the bits: of least dev loss; once best_epoch
-
-    @property
-    def has_least_loss_bits(self) -> bool:
-        """Tells whether bits are of the epoch of least dev loss."""
-        losses = [epoch.dev_loss for epoch in self.curve if epoch.dev_loss is not None]
-        is_known = len(losses) == len(self.curve) > 0
-        return is_known and losses.index(min(losses)) + 1 == self.bits_epoch
 
     @property
     def has_cased_control(self) -> bool:

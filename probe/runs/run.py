@@ -155,8 +155,6 @@ def _record(
         started=started_at.isoformat(timespec="seconds"),
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         outcome=fitted.outcome,
-        bits=fitted.bits,
-        bits_epoch=fitted.bits_epoch,
     )
 
 

@@ -196,12 +196,6 @@ def _mean(row: Row, cell: Cell) -> str:
     return percent(cell.mean) if cell.std is None else f"{percent(cell.mean)} ± {percent(cell.std)}"
 
 
-def _bits(_: Row, cell: Cell) -> str:
-    if cell.mean is None:
-        return ""
-    return f"{cell.mean:.3f}" if cell.std is None else f"{cell.mean:.3f} ± {cell.std:.3f}"
-
-
 def _n(row: Row) -> str:
     if not row.missing:
         return str(row.n)
@@ -250,11 +244,6 @@ def _note_on_pairs(rows: Sequence[Row]) -> str:
     )
 
 
-NOTE_ON_INFORMATION = (
-    "information, in bits per word: the cross-entropy of a word's tag under the frequency of each tag in train, minus "
-    "that under the probe."
-)
-NOTE_ON_BITS = "bits: cross-entropy of a word's tag under the probe."
 SPLITS = ("dev", "test")
 SHORT_NAMES = {  # of columns of scores; the others are named by their path
     "dev_f1": "dev",
@@ -275,11 +264,6 @@ def _score(path: str) -> Column:
     name = SHORT_NAMES.get(path, path)
     groups = ("scores",) if name in SHORT_NAMES.values() else ()
     return _cell(name, path.replace("_", " ").replace("f1", "F1"), path, _mean, groups=groups)
-
-
-def _in_bits(name: str, path: str, note: str, groups: tuple[str, ...] = ()) -> Column:
-    """Makes a column of bits per word, which only runs with probabilities have."""
-    return _cell(name, path.replace("_", " "), path, _bits, MEAN, groups=groups, note=note, optional=True)
 
 
 COLUMNS: dict[str, Column] = {
@@ -386,18 +370,6 @@ COLUMNS: dict[str, Column] = {
             note="guess floor: boundary F1 on dev times the sum of squared type shares. Guessing each type by its "
             "frequency would score this much at the boundaries that were found.",
         ),
-        _in_bits("dev_bits", "dev_bits", NOTE_ON_BITS, ("bits",)),
-        _in_bits("test_bits", "test_bits", NOTE_ON_BITS),
-        _in_bits("information", "dev_information", NOTE_ON_INFORMATION, ("floors", "bits")),
-        _in_bits("test_information", "test_information", NOTE_ON_INFORMATION),
-        _relative(
-            "conditional_gain",
-            "gain over layer 0 (95 %)",
-            digits=3,
-            groups=("bits",),
-            note="gain over layer 0: how many fewer bits per word the probe needs on dev for layer 0 concatenated with "
-            "the layer than for layer 0 concatenated with itself (conditional probing, Hewitt et al. 2021).",
-        ),
         _relative(
             "gap_closed",
             "gap closed from random weights (95 %)",
@@ -463,7 +435,7 @@ COLUMNS: dict[str, Column] = {
 }
 GROUPS = {  # names for several columns
     group: tuple(column.name for column in COLUMNS.values() if group in column.groups)
-    for group in ("default", "floors", "bits", "differences", "scores", "cost")
+    for group in ("default", "floors", "differences", "scores", "cost")
 }
 FOR_MACHINES = ("csv", "json")  # formats with every column by default
 

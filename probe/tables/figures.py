@@ -1,5 +1,5 @@
-"""Draws records as PNG: every row's scores beside its layers, F1 by layer, by cost, by share of the text, bits gained
-over the embeddings, learning curves, the learned weights of mixes.
+"""Draws records as PNG: every row's scores beside its layers, F1 by layer, by cost, by share of the text, the
+learned weights of mixes.
 
 Colours are those of Okabe and Ito, which colour-blind readers can distinguish; markers, line styles and labels say the
 same. The background is white. The same records under the same matplotlib give the same bytes.
@@ -435,28 +435,6 @@ def draw_by_share(figure: Figure, numbers: Numbers) -> None:
     axes.set_ylabel(f"{numbers['score']} in percent, mean ± sd over seeds")
 
 
-def conditional_gain(rows: Sequence[Row]) -> Numbers:
-    """Gives the gain of layer k over layer 0, in bits per word. Nothing if there are not two such layers."""
-    pairs = sorted(
-        (row for row in rows if row.section == MAIN and "conditional_gain" in row.relative), key=lambda row: row.indices
-    )
-    if len(pairs) < 2:
-        return {}
-    return {
-        "layers": [row.indices[1] for row in pairs],
-        "bits": [to_jsonable(row.relative["conditional_gain"]) for row in pairs],
-    }
-
-
-def draw_conditional_gain(figure: Figure, numbers: Numbers) -> None:
-    axes = figure.add_subplot()
-    axes.axhline(0, color="black", lw=0.8)
-    draw_means(axes, numbers["layers"], *means_and_spreads(numbers["bits"], 1), COLOURS[0], marker=MARKERS[0])
-    axes.set_xticks(numbers["layers"])
-    axes.set_xlabel("layer k (hidden_states index), concatenated with layer 0")
-    axes.set_ylabel("bits per word gained over layer 0 (dev, mean ± sd)")
-
-
 def mix_weights(rows: Sequence[Row]) -> Numbers:
     """Gives the learned share of each layer in each mix, by seed, and the mixes' centres of gravity."""
     numbers: Numbers = {}
@@ -497,12 +475,10 @@ SHOWS = {  # of each picture, what it shows
     "scores": "Dev and test scores of every row with their intervals, beside the layers that it uses",
     "f1_by_layer": "Dev and test score of every single layer",
     "f1_by_share": "Dev and test score by the share of train",
-    "beyond_embeddings": "Bits per word that each layer adds to the embeddings",
     "mix_weights": "Learned share of each layer in the weighted sums",
 }
 PICTURES: tuple[tuple[str, Callable[[Sequence[Row]], Numbers], Make], ...] = (  # of one table, in the page's order
     ("f1_by_layer", by_layer, draw_by_layer),
     ("f1_by_share", by_share, draw_by_share),
-    ("beyond_embeddings", conditional_gain, draw_conditional_gain),
     ("mix_weights", mix_weights, draw_mix_weights),
 )

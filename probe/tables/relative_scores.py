@@ -8,10 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from probe.conditions import LOWER_CASED
-from probe.runs.records import RunRecord
 from probe.scoring.metrics import guess_floor
 from probe.scoring.significance import Cell, interval, summary
-from probe.tables.caveats import kind_of_bits
 from probe.tables.gap import gap_closed
 from probe.tables.paired import to_best_of_sample
 from probe.tables.row import Row
@@ -21,13 +19,10 @@ def add_relative_scores(rows: Sequence[Row]) -> list[Row]:
     """Fills in `relative` in one table's rows, as far as the rows needed for it are there.
 
     selectivity: dev score minus that of the same row on a control task (Hewitt & Liang 2019). guess_floor: of a control
-    of spans, what guessing each type by its frequency would score at the boundaries that were found. beyond: for layer
-    0 concatenated with layer k, dev bits of layer 0 concatenated with itself minus its own (conditional probing, Hewitt
-    et al. 2021). gap_closed, gap_closed_embeddings: where its dev mean lies between the same row of a random encoder,
-    or the embeddings, (0) and the fine-tuned encoder (1). paired: of rows on a
-    part of train, dev score minus that of the best row on the same samples, by seed.
-
-    Bits read at different kinds of epoch are not compared: see `RunRecord.has_least_loss_bits`.
+    of spans, what guessing each type by its frequency would score at the boundaries that were found. gap_closed,
+    gap_closed_embeddings: where its dev mean lies between the same row of a random encoder, or the embeddings, (0) and
+    the fine-tuned encoder (1). paired: of rows on a part of train, dev score minus that of the best row on the same
+    samples, by seed.
     """
     return [replace(row, relative=_relative_scores(row, rows)) if row.n else row for row in rows]
 
@@ -35,9 +30,9 @@ def add_relative_scores(rows: Sequence[Row]) -> list[Row]:
 def _relative_scores(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
     names, there = row.conditions, [other for other in rows if other.n]
 
-    def like(names: frozenset[str], indices: Sequence[int] = row.indices) -> list[Row]:
+    def like(names: frozenset[str]) -> list[Row]:
         """Returns the rows of these layers under these conditions: several where, say, the task has two controls."""
-        same = (other for other in there if (other.indices, other.combine) == (list(indices), row.combine))
+        same = (other for other in there if (other.indices, other.combine) == (row.indices, row.combine))
         same = (other for other in same if other.normalize == row.normalize)
         alike = (
             other for other in same if _settings(row).items() <= _settings(other).items()
@@ -51,11 +46,6 @@ def _relative_scores(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
         floors = [guess_floor(record.scores.dev) for record in row.records.values()]
         if floors and None not in floors:
             found["guess_floor"] = summary([floor for floor in floors if floor is not None])
-    is_beside_embeddings = row.combine == "concat" and len(row.indices) == 2 and row.indices[0] == 0 != row.indices[1]
-    if is_beside_embeddings and (baselines := like(names, [0, 0])):
-        bits = [[value for one in rows for value in _dev_bits(one)] for rows in (baselines, [row])]
-        if all(bits) and one_kind_of_bits([run for one in (*baselines, row) for run in one.records.values()]):
-            found["conditional_gain"] = difference(*bits)
     tuned = max(
         (other for other in there if other.conditions == {"fine_tuned"}), key=lambda o: (o.n, o.dev_mean), default=None
     )  # one with fewer seeds may be best by luck
@@ -82,11 +72,6 @@ def _drawn_alike(controls: Sequence[Row]) -> list[Row]:
     return newer or list(controls)
 
 
-def one_kind_of_bits(runs: Sequence[RunRecord]) -> bool:
-    """Tells whether the bits of these runs were all read at the epoch of least dev loss, or all at the best one."""
-    return kind_of_bits([run for run in runs if run.bits]) != "mixed"
-
-
 def difference(a: Sequence[float], b: Sequence[float]) -> Cell:
     """Returns mean of a minus mean of b, each over its seeds, with their joint deviation and the 95 % interval."""
     one, other = summary(a), summary(b)
@@ -101,7 +86,3 @@ def _settings(row: Row) -> dict[str, Any]:
     """Returns the settings that the names of its conditions do not say, without the share of train."""
     settings = row.recorded_condition.settings if row.recorded_condition else {}
     return {name: value for name, value in settings.items() if name != "share"}
-
-
-def _dev_bits(row: Row) -> list[float]:
-    return [record.bits.dev.cross_entropy for record in row.records.values() if record.bits]

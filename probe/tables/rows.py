@@ -32,7 +32,7 @@ from probe.system.grouping import group_by
 from probe.tables.decisions import label_rows
 from probe.tables.published import is_conll2003
 from probe.tables.rates import RATE, best_rate
-from probe.tables.relative_scores import add_relative_scores, one_kind_of_bits
+from probe.tables.relative_scores import add_relative_scores
 from probe.tables.row import (
     Cost,
     Row,
@@ -335,10 +335,6 @@ def _row(gathered: _Gathered, failed: Collection[str], condition: str | None, be
             present = [value for value in values if value is not None]
             if len(present) == len(values):
                 cells[f"{split}_{name}"] = summary(present)
-        bits = [getattr(record.bits, split) for record in records if record.bits]
-        if bits and len(bits) == len(records) and one_kind_of_bits(records):  # others have no mean
-            cells[f"{split}_bits"] = summary([one.cross_entropy for one in bits])
-            cells[f"{split}_information"] = summary([one.label - one.cross_entropy for one in bits])
     return Row(
         name=gathered.name,
         task=TASKS[gathered.identity.task],

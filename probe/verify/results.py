@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -45,7 +44,6 @@ SCORED = ("dev", "test")
 OF_WORDS = ("slices", "boundary")  # scores that the counts do not give, the predictions do
 # The settings of data that make another corpus from the one that is read.
 DERIVED = [condition.data_setting for condition in CONDITIONS.values() if condition.data_setting]
-ROUNDINGS = 1e-3  # tolerance between bits and the dev loss of training: the batches are the same, the kernels are not
 ROUNDING = 1e-9
 # What a part of free form can end in.
 ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -109,8 +107,6 @@ def _problems(file: Path, record: RunRecord) -> Iterator[str]:
         if split in SCORED:
             yield from _slice_problems(record, split)
             yield from _prediction_problems(file, record, split, columns)
-    if record.curve:
-        yield from _bits_problems(record)
 
 
 def _shown(value: Any) -> str:
@@ -194,23 +190,6 @@ def _facts_of_curve(record: RunRecord) -> RecordFacts:
     if best == highest and abs(curve[best - 1] - dev) > ROUNDING:
         yield "curve in its best epoch", curve[best - 1], dev, "the dev score is"
     yield from _facts_of_outcome(record)
-
-
-def _bits_problems(record: RunRecord) -> Iterator[str]:
-    """Says where dev bits, or the epoch at which they were read, are not what the curve gives."""
-    epoch = record.bits_epoch
-    if epoch is None:
-        if record.bits:
-            yield "it has bits, but no bits_epoch"
-        return
-    if not record.has_least_loss_bits and epoch != record.best_epoch:
-        yield f"bits_epoch is {epoch}, which is neither the epoch of least dev loss nor best_epoch"
-        return
-    loss = record.curve[epoch - 1].dev_loss
-    if record.bits and loss is not None:
-        bits, by_curve = record.bits.dev.cross_entropy, loss / math.log(2)
-        if abs(bits - by_curve) > ROUNDINGS * max(1.0, by_curve):
-            yield f"dev bits are {bits:.4f}, the dev loss of epoch {epoch} (bits_epoch) gives {by_curve:.4f}"
 
 
 def _facts_of_outcome(record: RunRecord) -> RecordFacts:

@@ -120,32 +120,12 @@ def test_stopped_after_any_epoch_it_comes_to_the_same_bits(tiny_encoder: Encoder
     assert [point["loss"] for point in ours.curve] == [point["loss"] for point in alone.curve]
     weights = alone.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in ours.state_dict().items())
-    assert ours.least_loss_epoch == alone.least_loss_epoch > 0
-    assert ours.least_loss_weights.keys() == weights.keys()
-    assert all(torch.equal(value, alone.least_loss_weights[name]) for name, value in ours.least_loss_weights.items())
-
-
-def test_weights_of_least_dev_loss_are_saved(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
-    data, _ = texts(tiny_corpus, tiny_encoder, tmp_path)
-    seen = set()
-    for epochs in (1, 6):
-        (tmp_path / str(epochs)).mkdir()
-        changes = {"batch_size": 4, "learning_rate": 5e-2, "max_epochs": epochs}
-        ours = tuned(tiny_corpus, tiny_encoder, tmp_path / str(epochs), **changes)
-        losses = [point["dev_loss"] for point in ours.curve]
-        assert ours.least_loss_epoch == losses.index(min(losses)) + 1
-        is_one = ours.least_loss_epoch == ours.best_epoch
-        assert (ours.least_loss_weights is ours.best_weights) == is_one
-        ours.load_state_dict(ours.least_loss_weights)
-        assert ours.predict(data["dev"])[1] == pytest.approx(min(losses), rel=1e-6)
-        seen.add(is_one)
-    assert seen == {True, False}, "or the test shows half"
 
 
 def test_an_incomplete_training_state_is_not_resumed(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
     first = tuned(tiny_corpus, tiny_encoder, tmp_path)
     state = torch.load(tmp_path / "kept.pt", weights_only=True)
-    del state["least_loss_weights"]
+    del state["best_weights"]
     torch.save(state, tmp_path / "kept.pt")
     lines: list[str] = []
     again = tuned(tiny_corpus, tiny_encoder, tmp_path, lines.append)

@@ -53,7 +53,6 @@ def test_the_linear_probe_comes_to_least_squares(settings: list[str], tmp_path: 
     assert found.squared_error == pytest.approx(exact_error, abs=0.1 * found.variance)
     assert record.scores.dev.headline == pytest.approx(spearman(more @ exact, dev_gold), abs=0.05)
     assert record.parameters == 16 + 1
-    assert record.bits is None
     assert record.scores.dev.accuracy is None
 
 

@@ -1,9 +1,8 @@
-"""Runs that are something else too: controls, random weights, the majority tag, a share of train; and their bits."""
+"""Runs that are something else too: controls, random weights, the majority tag, a share of train."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,22 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from seqeval.metrics.sequence_labeling import get_entities
-from support.inputs import data_config, encoder_config, features_config, run_config, stored
+from support.inputs import data_config, encoder_config, features_config, run_config
 
-import probe.probes.frozen
 from probe.config import Config, LayersConfig, ProbeConfig, UserError, to_config
-from probe.features.extraction import ensure_features
 from probe.probes import schedule
-from probe.probes.tagger import Tagger, train_tagger
 from probe.runs.identity import RunIdentity
 from probe.runs.plan import Plan, forget_inputs, plan, prepare_results
 from probe.runs.records import load_record
 from probe.runs.run import run
 from probe.tables.formats import write_tables
 from probe.tables.rows import build_rows
-from probe.verify.results import _bits_problems, check_files
+from probe.verify.results import check_files
 
 pytestmark = pytest.mark.usefixtures("short_epochs")
 
@@ -187,7 +182,7 @@ def test_a_majority_tag_is_one_run_for_all_weights_and_seeds(make: Make, tmp_pat
         != plan(make(MEMORY, train_fraction=0.5, seed=2)).identity.key
     )
     record = run(make(MEMORY), quiet)
-    assert (record.curve, record.best_epoch, record.seed, record.bits) == ([], 0, 0, None)
+    assert (record.curve, record.best_epoch, record.seed) == ([], 0, 0)
     assert record.scores.dev.headline > 0.5
     assert not list((tmp_path / "cache").glob("*/train-*")), "no features"
     assert run(make(MEMORY, control=1), quiet).identity.group == record.identity.group
@@ -213,73 +208,6 @@ def test_a_folder_with_every_kind_of_run_verifies(make: Make, tmp_path: Path):
     checks = list(check_files(tmp_path / "out", tmp_path / "cache"))
     assert [check.line() for check in checks if check.ok is False] == []
     assert sum(check.ok is True and check.name.startswith("corpus") for check in checks) == 1
-    (file,) = (tmp_path / "out/records").glob("layer_1-seed2-*.json")
-    text = file.read_text()
-    bits = text[text.index('"bits"') :].split('"cross_entropy": ')[1].split(",")[0]
-    file.write_text(text.replace(f'"cross_entropy": {bits}', f'"cross_entropy": {float(bits) - 0.1}', 1))
-    told = [check.detail for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False]
-    assert any("dev bits are" in detail for detail in told)
-    record = json.loads(text)
-    record["bits_epoch"] = record["bits_epoch"] % len(record["curve"]) + 1
-    file.write_text(json.dumps(record))
-    told = [check.detail for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False]
-    assert any("bits_epoch" in detail for detail in told)
-
-
-def test_bits_are_checked_at_the_epoch_at_which_they_were_read(make: Make):
-    record = run(make(), quiet)
-    losses = [epoch.dev_loss or 0.0 for epoch in record.curve]
-    least = min(losses)
-    assert record.has_least_loss_bits
-    for other in range(1, len(losses) + 1):
-        of_other = replace(record, best_epoch=other, bits_epoch=other)
-        assert of_other.has_least_loss_bits == (losses.index(least) + 1 == other)
-        told = list(_bits_problems(of_other))
-        assert bool(told) == (losses[other - 1] - least > 1e-3)
-    assert list(_bits_problems(replace(record, bits_epoch=None)))
-
-
-def trained(monkeypatch: pytest.MonkeyPatch) -> list[Tagger]:
-    """The taggers that runs train from here on."""
-    kept: list[Tagger] = []
-
-    def keep(*arguments: Any) -> Tagger:
-        kept.append(train_tagger(*arguments))
-        return kept[-1]
-
-    monkeypatch.setattr(probe.probes.frozen, "train_tagger", keep)
-    return kept
-
-
-def bits_of(tagger: Tagger, planned: Plan, split: str, sentences: list[int], tags: Any) -> torch.Tensor:
-    """The bits of each word of some sentences, by torch's cross-entropy of a linear layer on the stored vectors."""
-    store = ensure_features(planned.text, planned.encoder, planned.cfg.features, "cpu")
-    vectors = stored(store, split)[1]
-    starts = torch.tensor([0, *map(len, planned.text.splits[split].words)]).cumsum(0).tolist()
-    rows = [row for i in sentences for row in range(starts[i], starts[i + 1])]
-    labels = torch.tensor([tagger.labels.index(tag) for i in sentences for tag in tags[i]])
-    with torch.no_grad():
-        return torch.nn.functional.cross_entropy(tagger.classifier(vectors[rows]), labels, reduction="none") / math.log(
-            2
-        )
-
-
-def test_bits_are_cross_entropy_and_tag_frequencies(make: Make, monkeypatch):
-    kept, cfg = trained(monkeypatch), make()
-    record, planned = run(cfg, quiet), plan(cfg)
-    losses = [epoch.dev_loss for epoch in record.curve]
-    assert record.bits_epoch == losses.index(min(filter(None, losses))) + 1
-    kept[0].load_state_dict(kept[0].least_loss_weights)
-    train = planned.corpus.splits["train"]
-    frequent = Counter(tag for tags in train.tags for tag in tags)
-    assert record.bits is not None
-    for split in ("dev", "test"):
-        tags = planned.corpus.splits[split].tags
-        found = getattr(record.bits, split)
-        expected = bits_of(kept[0], planned, split, list(range(len(tags))), tags).mean()
-        assert found.cross_entropy == pytest.approx(float(expected), rel=1e-5)
-        own = [-math.log2(frequent[tag] / train.num_words) for sentence in tags for tag in sentence]
-        assert found.label == pytest.approx(sum(own) / len(own), rel=1e-9)
 
 
 def test_random_weights_with_a_revision_are_refused():

@@ -112,8 +112,6 @@ def make_record(
         outcome="converged",
     )
     record = replace(record, **changes)
-    if record.bits and record.bits_epoch is None:
-        record = replace(record, bits_epoch=record.best_epoch)
     path = record_path(folder, row, record.identity)
     write_record(path, replace(record, key=record.identity.key))
     if sentences:

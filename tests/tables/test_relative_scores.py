@@ -14,11 +14,9 @@ import pytest
 from scipy.stats import t as student
 from support.records import expect, make_record
 
-from probe.probes.fitting import Bits, Epoch, SplitBits
 from probe.report.page import page
 from probe.runs.identity import RecordedCondition
-from probe.tables.caveats import caveats, kind_of_bits
-from probe.tables.figures import draw, draw_by_layer, pictures
+from probe.tables.figures import draw, draw_by_layer
 from probe.tables.formats import render, write_tables
 from probe.tables.gap import gap_closed
 from probe.tables.relative_scores import difference
@@ -31,20 +29,16 @@ CONTROL = RecordedCondition(["control"], {"control": 1}, {"corpus": "corpus"})
 TUNED = RecordedCondition(["fine_tuned"])
 
 
-def told(bits: float) -> Bits:
-    return Bits(SplitBits(bits, 2.0), SplitBits(bits + 0.1, 2.0))
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     make_record(tmp_path, "majority_tag", 0, 0.5, 0.4, indices=(), combine="none", curve=[], best_epoch=0)
     for seed in SEEDS:
         for layer, name, dev in ((0, "embeddings", 0.6), (5, "second_to_last", 0.8), (6, "last", 0.7)):
-            f1, bits = dev + seed / 1000, told(1 - dev + seed / 100)
-            make_record(tmp_path, name, seed, f1, f1, indices=(layer,), bits=bits)
+            f1 = dev + seed / 1000
+            make_record(tmp_path, name, seed, f1, f1, indices=(layer,))
             low = 0.3 + seed / 1000
-            make_record(tmp_path, name, seed, low, low, indices=(layer,), weights="r", condition=RANDOM, bits=bits)
-            make_record(tmp_path, name, seed, low / 3, 0.1, indices=(layer,), corpus="c", condition=CONTROL, bits=bits)
+            make_record(tmp_path, name, seed, low, low, indices=(layer,), weights="r", condition=RANDOM)
+            make_record(tmp_path, name, seed, low / 3, 0.1, indices=(layer,), corpus="c", condition=CONTROL)
         make_record(tmp_path, "fine_tuned", seed, 0.9 + seed / 1000, 0.9, indices=(6,), combine="mean", condition=TUNED)
     return tmp_path
 
@@ -114,22 +108,14 @@ def test_selectivity_and_the_gap_closed(folder: Path):
     assert "selectivity_mean" in render(list(rows.values()), "csv").splitlines()[0]
 
 
-def test_information_is_what_the_tags_take_less_what_the_probe_takes(folder: Path):
-    row = next(row for row in build_rows(folder) if row.name == "last" and row.condition is None)
-    assert row.cells["dev_bits"].mean == pytest.approx(0.32)
-    assert row.cells["dev_information"].mean == pytest.approx(2 - 0.32)
-    assert row.cells["test_information"].mean == pytest.approx(2 - 0.42)
-    assert "1.680 ± 0.010" in render([row], "text", "row,information")
-
-
 def test_without_floors_a_table_is_unchanged(tmp_path: Path):
     for seed in SEEDS:
         make_record(tmp_path, "last", seed, 0.7, 0.7)
     rows = build_rows(tmp_path)
     assert not rows[0].relative
-    assert {"dev_bits", "selectivity"} & json.loads(render(rows, "json"))[0].keys() == set()
+    assert "selectivity" not in json.loads(render(rows, "json"))[0]
     for form in ("text", "csv", "tex", "md"):
-        assert all(word not in render(rows, form) for word in ("condition", "bits", "selectivity"))
+        assert all(word not in render(rows, form) for word in ("condition", "selectivity"))
 
 
 def test_floors_and_ceiling_lie_behind_the_curve_by_layer(folder: Path):
@@ -152,16 +138,6 @@ def test_floors_and_ceiling_lie_behind_the_curve_by_layer(folder: Path):
     rows = build_rows(folder)
     assert by_layer(rows, fewest=3)["n"] == [3, 4]
     draw(by_layer(rows, fewest=3), draw_by_layer, "", "png")
-
-
-def test_the_conditional_gain_is_a_column_and_a_curve(tmp_path: Path):
-    for seed in SEEDS:
-        for k in (0, 1, 2):
-            make_record(tmp_path, f"concat_0_{k}", seed, 0.5, 0.5, indices=(0, k), bits=told(1 - k / 10 + seed / 100))
-    rows = {row.name: row for row in build_rows(tmp_path)}
-    assert "conditional_gain" not in rows["concat_0_0"].relative
-    assert rows["concat_0_2"].relative["conditional_gain"].mean == pytest.approx(0.2)
-    assert "beyond_embeddings" in [picture.name for picture in pictures(list(rows.values()))]
 
 
 def test_a_control_is_that_of_the_same_random_weights(tmp_path: Path):
@@ -260,34 +236,6 @@ def test_rows_on_one_sample_are_compared_seed_by_seed(tmp_path: Path):
         assert "paired" not in rows[other].relative
     assert "-4.00 ± 1.00" in render(list(rows.values()), "text", "row,paired")
     assert "paired_mean" in render(list(rows.values()), "csv").splitlines()[0]
-
-
-def with_losses(*losses: float) -> dict[str, Any]:
-    """A curve whose first epoch is the best by dev score."""
-    return {"curve": [Epoch(0.5, 0.7 - i / 10, 1.0, loss) for i, loss in enumerate(losses)], "best_epoch": 1}
-
-
-def test_bits_of_two_kinds_of_epoch_are_not_mixed(tmp_path: Path):
-    for seed in SEEDS:
-        newer = {"bits_epoch": 2, **with_losses(0.5, 0.4)}
-        for k, made in ((0, newer), (1, newer), (2, with_losses(0.5, 0.4)), (3, newer if seed == 1 else {})):
-            made = {**with_losses(0.5, 0.4), **made, "bits": told(1 - k / 10)}
-            make_record(tmp_path, f"concat_0_{k}", seed, 0.7, 0.7, indices=(0, k), **made)
-    rows = {row.name: row for row in build_rows(tmp_path)}
-    assert [name for name, row in rows.items() if "dev_bits" in row.cells] == ["concat_0_0", "concat_0_1", "concat_0_2"]
-    assert [name for name, row in rows.items() if "conditional_gain" in row.relative] == ["concat_0_1"]
-    older, mixed = caveats(list(rows.values()), ["dev_bits"])
-    assert ("concat_0_2" in older, "concat_0_1" in older, "concat_0_3" in mixed) == (True, False, True)
-    assert not caveats(list(rows.values()), ["dev"])
-    assert not caveats([rows["concat_0_0"], rows["concat_0_1"]], ["dev_bits"])
-
-
-def test_an_older_record_may_have_least_loss_bits(tmp_path: Path):
-    for name, losses in (("last", (0.4, 0.5)), ("embeddings", (0.5, 0.4))):
-        layer = 6 if name == "last" else 0
-        make_record(tmp_path, name, 1, 0.7, 0.7, indices=(layer,), bits=told(0.5), **with_losses(*losses))
-    kinds = {row.name: kind_of_bits(list(row.records.values())) for row in build_rows(tmp_path)}
-    assert kinds == {"last": "least", "embeddings": "best"}
 
 
 def test_tables_with_floors_are_verified_as_any(folder: Path):

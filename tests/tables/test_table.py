@@ -21,7 +21,6 @@ from support.records import PROBE, expect, make_record
 
 from probe.config import LayersConfig, UserError
 from probe.data.split import SplitCounts
-from probe.probes.fitting import Bits, SplitBits
 from probe.probes.selection import select
 from probe.race.rule import Elimination
 from probe.runs.identity import Layers, RecordedCondition, RunIdentity
@@ -675,11 +674,10 @@ def test_a_table_in_which_nothing_was_learnt_has_no_best_row(tmp_path: Path):
 
 def test_no_column_shows_an_eliminated_rows_test_score(tmp_path: Path):
     for seed in (1, 2):
-        bits = Bits(SplitBits(0.5, 2.0), SplitBits(0.5 + seed / 10, 2.0))
-        make_record(tmp_path, "last", seed, 0.7, 0.6 + seed / 100, bits=bits)
+        make_record(tmp_path, "last", seed, 0.7, 0.6 + seed / 100)
     (row,) = build_rows(tmp_path)
     of_test = [column for column in COLUMNS.values() if column.header.startswith("test")]
-    assert sum(column.text(row) != "" for column in of_test) == 6, "all but the types' mean and the difference"
+    assert sum(column.text(row) != "" for column in of_test) == 4, "all but the types' mean and the difference"
     assert {column.text(replace(row, eliminated=Elimination(1, "worse"))) for column in of_test} == {""}
 
 
