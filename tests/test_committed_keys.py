@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support import records as support
+from support.records import committed_sets
 
 from probe.conditions import conditions_of, settings_of_conditions
 from probe.config import Config, layers_named
@@ -102,5 +104,13 @@ def test_every_row_that_a_race_names_is_committed(command: str):
 def test_the_commands_are_found_and_cover_the_sets():
     typed = {command: re.search(r"results_dir=(\S+)", command) for command in commands()}
     folders = {found[1] if found else asked_by(command)[0].results_dir for command, found in typed.items()}
-    committed = {f"results/{path.parent.name}" for path in (ROOT / "results").glob("*/records")}
+    committed = {f"results/{folder.name}" for folder in committed_sets()}
     assert {folder for folder in committed if "search" not in folder} <= folders  # races ask for what they need
+
+
+def test_a_set_that_a_user_made_is_not_among_the_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "README.md").write_text("| folder | what |\n|---|---|\n| `demo` | six rows |\n")
+    for name in ("demo", "quickstart"):
+        (tmp_path / name / "records").mkdir(parents=True)
+    monkeypatch.setattr(support, "RESULTS", tmp_path)
+    assert committed_sets() == [tmp_path / "demo"]

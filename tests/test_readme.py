@@ -25,6 +25,7 @@ import torch
 from safetensors.torch import load_file
 from support.commands import here, python
 from support.inputs import make_bert, make_split, overrides, write_columns
+from support.records import committed_sets
 from test_committed_keys import commands as commands_of_sets
 
 import probe
@@ -103,8 +104,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = re.sub(r"^-DOCSTART.*$", "# doc", (data / f"{name}.conll").read_text(), flags=re.M)
         (indexed / f"{name}.txt").write_text(re.sub(r"^([^#\s]\S*) (\S+)$", r"1 \1 \2 O", text, flags=re.M))
 
-    mine = shutil.ignore_patterns("quickstart", "runs", "logs")  # what somebody has made in this checkout
-    shutil.copytree(ROOT / "results", home / "results", ignore=mine)
+    for folder in committed_sets():
+        shutil.copytree(folder, home / "results" / folder.name, ignore=shutil.ignore_patterns("logs"))
     shutil.copytree(ROOT / "results/demo-quickstart", home / "results/quickstart")
     return home
 

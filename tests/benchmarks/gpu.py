@@ -170,7 +170,7 @@ def run_tests(bench: Bench) -> dict[str, Any]:
     suite = next(ElementTree.parse(report).iter("testsuite"))
     number = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
     names = [
-        f"{case.get('classname')}.{case.get('name')}"
+        f"{case.get('classname', '').rpartition('.')[2]}.{case.get('name')}"  # the file's name: its folders vary
         for case in suite.iter("testcase")
         if case.find("failure") is not None or case.find("error") is not None
     ]

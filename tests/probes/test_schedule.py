@@ -7,12 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.records import committed_sets
 
 from probe.config import LINEAR, ProbeConfig
 from probe.probes.schedule import EPOCH_UPDATES, FULL_UPDATES, WARM_UP_UPDATES, Schedule, largest_batch, passes
-
-RESULTS = Path(__file__).resolve().parent.parent.parent / "results"
-COMMITTED = [path.parent for path in sorted(RESULTS.glob("*/records"))]
 
 
 def told(schedule: Schedule, *points: tuple[float, float]) -> Schedule:
@@ -61,7 +59,7 @@ def test_a_correlation_around_zero_ends_like_any_other_score():
     assert ended(0.0, True)[0] == "converged"
 
 
-@pytest.mark.parametrize("folder", COMMITTED, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", committed_sets(), ids=lambda folder: folder.name)
 def test_committed_runs_ended_where_the_schedule_ends_them(
     folder: Path,
 ):

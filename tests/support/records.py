@@ -32,8 +32,15 @@ from probe.runs.records import (
 from probe.runs.sweep_plan import RequestedRun
 from probe.scoring.metrics import Scores, SpanScore, Totals
 
+RESULTS = Path(__file__).parents[2] / "results"
 SAME = ("key", "identity", "config", "scores", "sha256", "best_epoch", "mix", "parameters")
 COUNTS = SplitCounts(None, 2, 10, spans=3)
+
+
+def committed_sets() -> list[Path]:
+    """Returns the folders that the table in results/README.md lists; a checkout may hold others, made by its user."""
+    text = (RESULTS / "README.md").read_text()
+    return [path.parent for path in sorted(RESULTS.glob("*/records")) if f"\n| `{path.parent.name}` |" in text]
 
 
 def made_scores(f1: float) -> Scores:

@@ -18,7 +18,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 from support.facts import names, numbers_in
-from support.records import make_record
+from support.records import committed_sets, make_record
 
 from probe.cli import dispatch
 from probe.config import UserError
@@ -53,11 +53,8 @@ def edit(record: Path, change) -> None:
     record.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
-SETS = sorted(folder.parent for folder in Path(__file__).parents[2].glob("results/*/records"))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("committed", SETS, ids=[folder.name for folder in SETS])
+@pytest.mark.parametrize("committed", committed_sets(), ids=lambda folder: folder.name)
 def test_the_results_that_come_with_the_project_hold(committed: Path, tmp_path: Path):
     checks = list(check_files(committed, tmp_path))
     assert sum(check.ok is True for check in checks) > 20
