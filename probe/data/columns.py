@@ -295,7 +295,7 @@ def _checked_tag(tag: str, columns: Sequence[str], split: Split, place: str) -> 
 def _check_is_word(columns: list[str], range_of: str, has_index: bool, place: str) -> str:
     """Refuses lines of CoNLL-U that are not words. Returns the first index if the line has a range, else ""."""
     index = columns[0]
-    if has_index and index == range_of:
+    if has_index and range_of and index == range_of:
         raise UserError(f"{place}: the line before it holds several words ({index}-...).{CONLLU}")
     if has_index and "." in index and EMPTY_NODE.fullmatch(index):
         raise UserError(f"{place}: {index} is the index of a word that is not in the text.{CONLLU}")

@@ -53,6 +53,7 @@ def file_of(tmp_path: Path, content: str | bytes, name: str = "some.conll") -> P
         ("Ana\tO\n\t\t\nBo\tO\n \t\n", {}, [["Ana"], ["Bo"]], 0, 0),  # tabs alone between sentences
         ("Ana O\n\n# the end\n#", {"comment": "#"}, [["Ana"]], 0, 0),
         ("0-3\tAna\tO\n3-4\tBo\tO\n", {"word_column": 1}, [["Ana", "Bo"]], 0, 0),  # offsets, not several words
+        ("1\tAna\tO\n\twon\tO\n\tin\tO\n", {"word_column": 1}, [["Ana", "won", "in"]], 0, 0),  # numbers sentences
     ],
 )
 def test_what_cannot_be_meant_otherwise_is_read_and_counted(
