@@ -207,7 +207,7 @@ def read_word_rows(rows: WordRows, with_tags: bool = True) -> Split:
         if not word:
             hint = " If another column has the words: data.word_column=N."
             raise ColumnsError(f"{origin}:{number}: the word is empty ({_shown(columns, line)}).", hint, columns)
-        words.append(word)
+        words += split.bare_words([word])
         tags.append(tag)
         if split.columns is not None:
             split.columns += [[]] if row.begins_sentence else []

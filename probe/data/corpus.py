@@ -113,6 +113,7 @@ def _read(cfg: DataConfig, if_not_spans: str) -> Corpus:
         "empty sentences": {name: split.empty for name, split in splits.items()},
         "byte order marks": {name: split.order_marks for name, split in splits.items()},
         "blanks at line ends": {name: split.trailing for name, split in splits.items()},
+        "blanks around words": {name: split.around_words for name, split in splits.items()},
         "invisible characters around tags": {name: split.invisible for name, split in splits.items()},
     }
     taken = take_from_train(splits, {"dev": cfg.dev_fraction, "test": cfg.test_fraction})

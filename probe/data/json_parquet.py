@@ -126,6 +126,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
             tags = [tags]
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise UserError(f"{place}: {layout.words_field!r} is not a list of words.")
+        words = split.bare_words(words)
         if not is_labelled and (not isinstance(tags, list) or len(words) != len(tags)):
             found = f"{len(tags)} tags" if isinstance(tags, list) else f"no list of tags in {layout.tags_field!r}"
             raise UserError(f"{place}: {len(words)} words but {found}.")

@@ -29,7 +29,7 @@ def read_labelled(file: Path, layout: Layout, remedy: str = "") -> Split:
     with closing(lines_of(file, remedy)) as lines:
         for number, label, texts in _rows(lines, layout, split):
             place = f"{file}:{number}"
-            of_texts = [words_of(text, place) for text in texts]
+            of_texts = [split.bare_words(words_of(text, place)) for text in texts]
             words.add(chain.from_iterable(of_texts))
             if layout.second_field:
                 split.add_two_texts(*of_texts)

@@ -2,13 +2,14 @@
 
 Readers are strict. They refuse an unexpected line with file and line number, and show invisible characters escaped.
 They never pad, guess or drop. They count what they skip by rule (comments, rows without words) and what they remove
-(byte order marks before lines, blanks at line ends, invisible characters around a tag).
+(byte order marks before lines, blanks at line ends, blanks and invisible characters around a word or a tag).
 """
 
 from __future__ import annotations
 
 import codecs
 import gzip
+import re
 import unicodedata
 import zlib
 from array import array
@@ -27,6 +28,10 @@ GZIP = b"\x1f\x8b"  # a gzip file begins with it
 BYTE_ORDER_MARK = "\ufeff"  # a file may begin with it, and so may each part of files that were joined
 Pair = tuple[int, int, int, int]  # first word and last word + 1 of one span, then of another
 JOINERS = "\u200c\u200d"  # invisible characters that are part of words in some scripts
+# White space, and characters without width that are no part of a word: the soft hyphen, the zero-width space, marks of
+# direction, the word joiner and the byte order mark. Joiners and the characters at the end of some flags stay.
+BLANK = r"[\s\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]+"
+AROUND_WORD = re.compile(rf"\A{BLANK}|{BLANK}\Z")
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class Split:
     empty: int = 0  # rows that were skipped because they have no words
     order_marks: int = 0  # lines after the first that began with a byte order mark, which was removed
     trailing: int = 0  # lines from which blanks or tabs behind the tag were removed
+    around_words: int = 0  # words from which blanks or invisible characters around them were removed
     invisible: int = 0  # tags from which other invisible characters around them were removed
     separator: str = ""  # of column files, as detected
     num_columns: int = 0  # of column files
@@ -82,6 +88,12 @@ class Split:
         cut, end = len(first), len(first) + len(second)
         self.pairs = self.pairs or []
         self.pairs.append([(0, cut, cut, end)])
+
+    def bare_words(self, words: Sequence[str]) -> list[str]:
+        """Removes blanks and invisible characters around words, and counts such words. A word of nothing else stays."""
+        bare = [(word.strip(" ") if word.isprintable() else AROUND_WORD.sub("", word)) or word for word in words]
+        self.around_words += sum(map(str.__ne__, words, bare))
+        return bare
 
     @property
     def text_lengths(self) -> list[int]:

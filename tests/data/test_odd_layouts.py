@@ -8,6 +8,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from support.facts import names
 from support.inputs import data_config, write_splits
@@ -15,7 +17,7 @@ from support.inputs import data_config, write_splits
 from probe.config import UserError
 from probe.data.column_guesses import table_of
 from probe.data.columns import read_columns
-from probe.data.corpus import load_corpus
+from probe.data.corpus import Corpus, load_corpus
 from probe.data.layout import Layout
 from probe.data.readers import read_file
 from probe.settings import config_of
@@ -48,7 +50,6 @@ def file_of(tmp_path: Path, content: str | bytes, name: str = "some.conll") -> P
         ("Ana\tO \nwon\tO\t \n", {}, [["Ana", "won"]], 0, 2),
         ("Ana O\t\nwon O\n", {}, [["Ana", "won"]], 0, 0),  # blanks separate, a tab as well
         ("Ana\tO\u00a0\nwon\tO\u3000\n", {}, [["Ana", "won"]], 0, 2),
-        ("O\tNew York \n", {"word_column": 1, "tag_column": 0}, [["New York "]], 0, 0),  # the word's own
         ("Ana O \nBo O\n", {"separator": "space"}, [["Ana", "Bo"]], 0, 1),
         ("Ana\tO\n\t\t\nBo\tO\n \t\n", {}, [["Ana"], ["Bo"]], 0, 0),  # tabs alone between sentences
         ("Ana O\n\n# the end\n#", {"comment": "#"}, [["Ana"]], 0, 0),
@@ -236,6 +237,42 @@ def test_invisible_characters_around_a_tag_are_dropped_and_counted(tmp_path: Pat
     assert corpus.about["skipped"] == {"invisible characters around tags": {"train": 2, "dev": 0, "test": 0}}
     (note,) = [note for note in corpus.notes if "invisible" in note]
     names(note, "2 in train, 0 in dev, 0 in test")
+
+
+@pytest.mark.parametrize("beside", [" ", "\u00a0", "\u3000", "\u200b", "\u200e", "\u00ad", "\ufeff ", " \u2060\u2009"])
+@pytest.mark.parametrize("ending", ["conll", "conllu", "jsonl", "parquet"])
+def test_what_stands_beside_a_word_makes_no_other_word_and_is_counted(tmp_path: Path, beside: str, ending: str):
+    words = ["Ana", f"Ana{beside}", f"{beside}Ana", f"{beside}New{beside}York{beside}"]
+    file = file_of(tmp_path, "".join(f"{i}\t{word}\t_\tO\n" for i, word in enumerate(words, 1)), f"train.{ending}")
+    layout = replace(PLAIN, word_column=1)
+    if ending in ("jsonl", "parquet"):
+        row = {"tokens": words, "ner_tags": ["O"] * 4}
+        file.write_text(json.dumps(row) + "\n")
+        if ending == "parquet":
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), file)
+    split = read_file(file, layout, "")
+    assert split.words == [["Ana", "Ana", "Ana", f"New{beside}York"]]
+    assert (split.around_words, split.trailing, split.invisible) == (3, 0, 0)
+
+
+@pytest.mark.parametrize("line", ["paris{}\tB-LOC\n", "{}paris\tB-LOC\n", "B-LOC\tparis{}\n"])
+def test_a_blank_beside_a_word_leaves_a_corpus_as_it_is_but_for_a_note(tmp_path: Path, line: str):
+    columns = {"word_column": 1, "tag_column": 0} if line.startswith("B-LOC") else {"word_column": 0, "tag_column": 1}
+
+    def read(blank: str) -> Corpus:
+        others = {name: line.format("").replace("paris", name) for name in ("dev", "test")}
+        return load_corpus(data_config(write_splits(tmp_path, train=line.format(blank), **others), **columns))
+
+    with_blank, without = read(" "), read("")
+    assert with_blank.fingerprint() == without.fingerprint()
+    assert with_blank.about["skipped"] == {"blanks around words": {"train": 1, "dev": 0, "test": 0}}
+    assert len(with_blank.notes) == len(without.notes) + 1
+
+
+@pytest.mark.parametrize("word", ["\u00a0", "\u200b", "\u0d28\u0d4d\u200d", "\U0001f3f4\U000e0067\U000e007f"])
+def test_a_word_of_blanks_alone_stays_and_so_do_a_joiner_and_a_flag_at_its_end(tmp_path: Path, word: str):
+    split = read_columns(file_of(tmp_path, f"Ana\tO\n{word}\tO\n"), PLAIN)
+    assert (split.words, split.around_words) == ([["Ana", word]], 0)
 
 
 def test_label_names_are_read_without_invisible_characters(tmp_path: Path):

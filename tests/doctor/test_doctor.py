@@ -133,11 +133,11 @@ def test_what_is_named_after_conll2003_is_held_against_its_known_counts(
 
 def test_the_first_sentence_is_shown_and_each_warning_named_last(config: Config, tiny_data: Path):
     text = (tiny_data / "train.conll").read_text()
-    (tiny_data / "train.conll").write_text("\u00a0a O\nAna B-PER\n\n" + text)
+    (tiny_data / "train.conll").write_text("a\u00a0b O\nAna B-PER\n\n" + text)
     config.encoder.path = "/nowhere"
     works, text = told(config)
     assert not works
-    names(text, "\\xa0a O | Ana B-PER\n", "61 sentences", "8 updates")
+    names(text, "a\\xa0b O | Ana B-PER\n", "61 sentences", "8 updates")
     names(text.splitlines()[-1], "encoder", "a small corpus")
 
 
