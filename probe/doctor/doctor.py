@@ -179,7 +179,8 @@ def _as_facts(warnings: Sequence[DataWarning]) -> list[Facts]:
 
 def _encoder(cfg: Config) -> tuple[Encoder, Facts]:
     encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
-    traits = traits_of(load_model(encoder, "cpu"), encoder, "cpu")
+    model: Any = load_model(encoder, "cpu")
+    traits = traits_of(model, encoder, "cpu")
     drawn = encoder.fingerprint.get("random")
     return encoder, {
         "name": encoder.name,
@@ -192,6 +193,7 @@ def _encoder(cfg: Config) -> tuple[Encoder, Facts]:
         "pieces_at_once": encoder.limit,
         "causal": traits.causal,
         "final_norm": traits.final_norm,
+        "takes_padding": model.takes_padding,
         "notes": notes_on(encoder, traits, cfg.features.subword),
     }
 

@@ -97,6 +97,8 @@ def _encoder(facts: Facts) -> Iterator[str]:
     yield f"{facts['name']}, from {facts['source']}{at}; {weights}"
     yield f"layers 0 to {facts['num_layers']}, {facts['hidden_size']} wide; {facts['pieces_at_once']} pieces at once"
     yield describe(Traits(facts["causal"], facts["final_norm"]), facts["num_layers"])
+    if not facts["takes_padding"]:
+        yield "padding would change its vectors, so only texts of equal length are computed together"
     yield from facts["notes"]
 
 

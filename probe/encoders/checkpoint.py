@@ -89,6 +89,12 @@ class Encoder:
         return drops_case(self.tokenizer)
 
     @property
+    def padding(self) -> int:
+        """Returns the piece that pads texts. It is masked, so piece 0 will do if the encoder knows no other."""
+        piece = self.tokenizer.pad_token_id or 0
+        return piece if piece < getattr(self.config, "vocab_size", piece + 1) else 0
+
+    @property
     def max_text_pieces(self) -> int:
         """Returns the largest number of pieces of text in one window, without special pieces."""
         return self.limit - self.special.count

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from probe.config import UserError
@@ -18,10 +19,13 @@ from probe.system.format import reason_of
 if TYPE_CHECKING:
     import torch
 
+TRIED_PIECES = 8  # in the trial of padding, as many as the encoder takes: half text, half padding
+
 
 def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_pooler: bool = False) -> torch.nn.Module:
     """Loads the encoder with its own or random weights, in evaluation mode (no dropout) and without gradients.
 
+    A trial sets its `takes_padding`: whether padding leaves the vectors of a text as they are (see `outputs`).
     precision: float32, or bfloat16 for both weights and arithmetic (every layer then differs by about a percent).
     keep_pooler: loads the pooler if the checkpoint has its weights; no hidden state depends on it.
     """
@@ -37,7 +41,9 @@ def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_p
             parameter.data = parameter.data.to(getattr(torch, precision))
     if getattr(model, "pooler", None) is not None and (random_pooler or not keep_pooler):
         model.pooler = None
-    return model.to(device).eval().requires_grad_(False)
+    model = model.to(device).eval().requires_grad_(False)
+    model.takes_padding = _takes_padding(model, encoder, device)
+    return model
 
 
 def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
@@ -122,14 +128,39 @@ def hidden_states(
 
     ids, mask (1 = a piece, 0 = padding), types: (B, P).
     """
-    try:
-        return outputs(model, ids, mask, types).hidden_states
-    except Stopped as stopped:
-        return stopped.states
+    states: tuple[torch.Tensor, ...] = outputs(model, ids, mask, types).hidden_states
+    return states
 
 
 def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor | None) -> Any:
-    """Returns the encoder's whole output for a batch, with transformers' names."""
+    """Returns the encoder's output for a batch, with transformers' names; only hidden states if the model stops.
+
+    If padding would change vectors, texts of each length are computed without it. Zeros then stand at the padding.
+    """
+    import torch
+
+    if getattr(model, "takes_padding", True) or bool(mask.all()):
+        return _forward(model, ids, mask, types)
+    lengths = mask.sum(1)
+    rows, parts = [], []
+    for length in lengths.unique().tolist():
+        rows.append((lengths == length).nonzero()[:, 0])
+        inputs = [None if given is None else given[rows[-1], :length] for given in (ids, mask, types)]
+        parts.append(_forward(model, *inputs))
+    order = torch.cat(rows).argsort()
+
+    def whole(of_parts: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        padded = [torch.nn.functional.pad(state, (0, 0, 0, ids.shape[1] - state.shape[1])) for state in of_parts]
+        return torch.cat(padded)[order]
+
+    pooled: list[Any] = [getattr(part, "pooler_output", None) for part in parts]
+    return SimpleNamespace(
+        hidden_states=tuple(map(whole, zip(*(part.hidden_states for part in parts), strict=True))),
+        pooler_output=None if None in pooled else torch.cat(pooled)[order],
+    )
+
+
+def _forward(model: Any, ids: Any, mask: Any, types: Any) -> Any:
     import torch
 
     inputs = {"input_ids": ids, "attention_mask": mask}
@@ -138,4 +169,32 @@ def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types
     weights = next(model.parameters())
     precision = "bfloat16" if weights.dtype == torch.bfloat16 else "float32"
     with kernels(precision, weights.device.type, lstm=False):
-        return model(**inputs, output_hidden_states=True, return_dict=True)
+        try:
+            return model(**inputs, output_hidden_states=True, return_dict=True)
+        except Stopped as stopped:
+            return SimpleNamespace(hidden_states=stopped.states)
+
+
+def _takes_padding(model: torch.nn.Module, encoder: Encoder, device: str) -> bool:
+    """Returns whether a text has the same hidden states alone and padded, except for rounding errors.
+
+    Convolutions, Fourier transforms, and embeddings of neighbouring pieces mix a text with its padding.
+    """
+    import torch
+
+    special, width = encoder.special, min(TRIED_PIECES, encoder.max_text_pieces)
+    text = [*special.prefix, *[encoder.tokenizer.unk_token_id or 0] * (width - width // 2), *special.suffix]
+    ids = torch.tensor([text + [encoder.padding] * (width // 2)], device=device)
+    mask = torch.zeros_like(ids)
+    mask[:, : len(text)] = 1
+    types = torch.zeros_like(ids) if special.has_types else None
+    with torch.no_grad():
+        alone = _forward(model, *(None if given is None else given[:, : len(text)] for given in (ids, mask, types)))
+        padded = _forward(model, ids, mask, types)
+    for one, other in zip(alone.hidden_states, padded.hidden_states, strict=True):
+        if one.shape[1] != len(text) or other.shape[1] != ids.shape[1]:
+            return True  # extraction refuses such an encoder
+        rounding = torch.finfo(one.dtype).eps ** 0.5 * one.float().norm(dim=-1)  # (1, P)
+        if not ((one - other[:, : len(text)]).float().norm(dim=-1) <= rounding).all():
+            return False
+    return True

@@ -167,8 +167,7 @@ def padded(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Pads rows of pieces and of segment ids, as `to_tensors` returns them."""
     width = max(width, *map(len, rows))
-    padding = encoder.tokenizer.pad_token_id or 0
-    ids = np.full((len(rows), width), padding, dtype=np.int64)
+    ids = np.full((len(rows), width), encoder.padding, dtype=np.int64)
     mask = np.zeros((len(rows), width), dtype=np.int64)
     for i, row in enumerate(rows):
         ids[i, : len(row)] = row

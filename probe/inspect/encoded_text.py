@@ -261,10 +261,13 @@ def _capture_embeddings(model: torch.nn.Module) -> Iterator[dict[str, torch.Tens
 
 
 def _first_layer(captured: dict[str, torch.Tensor], layer_0: torch.Tensor, num: int) -> FirstLayer | None:
-    """Returns the parts of layer 0; None unless they add up to LayerNorm's input."""
-    parts = {name: captured[name] for name in PARTS if name in captured}
-    if not parts or "sum" not in captured or len({part.shape for part in parts.values()}) > 1:
+    """Returns the parts of layer 0; None unless they add up to LayerNorm's input. Zeros stand at unread padding."""
+    shapes = {captured[name].shape for name in PARTS if name in captured}
+    if "sum" not in captured or len(shapes) != 1:
         return None
+    unread = (0, 0, 0, layer_0.shape[1] - len(captured["sum"]))
+    captured = {name: torch.nn.functional.pad(part, unread) for name, part in captured.items()}
+    parts = {name: captured[name] for name in PARTS if name in captured}
     tolerance = 16 * torch.finfo(layer_0.dtype).eps
 
     def same(a: torch.Tensor, b: torch.Tensor) -> bool:  # except for padding, which some encoders set to zero

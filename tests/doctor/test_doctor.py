@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.facts import names
+from support.families import FAMILIES
 from support.inputs import data_config, encoder_config, features_config, make_split, run_config
 from support.records import make_record
 
@@ -334,6 +335,13 @@ def test_a_sweep_is_typed_as_for_training(typed: Callable, inputs: list[str]):
     names(done.stderr, "probe doctor -m")
 
 
+def test_it_says_whose_vectors_depend_on_their_batch(config: Config, tmp_path: Path):
+    for part in FAMILIES["fnet"]():
+        part.save_pretrained(tmp_path / "fnet")
+    fnet = replace(config, encoder=encoder_config(tmp_path / "fnet"))
+    assert ["padding" in told(given)[1] for given in (fnet, config)] == [True, False]
+
+
 def test_json_has_the_facts_of_every_part(typed: Callable, inputs: list[str]):
     done = typed("doctor", "layers=last", *inputs, "--format", "json")
     assert done.returncode == 0, done.stderr
@@ -344,6 +352,7 @@ def test_json_has_the_facts_of_every_part(typed: Callable, inputs: list[str]):
     assert set(found["warnings"]) == {
         warning["name"] for facts in parts.values() for warning in facts.get("warnings", ())
     }
+    assert parts["encoder"]["takes_padding"] is True
     assert parts["encoder"]["num_layers"] == parts["layers"]["of"] == parts["layers"]["indices"][-1] == 5
     assert (parts["store"]["shards_there"], parts["store"]["shards"]) == (0, 3)
     assert len(parts["store"]["norms"]) == 6

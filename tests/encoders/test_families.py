@@ -20,15 +20,16 @@ from probe.convert.convert import convert
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import open_encoder
-from probe.encoders.encoder import load_model
+from probe.encoders.encoder import load_model, outputs
 from probe.encoders.traits import Traits, notes_on, traits_of
 from probe.features import extraction
 from probe.features.extraction import ensure_features
-from probe.features.words import Text, batches
+from probe.features.words import Text, batches, padded
 
 IN_PYTHON = {"bertweet", "phobert", "bert-japanese", "flaubert"}
 NEEDS = {"flaubert": "sacremoses"}  # a package that the family's tokenizer calls
 CAUSAL = {"gpt2", "llama", "llama-3", "qwen3", "gemma-3-text", "gemma-3", "qwen2-vl", "olmo-2"}
+UNPADDED = {"mobilebert", "fnet"}
 FINAL_NORM = {*CAUSAL, "llama-both-ways", "modernbert", "t5"}
 
 
@@ -143,7 +144,33 @@ def test_stopping_early_gives_the_layers_of_the_whole_forward(
     passes = len(
         batches(Text(corpus, "dev", encoder, features_config(tmp_path)), some.shards["dev"][0], encoder, 64, "cpu")
     )
-    assert len(entered[0]) == passes * chosen[-1]
+    assert len(entered[0]) == (3 if family.name in UNPADDED else passes) * chosen[-1]
+
+
+def test_a_trial_shows_whose_vectors_padding_changes(family: Path, tmp_path: Path):
+    model: Any = load_model(open_encoder(encoder_config(family), tmp_path), "cpu", keep_pooler=True)
+    assert model.takes_padding == (family.name not in UNPADDED)
+
+
+@pytest.mark.parametrize("family", sorted(UNPADDED))
+def test_a_padded_batch_has_outputs_and_gradients_as_if_each_text_were_alone(family: str, tmp_path: Path):
+    encoder = open_encoder(encoder_config(saved(family, tmp_path)), tmp_path)
+    model = load_model(encoder, "cpu", keep_pooler=True).requires_grad_()
+    texts = [[2, 11, 12, 3], [2, 13, 3], [2, 14, 15, 3]]
+    ids, mask, types = padded(texts, [[0] * len(text) for text in texts], encoder, width=6)
+    batch = outputs(model, ids, mask, types)
+    batch.hidden_states[-1][mask == 1].square().sum().backward()
+    gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    model.zero_grad()
+    for i, text in enumerate(texts):
+        alone = model(input_ids=torch.tensor([text]), output_hidden_states=True)
+        for ours, theirs in zip(batch.hidden_states, alone.hidden_states, strict=True):
+            torch.testing.assert_close(ours[i, : len(text)], theirs[0])
+            assert ours.shape == (3, 6, 16)
+        torch.testing.assert_close(batch.pooler_output[i], alone.pooler_output[0])
+        alone.hidden_states[-1].square().sum().backward()
+    expected = [p.grad for p in model.parameters() if p.grad is not None]
+    torch.testing.assert_close(gradients, expected, rtol=1e-3, atol=1e-3)
 
 
 def test_windows_hold_what_the_encoder_takes_and_no_more(family: Path, tmp_path: Path):

@@ -155,7 +155,15 @@ def test_layer_0_is_the_normalized_sum_of_its_embeddings(tiny: TextEncoder):
 
 @pytest.mark.parametrize(
     ("kind", "known"),
-    [("roberta", True), ("distilbert", True), ("electra", False), ("gpt2", None), ("t5", None), ("modernbert", None)],
+    [
+        ("roberta", True),
+        ("distilbert", True),
+        ("electra", False),
+        ("fnet", False),
+        ("gpt2", None),
+        ("t5", None),
+        ("modernbert", None),
+    ],
 )
 def test_other_families_have_their_own_pairs_and_layer_0(
     kind: str, known: bool | None, tiny_cfg: Config, tmp_path: Path

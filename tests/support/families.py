@@ -104,6 +104,20 @@ def in_python(kind: str, **settings: Any) -> Any:
     return getattr(T, kind)(str(folder / "vocab.txt"), str(folder / "bpe.codes"), model_max_length=32, **settings)
 
 
+def mobilebert():
+    config = T.MobileBertConfig(
+        vocab_size=30,
+        embedding_size=8,
+        intra_bottleneck_size=8,
+        max_position_embeddings=64,
+        num_feedforward_networks=1,
+        **{**SIZE, "intermediate_size": 16},
+    )
+    model = T.MobileBertModel(config)
+    model.embeddings.word_embeddings.weight.data[0] = 0.02  # of padding, which is not zero in a trained model
+    return T.MobileBertTokenizer(vocab=word_pieces(), model_max_length=64), model
+
+
 FAMILIES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "roberta": lambda: (
         T.RobertaTokenizer(**byte_level()),
@@ -120,6 +134,15 @@ FAMILIES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "electra": lambda: (
         T.BertTokenizer(vocab=word_pieces()),
         T.ElectraModel(T.ElectraConfig(vocab_size=30, embedding_size=8, **SIZE)),
+    ),
+    "mobilebert": mobilebert,
+    "fnet": lambda: (
+        T.BertTokenizer(vocab=word_pieces(), model_max_length=64),
+        T.FNetModel(
+            T.FNetConfig(
+                vocab_size=30, max_position_embeddings=64, hidden_size=16, num_hidden_layers=3, intermediate_size=32
+            )
+        ),
     ),
     "albert": lambda: (
         T.AlbertTokenizer(vocab=unigram(), cls_token="<s>", sep_token="</s>", **NAMED),
