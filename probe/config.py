@@ -119,7 +119,6 @@ class DataConfig:
     control: int | None  # a seed
     train_fraction: float | None
     derive: str | None = None  # else the task is sentence
-    label_key: str | None = None
     second_field: str | None = None  # of the second text; omitted from older records
     regression: bool = False  # labels are numbers
 
@@ -130,23 +129,20 @@ class DataConfig:
         if self.derive is not None:
             name, _, kind = self.derive.partition(":")
             one_of("data.derive", f"{name}:TYPE" if kind else self.derive, DERIVES)
-            if self.regression or self.label_key is not None:
-                given = "data.regression=true" if self.regression else f"data.label_key={self.label_key}"
-                raise UserError(f"data.derive={self.derive} makes a class for each sentence. Leave out {given}.")
+            if self.regression:
+                raise UserError(
+                    f"data.derive={self.derive} makes a class for each sentence. Leave out data.regression=true."
+                )
             if self.task in ("text_pairs", "pairs"):
                 raise UserError(
                     f"data.derive={self.derive} needs tags of words, and data.task={self.task} has none. "
                     "Type data.task=tags or data.task=spans."
                 )
             self.task = "sentence"
-        elif self.label_key is not None and self.task != "sentence":
-            raise UserError(
-                f"data.label_key={self.label_key} is for labels of sentences. Type data.task=sentence, or leave it out."
-            )
         one_of("data.separator", self.separator, SEPARATORS)
         one_of("data.scheme", self.scheme, SCHEMES)
         one_of("data.ill_formed", self.ill_formed, ILL_FORMED)
-        for name in ("comment", "document_marker", "word_prefix", "label_key"):
+        for name in ("comment", "document_marker", "word_prefix"):
             if getattr(self, name) == "":
                 raise UserError(f"data.{name} is empty, and every line begins with that. For none: data.{name}=null.")
         if self.second_field is None and self.task == "text_pairs":

@@ -92,7 +92,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (data / f"{name}_numbers.tsv").write_text("".join(numbers))
         with (data / "bigram_shift.txt").open("a") as stream:
             stream.writelines(f"{name}\t{line}" for line in labelled)
-        text = "\n".join(f"# intent = {'ab'[len(words) % 2]}\n{arcs(words)}" for words, _ in sentences)
+        text = "\n".join(arcs(words) for words, _ in sentences)
         for file in (f"{name}.conllu", f"en_ewt-ud-{name}.conllu"):
             (data / file).write_text(text)
         rows = [{"tokens": words, "ner_tags": tags} | two_texts(words) for words, tags in sentences]

@@ -35,7 +35,6 @@ class Layout:
     second_field: str | None = None
     regression: bool = False
     document_field: str | None = None
-    label_key: str | None = None  # of the comment lines that label sentences
     labels: list[str] | None = None  # the names of tags that are numbers: tag 0 is labels[0]
     split: str = "train"  # the one to read, where a file holds several
 

@@ -10,7 +10,6 @@ from probe.config import TEXT_TASKS, UserError
 from probe.data.columns import read_columns, read_columns_without_tags
 from probe.data.conllu import read_conllu, read_conllu_without_tags
 from probe.data.json_parquet import read_json, read_json_without_tags, read_parquet
-from probe.data.label_lines import read_label_lines
 from probe.data.labelled import read_labelled
 from probe.data.layout import Layout
 from probe.data.split import Split
@@ -40,7 +39,6 @@ READERS = {
     "columns": Reader("columns", (), read_columns, read_columns_without_tags),
     "conllu": Reader("CoNLL-U", (".conllu",), read_conllu, read_conllu_without_tags, (*WORDS, "pairs")),
     "json": Reader("JSON lines", JSON_LINES, read_json, read_json_without_tags, tuple(TASKS)),
-    "label_lines": Reader("columns with data.label_key", (), read_label_lines, None, ("sentence",)),
     "labelled": Reader("a label and a text per line", (), read_labelled, None, TEXT_TASKS),
     "parquet": Reader("Parquet", (".parquet",), read_parquet, None, tuple(TASKS)),
 }
@@ -55,9 +53,7 @@ def reader_of(file: Path) -> Reader:
 def read_file(file: Path, layout: Layout, remedy: str = "") -> Split:
     """Reads one file. Raises UserError with `remedy`, which is what to type, if the file does not exist."""
     reader = reader_of(file)
-    if layout.task == "sentence" and layout.label_key and reader in (READERS["columns"], READERS["conllu"]):
-        reader = READERS["label_lines"]
-    elif layout.task in TEXT_TASKS and reader is READERS["columns"]:
+    if layout.task in TEXT_TASKS and reader is READERS["columns"]:
         reader = READERS["labelled"]
     if layout.task not in reader.tasks:
         able = ", ".join(other.name for other in READERS.values() if layout.task in other.tasks)

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from probe.config import DataConfig, UserError
+from probe.config import UserError
 from probe.data.corpus import BUNDLED, load_corpus
 from probe.data.tags import Tags
 from probe.data.task import TASKS, Item, Task
+from probe.runs.config_from_record import data_from_record
 from probe.runs.outputs import load_counts, predictions_path, read_predictions
 from probe.runs.records import RunRecord
 from probe.scoring.metrics import length_name, slice_names
@@ -162,7 +163,7 @@ def _training_words(record: RunRecord) -> tuple[frozenset[str] | None, list[str]
     path = record.config.data.get("path")
     if path == BUNDLED or (path is not None and Path(path).is_dir()):
         try:
-            corpus = load_corpus(DataConfig(**record.config.data))
+            corpus = load_corpus(data_from_record(record))
         except (UserError, TypeError) as error:
             return None, [f"Words seen in training are not known: {error}"]
         if corpus.fingerprint() == record.identity.corpus:

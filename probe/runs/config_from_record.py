@@ -1,14 +1,14 @@
-"""Rebuilds a record's config from its settings."""
+"""Rebuilds a record's config from its settings. Those that this version does not have are left out."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
-from probe.config import Config
+from probe.config import Config, DataConfig, setting_names
 from probe.runs.records import RunRecord
 from probe.system.files import to_jsonable
 
@@ -20,7 +20,15 @@ def config_from_record(
     config = to_jsonable(record.config)
     kind = config["probe"].pop("kind")
     config["layers"] = {"normalize": "none"} | config["layers"]
-    return _at_commits(make_config([f"probe={kind}", *as_overrides(config), *(overrides or [])]), record)
+    known = setting_names()
+    typed = [one for one in as_overrides(config) if one.partition("=")[0] in known]
+    return _at_commits(make_config([f"probe={kind}", *typed, *(overrides or [])]), record)
+
+
+def data_from_record(record: RunRecord) -> DataConfig:
+    """Returns a record's settings of `data`."""
+    known = {field.name for field in fields(DataConfig)}
+    return DataConfig(**{name: value for name, value in record.config.data.items() if name in known})
 
 
 def _at_commits(cfg: Config, record: RunRecord) -> Config:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from probe.conditions import CONDITIONS, derived
+from probe.conditions import CONDITIONS, derived, main_data
 from probe.config import DataConfig, EncoderConfig, UserError
 from probe.data.corpus import BUNDLED, BUNDLED_FOLDER, Corpus, load_corpus
 from probe.data.tags import IOB2
@@ -25,6 +25,7 @@ from probe.features.pooled import unit_size
 from probe.probes.kinds import PROBES, recorded_probe
 from probe.probes.schedule import Schedule
 from probe.probes.selection import width_of
+from probe.runs.config_from_record import data_from_record
 from probe.runs.identity import VERSION
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.records import Records, RunRecord, is_named_after, load_record
@@ -277,7 +278,7 @@ def _corpora(records: Records) -> Iterator[Check]:
             if path is None or not _is_there(cfg):
                 yield Check(name, None, f"its text is not at hand ({path or cfg.get('hub')})")
                 continue
-            text = load_corpus(DataConfig(**(cfg | dict.fromkeys(DERIVED))))
+            text = load_corpus(main_data(data_from_record(next(iter(mine.values())))))
         except (UserError, TypeError) as error:
             yield Check(name, False, str(error))
             continue
@@ -328,7 +329,7 @@ def _derives_from(text: Corpus) -> Callable[[RunRecord, str], bool]:
         return made(data, 0, False, "words").text_fingerprint(with_documents=with_documents)
 
     def is_from(record: RunRecord, gold: str) -> bool:
-        settings = DataConfig(**record.config.data)
+        settings = data_from_record(record)
         whole = replace(settings, train_fraction=None)
         seed = 0 if settings.train_fraction is None else record.seed
         lower = bool(record.data.control_lower_cased)
