@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -110,34 +109,23 @@ def _cell(
     return Column(name, header, value, show, path, {f"{path}{end}": get for end, get in csv.items()}, **options)
 
 
-def _relative(
-    name: str,
-    header: str,
-    path: str | None = None,
-    scale: float = 1,
-    digits: int = 2,
-    unit: str = "",
-    has_interval: bool = True,
-    **options: Any,
-) -> Column:
-    """Makes a column of `row.relative[path]`, a score relative to other rows: mean ± deviation (interval)."""
-    path = path or name
+def _relative(name: str, header: str, has_interval: bool = True, **options: Any) -> Column:
+    """Makes a column of `row.relative[name]`, a score relative to other rows: mean ± deviation (interval)."""
 
     def value(row: Row) -> Any:
-        return to_jsonable(row.relative[path]) if path in row.relative else None
+        return to_jsonable(row.relative[name]) if name in row.relative else None
 
     def show(row: Row) -> str:
-        cell = row.relative.get(path)
+        cell = row.relative.get(name)
         if cell is None or cell.mean is None:
             return ""
-        spread = "" if cell.std is None else f" ± {scale * cell.std:.{digits}f}"
-        low, high = (f"{scale * edge:.{digits}f}" for edge in cell.interval or (math.nan, math.nan))
-        interval = f" ({low} .. {high})" if cell.interval and has_interval else ""
-        return f"{scale * cell.mean:.{digits}f}{unit}{spread}{interval}"
+        spread = "" if cell.std is None else f" ± {percent(cell.std)}"
+        interval = f" ({' .. '.join(map(percent, cell.interval))})" if cell.interval and has_interval else ""
+        return f"{percent(cell.mean)}{spread}{interval}"
 
     parts = MEAN | ENDS if has_interval else MEAN
-    csv = {f"{path}{end}": get for end, get in parts.items()}
-    return Column(name, header, value, show, path, csv, optional=True, **options)
+    csv = {f"{name}{end}": get for end, get in parts.items()}
+    return Column(name, header, value, show, name, csv, optional=True, **options)
 
 
 def _cost(name: str, header: str, part: str, form: str = "", **options: Any) -> Column:
@@ -357,43 +345,20 @@ COLUMNS: dict[str, Column] = {
         _relative(
             "selectivity",
             "selectivity (95 %)",
-            scale=100,
             groups=("floors",),
             note="selectivity: dev score minus that of the same row on the control task; interval over seeds.",
         ),
         _relative(
             "guess_floor",
             "guess floor",
-            scale=100,
             has_interval=False,
             groups=("floors",),
             note="guess floor: boundary F1 on dev times the sum of squared type shares. Guessing each type by its "
             "frequency would score this much at the boundaries that were found.",
         ),
         _relative(
-            "gap_closed",
-            "gap closed from random weights (95 %)",
-            scale=100,
-            digits=0,
-            unit=" %",
-            groups=("floors",),
-            note="gap closed: the difference in dev score between the same row of random weights and the best "
-            "fine-tuned row is the gap; this is the share of it that the row closes; interval over seeds (Fieller's).",
-        ),
-        _relative(
-            "gap_closed_embeddings",
-            "from embeddings (95 %)",
-            scale=100,
-            digits=0,
-            unit=" %",
-            groups=("floors",),
-            note="from embeddings: the same share, of the difference between the plain embeddings and the best "
-            "fine-tuned row.",
-        ),
-        _relative(
             "paired",
             "to the best on the same samples: dev (95 %)",
-            scale=100,
             note="to the best on the same samples: a seed draws one sample of train for all rows, so dev scores are "
             "subtracted seed by seed; interval over seeds, each row by itself.",
         ),

@@ -122,9 +122,9 @@ def _encoder_notes(rows: Sequence[Row]) -> list[str]:
     return [
         "encoder: rows of several encoders. Their scores count the same words and tags, so they compare, and one "
         "statistic labels all rows. Cost is compared by the encoder's operations: blocks times width squared. Not "
-        "comparable: layers of one number, and scores relative to other rows (selectivity, gap closed), which "
-        "are relative to rows of the same encoder. One learning rate may suit one encoder's scale "
-        "and width better than another's: a sweep over probe.learning_rate shows each row at its best."
+        "comparable: layers of one number, and selectivity, which is relative to a row of the same encoder. One "
+        "learning rate may suit one encoder's scale and width better than another's: a sweep over probe.learning_rate "
+        "shows each row at its best."
     ]
 
 

@@ -1,4 +1,4 @@
-"""Computes scores of a row relative to others: its control, a random encoder, less text, the embeddings."""
+"""Computes scores of a row relative to others: its control, and the best on the same sample."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 from probe.conditions import LOWER_CASED
 from probe.scoring.metrics import guess_floor
 from probe.scoring.significance import Cell, interval, summary
-from probe.tables.gap import gap_closed
 from probe.tables.paired import to_best_of_sample
 from probe.tables.row import Row
 
@@ -19,10 +18,8 @@ def add_relative_scores(rows: Sequence[Row]) -> list[Row]:
     """Fills in `relative` in one table's rows, as far as the rows needed for it are there.
 
     selectivity: dev score minus that of the same row on a control task (Hewitt & Liang 2019). guess_floor: of a control
-    of spans, what guessing each type by its frequency would score at the boundaries that were found. gap_closed,
-    gap_closed_embeddings: where its dev mean lies between the same row of a random encoder, or the embeddings, (0) and
-    the fine-tuned encoder (1). paired: of rows on a part of train, dev score minus that of the best row on the same
-    samples, by seed.
+    of spans, what guessing each type by its frequency would score at the boundaries that were found. paired: of rows
+    on a part of train, dev score minus that of the best row on the same samples, by seed.
     """
     return [replace(row, relative=_relative_scores(row, rows)) if row.n else row for row in rows]
 
@@ -46,21 +43,6 @@ def _relative_scores(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
         floors = [guess_floor(record.scores.dev) for record in row.records.values()]
         if floors and None not in floors:
             found["guess_floor"] = summary([floor for floor in floors if floor is not None])
-    tuned = max(
-        (other for other in there if other.conditions == {"fine_tuned"}), key=lambda o: (o.n, o.dev_mean), default=None
-    )  # one with fewer seeds may be best by luck
-    if not names and row.indices and tuned:
-        embeddings = [
-            other for other in there if not other.recorded_condition and other.is_single and other.indices == [0]
-        ]
-        baselines_by_name = {
-            "gap_closed": like(frozenset({"random"})),
-            "gap_closed_embeddings": [other for other in embeddings if other.indices != row.indices],
-        }
-        for name, some in baselines_by_name.items():
-            scores = [score for one in some for score in one.dev]
-            if scores and (closed := gap_closed(row.dev, scores, tuned.dev)):
-                found[name] = closed
     if "share" in names and (paired := to_best_of_sample(row, rows)):
         found["paired"] = paired
     return found
