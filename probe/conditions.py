@@ -63,15 +63,6 @@ CONDITIONS: dict[str, Condition] = {  # in the order of the table
         note="random weights: the same architecture with random weights that were never trained.",
         settings=lambda cfg, lower_cases: {"weights_seed": cfg.encoder.weights_seed},
     ),
-    "random_blocks": Condition(
-        label=lambda settings: "random blocks",
-        setting="encoder.weights",
-        holds=lambda weights: weights == "random_blocks",
-        changes="encoder",
-        section=BASELINE,
-        note="random blocks: trained embeddings; all other weights are random.",
-        settings=lambda cfg, lower_cases: {"weights_seed": cfg.encoder.weights_seed},
-    ),
     "control": Condition(
         label=lambda settings: "control",
         setting="data.control",

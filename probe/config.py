@@ -31,7 +31,7 @@ PLACEMENTS = ("auto", "memory", "device", "stream")
 TASKS = ("spans", "tags", "sentence", "text_pairs", "pairs")
 TEXT_TASKS = ("sentence", "text_pairs")  # whose labels belong to whole texts
 DERIVES = ("length", "bigram_shift", "odd_word", "has:TYPE")  # tasks made from a text, see data.text_tasks
-WEIGHTS = ("pretrained", "random", "random_blocks")
+WEIGHTS = ("pretrained", "random")
 SCHEMES = ("auto", "IOB1", "IOB2", "BIOES", "BILOU", "IO")
 SEPARATORS = ("auto", "whitespace", "tab", "space")
 ILL_FORMED = ("report", "error")
@@ -557,8 +557,7 @@ def to_config(composed: Any, choices: Mapping[str, str]) -> Config:
     assert isinstance(config, Config)
     if config.encoder.weights == "random" and config.encoder.revision is not None:
         raise UserError(
-            f"encoder.revision={config.encoder.revision}: random weights have no revision. Type encoder.revision=null, "
-            "or encoder.weights=random_blocks, which keeps the embeddings of that revision."
+            f"encoder.revision={config.encoder.revision}: random weights have no revision. Type encoder.revision=null."
         )
     layers, encoder = (preset_values(group, choices.get(group)) for group in ("layers", "encoder"))
     data = _inherited_values("data", choices.get("data"))

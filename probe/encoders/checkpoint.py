@@ -68,7 +68,7 @@ class Encoder:
     limit: int  # pieces in one window, special ones included
     fingerprint: dict[str, str]  # sha256 of weights, config and tokenizer, see `_with_random`
     commit: str | None = None  # of a model from the Hub
-    weights: str = "pretrained"  # or which weights are random: the value of encoder.weights
+    weights: str = "pretrained"  # or random: the value of encoder.weights
     weights_seed: int = 0
     pretrained: dict[str, str] | None = None  # of random weights: the fingerprint of the checkpoint's, if it has any
     outer_config: Any = None  # of a model with a text encoder in it (Gemma 3, Qwen-VL); `config` is a part of it
@@ -182,16 +182,15 @@ def _with_random(fingerprint: dict[str, str], cfg: EncoderConfig) -> dict[str, s
     the last bits of normal samples depend on the CPU's instructions, so the same run would get another key on another
     machine.
     """
-    files = {part: digest for part, digest in fingerprint.items() if part != "weights" or cfg.weights != "random"}
+    files = {part: digest for part, digest in fingerprint.items() if part != "weights"}
     versions = ", ".join(f"{name} {metadata.version(name).split('+')[0]}" for name in ("transformers", "torch"))
-    drawn = "all" if cfg.weights == "random" else "all but layer 0"
-    return files | {"random": f"{drawn}, seed {cfg.weights_seed}, {versions}"}
+    return files | {"random": f"all, seed {cfg.weights_seed}, {versions}"}
 
 
 def file_fingerprints(cfg: EncoderConfig, cache_dir: Path) -> dict[str, str] | None:
     """Returns the fingerprint of an encoder's files; None if they are not on this machine.
 
-    If all weights are random, the files' weights are omitted.
+    If the weights are random, the files' weights are omitted.
     """
     if (folder := folder_at_hand(cfg)) is None:
         return None

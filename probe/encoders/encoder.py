@@ -86,10 +86,7 @@ def _text_part(model: Any, encoder: Encoder) -> Any:
 
 
 def _random(encoder: Encoder) -> torch.nn.Module:
-    """Initialises the encoder's architecture in float32, always on the CPU.
-
-    `random_blocks` takes the checkpoint's weights for all parameters that layer 0 depends on. Its gradient finds them.
-    """
+    """Initialises the encoder's architecture in float32, always on the CPU."""
     import torch
     import transformers
 
@@ -97,16 +94,7 @@ def _random(encoder: Encoder) -> torch.nn.Module:
         torch.default_generator.manual_seed(encoder.weights_seed)
         config = encoder.outer_config or encoder.config
         model = transformers.AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
-    model = _text_part(model, encoder)
-    if encoder.weights == "random_blocks":
-        special = encoder.special
-        with torch.inference_mode(False), torch.enable_grad():
-            trained = _from_files(encoder, torch.float32)[0].eval()
-            ids = torch.tensor([[*special.prefix, encoder.tokenizer.unk_token_id or 0, *special.suffix]])
-            hidden_states(trained, ids, torch.ones_like(ids), torch.zeros_like(ids))[0].sum().backward()
-        of_layer_0 = {name: value.data for name, value in trained.named_parameters() if value.grad is not None}
-        model.load_state_dict(of_layer_0, strict=False)
-    return model
+    return _text_part(model, encoder)
 
 
 class Stopped(Exception):

@@ -10,7 +10,6 @@ import pytest
 import torch
 import transformers
 from support.commands import python
-from support.families import FAMILIES
 from support.inputs import encoder_config, features_config, make_split, plain_encoder, stored
 
 from probe.config import UserError
@@ -32,16 +31,13 @@ def seeded(config: Any) -> Any:
     return transformers.AutoModel.from_config(config, dtype=torch.float32).eval()
 
 
-@pytest.mark.parametrize("weights", ["random", "random_blocks"])
-def test_a_store_holds_a_plain_forward_of_seeded_weights(tiny_bert: Path, tmp_path: Path, weights: str):
+def test_a_store_holds_a_plain_forward_of_seeded_weights(tiny_bert: Path, tmp_path: Path):
     corpus = Corpus("tiny", {name: make_split(6, n) for n, name in enumerate(("train", "dev", "test"))})
-    encoder = opened(tiny_bert, tmp_path, weights)
+    encoder = opened(tiny_bert, tmp_path, "random")
     features = features_config(tmp_path / "cache", dtype="float32")
     found = stored(ensure_features(corpus, encoder, features, "cpu"), "dev")
     tokenizer, trained = plain_encoder(tiny_bert)
     model = seeded(trained.config)
-    if weights == "random_blocks":
-        model.embeddings.load_state_dict(trained.embeddings.state_dict())
     expected = []
     for words in corpus.splits["dev"].words:
         batch = tokenizer(words, is_split_into_words=True, return_tensors="pt")
@@ -50,23 +46,6 @@ def test_a_store_holds_a_plain_forward_of_seeded_weights(tiny_bert: Path, tmp_pa
         firsts = [batch.word_ids(0).index(word) for word in range(len(words))]
         expected.append(states[:, firsts])
     assert torch.allclose(found, torch.cat(expected, 1), atol=1e-5)
-
-
-@pytest.mark.parametrize("family", ["electra", "albert", "modernbert", "t5", "gpt2", "deberta-v2"])
-def test_random_blocks_keep_layer_0_and_nothing_above_it(family: str, tmp_path: Path):
-    tokenizer, made = FAMILIES[family]()
-    tokenizer.save_pretrained(tmp_path)
-    made.save_pretrained(tmp_path)
-    ids = torch.tensor([[5, 6, 7, 8]])
-    states = {}
-    for weights in ("pretrained", "random", "random_blocks"):
-        model = load_model(opened(tmp_path, tmp_path / "cache", weights), "cpu")
-        with torch.no_grad():
-            states[weights] = model(input_ids=ids, output_hidden_states=True).hidden_states
-    assert torch.equal(states["random_blocks"][0], states["pretrained"][0])
-    assert not torch.allclose(states["random"][0], states["pretrained"][0], atol=1e-3)
-    for layer in range(1, len(states["random"])):
-        assert not torch.allclose(states["random_blocks"][layer], states["pretrained"][layer], atol=1e-3), layer
 
 
 @pytest.mark.slow
@@ -93,18 +72,17 @@ def test_random_weights_are_the_same_in_another_process(tiny_bert: Path, tmp_pat
 def test_the_fingerprint_has_kind_seed_and_versions_of_random_weights(
     tiny_bert: Path, tiny_corpus: Corpus, tmp_path: Path
 ):
-    plain, random, blocks, other = (
+    plain, random, other = (
         opened(tiny_bert, tmp_path, weights, seed)
-        for weights, seed in (("pretrained", 1), ("random", 1), ("random_blocks", 1), ("random", 2))
+        for weights, seed in (("pretrained", 1), ("random", 1), ("random", 2))
     )
-    keys = [FeatureStore.of(tiny_corpus, one, features_config(tmp_path)).key for one in (plain, random, blocks, other)]
-    assert len(set(keys)) == 4
+    keys = [FeatureStore.of(tiny_corpus, one, features_config(tmp_path)).key for one in (plain, random, other)]
+    assert len(set(keys)) == 3
     assert random.fingerprint.keys() == {"config", "tokenizer", "random"}
     assert random.fingerprint["random"] == (
         f"all, seed 1, transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}"
     )
-    assert blocks.fingerprint["weights"] == plain.fingerprint["weights"]
-    assert random.pretrained == blocks.pretrained == plain.fingerprint
+    assert random.pretrained == plain.fingerprint
     assert plain.pretrained is None
     cfg = replace(encoder_config(tiny_bert), weights="random")
     assert file_fingerprints(cfg, tmp_path) == {"config": plain.fingerprint["config"]}
@@ -121,7 +99,7 @@ def test_a_bare_config_suffices_for_random_weights_alone(tiny_bert: Path, tmp_pa
     assert encoder.pretrained is None
     assert sum(name.endswith("query.weight") for name, _ in load_model(encoder, "cpu").named_parameters()) == 5
     with pytest.raises(UserError, match="safetensors"):
-        opened(bare, tmp_path, "random_blocks")
+        opened(bare, tmp_path, "pretrained")
 
 
 def test_in_bfloat16_the_same_weights_are_rounded(tiny_bert: Path, tmp_path: Path):

@@ -61,7 +61,6 @@ def test_a_condition_enters_identity_and_the_table_compared_with(make: Make):
     kinds = {
         "control": plan(make(control=1)),
         "random": plan(make(weights="random")),
-        "random_blocks": plan(make(weights="random_blocks")),
         "share": plan(make(train_fraction=0.5)),
         "random control": plan(make(weights="random", control=1)),
     }
@@ -71,7 +70,7 @@ def test_a_condition_enters_identity_and_the_table_compared_with(make: Make):
         assert identity.condition.ids == name.split()
         assert identity.group == plain.group, name
         assert identity.cell != plain.cell
-    assert len({planned.identity.key for planned in kinds.values()} | {plain.key}) == 6
+    assert len({planned.identity.key for planned in kinds.values()} | {plain.key}) == 5
     for name in ("control", "share"):
         assert kinds[name].store.key == plain.features, "the same features"
     assert plan(make(train_fraction=1.0)).identity == plain
@@ -215,7 +214,6 @@ def test_random_weights_with_a_revision_are_refused():
 
     with pytest.raises(UserError, match=r"encoder\.revision=v1:.*encoder\.revision=null"):
         to_config(composed("encoder.weights=random", "encoder.revision=v1"), {})
-    assert to_config(composed("encoder.weights=random_blocks", "encoder.revision=v1"), {}).encoder.revision == "v1"
     for wrong, told in (
         ("encoder.weights=rnd", r"encoder\.weights=.?rnd.*pretrained, random"),
         ("encoder.weights_seed=-1", r"encoder\.weights_seed=-1"),

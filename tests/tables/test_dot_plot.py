@@ -119,12 +119,18 @@ def plot_of(lines: int, layers: int, marks: tuple[tuple[str, float], ...] = (), 
     )
 
 
-MARKS = (("random weights", 72.0), ("random blocks", 72.5), ("control", 73), ("majority_tag", 81), ("fine-tuned", 82.3))
+MARKS = (
+    ("random weights", 72.0),
+    ("random seed 2", 72.5),
+    ("control", 73),
+    ("majority_tag", 81),
+    ("fine-tuned", 82.3),
+)
 TUNED = [
     (f"fine-tuned, {epochs} epochs (learning_rate {rate})", score)
     for epochs, rate, score in ((3, 5e-5, 79.5), (3, 2e-4, 81.8), (10, 2e-4, 82.3))
 ]
-MANY = (("control", 59.4), ("random weights", 61.8), ("majority_tag", 62.6), ("random blocks", 77.8), *TUNED)
+MANY = (("control", 59.4), ("random weights", 61.8), ("majority_tag", 62.6), ("random seed 2", 77.8), *TUNED)
 
 
 @pytest.mark.parametrize(
