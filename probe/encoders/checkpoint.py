@@ -54,6 +54,9 @@ NOT_IDENTITY = ("_name_or_path", "architectures", "transformers_version", "torch
 # Families whose position ids begin after the padding id, so that pad_token_id + 1 of them are never used.
 POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer"}
 
+# Settings of the families whose positions are not, or not always, embeddings that are added to those of the pieces.
+OTHER_POSITIONS = ("position_embedding_type", "rope_parameters")
+
 
 @dataclass
 class Encoder:
@@ -129,6 +132,12 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         raise UserError(f"{folder} cannot be used as an encoder: {reason_of(error)}{damaged}") from None
     if not _names_layers(config):
         raise UserError(f"{name} is not a text encoder: its config has no number of layers or no hidden size.")
+    positions = getattr(config, "position_embedding_type", "absolute")
+    if positions != "absolute" and not any(hasattr(type(config), name) for name in OTHER_POSITIONS):
+        raise UserError(
+            f"{name}: config.json says position_embedding_type={positions}, but this version of transformers has only "
+            "absolute positions for it. Use another encoder: encoder.name=OWNER/NAME."
+        )
     if cfg.num_layers not in (None, config.num_hidden_layers):
         raise UserError(f"{name} has {config.num_hidden_layers} layers, not encoder.num_layers={cfg.num_layers}.")
     if cfg.lower_case is None:

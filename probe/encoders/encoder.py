@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from probe.config import UserError
 from probe.encoders.checkpoint import Encoder, if_damaged
 from probe.system.bfloat16 import kernels
-from probe.system.format import reason_of
+from probe.system.format import first_few, reason_of
 
 if TYPE_CHECKING:
     import torch
 
+HARMLESS = re.compile(r"(position_ids|token_type_ids|inv_freq|masked_bias|\.attn(\.attention)?\.bias)$")  # no weights
 TRIED_PIECES = 8  # in the trial of padding, as many as the encoder takes: half text, half padding
 
 
@@ -67,7 +69,23 @@ def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
             f"{encoder.folder}: {len(missing)} weights are missing ({missing[0]}, ...) and would be random. "
             "Is this a checkpoint of another kind of model?"
         )
-    return _text_part(model, encoder), list(loading["missing_keys"])
+    part = _text_part(model, encoder)
+    _refuse_unused(encoder, model, part, loading["unexpected_keys"])
+    return part, list(loading["missing_keys"])
+
+
+def _refuse_unused(encoder: Encoder, model: Any, part: Any, unexpected: Iterable[str]) -> None:
+    """Raises UserError if a weight of the text encoder's embeddings or blocks is not used. Heads and poolers may be."""
+    at = next((f"{name}." for name, module in model.named_modules() if module is part and name), "")
+    own = tuple(f"{at}{name}." for name, _ in part.named_children() if "pooler" not in name)
+    before = f"{model.base_model_prefix}."
+    unused = [key for key in unexpected if key.removeprefix(before).startswith(own) and not HARMLESS.search(key)]
+    if unused:
+        raise UserError(
+            f"{encoder.folder}: {len(unused)} weights have no place in the encoder that config.json describes: "
+            f"{first_few(sorted(unused), 3)}. Its vectors would be wrong.\n"
+            "Is this the config.json of these weights? Else use another encoder: encoder.name=OWNER/NAME."
+        )
 
 
 def _text_part(model: Any, encoder: Encoder) -> Any:

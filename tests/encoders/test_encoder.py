@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from support.facts import names
 from support.inputs import encoder_config
 
 from probe.config import EncoderConfig, UserError
@@ -22,6 +23,11 @@ from probe.system import bfloat16
 
 def copied(tiny_bert: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_bert, tmp_path / "copied"))
+
+
+def change_config(folder: Path, **changes: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
 
 
 def test_an_encoder_is_known_before_its_weights_are_loaded(tiny_encoder: Encoder):
@@ -75,6 +81,51 @@ def test_a_checkpoint_with_missing_weights_is_refused_not_filled_with_noise(tiny
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(UserError, match=r"\b1\b.*encoder\.layer\.3\.output\.dense\.weight"):
         load_model(open_encoder(encoder_config(folder), tmp_path), "cpu")
+
+
+def with_weights(folder: Path, names: list[str], prefix: str = "") -> None:
+    """Adds weights with these names to a checkpoint, and a prefix to the names of all others."""
+    from safetensors.torch import load_file, save_file
+
+    weights = {f"{prefix}{name}": value for name, value in load_file(folder / "model.safetensors").items()}
+    save_file(weights | {name: torch.ones(2) for name in names}, folder / "model.safetensors", {"format": "pt"})
+
+
+@pytest.mark.parametrize("prefix", ["", "bert."])
+def test_weights_that_the_encoder_does_not_use_are_named(prefix: str, tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    unused = [f"{prefix}encoder.layer.{k}.attention.self.distance_embedding.weight" for k in range(4)]
+    with_weights(folder, unused, prefix)
+    with pytest.raises(UserError) as error:
+        load_model(open_encoder(encoder_config(folder), tmp_path), "cpu")
+    names(error.value, *unused[:3], 4)
+    assert unused[3] not in str(error.value)
+
+
+def test_a_config_with_fewer_layers_than_the_weights_is_refused(tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    change_config(folder, num_hidden_layers=4)
+    with pytest.raises(UserError, match=r"encoder\.layer\.4\."):
+        load_model(open_encoder(encoder_config(folder), tmp_path), "cpu")
+
+
+def test_heads_poolers_and_buffers_may_be_unused(tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    ours = load_model(open_encoder(encoder_config(tiny_bert), tmp_path), "cpu").state_dict()
+    unused = ["bert.embeddings.position_ids", "bert.embeddings.token_type_ids", "cls.predictions.bias"]
+    with_weights(folder, [*unused, "classifier.weight", "bert.pooler.other.weight"], "bert.")
+    theirs = load_model(open_encoder(encoder_config(folder), tmp_path), "cpu").state_dict()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+
+
+def test_positions_that_the_library_no_longer_knows_are_refused(tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    change_config(folder, position_embedding_type="relative_key")
+    with pytest.raises(UserError, match="position_embedding_type=relative_key"):
+        open_encoder(encoder_config(folder), tmp_path)
+    change_config(folder, position_embedding_type="absolute")
+    open_encoder(encoder_config(folder), tmp_path)
 
 
 def test_file_hashes_are_cached_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
