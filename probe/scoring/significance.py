@@ -1,7 +1,4 @@
-"""Computes means and intervals over seeds, a paired test of two systems, and each document's influence on F1.
-
-All random draws are seeded. `scoring.compare` compares rows.
-"""
+"""Computes means and intervals over seeds, and each document's influence on F1. `scoring.compare` compares rows."""
 
 from __future__ import annotations
 
@@ -14,8 +11,6 @@ import numpy as np
 from probe.scoring.metrics import f1_of, mid_ranks
 
 CONFIDENCE = 0.95  # of every interval and critical value
-SHUFFLES = 10_000
-CHUNK = 1_000  # shuffles at once: bounds the memory
 FEWEST_DOCUMENTS = 20  # with fewer, a test over documents has no power: D documents allow no p below 2 / 2^D
 
 
@@ -60,57 +55,11 @@ def interval(values: Sequence[float], minus: Sequence[float] | None = None) -> l
     return [centre - reach, centre + reach]
 
 
-@dataclass(frozen=True)
-class Randomisation:
-    """Holds the outcome of a paired test: the difference of F1 and its two-sided p.
-
-    p is never 0, because the observed assignment counts as one shuffle.
-    """
-
-    difference: float
-    p: float
-    shuffles: int
-    units: int
-
-
-def approximate_randomisation(
-    a: np.ndarray,
-    b: np.ndarray,
-    units: Sequence[int] | np.ndarray | None = None,
-    shuffles: int = SHUFFLES,
-    seed: int = 0,
-) -> Randomisation:
-    """Tests the difference of two systems' micro F1 on the same sentences (Noreen 1989; Yeh 2000).
-
-    a, b: (sentences, 3), the number of gold, predicted and correct spans. units: the document of each sentence, swapped
-    as a whole; None: sentences are swapped one by one. The difference is a - b. Raises ValueError if shapes differ.
-    """
-    if a.shape != b.shape:
-        raise ValueError(f"counts of {len(a)} and of {len(b)} sentences cannot be paired")
-    first, second = a.astype(np.float32), b.astype(np.float32)
-    if units is not None:
-        _, place = np.unique(np.asarray(units), return_inverse=True)
-        first, second = (_sums_by(place, side) for side in (first, second))
-    num_units = len(first)
-    change = second - first  # (units, 3)
-    first_total, second_total = first.sum(0, dtype=float), second.sum(0, dtype=float)  # (3,)
-    observed = f1_of(first_total) - f1_of(second_total)
-    draw = np.random.default_rng(seed)
-    as_extreme = 0
-    for done in range(0, shuffles, CHUNK):
-        swapped = draw.integers(2, size=(min(CHUNK, shuffles - done), num_units), dtype=np.uint8)
-        moved = (swapped.astype(np.float32) @ change).astype(float)  # exact: counts stay below 2^24
-        differences = f1_of(first_total + moved) - f1_of(second_total - moved)
-        as_extreme += int(np.sum(np.abs(differences) >= np.abs(observed) - 1e-12))
-    return Randomisation(float(observed), (as_extreme + 1) / (shuffles + 1), shuffles, num_units)
-
-
 def units_of(
     documents: Sequence[int] | np.ndarray | None, others: Sequence[int] | np.ndarray | None
 ) -> np.ndarray | None:
-    """Chooses the units of a paired test of two systems.
-
-    These are documents if both sides have the same and enough of them. None means sentences.
+    """Returns the document of each sentence if both sides have the same documents and enough of them, else None: then
+    sentences are the units of a text.
     """
     if documents is None or others is None or not np.array_equal(documents, others):
         return None

@@ -12,8 +12,7 @@ coverage: the share of 95 % intervals that hold the truth, of a difference of tw
 share of tables in which all low ends of "behind the best" hold. Where rows have no costs, one table in EVERY counts.
 loss_over_margin: the share of tables that recommend a row as within the margin which truly loses more than the margin.
 Beside it the mean true loss of what is recommended, and of the best row where none is within the margin. power: the
-share of truly worse rows that are called worse, by how far they are behind; and the same of the rule that the package
-had before (seeds permuted on dev, text tested on test with Holm's correction). race: the share of races in which the
+share of truly worse rows that are called worse, by how far they are behind. race: the share of races in which the
 truly best row leaves; and of the table of the rows that are left, where rows have costs: the share in which all low
 ends hold (of_all: in the table of all rows with all seeds), in which a row is within the margin, and in which the row
 within it that is recommended truly loses more than the margin.
@@ -187,10 +186,11 @@ def study(truth: Truth, tables: int, seed: int = 0) -> dict[str, Any]:
     loss = scores.max() - scores
     wrongly = between = means = behind = over = 0
     lost, lost_of_best, alone = 0.0, 0.0, 0
-    found: dict[str, list[float]] = {"far": [], "near": [], "far before": [], "near before": []}
+    found: dict[str, list[float]] = {"far": [], "near": []}
     whole = 0
     for number in range(tables):
-        dev, test = truth.draw(draw), truth.draw(draw)
+        dev = truth.draw(draw)
+        truth.draw(draw)  # test, which decides nothing
         compared = Comparison(dev)
         is_whole = bool(truth.costs) or number % EVERY == 0
         equal = [row for row in range(len(loss)) if loss[row] < 1e-9 and row != compared.best]
@@ -219,11 +219,9 @@ def study(truth: Truth, tables: int, seed: int = 0) -> dict[str, Any]:
             alone += place is None
             lost_of_best += loss[used] if place is None else 0.0
             over += place is not None and loss[place] > MARGIN
-        before = worse_before(dev, test)
         for name, (least, most) in (("far", FAR), ("near", NEAR)):
             for row in np.flatnonzero((loss > least) & (loss < most)):
                 found[name].append(is_worse[row])
-                found[f"{name} before"].append(before[row])
     result = {
         "wrongly_worse": wrongly / tables,
         "coverage": {"difference": between / whole, "mean": means / whole, "behind": behind / whole},
@@ -238,45 +236,6 @@ def study(truth: Truth, tables: int, seed: int = 0) -> dict[str, Any]:
     if any(found.values()):
         result["power"] = {name: round(float(np.mean(own)), 3) for name, own in found.items() if own}
     return result
-
-
-def worse_before(dev: list[Sample], test: list[Sample]) -> list[bool]:
-    """What the package's earlier rule called below: exact permutation over seeds on dev (p < 0.05) and a paired test
-    over the documents of test (Holm-corrected, p < 0.05; here by its normal approximation)."""
-    from scipy.special import ndtr
-
-    means = [float(np.mean(row.scores)) for row in dev]
-    best = int(np.argmax(means))
-    others = [row for row in range(len(dev)) if row != best]
-    p_text = []
-    for row in others:
-        a, b = test[row], test[best]
-        assert a.influence is not None
-        assert b.influence is not None
-        spread = float(np.sqrt(((a.influence.mean(0) - b.influence.mean(0)) ** 2).sum()))
-        p_text.append(2 * float(ndtr(-abs(np.mean(a.scores) - np.mean(b.scores)) / max(spread, 1e-12))))
-    largest, holm = 0.0, {}
-    for rank, place in enumerate(np.argsort(p_text)):
-        largest = max(largest, p_text[place] * (len(others) - rank))
-        holm[others[place]] = largest
-    return [
-        row != best
-        and holm[row] < 0.05
-        and np.mean(test[row].scores) < np.mean(test[best].scores)
-        and _permuted(dev[row].scores, dev[best].scores) < 0.05
-        for row in range(len(dev))
-    ]
-
-
-def _permuted(a: Any, b: Any, most: int = 2_000) -> float:
-    """Two-sided p of a permutation test of two means; by a random part of the divisions where there are many."""
-    values, n = np.array([*a, *b]), len(a)
-    divisions = np.array(list(itertools.combinations(range(2 * n), n))) if n < 7 else None
-    if divisions is None:
-        order = np.random.default_rng(0).permuted(np.tile(np.arange(2 * n), (most, 1)), axis=1)
-        divisions = np.concatenate([np.arange(n)[None], order[:, :n]])
-    sums = values[divisions].sum(1)
-    return float(min(1.0, 2 * min(np.mean(sums >= sums[0] - 1e-12), np.mean(sums <= sums[0] + 1e-12))))
 
 
 def races() -> dict[str, tuple[Truth, float]]:

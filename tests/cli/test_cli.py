@@ -73,8 +73,6 @@ def in_training(folder: Path) -> int:
         (["device=cuda", "data=demo", "encoder=minilm_l6"], ["device=cuda"]),
         (["data=demo", "encoder=minilm_l6", "results_dir=/proc/x"], ["results_dir=/proc/x"]),
         (["--nope"], ["--nope"]),
-        (["score"], ["FILE"]),
-        (["score", "/nowhere"], ["/nowhere"]),
         (["data=demo", "data.dev=null"], ["dev", "data.dev_fraction=0.1"]),
         (["data=demo", "data.scheme=BIO"], ["data.scheme='BIO'", "auto, IOB1"]),
         (["data=demo", "data.labels=O"], ["data.labels"]),
@@ -121,7 +119,6 @@ def test_every_sweep_file_typed_as_a_command_is_named_as_it_is_typed(sweep: str,
     ("arguments", "facts"),
     [
         (["layers=nope"], ["layers=nope", "concat_last_four"]),  # known from Hydra
-        (["score"], ["FILE"]),  # from the parser
         ([], ["data.path=DIR"]),  # from planning a run
     ],
 )

@@ -14,7 +14,6 @@ from support.facts import names
 from support.records import expect, make_record
 
 from probe.cli import dispatch
-from probe.config import UserError
 from probe.runs.progress import lines, status_of
 from probe.runs.records import bad_records
 from probe.runs.sweep_plan import write_expected
@@ -145,10 +144,6 @@ def test_counts_that_are_none_are_named_and_the_rest_is_shown(compared: Path, tm
         (line,) = set(told.err.splitlines())
         assert re.match(rf"probe: [^/]*{re.escape(str(compared))}[: ]", line)
         names(line.partition(str(compared))[2], *facts)
-    with pytest.raises(UserError) as caught:
-        dispatch(["errors", str(tmp_path), "--row", "last"])
-    assert str(caught.value).startswith(str(compared))
-    names(str(caught.value).removeprefix(str(compared)), *facts)
 
 
 def test_counts_that_are_left_out_are_nothing_to_mend(compared: Path, tmp_path: Path, capsys):

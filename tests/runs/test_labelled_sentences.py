@@ -197,18 +197,6 @@ def test_an_mlp_learns_words_and_sentences(settings: list[str], inputs: list[str
     assert record.parameters == 16 * 8 + 8 + 8 * 7 + 7
 
 
-def test_errors_are_those_of_whole_sentences(settings: list[str], tmp_path: Path, typed):
-    probe.sweep(*settings, *ONE_EPOCH, "layers=embeddings,last", "results_dir=out")
-    done = typed("errors", "out", "--row", "embeddings", "--against", "last", "--split", "dev", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    parts = {part["name"]: part for block in found["parts"] for part in block}
-    assert parts["all"]["gold"] == 30
-    assert sum(part["gold"] for name, part in parts.items() if name.startswith("sentence of")) == 30
-    texts = {line.split("\t")[1] for line in (tmp_path / "dev.txt").read_text().splitlines()}
-    assert {example["words"][0] for example in found["examples"]} <= texts
-
-
 def test_without_a_first_special_piece_there_is_no_cls(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
     bare = replace(tiny_encoder, special=replace(tiny_encoder.special, prefix=[], prefix_types=[]))
     with pytest.raises(UserError, match="cls"):
