@@ -40,13 +40,12 @@ COMMANDS: dict[str, Command] = {
     "sweep-status": Command("runs", "show which runs of a sweep are done, running or failed, and the time left"),
     "table": Command("tables", "print a results folder as a table, or compare two folders"),
     "report": Command("report", "write tables, figures and one page that holds everything"),
-    "bench": Command("bench", "measure how many words per second the encoder takes", takes_settings=True),
     "verify": Command("verify", "check results, train them again, or compare them with others"),
     "inspect": Command("inspect", "show one text layer by layer: pieces, hidden states, vectors", takes_settings=True),
     "doctor": Command("doctor", "check that data, encoder, store and device are ready", takes_settings=True),
     "tag": Command("tag", "tag text with a probe whose weights were saved (save_probe=true)", takes_settings=True),
     "convert": Command("convert", "write the weights of an encoder that has only .bin files as safetensors"),
-    "cache": Command("cache", "list, explain, verify or prune the feature store", takes_settings=True),
+    "cache": Command("cache", "list or prune the feature store", takes_settings=True),
     "export": Command("export", "write words, tags and vectors to safetensors, Parquet or NumPy", takes_settings=True),
 }
 

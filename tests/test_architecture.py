@@ -23,7 +23,7 @@ LAYERS = [
     ["verify", "doctor", "inspect", "export", "tag", "report", "cache", "convert"],
     ["race.report", "screen.report", "screen.figures", "screen.validation"],
     ["tables"],
-    ["race", "screen", "bench"],
+    ["race", "screen"],
     ["runs"],
     ["probes"],
     ["features"],

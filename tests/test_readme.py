@@ -147,12 +147,10 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
     words = [
         re.sub(r"^(.*=)?(DIR|DATA|PART|FILE|A|B)$", lambda m: f"{m[1] or ''}{places[m[2]]}", word) for word in words
     ]
-    if COMMANDS[kind].takes_settings and kind not in ("bench", "tag"):  # these two read the encoder from records
+    if COMMANDS[kind].takes_settings and kind != "tag":  # which reads the encoder from records
         encoder, *corpus = overrides(home / "encoder", data)
         words = [word for word in words if not word.startswith("encoder.path=")] + [encoder]
         words = [new for word in words for new in (corpus if word == "data=demo" else [word])]
-    if kind == "bench":  # of the packaged encoder it takes half a minute
-        words[words.index("results/quickstart")] = "results/small"
     if kind in ("train", "race"):
         is_one_run = kind == "train" and not {"-m", "+sweep"} & {word.partition("=")[0] for word in words}
         # One folder for all of these would have ever larger tables to decide and to draw.

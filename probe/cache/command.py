@@ -14,31 +14,23 @@ DESCRIPTION = """\
 Maintains the feature store, which is in features.cache_dir or in LAYER_PROBE_CACHE.
 
   list     prints every store with its key, its size, when it was used and what it holds
-  explain  prints which stores serve these settings, and in which fields the others differ
-  verify   reads the store of these settings and compares every checksum
   prune    prints which stores a rule would delete, and deletes them with --yes; also deletes
            old damaged or half-written files in the remaining stores
 """
 EXAMPLES = """\
   probe cache list
-  probe cache explain data=demo encoder=minilm_l6
-  probe cache verify data=demo encoder=minilm_l6 --sample 50
   probe cache prune --older-than 30 --yes
   probe cache prune --key 1b0056459e --yes
 """
 
 
 def cache(arguments: list[str]) -> int:
-    """Lists, explains, verifies or prunes the feature store, and returns the exit code."""
+    """Lists or prunes the feature store, and returns the exit code."""
     from probe.cache import maintenance
 
     parser = Parser("cache", DESCRIPTION, EXAMPLES)
-    parser.add_argument("action", choices=("list", "explain", "verify", "prune"), help="what to do (see above)")
+    parser.add_argument("action", choices=("list", "prune"), help="what to do (see above)")
     parser.add_settings()
-    group = parser.add_argument_group("options of verify")
-    group.add_argument(
-        "--sample", type=at_least(int, 0), default=0, metavar="N", help="also compute N random sentences and compare"
-    )
     group = parser.add_argument_group("options of prune")
     group.add_argument(
         "--older-than", type=at_least(float, 0), metavar="DAYS", help="delete stores not used for this many days"
@@ -60,33 +52,7 @@ def cache(arguments: list[str]) -> int:
             f"{pluralize(len(found), 'store')}, {sum(entry.num_bytes for entry in found) / 1e9:.2f} GB in {cache_dir}"
         )
         return 0
-    if options.action == "prune":
-        return _prune(cache_dir, options.older_than, options.keep, options.key, options.yes)
-
-    from probe.runs.plan import plan
-
-    planned = plan(cfg)
-    if options.action == "explain":
-        print(*maintenance.explain(planned.store), sep="\n")
-        return 0
-    store = planned.store.serving()
-    problems = list(maintenance.verify_checksums(store))
-    for file, problem in problems:
-        print(f"{store.directory / file}: {problem}")
-    if problems:
-        print("The next run moves damaged shards aside and extracts them again.")
-        return 1
-    print(f"{store.directory}: every shard is complete.")
-    if not options.sample:
-        return 0
-    words, worst, allowed = maintenance.verify_sample(
-        store, planned.text, planned.encoder, planned.cfg.features, options.sample
-    )
-    print(
-        f"{words} words were computed again. The largest difference is {worst:.1g} of a vector's length "
-        f"(rounding allows {allowed:.1g})."
-    )
-    return 0 if worst <= allowed else 1
+    return _prune(cache_dir, options.older_than, options.keep, options.key, options.yes)
 
 
 def _prune(cache_dir: Path, older_than: float | None, keep: int | None, keys: list[str], yes: bool) -> int:

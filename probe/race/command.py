@@ -92,7 +92,7 @@ def _screened_candidates(of_encoders: Sequence[Config], command: str, log: Calla
     folder = Path(base.results_dir)
     screens = run_screens(of_encoders, log, command)
     write_screen_tables(folder, screens)
-    log(f"{render_screens(screens, 'text', folder)}\nNow the runs.\n")
+    log(f"{render_screens(screens, 'text')}\nNow the runs.\n")
     config_of = dict(zip(screens, of_encoders, strict=True))
     return [
         replace(config_of[one.encoder], layers=_normalized(one.choice.layers, base))

@@ -109,7 +109,7 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
         ],
         tasks=of_tasks,
         race={"answer": list(answer(folder, rows)), "rounds": race} if race else None,
-        screen=_screen(folder, screens, [figures[name] for name in of_screen]) if screens else None,
+        screen=_screen(screens, [figures[name] for name in of_screen]) if screens else None,
         figures=[figures[name] for name in others],
         records=[_record(file, record) for file, record in records.items()],
         again=_again(folder, next(iter(records.values()))) if records else "",
@@ -163,8 +163,8 @@ def _filled(shown: TextTable) -> TextTable:
     )
 
 
-def _screen(folder: Path, screens: Screens, figures: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    shown = screen_table(screens, folder)
+def _screen(screens: Screens, figures: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    shown = screen_table(screens)
     made_with = {encoder: _made_with_screen(screen) for encoder, screen in screens.items()}
     return {"first": " ".join([*shown.first, TO_TRAIN]), "table": shown, "figures": figures, "made_with": made_with}
 

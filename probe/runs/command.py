@@ -108,7 +108,7 @@ def _screen_first(configs: Sequence[Config], command: str) -> None:
         except UserError as error:
             print(f"not screened: {error}", file=sys.stderr)
             continue
-        print(f"{render_screens(screens, 'text', folder)}\nThe screen trains nothing; now the runs.\n", flush=True)
+        print(f"{render_screens(screens, 'text')}\nThe screen trains nothing; now the runs.\n", flush=True)
 
 
 def _train_one(cfg: Config, command: str) -> int:

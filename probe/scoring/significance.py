@@ -112,10 +112,3 @@ def _moved_ranks(values: np.ndarray, others: np.ndarray) -> np.ndarray:
     _, place = np.unique(values, return_inverse=True)
     sums = np.bincount(place, others)
     return np.asarray((sums.sum() - np.cumsum(sums) + sums / 2)[place] / len(values))
-
-
-def _sums_by(place: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Adds up the rows that have the same place."""
-    sums = np.zeros((int(place.max()) + 1, *values.shape[1:]), dtype=values.dtype)
-    np.add.at(sums, place, values)
-    return sums

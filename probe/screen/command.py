@@ -64,7 +64,7 @@ def screen(arguments: list[str]) -> int:
     log = functools.partial(print, file=sys.stderr, flush=True)
     screens = run_screens(one_per_encoder(configs), log, shlex.join(["probe", *sys.argv[1:]]), replaces=not is_beside)
     write_screen_tables(folder, screens)
-    shown = render_screens(screens, options.format, folder)
+    shown = render_screens(screens, options.format)
     agreement = validate_screens([*screens.values()], options.against) if options.against is not None else None
     if options.format == "json" and agreement is not None:
         shown = as_json({"screen": json.loads(shown), "against": to_jsonable(agreement)})

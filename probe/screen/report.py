@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probe.bench.bench import read_bench
 from probe.config import UserError, layer_presets
 from probe.data.task import TASKS
 from probe.probes.selection import encoder_flops
@@ -30,8 +29,7 @@ Screens = Mapping[str, ScreenRecord]  # by encoder, see `load_screens`
 class RankedChoice:
     """Holds a choice of layers in its place among all choices, with the cost of its encoder.
 
-    encoder_flops: operations per piece. words_per_second: through the encoder's blocks that it needs, as `probe bench`
-    measured them in this folder. title: names the encoder where there are several.
+    encoder_flops: operations per piece. title: names the encoder where there are several.
     """
 
     place: int
@@ -39,7 +37,6 @@ class RankedChoice:
     encoder: str
     hidden_size: int
     encoder_flops: int
-    words_per_second: int | None
     choice: Scored
 
     @property
@@ -47,36 +44,33 @@ class RankedChoice:
         return "first" if self.place == 1 else "tied" if self.choice.tied else ""
 
 
-def rank_screens(screens: Screens, folder: Path | None = None) -> list[RankedChoice]:
-    """Ranks the choices of all encoders, with their costs. folder: where `probe bench` may have measured speeds."""
-    benches = read_bench(folder) if folder else {}
+def rank_screens(screens: Screens) -> list[RankedChoice]:
+    """Ranks the choices of all encoders, with their costs."""
     choices = {encoder: record.ranked for encoder, record in screens.items()}
     every = rank_encoders(choices) if len(screens) > 1 else [(name, one) for name in choices for one in choices[name]]
     ranked = []
     for place, (encoder, choice) in enumerate(every, 1):
         record = screens[encoder]
-        bench = benches.get(record.identity.features)
-        speed = bench.words_per_second.get(str(choice.num_blocks)) if bench else None
         flops = encoder_flops(record.hidden_size, choice.num_blocks)
         title = with_encoder(choice.name, encoder if len(screens) > 1 else None)
-        ranked.append(RankedChoice(place, title, encoder, record.hidden_size, flops, speed, choice))
+        ranked.append(RankedChoice(place, title, encoder, record.hidden_size, flops, choice))
     return ranked
 
 
-def render_screens(screens: Screens, form: str, folder: Path | None = None) -> str:
-    """Renders screens as text, md, csv, tex or json. folder: see `rank_screens`."""
+def render_screens(screens: Screens, form: str) -> str:
+    """Renders screens as text, md, csv, tex or json."""
     if form == "json":
         records = [to_jsonable(record) for record in screens.values()]
         return as_json(records[0] if len(records) == 1 else records)
     if form == "csv":
-        lines = choice_fields(screens, folder)
+        lines = choice_fields(screens)
         return as_csv(lines[0], (line.values() for line in lines))
-    return screen_table(screens, folder).render(form)
+    return screen_table(screens).render(form)
 
 
-def screen_table(screens: Screens, folder: Path | None = None) -> TextTable:
+def screen_table(screens: Screens) -> TextTable:
     """Makes the short table of the ranking: of each encoder the best of each width, and the presets."""
-    ranked, score = rank_screens(screens, folder), score_of(screens)
+    ranked, score = rank_screens(screens), score_of(screens)
     places = places_shown(ranked)
     shown = [one for one in ranked if one.place in places]
     cells = {
@@ -87,13 +81,11 @@ def screen_table(screens: Screens, folder: Path | None = None) -> TextTable:
         "width": [str(one.choice.width) for one in shown],
         "blocks": [str(one.choice.num_blocks) for one in shown],
         "operations": [format_count(one.encoder_flops) for one in shown],
-        "words/s": [f"{one.words_per_second:,}" if one.words_per_second else "" for one in shown],
         f"dev {score}": [f"{percent(one.choice.dev_f1)} ± {percent(one.choice.spread)}" for one in shown],
         "error": [f"{one.choice.dev_error:.4f}" for one in shown],
         "order": [one.order for one in shown],
     }
     left_out = set() if len(screens) > 1 else {"encoder", "operations"}
-    left_out |= set() if any(one.words_per_second for one in shown) else {"words/s"}
     headers = [header for header in cells if header not in left_out]
     return TextTable(
         headers=headers,
@@ -164,9 +156,8 @@ def _layers(one: RankedChoice) -> str:
 
 
 def _cost(one: RankedChoice) -> str:
-    speed = f" ({one.words_per_second:,} words/s)" if one.words_per_second else ""
     return (
-        f"{pluralize(one.choice.num_blocks, 'block')} of width {one.hidden_size}{speed} and {one.choice.width:,} "
+        f"{pluralize(one.choice.num_blocks, 'block')} of width {one.hidden_size} and {one.choice.width:,} "
         "features per word"
     )
 
@@ -226,8 +217,8 @@ def notes(ranked: Sequence[RankedChoice], screens: Screens) -> list[str]:
     return lines
 
 
-def choice_fields(screens: Screens, folder: Path | None = None) -> list[dict[str, Any]]:
-    """Gives each choice's values by the headers of screen.csv, best first. folder: see `rank_screens`."""
+def choice_fields(screens: Screens) -> list[dict[str, Any]]:
+    """Gives each choice's values by the headers of screen.csv, best first."""
     return [
         {
             "place": one.place,
@@ -239,21 +230,20 @@ def choice_fields(screens: Screens, folder: Path | None = None) -> list[dict[str
             "width": one.choice.width,
             "num_blocks": one.choice.num_blocks,
             "encoder_flops": one.encoder_flops,
-            "words_per_second": one.words_per_second,
             "dev_f1": one.choice.dev_f1,
             "spread": one.choice.spread,
             "error": one.choice.dev_error,
             "error_spread": one.choice.error_spread,
             "tied": one.choice.tied,
         }
-        for one in rank_screens(screens, folder)
+        for one in rank_screens(screens)
     ]
 
 
 def write_screen_tables(folder: Path, screens: Screens) -> None:
     """Writes the tables into the folder of screen.json."""
     for form, name in FILES.items():
-        write_atomically(folder / name, render_screens(screens, form, folder))
+        write_atomically(folder / name, render_screens(screens, form))
 
 
 def rows_or_screen(folder: Path, margin: float | None = None) -> list[Row]:

@@ -29,7 +29,6 @@ class RowCost:
     num_blocks: of the encoder's `encoder_blocks`, how many have to be computed. parameters: of the probe.
 
     encoder_flops: for a piece, at 24 H^2 a BERT block (without products inside attention). probe_flops: for a word.
-    words_per_second: of the encoder cut after these blocks, on `measured_on`; None until `probe bench` has measured it.
     encoder: its name where the table has several. hidden_size: of the encoder.
     """
 
@@ -43,8 +42,6 @@ class RowCost:
     parameters: int
     encoder_flops: int
     probe_flops: int
-    words_per_second: int | None = None
-    measured_on: str | None = None
     encoder: str | None = None
     hidden_size: int = 0
 
@@ -155,8 +152,6 @@ def _row_cost(row: Row) -> RowCost:
         parameters=cost.parameters,
         encoder_flops=encoder_flops(record.encoder.hidden_size, row.num_blocks),
         probe_flops=2 * cost.parameters,
-        words_per_second=cost.words_per_second,
-        measured_on=cost.measured_on,
         encoder=row.encoder,
         hidden_size=record.encoder.hidden_size,
     )
@@ -260,9 +255,7 @@ def _saved(use: RowCost, best: RowCost) -> str:
     ]
     needs = " and ".join(part for part in parts if part) or "the same blocks and width"
     speeds = ""
-    if use.words_per_second and best.words_per_second and use.measured_on == best.measured_on:
-        speeds = f" ({use.words_per_second:,} instead of {best.words_per_second:,} words/s on {use.measured_on})"
-    elif use.encoder_flops != best.encoder_flops:
+    if use.encoder_flops != best.encoder_flops:
         speeds = (
             f" ({format_count(use.encoder_flops)} instead of {format_count(best.encoder_flops)} operations per piece)"
         )

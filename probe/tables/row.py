@@ -58,15 +58,10 @@ class SettingSummary:
 
 @dataclass(frozen=True)
 class Cost:
-    """Holds parameters of the probe and median seconds of an epoch.
-
-    words_per_second: through the encoder, cut after the row's deepest layer, as `probe bench` measured it, and on what.
-    """
+    """Holds parameters of the probe and median seconds of an epoch."""
 
     parameters: int
     seconds_per_epoch: float
-    words_per_second: int | None = None
-    measured_on: str | None = None
 
 
 @dataclass(frozen=True)

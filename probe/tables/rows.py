@@ -1,7 +1,7 @@
 """Builds rows from records: means and spreads over seeds, comparison with the best row, cost; missing cells stay.
 
-Rows depend only on a results folder's files: records, the counts of each, what its sweeps asked for, its races and
-benchmarks. Imports nothing that takes long.
+Rows depend only on a results folder's files: records, the counts of each, what its sweeps asked for, its
+races. Imports nothing that takes long.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from probe.bench.bench import Bench, read_bench
 from probe.conditions import CONDITIONS
 from probe.config import UserError, default_margin
 from probe.data.task import TASKS
@@ -154,7 +153,6 @@ def build_rows(results_dir: Path, margin: float | None = None, ended: Collection
             canonical(row.identity.probe),
         )
     )
-    benches = read_bench(results_dir)
     alike = group_by(gathered, _shown)
     normalized: defaultdict[str, set[str | None]] = defaultdict(set)  # how rows of each table are
     for row in gathered:
@@ -162,7 +160,7 @@ def build_rows(results_dir: Path, margin: float | None = None, ended: Collection
             normalized[row.group].add(row.identity.layers.normalize)
     rows = [
         replace(
-            _row(row, failed, _condition(row, alike[_shown(row)]), benches.get(row.identity.features)),
+            _row(row, failed, _condition(row, alike[_shown(row)])),
             name=_name(row, normalized[row.group]),
             eliminated=eliminated.get(row.identity.cell),
         )
@@ -325,7 +323,7 @@ def _rank(name: str) -> int:
     return PAPER_ORDER.index(name) if name in PAPER_ORDER else len(PAPER_ORDER)
 
 
-def _row(gathered: _Gathered, failed: Collection[str], condition: str | None, bench: Bench | None) -> Row:
+def _row(gathered: _Gathered, failed: Collection[str], condition: str | None) -> Row:
     by_seed = sorted(gathered.records.items(), key=lambda pair: pair[1].seed)
     records = [record for _, record in by_seed]
     cells: dict[str, Cell] = {}
@@ -351,7 +349,7 @@ def _row(gathered: _Gathered, failed: Collection[str], condition: str | None, be
         failed=sum(short(key) in failed for key in gathered.missing),
         cells=cells,
         about=_about(records[0], len(records)) if records else None,
-        cost=_cost(records, bench) if records else None,
+        cost=_cost(records) if records else None,
         condition=condition,
         recorded_condition=gathered.identity.condition,
         normalize=gathered.identity.layers.normalize,
@@ -360,16 +358,13 @@ def _row(gathered: _Gathered, failed: Collection[str], condition: str | None, be
     )
 
 
-def _cost(records: list[RunRecord], bench: Bench | None) -> Cost | None:
+def _cost(records: list[RunRecord]) -> Cost | None:
     seconds = [epoch.train_s for record in records for epoch in record.curve]
     if not seconds:  # nothing was trained
         return None
-    speed = bench.words_per_second.get(str(max(records[0].layers.indices, default=0))) if bench else None
     return Cost(
         records[0].parameters,
         statistics.median(seconds),
-        speed,
-        bench.machine if bench and speed else None,
     )
 
 

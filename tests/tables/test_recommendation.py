@@ -12,7 +12,6 @@ import pytest
 from matplotlib.figure import Figure
 from support.records import expect, make_record
 
-from probe.config import UserError
 from probe.data.task import TAGS
 from probe.race.rule import Elimination
 from probe.runs.identity import RecordedCondition
@@ -292,10 +291,3 @@ def test_the_same_rows_give_the_same_bytes(tmp_path: Path, drawn: dict):
     assert pictures(rows)[0].render("svg") == vector
     assert len(groups_of(rows)) == 1
     assert rows[0].task is not TAGS
-
-
-def test_a_damaged_bench_is_named_with_the_remedy(tmp_path: Path):
-    made(tmp_path)
-    (tmp_path / "bench.json").write_text('[{"features": 1}]')
-    with pytest.raises(UserError, match=r"bench\.json"):
-        build_rows(tmp_path)
