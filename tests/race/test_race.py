@@ -286,7 +286,7 @@ def test_a_small_encoder_takes_part_though_a_large_one_ranks_above_it(number: in
 def ranked_choice(place: int, name: str, width: int, encoder: str = "") -> RankedChoice:
     """A choice of layers in a ranking; what a race does not ask for is the same in all."""
     scored = Scored(LayersConfig([0], "concat", name), width, 1, [0.5], [0.5])
-    return RankedChoice(place, name, encoder, 1, 1, None, scored)
+    return RankedChoice(place, name, encoder, 1, 1, scored)
 
 
 @pytest.mark.slow
