@@ -128,6 +128,11 @@ def test_a_recorded_text_is_typed_so_it_returns(text: str):
     assert config_of([typed]).data.name == text
 
 
+def test_texts_in_a_recorded_list_are_typed_so_they_return():
+    (typed,) = as_overrides({"data": {"labels": ["O", "B-${oc.env:HOME}", 'I-"x"']}})
+    assert config_of([typed]).data.labels == ["O", "B-${oc.env:HOME}", 'I-"x"']
+
+
 def test_a_sweep_without_any_value_is_refused():
     for empty in ("seed=range(5,1)", "layers=glob(lst*)"):
         with pytest.raises(UserError, match="sweep"):

@@ -66,9 +66,6 @@ def write_page(folder: Path, rows: Sequence[Row], forms: Sequence[str] = ("png",
     files = {folder / "figures" / f"{name}.png": content for name, content in drawn.items()}
     if "svg" in forms:
         files |= {folder / "figures" / f"{picture.name}.svg": picture.render("svg") for picture in shown}
-    for stale in (folder / "figures").glob("*.*"):
-        if stale.suffix in (".png", ".svg") and stale not in files:
-            stale.unlink()
     for path, content in files.items():
         write_atomically(path, content)
     write_atomically(folder / PAGE, page(folder, rows, shown, drawn))

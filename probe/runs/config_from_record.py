@@ -1,4 +1,8 @@
-"""Rebuilds a record's config from its settings. Those that this version does not have are left out."""
+"""Rebuilds a record's config from its settings.
+
+Settings that this version does not have are left out, and so are the folder of the feature store and how it is read: a
+record comes from somebody else, and must not say whose features are trusted here.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from probe.config import Config, DataConfig, setting_names
-from probe.runs.records import RunRecord
+from probe.runs.records import UNRECORDED, RunRecord
 from probe.system.files import to_jsonable
 
 
@@ -20,7 +24,7 @@ def config_from_record(
     config = to_jsonable(record.config)
     kind = config["probe"].pop("kind")
     config["layers"] = {"normalize": "none"} | config["layers"]
-    known = setting_names()
+    known = {*setting_names()} - {f"features.{name}" for name in UNRECORDED}
     typed = [one for one in as_overrides(config) if one.partition("=")[0] in known]
     return _at_commits(make_config([f"probe={kind}", *typed, *(overrides or [])]), record)
 
@@ -56,9 +60,14 @@ def as_overrides(config: dict[str, Any], prefix: str = "") -> list[str]:
         if isinstance(value, dict):
             typed += as_overrides(value, f"{prefix}{name}.")
         elif f"{prefix}{name}" != "layers.name":
-            written = quoted(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            typed.append(f"{prefix}{name}={written}")
+            typed.append(f"{prefix}{name}={_written(value)}")
     return typed
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{','.join(map(_written, value))}]"
+    return quoted(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def quoted(text: str) -> str:

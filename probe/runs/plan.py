@@ -24,7 +24,7 @@ from probe.probes.schedule import EPOCH_UPDATES, Schedule, largest_batch, passes
 from probe.probes.selection import Selection, select
 from probe.runs.identity import Layers, RecordedCondition, RunIdentity, label_of
 from probe.runs.outputs import is_done, unfinished_path
-from probe.runs.records import Settings, record_path
+from probe.runs.records import UNRECORDED, Settings, record_path
 from probe.runs.sweep_plan import RequestedRun, Setting
 from probe.system.format import encoder_labels
 from probe.system.grouping import group_by
@@ -260,6 +260,6 @@ def settings_of(cfg: Config) -> Settings:
     config = asdict(cfg) | {"layers": cfg.layers.recorded, "probe": recorded_settings(cfg.probe)}
     for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]
-    for name in ("cache_dir", "placement", "layers", *["sentence"] * (not TASKS[cfg.data.task].is_of_texts)):
+    for name in (*UNRECORDED, *["sentence"] * (not TASKS[cfg.data.task].is_of_texts)):
         del config["features"][name]
     return Settings(**config)

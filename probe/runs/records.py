@@ -32,6 +32,7 @@ from probe.system.files import short, write_json
 from probe.system.provenance import Hardware, Software
 
 SCHEMA = 4
+UNRECORDED = ("cache_dir", "placement", "layers")  # of `features`: where features are stored, and which
 
 T = TypeVar("T")
 

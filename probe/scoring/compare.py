@@ -236,7 +236,8 @@ def _freedom(influences: Sequence[np.ndarray], text: np.ndarray) -> int:
         remaining = np.trace(text) - text.mean() * len(text)  # of the sum of the variances of the rows' differences
         excess /= max(0.1, float(remaining / variances.sum())) ** 2
     freedom = np.clip(2 / excess if excess > 0 else MOST_FREEDOM, len(means) + 1, MOST_FREEDOM)
-    return math.ceil(1.05 ** math.floor(math.log(freedom, 1.05)))  # in steps, so that a simulation serves many tables
+    steps = math.ceil(1.05 ** math.floor(math.log(freedom, 1.05)))  # so that a simulation serves many tables
+    return max(steps, len(means) + 1)  # fewer give no estimate for as many rows
 
 
 def _between(covariance: np.ndarray, a: int) -> np.ndarray:

@@ -82,12 +82,20 @@ def test_the_sentence_comes_first_then_the_picture_then_the_table(tmp_path: Path
     assert len(set(found.ids)) == len(found.ids)
 
 
-def test_svg_is_written_if_asked_for_and_stale_pictures_go(tmp_path: Path):
+def test_svg_is_written_if_asked_for(tmp_path: Path):
     shutil.copytree(FIXTURES / "demo", tmp_path / "demo")
     write_report(tmp_path / "demo", forms=("png", "svg"))
     assert (tmp_path / "demo/figures/scores.svg").read_bytes().startswith(b"<?xml")
+
+
+def test_pictures_of_the_users_own_stay(tmp_path: Path):
+    shutil.copytree(FIXTURES / "demo", tmp_path / "demo")
+    elsewhere = tmp_path / "pictures"
+    elsewhere.mkdir()
+    (elsewhere / "holiday.png").write_bytes(b"mine")
+    (tmp_path / "demo/figures").symlink_to(elsewhere)
     write_report(tmp_path / "demo")
-    assert not list((tmp_path / "demo/figures").glob("*.svg"))
+    assert (elsewhere / "holiday.png").read_bytes() == b"mine"
 
 
 def test_a_picture_that_cannot_be_drawn_costs_the_page_and_nothing_else(

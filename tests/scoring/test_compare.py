@@ -233,6 +233,13 @@ def test_without_two_seeds_of_any_row_nothing_is_compared():
             over_seeds(*rows)
 
 
+@pytest.mark.parametrize("rows", [46, 51, 56])  # whose degrees of freedom were rounded below the number of rows
+def test_many_rows_over_few_units_are_compared(rows: int):
+    draw = np.random.default_rng(rows)
+    samples = [Sample(draw.normal(0.7, 0.01, 2).tolist(), draw.normal(0, 0.01, (2, 40))) for _ in range(rows)]
+    assert len(Comparison(samples).behind()) == rows
+
+
 def test_where_counts_are_missing_errors_are_over_seeds_alone():
     draw = np.random.default_rng(6)
     whole = drawn(draw, [0.9, 0.9, 0.89], row_text=0.02, run=0.005)

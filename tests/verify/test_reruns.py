@@ -19,6 +19,14 @@ EPOCHS = 4
 LOSS, POINTS = 0.02, 0.03  # how far another machine may be off by then
 
 
+def test_a_record_does_not_say_where_features_are_read():
+    record = load_record(next(COMMITTED.glob("last-seed1-*.json")))
+    elsewhere = {"cache_dir": "/elsewhere", "placement": "stream", "layers": [0], "nonsense": 1}
+    settings = replace(record.config, features=record.config.features | elsewhere)
+    features = config_from_record(replace(record, config=settings), config_of).features
+    assert (features.cache_dir, features.placement, features.layers) == (config_of([]).features.cache_dir, "auto", None)
+
+
 @pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.parametrize("run_name", ["second_to_last-seed1"])
