@@ -120,7 +120,6 @@ class DataConfig:
     train_fraction: float | None
     derive: str | None = None  # else the task is sentence
     second_field: str | None = None  # of the second text; omitted from older records
-    regression: bool = False  # labels are numbers
 
     __hash__ = _hash_of_values
 
@@ -129,10 +128,6 @@ class DataConfig:
         if self.derive is not None:
             name, _, kind = self.derive.partition(":")
             one_of("data.derive", f"{name}:TYPE" if kind else self.derive, DERIVES)
-            if self.regression:
-                raise UserError(
-                    f"data.derive={self.derive} makes a class for each sentence. Leave out data.regression=true."
-                )
             if self.task in ("text_pairs", "pairs"):
                 raise UserError(
                     f"data.derive={self.derive} needs tags of words, and data.task={self.task} has none. "
@@ -151,12 +146,6 @@ class DataConfig:
             raise UserError(
                 f"data.second_field={self.second_field} is used only with data.task=text_pairs. Leave it out, or type "
                 "data=text_pairs."
-            )
-        if self.regression and (self.task not in TEXT_TASKS or self.labels is not None):
-            what = f"data.task={self.task}" if self.task not in TEXT_TASKS else "data.labels"
-            raise UserError(
-                f"data.regression=true with {what}: only {' and '.join(TEXT_TASKS)} have numbers as labels, and these "
-                "have no names."
             )
         for name in ("dev_fraction", "test_fraction"):
             if not 0 < (0.5 if getattr(self, name) is None else getattr(self, name)) < 1:

@@ -88,8 +88,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (data / f"{name}.tsv").write_text("".join(labelled))
         in_two = [line.replace(" ", "\t", 1) for line in labelled if " " in line]
         (data / f"{name}_pairs.tsv").write_text("".join(in_two))
-        numbers = [f"{len(words)}\t{' '.join(words)}\n" for words, _ in sentences]
-        (data / f"{name}_numbers.tsv").write_text("".join(numbers))
         with (data / "bigram_shift.txt").open("a") as stream:
             stream.writelines(f"{name}\t{line}" for line in labelled)
         text = "\n".join(arcs(words) for words, _ in sentences)

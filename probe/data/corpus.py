@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -95,10 +94,7 @@ def load_corpus(cfg: DataConfig) -> Corpus:
         about = {name: value for name, value in corpus.about.items() if name not in of_tags}
         corpus = replace(corpus, name=f"{corpus.name} {cfg.derive}", splits=splits, task=task_of(cfg), about=about)
         _add_skipped(corpus, left_out)
-    if corpus.task.is_regression:
-        read_numbers(corpus)
-    else:
-        _check_tags(corpus)
+    _check_tags(corpus)
     return corpus
 
 
@@ -359,25 +355,6 @@ def _refuse_other_labels(splits: dict[str, Split], labels: list[str]) -> None:
                 f"{next(places_of(split, wrong[0]))}: tag {wrong[0]!r} is not in data.labels=[{','.join(labels)}]. "
                 f"To take the tags that are there: data.labels=null.{_all_wrong(splits, wrong)}"
             )
-
-
-def read_numbers(corpus: Corpus) -> None:
-    """Writes each label as the same text for the same number, in place. Raises UserError for what is no number."""
-    for name, split in corpus.splits.items():
-        labels: dict[str, str] = {}
-        for sentence, (label,) in enumerate(split.tags):
-            try:
-                number = float(label)
-            except ValueError:
-                number = math.nan
-            if not math.isfinite(number):
-                place = f"{split.origin}:{split.lines[sentence]}"
-                raise UserError(f"{place}: {label!r} is no number. For classes: data.regression=false.")
-            labels[label] = repr(number + 0.0)  # so that -0 is 0
-        split.tags = Sentences.of([labels[label]] for (label,) in split.tags)
-        if len(set(labels.values())) < 2:
-            found = f"every {corpus.task.unit} of the {name} split is labelled {labels[label]}"
-            raise UserError(f"{split.origin}: {found}, and one number has no correlation with anything.")
 
 
 def _check_tags(corpus: Corpus) -> None:

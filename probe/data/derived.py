@@ -99,7 +99,7 @@ def sampled(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Sample]:
     first: dict[str, int] = {}  # how many units are needed until each kind occurs
     for number, of_unit in enumerate(sample.order, 1):
         for sentence in of_unit:
-            for kind, _, _ in () if corpus.task.is_regression else corpus.task.items(train.tags[sentence]):
+            for kind, _, _ in corpus.task.items(train.tags[sentence]):
                 first.setdefault(kind, number)
     taken = round(share * len(units))
     if share < 1 and taken == len(units):

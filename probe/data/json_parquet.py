@@ -159,7 +159,7 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
         except UnicodeEncodeError:
             raise UserError(f"{place}: a word holds half a character (a lone surrogate).") from None
         all_words.add(words)
-        as_written = [_number_of(tag) if layout.regression else _tag_of(tag, names, place) for tag in tags]
+        as_written = [_tag_of(tag, names, place) for tag in tags]
         bare = [bare_tag(tag) for tag in as_written]
         for tag in bare:
             check_tag(tag, place, may_have_blanks=is_labelled)
@@ -201,17 +201,11 @@ def _targets(text: object, targets: object, place: str) -> tuple[list[str], list
     return words, [target["label"] for target in targets], pairs
 
 
-def _number_of(tag: object) -> str:
-    """Returns a number as it is written. `corpus` refuses what is none."""
-    return tag if isinstance(tag, str) else repr(tag)
-
-
 def _tag_of(tag: object, names: list[str] | None, place: str) -> str:
     if isinstance(tag, str):
         return tag
     if not isinstance(tag, int) or isinstance(tag, bool):
-        numbers = " If labels are numbers: data.regression=true." if isinstance(tag, float) else ""
-        raise UserError(f"{place}: tag {tag!r} is neither a string nor a whole number.{numbers}")
+        raise UserError(f"{place}: tag {tag!r} is neither a string nor a whole number.")
     if names is None:
         raise UserError(
             f"{place}: its tags are numbers without names. Name them in order: 'data.labels=[O,B-PER,...]'."

@@ -33,7 +33,6 @@ class Layout:
     words_field: str = "tokens"
     tags_field: str = "ner_tags"
     second_field: str | None = None
-    regression: bool = False
     document_field: str | None = None
     labels: list[str] | None = None  # the names of tags that are numbers: tag 0 is labels[0]
     split: str = "train"  # the one to read, where a file holds several

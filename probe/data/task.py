@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from probe.config import DataConfig
 from probe.data.tags import spans
@@ -25,7 +25,6 @@ class Task:
     kinds: str
     unit: str = "word"
     vectors: int = 1
-    is_regression: bool = False  # labels are numbers
 
     @property
     def is_per_word(self) -> bool:
@@ -66,20 +65,9 @@ TAGS = Task("tags", "accuracy", "Accuracy", "tags")
 SENTENCE = Task("sentence", "accuracy", "Accuracy over sentences", "labels", unit="sentence")
 TEXT_PAIRS = Task("text_pairs", "accuracy", "Accuracy over pairs of texts", "labels", unit="pair of texts", vectors=4)
 PAIRS = Task("pairs", "accuracy", "Accuracy over pairs of words", "labels", unit="pair", vectors=3)
-NUMBERS, PAIR_NUMBERS = (
-    replace(
-        task,
-        name=f"{task.name}_regression",
-        score="Spearman",
-        title=f"Spearman's correlation over {units}",
-        kinds="numbers",
-        is_regression=True,
-    )
-    for task, units in ((SENTENCE, "sentences"), (TEXT_PAIRS, "pairs of texts"))
-)
-TASKS = {task.name: task for task in (SPANS, TAGS, SENTENCE, TEXT_PAIRS, PAIRS, NUMBERS, PAIR_NUMBERS)}
+TASKS = {task.name: task for task in (SPANS, TAGS, SENTENCE, TEXT_PAIRS, PAIRS)}
 
 
 def task_of(data: DataConfig) -> Task:
-    """Returns the task that data.task and data.regression name."""
-    return TASKS[f"{data.task}_regression" if data.regression else data.task]
+    """Returns the task that data.task names."""
+    return TASKS[data.task]

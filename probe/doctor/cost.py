@@ -160,7 +160,7 @@ def training_s_per_word(planned: Plan, device: str) -> float:
 
     torch.set_num_threads(1)
     tags = planned.corpus.splits["train"].tags[:MEASURED_SENTENCES]
-    labels, label_ids = labels_of(tags, planned.corpus.task.is_regression)
+    labels, label_ids = labels_of(tags)
     layers = [len(planned.selection.indices)] if planned.selection.combine == "mix" else []
     features = torch.randn(sum(map(len, tags)), *layers, planned.selection.width)
     data = TaggedWords(features, tags, label_ids, device)

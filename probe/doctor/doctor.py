@@ -139,9 +139,6 @@ def _data(configs: Sequence[Config]) -> tuple[Corpus, Facts]:
     kinds = Counter(
         kind for split in corpus.splits.values() for tags in split.tags for kind, _, _ in corpus.task.items(tags)
     )
-    if corpus.task.is_regression:
-        numbers = sorted(map(float, kinds))
-        kinds = Counter({f"numbers from {numbers[0]:g} to {numbers[-1]:g}": kinds.total()})
     controls = [one.data.control is not None for one in configs]
     sentences = [len(train.words) for _, train in trained_on]
     first = corpus.splits["train"].take([0]).by_unit(corpus.task)

@@ -17,7 +17,6 @@ from torch import Tensor
 from probe.data.tags import Tags
 from probe.probes.combine import Streamed
 from probe.probes.schedule import updates
-from probe.probes.training import LabelIds, Scale
 from probe.system.machine import to_device
 
 POOL = 50  # batches whose sentences are sorted together
@@ -44,15 +43,14 @@ class Batch(NamedTuple):
 class TaggedWords:
     """Holds a split for training: features (W, ...) on any device, labels (W,), and the lengths of the sentences.
 
-    device: of the batches. sentences: the numbers of the sentences that batches are made of; None: all. scale: of
-    labels that are numbers; None for classes.
+    device: of the batches. sentences: the numbers of the sentences that batches are made of; None: all.
     """
 
     def __init__(
         self,
         features: Tensor | Streamed,
         tags: Tags,
-        label_ids: LabelIds,
+        label_ids: dict[str, int],
         device: str = "cpu",
         sentences: Sequence[int] | None = None,
     ) -> None:
@@ -61,7 +59,6 @@ class TaggedWords:
         lengths = torch.tensor([len(sentence) for sentence in tags])
         chosen = torch.arange(len(tags)) if sentences is None else torch.tensor(sentences, dtype=torch.long)
         self.lengths, self.starts = lengths[chosen], (torch.cumsum(lengths, 0) - lengths)[chosen]
-        self.scale = label_ids if isinstance(label_ids, Scale) else None
         # A tag that does not occur in train has no id and cannot be predicted.
         self.labels = torch.tensor([label_ids.get(tag, UNCOUNTED) for sentence in tags for tag in sentence])
         if len(self.labels) != len(features):

@@ -32,7 +32,7 @@ from probe.probes.batches import pooled_batches
 from probe.probes.fitting import Epoch, Fit, FitInputs
 from probe.probes.kinds import bfloat16_kernels
 from probe.probes.schedule import WARM_UP
-from probe.probes.training import LabelIds, labels_of, make_deterministic
+from probe.probes.training import labels_of, make_deterministic
 from probe.scoring.metrics import headline
 from probe.system.bfloat16 import kernels, resolve_precision
 from probe.system.files import canonical, to_jsonable, written_whole
@@ -52,7 +52,7 @@ SAVED = ("curve", "best_epoch", "best_dev_tags", "best_weights")  # in addition 
 class TaggedText:
     """Holds a split as windows, with the label of each word."""
 
-    def __init__(self, text: Text, tags: Tags, label_ids: LabelIds, special: int) -> None:
+    def __init__(self, text: Text, tags: Tags, label_ids: dict[str, int], special: int) -> None:
         self.text, self.tags = text, tags
         # A tag that does not occur in train has no id and cannot be predicted.
         self.labels = torch.tensor([label_ids.get(tag, -100) for sentence in tags for tag in sentence])  # (W,)

@@ -44,7 +44,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     make_deterministic(device)
     # The label set is that of the whole train split even if only a part is used, so that the task is the same.
     train = splits["train"] if sample is None else sample.train
-    labels, label_ids = labels_of(train.tags, task.is_regression)
+    labels, label_ids = labels_of(train.tags)
     chosen = None if sample is None else sample.sentences(sample.share)
     data = {"train": TaggedWords(features["train"], train.tags, label_ids, device, chosen)}
     data |= {name: TaggedWords(features[name], splits[name].tags, label_ids, device) for name in ("dev", "test")}

@@ -11,13 +11,11 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Any
 
 from probe.data.split import Split
 from probe.data.tags import Tags
 from probe.data.task import Task
 from probe.probes.fitting import Fit, FitInputs
-from probe.scoring.metrics import as_labels
 from probe.system.provenance import hardware
 
 
@@ -50,39 +48,6 @@ class NaiveBayes:
         known = [self.weights[word] for word in words if word in self.weights]
         totals = map(sum, zip(self.prior.values(), *known, strict=True))
         return max(zip(totals, self.prior, strict=True), key=lambda pair: pair[0])[1]
-
-
-class WordRidge:
-    """Predicts a number from the words of a text: the mean of train, and a weight for each word, by ridge regression.
-
-    It is the baseline of labels that are numbers. Words that train does not have are ignored.
-    """
-
-    def __init__(self, words: Sequence[Sequence[str]], numbers: Sequence[float]) -> None:
-        import numpy as np
-        from scipy.sparse.linalg import lsqr
-
-        self.number_of = {word: i for i, word in enumerate(sorted(set(chain.from_iterable(words))))}
-        self.mean, self.deviation = float(np.mean(numbers)), float(np.std(numbers))
-        found = lsqr(self._counts(words), np.asarray(numbers) - self.mean, damp=1.0, atol=1e-10, btol=1e-10)
-        self.weights = found[0]
-
-    def __len__(self) -> int:
-        """Returns the number of weights."""
-        return len(self.weights) + 1
-
-    def _counts(self, words: Sequence[Sequence[str]]) -> Any:
-        """Returns how often each text has each known word, as a sparse matrix (texts, words)."""
-        from scipy.sparse import csr_array
-
-        known = [[self.number_of[word] for word in text if word in self.number_of] for text in words]
-        places = [row for row, text in enumerate(known) for _ in text]
-        numbers = [*chain.from_iterable(known)]
-        return csr_array(([1.0] * len(places), (places, numbers)), shape=(len(words), len(self.number_of)))
-
-    def predict(self, words: Sequence[Sequence[str]]) -> Tags:
-        predicted = self._counts(words) @ self.weights + self.mean
-        return [[label] for label in as_labels(predicted.tolist(), self.deviation)]
 
 
 class MajorityTag:
@@ -161,13 +126,10 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     clock = time.perf_counter()
     splits, task = inputs.corpus.splits, inputs.corpus.task
     train, others = splits["train"], {name: splits[name] for name in ("dev", "test")}
-    baseline: MajorityTag | NaiveBayes | WordRidge
+    baseline: MajorityTag | NaiveBayes
     if task.is_per_word:
         baseline = MajorityTag(train.words, train.tags, task)
         predictions = {name: baseline.predict(split.words) for name, split in others.items()}
-    elif task.is_regression:
-        baseline = WordRidge([*train.unit_words()], [float(label) for (label,) in train.tags])
-        predictions = {name: baseline.predict([*split.unit_words()]) for name, split in others.items()}
     else:
         baseline = NaiveBayes(train.unit_words(), chain.from_iterable(train.tags))
         predictions = {name: _labels(baseline, split) for name, split in others.items()}

@@ -13,8 +13,7 @@ With probe.lr_decay=linear none of this applies: all of max_epochs are trained, 
 updates and then falls to 0.
 
 On text with few spans the score is zero at first, even if something is learnt. While it is zero, progress is judged by
-the dev loss and the rate does not fall. Zero has no such meaning for a correlation. tests/benchmarks/schedule.py
-measures all this.
+the dev loss and the rate does not fall.
 """
 
 from __future__ import annotations
@@ -65,11 +64,9 @@ class Schedule:
     an epoch is several passes. patience: how many such epochs end training, counted from that first time; None if
     `max_epochs` ends it, since the rate falls to 0 over them.
 
-    lowest: the lowest score there is: 0, or -1 for correlations.
-
     rate: the current learning rate as a share of the first. outcome: None while training continues, then converged: no
     progress for `most_idle` epochs; hit_epoch_limit: `max_epochs` came before that, and longer training may score
-    higher; never_learned: no epoch scored above the lowest score.
+    higher; never_learned: no epoch scored above 0.
     """
 
     lr_decay: float
@@ -77,18 +74,17 @@ class Schedule:
     patience: int | None
     max_epochs: int
     epoch_updates: int
-    lowest: float = 0.0
     rate: float = 1.0
     outcome: Outcome | None = None
     _epochs: int = 0
     _idle: int = 0  # epochs without progress in a row, warm-up excluded
     _best_score: float = -math.inf
-    _best_since_lowest: float = -math.inf
+    _best_since_zero: float = -math.inf
     _lowest_loss: float = math.inf
 
     @classmethod
-    def of(cls, cfg: ProbeConfig, num_sentences: int, is_regression: bool = False) -> Schedule:
-        """Returns the schedule of a training. is_regression: whether the dev score is a correlation."""
+    def of(cls, cfg: ProbeConfig, num_sentences: int) -> Schedule:
+        """Returns the schedule of a training."""
         an_epoch = passes(num_sentences, cfg.batch_size)
         schedule = cls(
             lr_decay=float(cfg.lr_decay) if an_epoch == 1 and cfg.lr_decay != LINEAR else 1.0,
@@ -96,7 +92,6 @@ class Schedule:
             patience=None if cfg.lr_decay == LINEAR else cfg.patience,
             max_epochs=MOST_FULL_EPOCHS,
             epoch_updates=an_epoch * updates(num_sentences, cfg.batch_size),
-            lowest=-1.0 if is_regression else 0.0,
         )
         schedule.max_epochs = schedule.full * MOST_FULL_EPOCHS if cfg.max_epochs == "auto" else int(cfg.max_epochs)
         return schedule
@@ -123,13 +118,13 @@ class Schedule:
     def after_epoch(self, score: float, loss: float) -> bool:
         """Registers an epoch's dev score and dev loss. Returns whether that epoch is the best so far.
 
-        An epoch above the lowest score makes progress if no epoch since the last one at the lowest score was as high.
-        Epochs before that one count as chance. An epoch at the lowest score makes progress if its loss is the lowest.
+        An epoch that scores above 0 makes progress if no epoch since the last one at 0 was as high.
+        Epochs before that one count as chance. An epoch at 0 makes progress if its loss is the lowest.
         """
         is_best = score > self._best_score
-        above = score > self.lowest
-        progress = score > self._best_since_lowest if above else loss < self._lowest_loss
-        self._best_since_lowest = max(score, self._best_since_lowest) if above else -math.inf
+        above = score > 0
+        progress = score > self._best_since_zero if above else loss < self._lowest_loss
+        self._best_since_zero = max(score, self._best_since_zero) if above else -math.inf
         self._best_score = max(score, self._best_score)
         self._lowest_loss = min(loss, self._lowest_loss)
         self._epochs += 1
@@ -142,6 +137,6 @@ class Schedule:
         is_last = self._epochs == self.max_epochs
         converged = self._idle >= self.most_idle or (self.patience is None and is_last)
         if converged or is_last:
-            learned = self._best_score > self.lowest
+            learned = self._best_score > 0
             self.outcome = "never_learned" if not learned else "converged" if converged else "hit_epoch_limit"
         return is_best

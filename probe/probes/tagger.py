@@ -26,8 +26,6 @@ from probe.probes.kinds import network_of
 from probe.probes.normalization import input_factor
 from probe.probes.schedule import WARM_UP, Schedule, passes
 from probe.probes.selection import Selection
-from probe.probes.training import Scale
-from probe.scoring.metrics import as_labels
 from probe.system.bfloat16 import kernels
 
 WITHIN_EPOCH_S = 30  # seconds between progress lines within an epoch
@@ -49,7 +47,6 @@ class Tagger(pl.LightningModule):
         dev: TaggedWords,
         headline: Callable[[Tags, Tags], float],
     ) -> None:
-        """labels: empty if they are numbers; then there is one output, and the loss is squared."""
         super().__init__()
         self.headline = headline
         self.cfg, self.labels = cfg, labels
@@ -63,16 +60,9 @@ class Tagger(pl.LightningModule):
         self.dropout = Dropout(cfg.dropout)
         self.lstm = network_of(cfg, selection.width)  # a network of any kind; saved weights use this name
         width = selection.width if self.lstm is None else cast(int, self.lstm.width)
-        scale = train.scale
-        self.classifier = nn.Linear(width, len(labels) if scale is None else 1)
-        self.is_regression = scale is not None
-        self.label_mean: Tensor
-        self.label_deviation: Tensor
-        if scale is not None:  # saved with the weights
-            self.register_buffer("label_mean", torch.tensor(scale.mean, dtype=torch.float64))
-            self.register_buffer("label_deviation", torch.tensor(scale.deviation, dtype=torch.float64))
+        self.classifier = nn.Linear(width, len(labels))
         self.passes = passes(len(train.lengths), cfg.batch_size)
-        self.schedule = Schedule.of(cfg, len(train.lengths), self.is_regression)
+        self.schedule = Schedule.of(cfg, len(train.lengths))
         self.curve: list[dict[str, float]] = []
         self.best_epoch = 0
         self.best_dev_tags: Tags = []
@@ -161,28 +151,20 @@ class Tagger(pl.LightningModule):
         return {"weights": self.mix_weights.softmax(0).tolist(), "scale": self.mix_scale.item()}
 
     def _tags(self, data: TaggedWords, ids: Tensor) -> Tags:
-        if self.is_regression:
-            numbers = ids.double() * self.label_deviation + self.label_mean
-            names = as_labels(numbers.tolist(), float(self.label_deviation))
-        else:
-            names = [self.labels[i] for i in ids.tolist()]
+        names = [self.labels[i] for i in ids.tolist()]
         return [names[a : a + n] for a, n in zip(data.starts.tolist(), data.lengths.tolist(), strict=True)]
 
     def _loss(self, scores: Tensor, batch: Batch, reduction: str) -> Tensor:
-        """Returns the cross-entropy of a batch, or the squared error of standardised numbers."""
-        if self.is_regression:  # a row has one number, so there is no padding
-            return nn.functional.mse_loss(scores.flatten(), batch.labels.flatten(), reduction=reduction)
+        """Returns the cross-entropy of a batch."""
         return nn.functional.cross_entropy(*_to_compare(scores, batch), reduction=reduction)
 
     def _no_ids(self, data: TaggedWords) -> Tensor:
-        """Returns label ids, or numbers, to be filled in by `_keep_best`: one per word, and a dummy for padding."""
-        dtype = torch.float32 if self.is_regression else torch.long
-        return torch.zeros(len(data.labels) + 1, dtype=dtype, device=data.device)
+        """Returns label ids to be filled in by `_keep_best`: one per word, and a dummy for padding."""
+        return torch.zeros(len(data.labels) + 1, dtype=torch.long, device=data.device)
 
     def _keep_best(self, ids: Tensor, scores: Tensor, batch: Batch) -> None:
-        """Writes each word's highest-scoring label, or number, to its position in ids; padding's to the last one."""
-        best = scores[..., 0] if self.is_regression else scores.argmax(-1)
-        ids[torch.where(batch.words, batch.rows, len(ids) - 1)] = best
+        """Writes each word's highest-scoring label to its position in ids, and padding's to the last one."""
+        ids[torch.where(batch.words, batch.rows, len(ids) - 1)] = scores.argmax(-1)
 
 
 def _to_compare(scores: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -270,12 +252,8 @@ def train_tagger(
 def restored_tagger(
     cfg: ProbeConfig, selection: Selection, labels: list[str], weights: dict[str, Tensor], device: str
 ) -> Tagger:
-    """Rebuilds a trained tagger for predictions. Raises RuntimeError for weights of another shape.
-
-    Without labels it predicts numbers, whose scale is among the weights.
-    """
-    # One word stands for the data. Its label is a number, so that a scale can read it.
-    no_data = TaggedWords(torch.zeros(1, 1), [["0"]], {} if labels else Scale(0.0, 1.0))
+    """Rebuilds a trained tagger for predictions. Raises RuntimeError for weights of another shape."""
+    no_data = TaggedWords(torch.zeros(1, 1), [["O"]], {})  # one word stands for the data
     tagger = Tagger(cfg, selection, labels, no_data, no_data, lambda gold, predicted: 0.0)
     tagger.load_state_dict(weights)
     return tagger.to(device).eval()

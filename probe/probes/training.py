@@ -2,27 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from probe.data.tags import Tags
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Standardises the numbers of train, which are labels. It stands in for the ids of labels."""
-
-    mean: float
-    deviation: float
-
-    @classmethod
-    def of(cls, train: Tags) -> Scale:
-        numbers = torch.tensor([float(label) for tags in train for label in tags], dtype=torch.float64)
-        return cls(float(numbers.mean()), float(numbers.std(correction=0)))
-
-    def get(self, label: str, default: float) -> float:
-        return (float(label) - self.mean) / self.deviation
 
 
 def make_deterministic(device: str) -> None:
@@ -36,15 +18,7 @@ def make_deterministic(device: str) -> None:
         torch.backends.cudnn.allow_tf32 = False  # TF32 has fewer digits than float32
 
 
-LabelIds = dict[str, int] | Scale  # what turns a label into the number that a probe is trained on
-
-
-def labels_of(train: Tags, is_regression: bool = False) -> tuple[list[str], LabelIds]:
-    """Returns the label of each output of a classifier, and the number of each label.
-
-    Labels that are numbers are no classes: there is no list of them, and `Scale` standardises them.
-    """
-    if is_regression:
-        return [], Scale.of(train)
+def labels_of(train: Tags) -> tuple[list[str], dict[str, int]]:
+    """Returns the label of each output of a classifier, and the number of each label."""
     labels = sorted({tag for tags in train for tag in tags})
     return labels, {label: i for i, label in enumerate(labels)}

@@ -15,8 +15,8 @@ from probe.config import UserError
 from probe.runs.outputs import load_counts
 from probe.runs.records import Records
 from probe.scoring.compare import Sample
-from probe.scoring.metrics import Counts, are_numbers, by_sentence
-from probe.scoring.significance import influence, rank_influence, units_of
+from probe.scoring.metrics import Counts, by_sentence
+from probe.scoring.significance import influence, units_of
 
 SPLITS = ("dev", "test")
 
@@ -25,26 +25,20 @@ SPLITS = ("dev", "test")
 class SplitCounts:
     """Holds a run's counts on one split. documents: of each sentence.
 
-    counts: (sentences, 3), gold, predicted, correct; if labels are numbers (sentences, 2), gold, predicted.
+    counts: (sentences, 3), gold, predicted, correct.
     """
 
     counts: np.ndarray
     documents: np.ndarray | None
-    are_numbers: bool = False
 
     @classmethod
     def of(cls, counts: Counts) -> SplitCounts:
         documents = np.asarray(counts["documents"], dtype=int) if "documents" in counts else None
-        if are_numbers(counts):
-            return cls(np.array([counts["gold"], counts["predicted"]], dtype=float).T, documents, True)
         return cls(by_sentence(counts), documents)
 
     def influence(self, others: np.ndarray | None) -> np.ndarray:
         """Returns how much each unit moves the score. others: documents of a run to be paired with, if any."""
-        units = units_of(self.documents, others)
-        if not self.are_numbers:
-            return influence(self.counts, units)
-        return rank_influence(self.counts[:, 0], self.counts[:, 1], units)
+        return influence(self.counts, units_of(self.documents, others))
 
 
 Load = Callable[[Path], dict[str, SplitCounts] | None]

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
 from probe.data.tags import Tags, ill_formed
 from probe.data.task import Item, Task
 
-Counts = dict[str, list[int]]  # columns of counts, one value per sentence; see `count_numbers` for numbers
+Counts = dict[str, list[int]]  # columns of counts, one value per sentence
 
 
 @dataclass(frozen=True)
@@ -39,20 +38,6 @@ class KindScore:
 
 
 @dataclass(frozen=True)
-class NumberScore:
-    """Holds the scores of predicted numbers.
-
-    spearman, pearson: correlations; 0 if all predictions or all labels are one number, for which they are undefined.
-    squared_error: mean. variance: of the labels, which is the squared error of the best constant prediction.
-    """
-
-    spearman: float
-    pearson: float
-    squared_error: float
-    variance: float
-
-
-@dataclass(frozen=True)
 class Totals:
     """Holds the counts of a split. gold, predicted, correct: spans, or words if tags are not spans."""
 
@@ -71,7 +56,7 @@ class Scores:
     without the difference of B- and I-. entity_word_recall: the share of words in gold spans with the right type.
     macro_f1: over the tags, if they are not spans. matthews: Matthews' correlation of gold and predicted tags, if they
     are not spans; older records have none. slices: see `slices`. boundary: over span boundaries of any type;
-    older records have none. numbers: if labels are numbers; then there is no accuracy.
+    older records have none.
     """
 
     accuracy: float | None
@@ -86,13 +71,10 @@ class Scores:
     slices: dict[str, KindScore] | None = None
     boundary: SpanScore | None = None
     matthews: float | None = None
-    numbers: NumberScore | None = None
 
     @property
     def headline(self) -> float:
-        """Returns the score that tables show: span F1, accuracy if tags are not spans, Spearman's rho of numbers."""
-        if self.numbers is not None:
-            return self.numbers.spearman
+        """Returns the score that tables show: span F1, or accuracy if tags are not spans."""
         if self.span is not None:
             return self.span.f1
         assert self.accuracy is not None
@@ -114,8 +96,6 @@ def accuracy(gold: Tags, predicted: Tags) -> float:
 
 def headline(task: Task, gold: Tags, predicted: Tags) -> float:
     """Returns only the task's headline score, which training reads after each epoch."""
-    if task.is_regression:
-        return spearman(_numbers(gold), _numbers(predicted))
     return (span_f1 if task.has_spans else accuracy)(gold, predicted)
 
 
@@ -126,8 +106,6 @@ def count(gold: Tags, predicted: Tags, task: Task) -> Counts:
     strict_predicted, strict_correct (strict IOB2: every span begins with B-); gold_words, predicted_words, right_words
     (words in spans, with B- or I-); ill_formed (a predicted I- that continues nothing).
     """
-    if task.is_regression:
-        return count_numbers(gold, predicted)
     counts: Counts = {"words": [len(sentence) for sentence in gold]}
     pairs = list(zip(gold, predicted, strict=True))
     counts["right_tags"] = [sum(g == p for g, p in zip(gs, ps, strict=True)) for gs, ps in pairs]
@@ -147,51 +125,6 @@ def count(gold: Tags, predicted: Tags, task: Task) -> Counts:
     return counts
 
 
-def count_numbers(gold: Tags, predicted: Tags) -> Counts:
-    """Returns what the scores of numbers need, per sentence: gold and predicted are the numbers themselves."""
-    columns = {"words": [1] * len(gold), "gold": _numbers(gold), "predicted": _numbers(predicted)}
-    return cast(Counts, columns)
-
-
-def are_numbers(counts: Counts) -> bool:
-    return "gold" in counts
-
-
-def _numbers(tags: Tags) -> list[float]:
-    return [float(label) for (label,) in tags]
-
-
-def as_labels(numbers: Sequence[float], deviation: float) -> list[str]:
-    """Writes predicted numbers as labels, to about a millionth of the deviation of train's labels."""
-    decimals = 6 - math.floor(math.log10(deviation)) if deviation > 0 else 6
-    return [repr(round(number, decimals)) for number in numbers]
-
-
-def mid_ranks(values: np.ndarray) -> np.ndarray:
-    """Returns the share of values below each one, and half of those equal to it: ranks in (0, 1) with mean 1/2."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(counts) - counts / 2)[place] / len(values))
-
-
-def pearson(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> float:
-    """Returns Pearson's correlation; 0 if one side is constant, for which it is undefined."""
-    x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    if x.min() == x.max() or y.min() == y.max():
-        return 0.0
-    x, y = x - x.mean(), y - y.mean()
-    return float(np.clip(x @ y / math.sqrt((x @ x) * (y @ y)), -1, 1))
-
-
-def spearman(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> float:
-    """Returns Spearman's correlation: Pearson's of ranks, equal values at the mean of theirs; 0 if undefined."""
-    return pearson(mid_ranks(np.asarray(a, dtype=float)), mid_ranks(np.asarray(b, dtype=float)))
-
-
-def _number_score(gold: Sequence[float], predicted: Sequence[float]) -> NumberScore:
-    x, y = np.asarray(gold, dtype=float), np.asarray(predicted, dtype=float)
-    return NumberScore(spearman(x, y), pearson(x, y), float(((x - y) ** 2).mean()), float(x.var()))
-
-
 SIDES = ("gold", "predicted", "correct")
 OF_SPANS = (*(f"strict_{side}" for side in SIDES), "ill_formed", "gold_words", "predicted_words", "right_words")
 
@@ -200,7 +133,6 @@ def problem_of(counts: Counts) -> str | None:
     """Returns why these are not counts of a split, as `count` returns them; None if they are."""
     kinds = sorted({name.partition(":")[2] for name in counts if ":" in name})
     needed = ["words", "right_tags", *(f"{side}:{kind}" for kind in kinds for side in SIDES)]
-    needed = ["words", "gold", "predicted"] if are_numbers(counts) else needed
     needed += OF_SPANS if any(name in counts for name in OF_SPANS) else ()
     if missing := next((name for name in needed if name not in counts), None):
         return f"has no {missing}"
@@ -237,10 +169,6 @@ def _strict_spans(tags: Tags, scheme: str) -> list[set[Item]]:
 
 def scores_of(counts: Counts) -> Scores:
     """Computes scores from counts, without slices, which need the words."""
-    if are_numbers(counts):
-        rows = len(counts["words"])
-        scores = _number_score(counts["gold"], counts["predicted"])
-        return Scores(None, {}, Totals(rows, rows, rows, rows, 0), numbers=scores)
     total = {name: sum(column) for name, column in counts.items()}
     kinds = [name.removeprefix("gold:") for name in counts if name.startswith("gold:")]
     parts = {kind: (total[f"gold:{kind}"], total[f"predicted:{kind}"], total[f"correct:{kind}"]) for kind in kinds}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probe.scoring.metrics import f1_of, mid_ranks
+from probe.scoring.metrics import f1_of
 
 CONFIDENCE = 0.95  # of every interval and critical value
 FEWEST_DOCUMENTS = 20  # with fewer, a test over documents has no power: D documents allow no p below 2 / 2^D
@@ -79,36 +79,3 @@ def influence(counts: np.ndarray, units: Sequence[int] | np.ndarray | None = Non
         return moves
     _, place = np.unique(np.asarray(units), return_inverse=True)
     return np.bincount(place, moves)
-
-
-def rank_influence(
-    gold: np.ndarray, predicted: np.ndarray, units: Sequence[int] | np.ndarray | None = None
-) -> np.ndarray:
-    """Returns how much each unit of a text moves Spearman's correlation, to first order, as `influence` does for F1.
-
-    It is the derivative of the correlation by the weight of each row, through the ranks of all others (Croux & Dehon
-    2010). Equal numbers share the mean of their ranks. gold, predicted: (rows,). Returns zeros if all numbers of one
-    side are equal, as there is no correlation then.
-    """
-    x, y = mid_ranks(gold), mid_ranks(predicted)
-    across, of_x, of_y = (float((a * b).mean()) for a, b in ((x, y), (x, x), (y, y)))
-    variances = of_x - 0.25, of_y - 0.25  # the mean of mid-ranks is 1/2
-    moves = np.zeros(len(x))
-    if min(variances) > 0:
-        by_covariance = x * y + _moved_ranks(gold, y) + _moved_ranks(predicted, x) - 3 * across
-        by_x = x**2 + 2 * _moved_ranks(gold, x) - 3 * of_x
-        by_y = y**2 + 2 * _moved_ranks(predicted, y) - 3 * of_y
-        correlation = (across - 0.25) / math.sqrt(variances[0] * variances[1])
-        moves = by_covariance / math.sqrt(variances[0] * variances[1])
-        moves = (moves - correlation / 2 * (by_x / variances[0] + by_y / variances[1])) / len(x)
-    if units is None:
-        return moves
-    _, place = np.unique(np.asarray(units), return_inverse=True)
-    return np.bincount(place, moves)
-
-
-def _moved_ranks(values: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Returns, for each row, the mean of `others` over rows with a higher value, and half of those with the same."""
-    _, place = np.unique(values, return_inverse=True)
-    sums = np.bincount(place, others)
-    return np.asarray((sums.sum() - np.cumsum(sums) + sums / 2)[place] / len(values))

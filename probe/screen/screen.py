@@ -17,8 +17,8 @@ from torch import Tensor
 from probe.config import ScreenConfig, UserError
 from probe.data.corpus import Corpus
 from probe.features.pooled import Vectors
-from probe.probes.training import LabelIds, labels_of
-from probe.scoring.metrics import f1_of, spearman
+from probe.probes.training import labels_of
+from probe.scoring.metrics import f1_of
 from probe.screen.candidates import Candidate, concatenations, fixed
 from probe.screen.gold import Gold
 from probe.screen.moments import Moments, Reduction, Text, moments, num_pca_components, reduced, reduction
@@ -63,7 +63,7 @@ def screen(
     """
     is_small = (2 * cfg.window + 1) * (store.num_layers + 1) * store.hidden_size < SMALL
     torch.set_num_threads(1 if is_small else num_cores())
-    known, label_ids = labels_of(corpus.splits["train"].tags, corpus.task.is_regression)
+    known, label_ids = labels_of(corpus.splits["train"].tags)
     train = draw(corpus, "train", cfg.sentences, cfg.samples, seed, label_ids)
     dev = draw(corpus, "dev", cfg.dev_sentences, cfg.samples, seed, label_ids)
     for text, setting in ((train, "sentences"), (dev, "dev_sentences")):
@@ -86,7 +86,7 @@ def screen(
     return Screened(ranked, words, num_components, min(to.kept), bench.ridge_alphas, bench.beam_sizes)
 
 
-def draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int, label_ids: LabelIds) -> Text:
+def draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int, label_ids: dict[str, int]) -> Text:
     """Draws a random sample of a split's sentences, in their order, and assigns each to a part."""
     tags = corpus.splits[split].tags
     shuffled = np.random.default_rng([seed, len(split)]).permutation(len(tags))[:sentences]
@@ -121,9 +121,8 @@ class _Bench:
         self.train_layers = reduced(store, train, to, torch.float16)
         self.dev_layers = reduced(store, dev, to, torch.float16)
         device = to.mean.device
-        self.is_regression = corpus.task.is_regression
         labels = torch.from_numpy(train.labels)
-        one_hot = labels[:, None] if self.is_regression else torch.nn.functional.one_hot(labels, len(known))
+        one_hot = torch.nn.functional.one_hot(labels, len(known))
         self.labels = one_hot.float().to(device)
         self.beyond = {text.split: beyond(text, cfg.window).to(device) for text in (train, dev)}
         self.gold = Gold(dev.tags, known, dev.part, cfg.samples, corpus.task)
@@ -235,9 +234,6 @@ class _Bench:
         solved = dict(solve(sums, keys, self.to, self.ridge_alphas))
         for key, found in zip(solved, scores([*solved.values()], self.dev_layers, self.beyond["dev"]), strict=True):
             error = float(squared_error(found, self.dev.labels)[kept].mean())
-            if self.is_regression:
-                yield key, (spearman(self.dev.labels[kept], found[:, 0].cpu().numpy()[kept]), error)
-                continue
             counts = np.delete(self.gold.counts(found.argmax(1).cpu().numpy()), part, axis=0).sum(0)
             yield key, (float(f1_of(counts)), error)
 

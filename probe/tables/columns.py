@@ -240,7 +240,6 @@ SHORT_NAMES = {  # of columns of scores; the others are named by their path
     "test_word_f1": "word",
     "test_accuracy": "accuracy",
     "test_macro_f1": "macro",
-    "test_pearson": "pearson",
 }
 
 
@@ -434,8 +433,7 @@ def choose_columns(wanted: str | None, rows: Sequence[Row], form: str = "text") 
         "encoder": any(row.encoder for row in rows),
     }
     has |= dict.fromkeys(OF_SPANS, any(row.task.has_spans for row in rows))
-    has["macro"] = any(not row.task.has_spans and not row.task.is_regression for row in rows)
-    has["pearson"] = any(row.task.is_regression for row in rows)
+    has["macro"] = any(not row.task.has_spans for row in rows)
     typed = wanted.split(",")
     return [name for name in names if name in typed or has.get(name, True)]
 

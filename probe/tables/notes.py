@@ -102,19 +102,6 @@ def _epochs_of_fine_tuning(rows: Sequence[Row]) -> str:
     return trained + (f"{runs}: more epochs (probe.max_epochs) may score higher." if rising else "")
 
 
-def _constant_notes(rows: Sequence[Row]) -> list[str]:
-    """Names the runs that give all of dev or of test one number, which has no correlation."""
-    constant = [
-        with_encoder(record.label, row.encoder)
-        for row in rows
-        for record in row.records.values()
-        if any(part.numbers and part.numbers.pearson == 0 for part in (record.scores.dev, record.scores.test))
-    ]
-    if not constant:
-        return []
-    return [f"constant: {first_few(constant, SHOWN)}: all predictions are one number, so the correlation counts as 0."]
-
-
 def _encoder_notes(rows: Sequence[Row]) -> list[str]:
     """Says what compares between several encoders, and what does not; nothing where there is one."""
     if not _encoders(rows):
@@ -137,7 +124,7 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
             "such rows may be the seed's."
         )
     lines += unconverged_notes(rows, "not ranked")
-    lines += _constant_notes(rows) + _encoder_notes(rows) + rate_notes(rows) + scale_notes(rows)
+    lines += _encoder_notes(rows) + rate_notes(rows) + scale_notes(rows)
     if any(row.eliminated for row in rows) and "label" in columns:
         lines.append(
             f"{ELIMINATED}: a race gave the row no more seeds after that round, most often because it was "

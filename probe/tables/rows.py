@@ -23,7 +23,7 @@ from probe.runs.identity import RecordedCondition, RunIdentity, normalized_name
 from probe.runs.progress import closest_results, failures
 from probe.runs.records import Records, RunRecord, bad_records, load_records
 from probe.runs.sweep_plan import SWEEP, RequestedRun, Setting, read_expected
-from probe.scoring.metrics import NumberScore, Scores, SpanScore
+from probe.scoring.metrics import Scores, SpanScore
 from probe.scoring.significance import Cell, summary
 from probe.system.files import canonical, key_of, short, to_jsonable
 from probe.system.format import encoder_labels, short_name
@@ -59,7 +59,7 @@ PAPER_ORDER = (
 READ = ("context", "subword", "stride", "precision", "dtype")
 
 
-def _part(score: SpanScore | NumberScore | None, part: str) -> float | None:
+def _part(score: SpanScore | None, part: str) -> float | None:
     return None if score is None else getattr(score, part)
 
 
@@ -70,7 +70,6 @@ SCORES: dict[str, Callable[[Scores], float | None]] = {
     "word_f1": lambda scores: _part(scores.word, "f1"),
     "accuracy": lambda scores: scores.accuracy,
     "macro_f1": lambda scores: scores.macro_f1,
-    "pearson": lambda scores: _part(scores.numbers, "pearson"),
 }
 
 

@@ -199,7 +199,7 @@ def _facts_of_outcome(record: RunRecord) -> RecordFacts:
     probe = recorded_probe(record.config.probe)
     if None in losses or record.identity.version != VERSION or not PROBES[probe.kind].ends_by_schedule:
         return
-    schedule = Schedule.of(probe, record.data.splits.train.sentences, record.task.is_regression)
+    schedule = Schedule.of(probe, record.data.splits.train.sentences)
     for epoch, loss in zip(record.curve, losses, strict=True):
         schedule.after_epoch(epoch.dev, loss or 0.0)
     yield "outcome", record.outcome, schedule.outcome, "the curve gives"

@@ -46,15 +46,6 @@ SIZES = {"train": 30, "validation": 6, "test": 6}
             ["text"],
         ),
         (
-            "stsb",
-            "sentence-transformers/stsb",
-            "data/",
-            SIZES,
-            "score",
-            datasets.Value("float64"),
-            ["sentence1", "sentence2"],
-        ),
-        (
             "mrpc",
             "nyu-mll/glue",
             "mrpc/",

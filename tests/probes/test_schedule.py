@@ -43,22 +43,6 @@ def test_the_rate_falls_only_where_a_pass_is_an_epoch(sentences: int, rate: floa
     assert told(schedule, (0.5, 1), *[(0.4, 1)] * (warm + schedule.full - 1)).rate == rate
 
 
-def test_a_correlation_around_zero_ends_like_any_other_score():
-    probe = ProbeConfig(2, 64, 0.5, 1e-3, 0.5, 32, 60, 3, 1.0, "float32")
-    noise = [(0.03 * (-1) ** i * (i * 7 % 5), 1.0) for i in range(60)]
-
-    def ended(shift: float, is_regression: bool) -> tuple[str | None, int]:
-        schedule = Schedule.of(probe, 3_200, is_regression)
-        for epoch, (score, loss) in enumerate(noise, 1):
-            schedule.after_epoch(score + shift, loss)
-            if schedule.outcome is not None:
-                return schedule.outcome, epoch
-        return None, 0
-
-    assert ended(0.0, True) == ended(-0.3, True) == ended(0.5, False)
-    assert ended(0.0, True)[0] == "converged"
-
-
 @pytest.mark.parametrize("folder", committed_sets(), ids=lambda folder: folder.name)
 def test_committed_runs_ended_where_the_schedule_ends_them(
     folder: Path,
