@@ -206,10 +206,10 @@ def test_the_commands_of_the_readmes_work(home: Path, shared: Path, subtests: py
 @pytest.mark.real
 def test_the_cosines_shown_are_what_the_command_above_them_prints(minilm: Encoder, typed: Callable):
     command = next(command for command in commands() if "--word bank" in command)
-    words = shlex.split(command.replace("results/bank.png", "bank.png"))[1:]
+    words = shlex.split(command)[1:]
     done = typed(*words)
     numbers = re.compile(r"[+-]?\d\.\d{3}")
-    shown = block("README.md", "bank").splitlines()
+    shown = block("conf/README.md", "bank").splitlines()
     printed = done.stdout[done.stdout.index(shown[0]) :].splitlines()
     for line, there in zip(shown, printed, strict=False):
         assert numbers.sub("", line).split() == numbers.sub("", there).split()
@@ -296,7 +296,7 @@ def test_records_are_sent_to_a_logger_by_the_lines_shown(name: str, monkeypatch:
 
 
 def test_what_is_typed_instead_of_other_tools_is_read_as_it_stands():
-    text = (ROOT / "README.md").read_text().partition("## Coming from another tool?")[2].partition("\n## ")[0]
+    text = (ROOT / "conf/README.md").read_text().partition("## Coming from another tool?")[2].partition("\n## ")[0]
     found = re.findall(r"`(probe [^`]*)`", text.replace("\n  ", " "))
     assert len(found) >= 6
     for command in found:
