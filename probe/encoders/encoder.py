@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -146,13 +147,13 @@ def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types
     import torch
 
     if getattr(model, "takes_padding", True) or bool(mask.all()):
-        return _forward(model, ids, mask, types)
+        return _forward(model, ids, mask, types)[0]
     lengths = mask.sum(1)
     rows, parts = [], []
     for length in lengths.unique().tolist():
         rows.append((lengths == length).nonzero()[:, 0])
         inputs = [None if given is None else given[rows[-1], :length] for given in (ids, mask, types)]
-        parts.append(_forward(model, *inputs))
+        parts.append(_forward(model, *inputs)[0])
     order = torch.cat(rows).argsort()
 
     def whole(of_parts: tuple[torch.Tensor, ...]) -> torch.Tensor:
@@ -166,7 +167,8 @@ def outputs(model: torch.nn.Module, ids: torch.Tensor, mask: torch.Tensor, types
     )
 
 
-def _forward(model: Any, ids: Any, mask: Any, types: Any) -> Any:
+def _forward(model: Any, ids: Any, mask: Any, types: Any) -> tuple[Any, bool]:
+    """Returns the encoder's output, and whether the forward pass changed the model, which is undone."""
     import torch
 
     inputs = {"input_ids": ids, "attention_mask": mask}
@@ -174,17 +176,41 @@ def _forward(model: Any, ids: Any, mask: Any, types: Any) -> Any:
         inputs["token_type_ids"] = types
     weights = next(model.parameters())
     precision = "bfloat16" if weights.dtype == torch.bfloat16 else "float32"
-    with kernels(precision, weights.device.type, lstm=False):
+    with _changes_undone(model) as changed, kernels(precision, weights.device.type, lstm=False):
         try:
-            return model(**inputs, output_hidden_states=True, return_dict=True)
+            output = model(**inputs, output_hidden_states=True, return_dict=True)
         except Stopped as stopped:
-            return SimpleNamespace(hidden_states=stopped.states)
+            output = SimpleNamespace(hidden_states=stopped.states)
+    if hasattr(model, "_pad_to_block_size"):  # BigBird removes the padding of its last block from the last layer only
+        output.hidden_states = tuple(state[:, : ids.shape[1]] for state in output.hidden_states)
+    return output, bool(changed)
+
+
+@contextmanager
+def _changes_undone(model: torch.nn.Module) -> Iterator[list[Any]]:
+    """Undoes what happens inside the block to a model's modules, buffers and settings; lists what was undone.
+
+    What is added stays, such as the library's own notes that its hooks are in place.
+    BigBird replaces its sparse attention for good when it reads a short text. Long texts would then be read otherwise.
+    """
+    configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
+    parts = [part for module in model.modules() for part in (vars(module), module._modules, module._buffers)]
+    kept = [(part, dict(part)) for part in [*parts, *map(vars, configs.values())]]
+    changed: list[Any] = []
+    try:
+        yield changed
+    finally:
+        for part, before in kept:
+            if any(part.get(name) is not value for name, value in before.items()):
+                changed.append(part)
+                part.update(before)
 
 
 def _takes_padding(model: torch.nn.Module, encoder: Encoder, device: str) -> bool:
     """Returns whether a text has the same hidden states alone and padded, except for rounding errors.
 
-    Convolutions, Fourier transforms, and embeddings of neighbouring pieces mix a text with its padding.
+    Convolutions, Fourier transforms, and embeddings of neighbouring pieces mix a text with its padding. An encoder that
+    changes while it reads a short text reads texts of different lengths differently.
     """
     import torch
 
@@ -195,8 +221,11 @@ def _takes_padding(model: torch.nn.Module, encoder: Encoder, device: str) -> boo
     mask[:, : len(text)] = 1
     types = torch.zeros_like(ids) if special.has_types else None
     with torch.no_grad():
-        alone = _forward(model, *(None if given is None else given[:, : len(text)] for given in (ids, mask, types)))
-        padded = _forward(model, ids, mask, types)
+        cut = (None if given is None else given[:, : len(text)] for given in (ids, mask, types))
+        alone, changed = _forward(model, *cut)
+        padded, _ = _forward(model, ids, mask, types)
+    if changed:
+        return False
     for one, other in zip(alone.hidden_states, padded.hidden_states, strict=True):
         if one.shape[1] != len(text) or other.shape[1] != ids.shape[1]:
             return True  # extraction refuses such an encoder

@@ -29,7 +29,7 @@ from probe.features.words import Text, batches, padded
 IN_PYTHON = {"bertweet", "phobert", "bert-japanese", "flaubert"}
 NEEDS = {"flaubert": "sacremoses"}  # a package that the family's tokenizer calls
 CAUSAL = {"gpt2", "llama", "llama-3", "qwen3", "gemma-3-text", "gemma-3", "qwen2-vl", "olmo-2"}
-UNPADDED = {"mobilebert", "fnet"}
+UNPADDED = {"mobilebert", "fnet", "bigbird"}
 FINAL_NORM = {*CAUSAL, "llama-both-ways", "modernbert", "t5"}
 
 
@@ -85,7 +85,8 @@ def states_of_model(folder: Path, encoded: Any) -> torch.Tensor:
         model = model.get_encoder()
         encoded.pop("token_type_ids", None)
     with torch.no_grad():
-        return torch.stack(model(**encoded, output_hidden_states=True).hidden_states)[:, 0]
+        states = model(**encoded, output_hidden_states=True).hidden_states
+    return torch.stack([state[0, : encoded["input_ids"].shape[1]] for state in states])
 
 
 def test_vectors_are_those_of_a_plain_forward_over_running_text(family: Path, tmp_path: Path):
@@ -150,6 +151,18 @@ def test_stopping_early_gives_the_layers_of_the_whole_forward(
 def test_a_trial_shows_whose_vectors_padding_changes(family: Path, tmp_path: Path):
     model: Any = load_model(open_encoder(encoder_config(family), tmp_path), "cpu", keep_pooler=True)
     assert model.takes_padding == (family.name not in UNPADDED)
+
+
+@pytest.mark.parametrize("layers", [[0, 1, 2, 3], [1]])
+def test_bigbird_reads_long_texts_sparsely_after_short_ones(layers: list[int], tmp_path: Path):
+    folder = saved("bigbird", tmp_path)
+    texts = [WORDS[:2], WORDS * 2 + ["be"], WORDS * 2, WORDS[:1]]  # long ones of odd and even numbers of pieces
+    split = Split(texts, [["O"] * len(text) for text in texts], None, [1, 2, 3, 4], "text")
+    cfg = features_config(tmp_path / "cache", dtype="float32", layers=layers)
+    encoder = open_encoder(encoder_config(folder), tmp_path)
+    ((_, found),) = ensure_features(Corpus("x", {"dev": split}), encoder, cfg, "cpu").read("dev", layers)
+    expected = torch.cat([over_running_text(folder, text) for text in texts], 1)
+    torch.testing.assert_close(torch.stack(found), expected[layers], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("family", sorted(UNPADDED))

@@ -144,6 +144,14 @@ FAMILIES: dict[str, Callable[[], tuple[Any, Any]]] = {
             )
         ),
     ),
+    "bigbird": lambda: (
+        T.RobertaTokenizer(**byte_level(), model_max_length=64),
+        T.BigBirdModel(
+            T.BigBirdConfig(
+                vocab_size=400, block_size=2, num_random_blocks=1, max_position_embeddings=66, pad_token_id=1, **SIZE
+            )
+        ),
+    ),
     "albert": lambda: (
         T.AlbertTokenizer(vocab=unigram(), cls_token="<s>", sep_token="</s>", **NAMED),
         T.AlbertModel(T.AlbertConfig(vocab_size=100, embedding_size=8, **SIZE)),
