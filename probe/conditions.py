@@ -1,4 +1,4 @@
-"""Defines the conditions of runs other than the main one: baselines, less text, the fine-tuned encoder.
+"""Defines the conditions of runs other than the main one: baselines, and the fine-tuned encoder.
 
 A new condition is an entry in `CONDITIONS` and a file in `conf/condition/` of the same name. Tables, keys and checks
 use the entry. Keys hold its id and settings, never its label. This module imports nothing that takes long.
@@ -13,11 +13,10 @@ from typing import Any, Literal
 
 from probe.config import Config, DataConfig
 from probe.data.corpus import Corpus
-from probe.data.derived import Sample, control_task, sampled
+from probe.data.derived import control_task
 
-# The sections of a table, from the top: baselines that a row should exceed, the main rows, the same rows trained on
-# less text, and upper bounds.
-BASELINE, MAIN, REDUCED_DATA, UPPER_BOUND = range(4)
+# The sections of a table, from the top: baselines that a row should exceed, the main rows, and upper bounds.
+BASELINE, MAIN, UPPER_BOUND = range(3)
 LOWER_CASED = "lower_cased"  # of a control task: whether words were lower-cased before tags were drawn
 
 
@@ -27,16 +26,15 @@ class Condition:
 
     label: its name in tables, given the settings of all conditions of a row. setting: the setting that asks for it.
     holds: returns whether a value of that setting asks for it. changes: the `encoder`, the `words` of the corpus, its
-    `tags`, the `sample` used for training, or the `probe`. section: its part of a table. note: shown under a table with
-    such a row. settings: those of a config that keys must hold in addition to its id; the last argument says whether
-    the encoder drops case. derive: makes the corpus from the original one, if `words` or `tags` change; its last
-    argument says the same.
+    `tags`, or the `probe`. section: its part of a table. note: shown under a table with such a row. settings: those of
+    a config that keys must hold in addition to its id; the last argument says whether the encoder drops case. derive:
+    makes the corpus from the original one, if `words` or `tags` change; its last argument says the same.
     """
 
     label: Callable[[Mapping[str, Any]], str]
     setting: str
     holds: Callable[[Any], bool]
-    changes: Literal["encoder", "words", "tags", "sample", "probe"]
+    changes: Literal["encoder", "words", "tags", "probe"]
     section: int
     note: str | None = None
     settings: Callable[[Config, bool], dict[str, Any]] = lambda cfg, lower_cases: {}
@@ -83,14 +81,6 @@ CONDITIONS: dict[str, Condition] = {  # in the order of the table
         section=UPPER_BOUND,
         note="fine-tuned: the encoder itself is trained, with a linear layer on its last layer; best epoch on dev.",
     ),
-    "share": Condition(
-        label=lambda settings: f"{100 * settings['share']:g} % of train",
-        setting="data.train_fraction",
-        holds=lambda share: share not in (None, 1),
-        changes="sample",
-        section=REDUCED_DATA,
-        settings=lambda cfg, lower_cases: {"share": cfg.data.train_fraction},
-    ),
 }
 
 
@@ -121,7 +111,7 @@ def section_of(indices: Iterable[int], names: Iterable[str]) -> int:
 
     A row without layers is a baseline, and so is one with any condition of a baseline.
     """
-    sections = {CONDITIONS[name].section if name in CONDITIONS else REDUCED_DATA for name in names}
+    sections = {CONDITIONS[name].section if name in CONDITIONS else BASELINE for name in names}
     if not list(indices) or BASELINE in sections:
         return BASELINE
     return max(sections, default=MAIN)
@@ -138,23 +128,16 @@ def main_data(data: DataConfig, changed_words: bool = False) -> DataConfig:
 
 
 def derived(
-    text: Corpus,
-    data: DataConfig,
-    seed: int,
-    lower_cases: bool = False,
-    changes: Collection[str] = ("words", "tags", "sample"),
-) -> tuple[Corpus, Sample | None]:
-    """Returns the corpus that a run is trained and scored on, made from the original one, and its sample of train.
+    text: Corpus, data: DataConfig, lower_cases: bool = False, changes: Collection[str] = ("words", "tags")
+) -> Corpus:
+    """Returns the corpus that a run is trained and scored on, made from the original one.
 
-    seed: the run's, which draws the sample. lower_cases: whether the encoder drops case; the control task then does
-    too. changes: which of the changes are made. Raises UserError for what cannot be made.
+    lower_cases: whether the encoder drops case; the control task then does too. changes: which of the changes are made.
+    Raises UserError for what cannot be made.
     """
     corpus = text
     for condition in CONDITIONS.values():
         is_asked = condition.data_setting and condition.holds(getattr(data, condition.data_setting))
         if condition.derive and is_asked and condition.changes in changes:
             corpus = condition.derive(corpus, data, lower_cases)
-    share = data.train_fraction
-    if share is None or "sample" not in changes or not CONDITIONS["share"].holds(share):
-        return corpus, None
-    return sampled(corpus, share, seed)
+    return corpus

@@ -117,7 +117,6 @@ class DataConfig:
     scheme: str
     ill_formed: str
     control: int | None  # a seed
-    train_fraction: float | None
     derive: str | None = None  # else the task is sentence
     second_field: str | None = None  # of the second text; omitted from older records
 
@@ -154,8 +153,6 @@ class DataConfig:
             raise UserError("data.dev_fraction and data.test_fraction leave nothing to train on.")
         if self.control is not None:
             _at_least("data.control", self.control, 0)
-        if self.train_fraction is not None and not 0 < self.train_fraction <= 1:
-            raise UserError(f"data.train_fraction={self.train_fraction} is not a share of train: above 0, at most 1.")
 
 
 @dataclass

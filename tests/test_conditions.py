@@ -16,7 +16,7 @@ from probe.runs.plan import forget_inputs, plan
 
 
 def test_labels_show_conditions_and_their_settings():
-    assert label_of_conditions(["random", "share"], {"share": 0.05}) == "random weights, 5 % of train"
+    assert label_of_conditions(["random", "control"], {"weights_seed": 0, "control": 1}) == "random weights, control"
     unknown = "newer"  # of a later version
     assert label_of_conditions([unknown], {}) == unknown
 

@@ -38,14 +38,14 @@ class DataWarning(NamedTuple):
     message: str
 
 
-def data_warnings(corpus: Corpus, trained_on: Sequence[tuple[Config, Split]]) -> list[DataWarning]:
-    """Returns the warnings for a corpus and for runs on it. trained_on: each run's settings and its part of train."""
-    cfg, train = trained_on[0][0], corpus.splits["train"]
+def data_warnings(corpus: Corpus, configs: Sequence[Config]) -> list[DataWarning]:
+    """Returns the warnings for a corpus and for runs on it, by their configs."""
+    cfg, train = configs[0], corpus.splits["train"]
     table = table_of(train)[:MOST]
     numbers = list(_numbers(train, table))
     repeated = [] if numbers else [*_header(corpus), *_shared(corpus)]  # numbered words are the same in every sentence
     of_text = [*numbers, *_prefix(train), *_marks(corpus), *_tags(cfg, corpus, table), *repeated]
-    return [*of_text, *_small(trained_on), *_short(trained_on)]
+    return [*of_text, *_small(len(train.words), configs), *_short(len(train.words), configs)]
 
 
 def _numbers(train: Split, table: list[list[str]]) -> Iterator[DataWarning]:
@@ -161,10 +161,9 @@ def _shared(corpus: Corpus) -> Iterator[DataWarning]:
         yield DataWarning("splits that share sentences", f"{message}; {effect}")
 
 
-def _small(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
-    """Warns of too few sentences or updates, for the run with the fewest updates in a pass over its sentences."""
-    cfg, train = min(trained_on, key=lambda one: updates(len(one[1].words), one[0].probe.batch_size))
-    sentences, size = len(train.words), cfg.probe.batch_size
+def _small(sentences: int, configs: Sequence[Config]) -> Iterator[DataWarning]:
+    """Warns of too few sentences or updates, for the run with the fewest updates in a pass over them."""
+    size = max(cfg.probe.batch_size for cfg in configs)
     few = updates(sentences, size)
     if sentences < SMALL_SENTENCES or few < SMALL_UPDATES:
         smaller = f", a smaller batch (probe.batch_size={max(1, size // 4)})" if few < SMALL_UPDATES else ""
@@ -175,9 +174,9 @@ def _small(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
         )
 
 
-def _short(trained_on: Sequence[tuple[Config, Split]]) -> Iterator[DataWarning]:
+def _short(sentences: int, configs: Sequence[Config]) -> Iterator[DataWarning]:
     """Warns of too few epochs to converge, for the run that lacks the most updates."""
-    schedules = [Schedule.of(cfg.probe, len(train.words)) for cfg, train in trained_on if kind_of(cfg).reads_features]
+    schedules = [Schedule.of(cfg.probe, sentences) for cfg in configs if kind_of(cfg).reads_features]
     short = [one for one in schedules if one.max_epochs < one.shortest]
     if short:
         worst = max(short, key=lambda one: (one.shortest - one.max_epochs) * one.epoch_updates)

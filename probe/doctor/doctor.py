@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probe.conditions import derived, main_data
-from probe.config import Config, DataConfig, UserError
+from probe.config import Config, UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.split import Split, SplitCounts
+from probe.data.split import SplitCounts
 from probe.doctor.cost import cost_of_sweep, extraction_s
 from probe.doctor.data_warnings import DataWarning, data_warnings
 from probe.encoders.checkpoint import Encoder, open_encoder
@@ -121,7 +121,7 @@ def examine(
 
 
 def _by_corpus(configs: Sequence[Config]) -> list[list[Config]]:
-    """Groups configs by corpus. A control task, or a share of train, is the same corpus."""
+    """Groups configs by corpus. A control task is on the same corpus."""
     return [*group_by(configs, lambda cfg: main_data(cfg.data)).values()]
 
 
@@ -129,18 +129,13 @@ def _data(configs: Sequence[Config]) -> tuple[Corpus, Facts]:
     """Loads the corpus of these configs and describes it."""
     cfg = configs[0]
     corpus = load_corpus(cfg.data)
-
-    @cache
-    def train_of(data: DataConfig, seed: int) -> Split:
-        return derived(corpus, data, seed)[0].splits["train"]
-
-    trained_on = [(one, train_of(one.data, one.seed if one.data.train_fraction else 0)) for one in configs]
+    for data in {one.data for one in configs}:
+        derived(corpus, data)  # refuses a control task that cannot be made
     counts = corpus.counts()
     kinds = Counter(
         kind for split in corpus.splits.values() for tags in split.tags for kind, _, _ in corpus.task.items(tags)
     )
     controls = [one.data.control is not None for one in configs]
-    sentences = [len(train.words) for _, train in trained_on]
     first = corpus.splits["train"].take([0]).by_unit(corpus.task)
     is_standard = "conll2003" in corpus.name or all(counts[name].words == CONLL2003[name].words for name in counts)
     is_standard = is_standard and cfg.data.derive is None
@@ -152,10 +147,9 @@ def _data(configs: Sequence[Config]) -> tuple[Corpus, Facts]:
         "kinds": dict(kinds.most_common()),
         "first_sentence": [[word, tag] for word, tag in zip(first.words[0], first.tags[0], strict=True)],
         "control_runs": [sum(controls), len(controls)],
-        "trained_on_sentences": [min(sentences), max(sentences)],
         "notes": list(corpus.notes),
         "differences_from_conll2003": _differences_from_standard(counts) if is_standard else None,
-        "warnings": _as_facts(data_warnings(corpus, trained_on)),
+        "warnings": _as_facts(data_warnings(corpus, configs)),
     }
 
 

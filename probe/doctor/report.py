@@ -66,9 +66,6 @@ def _data(facts: Facts) -> Iterator[str]:
     if num_controls:
         of = "" if num_controls == num_runs else "some runs: "
         yield f"{of}control task: each word or mention has a tag drawn at random"
-    fewest, most = facts["trained_on_sentences"]
-    if fewest < (splits["train"]["sentences"] or 0):
-        yield f"trained on {' to '.join(f'{n:,}' for n in sorted({fewest, most}))} of these sentences"
     yield from (f"note: {note}" for note in facts["notes"])
     if facts["differences_from_conll2003"] is not None:
         yield _against_standard(facts["differences_from_conll2003"])

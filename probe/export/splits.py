@@ -185,17 +185,12 @@ def _normalization(planned: Plan, selection: Selection) -> Normalization | None:
 def plan_to_read(cfg: Config) -> Plan:
     """Returns the plan whose vectors are read.
 
-    Raises UserError for runs without stored vectors: a fine-tuned encoder, a sample of train, no layer.
+    Raises UserError for runs without stored vectors: a fine-tuned encoder, no layer.
     """
     if not PROBES[cfg.probe.kind].reads_features:
         raise UserError(f"Features come from a frozen encoder: omit probe={cfg.probe.kind}.")
     # No probe is trained here. One with LSTM layers would be refused where a whole text has one label.
     planned = plan(replace(cfg, probe=replace(cfg.probe, num_layers=0)))
-    if planned.sample is not None:
-        raise UserError(
-            f"data.train_fraction={cfg.data.train_fraction}: a run's seed draws the sample, but features are of the "
-            "whole text. Type data.train_fraction=null."
-        )
     if not planned.kind.reads_features:
         raise UserError(f"layers={planned.selection.name} names no layer, so there are no vectors. Type layers=last.")
     return planned

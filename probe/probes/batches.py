@@ -8,7 +8,7 @@ T words of the longest sentence, B sentences, N words in a batch, W words in a s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -43,22 +43,13 @@ class Batch(NamedTuple):
 class TaggedWords:
     """Holds a split for training: features (W, ...) on any device, labels (W,), and the lengths of the sentences.
 
-    device: of the batches. sentences: the numbers of the sentences that batches are made of; None: all.
+    device: of the batches.
     """
 
-    def __init__(
-        self,
-        features: Tensor | Streamed,
-        tags: Tags,
-        label_ids: dict[str, int],
-        device: str = "cpu",
-        sentences: Sequence[int] | None = None,
-    ) -> None:
-        self.features, self.device = features, device
-        self.tags = tags if sentences is None else [tags[i] for i in sentences]
-        lengths = torch.tensor([len(sentence) for sentence in tags])
-        chosen = torch.arange(len(tags)) if sentences is None else torch.tensor(sentences, dtype=torch.long)
-        self.lengths, self.starts = lengths[chosen], (torch.cumsum(lengths, 0) - lengths)[chosen]
+    def __init__(self, features: Tensor | Streamed, tags: Tags, label_ids: dict[str, int], device: str = "cpu") -> None:
+        self.features, self.tags, self.device = features, tags, device
+        self.lengths = torch.tensor([len(sentence) for sentence in tags])
+        self.starts = torch.cumsum(self.lengths, 0) - self.lengths
         # A tag that does not occur in train has no id and cannot be predicted.
         self.labels = torch.tensor([label_ids.get(tag, UNCOUNTED) for sentence in tags for tag in sentence])
         if len(self.labels) != len(features):

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from probe.config import Config
     from probe.data.corpus import Corpus
-    from probe.data.derived import Sample
     from probe.data.tags import Tags
     from probe.encoders.checkpoint import Encoder
     from probe.features.store import FeatureStore
@@ -24,15 +23,13 @@ if TYPE_CHECKING:
 class FitInputs:
     """Holds everything that a probe is fitted on.
 
-    text: the corpus whose features are read. corpus: the one to train and score on. sample: which sentences of train
-    were sampled, if any. unfinished: the checkpoint file of a training that takes long. runs: how many runs share this
-    machine and its GPUs.
+    text: the corpus whose features are read. corpus: the one to train and score on. unfinished: the checkpoint
+    file of a training that takes long. runs: how many runs share this machine and its GPUs.
     """
 
     cfg: Config
     text: Corpus
     corpus: Corpus
-    sample: Sample | None
     encoder: Encoder
     selection: Selection
     store: FeatureStore

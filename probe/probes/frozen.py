@@ -30,7 +30,7 @@ PLACES = {"device": "in the GPU's memory", "memory": "in memory", "stream": "str
 
 def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     """Trains the probe, after extracting missing features. log: gets the features' place, then a line per epoch."""
-    cfg, splits, task, sample = inputs.cfg, inputs.corpus.splits, inputs.corpus.task, inputs.sample
+    cfg, splits, task = inputs.cfg, inputs.corpus.splits, inputs.corpus.task
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
     features, where, normalization = read_features(inputs, device)
@@ -42,12 +42,8 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         log(f"WARNING: {message}: {REMEDY}")
     read_s = time.perf_counter() - clock
     make_deterministic(device)
-    # The label set is that of the whole train split even if only a part is used, so that the task is the same.
-    train = splits["train"] if sample is None else sample.train
-    labels, label_ids = labels_of(train.tags)
-    chosen = None if sample is None else sample.sentences(sample.share)
-    data = {"train": TaggedWords(features["train"], train.tags, label_ids, device, chosen)}
-    data |= {name: TaggedWords(features[name], splits[name].tags, label_ids, device) for name in ("dev", "test")}
+    labels, label_ids = labels_of(splits["train"].tags)
+    data = {name: TaggedWords(features[name], split.tags, label_ids, device) for name, split in splits.items()}
     clock = time.perf_counter()
     tagger = train_tagger(
         cfg.probe,

@@ -100,7 +100,7 @@ def _prepare_majority_tag(cfg: Config) -> Config:
     """
     return replace(
         _prepare_patience(cfg),
-        seed=cfg.seed if "share" in conditions_of(cfg) else 0,
+        seed=0,
         layers=replace(cfg.layers, normalize=None),
         encoder=replace(cfg.encoder, weights="pretrained", weights_seed=0),
     )

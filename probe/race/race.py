@@ -102,11 +102,6 @@ def _refuse(named: Sequence[Config], base: Config) -> None:
     """Raises UserError for rows that are no choice of frozen layers, and if runs differ in more than their seed."""
     if not PROBES[base.probe.kind].reads_features:
         raise UserError(f"A race compares layers of a frozen encoder. Omit probe={base.probe.kind}.")
-    if base.data.train_fraction not in (None, 1):
-        raise UserError(
-            f"data.train_fraction={base.data.train_fraction}: each seed would draw a different text, but a race "
-            "compares seeds on one text. Type data.train_fraction=null."
-        )
     if any(cfg.layers.is_empty for cfg in named):
         raise UserError("layers=majority_tag has no seeds to race with. Run it without a race; it takes seconds.")
 

@@ -15,7 +15,7 @@ VERSION = 1  # raise it when a code change gives other results for the same sett
 class RecordedCondition:
     """Describes how a run differs from the main runs it is compared with. It may have several conditions.
 
-    ids: of the conditions, in the order of `CONDITIONS`. settings: theirs (a seed, a share). base: the identity's
+    ids: of the conditions, in the order of `CONDITIONS`. settings: theirs (a seed). base: the identity's
     fields that the conditions change, with their values in the main runs.
     """
 
@@ -75,7 +75,7 @@ class RunIdentity:
 
     @property
     def section(self) -> int:
-        """Returns the section of its table: BASELINE, MAIN, REDUCED_DATA or UPPER_BOUND."""
+        """Returns the section of its table: BASELINE, MAIN or UPPER_BOUND."""
         return section_of(self.layers.indices, self.conditions)
 
     @property

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from probe.conditions import conditions_of, derived, main_data, settings_of_conditions
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.derived import Sample
 from probe.data.task import TASKS
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.indices import stored_layers
@@ -36,14 +35,13 @@ ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about
 class Plan:
     """Holds a planned run: everything that its key depends on, nothing that takes long.
 
-    text: the corpus whose features are read. corpus: the one to train and score on, with the tags of a control or a
-    sample of train where the config asks for one. sample: which sentences of train were sampled.
+    text: the corpus whose features are read. corpus: the one to train and score on, with the tags of a control where
+    the config asks for one.
     """
 
     cfg: Config
     text: Corpus
     corpus: Corpus
-    sample: Sample | None
     encoder: Encoder
     selection: Selection
     store: FeatureStore
@@ -83,7 +81,6 @@ class Plan:
             self.cfg,
             self.text,
             self.corpus,
-            self.sample,
             self.encoder,
             self.selection,
             self.store,
@@ -104,7 +101,7 @@ def plan(cfg: Config) -> Plan:
     text, _ = _text(of_text)
     encoder, store, _ = _features(of_text, cfg.encoder, cfg.features)
     is_lower_cased = cfg.data.control is not None and encoder.lower_cases
-    corpus, sample, fingerprint = _derived(of_text, cfg.data, cfg.seed, is_lower_cased)
+    corpus, fingerprint = _derived(of_text, cfg.data, is_lower_cased)
     selection = select(cfg.layers, encoder.num_layers, unit_size(encoder.hidden_size, text.task))
     refuse_unstored(cfg, selection, encoder)
     _refuse_large_batch(cfg, main)
@@ -128,7 +125,7 @@ def plan(cfg: Config) -> Plan:
         condition=condition,
         sentence=cfg.features.sentence if text.task.is_of_texts else None,
     )
-    return Plan(cfg, text, corpus, sample, encoder, selection, store, identity)
+    return Plan(cfg, text, corpus, encoder, selection, store, identity)
 
 
 def _refuse_large_batch(cfg: Config, main: Corpus) -> None:
@@ -144,10 +141,7 @@ def _refuse_large_batch(cfg: Config, main: Corpus) -> None:
 
 
 def _resolve_epochs(cfg: Config, main: Corpus) -> Config:
-    """Returns the config with the number of epochs that `auto` comes to.
-
-    It is the same for a share of train as for all of it, since both are in one table.
-    """
+    """Returns the config with the number of epochs that `auto` comes to."""
     most = Schedule.of(cfg.probe, len(main.splits["train"].tags)).max_epochs
     return replace(cfg, probe=replace(cfg.probe, max_epochs=most))
 
@@ -198,16 +192,16 @@ def _text(data: DataConfig) -> tuple[Corpus, str]:
 
     Like the functions below it is cached, for the runs that share it.
     """
-    text, _ = derived(load_corpus(main_data(data)), data, seed=0, changes=("words",))
+    text = derived(load_corpus(main_data(data)), data, changes=("words",))
     return text, text.fingerprint()
 
 
 @functools.lru_cache(maxsize=8)
-def _derived(of_text: DataConfig, data: DataConfig, seed: int, lower_cases: bool) -> tuple[Corpus, Sample | None, str]:
-    """Returns the corpus to train and score on, its sample of train if any, and its fingerprint."""
+def _derived(of_text: DataConfig, data: DataConfig, lower_cases: bool) -> tuple[Corpus, str]:
+    """Returns the corpus to train and score on, and its fingerprint."""
     text, fingerprint = _text(of_text)
-    corpus, sample = derived(text, data, seed, lower_cases, changes=("tags", "sample"))
-    return corpus, sample, fingerprint if corpus is text else corpus.fingerprint()
+    corpus = derived(text, data, lower_cases, changes=("tags",))
+    return corpus, fingerprint if corpus is text else corpus.fingerprint()
 
 
 @functools.lru_cache(maxsize=8)

@@ -62,10 +62,9 @@ def run_screens(
     for cfg in configs:
         if not PROBES[cfg.probe.kind].reads_features:
             raise UserError(f"A screen ranks the layers of a frozen encoder: leave out probe={cfg.probe.kind}.")
-        if cfg.data.control is not None or cfg.data.train_fraction is not None or cfg.features.layers is not None:
+        if cfg.data.control is not None or cfg.features.layers is not None:
             raise UserError(
-                "A screen reads every layer of the whole text as it is: leave out data.control, data.train_fraction "
-                "and features.layers."
+                "A screen reads every layer of the text as it is: leave out data.control and features.layers."
             )
     named_encoders(configs)
     folder = Path(configs[0].results_dir)

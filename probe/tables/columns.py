@@ -355,12 +355,6 @@ COLUMNS: dict[str, Column] = {
             note="guess floor: boundary F1 on dev times the sum of squared type shares. Guessing each type by its "
             "frequency would score this much at the boundaries that were found.",
         ),
-        _relative(
-            "paired",
-            "to the best on the same samples: dev (95 %)",
-            note="to the best on the same samples: a seed draws one sample of train for all rows, so dev scores are "
-            "subtracted seed by seed; interval over seeds, each row by itself.",
-        ),
         _column("num_blocks", "blocks", lambda row: row.num_blocks, groups=("cost",)),
         _cost("parameters", "parameters", "parameters", ",d", groups=("cost",)),
         _cost("epoch_s", "s per epoch", "seconds_per_epoch", ".1f", groups=("cost",)),

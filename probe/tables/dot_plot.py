@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,14 +73,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Section:
-    """Holds lines under one heading; the main rows have none."""
-
-    heading: str
-    lines: tuple[Line, ...]
-
-
-@dataclass(frozen=True)
 class DotPlot:
     """Holds a dot plot's content.
 
@@ -90,7 +82,7 @@ class DotPlot:
     """
 
     title: str
-    sections: tuple[Section, ...]
+    lines: tuple[Line, ...]
     num_layers: int
     headers: tuple[str, ...]
     align_left: tuple[bool, ...]
@@ -98,10 +90,6 @@ class DotPlot:
     bars: str
     band: tuple[float, float, str] | None = None
     marks: tuple[tuple[str, float], ...] = ()
-
-    @property
-    def lines(self) -> list[Line]:
-        return [line for section in self.sections for line in section.lines]
 
 
 def draw_dot_plot(figure: Figure, plot: DotPlot) -> None:
@@ -112,11 +100,11 @@ def draw_dot_plot(figure: Figure, plot: DotPlot) -> None:
     whole = figure.add_axes((0, 0, 1, 1), zorder=-1)
     whole.set(xlim=(0, sheet.width), ylim=(sheet.height, 0))
     whole.set_axis_off()
-    bottom, high = sheet.height - sheet.top - LINE * sheet.rows, LINE * sheet.rows
+    bottom, high = sheet.height - sheet.top - LINE * len(plot.lines), LINE * len(plot.lines)
     box = (sheet.start, bottom, sheet.plot_width, high)
     sizes = (sheet.width, sheet.height, sheet.width, sheet.height)
     axes = figure.add_axes(tuple(part / size for part, size in zip(box, sizes, strict=True)))  # type: ignore[arg-type]
-    axes.set(xlim=(sheet.low, sheet.high), ylim=(sheet.rows, 0), yticks=[])
+    axes.set(xlim=(sheet.low, sheet.high), ylim=(len(plot.lines), 0), yticks=[])
     axes.patch.set_alpha(0)
     axes.spines["left"].set_visible(False)
     axes.grid(False, axis="y")
@@ -125,7 +113,7 @@ def draw_dot_plot(figure: Figure, plot: DotPlot) -> None:
     axes.set_xlabel(plot.axis, fontsize=SMALL, labelpad=2)
     _draw_heads(whole, plot, sheet)
     _draw_lines(whole, plot, sheet)
-    for line, place in zip(plot.lines, itertools.chain(*sheet.places), strict=True):
+    for place, line in enumerate(plot.lines):
         _draw_scores(axes, line, place + 0.5)
     if plot.band:
         axes.axvspan(plot.band[0], plot.band[1], color=BAND, lw=0, zorder=0)
@@ -139,7 +127,7 @@ class Sheet:
     """Holds where everything stands, in inches from the left and from the top.
 
     cells: where the strip begins, and the width of a cell. start, plot_width: of the scores. low, high: their range.
-    top: of the first line. places, rows: see `_places`. columns: where each column's text is anchored.
+    top: of the first line. columns: where each column's text is anchored.
     """
 
     width: float
@@ -150,8 +138,6 @@ class Sheet:
     low: float
     high: float
     top: float
-    places: list[list[int]]
-    rows: int
     columns: list[float]
     marks: list[PlacedMark]
 
@@ -162,8 +148,7 @@ class Sheet:
 
 def _sheet(figure: Figure, plot: DotPlot) -> Sheet:
     texts = Texts(figure)
-    names = [_shortened(line.name) for line in plot.lines] + [section.heading for section in plot.sections]
-    name_width = max(texts.width(name, bold=True) for name in names) + GAP
+    name_width = max(texts.width(_shortened(line.name), bold=True) for line in plot.lines) + GAP
     cell = min(CELL, STRIP / plot.num_layers)
     widths = [
         max(texts.width(text, bold=True) for text in column)
@@ -174,7 +159,6 @@ def _sheet(figure: Figure, plot: DotPlot) -> Sheet:
     width = max(WIDTH, sides + PLOT)
     low, high = _range(plot)
     marks = _placed_marks(plot, low, high, width - sides, texts)
-    places, rows = _places(plot.sections)
     title = 0.15 * (plot.title.count("\n") + 1) + 0.1
     top = title + LEVEL * max((mark.level for mark in marks), default=0) + LINE
     columns = []
@@ -182,7 +166,7 @@ def _sheet(figure: Figure, plot: DotPlot) -> Sheet:
         begin = width - MARGIN - sum(widths[k:]) - GAP * (len(widths) - k - 1)
         columns.append(begin if align_left else begin + widths[k])
     return Sheet(
-        width, top + LINE * rows + KEY, (MARGIN + name_width, cell), start, width - sides, low, high, top, places, rows,
+        width, top + LINE * len(plot.lines) + KEY, (MARGIN + name_width, cell), start, width - sides, low, high, top,
         columns, marks,
     )  # fmt: skip
 
@@ -198,9 +182,6 @@ def _draw_heads(whole: Axes, plot: DotPlot, sheet: Sheet) -> None:
     for k in sorted({0, *((line.num_layers or plot.num_layers) - 1 for line in plot.lines)}):
         whole.text(begin + cell * (k + 0.5), head, str(k), ha="center", **style)
     whole.text(begin - GAP / 2, head, "layers", ha="right", **style)
-    for section, places in zip(plot.sections, sheet.places, strict=True):
-        if section.heading:
-            whole.text(MARGIN, sheet.middle(places[0] - 1), section.heading, style="italic", **style)
 
 
 def _draw_lines(whole: Axes, plot: DotPlot, sheet: Sheet) -> None:
@@ -209,8 +190,8 @@ def _draw_lines(whole: Axes, plot: DotPlot, sheet: Sheet) -> None:
     used: list[Rectangle] = []
     unused: list[Rectangle] = []
     begin, cell = sheet.cells
-    for number, (line, place) in enumerate(zip(plot.lines, itertools.chain(*sheet.places), strict=True)):
-        y = sheet.middle(place)
+    for number, line in enumerate(plot.lines):
+        y = sheet.middle(number)
         style: dict[str, Any] = {"fontsize": SIZE, "va": "center_baseline"}
         if number % 2 == 0:
             stripes.append(Rectangle((0, y - LINE / 2), sheet.width, LINE))
@@ -248,16 +229,6 @@ class Texts:
 
 def _shortened(name: str) -> str:
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-
-
-def _places(sections: Sequence[Section]) -> tuple[list[list[int]], int]:
-    """Returns each line's place from the top, by section, and how many places there are; a heading takes one."""
-    places, at = [], 0
-    for section in sections:
-        at += bool(section.heading)
-        places.append([at + k for k in range(len(section.lines))])
-        at += len(section.lines)
-    return places, at
 
 
 def _range(plot: DotPlot) -> tuple[float, float]:

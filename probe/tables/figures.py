@@ -1,5 +1,4 @@
-"""Draws records as PNG: every row's scores beside its layers, F1 by layer, by cost, by share of the text, the
-learned weights of mixes.
+"""Draws records as PNG: every row's scores beside its layers, F1 by layer, and the learned weights of mixes.
 
 Colours are those of Okabe and Ito, which colour-blind readers can distinguish; markers, line styles and labels say the
 same. The background is white. The same records under the same matplotlib give the same bytes.
@@ -31,7 +30,7 @@ from probe.system.format import first_few
 from probe.system.grouping import group_by
 from probe.tables.columns import COLUMNS, header
 from probe.tables.decisions import BEST, ELIMINATED, UNCONVERGED, WORSE
-from probe.tables.dot_plot import DotPlot, Line, Score, Section, draw_dot_plot
+from probe.tables.dot_plot import DotPlot, Line, Score, draw_dot_plot
 from probe.tables.notes import SHOWN, caption
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, by_encoder, groups_of
@@ -171,50 +170,38 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
 
 
 def scores(rows: Sequence[Row], title: str) -> DotPlot:
-    """Gives the dot plot of one table: main rows by dev score, then those trained on less text.
+    """Gives the dot plot of one table: main rows by dev score.
 
     Baselines and fine-tuned rows are thin lines at the best dev score of each; they are lines of the plot if there are
     no others. Where the table has several encoders, a column names each row's, and its strip has that encoder's layers.
     """
     main = sorted((row for row in rows if row.section == MAIN), key=lambda row: (_is_unranked(row), -row.dev_mean))
-    others = [row for row in rows if row.section not in (MAIN, BASELINE, UPPER_BOUND)]
     if len(main) > MOST_LINES:
         title, main = f"{title}; the best {MOST_LINES} of {len(main)} rows", main[:MOST_LINES]
-    shown = [("", main)] if main else []
-    for condition in dict.fromkeys(row.condition or "" for row in others):
-        shown.append((condition, [row for row in others if (row.condition or "") == condition]))
     used = recommend(rows).use
     best = next((row for row in main if row.label == BEST), None)
     marks = [(name, 100 * max(row.dev_mean for row in mine)) for name, mine in _references(rows).items()]
-    if not shown:
-        shown, marks = [("", list(rows))], []
-    is_labelled = any(COLUMNS["label"].text(row) for _, mine in shown for row in mine)
+    shown = main or list(rows)
+    is_labelled = any(COLUMNS["label"].text(row) for row in shown)
     most_layers = {row.encoder: 1 + _num_blocks(row) for row in rows if row.records}  # of each encoder
     has_encoders = any(most_layers)
-    sections = [
-        Section(
-            heading,
-            tuple(
-                replace(line, columns=(row.encoder or "", *line.columns), num_layers=most_layers.get(row.encoder))
-                if has_encoders
-                else line
-                for row in mine
-                for line in [_line(row, best, used.title if used else None, is_labelled, not main)]
-            ),
-        )
-        for heading, mine in shown
-    ]
+    lines = [_line(row, best, used.title if used else None, is_labelled, not main) for row in shown]
+    if has_encoders:
+        lines = [
+            replace(line, columns=(row.encoder or "", *line.columns), num_layers=most_layers.get(row.encoder))
+            for row, line in zip(shown, lines, strict=True)
+        ]
     margin = best.margin or 0.0 if best else 0.0
     return DotPlot(
         title=title,
-        sections=tuple(sections),
+        lines=tuple(lines),
         num_layers=max(most_layers.values()),
         headers=(*["encoder"] * has_encoders, "blocks", "width", *["label"] * is_labelled),
         align_left=(*[True] * has_encoders, False, False, *[True] * is_labelled),
         axis=f"{header('dev', rows).removeprefix('dev ')} in percent",
-        bars=_bars([row for _, mine in shown for row in mine]),
+        bars=_bars(shown),
         band=(100 * best.dev_mean - margin, 100 * best.dev_mean, f"within the margin of {margin:g}") if best else None,
-        marks=tuple(marks),
+        marks=tuple(marks if main else ()),
     )
 
 
@@ -398,42 +385,6 @@ def draw_by_layer(figure: Figure, numbers: Numbers) -> None:
     axes.set_ylabel(f"{numbers['score']} in percent ({spread})")
 
 
-def by_share(rows: Sequence[Row]) -> Numbers:
-    """Gives dev and test score of each row by the share of train that it learnt from. Nothing for one share."""
-    parts = group_by((row for row in rows if row.indices and row.conditions <= {"share"}), lambda row: row.name)
-    found: Numbers = {}
-    for name, mine in parts.items():
-        ordered = sorted(mine, key=share_of)
-        if len(ordered) > 1:
-            scores = {split: [to_jsonable(row.cells[f"{split}_f1"]) for row in ordered] for split in ("dev", "test")}
-            found[name] = {"shares": [share_of(row) for row in ordered], **scores}
-    return {"rows": found, "score": header("dev", rows).removeprefix("dev ")} if found else {}
-
-
-def share_of(row: Row) -> float:
-    """Gives the share of train that its runs learnt from."""
-    return row.recorded_condition.settings.get("share", 1.0) if row.recorded_condition else 1.0
-
-
-def draw_by_share(figure: Figure, numbers: Numbers) -> None:
-    axes = figure.add_subplot()
-    labels = []
-    for (name, row), (colour, marker, _) in zip(numbers["rows"].items(), styles(), strict=False):
-        shares = [100 * share for share in row["shares"]]
-        for split, line in (("dev", "-"), ("test", ":")):
-            means, spreads = means_and_spreads(row[split])
-            bars, face = (spreads, colour) if split == "dev" else (None, "white")
-            draw_means(axes, shares, means, bars, colour, marker=marker, mfc=face, ms=4, ls=line)
-        labels.append((shares[-1], 100 * row["dev"][-1]["mean"], name, colour))
-    shares = sorted({share for row in numbers["rows"].values() for share in row["shares"]})
-    axes.set_xscale("log")
-    axes.set_xticks([100 * share for share in shares], [f"{100 * share:g}" for share in shares])
-    axes.minorticks_off()
-    label_ends(axes, labels)
-    axes.set_xlabel("share of train in percent (solid, filled: dev; dotted, hollow: test)")
-    axes.set_ylabel(f"{numbers['score']} in percent, mean ± sd over seeds")
-
-
 def mix_weights(rows: Sequence[Row]) -> Numbers:
     """Gives the learned share of each layer in each mix, by seed, and the mixes' centres of gravity."""
     numbers: Numbers = {}
@@ -473,11 +424,9 @@ def draw_mix_weights(figure: Figure, numbers: Numbers) -> None:
 SHOWS = {  # of each picture, what it shows
     "scores": "Dev and test scores of every row with their intervals, beside the layers that it uses",
     "f1_by_layer": "Dev and test score of every single layer",
-    "f1_by_share": "Dev and test score by the share of train",
     "mix_weights": "Learned share of each layer in the weighted sums",
 }
 PICTURES: tuple[tuple[str, Callable[[Sequence[Row]], Numbers], Make], ...] = (  # of one table, in the page's order
     ("f1_by_layer", by_layer, draw_by_layer),
-    ("f1_by_share", by_share, draw_by_share),
     ("mix_weights", mix_weights, draw_mix_weights),
 )

@@ -1,4 +1,4 @@
-"""Computes scores of a row relative to others: its control, and the best on the same sample."""
+"""Computes scores of a row relative to its control."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 from probe.conditions import LOWER_CASED
 from probe.scoring.metrics import guess_floor
 from probe.scoring.significance import Cell, interval, summary
-from probe.tables.paired import to_best_of_sample
 from probe.tables.row import Row
 
 
@@ -18,8 +17,7 @@ def add_relative_scores(rows: Sequence[Row]) -> list[Row]:
     """Fills in `relative` in one table's rows, as far as the rows needed for it are there.
 
     selectivity: dev score minus that of the same row on a control task (Hewitt & Liang 2019). guess_floor: of a control
-    of spans, what guessing each type by its frequency would score at the boundaries that were found. paired: of rows
-    on a part of train, dev score minus that of the best row on the same samples, by seed.
+    of spans, what guessing each type by its frequency would score at the boundaries that were found.
     """
     return [replace(row, relative=_relative_scores(row, rows)) if row.n else row for row in rows]
 
@@ -43,8 +41,6 @@ def _relative_scores(row: Row, rows: Sequence[Row]) -> dict[str, Cell]:
         floors = [guess_floor(record.scores.dev) for record in row.records.values()]
         if floors and None not in floors:
             found["guess_floor"] = summary([floor for floor in floors if floor is not None])
-    if "share" in names and (paired := to_best_of_sample(row, rows)):
-        found["paired"] = paired
     return found
 
 
@@ -65,6 +61,5 @@ def difference(a: Sequence[float], b: Sequence[float]) -> Cell:
 
 
 def _settings(row: Row) -> dict[str, Any]:
-    """Returns the settings that the names of its conditions do not say, without the share of train."""
-    settings = row.recorded_condition.settings if row.recorded_condition else {}
-    return {name: value for name, value in settings.items() if name != "share"}
+    """Returns the settings that the names of its conditions do not say."""
+    return row.recorded_condition.settings if row.recorded_condition else {}

@@ -136,7 +136,7 @@ class Row:
 
     @property
     def section(self) -> int:
-        """Returns the section of its table: BASELINE, MAIN, REDUCED_DATA or UPPER_BOUND."""
+        """Returns the section of its table: BASELINE, MAIN or UPPER_BOUND."""
         return section_of(self.indices, self.conditions)
 
     @property

@@ -175,13 +175,13 @@ def _name(row: _Gathered, normalized: set[str | None]) -> str:
     return normalized_name(row.name, row.identity.layers.normalize) if len(normalized) > 1 else row.name
 
 
-def _rank_of_condition(condition: RecordedCondition | None) -> tuple[int, float, float, str]:
-    """Ranks a condition in its section of the table: a larger share of train comes later."""
+def _rank_of_condition(condition: RecordedCondition | None) -> tuple[int, float, str]:
+    """Ranks a condition in its section of the table."""
     if condition is None:
-        return 0, 0.0, 0.0, ""
+        return 0, 0.0, ""
     order, ids = list(CONDITIONS), condition.ids
     rank = min(order.index(name) if name in order else len(order) for name in ids) + len(ids) / 10
-    return 1, condition.settings.get("share", 1.0), rank, canonical([ids, condition.settings])
+    return 1, rank, canonical([ids, condition.settings])
 
 
 def _shown(row: _Gathered) -> tuple[str | None, ...]:
@@ -210,9 +210,8 @@ def _condition(row: _Gathered, alike: list[_Gathered]) -> str | None:
 def _settings(row: _Gathered) -> dict[str, Any]:
     """Returns the settings that the label of a row's condition does not say."""
     assert row.identity.condition is not None
-    settings = {name: value for name, value in row.identity.condition.settings.items() if name != "share"}
     probe = {name: value for name, value in row.identity.probe.items() if name != "max_epochs"}  # part of its name
-    return settings | (probe if _is_fine_tuned(row) else {})
+    return row.identity.condition.settings | (probe if _is_fine_tuned(row) else {})
 
 
 def _gather(records: Records, expected: list[RequestedRun]) -> list[_Gathered]:

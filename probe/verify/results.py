@@ -11,7 +11,6 @@ import functools
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -262,7 +261,7 @@ def _is_there(data: Mapping[str, Any]) -> bool:
 
 
 def _corpora(records: Records) -> Iterator[Check]:
-    """Checks each corpus of the records, read again if available, with its controls and samples derived again.
+    """Checks each corpus of the records, read again if available, with its controls derived again.
 
     Runs on one corpus must be scored on one gold standard, and where the corpus is at hand, on its tags.
     """
@@ -312,31 +311,26 @@ def _derives_from(text: Corpus) -> Callable[[RunRecord, str], bool]:
     It takes the record and the hash of what there is to find in its dev and test.
     """
 
-    def made(data: DataConfig, seed: int, lower: bool, *changes: str) -> Corpus:
-        return derived(text, data, seed, lower, changes)[0]
-
     @functools.cache
-    def fingerprint(data: DataConfig, seed: int, lower: bool) -> str:
-        return made(data, seed, lower, "words", "tags", "sample").fingerprint()
+    def fingerprint(data: DataConfig, lower: bool) -> str:
+        return derived(text, data, lower).fingerprint()
 
     @functools.cache
     def standard(data: DataConfig, lower: bool) -> str:
-        splits = made(data, 0, lower, "words", "tags").splits
+        splits = derived(text, data, lower).splits
         return _gold_of({name: count(splits[name].tags, splits[name].tags, text.task) for name in SCORED})
 
     @functools.cache
     def words(data: DataConfig, with_documents: bool) -> str:
-        return made(data, 0, False, "words").text_fingerprint(with_documents=with_documents)
+        return derived(text, data, changes=("words",)).text_fingerprint(with_documents=with_documents)
 
     def is_from(record: RunRecord, gold: str) -> bool:
         settings = data_from_record(record)
-        whole = replace(settings, train_fraction=None)
-        seed = 0 if settings.train_fraction is None else record.seed
         lower = bool(record.data.control_lower_cased)
         return (record.identity.corpus, gold, record.features.identity["text"]) == (
-            fingerprint(settings, seed, lower),
-            standard(whole, lower),
-            words(whole, record.config.features["context"] == "document"),
+            fingerprint(settings, lower),
+            standard(settings, lower),
+            words(settings, record.config.features["context"] == "document"),
         )
 
     return is_from

@@ -1,4 +1,4 @@
-"""Control tasks and samples of train, against the rules that they are said to follow."""
+"""Control tasks, against the rules that they are said to follow."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.inputs import data_config, make_split
+from support.inputs import data_config
 
 from probe.conditions import derived
 from probe.config import UserError
 from probe.data.corpus import Corpus
-from probe.data.derived import control_task, sampled
+from probe.data.derived import control_task
 from probe.data.split import Split
 from probe.data.task import TAGS
-
-SHARES = (0.1, 0.2, 0.5)
 
 
 def of_tags(num_words: int) -> Corpus:
@@ -95,55 +93,5 @@ def test_a_control_of_a_single_type_is_refused(tiny_corpus: Corpus):
         control_task(tiny_corpus, 1)
 
 
-@pytest.mark.parametrize("with_documents", [True, False])
-def test_samples_of_one_seed_are_nested_and_of_whole_documents(with_documents: bool):
-    train = make_split(200, 5)
-    train.documents = train.documents if with_documents else None
-    corpus = Corpus("made", {"train": train, "dev": make_split(9, 6), "test": make_split(9, 7)})
-    chosen = []
-    for share in SHARES:
-        part, sample = sampled(corpus, share, 1)
-        chosen.append(sample.sentences(share))
-        assert part.splits["train"].words == [train.words[i] for i in chosen[-1]]
-        assert part.splits["train"].tags == [train.tags[i] for i in chosen[-1]]
-        assert len(chosen[-1]) == share * 200
-        assert part.splits["dev"] is corpus.splits["dev"]
-        assert sample.sentences(1.0) == list(range(200))
-    assert set(chosen[0]) < set(chosen[1]) < set(chosen[2])
-    if with_documents:
-        assert all({2 * (i // 2), 2 * (i // 2) + 1} <= set(chosen[0]) for i in chosen[0])
-    assert sampled(corpus, 0.1, 2)[1].sentences(0.1) != chosen[0], "another seed, another sample"
-
-
-def test_a_share_below_one_that_takes_everything_is_refused(tiny_corpus: Corpus):
-    assert len(sampled(tiny_corpus, 29 / 30, 1)[0].splits["train"].words) < len(tiny_corpus.splits["train"].words)
-    with pytest.raises(UserError, match=r"=0\.99:.*\b30\b.*data\.train_fraction=1\b"):
-        sampled(tiny_corpus, 0.99, 1)
-
-
-def test_a_share_too_small_is_refused_with_the_least_possible(tiny_corpus: Corpus):
-    with pytest.raises(UserError, match=r"train_fraction=0\.001:.*\b0\b.*\b30\b"):
-        sampled(tiny_corpus, 0.001, 1)
-    rare = replace(tiny_corpus.splits["train"], tags=[list(tags) for tags in tiny_corpus.splits["train"].tags])
-    rare.tags[40][0] = "B-MISC"
-    corpus = replace(tiny_corpus, splits={**tiny_corpus.splits, "train": rare})
-    refused = {}
-    for share in (0.1, 0.3, 0.5, 0.9):
-        try:
-            sampled(corpus, share, 1)
-        except UserError as error:
-            refused[share] = str(error)
-    assert refused
-    least = float(refused[0.1].split(" is ")[-1].split(" ")[0])
-    assert "none with" in refused[0.1]
-    assert "MISC" in refused[max(refused)]
-    assert max(refused) < least
-    part, _ = sampled(corpus, least, 1)
-    assert "B-MISC" in {tag for tags in part.splits["train"].tags for tag in tags}
-    with pytest.raises(UserError, match="MISC"):
-        sampled(corpus, least - 1 / 30, 1)
-
-
 def test_nothing_asked_for_is_the_corpus_itself(tiny_corpus: Corpus):
-    assert derived(tiny_corpus, data_config(Path()), 1) == (tiny_corpus, None)
-    assert derived(tiny_corpus, data_config(Path(), train_fraction=1.0), 1) == (tiny_corpus, None)
+    assert derived(tiny_corpus, data_config(Path())) is tiny_corpus

@@ -16,7 +16,6 @@ from support.families import FAMILIES
 from support.inputs import data_config, encoder_config, features_config, make_split, run_config
 from support.records import make_record
 
-from probe.conditions import derived
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import load_corpus
 from probe.doctor.data_warnings import data_warnings
@@ -148,8 +147,7 @@ def found(config: Config, folder: Path, texts: dict[str, str], **changes: object
         (folder / f"{name}.conll").write_text(text)
     config.data = data_config(folder, **changes)
     corpus = load_corpus(config.data)
-    learnt, _ = derived(corpus, config.data, config.seed)
-    return {odd.name: odd.message for odd in data_warnings(corpus, [(config, learnt.splits["train"])])}
+    return {odd.name: odd.message for odd in data_warnings(corpus, [config])}
 
 
 def as_columns(line: str, num_train: int = 400) -> dict[str, str]:
@@ -176,7 +174,7 @@ def test_a_corpus_with_nothing_odd_has_no_warning(config: Config, folder: Path):
     config.probe.batch_size = 32
     config.data = data_config("bundled")
     demo = load_corpus(config.data)
-    assert data_warnings(demo, [(config, demo.splits["train"])]) == []
+    assert data_warnings(demo, [config]) == []
     words, tags = demo.splits["train"].words[0], demo.splits["train"].tags[0]
     assert first_sentence([*zip(words, tags, strict=True)]).endswith("OFF O")
 
@@ -299,8 +297,6 @@ def test_a_small_corpus_is_reported_with_what_to_do(config: Config, folder: Path
     assert "probe.batch_size" not in odd["a small corpus"]
     config.probe.batch_size = 16
     names(found(config, folder, as_columns("{word}\t{tag}"))["a small corpus"], "25 updates")
-    odd = found(config, folder, as_columns("{word}\t{tag}"), train_fraction=0.5)
-    names(odd["a small corpus"], "200 sentences", "13 updates")
 
 
 def test_fewer_epochs_than_any_training_takes_to_converge_are_noticed(config: Config, folder: Path):
@@ -315,12 +311,12 @@ def test_fewer_epochs_than_any_training_takes_to_converge_are_noticed(config: Co
     assert found(config, folder, as_columns("{word}\t{tag}")) == {}
 
 
-def test_a_sweep_reports_its_smallest_share_and_shortest_training(config: Config, tiny_data: Path):
-    less = replace(config, data=replace(config.data, train_fraction=0.5))
+def test_a_sweep_reports_its_shortest_training_and_largest_batch(config: Config, tiny_data: Path):
+    larger = replace(config, probe=replace(config.probe, batch_size=2 * config.probe.batch_size))
     shorter = replace(config, probe=replace(config.probe, max_epochs=12))
-    _, text = told(config, [config, replace(less, seed=2), shorter])
+    _, text = told(config, [config, larger, shorter])
     sentences = len(load_corpus(config.data).splits["train"].words)
-    names(text, f"{sentences // 2} to {sentences}", f"{sentences // 2} sentences", "probe.max_epochs=12")
+    names(text, f"{sentences} sentences", "probe.max_epochs=12")
     (warned,) = [line for line in text.splitlines() if "probe -m seed=" in line]
     names(warned, "WARNING", "4 updates")
     names(text.splitlines()[-1], "a small corpus", "too few epochs")
@@ -395,6 +391,3 @@ def test_a_sweep_has_its_runs_stores_and_times(config: Config):
     (training,) = [line for line in text.splitlines() if "to train: " in line]
     assert len(re.findall(r"\b\d+ (?:s|min)\b", training)) == 2, "at least and at most"
     names(training, "1 at once", "18 to 40 epochs")
-    works, text = told(config, sweep(train_fraction=0.01))
-    assert not works
-    names(text, "data.train_fraction=0.01", "0 of 30 documents")

@@ -214,10 +214,6 @@ def test_an_existing_target_is_refused_and_left_alone(kind: str, inputs: list[st
         (["--to", "x", "--format", "hdf5"], ["--format", "'hdf5'"]),
         (["--to", "x", "layers=last,sum_all"], ["layers=last,sum_all"]),
         (["--to", "x", "features.layers=[1]"], ["features.layers=[1]", "features.layers=null"]),
-        (
-            ["--to", "x", "layers=last", "data.train_fraction=0.5"],
-            ["data.train_fraction=0.5", "data.train_fraction=null"],
-        ),
         (["--to", "x", "layers=majority_tag"], ["layers=majority_tag", "layers=last"]),
         (["--to", "/proc/x"], ["/proc", "--to DIR"]),
     ],

@@ -131,8 +131,6 @@ def test_settings_that_cannot_be_are_refused(settings: list[str]):
         probe.features("layers=nope")
     with pytest.raises(UserError, match=r"encoder\b.*\blayers\b"):
         probe.features("-m", *settings, "layers=last,sum_all")
-    with pytest.raises(UserError, match=r"data\.train_fraction=0\.5.*data\.train_fraction=null"):
-        probe.features(*settings, "layers=last", "data.train_fraction=0.5")
     with pytest.raises(UserError, match=r"layers=majority_tag.*layers=last"):  # nor is nothing a vector of zeros
         probe.features(*settings, "layers=majority_tag")
     with pytest.raises(UserError, match="probe=finetune"):

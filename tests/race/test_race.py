@@ -223,7 +223,6 @@ def test_what_cannot_be_raced_is_refused_before_anything_is_computed(typed: Type
         ("race.alpha=1", "race.alpha"),
         ("probe.dropout=0.1,0.2", "probe"),
         ("race.max_run=2", "race.max_runs"),
-        ("data.train_fraction=0.5", "seed"),
         ("layers=last,majority_tag", "seed"),
     ):
         refused = typed(*race(), *settings, change)

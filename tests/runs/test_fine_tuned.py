@@ -205,10 +205,7 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_record(inputs: list[str], t
         (["probe=finetune", "features.batch_pieces=64"], ["probe=finetune", "features.batch_pieces"]),
         (["probe=finetune", "save_probe=true"], ["probe=finetune", "save_probe"]),
         (["probe=finetune", "condition=random"], ["probe=finetune", "encoder.weights"]),
-        (
-            ["probe=finetune", "data.control=1", "data.train_fraction=0.5"],
-            ["probe=finetune", "data.control, data.train_fraction"],
-        ),
+        (["probe=finetune", "data.control=1"], ["probe=finetune", "data.control"]),
         (["probe=finetune", "probe.hidden_size=8"], ["probe.hidden_size", "--cfg job"]),
         (["probe=bilstm", "probe.kind=finetune"], ["probe.num_layers=2", "probe=finetune"]),
         (["probe=linear", "probe.precision=auto"], ["probe.precision='auto'", "float32, bfloat16"]),

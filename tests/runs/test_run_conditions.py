@@ -1,4 +1,4 @@
-"""Runs that are something else too: controls, random weights, the majority tag, a share of train."""
+"""Runs that are something else too: controls, random weights, the majority tag."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ def test_a_condition_enters_identity_and_the_table_compared_with(make: Make):
     kinds = {
         "control": plan(make(control=1)),
         "random": plan(make(weights="random")),
-        "share": plan(make(train_fraction=0.5)),
         "random control": plan(make(weights="random", control=1)),
     }
     for name, planned in kinds.items():
@@ -70,12 +69,8 @@ def test_a_condition_enters_identity_and_the_table_compared_with(make: Make):
         assert identity.condition.ids == name.split()
         assert identity.group == plain.group, name
         assert identity.cell != plain.cell
-    assert len({planned.identity.key for planned in kinds.values()} | {plain.key}) == 5
-    for name in ("control", "share"):
-        assert kinds[name].store.key == plain.features, "the same features"
-    assert plan(make(train_fraction=1.0)).identity == plain
-    one, other = (plan(make(train_fraction=0.5, seed=seed)).identity for seed in (1, 2))
-    assert (one.corpus != other.corpus, one.cell == other.cell) == (True, True), "each seed draws a sample of its own"
+    assert len({planned.identity.key for planned in kinds.values()} | {plain.key}) == 4
+    assert kinds["control"].store.key == plain.features, "the same features"
 
 
 def test_a_caseless_control_is_another_row_than_an_older_one(make: Make):
@@ -162,24 +157,18 @@ def test_the_epochs_of_auto_are_in_key_and_record(make: Make, monkeypatch):
     monkeypatch.setattr(schedule, "FULL_UPDATES", 8)
     sentences = len(plan(make()).corpus.splits["train"].tags)
 
-    def planned(share: float | None, epochs: int | str) -> Plan:
-        cfg = make(train_fraction=share)
+    def planned(epochs: int | str) -> Plan:
+        cfg = make()
         return plan(replace(cfg, probe=replace(cfg.probe, max_epochs=epochs, batch_size=-(-sentences // 4))))
 
-    whole, half = (planned(share, "auto") for share in (None, 0.5))
-    for one, share in ((whole, None), (half, 0.5)):
-        assert one.identity.probe["max_epochs"] == one.cfg.probe.max_epochs == 80
-        assert planned(share, 80).identity == one.identity == plan(one.cfg).identity, "however it came"
-    assert whole.identity.group == half.identity.group
+    one = planned("auto")
+    assert one.identity.probe["max_epochs"] == one.cfg.probe.max_epochs == 80
+    assert planned(80).identity == one.identity == plan(one.cfg).identity, "however it came"
 
 
 def test_a_majority_tag_is_one_run_for_all_weights_and_seeds(make: Make, tmp_path: Path):
     keys = {plan(make(MEMORY, weights, seed)).identity.key for weights in ("pretrained", "random") for seed in (1, 2)}
     assert len(keys) == 1
-    assert (
-        plan(make(MEMORY, train_fraction=0.5)).identity.key
-        != plan(make(MEMORY, train_fraction=0.5, seed=2)).identity.key
-    )
     record = run(make(MEMORY), quiet)
     assert (record.curve, record.best_epoch, record.seed) == ([], 0, 0)
     assert record.scores.dev.headline > 0.5
@@ -201,7 +190,7 @@ def test_a_majority_tag_is_in_the_table_of_the_probe(settings: dict[str, Any], m
 
 
 def test_a_folder_with_every_kind_of_run_verifies(make: Make, tmp_path: Path):
-    for cfg in (make(), make(MEMORY), make(control=1), make(weights="random"), make(train_fraction=0.5, seed=2)):
+    for cfg in (make(), make(MEMORY), make(control=1), make(weights="random"), make(seed=2)):
         run(cfg, quiet)
     write_tables(tmp_path / "out", build_rows(tmp_path / "out"))
     checks = list(check_files(tmp_path / "out", tmp_path / "cache"))
@@ -218,8 +207,6 @@ def test_random_weights_with_a_revision_are_refused():
         ("encoder.weights=rnd", r"encoder\.weights=.?rnd.*pretrained, random"),
         ("encoder.weights_seed=-1", r"encoder\.weights_seed=-1"),
         ("data.control=-1", r"data\.control=-1"),
-        ("data.train_fraction=0", r"data\.train_fraction=0"),
-        ("data.train_fraction=1.5", r"data\.train_fraction=1\.5"),
     ):
         with pytest.raises(UserError, match=told):
             to_config(composed(wrong), {})

@@ -13,7 +13,7 @@ from probe.race.rule import Elimination
 from probe.runs.identity import RecordedCondition
 from probe.runs.sweep_plan import write_expected
 from probe.tables.decisions import label_rows
-from probe.tables.dot_plot import DotPlot, Line, Score, Section, draw_dot_plot
+from probe.tables.dot_plot import DotPlot, Line, Score, draw_dot_plot
 from probe.tables.figures import draw, scores, spread
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
@@ -80,15 +80,6 @@ def test_rows_without_layers_alone_are_lines_with_an_empty_strip(tmp_path: Path)
     assert draw(plot, draw_dot_plot, "", "png")
 
 
-def test_less_text_has_a_heading_of_its_own(tmp_path: Path):
-    made(tmp_path, {"embeddings": 0.6, "last": 0.8})
-    share = RecordedCondition(["share"], {"share": 0.1}, {"corpus": "corpus"})
-    made(tmp_path, {"embeddings": 0.4, "last": 0.5}, corpus="part", condition=share)
-    plot = scores(build_rows(tmp_path), "")
-    assert [(part.heading, len(part.lines)) for part in plot.sections] == [("", 2), ("10 % of train", 2)]
-    assert plot.bars != scores(build_rows(tmp_path)[:2], "").bars, "what these intervals cover is said"
-
-
 def test_a_missing_row_keeps_its_line_and_an_eliminated_one_has_no_test_score(tmp_path: Path):
     rows = made(tmp_path, {"embeddings": 0.6, "last": 0.8, "layer_2": 0.7})
     left = label_rows([replace(r, eliminated=Elimination(1, "")) if r.name == "layer_2" else r for r in rows], 0.5)
@@ -108,7 +99,7 @@ def plot_of(lines: int, layers: int, marks: tuple[tuple[str, float], ...] = (), 
     ]
     return DotPlot(
         title="title",
-        sections=(Section("", tuple(made_lines)),),
+        lines=tuple(made_lines),
         num_layers=layers,
         headers=("blocks", "label"),
         align_left=(False, True),
@@ -166,7 +157,7 @@ def test_marks_and_scores_far_outside_the_rows_range_stand_as_numbers_at_its_edg
     plot = plot_of(3, 7, (("random weights", 10.0),))
     stray = Line("stray", (1,), Score(5.0), None, ("1", "not converged"), is_ranked=False)
     figure = Figure()
-    draw_dot_plot(figure, replace(plot, sections=(*plot.sections, Section("", (stray,)))))
+    draw_dot_plot(figure, replace(plot, lines=(*plot.lines, stray)))
     texts = [text.get_text() for axes in figure.axes for text in axes.texts]
     assert any("random weights 10.0" in text for text in texts)
     assert any("5.0" in text and "10.0" not in text for text in texts)

@@ -7,11 +7,9 @@ import json
 import math
 import statistics
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import t as student
 from support.records import expect, make_record
 
 from probe.report.page import page
@@ -162,28 +160,6 @@ def test_a_difference_is_numpys(tmp_path: Path):
     assert cell.mean == pytest.approx(0.4)
     assert cell.std == pytest.approx(np.sqrt(np.var([0.5, 0.7], ddof=1) + np.var([0.1, 0.2, 0.3], ddof=1)))
     assert difference([0.5], [0.1, 0.3]).std is None
-
-
-def test_rows_on_one_sample_are_compared_seed_by_seed(tmp_path: Path):
-    last = {1: 0.30, 2: 0.45, 3: 0.41}
-    concat = {1: 0.33, 2: 0.49, 3: 0.46}
-    for seed in SEEDS:
-        condition = RecordedCondition(["share"], {"share": 0.01}, {"corpus": "corpus"})
-        for name, indices, scores in (("last", (6,), last), ("concat_5_6", (5, 6), concat)):
-            own: dict[str, Any] = {"corpus": f"part-{seed}", "condition": condition}
-            make_record(tmp_path, name, seed, scores[seed], 0.5, indices=indices, **own)
-            make_record(tmp_path, name, seed, 0.7, 0.7, indices=indices)
-    rows = {(row.name, row.condition): row for row in build_rows(tmp_path)}
-    cell = rows["last", "1 % of train"].relative["paired"]
-    differences = [last[seed] - concat[seed] for seed in SEEDS]
-    assert cell.mean == pytest.approx(np.mean(differences))
-    assert cell.std == pytest.approx(np.std(differences, ddof=1))
-    low, high = student.interval(0.95, 2, np.mean(differences), np.std(differences, ddof=1) / 3**0.5)
-    assert cell.interval == pytest.approx([low, high])
-    for other in (("concat_5_6", "1 % of train"), ("last", None), ("concat_5_6", None)):
-        assert "paired" not in rows[other].relative
-    assert "-4.00 ± 1.00" in render(list(rows.values()), "text", "row,paired")
-    assert "paired_mean" in render(list(rows.values()), "csv").splitlines()[0]
 
 
 def test_tables_with_floors_are_verified_as_any(folder: Path):

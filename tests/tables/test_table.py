@@ -653,8 +653,8 @@ def test_a_row_that_did_not_converge_says_so_in_every_form(tmp_path: Path, capsy
 
 
 def test_one_run_of_two_versions_of_the_training_is_refused(tmp_path: Path):
-    share = RecordedCondition(["share"], {"share": 0.05}, {"version": 1})
-    record = make_record(tmp_path, "last", 1, 0.8, 0.7, condition=share)
+    control = RecordedCondition(["control"], {"control": 1}, {"version": 1})
+    record = make_record(tmp_path, "last", 1, 0.8, 0.7, condition=control)
     newer = replace(record.identity, version=4)
     write_record(record_path(tmp_path, "last", newer), replace(record, identity=newer, key=newer.key))
     with pytest.raises(UserError, match=r"versions (1 and 4|4 and 1)\b.* version 1\b"):
