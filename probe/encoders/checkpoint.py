@@ -47,6 +47,8 @@ BIN_FILE = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin")
 CONVERSION = "conversion.json"  # where `probe convert` writes the source of a folder's weights
 DESCRIPTIONS = (".json", ".txt", ".model", ".codes")  # config, tokenizer, vocabulary, index: how these files end
 OTHER_WEIGHTS = (".bin", ".h5", ".msgpack", ".ot", ".ckpt", ".pt", ".pth")
+OTHER_WEIGHTS_FILES = ("adapter_config.json", "shard-*-model-*")  # transformers loads them in addition or instead
+OTHER_WEIGHTS_KEYS = ("transformers_weights", "quantization_config")
 RISK = "Other formats can run code when they are read"
 HASHES = "hashes.json"  # in the folder of the feature store
 # Omitted from an encoder's identity: where a checkpoint came from and how to load it. None of this changes a vector.
@@ -117,12 +119,15 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         raise UserError(
             f"{folder}: {INDEX} names {', '.join(missing)}, which {'do' if missing[1:] else 'does'} not exist."
         )
+    _refuse_other_weights(folder)
     import transformers
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:
         outer_config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        if not outer_config.output_attentions:  # which only "eager" gives
+            outer_config._attn_implementation = None  # the model's own choice, whatever config.json says
         config = _text_config(outer_config)
         tokenizer = load_tokenizer(folder, name)
     except UserError:
@@ -166,6 +171,19 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         None if config is outer_config else outer_config,
         tuple(cut_otherwise),
     )
+
+
+def _refuse_other_weights(folder: Path) -> None:
+    """Raises UserError if transformers would load other weights than the hashed ones, or change them."""
+    found = [file.name for pattern in OTHER_WEIGHTS_FILES for file in sorted(folder.glob(pattern))]
+    with contextlib.suppress(ValueError, AttributeError):  # the library says what is wrong
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        found += [f"{key} in config.json" for key in OTHER_WEIGHTS_KEYS if config.get(key) is not None]
+    if found:
+        raise UserError(
+            f"{folder} has {found[0]}, which changes the weights that are loaded. Use a copy without it, or another "
+            "encoder: encoder.path=DIR."
+        )
 
 
 def _text_config(config: Any) -> Any:

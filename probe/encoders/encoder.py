@@ -56,6 +56,7 @@ def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
     try:
         model, loading = transformers.AutoModel.from_pretrained(
             encoder.folder,
+            config=encoder.outer_config or encoder.config,
             dtype=dtype,
             trust_remote_code=False,
             use_safetensors=True,

@@ -6,7 +6,9 @@ import hashlib
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -126,6 +128,34 @@ def test_positions_that_the_library_no_longer_knows_are_refused(tiny_bert: Path,
         open_encoder(encoder_config(folder), tmp_path)
     change_config(folder, position_embedding_type="absolute")
     open_encoder(encoder_config(folder), tmp_path)
+
+
+@pytest.mark.parametrize("file", ["adapter_config.json", "shard-00001-model-00001-of-00001.safetensors"])
+def test_files_that_change_the_weights_are_refused(file: str, tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    (folder / file).write_text("{}")
+    with pytest.raises(UserError, match=re.escape(file)):
+        open_encoder(encoder_config(folder), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("transformers_weights", "other.safetensors"), ("quantization_config", {"quant_method": "fp8"})],
+)
+def test_settings_that_change_the_weights_are_refused(key: str, value: object, tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    change_config(folder, **{key: value})
+    with pytest.raises(UserError, match=key):
+        open_encoder(encoder_config(folder), tmp_path)
+
+
+@pytest.mark.parametrize("weights", ["pretrained", "random"])
+def test_config_json_does_not_choose_how_attention_is_computed(weights: str, tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    for said in ({}, {"attn_implementation": "eager"}, {"attn_implementation": "someone/kernel"}):
+        change_config(folder, **said)
+        model: Any = load_model(open_encoder(replace(encoder_config(folder), weights=weights), tmp_path), "cpu")
+        assert model.config._attn_implementation == "sdpa"
 
 
 def test_file_hashes_are_cached_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
