@@ -132,19 +132,15 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
     """
     words = shlex.split(command)[1:]
     kind = words[0] if words[0] in COMMANDS else "train"
-    predictions = min((home / "results/demo-minilm/predictions").glob("*.test.conll"))
     data = home / ("indexed" if "word_column" in command else "data")
     places = {
         "DIR": home / "pickled" if kind == "convert" else data,
         "DATA": data,
         "PART": data,
-        "FILE": predictions,
         "A": "results/demo-minilm",
         "B": "results/quickstart",
     }
-    words = [
-        re.sub(r"^(.*=)?(DIR|DATA|PART|FILE|A|B)$", lambda m: f"{m[1] or ''}{places[m[2]]}", word) for word in words
-    ]
+    words = [re.sub(r"^(.*=)?(DIR|DATA|PART|A|B)$", lambda m: f"{m[1] or ''}{places[m[2]]}", word) for word in words]
     if COMMANDS[kind].takes_settings and kind != "tag":  # which reads the encoder from records
         encoder, *corpus = overrides(home / "encoder", data)
         words = [word for word in words if not word.startswith("encoder.path=")] + [encoder]

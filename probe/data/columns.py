@@ -35,12 +35,12 @@ CONLLU = " This looks like CoNLL-U, whose files are named NAME.conllu."
 class ColumnsError(UserError):
     """Says that a line does not have the columns that are needed.
 
-    found: the message without its hint. columns: of the line. too_few: a chosen column is missing.
+    found: the message without its hint.
     """
 
-    def __init__(self, found: str, hint: str, columns: Sequence[str], too_few: bool = False) -> None:
+    def __init__(self, found: str, hint: str) -> None:
         super().__init__(f"{found}{hint}")
-        self.found, self.columns, self.too_few = found, columns, too_few
+        self.found = found
 
 
 class WordRow(NamedTuple):
@@ -142,7 +142,7 @@ class WordRows:
                     self.trailing += 1
                 if num_columns and len(columns) != num_columns:
                     found = f"{self.origin}:{number}: {_shown(columns, line)}; the lines before have {num_columns}."
-                    raise ColumnsError(found, _width_hint(line, self.first, separator), columns)
+                    raise ColumnsError(found, _width_hint(line, self.first, separator))
                 if not num_columns:
                     num_columns = len(columns)
                     self.first, self.num_columns, self.separator = line, num_columns, separator
@@ -206,7 +206,7 @@ def read_word_rows(rows: WordRows, with_tags: bool = True) -> Split:
             word = word.removeprefix(prefix)
         if not word:
             hint = " If another column has the words: data.word_column=N."
-            raise ColumnsError(f"{origin}:{number}: the word is empty ({_shown(columns, line)}).", hint, columns)
+            raise ColumnsError(f"{origin}:{number}: the word is empty ({_shown(columns, line)}).", hint)
         words += split.bare_words([word])
         tags.append(tag)
         if split.columns is not None:
@@ -264,7 +264,7 @@ def _last_needed(layout: Layout, columns: list[str]) -> int:
 def _column_from_front(number: int, name: str, columns: list[str], shown: str) -> int:
     if not -len(columns) <= number < len(columns):
         found = f"{shown}; there is no data.{name}_column={number}."
-        raise ColumnsError(found, f" Columns count from 0 to {len(columns) - 1}.", columns, too_few=True)
+        raise ColumnsError(found, f" Columns count from 0 to {len(columns) - 1}.")
     return number % len(columns)
 
 
@@ -274,7 +274,7 @@ def _check_two_columns(at_word: int, at_tag: int, columns: list[str], shown: str
         if len(columns) == 1:
             other = " Tabs or blanks separate columns. To skip lines without a word: data.comment=PREFIX."
             hint = _comment_hint((line,)) or other
-        raise ColumnsError(f"{shown}; a word and its tag are needed, in two columns.", hint, columns, too_few=True)
+        raise ColumnsError(f"{shown}; a word and its tag are needed, in two columns.", hint)
 
 
 def _checked_tag(tag: str, columns: Sequence[str], split: Split, place: str) -> str:
@@ -288,7 +288,7 @@ def _checked_tag(tag: str, columns: Sequence[str], split: Split, place: str) -> 
     try:
         check_tag(bare, place)
     except UserError as error:
-        raise ColumnsError(str(error), _tag_hint(bare, columns), columns) from None
+        raise ColumnsError(str(error), _tag_hint(bare, columns)) from None
     return bare
 
 

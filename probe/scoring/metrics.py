@@ -116,7 +116,7 @@ def count(gold: Tags, predicted: Tags, task: Task) -> Counts:
         counts[f"predicted:{kind}"] = [sum(item[0] == kind for item in p) for _, p in items]
         counts[f"correct:{kind}"] = [sum(item[0] == kind for item in g & p) for g, p in items]
     if task.has_spans:
-        counts |= strict_counts(gold, predicted, "IOB2", "IOB2")
+        counts |= strict_counts(gold, predicted)
         counts["gold_words"] = [sum(g != "O" for g in gs) for gs in gold]
         counts["predicted_words"] = [sum(p != "O" for p in ps) for ps in predicted]
         counts["right_words"] = [
@@ -146,24 +146,21 @@ def problem_of(counts: Counts) -> str | None:
     )
 
 
-def strict_counts(gold: Tags, predicted: Tags, gold_scheme: str, predicted_scheme: str) -> Counts:
-    """Counts tags strictly by their schemes: strict_*, and ill_formed of the predicted tags."""
-    strict = list(zip(_strict_spans(gold, gold_scheme), _strict_spans(predicted, predicted_scheme), strict=True))
+def strict_counts(gold: Tags, predicted: Tags) -> Counts:
+    """Counts spans of well-formed IOB2 only: strict_*, and ill_formed of the predicted tags."""
+    strict = list(zip(_strict_spans(gold), _strict_spans(predicted), strict=True))
     return {
         "strict_gold": [len(g) for g, _ in strict],
         "strict_predicted": [len(p) for _, p in strict],
         "strict_correct": [len(g & p) for g, p in strict],
-        "ill_formed": [len(ill_formed(ps, predicted_scheme)) for ps in predicted],
+        "ill_formed": [len(ill_formed(ps, "IOB2")) for ps in predicted],
     }
 
 
-def _strict_spans(tags: Tags, scheme: str) -> list[set[Item]]:
-    import seqeval.scheme
+def _strict_spans(tags: Tags) -> list[set[Item]]:
+    from seqeval.scheme import IOB2, Entities
 
-    # IO with prefixes is IOB1 without any B-.
-    names = {"BIOES": "IOBES", "IO": "IOB1"}
-    kind = getattr(seqeval.scheme, names.get(scheme, scheme))
-    entities = seqeval.scheme.Entities([list(sentence) for sentence in tags], kind).entities
+    entities = Entities([list(sentence) for sentence in tags], IOB2).entities
     return [{(span.tag, span.start, span.end) for span in sentence} for sentence in entities]
 
 

@@ -73,6 +73,7 @@ def in_training(folder: Path) -> int:
         (["device=cuda", "data=demo", "encoder=minilm_l6"], ["device=cuda"]),
         (["data=demo", "encoder=minilm_l6", "results_dir=/proc/x"], ["results_dir=/proc/x"]),
         (["--nope"], ["--nope"]),
+        (["export"], ["--to"]),
         (["data=demo", "data.dev=null"], ["dev", "data.dev_fraction=0.1"]),
         (["data=demo", "data.scheme=BIO"], ["data.scheme='BIO'", "auto, IOB1"]),
         (["data=demo", "data.labels=O"], ["data.labels"]),
