@@ -26,9 +26,8 @@ def label_rows(rows: Sequence[Row], margin: float) -> list[Row]:
     far the row lies behind the truly best one is above -margin. worse: the whole interval is below 0. undecided:
     neither.
 
-    Rows that a race eliminated, or whose runs did not all converge, are not compared. Baselines, upper bounds and rows
-    trained on less text get no label. Their difference to the best row is given, but not for controls, which are
-    another task.
+    Rows that a race eliminated, or whose runs did not all converge, are not compared. Baselines and upper bounds get no
+    label. Their difference to the best row is given, but not for controls, which are another task.
     """
     rows = [
         replace(row, label=UNCONVERGED if row.unconverged else ELIMINATED if row.eliminated else None, margin=margin)

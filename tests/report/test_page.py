@@ -56,7 +56,7 @@ class Ids(HTMLParser):
 
 
 def many(folder: Path) -> Path:
-    """26 rows with long names, baselines and less text."""
+    """26 rows with long names, and baselines."""
     for k in range(26):
         for seed in (1, 2):
             make_record(folder, f"concat_of_many_layers_{k}", seed, 0.7 + k / 500 + seed / 1000, 0.6, (k % 7, k // 7))
