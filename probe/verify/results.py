@@ -16,7 +16,7 @@ from typing import Any
 
 from probe.conditions import CONDITIONS, derived, main_data
 from probe.config import DataConfig, EncoderConfig, UserError
-from probe.data.corpus import BUNDLED, BUNDLED_FOLDER, Corpus, load_corpus
+from probe.data.corpus import BUNDLED, BUNDLED_FOLDER, SPLITS, Corpus, load_corpus
 from probe.data.tags import IOB2
 from probe.encoders.casing import capitals_in_files
 from probe.encoders.checkpoint import file_fingerprints, folder_at_hand
@@ -254,10 +254,15 @@ def _slice_problems(record: RunRecord, split: str) -> Iterator[str]:
 
 
 def _is_there(data: Mapping[str, Any]) -> bool:
-    """Returns whether a corpus of files is at hand. Earlier versions bundled files that this one does not have."""
-    if data["path"] == BUNDLED:
-        return (BUNDLED_FOLDER / data["train"]).is_file()
-    return Path(data["path"]).is_dir()
+    """Returns whether a corpus of files is at hand. Earlier versions bundled files that this one does not have.
+
+    A device or a pipe that a record names is not read: it may never end.
+    """
+    folder = BUNDLED_FOLDER if data["path"] == BUNDLED else Path(data["path"])
+    files = [folder / data[split] for split in SPLITS if data.get(split) is not None]
+    if any(file.exists() and not file.is_file() for file in files):
+        return False
+    return (folder / data["train"]).is_file() if data["path"] == BUNDLED else folder.is_dir()
 
 
 def _corpora(records: Records) -> Iterator[Check]:

@@ -218,6 +218,15 @@ def test_another_text_under_the_same_name_is_noticed(results: Path):
     assert "corpus tiny" in {check.name for check in check_files(results, results.parent) if check.ok is None}
 
 
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_a_device_that_a_record_names_is_not_read(results: Path, split: str):
+    (results / "table.json").unlink()
+    for file in (results / "records").iterdir():
+        edit(file, lambda content: content["config"]["data"].update({split: "/dev/null"}))
+    (corpus,) = [check for check in check_files(results, results.parent) if check.name == "corpus tiny"]
+    assert corpus.ok is None
+
+
 def test_records_that_read_a_cased_vocabulary_lower_cased_are_named(results: Path, tmp_path: Path):
     record = load_record(first_record(results))
     folder = Path(shutil.copytree(record.config.encoder["path"], tmp_path / "cased"))
