@@ -115,7 +115,7 @@ def read_results(folder: Path, margin: float | None, problems: Sequence[str] = (
 
 def run_one(settings: Sequence[str]) -> RunRecord:
     """Trains one run, or reads the run that is done, and returns its record."""
-    if configs_of(list(settings))[1] is not None:
+    if configs_of(list(settings))[1]:
         raise UserError("probe.run trains one run. For a sweep: probe.sweep(...)")
     printed, _ = _run_command("train", settings)
     return load_record(Path(printed.rpartition("\nrecord: ")[2].strip()))

@@ -87,23 +87,6 @@ def report_bad_records(*folders: Path) -> int:
     return 1 if bad else 0
 
 
-def report_ended_jobs(*folders: Path) -> list[str]:
-    """Prints the runs of these folders whose cluster job ended unnoticed on stderr, and returns their keys."""
-    from probe.runs.progress import runs_ended_unseen
-    from probe.tables.rows import results_folder
-
-    keys: list[str] = []
-    for folder in map(results_folder, folders):
-        if ended := runs_ended_unseen(folder):
-            print(
-                f"probe: failed without a record: {', '.join(ended.values())}. Why: probe sweep-status {folder}",
-                file=sys.stderr,
-                flush=True,
-            )
-            keys += ended
-    return keys
-
-
 def results_or_last(folder: Path | None, form: str = "text") -> Path:
     """Returns the named results folder or else the one written last, and prints the latter's name.
 

@@ -33,7 +33,6 @@ from probe.config import (
 )
 from probe.probes.kinds import PROBES, check_probe
 from probe.runs.config_from_record import quoted
-from probe.runs.launch import Launcher
 from probe.system.format import closest, reason_of
 
 if TYPE_CHECKING:
@@ -109,18 +108,18 @@ def complete(arguments: list[str], commands: Mapping[str, bool]) -> None:
 
 
 class ParsedCommand(NamedTuple):
-    """Holds the checked config of every run, and the launcher if they are a sweep.
+    """Holds the checked config of every run, and whether they are a sweep.
 
     settings: the names of settings that were typed or that a sweep file has.
     """
 
     configs: list[Config]
-    launcher: Launcher | None
+    is_sweep: bool
     settings: set[str]
 
 
-def configs_of(arguments: list[str], swept: str | None = None) -> tuple[list[Config], Launcher | None]:
-    """Returns the checked config of every run that these arguments describe, and the launcher if they are a sweep.
+def configs_of(arguments: list[str], swept: str | None = None) -> tuple[list[Config], bool]:
+    """Returns the checked config of every run that these arguments describe, and whether they are a sweep.
 
     swept: a group whose settings may have several values without -m.
     """
@@ -145,6 +144,11 @@ def parse_command(arguments: list[str], swept: str | None = None) -> ParsedComma
             parsed = parser.parse_overrides(overrides)
             if inner := next((o for o in parsed if str(o.key_or_group).startswith("hydra.sweeper")), None):
                 raise UserError(f"{inner.input_line}: type the values of a sweep like this: probe -m seed=1,2")
+            if sent := next((o for o in parsed if re.match("hydra[/.]launcher", str(o.key_or_group))), None):
+                raise UserError(
+                    f"{sent.input_line}: a sweep runs where it is started, jobs=N runs at a time. On a cluster, start "
+                    "the same command as an array job: see conf/README.md."
+                )
             swept_file = next(
                 (o.input_line for o in parsed if o.key_or_group == "sweep" and o.is_sweep_override()), None
             )
@@ -155,7 +159,6 @@ def parse_command(arguments: list[str], swept: str | None = None) -> ParsedComma
             has_several = [o for o in parsed if o.is_sweep_override()]
             others = [o for o in has_several if _group(o) != swept]
             is_sweep = multirun or base.hydra.mode == RunMode.MULTIRUN or bool(has_several and not others)
-            launcher = _launcher(base)  # also for one run: its settings are checked too
             if not is_sweep:
                 if others:
                     raise _is_a_sweep(others[0], arguments)
@@ -177,11 +180,11 @@ def parse_command(arguments: list[str], swept: str | None = None) -> ParsedComma
                     own = _probe_of(condition)
                     raise UserError(f"condition={condition} needs probe={own}. Omit probe={choices['probe']}.")
             typed = {str(o.key_or_group) for o in parser.parse_overrides(jobs[0])}
-            return ParsedCommand(configs, launcher if is_sweep else None, typed)
+            return ParsedCommand(configs, is_sweep, typed)
     except UserError:
         raise
     except (HydraException, OmegaConfBaseException, AttributeError, TypeError, ValueError) as error:
-        raise _explain(error, overrides) from None
+        raise _explain(error) from None
     finally:
         GlobalHydra.instance().clear()
 
@@ -387,17 +390,6 @@ def _probe_of(condition: str) -> str:
     return str(override["override /probe"])
 
 
-def _launcher(base: Any) -> Launcher:
-    """Returns the launcher that a composed config names, with its settings."""
-    from omegaconf import OmegaConf, open_dict
-
-    with open_dict(base):
-        base.hydra.job.name = "layer-probe"  # Hydra's default is the program's name
-    settings = OmegaConf.to_container(base.hydra.launcher, resolve=True)
-    assert isinstance(settings, dict)
-    return Launcher.of(base.hydra.runtime.choices["hydra/launcher"], {str(k): v for k, v in settings.items()})
-
-
 def config_of(overrides: list[str]) -> Config:
     """Returns the one config that these settings describe. Raises UserError for a sweep."""
     if (wrong := next((given for given in overrides if not isinstance(given, str)), None)) is not None:
@@ -434,28 +426,13 @@ def _unreadable(typed: str) -> UserError:
     )
 
 
-def _unknown_of_launcher(key: str, overrides: list[str]) -> UserError:
-    """Returns the error for a setting of `hydra.launcher` that the chosen launcher does not have."""
-    from hydra import compose, initialize_config_dir
-
-    chosen = [override for override in overrides if override.startswith("hydra/launcher=")]
-    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        launcher = compose("config", chosen, return_hydra_config=True).hydra.launcher
-    names = [str(name) for name in launcher if not str(name).startswith("_")]
-    close = closest(key.rpartition(".")[2], names)
-    hint = f"Did you mean hydra.launcher.{close}?" if close else f"There are: {', '.join(names)}."
-    return UserError(f"There is no setting {key!r} of {chosen[-1] if chosen else 'hydra/launcher=local'}. {hint}")
-
-
-def _explain(error: Exception, overrides: list[str]) -> UserError:
+def _explain(error: Exception) -> UserError:
     """Turns an error of Hydra or OmegaConf into one or two lines that say what to type."""
     from hydra.errors import MissingConfigException, OverrideParseException
 
     text = str(error)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.rpartition("/")
-        if group == "hydra/launcher" and name.startswith("submitit"):
-            return UserError(f"{group}={name} is not installed. Type: pip install 'layer-probe[slurm]'")
         options = sorted(error.options or [])
         close = closest(name, options)
         hint = f" Did you mean {group}={close}?" if close else ""
@@ -463,8 +440,7 @@ def _explain(error: Exception, overrides: list[str]) -> UserError:
     if isinstance(error, OverrideParseException):
         return _unreadable(str(error.override))
     if text.startswith("Could not override '"):
-        key = text.split("'")[1]
-        return _unknown_of_launcher(key, overrides) if key.startswith("hydra.launcher.") else unknown_setting(key)
+        return unknown_setting(text.split("'")[1])
     if text.startswith("Error merging override ") and error.__cause__:  # a value of the wrong type
         return UserError(f"{text.removeprefix('Error merging override ')}: this setting is {wanted(error.__cause__)}.")
     return UserError(reason_of(error))

@@ -42,7 +42,6 @@ from probe.system.grouping import group_by
 ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
 INSTALLS = ("python3 -m venv", "pip install", "eval ")  # the first is what the build runs; completion has its own test
-ELSEWHERE = "hydra/launcher=slurm"  # needs a cluster; the launcher has its own test
 
 
 def commands() -> list[str]:
@@ -190,7 +189,7 @@ def narrowed(words: list[str]) -> list[str]:
 @pytest.mark.slow
 def test_the_commands_of_the_readmes_work(home: Path, shared: Path, subtests: pytest.Subtests):
     for command in commands():
-        if not command.startswith("probe ") or ELSEWHERE in command or command in PLANNED:
+        if not command.startswith("probe ") or command in PLANNED:
             continue
         with subtests.test(command):
             done = run(command, home, shared / "features")
@@ -404,7 +403,7 @@ def test_the_readmes_file_list_is_what_is_there():
 def test_every_preset_is_listed_and_every_listed_one_is_there():
     text = (ROOT / "conf/README.md").read_text()
     groups = dict(re.findall(r"^\| `([\w/]+)` \| (.*) \|$", text, flags=re.M))
-    for group in (*PRESET_GROUPS, "condition", "sweep", "hydra/launcher"):
+    for group in (*PRESET_GROUPS, "condition", "sweep"):
         there = {file.stem for file in (ROOT / "conf" / group).glob("*.yaml")}
         listed = set(re.findall(r"^\| `(\w+)` \|", text[text.index("## Layers") :], flags=re.M))
         if group != "layers":

@@ -50,8 +50,7 @@ def race(arguments: list[str]) -> int:
     from probe.tables.formats import render, write_tables
     from probe.tables.rows import build_rows
 
-    configs, launcher, settings = parse_command(["-m", *overrides])
-    assert launcher is not None
+    configs, _, settings = parse_command(["-m", *overrides])
     typed = any(name == "layers" or name.startswith("layers.") for name in settings - {"layers.normalize"})
     base, folder = configs[0], Path(configs[0].results_dir)
     seeds = list(dict.fromkeys(cfg.seed for cfg in configs))
@@ -69,7 +68,7 @@ def race(arguments: list[str]) -> int:
     command = shlex.join(["probe", *sys.argv[1:]])
     log = functools.partial(print, flush=True)
     screened = functools.partial(_screened_candidates, of_encoders, command, log)
-    failed = run_race(named, seeds[: base.race.max_seeds], base, screened, launcher, command, log, encoders)
+    failed = run_race(named, seeds[: base.race.max_seeds], base, screened, command, log, encoders)
     code = report_bad_records(folder)
     rows = build_rows(folder, base.margin)
     write_tables(folder, rows)

@@ -18,7 +18,6 @@ from probe.race.log import ending_line, round_lines
 from probe.race.rule import VERSION, Cell, Rules, num_ahead, replay, thresholds
 from probe.race.spec import DECISIONS, RACE, Decisions, Entry, RaceSpec, read_spec
 from probe.runs.identity import label_of
-from probe.runs.launch import Launcher
 from probe.runs.plan import Plan, encoder_key, plan, prepare_results
 from probe.runs.sweep import run_sweep
 from probe.runs.sweep_plan import write_expected
@@ -32,7 +31,6 @@ def run_race(
     seeds: Sequence[int],
     base: Config,
     candidates: Callable[[], list[Config]],
-    launcher: Launcher,
     command: str,
     log: Callable[[str], None] = print,
     encoders: Mapping[str, EncoderConfig] | None = None,
@@ -89,7 +87,7 @@ def run_race(
             return scores.still_failed
         log(f"Round {num_logged + 1} of at most {len(spec.rules.seeds)}: {len(state.remaining)} rows remain.")
         wanted = [replace(plan_of[row].cfg, seed=seed) for row, seed in state.todo]
-        outcome = run_sweep(wanted, launcher, command, log, dev_only=True)
+        outcome = run_sweep(wanted, command, log, dev_only=True)
         reasons = dict(outcome.failed)
         for cell in state.todo:
             if not scores.path(cell).exists():  # recorded as failed, otherwise this round would repeat forever

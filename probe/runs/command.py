@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -12,7 +11,6 @@ from pathlib import Path
 from probe.arguments import Parser, report_bad_records, results_or_last
 from probe.config import Config, UserError
 from probe.probes.kinds import PROBES, slow_bfloat16
-from probe.runs.launch import Launcher
 from probe.settings import add_hydra_flags, add_multirun, configs_of, run_hydra_flags
 from probe.system.grouping import group_by
 
@@ -55,29 +53,22 @@ def train(arguments: list[str]) -> int:
     add_multirun(parser)
     add_hydra_flags(parser)
     options = parser.parse_intermixed_args(arguments)
-    configs, launcher = configs_of(["-m"] * options.multirun + options.overrides)
-    cluster = next((typed for typed in options.overrides if re.match("hydra/launcher=.*(slurm|submitit)", typed)), None)
-    if cluster and launcher is None:
-        raise UserError(
-            f"{cluster} is for sweeps. This is one run, which would train on this machine. To send it: probe -m "
-            f"{shlex.join(options.overrides)}"
-        )
+    configs, is_sweep = configs_of(["-m"] * options.multirun + options.overrides)
     command = shlex.join(["probe", *sys.argv[1:]])
-    if launcher is not None:
-        return _train_sweep(configs, launcher, command)
+    if is_sweep:
+        return _train_sweep(configs, command)
     return _train_one(configs[0], command)
 
 
-def _train_sweep(configs: Sequence[Config], launcher: Launcher, command: str) -> int:
+def _train_sweep(configs: Sequence[Config], command: str) -> int:
     """Trains every run of a sweep, writes and prints its tables, and returns the exit code."""
     from probe.report.page import page_line
     from probe.runs.sweep import run_sweep
     from probe.tables.formats import render, write_tables
     from probe.tables.rows import build_rows
 
-    if launcher.is_here:
-        _screen_first(configs, command)
-    outcome = run_sweep(configs, launcher, command, functools.partial(print, flush=True))
+    _screen_first(configs, command)
+    outcome = run_sweep(configs, command, functools.partial(print, flush=True))
     bad, rows_of = 0, {}
     for folder in outcome.folders:
         bad |= report_bad_records(folder)

@@ -1,19 +1,18 @@
 """Reports the status of a sweep from files: records, failures, and a file that each running job holds locked.
 
-Writes nothing and imports nothing that takes long. Asks only SLURM, about jobs that were submitted to it.
+Writes nothing and imports nothing that takes long.
 """
 
 from __future__ import annotations
 
 import contextlib
 import statistics
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from probe.conditions import MAIN
 from probe.config import UserError
-from probe.runs.cluster import ANSWER_S, EndedJob, ended_jobs
 from probe.runs.identity import normalized_name
 from probe.runs.records import BadRecord, RunRecord, load_record
 from probe.runs.sweep_plan import SWEEP, labels_of, read_expected
@@ -21,8 +20,6 @@ from probe.system.files import SHORT_KEY, short
 from probe.system.format import closest, duration, percent, pluralize, short_name
 from probe.system.grouping import group_by
 from probe.system.locks import is_locked, wait_for_lock
-
-AT_ONCE_S = 2  # longest wait for SLURM in a command that should answer at once
 
 
 def failures(results_dir: Path) -> dict[str, Path]:
@@ -141,25 +138,6 @@ def _with_seeds(records: Sequence[RunRecord], with_scale: bool) -> str:
     return f"{name} ({pluralize(len(records), 'seed')})"
 
 
-def jobs_ended_unseen(results_dir: Path, keys: Collection[str], timeout_s: float = ANSWER_S) -> dict[str, EndedJob]:
-    """Returns the cluster's jobs that ended while no command waited for them, by key: see `ended_jobs`."""
-    return ended_jobs(results_dir / "logs" / "slurm", keys, timeout_s)
-
-
-def runs_ended_unseen(results_dir: Path) -> dict[str, str]:
-    """Returns requested runs whose cluster job ended unnoticed: their label and the job's number, by key.
-
-    Waits for SLURM only a moment, and reads no record: a run counts as done if a file has its key in its name.
-    """
-    if not (results_dir / "logs" / "slurm").is_dir():
-        return {}
-    present = _by_key((results_dir / "records").glob("*.json")).keys() | failures(results_dir).keys()
-    labels = labels_of(read_expected(results_dir))
-    waiting = [key for key in labels if short(key) not in present and not is_running(results_dir, key)]
-    jobs = jobs_ended_unseen(results_dir, waiting, AT_ONCE_S)
-    return {key: f"{labels[key]} (SLURM job {job.number})" for key, job in jobs.items()}
-
-
 def status_of(results_dir: Path) -> SweepStatus:
     """Returns the status of a folder's sweep. Raises UserError if none was started."""
     if expected := read_expected(results_dir):
@@ -172,13 +150,10 @@ def status_of(results_dir: Path) -> SweepStatus:
 
 def lines(now: SweepStatus) -> Iterator[str]:
     """Yields what `probe sweep-status` prints."""
-    expected = read_expected(now.results_dir)
-    labels = {short(key): label for key, label in labels_of(expected).items()}
+    labels = {short(key): label for key, label in labels_of(read_expected(now.results_dir)).items()}
     remaining_s = now.remaining_s(len(now.running)) if now.running else None
     remaining = "" if remaining_s is None else f"; {duration(remaining_s)} left"
-    ended = jobs_ended_unseen(now.results_dir, [run.key for run in expected if short(run.key) in now.waiting])
-    num_failed, num_waiting = len(now.failed) + len(ended), len(now.waiting) - len(ended)
-    counts = f"{len(now.done)} done, {len(now.running)} running, {num_failed} failed, {num_waiting} waiting"
+    counts = f"{len(now.done)} done, {len(now.running)} running, {len(now.failed)} failed, {len(now.waiting)} waiting"
     counts += f", {len(now.bad)} with a record that cannot be read" if now.bad else ""
     yield f"{now.results_dir}: {pluralize(len(labels), 'run')}: {counts}{remaining}"
     for key, path in now.running.items():
@@ -189,5 +164,3 @@ def lines(now: SweepStatus) -> Iterator[str]:
     for key, path in now.failed.items():
         with contextlib.suppress(FileNotFoundError):  # it is tried again
             yield f"failed   {labels[key]}: {first_line(path)} (log: {path})"
-    for key, job in ended.items():
-        yield f"failed   {labels[short(key)]}: {job.reason.splitlines()[0]}"

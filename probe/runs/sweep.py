@@ -1,15 +1,14 @@
 """Makes many runs, and finds what is asked for, what is done, what failed and why.
 
-A launcher starts the jobs, in whatever processes; each calls `run_job`. All that they share is the results folder: a
-record says done, a file under logs/ says failed, and `sweep.json` says what the sweep asks for. So another terminal, a
-continued sweep and the table see the same.
+Each job calls `run_job`, in this process or in another. All that processes share is the results folder: a record says
+done, a file under logs/ says failed, and `sweep.json` says what the sweep asks for. So another terminal, the same
+command on another machine, a continued sweep and the table see the same.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import sys
 import time
 import traceback
@@ -19,8 +18,7 @@ from pathlib import Path
 
 from probe.config import Config, UserError
 from probe.probes.kinds import slow_bfloat16
-from probe.runs.cluster import TimeLimitReached
-from probe.runs.launch import Launcher
+from probe.runs.launch import launch
 from probe.runs.outputs import is_done, set_aside_truncated
 from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.progress import SweepStatus, first_line, is_running, leaders, running
@@ -49,9 +47,8 @@ class Job:
 
     expected: the run that should result, so that a failure can be reported even if planning fails. keys: of all runs of
     the sweep. at_once: how many share this machine and its gpus. command: what was typed. commits: what names on the
-    Hub meant when the sweep was planned. dev_only: test scores are not printed. waits: whether it waits for another
-    process that makes this run (a job of a cluster does, and prints why it cannot begin); otherwise the run is passed
-    over, and the sweep comes back to it. label: names the run, and its encoder where the sweep has several.
+    Hub meant when the sweep was planned. dev_only: test scores are not printed. label: names the run, and its encoder
+    where the sweep has several.
     """
 
     cfg: Config
@@ -62,7 +59,6 @@ class Job:
     command: str
     commits: hub.Commits
     dev_only: bool
-    waits: bool
     label: str
 
     @property
@@ -101,15 +97,13 @@ def scores_line(record: RunRecord, dev_only: bool = False) -> str:
 
 def run_sweep(
     configs: Sequence[Config],
-    launcher: Launcher,
     command: str,
     log: Callable[[str], None] = print,
     dev_only: bool = False,
 ) -> Outcome:
     """Extracts what is missing, launches the runs that are not done, and waits for them.
 
-    dev_only: no test score is shown; their records have it all the same. On another machine than this each
-    job extracts what it finds missing. Raises UserError for what cannot be planned.
+    dev_only: no test score is shown; their records have it all the same. Raises UserError for what cannot be planned.
     """
     by_run = group_by(map(plan, configs), lambda planned: (planned.results_dir, planned.identity.key))
     plans = [same[-1] for same in by_run.values()]
@@ -128,30 +122,25 @@ def run_sweep(
     for planned in todo:
         _failure_file(planned).unlink(missing_ok=True)
     at_once, names = 1, []
-    if launcher.is_here and todo:
+    if todo:
         names = gpus() if "cuda" in [resolve_device(planned.cfg.device) for planned in todo] else []
         for line in dict.fromkeys(slow_bfloat16(planned.cfg, resolve_device(planned.cfg.device)) for planned in todo):
             if line:
                 log(f"{line}.")
-        at_once = side_by_side(launcher.settings.get("n_jobs", todo[0].cfg.jobs), len(names))
-        _extract_each(todo, () if launcher.is_this_process(at_once) else names)
-    elif todo:
-        log(f"Runs are sent elsewhere; `probe sweep-status {folders[0]}` shows where they stand.")
+        at_once = side_by_side(todo[0].cfg.jobs, len(names))
+        _extract_each(todo, () if at_once == 1 else names)
     keys = tuple(planned.identity.key for planned in plans)
     labels = labels_of([planned.expected for planned in plans])
 
     def job(planned: Plan) -> Job:
         shared = (min(at_once, len(todo)), tuple(names), command, hub.commits(), dev_only)
-        label = labels[planned.identity.key]
-        return Job(planned.cfg, planned.expected, keys, *shared, not launcher.is_here, label)
+        return Job(planned.cfg, planned.expected, keys, *shared, labels[planned.identity.key])
 
-    if launcher.is_here and todo:
+    if todo:
         log(f"Training, {min(at_once, len(todo))} at a time." if at_once > 1 else "Training, one run after another.")
     said = _Leaders(plans, log) if not dev_only else lambda: None  # a race says itself who leads
-    _launch(plans, job, launcher, at_once, log, said)
-    return Outcome(
-        folders, [(labels[planned.identity.key], _why_not_done(planned, launcher)) for planned in _not_done(plans)]
-    )
+    _launch(plans, job, at_once, log, said)
+    return Outcome(folders, [(labels[planned.identity.key], _why_not_done(planned)) for planned in _not_done(plans)])
 
 
 def _repeated(runs: Sequence[Sequence[Plan]]) -> str:
@@ -181,7 +170,6 @@ def _log_what_remains(plans: Sequence[Plan], todo: Sequence[Plan], log: Callable
 def _launch(
     plans: Sequence[Plan],
     job: Callable[[Plan], Job],
-    launcher: Launcher,
     at_once: int,
     log: Callable[[str], None],
     on_end: Callable[[], None],
@@ -193,12 +181,10 @@ def _launch(
     is_stuck = has_announced_wait = False
     while unfinished := _neither_done_nor_failed(plans):
         with _errors_to(unfinished[0].results_dir / "logs" / "launcher.log"):
-            launcher.launch(run_job, [job(planned) for planned in unfinished], at_once, log, _on_failure, on_end)
+            launch(run_job, [job(planned) for planned in unfinished], at_once, log, _on_failure, on_end)
         for folder in {planned.results_dir for planned in plans}:
             prepare_results(folder)
         remaining = _neither_done_nor_failed(plans)
-        if not launcher.is_here:  # whatever it was, it would come again: the next command tries
-            return
         has_no_progress = len(remaining) == len(unfinished)
         if remaining and all(map(_is_elsewhere, remaining)):
             if not has_announced_wait:
@@ -260,25 +246,18 @@ def _scores_elsewhere(job: Job) -> str:
 
 def run_job(job: Job) -> None:
     """Makes one run of a sweep. A failure is written down, never raised, so that the others go on."""
-    if job.is_over() or (not job.waits and is_running(job.results_dir, job.key)):
+    if job.is_over() or is_running(job.results_dir, job.key):  # the sweep comes back to a run made elsewhere
         return
     clock = time.perf_counter()
     hub.pin(job.commits)
     try:
         prepare_results(job.results_dir)
-    except UserError as error:  # of this machine the sweep says it, at its end; its log may lie on the same full disk
-        if job.waits:
-            print(f"probe: on {socket.gethostname()}: {error}", file=sys.stderr, flush=True)
+    except UserError:  # the sweep says it at its end; its log may lie on the same full disk
         return
     try:
-        planned = _planned_here(job)
+        planned = _planned_again(job)
         take_gpu(job.gpus, planned.results_dir / "logs")
-        if job.waits and (line := slow_bfloat16(planned.cfg, resolve_device(planned.cfg.device))):
-            print(f"{line}.", flush=True)
-    except (
-        Exception,
-        TimeLimitReached,
-    ) as error:  # the sweep could plan it: on a node something is not there, or takes too long
+    except Exception as error:  # the sweep could plan it: something is no longer there
         print(f"probe: {_write_failure(job, error)}", file=sys.stderr, flush=True)
         return
     try:
@@ -289,7 +268,7 @@ def run_job(job: Job) -> None:
                 return  # another process tried it meanwhile; the sweep says why it failed, at its end
             else:
                 outcome = _made(planned, job, set_status, clock)
-    except (Exception, TimeLimitReached) as error:  # of the lock, or while it was waited for
+    except Exception as error:  # of the lock, or while it was waited for
         outcome = f"failed: {_write_failure(planned, error)}"
     print(_line(job, outcome), flush=True)
 
@@ -301,7 +280,7 @@ def _made(planned: Plan, job: Job, set_status: Callable[[str], None], clock: flo
             set_status("extracting features")
         record = run(job.cfg, _now_and_then(set_status, job), job.at_once, len(job.gpus), job.command)
         return f"{scores_line(record, job.dev_only)} · {time.perf_counter() - clock:.0f} s"
-    except (Exception, TimeLimitReached) as error:
+    except Exception as error:
         return f"failed: {_write_failure(planned, error)}"
 
 
@@ -324,17 +303,13 @@ def _now_and_then(set_status: Callable[[str], None], job: Job) -> Callable[[str]
     return heard
 
 
-def _planned_here(job: Job) -> Plan:
-    """Plans the run on this machine. Raises UserError where that is another run than was asked for, or none."""
-    here = f"on {socket.gethostname()}"
-    try:
-        planned = plan(job.cfg)
-    except UserError as error:
-        raise UserError(f"{here}: {error}") from None
+def _planned_again(job: Job) -> Plan:
+    """Plans the run where it is made. Raises UserError if that is another run than was asked for, or none."""
+    planned = plan(job.cfg)
     if planned.identity.key != job.key:
         raise UserError(
-            f"{here} data or encoder are others than where the sweep was started: the run would be "
-            f"{short(planned.identity.key)}, not {short(job.key)}. All machines must see the same files."
+            "data or encoder have changed since the sweep was started: the run would be "
+            f"{short(planned.identity.key)}, not {short(job.key)}. Start the sweep again."
         )
     return planned
 
@@ -392,10 +367,10 @@ def _failure_file(of: Plan | Job) -> Path:
     return of.results_dir / "logs" / f"{of.record_path.stem}.failed.txt"
 
 
-def _write_failure(of: Plan | Job, error: BaseException) -> str:
+def _write_failure(of: Plan | Job, error: Exception) -> str:
     """Keeps the traceback in a file; returns the one line that says why."""
     line = reason_of(error)
-    if not isinstance(error, UserError | TimeLimitReached):
+    if not isinstance(error, UserError):
         line = f"{type(error).__name__}: {line}"
     _keep_failure(of, f"{line}\n\n{''.join(traceback.format_exception(error))}")
     return line
@@ -406,15 +381,14 @@ def _keep_failure(of: Plan | Job, text: str) -> None:
         _failure_file(of).write_text(text, encoding="utf-8")
 
 
-def _why_not_done(planned: Plan, launcher: Launcher) -> str:
+def _why_not_done(planned: Plan) -> str:
     file = _failure_file(planned)
     if file.exists():
         return f"{first_line(file)} (log: {file})"
     log = file.parent / "launcher.log"
     text = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
     last = next((line.strip() for line in reversed(text) if line.strip()), "nothing")
-    what = f"{'its process was killed' if launcher.is_here else 'no result came back'}; the same command tries again"
-    return f"{what} (log: {log}, which ends: {last[:120]})"
+    return f"its process was killed; the same command tries again (log: {log}, which ends: {last[:120]})"
 
 
 def _line(job: Job, outcome: str) -> str:
@@ -432,7 +406,7 @@ def _line(job: Job, outcome: str) -> str:
 def _errors_to(file: Path) -> Iterator[None]:
     """Sends what libraries and dying processes write on stderr, here and in child processes, to a file.
 
-    A launcher's own exception goes there too; records and failures tell what became of its runs.
+    An exception of `launch` itself goes there too; records and failures tell what became of its runs.
     """
     sys.stderr.flush()
     kept = os.dup(2)
@@ -440,8 +414,6 @@ def _errors_to(file: Path) -> Iterator[None]:
         os.dup2(stream.fileno(), 2)
     try:
         yield
-    except UserError:  # a cluster that takes no job
-        raise
     except Exception:
         traceback.print_exc()
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from probe.arguments import Parser, report_bad_records, report_ended_jobs, results_or_last, results_path
+from probe.arguments import Parser, report_bad_records, results_or_last, results_path
 from probe.config import UserError
 
 DESCRIPTION = """\
@@ -55,7 +55,6 @@ def table(arguments: list[str]) -> int:
     from probe.tables.rows import build_rows
 
     code = report_bad_records(*folders)
-    ended = report_ended_jobs(*folders)
     if options.compare:
         comparison = compare(*folders)
         if options.format in ("csv", "json") and comparison.left_out:
@@ -64,5 +63,5 @@ def table(arguments: list[str]) -> int:
     elif len(folders) > 1:
         print(render_side_by_side(folders, options.format), end="")
     else:
-        print(render(build_rows(folders[0], options.margin, ended), options.format, options.columns), end="")
+        print(render(build_rows(folders[0], options.margin), options.format, options.columns), end="")
     return code

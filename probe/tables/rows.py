@@ -116,17 +116,16 @@ def last_results(home: Path = Path("results")) -> Path:
     return max(written, key=lambda folder: (written[folder], folder))
 
 
-def build_rows(results_dir: Path, margin: float | None = None, ended: Collection[str] = ()) -> list[Row]:
+def build_rows(results_dir: Path, margin: float | None = None) -> list[Row]:
     """Builds rows, those of one setting together, in the paper's order; skips invalid records (see `bad_records`).
 
-    margin: points of dev score that the user does not mind; None: the default. ended: keys of runs that failed without
-    a log of it.
+    margin: points of dev score that the user does not mind; None: the default.
 
     Raises UserError if there are neither records nor expected runs.
     """
     results_dir = results_folder(results_dir)
     records, expected = load_records(results_dir), read_expected(results_dir)
-    failed = failures(results_dir).keys() | set(map(short, ended))
+    failed = failures(results_dir)
     if not records and not expected:
         for error in bad_records(results_dir).values():
             raise error

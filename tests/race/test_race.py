@@ -33,7 +33,7 @@ QUICK = {
     "FULL_UPDATES": 8,
 }  # trainings that end by themselves, within seconds
 PROBE = ["probe=linear", "probe.batch_size=8", "probe.learning_rate=0.1", "probe.patience=4", "probe.max_epochs=60"]
-HERE = ["hydra/launcher=basic", "results_dir=out"]
+HERE = ["jobs=1", "results_dir=out"]
 ROWS = ["layer_0", "concat_0_1", "concat_0_5"]
 
 

@@ -1,22 +1,18 @@
-"""Sweeps that are killed, that run out of disk, and that run elsewhere: what comes out is the same."""
+"""Sweeps that are killed, that run out of disk, and that share their runs: what comes out is the same."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import random
 import re
 import resource
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
 from support.commands import DEADLINE_S, SERVER, as_nobody, finish, interpreter, probe, start, stop, wait_for
@@ -178,26 +174,6 @@ def test_a_run_of_another_process_is_waited_for_last(inputs: list[str], tmp_path
     assert memory.exists()
 
 
-@dataclass(frozen=True)
-class Launches:
-    """A launcher whose first rounds fail; it keeps how each was asked for."""
-
-    falls: int
-    rounds: list[tuple[int, int]] = field(default_factory=list)
-    is_here = True
-    settings: ClassVar[dict[str, Any]] = {}
-
-    def is_this_process(self, _at_once: int) -> bool:
-        return True
-
-    def launch(self, work: Callable, jobs: Sequence, at_once: int, *_: Callable) -> None:
-        self.rounds.append((len(jobs), at_once))
-        if len(self.rounds) <= self.falls:
-            raise RuntimeError("of the launcher itself")
-        for job in jobs:
-            work(job)
-
-
 def test_a_failed_launch_is_repeated_once(inputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     out = tmp_path / "out"
     monkeypatch.setattr("probe.runs.sweep.side_by_side", lambda *_: 4)
@@ -205,93 +181,26 @@ def test_a_failed_launch_is_repeated_once(inputs: list[str], tmp_path: Path, mon
     configs = [config_of(settings), config_of([*settings, "data.control=1"])]
     elsewhere, here = map(plan, configs)
     prepare_results(out)
-    launcher = Launches(falls=1)
+    rounds: list[tuple[int, int]] = []
+
+    def launch(work: Callable, jobs: Sequence, at_once: int, *_: Callable) -> None:
+        rounds.append((len(jobs), at_once))
+        if len(rounds) == 1:
+            raise RuntimeError
+        for job in jobs:
+            work(job)
+
+    monkeypatch.setattr("probe.runs.sweep.launch", launch)
     told: list[str] = []
     with running(out, elsewhere.identity.key):
-        sweep = threading.Thread(target=run_sweep, args=(configs, launcher, "probe", told.append))
+        sweep = threading.Thread(target=run_sweep, args=(configs, "probe", told.append))
         sweep.start()
         wait_for(lambda: any("waiting for them" in line for line in told), DEADLINE_S, "waiting")
         assert here.is_done
         assert not elsewhere.is_done
     sweep.join(DEADLINE_S)
     assert elsewhere.is_done
-    assert launcher.rounds == [(2, 4), (2, 4), (1, 4)]
-
-
-needs_submitit = pytest.mark.skipif(
-    importlib.util.find_spec("hydra_plugins.hydra_submitit_launcher") is None, reason="pip install 'layer-probe[slurm]'"
-)
-# A cluster of one machine: `sbatch` starts all jobs of an array at once, `srun` is the step within, `squeue` knows all.
-CLUSTER = {
-    "sbatch": """
-cp "$1" "$CLUSTER/script"
-last=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$1")
-for task in $(seq 0 "$last"); do
-  SLURM_JOB_ID=$((7 + task)) SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=$task SLURM_JOB_NUM_NODES=1 SLURM_NTASKS=1 \\
-    SLURM_JOB_NODELIST=here SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 \\
-    setsid bash "$1" >"$CLUSTER/$task.log" 2>&1 </dev/null &
-done
-echo "Submitted batch job 7"
-""",
-    "srun": """
-while [[ $1 == -* ]]; do [[ $1 == --output || $1 == --error ]] && shift; shift; done
-exec "$@"
-""",
-    "squeue": """
-for log in "$CLUSTER"/*.log; do task=$(basename "$log" .log); echo "7_$task|RUNNING|None"; done
-""",
-}
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> dict[str, str]:
-    """The environment of somebody on a submit host."""
-    folder = tmp_path / "cluster"
-    folder.mkdir()
-    for name, script in CLUSTER.items():
-        (folder / name).write_text(f"#!/usr/bin/env bash\n{script}")
-        (folder / name).chmod(0o755)
-    return {"CLUSTER": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"}
-
-
-@pytest.mark.slow
-@needs_submitit
-@pytest.mark.parametrize("launcher", ["submitit_local", "slurm"])
-def test_a_sweep_elsewhere_extracts_there_and_gives_the_same_records(
-    inputs: list[str], tmp_path: Path, cluster: dict[str, str], launcher: str
-):
-    sweep = ["-m", "layers=last,concat_last_four", "seed=1", "results_dir=out", *inputs]
-    limits = ["hydra.launcher.timeout_min=5"] + ["hydra.launcher.partition=short"] * (launcher == "slurm")
-    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
-    for folder in (here, elsewhere):
-        folder.mkdir()
-    sent = probe(*sweep, f"hydra/launcher={launcher}", *limits, cwd=elsewhere, **cluster)
-    assert sent.returncode == 0, sent.stderr
-    names(sent.stdout, "probe sweep-status out")
-    assert "concat_last_four  2..5" in sent.stdout, "the table stands at the end"
-    assert sent.stderr == "", "nothing is extracted where the sweep is started"
-    done = probe(*sweep, "jobs=1", cwd=here)
-    assert done.returncode == 0, done.stderr
-    assert results(elsewhere / "out") == results(here / "out")
-    stores = [{p.name: p.read_bytes() for p in (folder / "cache").glob("*/*")} for folder in (here, elsewhere)]
-    assert stores[0] == stores[1]
-    if launcher == "slurm":
-        script = (tmp_path / "cluster/script").read_text()
-        for line in ("--array=0-1%", "--time=5", "--partition=short", "--mem=16GB"):
-            assert f"#SBATCH {line}" in script
-
-
-def test_a_launcher_not_installed_says_what_to_type(tmp_path: Path):
-    code = (
-        "import sys; sys.modules['hydra_plugins.hydra_submitit_launcher'] = None; "
-        "sys.modules['hydra_plugins.hydra_submitit_launcher.submitit_launcher'] = None; "
-        "sys.modules['hydra_plugins.hydra_submitit_launcher.config'] = None; "
-        "from probe.cli import main; main()"
-    )
-    command = [sys.executable, "-W", "ignore", "-c", code, "-m", "hydra/launcher=slurm", "data=demo", "seed=1,2"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 2
-    names(done.stderr.splitlines()[-1], "pip install 'layer-probe[slurm]'")
+    assert rounds == [(2, 4), (2, 4), (1, 4)]
 
 
 def test_a_run_that_did_not_converge_says_so_on_its_line(tmp_path: Path):
@@ -319,10 +228,9 @@ def test_a_sweep_says_now_and_then_which_row_leads(
 ):
     monkeypatch.setattr("probe.runs.sweep.FIRST_LINE_S", 0)
     settings = [*inputs, "jobs=1", f"results_dir={tmp_path / 'out'}", "layers=last,embeddings", "seed=1,2,3"]
-    configs, launcher = configs_of(["-m", *settings])
-    assert launcher is not None
+    configs, _ = configs_of(["-m", *settings])
     lines: list[str] = []
-    run_sweep(configs, launcher, "probe", lines.append)
+    run_sweep(configs, "probe", lines.append)
     (known,) = [line for line in lines if line.startswith("so far, ")]
     names(known, "4 of 6", "last (3 seeds)", "embeddings (1 seed)")
     of_dev: dict[str, list[float]] = {name: [] for name in ("last", "embeddings")}
@@ -341,10 +249,9 @@ def test_a_sweep_says_now_and_then_which_row_leads(
 @pytest.mark.usefixtures("short_epochs")
 def test_combinations_that_are_the_same_run_are_named(inputs: list[str], tmp_path: Path):
     settings = [*inputs, "jobs=1", f"results_dir={tmp_path / 'out'}", "probe=linear", "probe.max_epochs=1"]
-    configs, launcher = configs_of(["-m", *settings, "layers=embeddings,last,single", "layers.indices=[1]"])
-    assert launcher is not None
+    configs, _ = configs_of(["-m", *settings, "layers=embeddings,last,single", "layers.indices=[1]"])
     lines: list[str] = []
-    run_sweep(configs, launcher, "probe", lines.append)
+    run_sweep(configs, "probe", lines.append)
     names(lines[0], "3 combinations", "1 run", "layer_1 seed 1 (3 times)")
     assert len(list((tmp_path / "out" / "records").glob("*.json"))) == 1
 

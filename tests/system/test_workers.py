@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.dying import Unsendable, dies_at_once, killed_in_its_answer, raises, raises_what_cannot_be_sent
 
-from probe.runs.launch import Launcher
+from probe.runs.launch import launch
 from probe.system import workers
 from probe.system.workers import ProcessDied, run_in_subprocesses
 
@@ -40,8 +40,7 @@ def test_a_run_whose_worker_died_runs_once_more_alone(tmp_path: Path, deaths: in
     jobs = [(tmp_path, 1, deaths), (tmp_path, 2, 0), (tmp_path, 3, 0)]
     failed: dict[int, str] = {}
     log: list[str] = []
-    launcher = Launcher("local", "local", {})
-    launcher.launch(killed_in_its_answer, jobs, 2, log.append, lambda job, why: failed.update({job[1]: why}))
+    launch(killed_in_its_answer, jobs, 2, log.append, lambda job, why: failed.update({job[1]: why}))
     assert [len(pids(tmp_path, number)) for number in (1, 2, 3)] == [2, 1, 1]
     assert len(log) == 1
     assert failed.keys() == ({1} if deaths == 2 else set())

@@ -150,7 +150,7 @@ def test_a_sweep_and_a_race_over_two_encoders_end_in_one_table(typed: Callable, 
     for name, num_layers, hidden_size in (("small", 1, 8), ("large", 2, 16)):
         (tmp_path / name).mkdir()
         make_bert(tmp_path / name, num_layers, 24, hidden_size)
-    settings = [*overrides(Path("small,large"), tiny_data), *TINY, "hydra/launcher=basic"]
+    settings = [*overrides(Path("small,large"), tiny_data), *TINY, "jobs=1"]
     done = typed("+sweep=each_layer", *settings, "seed=1,2", "results_dir=each")
     assert done.returncode == 0, done.stderr
     rows = build_rows(tmp_path / "each")

@@ -68,7 +68,7 @@ def test_csv_has_the_rate_and_the_normalization_where_there_are_several(tmp_path
 def test_rates_and_scales_end_in_one_table(typed: Callable, inputs: list[str], tmp_path: Path):
     grid = ["layers=majority_tag,last", "layers.normalize=none,scale", "probe.learning_rate=0.01,0.02"]
     settings = [one for one in inputs if not one.startswith("probe.learning_rate")]
-    done = typed("-m", *settings, *grid, "save_probe=true", "hydra/launcher=basic", "results_dir=out")
+    done = typed("-m", *settings, *grid, "save_probe=true", "jobs=1", "results_dir=out")
     assert done.returncode == 0, done.stderr
     assert len(list((tmp_path / "out/records").iterdir())) == 2 + 4
     shown = {one["row"]: one for one in json.loads((tmp_path / "out/table.json").read_text())}
