@@ -43,7 +43,8 @@ ONCE = {
     "_has_final_norm",
     "fit",
     "read_selection",
-    "outputs",
+    "_forward",
+    "_takes_padding",
 }
 
 
@@ -126,7 +127,7 @@ def test_an_update_of_fine_tuning_waits_for_what_transformers_asks_alone(
             )
         waits.append(Counter(where.rpartition(".")[2] for _, where in stand_in.waits))
     few, many = waits
-    assert many.pop("outputs") - few.pop("outputs") == 60 // 6 - 60 // 30, "one for each batch of train"
+    assert many.pop("_forward") - few.pop("_forward") == 60 // 6 - 60 // 30, "one for each batch of train"
     assert few == many
     assert not {"update", "forward"} & set(few)
 
@@ -203,8 +204,8 @@ def test_shards_from_a_gpu_hold_the_same_bits(
     assert len(here.shards["train"]) > 2 * extraction.WRITERS["cuda"]
     for shard in (shard for shards in here.shards.values() for shard in shards):
         assert here.path(shard).read_bytes() == there.path(shard).read_bytes()
-    of_the_trial = {"traits_of", "_has_final_norm"}
-    assert {where.rpartition(".")[2] for _, where in stand_in.waits} <= {"outputs", "load_model"} | of_the_trial
+    of_the_trials = {"traits_of", "_has_final_norm", "_takes_padding"}
+    assert {where.rpartition(".")[2] for _, where in stand_in.waits} <= {"_forward", "load_model"} | of_the_trials
 
 
 def test_shards_computed_together_equal_those_computed_alone(
