@@ -30,7 +30,6 @@ LINEAR = "linear"  # of probe.lr_decay: the rate falls to 0 over max_epochs; all
 PLACEMENTS = ("auto", "memory", "device", "stream")
 TASKS = ("spans", "tags", "sentence", "text_pairs", "pairs")
 TEXT_TASKS = ("sentence", "text_pairs")  # whose labels belong to whole texts
-DERIVES = ("length", "bigram_shift", "odd_word", "has:TYPE")  # tasks made from a text, see data.text_tasks
 WEIGHTS = ("pretrained", "random")
 SCHEMES = ("auto", "IOB1", "IOB2", "BIOES", "BILOU", "IO")
 SEPARATORS = ("auto", "whitespace", "tab", "space")
@@ -117,22 +116,12 @@ class DataConfig:
     scheme: str
     ill_formed: str
     control: int | None  # a seed
-    derive: str | None = None  # else the task is sentence
     second_field: str | None = None  # of the second text; omitted from older records
 
     __hash__ = _hash_of_values
 
     def __post_init__(self) -> None:
         one_of("data.task", self.task, TASKS)
-        if self.derive is not None:
-            name, _, kind = self.derive.partition(":")
-            one_of("data.derive", f"{name}:TYPE" if kind else self.derive, DERIVES)
-            if self.task in ("text_pairs", "pairs"):
-                raise UserError(
-                    f"data.derive={self.derive} needs tags of words, and data.task={self.task} has none. "
-                    "Type data.task=tags or data.task=spans."
-                )
-            self.task = "sentence"
         one_of("data.separator", self.separator, SEPARATORS)
         one_of("data.scheme", self.scheme, SCHEMES)
         one_of("data.ill_formed", self.ill_formed, ILL_FORMED)

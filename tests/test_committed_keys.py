@@ -77,7 +77,6 @@ def test_every_run_that_a_command_asks_for_is_committed(command: str):
         planned = as_planned(cfg, sentences)
         of_task = [record for record in records if record.data.task == cfg.data.task]
         of_task = [record for record in of_task if record.config.data["tag_column"] == cfg.data.tag_column]
-        of_task = [record for record in of_task if record.config.data.get("derive") == cfg.data.derive]
         of_task = [record for record in of_task if record.config.encoder["name"] == cfg.encoder.name]
         found = list(records_of(planned, of_task))
         assert found, f"{cfg.layers}, seed {cfg.seed}: no record has this key"

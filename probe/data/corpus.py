@@ -21,7 +21,6 @@ from probe.data.sentences import Sentences
 from probe.data.split import Split, SplitCounts, bare_tag
 from probe.data.tags import TagSchemeError, find_scheme, ill_formed, to_iob2, with_prefixes
 from probe.data.task import SPANS, Task, task_of
-from probe.data.text_tasks import TASKS_OF_ANY_TAGS, make_text_task, source_task
 from probe.system import hub
 from probe.system.format import closest, escape_invisible, first_few
 
@@ -82,24 +81,14 @@ def hash_rows(rows: Iterable[object]) -> str:
 
 
 def load_corpus(cfg: DataConfig) -> Corpus:
-    """Reads all three splits, and makes the task of data.derive. Raises UserError for what is missing or malformed."""
-    if cfg.derive is None:
-        corpus = _read(cfg, "If tags are not spans: data.task=tags.")
-    else:
-        others = f"Tasks that tags of any kind give: {', '.join(TASKS_OF_ANY_TAGS)}."
-        source = replace(cfg, derive=None, task=source_task(cfg.derive))
-        corpus = _read(source, f"data.derive={cfg.derive} needs tags of spans. {others}")
-        splits, left_out = make_text_task(corpus.splits, cfg.derive)
-        of_tags = ("scheme", "asked_scheme", "ill_formed")
-        about = {name: value for name, value in corpus.about.items() if name not in of_tags}
-        corpus = replace(corpus, name=f"{corpus.name} {cfg.derive}", splits=splits, task=task_of(cfg), about=about)
-        _add_skipped(corpus, left_out)
+    """Reads all three splits. Raises UserError for what is missing or malformed."""
+    corpus = _read(cfg)
     _check_tags(corpus)
     return corpus
 
 
-def _read(cfg: DataConfig, if_not_spans: str) -> Corpus:
-    """Reads the splits and their tags. if_not_spans: what to type if the tags, read as spans, are not spans."""
+def _read(cfg: DataConfig) -> Corpus:
+    """Reads the splits and their tags."""
     notes: list[str] = []
     splits = read_splits(cfg, notes)
     skipped = {
@@ -124,20 +113,16 @@ def _read(cfg: DataConfig, if_not_spans: str) -> Corpus:
         if hub.is_from_cache(_repo(cfg)):
             corpus.notes.append(f"the Hub did not answer; commit {corpus.about['commit']} is read from its cache")
     if corpus.task.has_spans:
-        normalize_tags(corpus, cfg.scheme, cfg.ill_formed, if_not_spans)
-    _add_skipped(corpus, skipped)
+        normalize_tags(corpus, cfg.scheme, cfg.ill_formed)
+    for what, counts in skipped.items():
+        if any(counts.values()):
+            corpus.about["skipped"] = corpus.about.get("skipped", {}) | {what: counts}
+            corpus.notes.append(f"skipped {what}: {_by_split(counts)}")
     for name, part in taken.items():
         corpus.notes.append(
             f"{name} is {part['sentences']} sentences taken from train, by {part['by']} (data.{name}_fraction)"
         )
     return corpus
-
-
-def _add_skipped(corpus: Corpus, skipped: Mapping[str, dict[str, int]]) -> None:
-    for what, counts in skipped.items():
-        if any(counts.values()):
-            corpus.about["skipped"] = corpus.about.get("skipped", {}) | {what: counts}
-            corpus.notes.append(f"skipped {what}: {_by_split(counts)}")
 
 
 def _repo(cfg: DataConfig) -> hub.Repo:
@@ -233,11 +218,8 @@ def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]
     return taken
 
 
-def normalize_tags(corpus: Corpus, wanted: str, on_ill_formed: str, if_not_spans: str) -> None:
-    """Finds the scheme over all splits, reports ill-formed tags, and turns the tags into IOB2, in place.
-
-    if_not_spans: see `_read`.
-    """
+def normalize_tags(corpus: Corpus, wanted: str, on_ill_formed: str) -> None:
+    """Finds the scheme over all splits, reports ill-formed tags, and turns the tags into IOB2, in place."""
     splits = corpus.splits
     together = Sentences.of(tags for split in splits.values() for tags in split.tags)
     try:
@@ -246,7 +228,7 @@ def normalize_tags(corpus: Corpus, wanted: str, on_ill_formed: str, if_not_spans
         place = next(place for split in splits.values() for place in places_of(split, error.tag))
         raise UserError(
             f"{place}: tag {error.tag!r} {error}. "
-            f"Another scheme: data.scheme=NAME. {if_not_spans}"
+            "Another scheme: data.scheme=NAME. If tags are not spans: data.task=tags."
             f"{_another_column(splits, error.tags)}{_all_wrong(splits, error.tags)}"
         ) from None
     for split in splits.values():

@@ -138,7 +138,6 @@ def _data(configs: Sequence[Config]) -> tuple[Corpus, Facts]:
     controls = [one.data.control is not None for one in configs]
     first = corpus.splits["train"].take([0]).by_unit(corpus.task)
     is_standard = "conll2003" in corpus.name or all(counts[name].words == CONLL2003[name].words for name in counts)
-    is_standard = is_standard and cfg.data.derive is None
     return corpus, {
         "name": corpus.name,
         "source": cfg.data.path or f"{cfg.data.hub} on the Hub at {corpus.about['commit'][:10]}",

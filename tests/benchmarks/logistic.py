@@ -1,6 +1,6 @@
 """What scikit-learn's logistic regression makes of the same vectors, as a check of linear probes.
 
-    python tests/benchmarks/logistic.py --layers 0,6,12 data=conll2003_length data.path=DIR encoder=mpnet_base
+    python tests/benchmarks/logistic.py --layers 0,6,12 data=conll2003 data.path=DIR encoder=mpnet_base
 
 Vectors are those of `probe.features`, each feature standardised by train. Of several strengths of regularisation, the
 best on dev is shown, with all of them in brackets. Spans are scored by seqeval.

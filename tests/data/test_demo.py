@@ -11,6 +11,7 @@ from support.inputs import data_config
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split, SplitCounts
 from probe.data.tags import spans
+from probe.settings import config_of
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +76,11 @@ def test_one_surface_form_stands_as_different_types_and_in_lower_case(demo: Corp
     }
     assert {"orange", "may", "reading", "target", "gap", "turkey", "china", "bath"} <= plain
     assert {"May", "Mobile", "Reading"} <= plain | {w.capitalize() for w in plain}
+
+
+def test_a_sentence_is_labelled_by_whether_it_names_a_person(demo: Corpus):
+    labelled = load_corpus(config_of(["data=demo_person"]).data)
+    assert labelled.text_fingerprint(True) == demo.text_fingerprint(True), "one extraction serves both"
+    for name, split in demo.splits.items():
+        expected = [["yes" if any("PER" in tag for tag in tags) else "no"] for tags in split.tags]
+        assert list(labelled.splits[name].tags) == expected

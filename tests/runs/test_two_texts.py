@@ -117,7 +117,6 @@ def test_screen_and_export_read_two_texts(settings: list[str], tmp_path: Path, t
         ([], "yes\tone\ttwo\tthree", ["train.tsv:1", "4 columns", "3"]),
         ([], "yes\tone\t ", ["train.tsv:1", "empty"]),
         ([], "gold_label\tpremise\thypothesis\nyes\tone\ttwo", ["train.tsv:1", "data.words_field=premise"]),
-        (["data.derive=length"], None, ["data.derive=length", "data.task=tags"]),
         (["data.second_field=null"], None, ["data.second_field", "text_pairs"]),
         (["data.task=sentence"], None, ["data.second_field", "text_pairs"]),
         (["features.context=document"], None, ["features.context"]),
