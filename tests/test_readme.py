@@ -87,8 +87,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (data / f"{name}.tsv").write_text("".join(labelled))
         in_two = [line.replace(" ", "\t", 1) for line in labelled if " " in line]
         (data / f"{name}_pairs.tsv").write_text("".join(in_two))
-        with (data / "bigram_shift.txt").open("a") as stream:
-            stream.writelines(f"{name}\t{line}" for line in labelled)
         text = "\n".join(arcs(words) for words, _ in sentences)
         for file in (f"{name}.conllu", f"en_ewt-ud-{name}.conllu"):
             (data / file).write_text(text)

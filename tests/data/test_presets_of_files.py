@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from probe.config import UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.task import PAIRS, SENTENCE, SPANS, TAGS
-from probe.settings import config_of, configs_of
+from probe.data.task import PAIRS, TAGS
+from probe.settings import config_of
 
 CONF = Path(__file__).parents[2] / "conf/data"
 
 
 def made(preset: str, folder: Path, *typed: str) -> Corpus:
     return load_corpus(config_of([f"data={preset}", f"data.path={folder}", *typed]).data)
-
-
-SENTEVAL = """\
-tr\tO\tHe left it there .
-tr\tI\tHe it left there .
-va\tO\t`` Do n't , '' I said .
-te\tI\tShe never had it seen .
-"""
-
-
-def test_senteval_has_a_file_per_task_with_all_three_splits(tmp_path: Path):
-    (tmp_path / "bigram_shift.txt").write_text(SENTEVAL)
-    corpus = made("senteval", tmp_path, "data.subset=bigram_shift")
-    assert (corpus.task, corpus.name) == (SENTENCE, "SentEval bigram_shift")
-    assert {name: len(split.words) for name, split in corpus.splits.items()} == {"train": 2, "dev": 1, "test": 1}
-    assert list(corpus.splits["train"].tags) == [["O"], ["I"]]
-
-
-def test_a_sweep_takes_all_ten_files_of_senteval():
-    comment = (CONF / "senteval.yaml").read_text()
-    (tasks,) = re.findall(r"data\.subset=\S*,\S*", comment)
-    configs, _ = configs_of(["+sweep=tasks", "data=senteval", "data.path=DIR", tasks, "seed=1"])
-    assert len({cfg.data.name for cfg in configs}) == 10
-    assert all(cfg.data.train == cfg.data.dev == cfg.data.test for cfg in configs)
 
 
 UD = """\
@@ -85,27 +60,3 @@ def test_universal_dependencies_have_arcs_on_the_same_text(treebank: Path):
 def test_another_treebanks_files_are_named(treebank: Path):
     with pytest.raises(UserError, match=r"de_gsd-ud-train\.conllu.*en_ewt-ud-train\.conllu"):
         made("ud_arcs", treebank, "data.subset=de_gsd")
-
-
-CONLL2000 = """\
-Confidence NN B-NP
-in IN B-PP
-the DT B-NP
-pound NN I-NP
-{} VBZ B-VP
-. . O
-
-"""
-
-
-def test_conll2000_has_chunks_and_no_dev_file(tmp_path: Path):
-    words = [f"slides{i}" for i in range(30)]
-    (tmp_path / "train.txt").write_text("".join(map(CONLL2000.format, words)))
-    (tmp_path / "test.txt").write_text(CONLL2000.format("fell"))
-    corpus = made("conll2000", tmp_path)
-    assert (corpus.task, corpus.name) == (SPANS, "CoNLL-2000")
-    assert {name: len(split.words) for name, split in corpus.splits.items()} == {"train": 27, "dev": 3, "test": 1}
-    assert corpus.about["scheme"] == "IOB2"
-    assert corpus.counts()["test"].spans == 4
-    speech = made("conll2000", tmp_path, "data.task=tags", "data.tag_column=1")
-    assert list(speech.splits["test"].tags) == [["NN", "IN", "DT", "NN", "VBZ", "."]]

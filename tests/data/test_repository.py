@@ -292,8 +292,6 @@ ROW = {"id": ["0"], "pos_tags": [[1, 2, 3]], "chunk_tags": [[1, 2, 3]]}
             {**ROW, "document_id": [1], "sentence_id": [0]},
         ),
         ("wnut17", "leondz/wnut_17", "refs/convert/parquet", "wnut_17/{}/0000.parquet", {"id": ["0"]}),
-        ("wikiann", "unimelb-nlp/wikiann", "main", "en/{}-00000-of-00001.parquet", {"langs": [["en"]]}),
-        ("ontonotes5", "tner/ontonotes5", "refs/convert/parquet", "ontonotes5/{}/0000.parquet", {}),
     ],
 )
 def test_every_preset_reads_a_data_set_of_its_repositorys_shape(
@@ -303,14 +301,9 @@ def test_every_preset_reads_a_data_set_of_its_repositorys_shape(
     labels = cfg.labels or CONLL
     person = next(i for i, label in enumerate(labels) if label.lower() in ("b-per", "b-person"))
     content: dict[str, bytes | str] = {
-        folder.format(split): parquet(
-            f"Ana saw {split}", [person, 0, 0], None if preset == "ontonotes5" else labels, cfg.tags_field, **fields
-        )
+        folder.format(split): parquet(f"Ana saw {split}", [person, 0, 0], labels, cfg.tags_field, **fields)
         for split in SPLITS
     }
-    if preset == "wikiann":
-        content |= {path.replace("en/", "de/"): b"not to be fetched" for path in list(content)}
-        content["README.md"] = card("de", "en", path="{}/{}-*")
     commit = stand_in.put("dataset", repository, content, branch)
     if branch != "main":
         name = repository.split("/")[1]

@@ -36,24 +36,6 @@ SIZES = {"train": 30, "validation": 6, "test": 6}
     ("preset", "repository", "folder", "splits", "label", "feature", "fields"),
     [
         ("sst2", "stanfordnlp/sst2", "data/", SIZES, "label", classes("negative", "positive"), ["sentence"]),
-        (
-            "ag_news",
-            "fancyzhx/ag_news",
-            "data/",
-            {"train": 30, "test": 6},
-            "label",
-            classes("World", "Sports", "Business", "Sci/Tech"),
-            ["text"],
-        ),
-        (
-            "mrpc",
-            "nyu-mll/glue",
-            "mrpc/",
-            SIZES,
-            "label",
-            classes("not_equivalent", "equivalent"),
-            ["sentence1", "sentence2"],
-        ),
     ],
 )
 def test_every_preset_reads_a_data_set_of_its_repositorys_shape(
