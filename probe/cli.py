@@ -44,7 +44,6 @@ COMMANDS: dict[str, Command] = {
     "inspect": Command("inspect", "show one text layer by layer: pieces, hidden states, vectors", takes_settings=True),
     "doctor": Command("doctor", "check that data, encoder, store and device are ready", takes_settings=True),
     "tag": Command("tag", "tag text with a probe whose weights were saved (save_probe=true)", takes_settings=True),
-    "convert": Command("convert", "write the weights of an encoder that has only .bin files as safetensors"),
     "cache": Command("cache", "list or prune the feature store", takes_settings=True),
     "export": Command("export", "write words, tags and vectors to safetensors, Parquet or NumPy", takes_settings=True),
 }

@@ -20,7 +20,7 @@ LAYERS = [
     ["*.command"],
     ["api"],
     ["settings", "arguments"],
-    ["verify", "doctor", "inspect", "export", "tag", "report", "cache", "convert"],
+    ["verify", "doctor", "inspect", "export", "tag", "report", "cache"],
     ["race.report", "screen.report", "screen.figures", "screen.validation"],
     ["tables"],
     ["race", "screen"],

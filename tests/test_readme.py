@@ -21,8 +21,6 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
-import torch
-from safetensors.torch import load_file
 from support.commands import here, python
 from support.inputs import make_bert, make_split, overrides, write_columns
 from support.records import committed_sets
@@ -71,9 +69,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     encoder = home / "encoder"
     encoder.mkdir()
     make_bert(encoder, num_layers=12, limit=64)
-    pickled = shutil.copytree(encoder, home / "pickled")  # for probe convert
-    torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")
-    (pickled / "model.safetensors").unlink()
 
     splits = {"train": make_split(100, 1), "dev": make_split(20, 2), "test": make_split(20, 3)}
     data = write_columns(home / "data", Corpus("tiny", splits))
@@ -131,7 +126,7 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
     kind = words[0] if words[0] in COMMANDS else "train"
     data = home / ("indexed" if "word_column" in command else "data")
     places = {
-        "DIR": home / "pickled" if kind == "convert" else data,
+        "DIR": data,
         "DATA": data,
         "PART": data,
         "A": "results/demo-minilm",

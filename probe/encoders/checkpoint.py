@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -42,9 +41,6 @@ PACKAGED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
     )
 }
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-BIN, BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"  # read only by `probe convert`
-BIN_FILE = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin")
-CONVERSION = "conversion.json"  # where `probe convert` writes the source of a folder's weights
 DESCRIPTIONS = (".json", ".txt", ".model", ".codes")  # config, tokenizer, vocabulary, index: how these files end
 OTHER_WEIGHTS = (".bin", ".h5", ".msgpack", ".ot", ".ckpt", ".pt", ".pth")
 OTHER_WEIGHTS_FILES = ("adapter_config.json", "shard-*-model-*")  # transformers loads them in addition or instead
@@ -114,7 +110,7 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     weights = weights_of(folder, commit)
     if not weights and cfg.weights != "random":
         others = sorted(file.name for file in folder.iterdir() if file.name.endswith(OTHER_WEIGHTS))
-        raise UserError(f"{folder} has no weights in safetensors form{_others(others, str(folder))}")
+        raise UserError(f"{folder} has no weights in safetensors form{_others(others)}")
     if missing := [file.name for file in weights if not file.is_file()]:
         raise UserError(
             f"{folder}: {INDEX} names {', '.join(missing)}, which {'do' if missing[1:] else 'does'} not exist."
@@ -269,7 +265,7 @@ def find_folder(cfg: EncoderConfig) -> Found:
         folder = Path(cfg.path).expanduser()
         if not folder.is_dir():
             raise UserError(f"encoder.path={cfg.path}: there is no such folder.")
-        return Found(folder, f"folder {folder}{_converted_from(folder)}")
+        return Found(folder, f"folder {folder}")
     package, pinned, further = PACKAGED.get(cfg.name, ("", {}, {}))
     if package and cfg.revision is None and (spec := importlib.util.find_spec(package)) and spec.origin:
         folder = Path(spec.origin).parent / "model"
@@ -289,16 +285,6 @@ def find_folder(cfg: EncoderConfig) -> Found:
             raise UserError(f"{cfg.name} on the Hub: {file} has sha256 {found}, expected {expected}.{damaged}")
     unanswered = ", from its cache, as the Hub did not answer" if hub.is_from_cache(repo) else ""
     return Found(folder, f"Hub {cfg.name}{unanswered}", hub.commit_of(repo))
-
-
-def _converted_from(folder: Path) -> str:
-    """Names the source of a folder that `probe convert` has made; empty for any other."""
-    try:
-        note = json.loads((folder / CONVERSION).read_text(encoding="utf-8"))
-        at = f" at {note['commit'][:10]}" if note["commit"] else ""
-        return f", converted from {note['source']}{at}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
 
 
 def if_damaged(folder: Path, commit: str | None) -> str:
@@ -328,12 +314,9 @@ def _hub_snapshot(repo: hub.Repo) -> Path:
         )
     if not in_form:
         others = [file for file in files if file.endswith(OTHER_WEIGHTS)]
-        at = f" --revision {repo.revision}" if repo.revision else ""
         branch = hub.converted_branch(repo)
         or_branch = f" The Hub has a converted branch: encoder.revision={branch}." if branch else ""
-        raise UserError(
-            f"{repo.name} on the Hub has no weights in safetensors form{_others(others, f'{repo.name}{at}')}{or_branch}"
-        )
+        raise UserError(f"{repo.name} on the Hub has no weights in safetensors form{_others(others)}{or_branch}")
     hub.fetch(repo, [file for file in files if file.endswith(DESCRIPTIONS)])
     if SINGLE in files:
         in_form = [SINGLE]
@@ -342,13 +325,11 @@ def _hub_snapshot(repo: hub.Repo) -> Path:
     return hub.fetch(repo, in_form)
 
 
-def _others(names: Sequence[str], source: str) -> str:
-    """Says which weights exist instead of safetensors, and what to type. source: the argument for `probe convert`."""
+def _others(names: Sequence[str]) -> str:
+    """Says which weights exist instead of safetensors, and what to type."""
     if not names:
         return ", and no other weights."
-    if not any(map(BIN_FILE.fullmatch, names)):
-        return f", only {', '.join(names)}. {RISK}. Another encoder: encoder.name=OWNER/NAME, or encoder.path=DIR."
-    return f", only {', '.join(names)}. {RISK}. Convert it: `probe convert {source} --to DIR`, then encoder.path=DIR."
+    return f", only {', '.join(names)}. {RISK}. Another encoder: encoder.name=OWNER/NAME, or encoder.path=DIR."
 
 
 def weights_of(folder: Path, commit: str | None = None) -> list[Path]:
