@@ -41,11 +41,11 @@ PACKAGED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
     )
 }
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+BIN, BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 DESCRIPTIONS = (".json", ".txt", ".model", ".codes")  # config, tokenizer, vocabulary, index: how these files end
 OTHER_WEIGHTS = (".bin", ".h5", ".msgpack", ".ot", ".ckpt", ".pt", ".pth")
 OTHER_WEIGHTS_FILES = ("adapter_config.json", "shard-*-model-*")  # transformers loads them in addition or instead
 OTHER_WEIGHTS_KEYS = ("transformers_weights", "quantization_config")
-RISK = "Other formats can run code when they are read"
 HASHES = "hashes.json"  # in the folder of the feature store
 # Omitted from an encoder's identity: where a checkpoint came from and how to load it. None of this changes a vector.
 NOT_IDENTITY = ("_name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache")
@@ -110,11 +110,10 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     weights = weights_of(folder, commit)
     if not weights and cfg.weights != "random":
         others = sorted(file.name for file in folder.iterdir() if file.name.endswith(OTHER_WEIGHTS))
-        raise UserError(f"{folder} has no weights in safetensors form{_others(others)}")
+        raise UserError(f"{folder} has no {SINGLE} and no {BIN}{_others(others)}")
     if missing := [file.name for file in weights if not file.is_file()]:
-        raise UserError(
-            f"{folder}: {INDEX} names {', '.join(missing)}, which {'do' if missing[1:] else 'does'} not exist."
-        )
+        index = INDEX if (folder / INDEX).is_file() else BIN_INDEX
+        raise UserError(f"{folder}: {index} names {', '.join(missing)}, which this folder lacks.")
     _refuse_other_weights(folder)
     import transformers
 
@@ -300,36 +299,35 @@ def if_damaged(folder: Path, commit: str | None) -> str:
 def _hub_snapshot(repo: hub.Repo) -> Path:
     """Downloads the files that an encoder needs, without other weights. Returns their folder in the Hub's cache.
 
-    Weights are fetched last. If they exist, all files do, and the Hub is not asked about this commit.
+    Weights are fetched last. If they exist, all files do, and the Hub is not asked about this commit. It is asked if
+    only a .bin file is here, since others may have fetched it, and the commit may have safetensors.
     """
     folder = hub.folder_of(repo)
-    if (weights := weights_of(folder, hub.commit_of(repo))) and all(file.is_file() for file in weights):
+    weights = weights_of(folder, hub.commit_of(repo))
+    is_here = bool(weights) and all(file.is_file() for file in weights)
+    if is_here and (weights[0].suffix == ".safetensors" or not hub.reachable()):
         return folder
     files = [file for file in hub.files_of(repo) if "/" not in file]
-    in_form = [file for file in files if file.endswith(".safetensors")]
     if "config.json" not in files:
         raise UserError(
             f"{repo.name} on the Hub is not an encoder: it has no config.json. Use encoder.name=OWNER/NAME or, for a "
             "local folder, encoder.path=DIR."
         )
-    if not in_form:
+    first = next((file for file in (SINGLE, INDEX, BIN, BIN_INDEX) if file in files), None)
+    if first is None:
         others = [file for file in files if file.endswith(OTHER_WEIGHTS)]
-        branch = hub.converted_branch(repo)
-        or_branch = f" The Hub has a converted branch: encoder.revision={branch}." if branch else ""
-        raise UserError(f"{repo.name} on the Hub has no weights in safetensors form{_others(others)}{or_branch}")
+        raise UserError(f"{repo.name} on the Hub has no {SINGLE} and no {BIN}{_others(others)}")
     hub.fetch(repo, [file for file in files if file.endswith(DESCRIPTIONS)])
-    if SINGLE in files:
-        in_form = [SINGLE]
-    elif INDEX in files:
-        in_form = [file.name for file in weights_of(folder, hub.commit_of(repo))]
-    return hub.fetch(repo, in_form)
+    if first in (INDEX, BIN_INDEX):
+        return hub.fetch(repo, files_in_index(folder / first, hub.commit_of(repo)))
+    return hub.fetch(repo, [first])
 
 
 def _others(names: Sequence[str]) -> str:
-    """Says which weights exist instead of safetensors, and what to type."""
+    """Says which weights exist instead of those that can be read, and what to type."""
     if not names:
         return ", and no other weights."
-    return f", only {', '.join(names)}. {RISK}. Another encoder: encoder.name=OWNER/NAME, or encoder.path=DIR."
+    return f", only {', '.join(names)}. Use another encoder: encoder.name=OWNER/NAME, or encoder.path=DIR."
 
 
 def weights_of(folder: Path, commit: str | None = None) -> list[Path]:
@@ -337,11 +335,12 @@ def weights_of(folder: Path, commit: str | None = None) -> list[Path]:
 
     commit: of an encoder from the Hub.
     """
-    if (folder / SINGLE).is_file():
-        return [folder / SINGLE]
-    if not (folder / INDEX).is_file():
-        return sorted(folder.glob("*.safetensors"))
-    return [folder / name for name in files_in_index(folder / INDEX, commit)]
+    for file, index in ((SINGLE, INDEX), (BIN, BIN_INDEX)):  # the order of transformers
+        if (folder / file).is_file():
+            return [folder / file]
+        if (folder / index).is_file():
+            return [folder / name for name in files_in_index(folder / index, commit)]
+    return []
 
 
 def files_in_index(index: Path, commit: str | None = None) -> list[str]:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from probe.config import UserError
-from probe.encoders.checkpoint import Encoder, if_damaged
+from probe.encoders.checkpoint import Encoder, if_damaged, weights_of
 from probe.system.bfloat16 import kernels
 from probe.system.format import first_few, reason_of
 
@@ -59,10 +59,15 @@ def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
             config=encoder.outer_config or encoder.config,
             dtype=dtype,
             trust_remote_code=False,
-            use_safetensors=True,
             output_loading_info=True,
         )
     except Exception as error:  # the library raises a dozen kinds
+        if not str(error) or "weights_only" in str(error):  # torch.load advises to read it without its protection
+            files = first_few([file.name for file in weights_of(encoder.folder)], 3)
+            raise UserError(
+                f"{encoder.folder}: torch refuses to read {files}: it holds more than weights, which could run "
+                "code, or it is damaged. Use another encoder: encoder.name=OWNER/NAME or encoder.path=DIR."
+            ) from None
         damaged = if_damaged(encoder.folder, encoder.commit)
         raise UserError(f"{encoder.folder} cannot be loaded: {reason_of(error)}{damaged}") from None
     missing = [key for key in loading["missing_keys"] if "pooler" not in key and "position_ids" not in key]

@@ -35,7 +35,6 @@ LIMIT_S = 10.0  # a slow proxy takes some seconds
 CHUNK = 2**14  # bytes; the library reports progress every 10 MB, for which a slow connection takes minutes
 COMMIT = re.compile(r"[0-9a-f]{40}")
 SILENT, AWAY = "The Hugging Face Hub does not answer", "The Hugging Face Hub cannot be reached"
-CONVERTER, CONVERTED = "SFconvertbot", "Adding `safetensors` variant of this model"  # author and title of its branches
 SETTINGS = {"model": ("encoder.name", "encoder.revision"), "dataset": ("data.hub", "data.revision")}
 
 
@@ -156,34 +155,6 @@ def files_of(repo: Repo, part: str = "") -> list[str]:
     if key not in _files and not _ask(Repo(repo.kind, repo.name, commit_of(repo)), repo):
         raise _out_of_reach(repo, part)
     return _files[key]
-
-
-def converted_branch(repo: Repo) -> str | None:
-    """Returns the branch with safetensors that the Hub's converter made of main's newest commit; None if there is none.
-
-    It must be open and have the converter's title, author and parent, as `transformers` checks too: another person's
-    branch may hold any weights. Returns None also if the Hub does not answer in time.
-    """
-    if repo.revision not in (None, "main") or not reachable():
-        return None
-    import huggingface_hub as library
-
-    api = library.HfApi()
-
-    def find() -> str | None:
-        requests = api.get_repo_discussions(repo.name, repo_type=repo.kind, discussion_type="pull_request")
-        for request in requests:
-            found = (request.is_pull_request, request.status, request.title, request.author)
-            if found == (True, "open", CONVERTED, CONVERTER):
-                commits = api.list_repo_commits(repo.name, repo_type=repo.kind, revision=request.git_reference)
-                if [commit.commit_id for commit in commits[1:2]] == [commit_of(repo)]:
-                    return request.git_reference
-        return None
-
-    try:
-        return run_with_timeout(find, limit_s())
-    except Exception:  # it is only a hint
-        return None
 
 
 def folder_of(repo: Repo) -> Path:

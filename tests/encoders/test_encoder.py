@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from support.facts import names
 from support.inputs import encoder_config
 
@@ -75,8 +77,6 @@ def test_bfloat16_weights_are_the_same_whoever_multiplies(
 
 
 def test_a_checkpoint_with_missing_weights_is_refused_not_filled_with_noise(tiny_bert: Path, tmp_path: Path):
-    from safetensors.torch import load_file, save_file
-
     folder = copied(tiny_bert, tmp_path)
     weights = load_file(folder / "model.safetensors")
     del weights["encoder.layer.3.output.dense.weight"]
@@ -87,8 +87,6 @@ def test_a_checkpoint_with_missing_weights_is_refused_not_filled_with_noise(tiny
 
 def with_weights(folder: Path, names: list[str], prefix: str = "") -> None:
     """Adds weights with these names to a checkpoint, and a prefix to the names of all others."""
-    from safetensors.torch import load_file, save_file
-
     weights = {f"{prefix}{name}": value for name, value in load_file(folder / "model.safetensors").items()}
     save_file(weights | {name: torch.ones(2) for name in names}, folder / "model.safetensors", {"format": "pt"})
 
@@ -177,16 +175,74 @@ def test_what_is_no_encoder_is_refused(tiny_bert: Path, tmp_path: Path):
     with pytest.raises(UserError, match=r"config\.json"):
         open_encoder(encoder_config(tmp_path), tmp_path)
     folder = copied(tiny_bert, tmp_path)
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(UserError, match="safetensors"):
+    (folder / "model.safetensors").rename(folder / "tf_model.h5")
+    with pytest.raises(UserError, match=r"tf_model\.h5"):
         open_encoder(encoder_config(folder), tmp_path)
-    (folder / "pytorch_model.bin").rename(folder / "model.safetensors")
+    (folder / "tf_model.h5").rename(folder / "model.safetensors")
     config = json.loads((folder / "config.json").read_text())
     for broken in ({**config, "model_type": "nobody-knows"}, {"auto_map": {"AutoConfig": "evil.Config"}}):
         (folder / "config.json").write_text(json.dumps(broken))
         with pytest.raises(UserError, match=f"^{re.escape(str(folder))} ") as error:
             open_encoder(encoder_config(folder), tmp_path)
         assert not re.search("config.json|safetensors", str(error.value)), "its files are there"
+
+
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_a_folder_of_bin_files_is_the_same_encoder_known_by_their_content(
+    is_sharded: bool, tiny_encoder: Encoder, tiny_bert: Path, tmp_path: Path
+):
+    folder = copied(tiny_bert, tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    file = folder / ("pytorch_model-00001-of-00001.bin" if is_sharded else "pytorch_model.bin")
+    torch.save(weights, file)
+    if is_sharded:
+        index = {"metadata": {}, "weight_map": dict.fromkeys(weights, file.name)}
+        (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    encoder = open_encoder(encoder_config(folder), tmp_path)
+    ids = torch.tensor([[2, 5, 6, 3]])
+    of_bin, own = (
+        hidden_states(load_model(e, "cpu"), ids, torch.ones_like(ids), None) for e in (encoder, tiny_encoder)
+    )
+    assert all(map(torch.equal, of_bin, own))
+    torch.save({name: 2 * value for name, value in weights.items()}, file)
+    other = open_encoder(encoder_config(folder), tmp_path)
+    assert other.fingerprint["config"] == encoder.fingerprint["config"]
+    assert len({e.fingerprint["weights"] for e in (encoder, other, tiny_encoder)}) == 3
+
+
+class RunsCode:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, sign: Path) -> None:
+        self.sign = sign
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[Path]]:
+        return Path.touch, (self.sign,)
+
+
+def test_a_bin_file_that_would_run_code_is_refused_by_name(tiny_bert: Path, tmp_path: Path):
+    folder, sign = copied(tiny_bert, tmp_path), tmp_path / "ran"
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save({**weights, "e": RunsCode(sign)}, folder / "pytorch_model.bin")
+    with pytest.raises(UserError) as error:
+        load_model(open_encoder(encoder_config(folder), tmp_path), "cpu")
+    names(error.value, str(folder), "pytorch_model.bin", "encoder.path=DIR")
+    assert "\n" not in str(error.value)
+    assert not sign.exists()
+    torch.load(folder / "pytorch_model.bin", weights_only=False)
+    assert sign.exists(), "it would have run"
+
+
+@pytest.mark.parametrize("name", ["../pytorch_model.bin", "/tmp/pytorch_model.bin"])
+def test_an_index_of_bin_files_that_leads_out_of_its_folder_is_refused(name: str, tiny_bert: Path, tmp_path: Path):
+    folder = copied(tiny_bert, tmp_path)
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(UserError) as error:
+        open_encoder(encoder_config(folder), tmp_path)
+    names(error.value, "pytorch_model.bin.index.json", name)
 
 
 def test_a_presets_number_of_layers_must_be_the_encoders(tiny_bert: Path, tmp_path: Path):

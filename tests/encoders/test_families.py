@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from support.facts import names
-from support.families import FAMILIES, SIZE, WORDS, T
+from support.families import FAMILIES, SIZE, WORDS, T, unigram
 from support.inputs import encoder_config, features_config, stored
 from transformers import PreTrainedModel
 
@@ -231,6 +231,31 @@ def test_a_config_that_denies_what_a_trial_shows_is_not_believed(tmp_path: Path)
     encoder.config.is_causal = False
     assert len(notes_on(encoder, Traits(causal=True), "last")) == 2
     assert notes_on(encoder, Traits(causal=False), "last") == []
+
+
+def test_deberta_v3_is_read_from_its_bin_file_and_not_from_its_generator(tmp_path: Path):
+    """As microsoft/deberta-v3-base lies there: half precision, a head, the prefix `deberta.`, a second model beside."""
+    folder = tmp_path / "hub"
+    torch.manual_seed(0)
+    tokenizer = T.DebertaV2Tokenizer(vocab=unigram(), cls_token="<s>", sep_token="</s>", pad_token="<pad>")
+    settings: dict[str, Any] = {"share_att_key": True, "norm_rel_ebd": "layer_norm", "position_buckets": 8, **SIZE}
+    settings |= {"position_biased_input": False, "type_vocab_size": 0, "relative_attention": True}
+    config = T.DebertaV2Config(vocab_size=100, pos_att_type=["p2c", "c2p"], **settings)
+    model = T.DebertaV2Model(config).half().eval()
+    tokenizer.save_pretrained(folder)
+    model.save_pretrained(tmp_path / "plain")
+    tokenizer.save_pretrained(tmp_path / "plain")
+    config.save_pretrained(folder)
+    weights = {f"deberta.{name}": value for name, value in model.state_dict().items()}
+    weights["mask_predictions.dense.weight"] = torch.ones(16, 16, dtype=torch.float16)
+    torch.save(weights, folder / "pytorch_model.bin")
+    torch.save({name: 0 * value for name, value in weights.items()}, folder / "pytorch_model.generator.bin")
+    encoder = open_encoder(encoder_config(folder), tmp_path)
+    split = Split([WORDS], [["O"] * 8], None, [1], "text")
+    store = ensure_features(
+        Corpus("x", {"dev": split}), encoder, features_config(tmp_path / "cache", dtype="float32"), "cpu"
+    )
+    torch.testing.assert_close(stored(store, "dev"), over_running_text(tmp_path / "plain", WORDS), atol=1e-5, rtol=0)
 
 
 def test_random_weights_of_a_model_with_a_text_part_are_those_of_that_part(tmp_path: Path):

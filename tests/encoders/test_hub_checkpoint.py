@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,8 +15,9 @@ from support.facts import names
 from support.hub import Hub, forget, old_layout, sha
 
 from probe.config import EncoderConfig, UserError
-from probe.encoders.checkpoint import Encoder, open_encoder
+from probe.encoders.checkpoint import Encoder, open_encoder, weights_of
 from probe.encoders.encoder import load_model
+from probe.system import hub
 
 NEEDED = {"config.json", "tokenizer_config.json", "vocab.txt", "model.safetensors"}
 
@@ -158,7 +158,6 @@ def test_nothing_but_names_and_files_is_asked_of_the_hub(stand_in: Hub, bert: Pa
         ("some/bertt", None, ["encoder.name=some/bertt", "private", "hf auth login"]),
         ("some/bert", "mian", ["encoder.revision=mian", "some/bert", "main, refs/pr/3"]),
         ("some/gated", None, ["encoder.name=some/gated", "http://", "/some/gated", "hf auth login"]),
-        ("only/bin", None, ["only/bin", "safetensors", "pytorch_model.bin", "encoder.path=DIR"]),
         ("no/config", None, ["no/config", "config.json", "encoder.name=OWNER"]),
         ("odd/index", None, ["model.safetensors.index.json", "'../model.safetensors'", "encoder.path=DIR"]),
         ("no/shard", None, ["encoder.name=no/shard", "model-00002-of-00002.safetensors", "encoder.revision=NAME"]),
@@ -172,7 +171,6 @@ def test_what_is_not_there_is_refused_with_what_to_type(
         stand_in.put("model", there, bert)
     stand_in.put("model", "some/bert", bert, "refs/pr/3")
     stand_in.gated.add("some/gated")
-    stand_in.put("model", "only/bin", {"config.json": "{}", "pytorch_model.bin": b"..."})
     stand_in.put("model", "no/config", {"model.safetensors": b"..."})
     index: dict[str, bytes | str] = {"config.json": "{}", "model-1.safetensors": b"..."}
     index["model.safetensors.index.json"] = '{"weight_map": {"a": "../model.safetensors"}}'
@@ -187,47 +185,23 @@ def test_what_is_not_there_is_refused_with_what_to_type(
     assert asked == ["model-00001-of-00002.safetensors"] * (name == "no/shard")
 
 
-@pytest.mark.parametrize(
-    ("changes", "is_named"),
-    [
-        ({}, True),
-        ({"title": "Adding safetensors"}, False),
-        ({"status": "closed"}, False),
-        ({"status": "merged"}, False),
-        ({"author": "a-person"}, False),
-        ({"isPullRequest": False}, False),
-        ({"parents": ["0" * 40]}, False),
-        ({"parents": []}, False),
-    ],
-)
-def test_a_branch_is_named_only_if_the_hubs_converter_made_it_of_the_newest_commit(
-    stand_in: Hub, bert: Path, tmp_path: Path, changes: dict[str, Any], is_named: bool
-):
-    main = stand_in.put("model", "only/bin", {"config.json": "{}", "pytorch_model.bin": b"..."})
-    if changes.get("parents"):
-        changes = {**changes, "parents": [*changes["parents"], main]}
-    stand_in.propose("only/bin", bert, author="a-person")
-    branch = stand_in.propose("only/bin", bert, **changes)
-    assert branch == "refs/pr/2"
-    with pytest.raises(UserError) as error:
-        opened(tmp_path, "only/bin")
-    assert (f"encoder.revision={branch}" in str(error.value)) == is_named
-    assert "refs/pr/1" not in str(error.value)
-    with pytest.raises(UserError) as error:
-        opened(tmp_path, "only/bin", main)
-    assert "refs/pr" not in str(error.value)
-
-
-def test_a_hub_that_does_not_list_its_requests_is_no_reason_to_wait(
+def test_weights_in_bin_form_are_fetched_where_the_commit_has_no_others(
     stand_in: Hub, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    stand_in.put("model", "only/bin", {"config.json": "{}", "pytorch_model.bin": b"..."})
-    stand_in.propose("only/bin", bert)
-    stand_in.silent = "/discussions"
-    monkeypatch.setenv("LAYER_PROBE_HUB_TIMEOUT", "0.5")
-    with pytest.raises(UserError, match="pytorch_model.bin"):
-        opened(tmp_path, "only/bin")
-    assert not stand_in.given_up
+    before = {file.name: file.read_bytes() for file in bert.iterdir()}
+    torch.save(load_file(bert / "model.safetensors"), bert / "pytorch_model.bin")
+    (bert / "model.safetensors").unlink()
+    stand_in.put("model", "only/bin", bert)
+    encoder = opened(tmp_path, "only/bin")
+    assert stand_in.files_asked()[-1] == "pytorch_model.bin"
+    with monkeypatch.context() as patched:
+        offline(patched)
+        assert opened(tmp_path, "only/bin").fingerprint == encoder.fingerprint
+    forget()
+    commit = stand_in.put("model", "both/forms", {**before, "pytorch_model.bin": b"not to be read"})
+    fetched_by_others = hub.fetch(hub.Repo("model", "both/forms"), ["pytorch_model.bin"])
+    assert (fetched_by_others.name, weights_of(fetched_by_others)[0].name) == (commit, "pytorch_model.bin")
+    assert torch.equal(hidden_states(opened(tmp_path, "both/forms")), hidden_states(encoder))
 
 
 def test_other_weights_than_torchs_are_named(stand_in: Hub, tmp_path: Path):

@@ -31,7 +31,7 @@ from support.inputs import VOCABULARY
 PATIENCE_S = 60
 PEOPLE = ("O", "B-PER", "I-PER")
 LARGE = (".safetensors", ".parquet", ".bin", ".onnx")
-API = re.compile(r"/api/(model|dataset)s/(.+?)(?:/(revision|refs|tree|commits|discussions)(?:/(.*))?)?$")
+API = re.compile(r"/api/(model|dataset)s/(.+?)(?:/(revision|refs|tree)(?:/(.*))?)?$")
 FILE = re.compile(r"/(datasets/)?(.+?)/resolve/([^/]+)/(.+)$")
 
 
@@ -47,8 +47,6 @@ class Hub:
     storage: str = ""  # where large files are sent from: another host, as there
     branches: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    parents: dict[str, list[str]] = field(default_factory=dict)  # of a commit, the newest first
-    requests: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # pull requests, see `propose`
     asked: list[str] = field(default_factory=list)
     gated: set[str] = field(default_factory=set)
     silent: str | None = None  # paths that match this are never answered
@@ -73,27 +71,6 @@ class Hub:
         self.commits[commit] = content
         self.branches.setdefault((kind, name), {})[revision] = commit
         return commit
-
-    def propose(self, name: str, files: Mapping[str, bytes | str] | Path, **changes: Any) -> str:
-        """Opens a pull request for a model, as the Hub's converter does but for `changes`; returns its branch.
-
-        changes: title, status, author, isPullRequest; parents: commits below that of the request.
-        """
-        parents = changes.pop("parents", [self.branches["model", name]["main"]])
-        number = len(self.requests.setdefault(name, [])) + 1
-        commit = self.put("model", name, files, f"refs/pr/{number}")
-        self.parents[commit] = parents
-        request = {
-            "title": the_hub.CONVERTED,
-            "num": number,
-            "author": {"name": changes.pop("author", the_hub.CONVERTER)},
-            "createdAt": "2026-01-01T00:00:00.000Z",
-            "status": "open",
-            "repo": {"name": name, "type": "model"},
-            "isPullRequest": True,
-        }
-        self.requests[name].append(request | changes)
-        return f"refs/pr/{number}"
 
     def files_asked(self) -> list[str]:
         """The files whose content was sent, by name."""
@@ -233,16 +210,9 @@ class Handler(BaseHTTPRequestHandler):
             converts = [ref for ref in named if ref["name"].startswith("refs/convert")]
             plain = [ref for ref in named if ref not in converts]
             return self._json({"branches": plain, "tags": [], "converts": converts, "pullRequests": []})
-        if what == "discussions":
-            requests = self.hub.requests.get(name, [])
-            return self._json({"count": len(requests), "start": 0, "discussions": requests})
         commit = self._commit(branches, revision or "main")
         if commit is None:
             return self._error(404, "RevisionNotFound")
-        if what == "commits":
-            commits = [commit, *self.hub.parents.get(commit, [])]
-            said = {"authors": [], "date": "2026-01-01T00:00:00.000Z", "title": "", "message": ""}
-            return self._json([{"id": one, **said} for one in commits])
         siblings = [{"rfilename": path} for path in self.hub.commits[commit]]
         return self._json({"id": name, "sha": commit, "siblings": siblings, "private": False, "tags": []})
 
