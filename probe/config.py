@@ -260,17 +260,12 @@ class RaceConfig:
     alpha: float
     min_seeds: int
     max_seeds: int
-    max_runs: int | None
-    max_minutes: float | None
 
     def __post_init__(self) -> None:
         for name, least in (("candidates", 0), ("max_seeds", 2), ("min_seeds", 2)):
             _at_least(f"race.{name}", getattr(self, name), least)
         if not 0 < self.alpha < 1:
             raise UserError(f"race.alpha={self.alpha} is not a probability: above 0, below 1.")
-        for name in ("max_runs", "max_minutes"):
-            if getattr(self, name) is not None:
-                _at_least(f"race.{name}", getattr(self, name), 1)
         for row in self.rows or ():
             layers_named(row)
 

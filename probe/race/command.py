@@ -29,7 +29,7 @@ encoder, and the candidates come from one ranking of all encoders. The seeds are
 EXAMPLES = """\
   probe race data=demo encoder=minilm_l6 results_dir=results/race
   probe race +sweep=conll2003_minilm data.path=DIR race.candidates=4 results_dir=results/search
-  probe race data=demo encoder=minilm_l6 race.candidates=0 layers=last,mix_all race.max_minutes=30
+  probe race data=demo encoder=minilm_l6 race.candidates=0 layers=last,mix_all
 """
 
 

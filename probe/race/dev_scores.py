@@ -1,4 +1,4 @@
-"""Reads what a race may see of a folder's records: dev scores, how and when training ended, dev counts by sentence.
+"""Reads what a race may see of a folder's records: dev scores, how training ended, dev counts by sentence.
 
 A race reads records only through this module, which passes on nothing of test.
 """
@@ -6,10 +6,8 @@ A race reads records only through this module, which passes on nothing of test.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 
-from probe.config import UserError
 from probe.race.rule import Cell, DevRun
 from probe.runs.identity import RunIdentity
 from probe.runs.outputs import load_counts
@@ -51,13 +49,9 @@ class DevScores:
             if not path.exists():
                 return self.failed.get(cell)
             record = load_record(path)
-            try:
-                began, ended = (datetime.fromisoformat(time).timestamp() for time in (record.started, record.finished))
-            except ValueError:
-                raise UserError(f"{path}: its times cannot be read. Move it away and run again.") from None
             dev = SplitCounts.of(load_counts(path)[0]["dev"])
             moves = dev.influence(dev.documents)
-            self._loaded[cell] = DevRun(record.scores.dev.headline, record.outcome, began, ended, moves)
+            self._loaded[cell] = DevRun(record.scores.dev.headline, record.outcome, moves)
         return self._loaded[cell]
 
     @property

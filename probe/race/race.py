@@ -109,20 +109,14 @@ def _make_spec(
 ) -> RaceSpec:
     """Makes the race of these rows, each with the name of its encoder where there are several.
 
-    Raises UserError for two rows of one name, and for more rows than max_runs.
+    Raises UserError for two rows of one name.
     """
     names = [with_encoder(planned.selection.name, encoder) for planned, encoder in plans]
     if doubled := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"Two rows of this race are called {doubled} but have different layers.")
     ahead = num_ahead(len(plans))
-    if wanted.max_runs is not None and wanted.max_runs < len(plans):
-        raise UserError(
-            f"race.max_runs={wanted.max_runs}: the first round already needs {len(plans)} runs, one per row. "
-            "Allow more, or name fewer rows: race.rows=[...]."
-        )
     limits = thresholds(len(plans), ahead, len(seeds), wanted.alpha)
-    bounds = wanted.min_seeds, wanted.max_runs, wanted.max_minutes
-    rules = Rules(wanted.alpha, list(seeds), ahead, limits, bounds[0], VERSION, *bounds[1:])
+    rules = Rules(wanted.alpha, list(seeds), ahead, limits, wanted.min_seeds, VERSION)
     entries = [
         Entry(
             name,

@@ -41,7 +41,7 @@ class Rules:
 
     seeds: in order, one per round. ahead: how many rows run the second seed while the others wait. thresholds: of t,
     after rounds 2, 3, ... min_seeds: of the remaining rows, before a race may end because more seeds would hardly help.
-    max_runs, max_minutes: None for no bound. version: of the rule.
+    version: of the rule.
     """
 
     alpha: float
@@ -50,8 +50,6 @@ class Rules:
     thresholds: list[float]
     min_seeds: int
     version: int
-    max_runs: int | None = None
-    max_minutes: float | None = None
 
     @property
     def spare_seeds(self) -> list[int]:
@@ -63,14 +61,11 @@ class Rules:
 class DevRun:
     """Holds what a race may know of a finished run.
 
-    dev: its score, a fraction. ending: how training ended ("converged" if it did). began, ended: seconds since the
-    epoch. influence: (U,), how much each unit of dev's text moves the score.
+    dev: its score, a fraction. ending: how training ended ("converged" if it did). influence: (U,), how much each unit of dev's text moves the score.
     """
 
     dev: float
     ending: str = "converged"
-    began: float = 0.0
-    ended: float = 0.0
     influence: np.ndarray | None = None
 
 
@@ -177,9 +172,6 @@ def replay(rules: Rules, rows: Sequence[str], run_of: Callable[[Cell], DevRun | 
     for number in range(1, len(rules.seeds) + 1):
         made: list[Cell] = []
         while runs := _runs_of(number, rules, state, scores):
-            state.ended = _over_budget(rules, state, made, runs, scores)
-            if state.ended:
-                return state
             state.todo = [cell for cell in runs if run_of(cell) is None]
             if state.todo:
                 return state
@@ -277,24 +269,6 @@ def _sample(runs: Sequence[DevRun]) -> Sample:
     return Sample([run.dev for run in runs], np.stack(influences) if is_whole else None)
 
 
-def _over_budget(
-    rules: Rules,
-    state: Race,
-    in_this_round: Sequence[Cell],
-    runs: Sequence[Cell],
-    scores: Mapping[str, Mapping[int, DevRun]],
-) -> str | None:
-    """Returns why runs may not start: they would exceed max_runs or, at the pace so far, max_minutes."""
-    made = len(state.runs) + len(in_this_round)
-    if rules.max_runs is not None and made + len(runs) > rules.max_runs:
-        return f"the budget of {rules.max_runs} runs is spent (the next round needs {len(runs)}, {made} are made)"
-    if rules.max_minutes is not None and made:
-        minutes = minutes_busy([run for own in scores.values() for run in own.values()])
-        if minutes * (1 + len(runs) / made) > rules.max_minutes:
-            return f"the budget of {rules.max_minutes:g} minutes is spent ({minutes:.0f} are, the next round is longer)"
-    return None
-
-
 def seeds_to_cross(behind: float, variances: float, over_text: float, threshold: float) -> int | None:
     """Returns how many seeds of both rows bring t above the threshold, if the difference stays; None if none would.
 
@@ -306,15 +280,6 @@ def seeds_to_cross(behind: float, variances: float, over_text: float, threshold:
         return None
     seeds = max(2, math.floor(variances / over_seeds) + 1)
     return seeds if seeds <= MOST_SEEDS else None
-
-
-def minutes_busy(runs: Sequence[DevRun]) -> float:
-    """Returns the minutes in which at least one run was in progress, so pauses of a race do not count."""
-    busy, until = 0.0, -math.inf
-    for began, ended in sorted((run.began, run.ended) for run in runs):
-        busy += max(0.0, ended - max(began, until))
-        until = max(until, ended)
-    return busy / 60
 
 
 def _ratio(difference: float, error: float) -> float:

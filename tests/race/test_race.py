@@ -218,11 +218,10 @@ def test_what_cannot_be_raced_is_refused_before_anything_is_computed(typed: Type
         ("race.rows=[last,layer_77]", "0 (embeddings) to 5"),
         ("race.rows=[concat_last_for]", "concat_last_four"),
         ("race.rows=[mid]", "mid"),
-        ("race.max_runs=2", "3"),
         ("race.max_seeds=1", "race.max_seeds"),
         ("race.alpha=1", "race.alpha"),
         ("probe.dropout=0.1,0.2", "probe"),
-        ("race.max_run=2", "race.max_runs"),
+        ("race.max_seed=2", "race.max_seeds"),
         ("layers=last,majority_tag", "seed"),
     ):
         refused = typed(*race(), *settings, change)

@@ -22,7 +22,6 @@ from probe.race.rule import (
     DevRun,
     Race,
     Rules,
-    minutes_busy,
     num_ahead,
     replay,
     seeds_to_cross,
@@ -259,28 +258,6 @@ def test_who_waited_goes_on_where_all_that_went_ahead_have_failed():
     assert all("out of memory" in race.eliminated[row].why for row in "ab")
     assert race.rounds[-1].leader == "c"
     assert {("c", 2), ("d", 2)} <= set(race.runs)
-
-
-def test_a_budget_ends_a_race_between_two_rounds():
-    scores = {"a": [90, 90.1, 90.2, 90, 90], "b": [89.9, 90, 90, 90.1, 90], "c": [89.9, 90.1, 90, 90, 90]}
-    race = race_of(scores, max_runs=8)
-    assert len(race.runs) == 5
-    assert race.ended is not None
-    assert set(race.needed) == {"b", "c"}, "told at the end, whatever ended it"
-
-    def run_of(cell: Cell) -> DevRun:  # one after another, ten minutes each
-        began = 600 * (cell[1] * 3 + "abc".index(cell[0]))
-        return DevRun(scores[cell[0]][cell[1] - 1] / 100, "converged", began, began + 600)
-
-    for minutes, num_runs in ((29, 3), (50, 5), (89, 5), (90, 9)):
-        timed = replay(rules(3, max_minutes=minutes), list("abc"), run_of)
-        assert len(timed.runs) == num_runs, minutes
-        assert timed.ended is not None
-
-
-def test_minutes_are_those_in_which_runs_go_on():
-    runs = [(0, 60), (30, 90), (40, 50), (1000, 1060)]
-    assert minutes_busy([DevRun(0.9, "converged", *times) for times in runs]) == 2.5
 
 
 def test_a_race_asks_for_missing_runs_alone():
