@@ -82,13 +82,6 @@ def hash_rows(rows: Iterable[object]) -> str:
 
 def load_corpus(cfg: DataConfig) -> Corpus:
     """Reads all three splits. Raises UserError for what is missing or malformed."""
-    corpus = _read(cfg)
-    _check_tags(corpus)
-    return corpus
-
-
-def _read(cfg: DataConfig) -> Corpus:
-    """Reads the splits and their tags."""
     notes: list[str] = []
     splits = read_splits(cfg, notes)
     skipped = {
@@ -122,6 +115,7 @@ def _read(cfg: DataConfig) -> Corpus:
         corpus.notes.append(
             f"{name} is {part['sentences']} sentences taken from train, by {part['by']} (data.{name}_fraction)"
         )
+    _check_tags(corpus)
     return corpus
 
 
