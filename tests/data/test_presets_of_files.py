@@ -11,8 +11,6 @@ from probe.data.corpus import Corpus, load_corpus
 from probe.data.task import PAIRS, TAGS
 from probe.settings import config_of
 
-CONF = Path(__file__).parents[2] / "conf/data"
-
 
 def made(preset: str, folder: Path, *typed: str) -> Corpus:
     return load_corpus(config_of([f"data={preset}", f"data.path={folder}", *typed]).data)
@@ -49,8 +47,8 @@ def test_universal_dependencies_have_parts_of_speech(treebank: Path):
 
 
 def test_universal_dependencies_have_arcs_on_the_same_text(treebank: Path):
-    corpus = made("ud_arcs", treebank, "data.subset=en_ewt")
-    assert (corpus.task, corpus.name) == (PAIRS, "en_ewt arcs")
+    corpus = made("ud_pos", treebank, "data.subset=en_ewt", "data.task=pairs")
+    assert corpus.task == PAIRS
     assert list(corpus.splits["train"].tags) == [["aux", "advmod", "punct"]]
     assert corpus.splits["train"].pairs == [[(0, 1, 2, 3), (1, 2, 2, 3), (3, 4, 2, 3)]]
     other = made("ud_pos", treebank, "data.subset=en_ewt")
@@ -59,4 +57,4 @@ def test_universal_dependencies_have_arcs_on_the_same_text(treebank: Path):
 
 def test_another_treebanks_files_are_named(treebank: Path):
     with pytest.raises(UserError, match=r"de_gsd-ud-train\.conllu.*en_ewt-ud-train\.conllu"):
-        made("ud_arcs", treebank, "data.subset=de_gsd")
+        made("ud_pos", treebank, "data.subset=de_gsd")

@@ -45,7 +45,8 @@ def settings(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_words_sentences_and_pairs_make_one_table_that_verifies(settings: list[str], tmp_path: Path):
     grid = [*settings, *FAST, "layers=single", "layers.indices=[0],[2],[5]", "seed=1,2"]
-    assert probe.sweep(*grid, "data=ud_pos,ud_arcs").problems == []
+    assert probe.sweep(*grid, "data=ud_pos").problems == []
+    assert probe.sweep(*grid, "data=ud_pos", "data.task=pairs", "data.name=arcs").problems == []
     stores = [folder.name for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]
     assert probe.sweep(*grid, "data=sentences", "data.name=length").problems == []
     assert [folder.name for folder in (tmp_path / "cache").iterdir() if folder.is_dir()] == stores, "one text"
@@ -56,7 +57,7 @@ def test_words_sentences_and_pairs_make_one_table_that_verifies(settings: list[s
 
     rows = build_rows(tmp_path / "out")
     (table,) = task_tables(rows)
-    assert {line[0] for line in table.lines} == {"xx UPOS", "reversed", "length", "xx arcs"}
+    assert {line[0] for line in table.lines} == {"xx UPOS", "reversed", "length", "arcs"}
     assert {line[1] for line in table.lines} == {"accuracy"}
     assert [table.headers.index(str(layer)) for layer in (0, 2, 5)] == [3, 4, 5]
     by_task = {line[0]: dict(zip(table.headers, line, strict=True)) for line in table.lines}
