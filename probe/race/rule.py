@@ -61,8 +61,8 @@ class Rules:
 class DevRun:
     """Holds what a race may know of a finished run.
 
-    dev: its score, a fraction. ending: how training ended ("converged" if it did). influence: (U,), how much each unit of
-    dev's text moves the score.
+    dev: its score, a fraction. ending: how training ended ("converged" if it did). influence: (U,), how much each
+    unit of dev's text moves the score.
     """
 
     dev: float

@@ -58,13 +58,8 @@ def tuned(corpus: Corpus, encoder: Encoder, tmp_path: Path, tell=lambda _: None,
 @pytest.fixture
 def still(tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> Encoder:
     """The tiny encoder without dropout."""
-    from_pretrained = transformers.AutoModel.from_pretrained
-    calm: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-
-    def without_dropout(folder: str, **settings: Any) -> Any:
-        return from_pretrained(folder, **settings, **calm)
-
-    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", without_dropout)
+    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+        monkeypatch.setattr(tiny_encoder.config, name, 0.0)
     return tiny_encoder
 
 
@@ -72,7 +67,7 @@ def test_the_losses_are_those_of_a_bare_loop(still: Encoder, tiny_corpus: Corpus
     ours = tuned(tiny_corpus, still, tmp_path)
 
     torch.manual_seed(1)
-    model = transformers.AutoModel.from_pretrained(still.folder, add_pooling_layer=False).train()
+    model = transformers.AutoModel.from_pretrained(still.folder, config=still.config, add_pooling_layer=False).train()
     split = tiny_corpus.splits["train"]
     head = torch.nn.Linear(16, len(ours.labels))
     torch.nn.init.normal_(head.weight, std=0.02)
