@@ -155,8 +155,7 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
         words.append("screen.max_layers=1")
         words += ["race.max_seeds=2", "race.min_seeds=2"] * ("-mpnet" in command)  # it has 23 rows
     if kind == "screen":
-        against = [words[words.index("--against") + 1]] if "--against" in words else []
-        words = [word for word in words if word not in ("--against", *against) and "results_dir" not in word]
+        words = [word for word in words if "results_dir" not in word]
         words += ["results_dir=results/small-screen", "screen.max_layers=2"]
         if not any(word.startswith(("data.path=", "data=demo_", "data=demo,")) for word in words):
             words.append(f"data.path={data}")

@@ -126,19 +126,6 @@ class Comparison:
         reach = self.error(a, b) * self._simulation.between(a, b)
         return centre, [centre - reach, centre + reach]
 
-    def separated(self) -> list[tuple[int, int]]:
-        """Returns all pairs of rows that differ significantly.
-
-        If all rows are equally good, there is any such pair in at most 5 % of tables: the critical value is that of the
-        largest of all differences (Tukey 1953), by the same simulated tables.
-        """
-        limit = self._simulation.all_pairs
-        rows = range(len(self.n))
-        errors = [np.sqrt(self._errors_of(row)) for row in rows]
-        return [
-            (a, b) for a in rows for b in rows if a < b and abs(self.means[a] - self.means[b]) > limit * errors[a][b]
-        ]
-
     def mean(self, a: int) -> list[float]:
         """Returns the 95 % interval of a row's mean."""
         error = np.sqrt(self.variances[a] / self.n[a] + max(0.0, self.text[a, a]))
@@ -281,11 +268,6 @@ class _Simulation:
         for a in range(len(self.n)):
             widest[best == a] = -self.t[a].min(0)[best == a]
         return np.array([_quantile(above.max(0)) for above in self.t]), _quantile(widest)
-
-    @functools.cached_property
-    def all_pairs(self) -> float:
-        """Returns the critical value that no difference of two rows exceeds in 95 % of tables."""
-        return _quantile(self.t.max((0, 1)))
 
     def between(self, a: int, b: int) -> float:
         """Returns the two-sided critical value of the difference of two rows."""

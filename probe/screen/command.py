@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import json
 import shlex
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from probe.arguments import Parser
@@ -23,7 +21,6 @@ screened on the same sentences and ranked together, with the cost of each choice
 """
 EXAMPLES = """\
   probe screen data=demo encoder=minilm_l6 results_dir=results/quickstart
-  probe screen data=conll2003 data.path=DIR encoder=minilm_l6 --against results/conll2003-minilm-sentence
   probe screen data=demo encoder=minilm_l6 screen.max_layers=2 screen.window=2 --format md
   probe screen data=demo encoder=minilm_l6,mpnet_base results_dir=results/two-encoders
 """
@@ -31,25 +28,13 @@ EXAMPLES = """\
 
 def screen(arguments: list[str]) -> int:
     """Ranks layers without training, and returns the exit code."""
-    from probe.tables.formats import FORMATS, as_json
+    from probe.tables.formats import FORMATS
 
     parser = Parser("screen", DESCRIPTION, EXAMPLES)
     parser.add_settings()
-    parser.add_argument(
-        "--against",
-        type=Path,
-        metavar="DIR",
-        help="also print how well the screen predicts the rows trained in this results folder, and what its first "
-        "choices would have cost; the screen is written there, unless results_dir is given",
-    )
     parser.add_format(*FORMATS)
     options = parser.parse_intermixed_args(arguments)
     configs, _ = configs_of(options.overrides, swept="encoder")
-    if options.against is not None and not options.against.is_dir():
-        raise UserError(f"--against {options.against}: there is no such folder.")
-    is_beside = options.against is not None and not any(one.startswith("results_dir=") for one in options.overrides)
-    if is_beside:
-        configs = [replace(one, results_dir=str(options.against)) for one in configs]
     cfg, folder = configs[0], Path(configs[0].results_dir)
     if any((other.data, other.features, other.screen) != (cfg.data, cfg.features, cfg.screen) for other in configs):
         raise UserError("screen: give one corpus, and one value of each setting of features and screen.")
@@ -58,20 +43,11 @@ def screen(arguments: list[str]) -> int:
     from probe.runs.plan import one_per_encoder
     from probe.screen.report import render_screens, write_screen_tables
     from probe.screen.run import run_screens
-    from probe.screen.validation import validate_screens, validation_table
-    from probe.system.files import to_jsonable
 
     log = functools.partial(print, file=sys.stderr, flush=True)
-    screens = run_screens(one_per_encoder(configs), log, shlex.join(["probe", *sys.argv[1:]]), replaces=not is_beside)
+    screens = run_screens(one_per_encoder(configs), log, shlex.join(["probe", *sys.argv[1:]]))
     write_screen_tables(folder, screens)
-    shown = render_screens(screens, options.format)
-    agreement = validate_screens([*screens.values()], options.against) if options.against is not None else None
-    if options.format == "json" and agreement is not None:
-        shown = as_json({"screen": json.loads(shown), "against": to_jsonable(agreement)})
-    print(shown, end="")
-    if options.format != "json" and agreement is not None:
-        message = validation_table(agreement, options.against).render("md" if options.format == "md" else "text")
-        print("\n" + message, end="", file=sys.stdout if options.format in ("text", "md") else sys.stderr)
+    print(render_screens(screens, options.format), end="")
     log(f"screen: {sum(one.seconds for one in screens.values()):.0f} s; screen and tables: {folder}")
     log(f"next, to train the best of them: {shlex.join(['probe', 'race', *_trainable(cfg, options.overrides)])}")
     log(page_line(folder, margin=cfg.margin))

@@ -51,13 +51,13 @@ def _settings(inputs: Inputs, cfg: Config) -> ScreenConfig:
 
 
 def run_screens(
-    configs: Sequence[Config], log: Callable[[str], None], command: str | None = None, replaces: bool = True
+    configs: Sequence[Config], log: Callable[[str], None], command: str | None = None
 ) -> dict[str, ScreenRecord]:
     """Screens the encoder of each config, after extracting missing features, and returns the screens by encoder.
 
     Reuses the screens that screen.json has, and writes it after each new one. The first new screen replaces a damaged
-    screen.json, and one of another text, encoder or setting. replaces: if false, the latter raises UserError before
-    anything is computed. Raises UserError too for an encoder that cannot be opened, and for two of one name.
+    screen.json, and one of another text, encoder or setting. Raises UserError for an encoder that cannot be opened, and
+    for two of one name.
     """
     for cfg in configs:
         if not PROBES[cfg.probe.kind].reads_features:
@@ -77,12 +77,6 @@ def run_screens(
     if [one.key for one in there] == wanted:
         log(f"screened already: {folder / SCREEN}")
         return by_encoder(there)
-    other = next((one for one in there if one.key not in wanted), None)
-    if other is not None and not replaces:
-        raise UserError(
-            f"{folder / SCREEN} is a screen with other settings ({other.setting.data}, {other.setting.encoder}). It is "
-            "not replaced; write this one elsewhere: results_dir=DIR."
-        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

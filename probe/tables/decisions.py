@@ -86,12 +86,6 @@ def differences(pairs: Sequence[tuple[Row, Row]], load: Load | None = None) -> l
     return found
 
 
-def separated_pairs(rows: Sequence[Row]) -> list[tuple[int, int]]:
-    """Returns the indices of all pairs of rows that differ significantly on dev, corrected for the number of pairs."""
-    on, _ = _compared(rows, functools.cache(run_counts))
-    return on["dev"].separated() if on else []
-
-
 def _compared(rows: Sequence[Row], load: Load) -> tuple[dict[str, Comparison], str | None]:
     """Compares the rows on each split; none where each has a single seed. Also returns the unit of dev's text."""
     samples = {split: samples_of([row.records for row in rows], split, load) for split in SPLITS}

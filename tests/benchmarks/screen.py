@@ -1,6 +1,6 @@
-"""The screen: seconds, memory, and how well it foretold the rows that were trained.
+"""The screen: seconds and memory, beside other tools.
 
-    python tests/benchmarks/screen.py results/conll2003-minilm-sentence data=conll2003 data.path=DIR encoder=minilm_l6
+    python tests/benchmarks/screen.py data=conll2003 data.path=DIR encoder=minilm_l6
 
 The store is filled first; then `probe screen` runs in a process of its own, into a folder of its own, so that its
 seconds (with Python's start) and its peak of memory are a user's. --transformer-ranker does the same sentences and the
@@ -28,16 +28,14 @@ import probe
 from probe.runs.plan import inputs_of
 from probe.runs.run import extract
 from probe.screen.record import load_screens
-from probe.screen.validation import validate_screens
 from probe.settings import config_of
-from probe.system.files import to_jsonable
 
 
-def screened(overrides: list[str], against: Path) -> dict[str, Any]:
-    """Seconds and memory of the command, and its correlations with the trained rows."""
+def screened(overrides: list[str]) -> dict[str, Any]:
+    """Seconds and memory of the command."""
     extract(config_of(overrides))
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "probe", "screen", *overrides, f"results_dir={folder}", f"--against={against}"]
+        command = [sys.executable, "-m", "probe", "screen", *overrides, f"results_dir={folder}"]
         clock = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True)
         seconds = time.perf_counter() - clock
@@ -45,23 +43,11 @@ def screened(overrides: list[str], against: Path) -> dict[str, Any]:
             sys.exit(done.stderr)
         print(done.stdout)
         (record,) = load_screens(Path(folder)).values()
-    foretold = validate_screens([record], against)
     return {
         "seconds": round(seconds, 1),
         "cpu_seconds": round(os.times().children_user + os.times().children_system, 1),
         "peak_rss_mb": record.peak_rss_mb,
         "candidates": len(record.ranked),
-        "pearson": foretold.pearson,
-        "tau": foretold.tau,
-        "tau_separated": foretold.tau_separated,
-        "regret": foretold.regret["1"],
-        "without_sums": None
-        if foretold.without_sums is None
-        else {
-            name: value
-            for name, value in to_jsonable(foretold.without_sums).items()
-            if name not in ("rows", "without_sums")
-        },
     }
 
 
@@ -115,12 +101,11 @@ def loes(overrides: list[str], num_words: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("against", type=Path, help="a results folder with trained rows of the same text and encoder")
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--transformer-ranker", action="store_true")
     parser.add_argument("--loes", type=int, metavar="WORDS", help="let LOES choose from so many words of train")
     options = parser.parse_intermixed_args()
-    measured = screened(options.overrides, options.against)
+    measured = screened(options.overrides)
     if options.transformer_ranker:
         measured |= transformer_ranker(options.overrides)
     if options.loes:

@@ -315,26 +315,3 @@ def test_intervals_hold_for_different_rows_and_sampled_text():
     found = shares([0.9, 0.9, 0.9, 0.895, 0.88], 120, 8, run=0.002, seed_text=0.003, row_text=0.004)
     assert found["worse"] < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 120)
     assert found["low"] > 0.95 - 3 * math.sqrt(0.05 * 0.95 / 120)
-
-
-def test_pairs_separate_above_the_largest_difference_of_equal_rows():
-    compared = over_seeds(A, B, C)
-    n = compared.n.tolist()
-    means, squared = simulated(n)
-    t = np.abs(means[:, None] - means[:, :, None]) / np.sqrt(squared[:, None] + squared[:, :, None])
-    limit = compared._simulation.all_pairs
-    assert limit == pytest.approx(np.quantile(t.max((1, 2)), 0.95), rel=0.03)
-    far = [(a, b) for a, b in itertools.combinations(range(3), 2) if abs(t_of(compared, a, b)) > limit]
-    assert compared.separated() == far == [(0, 1), (1, 2)]
-
-
-def t_of(compared: Comparison, a: int, b: int) -> float:
-    return float(compared.means[a] - compared.means[b]) / compared.error(a, b)
-
-
-@pytest.mark.usefixtures("small_simulations")
-def test_equal_rows_are_separated_in_five_percent_of_tables():
-    draw, tables = np.random.default_rng(11), 200
-    found = [Comparison(drawn(draw, [0.9] * 7, run=0.003, seed_text=0.002)).separated() for _ in range(tables)]
-    assert sum(map(bool, found)) / tables < 0.05 + 3 * math.sqrt(0.05 * 0.95 / tables)
-    assert any(found), "the critical value is not far too high"

@@ -1,9 +1,8 @@
-"""`probe screen` as it is typed: its file, what checks and shows it, and what it says of trained rows."""
+"""`probe screen` as it is typed: its file, and what checks and shows it."""
 
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from pathlib import Path
 
@@ -11,15 +10,9 @@ import pytest
 from support.commands import TINY, here, start, stop, wait_for
 from support.facts import names
 from support.inputs import overrides, small_corpus, write_columns
-from support.records import make_record
 
-from probe.config import LayersConfig, UserError
 from probe.report.page import write_report
-from probe.runs.identity import Layers, RunIdentity
-from probe.screen.ranking import Scored
 from probe.screen.record import SCREEN, ScreenRecord, load_screens
-from probe.screen.validation import compare, pearson, tau_a, tau_b, validate_screens
-from probe.tables.rows import build_rows
 from probe.verify.results import check_files
 
 FIRST, LAST = "the first", "the last"  # that a screen ranks
@@ -61,13 +54,6 @@ def test_a_screen_is_one_file_that_verify_checks_and_report_shows(screened: Path
     write_report(screened)
     assert "Screen" in (screened / "report.html").read_text()
     assert bad(screened) == []
-    for seed, hidden_size in enumerate((8, 16), 1):
-        settings = {"num_layers": 1, "hidden_size": hidden_size}
-        asked = record.identity
-        identity = RunIdentity(asked.corpus, "spans", asked.features, Layers([0], "concat"), settings, seed)
-        make_record(screened.parent / "trained", "embeddings", seed, 0.8, 0.7, identity=identity)
-    with pytest.raises(UserError, match=r"--against \S*trained"):
-        validate_screens([record], screened.parent / "trained")
     before = (screened / SCREEN).read_bytes()
     again = typed("screen", *inputs, *QUICK, "results_dir=out", "--format", "json")
     assert json.loads(again.stdout)["key"] == record.key
@@ -123,7 +109,6 @@ def test_ties_of_an_older_screen_are_not_judged(screened: Path):
         (["screen.max_layers=0"], ["screen.max_layers=0", "1 or more"]),
         (["screen.window=x"], ["screen.window"]),
         (["screen.window=11"], ["screen.window=11", "0 to 10"]),
-        (["--against", "/nowhere"], ["--against /nowhere"]),
         (["--nope"], ["--nope"]),
         (["--format", "xml"], ["--format", "'xml'"]),
     ],
@@ -160,49 +145,3 @@ def test_a_sweep_can_screen_first_with_the_same_keys(typed, inputs: list[str], t
     assert plain.returncode == 0
     made = [{path.name for path in (tmp_path / folder / "records").iterdir()} for folder in ("shown", "plain")]
     assert made[0] == made[1]
-    against = typed("screen", *inputs, *QUICK, "results_dir=shown", "--against", "plain")
-    assert against.returncode == 2
-    names(against.stderr, "--against")
-    for path in (tmp_path / "plain/records").iterdir():  # two epochs of so small a text are too few
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"outcome": "converged"}))
-    against = typed("screen", *inputs, *QUICK, "results_dir=shown", "--against", "plain")
-    assert against.returncode == 0
-    other = typed("screen", *inputs, *QUICK, "results_dir=shown", "features.dtype=float32", "--against", "plain")
-    assert other.returncode == 2
-    names(other.stderr, "--against plain")
-    beside = typed("screen", *inputs, *QUICK, "--against", "plain")
-    assert beside.returncode == 0
-    first = load_screen(tmp_path / "plain")
-    other = typed("screen", *inputs, *QUICK, "screen.window=0", "--against", "plain")
-    assert other.returncode == 2
-    names(other.stderr, "plain/screen.json", "results_dir=")
-    assert load_screen(tmp_path / "plain") == first
-
-
-def test_correlations_are_none_where_they_are_undefined():
-    """By hand: of the six pairs of (1, 2, 3, 4) and (1, 3, 2, 4) five are ordered alike."""
-    a, b = [1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 2.0, 4.0]
-    assert tau_b(a, b) == pytest.approx(4 / 6)
-    assert pearson(a, b) == pytest.approx(0.8)
-    assert tau_b([1, 1, 2], [1, 2, 3]) == pytest.approx(2 / math.sqrt(2 * 3))
-    assert tau_a([(0, 1), (1, 2), (0, 3)], a, b) == pytest.approx(1 / 3)
-    assert tau_b([1, 1], [1, 2]) is pearson([1, 1], [1, 2]) is tau_a([], a, b) is None
-
-
-def test_regret_is_the_loss_of_the_best_pick(tmp_path: Path):
-    trained = {"a": (0.80, 0.70), "b": (0.90, 0.60), "c": (0.85, 0.50), "d": (0.95, 0.40)}
-    for k, (name, (dev, _)) in enumerate(trained.items()):
-        for seed in (1, 2):
-            make_record(tmp_path, name, seed, dev, dev, indices=(k,))
-    rows = {row.name: row for row in build_rows(tmp_path)}
-    pairs = [
-        (rows[name], Scored(LayersConfig([k], "concat", name), 16, k, [f1, f1], [0.1, 0.1]))
-        for k, (name, (_, f1)) in enumerate(trained.items())
-    ]
-    found = compare(pairs)
-    assert found.regret["1"] == pytest.approx(15)
-    assert found.regret["3"] == pytest.approx(5)
-    assert [name for name, _, _ in found.rows] == ["d", "b", "c", "a"]
-    assert (found.pairs, found.pairs_separated) == (6, 6), "scores of all seeds are one, so any difference is one"
-    with pytest.raises(UserError, match="--against"):
-        compare(pairs[:1])
