@@ -18,8 +18,7 @@ from probe.runs.samples import SplitCounts
 class DevScores:
     """Holds the dev scores of some rows' runs that a results folder has.
 
-    runs: the identity of each run, by row and seed. failed: why runs have no record, if that is known. record_rows: a
-    row's name in its records, where it is another than in the race.
+    runs: the identity of each run, by row and seed. failed: why runs have no record, if that is known.
     """
 
     def __init__(
@@ -27,17 +26,15 @@ class DevScores:
         results_dir: Path,
         runs: Mapping[Cell, RunIdentity],
         failed: Mapping[Cell, str] | None = None,
-        record_rows: Mapping[str, str] | None = None,
     ) -> None:
         self.results_dir = results_dir
-        self.record_rows = record_rows or {}
         self.runs = runs
         self.failed = dict(failed or {})
         self._loaded: dict[Cell, DevRun] = {}
 
     def path(self, cell: Cell) -> Path:
         """Returns the path of the run's record, which may not exist yet."""
-        return record_path(self.results_dir, self.record_rows.get(cell[0], cell[0]), self.runs[cell])
+        return record_path(self.results_dir, cell[0], self.runs[cell])
 
     def run(self, cell: Cell) -> DevRun | str | None:
         """Returns the run, the reason why it failed, or None if it is not made yet.

@@ -6,23 +6,22 @@ can continue, earlier runs count, and two processes in one folder reach the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from probe.config import Config, EncoderConfig, LayersConfig, RaceConfig, UserError
+from probe.config import Config, LayersConfig, RaceConfig, UserError
 from probe.probes.kinds import PROBES
 from probe.race.dev_scores import DevScores
 from probe.race.log import ending_line, round_lines
 from probe.race.rule import VERSION, Cell, Rules, num_ahead, replay, thresholds
 from probe.race.spec import DECISIONS, RACE, Decisions, Entry, RaceSpec, read_spec
 from probe.runs.identity import label_of
-from probe.runs.plan import Plan, encoder_key, plan, prepare_results
+from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.sweep import run_sweep
 from probe.runs.sweep_plan import write_expected
 from probe.system.files import write_atomically, write_json
-from probe.system.format import with_encoder
 from probe.system.locks import wait_for_lock
 
 
@@ -33,44 +32,29 @@ def run_race(
     candidates: Callable[[], list[Config]],
     command: str,
     log: Callable[[str], None] = print,
-    encoders: Mapping[str, EncoderConfig] | None = None,
 ) -> dict[Cell, str]:
     """Races these configs (one per row) and the candidates in one results folder. Returns why runs failed.
 
     base: the settings of the race. candidates: called only when a new race begins; later its rows are in race.json.
-    encoders: where the rows are of several, each by its name. Raises UserError for rows that cannot race, and if the
-    folder holds another race.
+    Raises UserError for rows that cannot race, and if the folder holds another race.
     """
     folder = Path(base.results_dir)
     _refuse(named, base)
-    encoders = encoders or {}
-    names = {encoder_key(encoder): name for name, encoder in encoders.items()}
-
-    def encoder_name(cfg: Config) -> str | None:
-        return names.get(encoder_key(cfg.encoder))
-
-    rows = sorted({with_encoder(_name(cfg.layers), encoder_name(cfg)) for cfg in named})
+    rows = sorted({_name(cfg.layers) for cfg in named})
     asked: dict[str, Any] = {"named": rows, "candidates": base.race.candidates}
-    if encoders:
-        asked["encoders"] = sorted(encoders)
     there = read_spec(folder)
     if there is None:
         configs = [*named, *candidates()]
     elif there.asked != asked:
         raise _other_race(folder, f"{_described(there.asked)}; here {_described(asked)}")
     else:
-        of_entries = [encoders.get(entry.encoder or "", base.encoder) for entry in there.entries]
-        configs = [
-            replace(base, layers=entry.layers, encoder=encoder)
-            for entry, encoder in zip(there.entries, of_entries, strict=True)
-        ]
-    plans: dict[str, tuple[Plan, str | None]] = {}  # by cell: if a row has two names, the first counts
-    for cfg in configs:
-        planned = plan(cfg)
-        plans.setdefault(planned.identity.cell, (planned, encoder_name(cfg)))
+        configs = [replace(base, layers=entry.layers) for entry in there.entries]
+    plans: dict[str, Plan] = {}  # by cell: if a row has two names, the first counts
+    for planned in map(plan, configs):
+        plans.setdefault(planned.identity.cell, planned)
     spec = _stored_spec(folder, _make_spec([*plans.values()], seeds, asked, base.race))
-    plan_of = {with_encoder(planned.selection.name, encoder): planned for planned, encoder in plans.values()}
-    scores, num_logged = DevScores(folder, spec.runs, record_rows=spec.record_rows), 0
+    plan_of = {planned.selection.name: planned for planned in plans.values()}
+    scores, num_logged = DevScores(folder, spec.runs), 0
     while True:
         state = replay(spec.rules, spec.rows, scores.run)
         write_atomically(folder / DECISIONS, Decisions.of(state, scores.still_failed).text())
@@ -91,8 +75,7 @@ def run_race(
         reasons = dict(outcome.failed)
         for cell in state.todo:
             if not scores.path(cell).exists():  # recorded as failed, otherwise this round would repeat forever
-                of_one_encoder, label = (label_of(row, spec.runs[cell]) for row in (spec.record_rows[cell[0]], cell[0]))
-                why = reasons.get(label, reasons.get(of_one_encoder))
+                why = reasons.get(label_of(cell[0], spec.runs[cell]))
                 scores.failed[cell] = why or "it wrote no record; the same command tries again"
 
 
@@ -104,28 +87,17 @@ def _refuse(named: Sequence[Config], base: Config) -> None:
         raise UserError("layers=majority_tag has no seeds to race with. Run it without a race; it takes seconds.")
 
 
-def _make_spec(
-    plans: Sequence[tuple[Plan, str | None]], seeds: Sequence[int], asked: dict[str, Any], wanted: RaceConfig
-) -> RaceSpec:
-    """Makes the race of these rows, each with the name of its encoder where there are several.
-
-    Raises UserError for two rows of one name.
-    """
-    names = [with_encoder(planned.selection.name, encoder) for planned, encoder in plans]
+def _make_spec(plans: Sequence[Plan], seeds: Sequence[int], asked: dict[str, Any], wanted: RaceConfig) -> RaceSpec:
+    """Makes the race of these rows. Raises UserError for two rows of one name."""
+    names = [planned.selection.name for planned in plans]
     if doubled := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"Two rows of this race are called {doubled} but have different layers.")
     ahead = num_ahead(len(plans))
     limits = thresholds(len(plans), ahead, len(seeds), wanted.alpha)
     rules = Rules(wanted.alpha, list(seeds), ahead, limits, wanted.min_seeds, VERSION)
     entries = [
-        Entry(
-            name,
-            planned.selection.width,
-            planned.cfg.layers,
-            replace(planned.identity, seed=seeds[0]),
-            encoder,
-        )
-        for name, (planned, encoder) in zip(names, plans, strict=True)
+        Entry(name, planned.selection.width, planned.cfg.layers, replace(planned.identity, seed=seeds[0]))
+        for name, planned in zip(names, plans, strict=True)
     ]
     return RaceSpec(asked, entries, rules)
 
@@ -158,8 +130,7 @@ def _name(layers: LayersConfig) -> str:
 
 def _described(asked: dict[str, Any]) -> str:
     rows = ", ".join(asked.get("named", [])) or "none"
-    encoders = f", of the encoders {' and '.join(asked['encoders'])}" if asked.get("encoders") else ""
-    return f"{asked.get('candidates')} candidates of the screen, and the rows {rows}{encoders}"
+    return f"{asked.get('candidates')} candidates of the screen, and the rows {rows}"
 
 
 def _difference(there: RaceSpec, wanted: RaceSpec) -> str | None:

@@ -17,7 +17,6 @@ from probe.race.dev_scores import DevScores
 from probe.race.rule import Cell, Elimination, Race, Round, Rules, replay
 from probe.runs.identity import RunIdentity
 from probe.runs.records import decoded, json_of
-from probe.system.format import with_encoder
 
 RACE = "race.json"
 DECISIONS = "decisions.json"
@@ -30,20 +29,13 @@ class Entry:
     """Describes a row that takes part.
 
     layers: as configured, so that a race that continues writes the same records as one that never stopped. identity: of
-    its run with the first seed. width: values per word. encoder: the name of its encoder in a race of several; it is
-    part of the row's name then.
+    its run with the first seed. width: values per word.
     """
 
     row: str
     width: int
     layers: LayersConfig
     identity: RunIdentity
-    encoder: str | None = None
-
-    @property
-    def record_row(self) -> str:
-        """Returns the row's name in its records."""
-        return self.row.removesuffix(with_encoder("", self.encoder))
 
 
 @dataclass(frozen=True)
@@ -60,10 +52,6 @@ class RaceSpec:
     @property
     def rows(self) -> list[str]:
         return [entry.row for entry in self.entries]
-
-    @property
-    def record_rows(self) -> dict[str, str]:
-        return {entry.row: entry.record_row for entry in self.entries}
 
     @property
     def runs(self) -> dict[Cell, RunIdentity]:
@@ -129,7 +117,7 @@ def decide_again(folder: Path, spec: RaceSpec, failed: dict[str, str]) -> tuple[
     """Derives the race again from the folder's records. failed: as decisions.json names them. Raises UserError."""
     cells = {f"{row} seed {seed}": (row, seed) for row, seed in spec.runs}
     known = {cells[name]: why for name, why in failed.items() if name in cells}
-    scores = DevScores(folder, spec.runs, known, spec.record_rows)
+    scores = DevScores(folder, spec.runs, known)
     state = replay(spec.rules, spec.rows, scores.run)
     return state, Decisions.of(state, scores.still_failed)
 

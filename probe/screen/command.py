@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -49,7 +50,11 @@ def screen(arguments: list[str]) -> int:
     write_screen_tables(folder, screens)
     print(render_screens(screens, options.format), end="")
     log(f"screen: {sum(one.seconds for one in screens.values()):.0f} s; screen and tables: {folder}")
-    log(f"next, to train the best of them: {shlex.join(['probe', 'race', *_trainable(cfg, options.overrides)])}")
+    typed = _trainable(cfg, options.overrides)
+    if len(screens) > 1:  # a race has one encoder, and screens it alone in its own folder
+        typed = [re.sub("^(encoder[^=]*)=.*,.*", r"\1=ONE", one) for one in typed if not one.startswith("results_dir=")]
+        typed.append("results_dir=DIR")
+    log(f"next, to train the best of them: {shlex.join(['probe', 'race', *typed])}")
     log(page_line(folder, margin=cfg.margin))
     return 0
 

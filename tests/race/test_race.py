@@ -23,7 +23,6 @@ from probe.runs.run import run
 from probe.runs.sweep import Outcome
 from probe.runs.sweep_plan import read_expected
 from probe.screen.ranking import Scored
-from probe.screen.report import RankedChoice
 
 Typed = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -221,6 +220,7 @@ def test_what_cannot_be_raced_is_refused_before_anything_is_computed(typed: Type
         ("race.max_seeds=1", "race.max_seeds"),
         ("race.alpha=1", "race.alpha"),
         ("probe.dropout=0.1,0.2", "probe"),
+        ("encoder.path=a,b", "probe screen"),
         ("race.max_seed=2", "race.max_seeds"),
         ("layers=last,majority_tag", "seed"),
     ):
@@ -263,28 +263,8 @@ def test_the_screens_best_race_with_the_rows_named(typed: Typed, settings: list[
 )
 def test_candidates_are_the_best_of_each_width_then_the_next(number: int, names: str):
     widths = {"a": 4, "b": 4, "c": 2, "d": 3, "e": 1, "f": 2}  # best first; d and f lose to narrower ones
-    ranked = [ranked_choice(place, name, width) for place, (name, width) in enumerate(widths.items(), 1)]
-    assert "".join(one.title for one in choose_candidates(ranked, number)) == names
-
-
-@pytest.mark.parametrize(("number", "names"), [(2, "ad"), (3, "acd"), (4, "acdf"), (5, "abcdf")], ids=str)
-def test_a_small_encoder_takes_part_though_a_large_one_ranks_above_it(number: int, names: str):
-    large, small = (
-        {"a": 4, "b": 4, "c": 2},
-        {"d": 2, "e": 2, "f": 1},
-    )  # best first; in one front, d would lose to c
-    of_encoder = dict.fromkeys(large, "large") | dict.fromkeys(small, "small")
-    ranked = [
-        ranked_choice(place, name, width, of_encoder[name])
-        for place, (name, width) in enumerate((large | small).items(), 1)
-    ]
-    assert "".join(one.title for one in choose_candidates(ranked, number)) == names
-
-
-def ranked_choice(place: int, name: str, width: int, encoder: str = "") -> RankedChoice:
-    """A choice of layers in a ranking; what a race does not ask for is the same in all."""
-    scored = Scored(LayersConfig([0], "concat", name), width, 1, [0.5], [0.5])
-    return RankedChoice(place, name, encoder, 1, 1, scored)
+    ranked = [Scored(LayersConfig([0], "concat", name), width, 1, [0.5], [0.5]) for name, width in widths.items()]
+    assert "".join(one.name for one in choose_candidates(ranked, number)) == names
 
 
 @pytest.mark.slow

@@ -146,7 +146,7 @@ def test_pictures_comparisons_and_older_tables_know_the_encoders(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("short_epochs")
-def test_a_sweep_and_a_race_over_two_encoders_end_in_one_table(typed: Callable, tiny_data: Path, tmp_path: Path):
+def test_a_sweep_over_two_encoders_ends_in_one_table(typed: Callable, tiny_data: Path, tmp_path: Path):
     for name, num_layers, hidden_size in (("small", 1, 8), ("large", 2, 16)):
         (tmp_path / name).mkdir()
         make_bert(tmp_path / name, num_layers, 24, hidden_size)
@@ -159,16 +159,3 @@ def test_a_sweep_and_a_race_over_two_encoders_end_in_one_table(typed: Callable, 
         *(("small", f"layer_{k}") for k in range(2)),
     ]
     assert typed("verify", "each").returncode == 0
-    candidates = ["race.candidates=2", "screen.max_layers=1", "screen.sentences=40", "screen.samples=2"]
-    race = ["race", *settings, "results_dir=race", "race.max_seeds=2", "race.rows=[last]", *candidates]
-    done = typed(*race)
-    assert done.returncode == 0, done.stderr
-    raced = json.loads((tmp_path / "race/race.json").read_text())
-    assert {"last of small", "last of large"} <= {entry["row"] for entry in raced["entries"]}
-    rows = build_rows(tmp_path / "race")
-    assert {row.encoder for row in rows} == {"small", "large"}
-    assert all(" of " not in path.name for path in (tmp_path / "race/records").iterdir())
-    assert typed("verify", "race").returncode == 0
-    before = (tmp_path / "race/decisions.json").read_text()
-    assert typed(*race).returncode == 0
-    assert (tmp_path / "race/decisions.json").read_text() == before
