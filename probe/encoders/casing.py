@@ -7,10 +7,8 @@ library then lower-cases every word, so that "Paris" becomes p ##a ##r ##i ##s, 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
@@ -88,29 +86,6 @@ def refuse_dropped_case(tokenizer: Any, name: str) -> None:
             "cased, as it seems: encoder.lower_case=false. If it was trained on lower-cased text: "
             "encoder.lower_case=true."
         )
-
-
-def capitals_in_files(folder: Path) -> str | None:
-    """Describes the entries with capital letters in a folder's vocabulary; None unless there are many.
-
-    Reads the files only and loads no tokenizer.
-    """
-    entries, added = _vocabulary(folder)
-    return _described(capital_entries(entry for entry in entries if entry not in added), len(entries))
-
-
-def _vocabulary(folder: Path) -> tuple[list[str], set[str]]:
-    """Returns the entries of a folder's vocabulary, and those that were added to it if its files say so."""
-    try:
-        content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-        entries = content["model"]["vocab"]
-        return [e if isinstance(e, str) else e[0] for e in entries], {one["content"] for one in content["added_tokens"]}
-    except (OSError, ValueError, KeyError, TypeError, LookupError):
-        pass
-    try:
-        return (folder / "vocab.txt").read_text(encoding="utf-8").splitlines(), set()
-    except (OSError, ValueError):
-        return [], set()
 
 
 def _described(capital: list[str], size: int) -> str | None:

@@ -209,28 +209,6 @@ def _with_random(fingerprint: dict[str, str], cfg: EncoderConfig) -> dict[str, s
     return files | {"random": f"all, seed {cfg.weights_seed}, {versions}"}
 
 
-def file_fingerprints(cfg: EncoderConfig, cache_dir: Path) -> dict[str, str] | None:
-    """Returns the fingerprint of an encoder's files; None if they are not on this machine.
-
-    If the weights are random, the files' weights are omitted.
-    """
-    if (folder := folder_at_hand(cfg)) is None:
-        return None
-    identity = _file_identity(folder, cache_dir)
-    return {"config": identity["config"]} if cfg.weights == "random" else identity
-
-
-def folder_at_hand(cfg: EncoderConfig) -> Path | None:
-    """Returns the folder with an encoder's files if it is known without asking the Hub."""
-    packaged = PACKAGED.get(cfg.name, ("no_such_package",))[0] if cfg.revision is None else "no_such_package"
-    if cfg.path is None and not importlib.util.find_spec(packaged):
-        return None  # the Hub is not asked only for a check
-    try:
-        return find_folder(cfg).folder
-    except UserError:
-        return None
-
-
 def _file_identity(folder: Path, cache_dir: Path) -> dict[str, str]:
     hashes = {file.name: file_hash(file, cache_dir) for file in weights_of(folder)}
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))

@@ -18,18 +18,13 @@ from probe.runs.samples import SplitCounts
 class DevScores:
     """Holds the dev scores of some rows' runs that a results folder has.
 
-    runs: the identity of each run, by row and seed. failed: why runs have no record, if that is known.
+    runs: the identity of each run, by row and seed. failed: why runs have no record, as the race notes it.
     """
 
-    def __init__(
-        self,
-        results_dir: Path,
-        runs: Mapping[Cell, RunIdentity],
-        failed: Mapping[Cell, str] | None = None,
-    ) -> None:
+    def __init__(self, results_dir: Path, runs: Mapping[Cell, RunIdentity]) -> None:
         self.results_dir = results_dir
         self.runs = runs
-        self.failed = dict(failed or {})
+        self.failed: dict[Cell, str] = {}
         self._loaded: dict[Cell, DevRun] = {}
 
     def path(self, cell: Cell) -> Path:

@@ -1,7 +1,6 @@
 """Reads and writes a race: its rules and rows (race.json, before the first run) and its decisions (decisions.json).
 
-The decisions follow from race.json and the records. They are stored for tables and readers; `probe verify` derives
-them again.
+The decisions follow from race.json and the records. They are stored for tables and readers.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from probe.config import LayersConfig, UserError
-from probe.race.dev_scores import DevScores
-from probe.race.rule import Cell, Elimination, Race, Round, Rules, replay
+from probe.race.rule import Cell, Elimination, Race, Round, Rules
 from probe.runs.identity import RunIdentity
 from probe.runs.records import decoded, json_of
 
@@ -111,15 +109,6 @@ def _read(file: Path, kind: type[T]) -> T | None:
 
     content = json_of(file, damaged)
     return None if content is None else decoded(content, kind, damaged)
-
-
-def decide_again(folder: Path, spec: RaceSpec, failed: dict[str, str]) -> tuple[Race, Decisions]:
-    """Derives the race again from the folder's records. failed: as decisions.json names them. Raises UserError."""
-    cells = {f"{row} seed {seed}": (row, seed) for row, seed in spec.runs}
-    known = {cells[name]: why for name, why in failed.items() if name in cells}
-    scores = DevScores(folder, spec.runs, known)
-    state = replay(spec.rules, spec.rows, scores.run)
-    return state, Decisions.of(state, scores.still_failed)
 
 
 def _rounded(value: Any) -> Any:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
-from probe.config import Config, DataConfig, setting_names
+from probe.config import Config, setting_names
 from probe.runs.records import UNRECORDED, RunRecord
 from probe.system.files import to_jsonable
 
@@ -27,12 +27,6 @@ def config_from_record(
     known = {*setting_names()} - {f"features.{name}" for name in UNRECORDED}
     typed = [one for one in as_overrides(config) if one.partition("=")[0] in known]
     return _at_commits(make_config([f"probe={kind}", *typed, *(overrides or [])]), record)
-
-
-def data_from_record(record: RunRecord) -> DataConfig:
-    """Returns a record's settings of `data`."""
-    known = {field.name for field in fields(DataConfig)}
-    return DataConfig(**{name: value for name, value in record.config.data.items() if name in known})
 
 
 def _at_commits(cfg: Config, record: RunRecord) -> Config:

@@ -1,4 +1,4 @@
-"""Compares runs with the same runs made again, made elsewhere, or published."""
+"""Compares runs with the same runs made again, or made elsewhere."""
 
 from __future__ import annotations
 
@@ -12,34 +12,24 @@ from typing import Any
 
 from probe.config import Config, UserError
 from probe.runs.config_from_record import config_from_record
-from probe.runs.outputs import as_columns
-from probe.runs.plan import Plan, plan
-from probe.runs.records import Checksums, RunRecord, load_records
-from probe.scoring.metrics import Scores, count, scores_of
-from probe.system.files import sha256_of, short, to_jsonable
-from probe.tables.published import PUBLISHED, numbers_for, setting_differences
-from probe.tables.rows import build_rows, results_folder
-from probe.verify.check import Check
-from probe.verify.compare import unequal
-from probe.verify.complete import unreadable
-
-CASED = "its control task was drawn from the mentions with case; this version lower-cases them, as the encoder does"
-NATIVE = {"bfloat16": "native"}  # assumed of records that do not say how bfloat16 was computed
-ROUNDING_POINTS = 0.2  # by which predictions with the same weights may differ on another machine
-OUTCOME = ("scores", "curve", "best_epoch", "mix", "parameters")
+from probe.runs.plan import plan
+from probe.runs.records import RunRecord, bad_records, load_records
+from probe.scoring.metrics import Scores
+from probe.system.files import short, to_jsonable
+from probe.tables.rows import results_folder
+from probe.verify.check import Check, unequal
 
 
 def compare_runs(reference: RunRecord, again: RunRecord, name: str) -> Check:
     """Compares a run with the same run made again or elsewhere: it has the same bits, or there is a reason why not."""
     places = [place for place, *_ in unequal(_outcome(reference), _outcome(again))]
-    if not places and _files(reference, again) == _files(again, reference):
+    if not places:
         return Check(name, True, "the same bits")
     reasons = [f"{place} {a} / {b}" for place, a, b in unequal(environment(reference), environment(again))]
     if not reasons:
         commits = [short(run.software.git.commit) if run.software.git else "no commit" for run in (reference, again)]
         code = f"; code of {commits[0]} / {commits[1]}" if commits[0] != commits[1] else ""
-        where = places[0] if places else "predictions"
-        return Check(name, False, f"not the same bits ({where}) on the same machine{code}")
+        return Check(name, False, f"not the same bits ({places[0]}) on the same machine{code}")
     pairs = [(getattr(reference.scores, split), getattr(again.scores, split)) for split in ("dev", "test")]
     dev, test = (abs(100 * (a.headline - b.headline)) for a, b in pairs)
     most_dev, most_test = (tolerance(scores) for scores, _ in pairs)
@@ -48,29 +38,23 @@ def compare_runs(reference: RunRecord, again: RunRecord, name: str) -> Check:
     return Check(name, within, f"{detail}; differs here: {', '.join(reasons)}")
 
 
-def _files(record: RunRecord, other: RunRecord) -> Checksums:
-    """Returns the checksums of a record's files; that of weights only if both records have one."""
-    both = record.sha256.weights is not None and other.sha256.weights is not None
-    return record.sha256 if both else replace(record.sha256, weights=None)
-
-
 def _outcome(record: RunRecord) -> dict[str, Any]:
-    """Returns a run's results, without its seconds, and without the dev loss, which older records lack."""
-    outcome = {name: to_jsonable(getattr(record, name)) for name in OUTCOME}
-    for split in outcome["scores"].values():
-        for name in ("boundary", "matthews"):  # older records have none; they follow from the predictions
-            split.pop(name, None)
-    outcome["curve"] = {
-        str(number): {name: value for name, value in epoch.items() if name not in ("train_s", "dev_loss")}
-        for number, epoch in enumerate(outcome["curve"], 1)
+    """Returns what a run's bits decide: scores, losses, predictions."""
+    return {
+        "dev": record.scores.dev.headline,
+        "test": record.scores.test.headline,
+        "losses": [epoch.loss for epoch in record.curve],
+        "dev by epoch": [epoch.dev for epoch in record.curve],
+        "best_epoch": record.best_epoch,
+        "mix": to_jsonable(record.mix),
+        "counts": record.sha256.counts,
+        "predictions": record.sha256.predictions,
     }
-    return outcome
 
 
 def environment(record: RunRecord) -> dict[str, Any]:
     """Returns all that a run's bits depend on in addition to its key: versions and hardware."""
-    bfloat16 = {"bfloat16": "not used"} if record.config.probe.get("precision") == "auto" else NATIVE
-    return {**record.software.versions, **bfloat16, **to_jsonable(record.hardware)}
+    return {**record.software.versions, **to_jsonable(record.hardware)}
 
 
 def tolerance(scores: Scores) -> float:
@@ -81,6 +65,12 @@ def tolerance(scores: Scores) -> float:
     """
     share = min(max(scores.headline, 0), 1)  # an edited record may hold any number
     return max(2.0, 200 * math.sqrt(share * (1 - share) / max(scores.counts.gold, 1)))
+
+
+def unreadable(folder: Path) -> Iterator[Check]:
+    """Yields a failed check for each file under records/ that is not a record."""
+    for file, error in bad_records(folder).items():
+        yield Check(file.name, False, str(error))
 
 
 def check_against(folder: Path, reference: Path) -> Iterator[Check]:
@@ -99,101 +89,8 @@ def check_against(folder: Path, reference: Path) -> Iterator[Check]:
         yield Check(theirs[key].label, None, f"not in {folder}")
 
 
-def predict_again(
-    chosen: Sequence[RunRecord], folder: Path, make_config: Callable[[list[str]], Config], overrides: list[str]
-) -> Iterator[Check]:
-    """Predicts dev and test with the saved weights of runs, without training, and compares. overrides: see `rerun`."""
-    import torch
-
-    from probe.probes.batches import TaggedWords
-    from probe.probes.frozen import read_features
-    from probe.probes.kinds import bfloat16_kernels
-    from probe.runs.weights import load_probe
-    from probe.system.machine import resolve_device
-    from probe.system.provenance import hardware, versions
-
-    files = {record.key: file for file, record in load_records(results_folder(folder)).items()}
-    for record in chosen:
-        try:
-            planned = _plan_again(record, make_config, overrides)
-            if isinstance(planned, Check):
-                yield planned
-                continue
-            cfg, device = planned.cfg, resolve_device(planned.cfg.device)
-            tagger, _ = load_probe(files[record.key], record, device)
-        except UserError as error:
-            yield Check(record.label, False, str(error))
-            continue
-        streamed = replace(cfg, features=replace(cfg.features, placement="stream"))  # each word is read only once
-        features, *_ = read_features(replace(planned, cfg=streamed).fit_inputs(), device)
-        if device == "cpu":
-            torch.set_num_threads(1)
-        difference, same = 0.0, True
-        for name in ("dev", "test"):
-            split, recorded = planned.corpus.splits[name], getattr(record.scores, name)
-            data = TaggedWords(features[name], split.tags, {}, device)
-            predicted = tagger.predict(data)
-            same &= (
-                sha256_of(as_columns(split.by_unit(planned.corpus.task).words, split.tags, predicted))
-                == record.sha256.predictions[name]
-            )
-            scores = scores_of(count(split.tags, predicted, record.task))
-            difference = max(difference, abs(100 * (scores.headline - recorded.headline)))
-        here = {**versions(), **NATIVE, **to_jsonable(hardware(device, 1, bfloat16_kernels(cfg, device)))}
-        reasons = [f"{place} {a} / {b}" for place, a, b in unequal(environment(record), here)]
-        if same:
-            yield Check(record.label, True, "its saved weights give exactly the record's predictions")
-        else:
-            ok = bool(reasons) and difference <= ROUNDING_POINTS
-            why = f"differs here: {', '.join(reasons)}" if reasons else "on the same machine"
-            yield Check(record.label, ok, f"other predictions, which differ by {difference:.2f} points; {why}")
-
-
-def _plan_again(record: RunRecord, make_config: Callable[[list[str]], Config], overrides: list[str]) -> Plan | Check:
-    """Plans a record's run. Returns a check instead if this version would not make it, or makes another run."""
-    if record.has_cased_control:
-        return Check(record.label, None, CASED)
-    planned = plan(config_from_record(record, make_config, overrides))
-    if planned.identity.key == record.key:
-        return planned
-    places = [place for place, *_ in unequal(to_jsonable(record.identity), to_jsonable(planned.identity))]
-    return Check(record.label, False, f"these settings give another run: {', '.join(places)} differ")
-
-
-def check_against_published(folder: Path, source: str) -> Iterator[Check]:
-    """Shows means next to published numbers, with the differences of the settings. Does not judge them."""
-    published = PUBLISHED[source]
-    rows = build_rows(folder)
-    has_any = False
-    for row in rows:
-        numbers = numbers_for(source, row)
-        if numbers is None or row.about is None:
-            continue
-        differences = [*setting_differences(row.about, source), *filter(None, [published.note])]
-        for (score, called), theirs in zip(published.scores.items(), numbers, strict=True):
-            cell = row.cells.get(score)
-            if cell is None or cell.mean is None:
-                continue
-            has_any = True
-            mean = 100 * cell.mean
-            name = row.name + f", {row.condition}" * bool(row.condition)
-            detail = f"{mean:.2f} here, {theirs} there ({mean - theirs:+.2f})" + f", {called}" * (len(numbers) > 1)
-            yield Check(name, None, detail + (f"; differs here: {'; '.join(differences)}" if differences else ""))
-    if not has_any:
-        encoders = {row.about.encoder for row in rows if row.about}
-        known = sorted({name for of in published.encoders.values() for name in of.rows})
-        yield Check(
-            source,
-            None,
-            f"has no number for these rows. Its encoders: {', '.join(published.encoders)} (here: "
-            f"{', '.join(sorted(encoders)) or 'none'}). Its rows: {', '.join(known)}.",
-        )
-
-
-def choose_runs(
-    folder: Path, row: str | None, seed: int | None, sample: int | None = None, sample_seed: int = 0
-) -> list[RunRecord]:
-    """Returns the records of a row and seed (None: any), or `sample` of them, drawn at random with sample_seed.
+def choose_runs(folder: Path, row: str | None, seed: int | None, sample: int | None = None) -> list[RunRecord]:
+    """Returns the records of a row and seed (None: any), or `sample` of them, drawn at random.
 
     Raises UserError if there are none.
     """
@@ -203,10 +100,7 @@ def choose_runs(
         known = sorted({record.row for record in records})
         of_seed = "" if seed is None else f" and seed {seed}"
         raise UserError(f"{folder} has no record of row {row}{of_seed}. Rows: {', '.join(known)}.")
-    if sample is None or sample >= len(chosen):
-        return chosen
-    by_key = sorted(chosen, key=lambda record: record.key)  # so that file names do not matter
-    return sorted(random.Random(sample_seed).sample(by_key, sample), key=chosen.index)
+    return chosen if sample is None or sample >= len(chosen) else random.SystemRandom().sample(chosen, sample)
 
 
 def rerun(
@@ -216,9 +110,10 @@ def rerun(
     from probe.runs.run import run
 
     for record in chosen:
-        planned = _plan_again(record, make_config, overrides)
-        if isinstance(planned, Check):
-            yield planned
+        planned = plan(config_from_record(record, make_config, overrides))
+        if planned.identity.key != record.key:
+            places = [place for place, *_ in unequal(to_jsonable(record.identity), to_jsonable(planned.identity))]
+            yield Check(record.label, False, f"these settings give another run: {', '.join(places)} differ")
             continue
         with tempfile.TemporaryDirectory() as scratch:
             again = run(replace(planned.cfg, results_dir=scratch, jobs=1), log=lambda _: None)

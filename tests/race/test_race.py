@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import RUN_PROBE, Started, finish, wait_for
+from support.facts import names
 from support.records import results
 
 from probe.config import Config, LayersConfig, UserError
@@ -184,32 +185,13 @@ def test_table_page_and_verify_know_of_the_race(typed: Typed, settings: list[str
     assert typed("report", "out").returncode == 0
     sound = typed("verify", "out")
     assert sound.returncode == 0, sound.stdout
-    decided, asked = (tmp_path / "out" / name for name in ("decisions.json", "race.json"))
-    content, terms = json.loads(decided.read_text()), json.loads(asked.read_text())
-
-    def failed_of(file: str) -> bool:
-        done = typed("verify", "out")
-        return done.returncode == 1 and any(
-            line.startswith("FAILED") and file in line for line in done.stdout.splitlines()
-        )
-
-    content["eliminated"]["layer_1"]["round"] = 1
-    decided.write_text(json.dumps(content, indent=1))
-    assert failed_of("decisions.json")
-    changes: list[dict[str, object]] = [
-        {"thresholds": [terms["rules"]["thresholds"][0] / 2, *terms["rules"]["thresholds"][1:]]},
-        {"thresholds": []},
-        {"alpha": 2.0},
-    ]
-    for change in changes:
-        asked.write_text(json.dumps({**terms, "rules": terms["rules"] | change}))
-        assert failed_of("race.json")
-    asked.write_text("{")
+    (tmp_path / "out/race.json").write_text("{")
     for command in ("table", "report"):
         refused = typed(command, "out")
         assert refused.returncode == 2
         assert "race.json" in refused.stderr
-    assert failed_of("race.json")
+    (failed,) = [line for line in typed("verify", "out").stdout.splitlines() if line.startswith("FAILED")]
+    names(failed, "race.json")
 
 
 def test_what_cannot_be_raced_is_refused_before_anything_is_computed(typed: Typed, settings: list[str], tmp_path: Path):

@@ -18,7 +18,6 @@ from probe.runs.identity import RecordedCondition
 from probe.tables import figures
 from probe.tables.rows import build_rows
 
-FIXTURES = Path(__file__).parents[1] / "fixtures/older"
 RESULTS = Path(__file__).parents[2] / "results"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 MEASURE = """
@@ -69,7 +68,7 @@ def many(folder: Path) -> Path:
 
 
 def test_the_sentence_comes_first_then_the_picture_then_the_table(tmp_path: Path):
-    shutil.copytree(FIXTURES / "race", tmp_path / "race")
+    shutil.copytree(RESULTS / "conll2003-mpnet-search", tmp_path / "race")
     files = write_report(tmp_path / "race")
     text = (tmp_path / "race" / PAGE).read_text()
     found = Ids(text)
@@ -83,13 +82,13 @@ def test_the_sentence_comes_first_then_the_picture_then_the_table(tmp_path: Path
 
 
 def test_svg_is_written_if_asked_for(tmp_path: Path):
-    shutil.copytree(FIXTURES / "demo", tmp_path / "demo")
+    shutil.copytree(RESULTS / "demo-minilm", tmp_path / "demo")
     write_report(tmp_path / "demo", forms=("png", "svg"))
     assert (tmp_path / "demo/figures/scores.svg").read_bytes().startswith(b"<?xml")
 
 
 def test_pictures_of_the_users_own_stay(tmp_path: Path):
-    shutil.copytree(FIXTURES / "demo", tmp_path / "demo")
+    shutil.copytree(RESULTS / "demo-minilm", tmp_path / "demo", ignore=shutil.ignore_patterns("figures"))
     elsewhere = tmp_path / "pictures"
     elsewhere.mkdir()
     (elsewhere / "holiday.png").write_bytes(b"mine")
@@ -149,7 +148,7 @@ def test_a_browser_shows_all_of_a_page_on_a_desk_and_on_a_phone(name: str, tmp_p
     if name == "many":
         many(folder)
     else:
-        source = FIXTURES / name if name == "race" else RESULTS / f"conll2003-minilm-{name}"
+        source = RESULTS / ("conll2003-mpnet-search" if name == "race" else f"conll2003-minilm-{name}")
         shutil.copytree(source, folder, ignore=shutil.ignore_patterns("predictions", "figures", "*.html"))
     write_report(folder)
     page = (folder / PAGE).read_text()

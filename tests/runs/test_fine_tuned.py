@@ -84,7 +84,7 @@ def test_a_fine_tuned_run_verifies_reruns_and_touches_no_store(make: Make, tmp_p
     assert sum("scoring dev" in line for line in lines) == 8
     assert not list((tmp_path / "out/logs").iterdir()), "what training would have gone on from"
     write_tables(tmp_path / "out", build_rows(tmp_path / "out"))
-    assert [check.line() for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False] == []
+    assert [check.line() for check in check_files(tmp_path / "out") if check.ok is False] == []
     assert run(make(*TUNED), quiet) == record, "done already"
     (check,) = rerun([record], config_of, [])
     assert (check.ok, check.detail) == (True, "the same bits")

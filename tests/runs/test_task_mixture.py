@@ -64,6 +64,6 @@ def test_words_sentences_and_pairs_make_one_table_that_verifies(settings: list[s
     assert float(by_task["xx UPOS"]["0"]) > float(by_task["xx UPOS"]["most frequent"]) + 5
     assert any("reversed" in note and "; " in note for note in table.below), "two texts"
 
-    assert [check for check in check_files(tmp_path / "out", tmp_path / "cache") if check.ok is False] == []
+    assert [check for check in check_files(tmp_path / "out") if check.ok is False] == []
     write_report(tmp_path / "out")
     assert 'id="tasks"' in (tmp_path / "out/report.html").read_text()

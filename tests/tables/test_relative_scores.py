@@ -164,7 +164,7 @@ def test_a_difference_is_numpys(tmp_path: Path):
 
 def test_tables_with_floors_are_verified_as_any(folder: Path):
     write_tables(folder, build_rows(folder))
-    tables = [check for check in check_files(folder, folder) if check.name.startswith("table")]
+    tables = [check for check in check_files(folder) if check.name.startswith("table")]
     assert [check.ok for check in tables] == [True] * len(tables)
     assert tables
     assert expect(next(iter(build_rows(folder)[1].records.values()))).label == "embeddings, random weights, seed 1"

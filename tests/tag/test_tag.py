@@ -1,4 +1,4 @@
-"""A kept probe gives the very predictions of its record, by `probe tag` and by `verify --weights`."""
+"""A kept probe gives the very predictions of its record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 from support.commands import TINY, flip_a_bit, interpreted, python
-from support.facts import names, numbers_in
+from support.facts import names
 from support.inputs import overrides, small_corpus, write_columns
 
 from probe.config import UserError
@@ -23,7 +23,7 @@ from probe.data.corpus import Corpus
 from probe.features import words
 from probe.probes import frozen
 from probe.runs.plan import plan
-from probe.runs.records import load_record, load_records
+from probe.runs.records import load_records
 from probe.runs.run import run
 from probe.runs.weights import how_to_save, load_probe
 from probe.settings import configs_of
@@ -95,12 +95,6 @@ def test_tagging_the_test_file_gives_the_very_predictions_of_the_record(
     done = here("tag", str(folder), "--row", row, str(tiny_data / "test.conll"))
     assert done.returncode == 0, done.stderr
     assert words_of(done) == predictions_of(folder)
-    done = here("verify", str(folder), "--weights")
-    assert done.returncode == 0, done.stdout
-    (checked,) = [line for line in done.stdout.splitlines() if "saved weights" in line]
-    (record,) = load_records(folder).values()
-    assert checked.split()[0] == "ok"
-    names(checked, f"{record.label}:")
 
 
 def test_many_small_chunks_give_what_one_gives(
@@ -144,16 +138,13 @@ def test_weights_are_safetensors_and_part_of_no_key(kept: tuple[Path, str], inpu
     assert "save_probe" not in json.dumps(json.loads(file.read_text()))
     again = configs_of([*inputs, "layers=last", "results_dir=results"])[0][0]
     assert run(again, log=lambda _: None).finished == record.finished, "one run, with or without its weights"
-    assert all(check.ok for check in check_files(folder, Path()) if check.name == file.name)
+    assert all(check.ok for check in check_files(folder) if check.name == file.name)
     flip_a_bit(weights)
-    (check,) = [check for check in check_files(folder, Path()) if check.name == file.name]
+    (check,) = [check for check in check_files(folder) if check.name == file.name]
     names(check.detail, weights.name, "sha256")
     with pytest.raises(UserError, match=r"\.safetensors.*sha256"):
         load_probe(file, record)
     weights.unlink()
-    checks = {check.name: check for check in check_files(folder, Path())}
-    assert (checks[file.name].ok, checks["weights"].ok) == (True, None)
-    assert numbers_in(checks["weights"].detail) == [1]
     with pytest.raises(UserError, match=weights.name):
         load_probe(file, record)
 
@@ -167,7 +158,7 @@ def test_what_has_no_weights_is_done_all_the_same(here: Callable, inputs: list[s
     assert plan(configs_of([*inputs, RATE, "layers=last", "save_probe=true", "results_dir=results"])[0][0]).is_done
     done = here("tag", str(folder), "--row", row, "x")
     assert (done.returncode, "last seed 1 has no weights" in done.stderr) == (2, True)
-    assert all(check.ok for check in check_files(folder, Path()) if check.name == file.name)
+    assert all(check.ok for check in check_files(folder) if check.name == file.name)
 
 
 @pytest.mark.slow
@@ -363,7 +354,7 @@ def test_a_text_without_marks_is_one_document(here: Callable, inputs: list[str],
     assert words_of(here("tag", str(folder), "--row", row, str(file))) == words_of(marked)
 
 
-def test_verify_of_a_folder_without_asking_for_weights_needs_no_torch(kept: tuple[Path, str]):
+def test_verify_of_a_folder_with_weights_needs_no_torch(kept: tuple[Path, str]):
     folder, _ = kept
     code = (
         "import sys; from probe.cli import dispatch\n"
@@ -371,20 +362,3 @@ def test_verify_of_a_folder_without_asking_for_weights_needs_no_torch(kept: tupl
     )
     done = python(code, str(folder))
     assert done.returncode == 0, done.stderr
-    assert ", weights" in done.stdout
-
-
-def test_other_predictions_of_the_kept_weights_are_told(here: Callable, kept: tuple[Path, str], inputs: list[str]):
-    folder, _ = kept
-    ((file, record),) = load_records(folder).items()
-    content = json.loads(file.read_text())
-    content["sha256"]["predictions"]["dev"] = "0" * 64
-    file.write_text(json.dumps(content))
-    done = here("verify", str(folder), "--weights")
-    assert done.returncode == 1
-    (checked,) = [line for line in done.stdout.splitlines() if "points" in line]
-    names(checked, f"{record.row} seed 1", "0.00 points", "same machine")
-    assert load_record(file).key == record.key
-    assert plan(configs_of([*inputs, "layers=last"])[0][0]).identity.key == record.key
-    done = here("verify", str(folder), "--weights", "--rerun")
-    assert done.returncode == 2
