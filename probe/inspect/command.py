@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from probe.arguments import Parser
 from probe.config import SENTENCES, UserError
@@ -19,7 +18,7 @@ EXAMPLES = """\
   probe inspect "I love Paris" encoder=minilm_l6 --pad 7
   probe inspect encoder=minilm_l6 layers=single 'layers.indices=[4]' --values 8 "I love Paris"
   probe inspect encoder=minilm_l6 --sentence mean "A cat sat." "A dog lay down." "Stocks fell."
-  probe inspect encoder=minilm_l6 --word bank "The bank vault." "A river bank." --figure bank.svg
+  probe inspect encoder=minilm_l6 --word bank "The bank vault." "A river bank."
   probe inspect encoder.path=DIR --format json < texts.txt
 """
 
@@ -51,10 +50,6 @@ def inspect(arguments: list[str]) -> int:
     )
     parser.add_argument(
         "--word", help="print the occurrences of this word, and their cosines by layer and by combination instead"
-    )
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw what --word compares (.png or .svg)")
-    parser.add_argument(
-        "--save", type=Path, metavar="FILE", help="save all vectors, (words, layers, hidden size), as .safetensors"
     )
     parser.add_format("text", "json")
     options = vars(parser.parse_intermixed_args(arguments))

@@ -63,13 +63,12 @@ class Occurrence(NamedTuple):
 class Comparison:
     """Holds a word's occurrences and their similarity.
 
-    vectors: (n, L + 1, H). rows: each single layer, then each combination. cosines: (rows, n, n), in their order.
+    rows: each single layer, then each combination. cosines: (rows, n, n), in their order.
     groups: the occurrences in two groups, by their cosines over all blocks; None for fewer than three.
     """
 
     word: str
     occurrences: list[Occurrence]
-    vectors: torch.Tensor
     rows: list[Selection]
     cosines: np.ndarray
     groups: tuple[list[int], list[int]] | None
@@ -113,7 +112,7 @@ def compare(readings: Sequence[EncodedText], word: str, reader: TextEncoder) -> 
     layers = vectors.transpose(0, 1).contiguous()  # (L + 1, n, H)
     by_row = np.stack([cosines(combine(layers, row)) for row in rows])
     groups = two_groups(by_row[1 : reader.encoder.num_layers + 1].mean(0)) if len(occurrences) > 2 else None
-    return Comparison(wanted[0], occurrences, vectors, rows, by_row, groups)
+    return Comparison(wanted[0], occurrences, rows, by_row, groups)
 
 
 def _around(words: list[str], at: int) -> str:

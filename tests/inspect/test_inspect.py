@@ -1,4 +1,4 @@
-"""What `probe inspect` and `word_vectors` say is what a plain transformers forward says, in text, JSON and pictures."""
+"""What `probe inspect` and `word_vectors` say is what a plain transformers forward says, in text and JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from PIL import Image
-from safetensors import safe_open
 from support.commands import python
 from support.facts import names
 from support.families import FAMILIES
@@ -33,7 +30,6 @@ from probe.data.split import Split
 from probe.encoders.checkpoint import open_encoder
 from probe.features.extraction import ensure_features
 from probe.inspect.encoded_text import TextEncoder
-from probe.inspect.figure import draw
 from probe.inspect.report import lines
 from probe.inspect.similarity import compare, sentence_vector, two_groups
 from probe.inspect.text import histogram
@@ -50,8 +46,6 @@ DEFAULTS: dict[str, Any] = {
     "values": 5,
     "sentence": None,
     "word": None,
-    "figure": None,
-    "save": None,
     "format": "text",
 }
 ENGINEER = "She is a MachineLearning Engineer and works in California"
@@ -328,7 +322,7 @@ def test_groups_separate_where_all_within_pairs_are_more_alike(tiny: TextEncoder
     assert replace(found, cosines=alike, groups=([0, 1], [2, 3])).margins() == pytest.approx([0.2, -0.2])
 
 
-# What is written, and for programs.
+# For programs.
 
 
 def test_json_holds_what_programs_need(tiny_settings: list[str], capsys: pytest.CaptureFixture[str]):
@@ -350,44 +344,6 @@ def test_json_holds_what_programs_need(tiny_settings: list[str], capsys: pytest.
     assert found["cosines"][0][0] == pytest.approx(1)
     assert len(found["word"]["occurrences"]) == 2
     assert np.shape(found["word"]["cosines"]["layer_3"]) == (2, 2)
-
-
-def test_vectors_are_kept_with_their_words(tiny: TextEncoder, tiny_settings: list[str], tmp_path: Path):
-    file = tmp_path / "vectors.safetensors"
-    command = ["inspect", "ana met smith", "paris won .", "--save", str(file), "--sentence", "cls"]
-    assert dispatch([*command, *tiny_settings]) == 0
-    with safe_open(file, "pt") as opened:
-        assert set(opened.keys()) == {"text1", "text2", "sentence"}
-        close(opened.get_tensor("text2"), tiny.read("paris won .").vectors)
-        assert json.loads(opened.metadata()["words"]) == [["ana", "met", "smith"], ["paris", "won", "."]]
-    assert not list(tmp_path.glob(".vectors*")), "nothing is left beside it"
-
-
-@pytest.mark.parametrize("occurrences", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 7, 30))])
-def test_figures_open_and_are_not_blank(occurrences: int, tiny: TextEncoder, tmp_path: Path):
-    texts = ["ana went to the bank of $leeds$", "bank", "the bank won ."] * 10
-    readings = [tiny.read(text, number=i + 1) for i, text in enumerate(texts[:occurrences])]
-    comparison = compare(readings, "bank", tiny)
-    for name in ("one.png", "one.svg"):
-        draw(comparison, tiny, tmp_path / name)
-    with Image.open(tmp_path / "one.png") as picture:
-        pixels = np.asarray(picture.convert("RGB")).astype(int)
-    assert min(pixels.shape[:2]) > 500
-    assert (pixels[0] == 255).all(), "the ground is white and opaque, on any page"
-    colours = {tuple(colour) for colour in pixels.reshape(-1, 3)[::7]}
-    assert any(blue > 150 and red < 60 for red, _, blue in colours), "the lines within a group are there"
-    if occurrences > 2:
-        assert any(red > 190 and 60 < green < 120 and blue < 60 for red, green, blue in colours)
-    drawn = ElementTree.parse(tmp_path / "one.svg").getroot()
-    assert drawn.tag.endswith("svg")
-    assert len(list(drawn.iter("{http://www.w3.org/2000/svg}path"))) > 50
-
-
-def test_characters_that_the_figures_font_lacks_are_said_aloud(
-    tiny: TextEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    draw(compare([tiny.read("bank \u4e2d bank")], "bank", tiny), tiny, tmp_path / "x.png")
-    assert "lacks some characters" in capsys.readouterr().err
 
 
 # The command.
@@ -446,9 +402,6 @@ def test_texts_come_from_standard_input_one_a_line(
         (["ana met smith"], {"word": "smit"}, r"smit\b.*smith\b"),
         (["ana met smith"], {"word": "ana"}, r"--word ana\b"),
         (["ana met smith"], {"word": "ana's"}, r"\b3\b.*ana ' s"),
-        (["ana"], {"figure": Path("x.png")}, "--word WORD"),
-        (["ana"], {"word": "ana", "figure": Path("x.pdf")}, r"x\.pdf.*\.png.*\.svg"),
-        (["ana"], {"save": Path("x.pt")}, r"x\.pt\b.*\.safetensors"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line_or_two(
@@ -640,7 +593,8 @@ def test_golden_machine_learning_engineer(base: TextEncoder):
 
 @pytest.mark.hub
 def test_golden_banks(base: TextEncoder):
-    found = compare([base.read(BANK, segment=1)], "bank", base)
+    reading = base.read(BANK, segment=1)
+    found = compare([reading], "bank", base)
     row = [selection.name for selection in found.rows].index("sum_last_four")
     assert found.cosines[row, 1, 0] == pytest.approx(0.94567525, abs=1e-4)
     assert found.cosines[row, 1, 2] == pytest.approx(0.6797334, abs=1e-4)
@@ -649,7 +603,8 @@ def test_golden_banks(base: TextEncoder):
         [1.1868, -1.5298, -1.3770, 1.0648],
         [1.1295, -1.4725, -0.7296, -0.0901],
     ]
-    vectors = combine(found.vectors.transpose(0, 1), found.rows[row])
+    places = [occurrence.word for occurrence in found.occurrences]
+    vectors = combine(reading.vectors[places].transpose(0, 1), found.rows[row])
     for vector, values in zip(vectors, golden, strict=True):
         assert vector[:4].tolist() == pytest.approx(values, abs=1e-3)
 
