@@ -142,13 +142,13 @@ def measured(page: str, folder: Path, width: int, dark: bool) -> dict:
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium")
-@pytest.mark.parametrize("name", ["many", "race", "floors", "tasks", "search"])
+@pytest.mark.parametrize("name", ["many", "mpnet-search", "mpnet", "minilm-tasks", "two-encoders"])
 def test_a_browser_shows_all_of_a_page_on_a_desk_and_on_a_phone(name: str, tmp_path: Path):
     folder = tmp_path / name
     if name == "many":
         many(folder)
     else:
-        source = RESULTS / ("conll2003-mpnet-search" if name == "race" else f"conll2003-minilm-{name}")
+        source = RESULTS / f"conll2003-{name}"
         shutil.copytree(source, folder, ignore=shutil.ignore_patterns("predictions", "figures", "*.html"))
     write_report(folder)
     page = (folder / PAGE).read_text()
