@@ -55,7 +55,6 @@ ALIASES = {
     "tag_scheme": "data.scheme",
 }
 DEVICES = ("auto", "cpu", "cuda")
-EXPORT_FORMATS = ("safetensors", "parquet", "npy")
 MOST_SAMPLES = MOST_WINDOW = 10  # of a screen
 SENTENCES = ("cls", "pooler", "mean", "max", "mean_second_to_last")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import Config, UserError
-from probe.export.formats import FORMATS
+from probe.export.split_files import write_split
 from probe.export.splits import Vectors, chosen, plan_to_read, read_vectors
 from probe.features.pooled import vectors_to_read
 from probe.probes.combine import bytes_needed
@@ -26,34 +26,34 @@ from probe.system.provenance import provenance
 
 ABOUT = "export.json"
 LOCK = ".lock"
-LAYOUT = 1  # raise it when the files of a format change
+LAYOUT = 1  # raise it when the files change
 ENDINGS = (".safetensors", ".parquet", ".npy", ".npz", ".json", ".jsonl", ".csv")
 
 
-def export(cfg: Config, target: Path, form: str, each: bool, log: Callable[[str], None]) -> None:
-    """Writes a config's corpus and features into a new folder, in one of FORMATS.
+def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) -> None:
+    """Writes a config's corpus and features into a new folder.
 
     each: does not combine the chosen layers. Raises UserError, before anything is computed, for a target that exists or
     cannot be created. Existing files never change.
     """
     _refuse(target)
     planned = plan_to_read(cfg)
-    what = identity(planned, form, each)
+    what = identity(planned, each)
     part = target.with_name(f"{target.name}.part")
     _refuse_other(part, key_of(what))
-    needed = _bytes(planned, form, each)
+    needed = _bytes(planned, each)
     written = sum(file.stat().st_size for file in part.iterdir()) if part.is_dir() else 0
     if reason := why_not_writable(part, max(0, needed - written)):
         raise UserError(f"{target}: {reason}. To use another folder: --to DIR.")
     num_words = sum(split.num_words for split in planned.corpus.splits.values())
-    log(f"{num_words} words, {needed / 1e9:.2f} GB as {form}, to {target}")
+    log(f"{num_words} words, {needed / 1e9:.2f} GB, to {target}")
     vectors = read_vectors(cfg, each)
     try:
         part.mkdir(parents=True, exist_ok=True)
         with FileLock(part / LOCK, exclusive=True) as hold:
             if hold.busy:
                 raise UserError(f"{part} is being written by another process.")
-            _write(part, what, planned, vectors, form)
+            _write(part, what, planned, vectors)
             (part / LOCK).unlink(missing_ok=True)
             _refuse(target)
             part.rename(target)
@@ -64,24 +64,21 @@ def export(cfg: Config, target: Path, form: str, each: bool, log: Callable[[str]
         ) from None
 
 
-def _bytes(planned: Plan, form: str, each: bool) -> int:
+def _bytes(planned: Plan, each: bool) -> int:
     """Estimates the bytes of an export."""
     selection = chosen(planned.selection, each)
     read = vectors_to_read(planned.store, planned.text, planned.cfg.features)
     vectors = bytes_needed(read, selection)
-    if read.dtype == "bfloat16" and selection.combine in ("concat", "mix") and form != "safetensors":
-        vectors *= 2  # as float32
     columns = (column for split in planned.corpus.splits.values() for column in (split.words, split.tags))
     return vectors + sum(len(word) + 4 for column in columns for word in chain.from_iterable(column))
 
 
-def identity(planned: Plan, form: str, each: bool) -> dict[str, Any]:
+def identity(planned: Plan, each: bool) -> dict[str, Any]:
     """Returns an export's identity by content. Its hash says whether an unfinished export can continue."""
     selection = chosen(planned.selection, each)
     optional = {"normalize": selection.normalize, "sentence": planned.identity.sentence}
     return {name: value for name, value in optional.items() if value} | {
         "layout": LAYOUT,
-        "format": form,
         "corpus": planned.identity.corpus,
         "features": planned.store.vectors_key,
         "layers": list(selection.indices),
@@ -93,7 +90,7 @@ def _refuse(target: Path) -> None:
     if target.exists() or target.is_symlink():
         raise UserError(f"{target} already exists and was not changed. To use another folder: --to DIR.")
     if target.suffix in ENDINGS:
-        raise UserError(f"--to {target}: an export is a folder. Type --to {target.with_suffix('')}, and --format NAME.")
+        raise UserError(f"--to {target}: an export is a folder. Type --to {target.with_suffix('')}.")
 
 
 def _refuse_other(part: Path, key: str) -> None:
@@ -109,7 +106,7 @@ def _refuse_other(part: Path, key: str) -> None:
         raise UserError(f"{part} {what} and was not changed. Remove it, or use another folder: --to DIR.")
 
 
-def _write(part: Path, what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors], form: str) -> None:
+def _write(part: Path, what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors]) -> None:
     for file in part.glob(".*"):
         if file.name != LOCK:  # half-written by a process that was killed
             file.unlink()
@@ -119,7 +116,7 @@ def _write(part: Path, what: dict[str, Any], planned: Plan, vectors: dict[str, V
         read = vectors_to_read(planned.store, planned.text, planned.cfg.features)
         for name, split in planned.corpus.splits.items():
             parts = [(shard.first, shard.last) for shard in read.shards[name]]
-            FORMATS[form](part, name, split.by_unit(planned.corpus.task), vectors[name], parts, bar.update)
+            write_split(part, name, split.by_unit(planned.corpus.task), vectors[name], parts, bar.update)
 
 
 def _about(what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors]) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def measure(settings: list[str]) -> dict[str, Any]:
             assert len(layers) == 2
     step("read two layers")
     with tempfile.TemporaryDirectory() as folder:
-        export(cfg, Path(folder) / "features", "npy", False, lambda _: None)
+        export(cfg, Path(folder) / "features", False, lambda _: None)
     step("export")
     found["disk_mb"] = round(sum(file.stat().st_size for file in store.directory.iterdir()) / 1e6, 1)
     return found

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -21,9 +20,8 @@ from safetensors.torch import load_file
 from support.commands import DEADLINE_S, Started, finish, flip_a_bit, wait_for
 from support.facts import names
 
-from probe.config import EXPORT_FORMATS, UserError
+from probe.config import UserError
 from probe.export import export as exporting
-from probe.export.formats import FORMATS
 from probe.probes.combine import Streamed
 from probe.system.locks import FileLock
 
@@ -58,42 +56,30 @@ def written_text(data: Path, split: str) -> tuple[list[list[str]], list[list[str
 Found = tuple[list[list[str]], list[list[str]], list[int | None], np.ndarray]
 
 
-def read_back(folder: Path, split: str, form: str, cache: Path) -> Found:
-    """Words, tags and documents of the sentences, and all vectors, as the users of a format read it."""
-    if form == "parquet":
-        rows = datasets.load_dataset(str(folder), cache_dir=str(cache))[split]
-        vectors = np.concatenate([np.array(sentence) for sentence in rows.with_format("arrow")["vectors"].to_pylist()])
-        return list(rows["words"]), list(rows["tags"]), list(rows["document"]), vectors
+def read_back(folder: Path, split: str) -> Found:
+    """Words, tags and documents of the sentences, and all vectors, as the users of the files read them."""
     lines = [json.loads(line) for line in (folder / f"{split}.jsonl").read_text(encoding="utf-8").splitlines()]
-    if form == "npy":
-        vectors = np.load(folder / f"{split}.vectors.npy", mmap_mode="r", allow_pickle=False)
-        assert isinstance(vectors, np.memmap)
-        ends = np.load(folder / f"{split}.sentences.npy", allow_pickle=False)
-        documents = np.load(folder / f"{split}.documents.npy", allow_pickle=False)
-    else:
-        tensors = load_file(folder / f"{split}.safetensors")
-        vectors, ends, documents = (tensors[name].numpy() for name in ("vectors", "sentences", "documents"))
+    tensors = load_file(folder / f"{split}.safetensors")
+    vectors, ends, documents = (tensors[name].numpy() for name in ("vectors", "sentences", "documents"))
     assert np.diff(ends).tolist() == [len(line["words"]) for line in lines]
     assert documents.tolist() == [line["document"] for line in lines]
     return [line["words"] for line in lines], [line["tags"] for line in lines], documents.tolist(), vectors
 
 
-@pytest.mark.parametrize("form", EXPORT_FORMATS)
 def test_what_is_read_back_is_the_store_and_the_text(
-    form: str, inputs: list[str], tiny_data: Path, tmp_path: Path, typed: Typed, small_shards: None
+    inputs: list[str], tiny_data: Path, tmp_path: Path, typed: Typed, small_shards: None
 ):
-    done = typed("export", *inputs, "layers=concat_last_four", "--to", "out", "--format", form)
+    done = typed("export", *inputs, "layers=concat_last_four", "--to", "out")
     assert done.returncode == 0, done.stderr
     assert "595 words" in done.stdout
     for split in ("train", "dev", "test"):
-        words, tags, documents, vectors = read_back(tmp_path / "out", split, form, tmp_path / "hf")
+        words, tags, documents, vectors = read_back(tmp_path / "out", split)
         assert (words, tags) == written_text(tiny_data, split)[:2]
         assert documents == [d + 1 for d in written_text(tiny_data, split)[2]]
         layers = stored_layers(tmp_path / "cache", split)
         expected = torch.cat([layers[k] for k in "2345"], 1).numpy()
         assert vectors.shape == expected.shape == (sum(map(len, words)), 64)
-        if form != "parquet":
-            assert vectors.dtype == np.float16
+        assert vectors.dtype == np.float16
         assert np.array_equal(vectors, expected)
     about = json.loads((tmp_path / "out/export.json").read_text())
     assert (about["layers"], about["combine"], about["data"]["name"]) == ([2, 3, 4, 5], "concat", "tiny")
@@ -113,7 +99,7 @@ def test_what_is_read_back_is_the_store_and_the_text(
 def test_normalized_vectors_are_exported_as_a_probe_reads_them(
     settings: list[str], combined: Callable, inputs: list[str], tmp_path: Path, typed: Typed, small_shards: None
 ):
-    done = typed("export", *inputs, *settings, "layers.normalize=scale", "--to", "out", "--format", "npy")
+    done = typed("export", *inputs, *settings, "layers.normalize=scale", "--to", "out")
     assert done.returncode == 0, done.stderr
 
     def alike(split: str) -> np.ndarray:
@@ -125,15 +111,12 @@ def test_normalized_vectors_are_exported_as_a_probe_reads_them(
 
     scale = np.sqrt(combined(alike("train")).var(0).mean())
     for split in ("train", "dev", "test"):
-        found = np.load(tmp_path / f"out/{split}.vectors.npy").astype(np.float64)
+        found = load_file(tmp_path / f"out/{split}.safetensors")["vectors"].double().numpy()
         assert np.allclose(found, combined(alike(split)) / scale, rtol=2e-3, atol=2e-3)
     assert json.loads((tmp_path / "out/export.json").read_text())["normalize"] == "scale"
 
 
-@pytest.mark.parametrize("form", EXPORT_FORMATS)
-def test_layers_can_be_kept_apart_summed_or_stored_in_bfloat16(
-    form: str, inputs: list[str], tmp_path: Path, typed: Typed
-):
+def test_layers_can_be_kept_apart_summed_or_stored_in_bfloat16(inputs: list[str], tmp_path: Path, typed: Typed):
     choices = {
         "each": ["layers=single", "layers.indices=[4,0]", "layers.combine=sum", "--each"],
         "mix": ["layers=mix_last_four"],
@@ -142,28 +125,24 @@ def test_layers_can_be_kept_apart_summed_or_stored_in_bfloat16(
     }
     for name, choice in choices.items():
         cache = tmp_path / ("rough" if name == "one" else "exact")
-        done = typed("export", *inputs, *choice, f"features.cache_dir={cache}", "--to", name, "--format", form)
+        done = typed("export", *inputs, *choice, f"features.cache_dir={cache}", "--to", name)
         assert done.returncode == 0, done.stderr
-        if form == "safetensors":
-            tensor = load_file(tmp_path / name / "dev.safetensors")["vectors"]
-            assert (tensor.dtype == torch.bfloat16) == (name == "one")
-            vectors = tensor.float().numpy()
-        else:
-            *_, vectors = read_back(tmp_path / name, "dev", form, tmp_path / "hf")
+        tensor = load_file(tmp_path / name / "dev.safetensors")["vectors"]
+        assert (tensor.dtype == torch.bfloat16) == (name == "one")
         layers = {k: layer.float() for k, layer in stored_layers(cache, "dev").items()}
         if name in ("each", "mix"):
             expected = torch.stack([layers[k] for k in ("40" if name == "each" else "2345")], 1)
         else:
             expected = layers["0"] + layers["4"] if name == "sum" else layers["5"]
-        assert np.array_equal(vectors, expected.numpy()), name
+        assert torch.equal(tensor.float(), expected), name
 
 
 def test_a_sentence_that_is_cut_between_shards_is_one_row(
     inputs: list[str], tiny_data: Path, tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 3)
-    assert typed("export", *inputs, "layers=last", "--to", "out", "--format", "parquet").returncode == 0
-    words, _, _, vectors = read_back(tmp_path / "out", "train", "parquet", tmp_path / "hf")
+    assert typed("export", *inputs, "layers=last", "--to", "out").returncode == 0
+    words, _, _, vectors = read_back(tmp_path / "out", "train")
     assert words == written_text(tiny_data, "train")[0]
     assert max(map(len, words)) > 6, "longer than two shards"
     assert np.array_equal(vectors, stored_layers(tmp_path / "cache", "train")["5"].numpy())
@@ -172,15 +151,12 @@ def test_a_sentence_that_is_cut_between_shards_is_one_row(
 def test_a_corpus_without_documents_and_with_odd_words_keeps_them(inputs: list[str], tmp_path: Path, typed: Typed):
     for name in ("train", "dev", "test"):
         (tmp_path / f"data/{name}.conll").write_text(f"Zoë\tB-PER\n\na\u00a0b\tO\n{name}\tO\n\nana\tB-PER\n")
-    for form in EXPORT_FORMATS:
-        assert typed("export", *inputs, "layers=last", "--to", form, "--format", form).returncode == 0
-    line = (tmp_path / "npy/dev.jsonl").read_text(encoding="utf-8").splitlines()[1]
+    assert typed("export", *inputs, "layers=last", "--to", "out").returncode == 0
+    line = (tmp_path / "out/dev.jsonl").read_text(encoding="utf-8").splitlines()[1]
     assert json.loads(line) == {"words": ["a\u00a0b", "dev"], "tags": ["O", "O"], "document": None}
-    assert not (tmp_path / "npy/dev.documents.npy").exists()
-    assert load_file(tmp_path / "safetensors/dev.safetensors").keys() == {"vectors", "sentences"}
-    rows = datasets.load_dataset(str(tmp_path / "parquet"), cache_dir=str(tmp_path / "hf"))["dev"]
-    assert rows["document"][:] == [None] * 3
-    assert rows["words"][0] == ["Zoë"]
+    assert load_file(tmp_path / "out/dev.safetensors").keys() == {"vectors", "sentences"}
+    first = (tmp_path / "out/dev.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    assert json.loads(first)["words"] == ["Zoë"]
 
 
 @pytest.mark.parametrize("kind", ["folder", "empty folder", "file", "link to nothing"])
@@ -210,8 +186,7 @@ def test_an_existing_target_is_refused_and_left_alone(kind: str, inputs: list[st
     ("arguments", "facts"),
     [
         ([], ["--to"]),
-        (["--to", "x.safetensors"], ["--to x.safetensors", "--to x,", "--format NAME"]),
-        (["--to", "x", "--format", "hdf5"], ["--format", "'hdf5'"]),
+        (["--to", "x.safetensors"], ["--to x.safetensors", "--to x."]),
         (["--to", "x", "layers=last,sum_all"], ["layers=last,sum_all"]),
         (["--to", "x", "features.layers=[1]"], ["features.layers=[1]", "features.layers=null"]),
         (["--to", "x", "layers=majority_tag"], ["layers=majority_tag", "layers=last"]),
@@ -230,10 +205,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "export.json"}
 
 
-@pytest.mark.parametrize("form", EXPORT_FORMATS)
 @pytest.mark.parametrize("stop_after", [1, 4, 9])
 def test_what_was_stopped_goes_on_with_the_same_command(
-    form: str,
     stop_after: int,
     inputs: list[str],
     tmp_path: Path,
@@ -241,7 +214,7 @@ def test_what_was_stopped_goes_on_with_the_same_command(
     small_shards: None,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    command = ["export", *inputs, "layers=sum_last_four", "--format", form, "--to"]
+    command = ["export", *inputs, "layers=sum_last_four", "--to"]
     assert typed(*command, "whole").returncode == 0
     read: list[int] = []
 
@@ -256,9 +229,9 @@ def test_what_was_stopped_goes_on_with_the_same_command(
         assert typed(*command, "out").returncode == 130
     assert not (tmp_path / "out").exists()
     largest = max((tmp_path / "out.part").iterdir(), key=lambda path: (path.stat().st_mtime_ns, path.stat().st_size))
-    if largest.suffix in (".npy", ".safetensors"):
-        with largest.open("ab") as stream:
-            stream.write(b"half a row of what")  # as a kill within a part leaves it
+    assert largest.suffix == ".safetensors"
+    with largest.open("ab") as stream:
+        stream.write(b"half a row of what")  # as a kill within a part leaves it
     (tmp_path / "out.part/.train-00000.host.1.abc").write_bytes(b"half")
     total = len(read)
     with monkeypatch.context() as patch:
@@ -297,9 +270,8 @@ def exporting_in_a_process(delay_s: float, arguments: list[str], home: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", EXPORT_FORMATS)
-def test_after_any_kill_the_command_gives_the_same_bytes(form: str, inputs: list[str], tmp_path: Path):
-    arguments = [*inputs, "layers=last", "--format", form, "--to"]
+def test_after_any_kill_the_command_gives_the_same_bytes(inputs: list[str], tmp_path: Path):
+    arguments = [*inputs, "layers=last", "--to"]
     alone = exporting_in_a_process(0, [*arguments, "alone"], tmp_path)
     assert finish(alone)[1].count("Traceback") == 0
     expected = contents(tmp_path / "alone")
@@ -323,8 +295,7 @@ def test_after_any_kill_the_command_gives_the_same_bytes(form: str, inputs: list
 
 def size_of(folder: Path) -> int:
     """Bytes of vectors."""
-    files = [*folder.glob("[a-z]*.parquet"), *folder.glob("*.vectors.npy"), *folder.glob("*.safetensors")]
-    return sum(path.stat().st_size for path in files)
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
 
 
 @contextmanager
@@ -340,9 +311,8 @@ def files_of_at_most(num_bytes: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, kept)
 
 
-@pytest.mark.parametrize("form", EXPORT_FORMATS)
-def test_a_full_disk_is_named_and_loses_nothing_written(form: str, inputs: list[str], tmp_path: Path, typed: Typed):
-    command = ["export", *inputs, "layers=concat_last_four", "--format", form, "--to"]
+def test_a_full_disk_is_named_and_loses_nothing_written(inputs: list[str], tmp_path: Path, typed: Typed):
+    command = ["export", *inputs, "layers=concat_last_four", "--to"]
     assert typed(*command, "whole").returncode == 0
     with files_of_at_most(9000):
         done = typed(*command, "out")
@@ -376,7 +346,7 @@ def test_an_unfinished_export_of_something_else_is_left_alone(
         patch.setattr(Streamed, "between", stop)
         assert typed("export", *inputs, "layers=last", "--to", "out").returncode == 130
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out.part").iterdir()}
-    for other in (["layers=embeddings"], ["layers=last", "--format", "npy"], ["layers=last", "features.subword=mean"]):
+    for other in (["layers=embeddings"], ["layers=last", "--each"], ["layers=last", "features.subword=mean"]):
         done = typed("export", *inputs, *other, "--to", "out")
         assert done.returncode == 2
         names(done.stderr, "out.part")
@@ -406,10 +376,6 @@ def test_a_damaged_shard_is_extracted_again_on_the_way(
     assert done.returncode == 0, done.stderr
     names(done.stdout, damaged.name, "checksum")
     assert contents(tmp_path / "after") == contents(tmp_path / "before")
-
-
-def test_the_formats_that_can_be_typed_are_those_that_are_written():
-    assert set(EXPORT_FORMATS) == set(FORMATS)
 
 
 def test_the_target_is_not_replaced_by_what_took_long(

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 from support.facts import names
 from support.inputs import COMMON, NAMES, plain_encoder
 from support.labelled import settings_of, swept
@@ -86,10 +87,10 @@ def test_screen_export_and_errors_speak_of_pairs(settings: list[str], tmp_path: 
     found = probe.screen(*settings, "screen.sentences=60", "screen.max_layers=2", "results_dir=screened")
     assert found.table.dev_f1.max() > 0.8
     assert typed("verify", "screened").returncode == 0
-    done = typed("export", *settings, *FAST, "layers=last", "--to", "exported", "--format", "npy")
+    done = typed("export", *settings, *FAST, "layers=last", "--to", "exported")
     assert done.returncode == 0, done.stderr
     _, dev, _ = probe.features(*settings, *FAST, "layers=last")
-    np.testing.assert_array_equal(np.load(tmp_path / "exported/dev.vectors.npy"), np.asarray(dev.vectors))
+    np.testing.assert_array_equal(load_file(tmp_path / "exported/dev.safetensors")["vectors"], np.asarray(dev.vectors))
     probe.run(*settings, *FAST, "layers=last", "results_dir=out", "save_probe=true")
     assert typed("tag", "out", "ana met smith").returncode == 2
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 from support.facts import names
 from support.inputs import COMMON, NAMES, features_config, plain_encoder
 
@@ -166,10 +167,10 @@ def test_new_text_gets_the_labels_of_the_record(settings: list[str], tmp_path: P
 
 
 def test_an_export_has_a_row_per_sentence(settings: list[str], tmp_path: Path, typed):
-    done = typed("export", *settings, "layers=last", "--to", "exported", "--format", "npy")
+    done = typed("export", *settings, "layers=last", "--to", "exported")
     assert done.returncode == 0, done.stderr
     _, dev, _ = probe.features(*settings, "layers=last")
-    np.testing.assert_array_equal(np.load(tmp_path / "exported/dev.vectors.npy"), np.asarray(dev.vectors))
+    np.testing.assert_array_equal(load_file(tmp_path / "exported/dev.safetensors")["vectors"], np.asarray(dev.vectors))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file
 from support.facts import names
 from support.inputs import COMMON, NAMES, plain_encoder
 from support.labelled import settings_of, swept, write_lines
@@ -103,10 +104,10 @@ def test_screen_and_export_read_two_texts(settings: list[str], tmp_path: Path, t
     found = probe.screen(*settings, "screen.sentences=80", "screen.max_layers=2", "results_dir=screened")
     assert found.table.dev_f1.max() > 0.75
     assert typed("verify", "screened").returncode == 0
-    done = typed("export", *settings, *ONE_EPOCH, "layers=last", "--to", "exported", "--format", "npy")
+    done = typed("export", *settings, *ONE_EPOCH, "layers=last", "--to", "exported")
     assert done.returncode == 0, done.stderr
     _, dev, _ = probe.features(*settings, *ONE_EPOCH, "layers=last")
-    np.testing.assert_array_equal(np.load(tmp_path / "exported/dev.vectors.npy"), np.asarray(dev.vectors))
+    np.testing.assert_array_equal(load_file(tmp_path / "exported/dev.safetensors")["vectors"], np.asarray(dev.vectors))
     assert dev.words[0] == " | ".join((tmp_path / "dev.tsv").read_text().splitlines()[0].split("\t")[1:])
 
 
