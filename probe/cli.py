@@ -45,7 +45,7 @@ COMMANDS: dict[str, Command] = {
     "doctor": Command("doctor", "check that data, encoder, store and device are ready", takes_settings=True),
     "tag": Command("tag", "tag text with a probe whose weights were saved (save_probe=true)", takes_settings=True),
     "cache": Command("cache", "list or prune the feature store", takes_settings=True),
-    "export": Command("export", "write words, tags and vectors to safetensors, Parquet or NumPy", takes_settings=True),
+    "export": Command("export", "write words, tags and vectors to safetensors and JSON lines", takes_settings=True),
 }
 
 HELP = """\
