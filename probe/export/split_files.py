@@ -34,7 +34,8 @@ SAFETENSORS_NAMES = {torch.float16: "F16", torch.bfloat16: "BF16", torch.float32
 def write_split(folder: Path, name: str, split: Split, vectors: Vectors, parts: Parts, advance: Advance) -> None:
     """Writes one split. parts: rows that are read at once."""
     _write_sentences(folder / f"{name}.jsonl", split)
-    small = {"sentences": _sentences(split), "documents": _documents(split)}
+    documents = None if split.documents is None else np.array(split.documents, dtype=np.int64)
+    small = {"sentences": bounds(split.lengths), "documents": documents}
     head: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for tensor, values in small.items():
@@ -53,15 +54,6 @@ def write_split(folder: Path, name: str, split: Split, vectors: Vectors, parts: 
     numbers = b"".join(values.tobytes() for values in small.values() if values is not None)
     content = len(text).to_bytes(8, "little") + text + numbers
     _append(folder / f"{name}.safetensors", content, vectors, parts, advance)
-
-
-def _sentences(split: Split) -> np.ndarray:
-    """Returns (S + 1,), where each sentence begins and the last ends."""
-    return bounds(split.lengths)
-
-
-def _documents(split: Split) -> np.ndarray | None:
-    return None if split.documents is None else np.array(split.documents, dtype=np.int64)
 
 
 def _append(path: Path, head: bytes, vectors: Vectors, parts: Parts, advance: Advance) -> None:
@@ -92,20 +84,11 @@ def _append(path: Path, head: bytes, vectors: Vectors, parts: Parts, advance: Ad
 
 
 def _write_sentences(path: Path, split: Split) -> None:
-    """Writes one line of JSON per sentence."""
-
-    def write(temporary: Path) -> None:
-        with temporary.open("w", encoding="utf-8") as stream:
-            for number, (words, tags) in enumerate(zip(split.words, split.tags, strict=True)):
-                document = None if split.documents is None else split.documents[number]
-                line = {"words": words, "tags": tags, "document": document}
-                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
-
-    _whole(path, write)
-
-
-def _whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Writes a whole file at once, unless it exists."""
-    if not path.exists():
-        with written_whole(path) as temporary:
-            write(temporary)
+    """Writes one line of JSON per sentence, unless the file exists."""
+    if path.exists():
+        return
+    with written_whole(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        for number, (words, tags) in enumerate(zip(split.words, split.tags, strict=True)):
+            document = None if split.documents is None else split.documents[number]
+            line = {"words": words, "tags": tags, "document": document}
+            stream.write(json.dumps(line, ensure_ascii=False) + "\n")

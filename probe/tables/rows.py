@@ -1,7 +1,7 @@
 """Builds rows from records: means and spreads over seeds, comparison with the best row, cost; missing cells stay.
 
-Rows depend only on a results folder's files: records, the counts of each, what its sweeps asked for, its
-races. Imports nothing that takes long.
+Rows depend only on a results folder's files: records, the counts of each, what its sweeps asked for, and
+its race. Imports nothing that takes long.
 """
 
 from __future__ import annotations

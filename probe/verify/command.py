@@ -49,7 +49,7 @@ def verify(arguments: list[str]) -> int:
     )
     parser.add_format("text", "json")
     options = parser.parse_intermixed_args(arguments)
-    row = options.rerun  # "": every row; None: no run is made again
+    row = options.rerun  # "": every row; None: no run is trained
     overrides, folders = split_settings([text.removeprefix("results_dir=") for text in options.given])
     if row and SETTING.match(row):  # argparse takes a setting right after --rerun for its ROW
         row, overrides = "", [row, *overrides]

@@ -1,4 +1,4 @@
-"""Compares runs with the same runs made again, or made elsewhere."""
+"""Compares recorded runs with new trainings of them, or with the same runs in another folder."""
 
 from __future__ import annotations
 

@@ -234,7 +234,6 @@ def test_rows_of_json_take_the_readmes_word_for_their_labels(stand_in: Hub):
 
 
 CONLL = ["O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC"]
-WIKIANN = ["O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC"]
 ROW = {"id": ["0"], "pos_tags": [[1, 2, 3]], "chunk_tags": [[1, 2, 3]]}
 
 
