@@ -21,7 +21,7 @@ LAYERS = [
     ["api"],
     ["settings", "arguments"],
     ["verify", "doctor", "inspect", "export", "tag", "report", "cache"],
-    ["race.report", "screen.report", "screen.figures"],
+    ["screen.report", "screen.figures"],
     ["tables"],
     ["race", "screen"],
     ["runs"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +42,6 @@ def race(arguments: list[str]) -> int:
     overrides = parser.parse_intermixed_args(arguments).overrides
 
     from probe.race.race import run_race
-    from probe.race.report import answer
     from probe.report.page import page_line
     from probe.tables.formats import render, write_tables
     from probe.tables.rows import build_rows
@@ -60,24 +59,27 @@ def race(arguments: list[str]) -> int:
     by_name = [layers_named(row) for row in base.race.rows or ()]
     if not by_name and not typed and not base.race.candidates:
         by_name = layer_presets()
-    named = [replace(base, layers=_normalized(layers, base)) for layers in by_name]
-    named += configs if typed else []
+    named = [*_with_layers(base, by_name), *(configs if typed else [])]
     command = shlex.join(["probe", *sys.argv[1:]])
     log = functools.partial(print, flush=True)
-    screened = functools.partial(_screened_candidates, base, command, log)
+    screened = functools.partial(_screened, base, command, log)
     failed = run_race(named, seeds[: base.race.max_seeds], base, screened, command, log)
     code = report_bad_records(folder)
     rows = build_rows(folder, base.margin)
     write_tables(folder, rows)
-    print(f"\n{render(rows, 'text')}")
-    print(*answer(folder, rows), f"Records, tables and decisions: {folder}", sep="\n")
-    for (row, seed), reason in failed.items():
-        print(f"failed: {row} seed {seed}: {reason}", file=sys.stderr)
+    print(f"\n{render(rows, 'text')}\nRecords, tables and decisions: {folder}")
+    for run, reason in failed.items():
+        print(f"failed: {run}: {reason}", file=sys.stderr)
     print(page_line(folder, rows), flush=True)
     return 1 if failed or code else 0
 
 
-def _screened_candidates(base: Config, command: str, log: Callable[[str], None]) -> list[Config]:
+def _with_layers(base: Config, layers: Iterable[LayersConfig]) -> list[Config]:
+    """Returns the rows with these layers, normalized as the race's settings say."""
+    return [replace(base, layers=replace(one, normalize=base.layers.normalize)) for one in layers]
+
+
+def _screened(base: Config, command: str, log: Callable[[str], None]) -> list[Config]:
     """Runs the screen, shows and writes it, and returns the rows of `choose_candidates`."""
     if not base.race.candidates:
         return []
@@ -89,8 +91,7 @@ def _screened_candidates(base: Config, command: str, log: Callable[[str], None])
     write_screen_tables(folder, screens)
     log(f"{render_screens(screens, 'text')}\nNow the runs.\n")
     (screen,) = screens.values()
-    chosen = choose_candidates(screen.ranked, base.race.candidates)
-    return [replace(base, layers=_normalized(one.layers, base)) for one in chosen]
+    return _with_layers(base, (one.layers for one in choose_candidates(screen.ranked, base.race.candidates)))
 
 
 def choose_candidates(ranked: Sequence[Scored], number: int) -> list[Scored]:
@@ -100,14 +101,8 @@ def choose_candidates(ranked: Sequence[Scored], number: int) -> list[Scored]:
     than a trained probe does, so the first choices of a screen are usually equally wide. A cheaper choice can only be
     recommended if it takes part.
     """
-    from probe.screen.ranking import front
-
-    points = front([(one.name, one.width, -place) for place, one in enumerate(ranked)])
-    above_narrower = {name for name, _, _ in points}
-    places = sorted(range(len(ranked)), key=lambda place: (ranked[place].name not in above_narrower, place))
-    return [ranked[place] for place in sorted(places[:number])]
-
-
-def _normalized(layers: LayersConfig, base: Config) -> LayersConfig:
-    """Returns layers named or screened, normalized as the race's settings say."""
-    return replace(layers, normalize=base.layers.normalize)
+    above_narrower = [
+        place for place, one in enumerate(ranked) if all(one.width < other.width for other in ranked[:place])
+    ]
+    others = [place for place in range(len(ranked)) if place not in above_narrower]
+    return [ranked[place] for place in sorted([*above_narrower, *others][:number])]

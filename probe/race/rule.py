@@ -20,6 +20,7 @@ and if one row spreads more than the others.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -101,30 +102,30 @@ class Round:
 
 @dataclass
 class Race:
-    """Holds the state of a race.
+    """Holds the state of a race, which decisions.json stores.
 
-    eliminated: rows, and why. todo: runs to make before it can go on. ended: why it is over; None while it is not.
-    needed: after the last round, for each remaining row but the leader, how many seeds of both would separate the two;
-    None if no number would. replaced: runs that never learned, which another seed replaced.
+    eliminated: rows, and why. remaining: the other rows, best first once there is a round. ended: why it is over; None
+    while it is not. needed: after the last round, for each remaining row but the leader, how many seeds of both would
+    separate the two; None if no number would. failed: why runs have no record. replaced: runs that never learned, which
+    another seed replaced. todo: runs to make before it can go on; not stored.
     """
 
-    rows: list[str]
     rounds: list[Round] = field(default_factory=list)
     eliminated: dict[str, Elimination] = field(default_factory=dict)
-    todo: list[Cell] = field(default_factory=list)
+    remaining: list[str] = field(default_factory=list)
     ended: str | None = None
     needed: dict[str, int | None] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
     replaced: list[Cell] = field(default_factory=list)
-
-    @property
-    def remaining(self) -> list[str]:
-        """Returns the rows that are not eliminated, best first once there is a round."""
-        means = self.rounds[-1].means if self.rounds else {}
-        return sorted((row for row in self.rows if row not in self.eliminated), key=lambda row: -means.get(row, 0.0))
+    todo: list[Cell] = field(default_factory=list)
 
     @property
     def runs(self) -> list[Cell]:
         return [cell for done in self.rounds for cell in done.runs]
+
+    def eliminate(self, row: str, elimination: Elimination) -> None:
+        self.eliminated[row] = elimination
+        self.remaining = [other for other in self.remaining if other != row]
 
 
 def num_ahead(num_rows: int) -> int:
@@ -168,60 +169,57 @@ def replay(rules: Rules, rows: Sequence[str], run_of: Callable[[Cell], DevRun | 
 
     run_of: returns a run, the reason why it failed, or None if it is not made yet.
     """
-    state = Race(list(rows))
-    scores: dict[str, dict[int, DevRun]] = {row: {} for row in rows}
+    state = Race(remaining=list(rows))
+    known: dict[str, dict[int, DevRun]] = {row: {} for row in rows}
     for number in range(1, len(rules.seeds) + 1):
         made: list[Cell] = []
-        while runs := _runs_of(number, rules, state, scores):
+        while runs := _runs_of(number, rules, state, known):
             state.todo = [cell for cell in runs if run_of(cell) is None]
             if state.todo:
                 return state
             for cell in runs:
-                _take(number, cell, run_of(cell), state, scores)
+                _take(number, cell, run_of(cell), state, known)
             made += runs
-        _interim_analysis(number, made, rules, state, scores)
+        _analyse(number, made, rules, state, known)
         if state.ended:
             break
     return state
 
 
-def _runs_of(number: int, rules: Rules, state: Race, scores: Mapping[str, Mapping[int, DevRun]]) -> list[Cell]:
+def _runs_of(number: int, rules: Rules, state: Race, known: Mapping[str, Mapping[int, DevRun]]) -> list[Cell]:
     """Returns the runs that a round still needs.
 
     Each row of the round needs the seeds up to this round, and one more for each run that never learned.
     """
-    rows = state.remaining
-    if number == 2:
-        rows = rows[: rules.ahead]
-    lost = {row: sum(of == row for of, _ in state.replaced) for row in rows}
+    rows = state.remaining[: rules.ahead] if number == 2 else state.remaining
+    lost = Counter(row for row, _ in state.replaced)
     seeds = {row: [*rules.seeds[:number], *rules.spare_seeds[: lost[row]]] for row in rows}
     wanted = [(row, seed) for row in rows for seed in seeds[row]]
-    cells = [cell for cell in wanted if cell[1] not in scores[cell[0]] and cell not in state.replaced]
+    cells = [cell for cell in wanted if cell[1] not in known[cell[0]] and cell not in state.replaced]
     return sorted(cells, key=lambda cell: [*rules.seeds, *rules.spare_seeds].index(cell[1]))
 
 
-def _take(number: int, cell: Cell, run: DevRun | str | None, state: Race, scores: dict[str, dict[int, DevRun]]) -> None:
+def _take(number: int, cell: Cell, run: DevRun | str | None, state: Race, known: dict[str, dict[int, DevRun]]) -> None:
     """Adds a run to the race, or eliminates its row."""
     row, seed = cell
-    if isinstance(run, str):
-        state.eliminated[row] = Elimination(number, f"failed: {run}")
-        return
     assert run is not None
-    if run.ending == NEVER_LEARNED and sum(of == row for of, _ in state.replaced) < MOST_REPLACED:
+    if isinstance(run, str):
+        state.eliminate(row, Elimination(number, f"failed: {run}"))
+    elif run.ending != NEVER_LEARNED:
+        known[row][seed] = run
+        if run.ending != "converged":
+            state.eliminate(row, Elimination(number, "not converged (hit the epoch limit)"))
+    elif sum(of == row for of, _ in state.replaced) < MOST_REPLACED:
         state.replaced.append(cell)
-        return
-    scores[row][seed] = run
-    if run.ending == NEVER_LEARNED:
-        state.eliminated[row] = Elimination(number, f"{MOST_REPLACED + 1} of its runs never learned")
-    elif run.ending != "converged":
-        state.eliminated[row] = Elimination(number, "not converged (hit the epoch limit)")
+    else:
+        state.eliminate(row, Elimination(number, f"{MOST_REPLACED + 1} of its runs never learned"))
 
 
-def _interim_analysis(
-    number: int, runs: list[Cell], rules: Rules, state: Race, scores: Mapping[str, Mapping[int, DevRun]]
+def _analyse(
+    number: int, runs: list[Cell], rules: Rules, state: Race, known: Mapping[str, Mapping[int, DevRun]]
 ) -> None:
     """Decides after a round which rows are eliminated and whether the race is over."""
-    values = {row: [run.dev for run in scores[row].values()] for row in state.rows if row not in state.eliminated}
+    values = {row: [run.dev for run in own.values()] for row, own in known.items() if row in state.remaining}
     means = {row: fmean(own) for row, own in values.items()}
     if not means:
         state.rounds.append(Round(number, runs, None, means))
@@ -230,34 +228,33 @@ def _interim_analysis(
     most = max(map(len, values.values()))
     leader = max((row for row in means if len(values[row]) == most), key=means.__getitem__)
     others = [row for row in means if row != leader]
-    converged = {row: [run for run in own.values() if run.ending == "converged"] for row, own in scores.items()}
+    converged = {row: [run for run in own.values() if run.ending == "converged"] for row, own in known.items()}
     converged = {row: own for row, own in converged.items() if own}
-    place = {row: i for i, row in enumerate(converged)}
-    compared = None
-    if max(map(len, converged.values())) > 1:
+    state.needed = dict.fromkeys(others)
+    if max(map(len, converged.values())) == 1:
+        state.rounds.append(Round(number, runs, leader, means))
+    else:
         compared = Comparison([_sample(own) for own in converged.values()])
         df = int((compared.n - 1).sum())
         state.rounds.append(Round(number, runs, leader, means, math.sqrt(compared.variances.min()), df))
-    else:
-        state.rounds.append(Round(number, runs, leader, means))
-    behind = {row: means[leader] - means[row] for row in others}
-    if compared is not None:
+        place = {row: i for i, row in enumerate(converged)}
+        first, threshold = place[leader], rules.thresholds[number - 2]
         for row in others:
-            error = compared.error(place[leader], place[row])
-            t, threshold = _ratio(behind[row], error), rules.thresholds[number - 2]
+            behind = means[leader] - means[row]
+            error = compared.error(first, place[row])
+            t = behind / error if error else math.inf if behind > 0 else 0.0
             if t > threshold:
                 why = f"significantly worse than {leader}"
-                state.eliminated[row] = Elimination(number, why, behind[row], t, threshold)
-    remaining = [row for row in others if row not in state.eliminated]
-    state.needed = dict.fromkeys(remaining)
-    if compared is not None:
-        for row in remaining:
-            variances = float(compared.variances[place[leader]] + compared.variances[place[row]])
-            over_text = compared.error_parts(place[leader], place[row])[1]
-            state.needed[row] = seeds_to_cross(behind[row], variances, over_text, rules.thresholds[-1])
+                state.eliminate(row, Elimination(number, why, behind, t, threshold))
+                del state.needed[row]
+                continue
+            variances = float(compared.variances[first] + compared.variances[place[row]])
+            over_text = compared.error_parts(first, place[row])[1]
+            state.needed[row] = seeds_to_cross(behind, variances, over_text, rules.thresholds[-1])
+    state.remaining = sorted((row for row in means if row in state.remaining), key=lambda row: -means[row])
     within_reach = any(n is not None and n <= len(rules.seeds) for n in state.needed.values())
-    if not remaining:
-        state.ended = "one row remains" if others or state.eliminated else "there is one row alone"
+    if len(state.remaining) == 1:
+        state.ended = "one row remains" if len(known) > 1 else "there is one row alone"
     elif number == len(rules.seeds):
         state.ended = f"all {number} seeds are run"
     elif number >= rules.min_seeds and not within_reach:
@@ -266,8 +263,7 @@ def _interim_analysis(
 
 def _sample(runs: Sequence[DevRun]) -> Sample:
     influences = [run.influence for run in runs if run.influence is not None]
-    is_whole = len(influences) == len(runs)
-    return Sample([run.dev for run in runs], np.stack(influences) if is_whole else None)
+    return Sample([run.dev for run in runs], np.stack(influences) if influences else None)
 
 
 def seeds_to_cross(behind: float, variances: float, over_text: float, threshold: float) -> int | None:
@@ -281,7 +277,3 @@ def seeds_to_cross(behind: float, variances: float, over_text: float, threshold:
         return None
     seeds = max(2, math.floor(variances / over_seeds) + 1)
     return seeds if seeds <= MOST_SEEDS else None
-
-
-def _ratio(difference: float, error: float) -> float:
-    return difference / error if error else math.copysign(math.inf, difference) if difference else 0.0

@@ -1,4 +1,4 @@
-"""Reads and writes a race: its rules and rows (race.json, before the first run) and its decisions (decisions.json).
+"""Reads and writes a race: what is asked (race.json, before the first run) and what was decided (decisions.json).
 
 The decisions follow from race.json and the records. They are stored for tables and readers.
 """
@@ -6,15 +6,17 @@ The decisions follow from race.json and the records. They are stored for tables 
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from probe.config import LayersConfig, UserError
-from probe.race.rule import Cell, Elimination, Race, Round, Rules
+from probe.race.rule import Cell, Elimination, Race, Rules
 from probe.runs.identity import RunIdentity
 from probe.runs.records import decoded, json_of
+from probe.system.files import write_json
+from probe.system.format import percent, pluralize
 
 RACE = "race.json"
 DECISIONS = "decisions.json"
@@ -58,36 +60,25 @@ class RaceSpec:
         return {(entry.row, seed): replace(entry.identity, seed=seed) for entry in self.entries for seed in seeds}
 
 
-@dataclass(frozen=True)
-class Decisions:
-    """Holds the content of decisions.json. failed: why runs have no record, by row and seed."""
-
-    rounds: list[Round]
-    eliminated: dict[str, Elimination]
-    remaining: list[str]
-    ended: str | None
-    needed: dict[str, int | None]
-    failed: dict[str, str]
-    replaced: list[Cell]
-
-    @classmethod
-    def of(cls, race: Race, failed: dict[Cell, str]) -> Decisions:
-        names = {f"{row} seed {seed}": why for (row, seed), why in failed.items()}
-        return cls(race.rounds, race.eliminated, race.remaining, race.ended, race.needed, names, race.replaced)
-
-    def text(self) -> str:
-        """Returns the file's content, rounded to six digits, because further digits differ between machines."""
-        return json.dumps(_rounded(asdict(self)), indent=1, ensure_ascii=False) + "\n"
-
-
 def read_spec(folder: Path) -> RaceSpec | None:
     """Reads a folder's race.json; None if there is none. Raises UserError if it cannot be understood."""
     return _read(folder / RACE, RaceSpec)
 
 
-def read_decisions(folder: Path) -> Decisions | None:
+def read_decisions(folder: Path) -> Race | None:
     """Reads a folder's decisions.json; None if there is none. Raises UserError if it cannot be understood."""
-    return _read(folder / DECISIONS, Decisions)
+    return _read(folder / DECISIONS, Race)
+
+
+def write_decisions(folder: Path, race: Race) -> None:
+    """Writes decisions.json, rounded to six digits, because further digits differ between machines."""
+    content = json.loads(
+        json.dumps(asdict(race)),
+        parse_float=lambda digits: float(f"{float(digits):.6g}"),
+        parse_constant=lambda _infinity: None,
+    )
+    del content["todo"]
+    write_json(folder / DECISIONS, content)
 
 
 def read_outcome(folder: Path) -> tuple[dict[str, Elimination], set[str]]:
@@ -99,8 +90,23 @@ def read_outcome(folder: Path) -> tuple[dict[str, Elimination], set[str]]:
     if spec is None or decisions is None:
         return {}, set()
     cells = {entry.row: entry.identity.cell for entry in spec.entries}
-    eliminated = {cells[row]: why for row, why in decisions.eliminated.items() if row in cells}
-    return eliminated, {spec.runs[cell].key for cell in decisions.replaced if cell in spec.runs}
+    eliminated = {cells[row]: why for row, why in decisions.eliminated.items()}
+    return eliminated, {spec.runs[cell].key for cell in decisions.replaced}
+
+
+def race_lines(race: Race, after: int = 0) -> Iterator[str]:
+    """Yields a line per round and elimination, and why the race has ended. after: how many rounds are left out."""
+    for done in race.rounds[after:]:
+        lead = "no row can be ranked"
+        if done.leader is not None:
+            lead = f"{done.leader} leads with dev {percent(done.means[done.leader])}"
+        yield f"Round {done.number} ({pluralize(len(done.runs), 'run')}): {lead}."
+        for row, elimination in race.eliminated.items():
+            if elimination.round == done.number:
+                behind = "" if elimination.behind is None else f", {percent(elimination.behind)} behind"
+                yield f"  {row} is eliminated: {elimination.why}{behind}."
+    if race.ended:
+        yield f"The race has ended after {pluralize(len(race.rounds), 'round')}: {race.ended}."
 
 
 def _read(file: Path, kind: type[T]) -> T | None:
@@ -109,11 +115,3 @@ def _read(file: Path, kind: type[T]) -> T | None:
 
     content = json_of(file, damaged)
     return None if content is None else decoded(content, kind, damaged)
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {name: _rounded(part) for name, part in value.items()}
-    return [_rounded(part) for part in value] if isinstance(value, list | tuple) else value

@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from probe.conditions import BASELINE
 from probe.config import UserError
-from probe.race.report import answer, race_lines
+from probe.race.spec import race_lines, read_decisions
 from probe.runs.records import Records, RunRecord, bad_records, load_records
 from probe.screen.figures import screen_pictures
 from probe.screen.record import ScreenRecord
@@ -88,7 +88,7 @@ def page_line(folder: Path, rows: Sequence[Row] | None = None, margin: float | N
 
 def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Mapping[str, bytes]) -> str:
     """Renders the page of a results folder, from its rows and pictures. drawn: PNG of each picture, by its name."""
-    records, screens, race = load_records(folder), sound_screens(folder), race_lines(folder)
+    records, screens, race = load_records(folder), sound_screens(folder), read_decisions(folder)
     groups, of_tasks = groups_of(rows), task_tables(rows)
     environment = Environment(
         loader=FileSystemLoader(TEMPLATE.parent), autoescape=True, undefined=StrictUndefined,
@@ -105,7 +105,7 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
             for group, name in zip(groups, _names(groups), strict=True)
         ],
         tasks=of_tasks,
-        race={"answer": list(answer(folder, rows)), "rounds": race} if race else None,
+        race=list(race_lines(race)) if race else None,
         screen=_screen(screens, [figures[name] for name in of_screen]) if screens else None,
         figures=[figures[name] for name in others],
         records=[_record(file, record) for file, record in records.items()],

@@ -20,7 +20,7 @@ from statistics import fmean
 import numpy as np
 from tabulate import tabulate
 
-from probe.race.dev_scores import DevScores
+from probe.race.race import dev_run
 from probe.race.rule import VERSION, Cell, DevRun, Race, Rules, num_ahead, replay, thresholds
 from probe.runs.records import load_records
 
@@ -52,13 +52,13 @@ def main() -> None:
     options = parser.parse_args()
     lines, found = [], {}
     for folder in options.dirs:
-        every = load_records(folder).values()
-        records = {(one.row, one.seed): one for one in every if one.curve and not one.identity.condition}
+        every = load_records(folder)
+        paths = {(one.row, one.seed): path for path, one in every.items() if one.curve and not one.identity.condition}
+        records = {cell: every[path] for cell, path in paths.items()}
         rows = list(dict.fromkeys(row for row, _ in records))
         seeds = sorted(set.intersection(*({seed for of, seed in records if of == row} for row in rows)))
         records = {cell: record for cell, record in records.items() if cell[1] in seeds}
-        evidence = DevScores(folder, {cell: record.identity for cell, record in records.items()})
-        runs = {cell: run for cell in records if isinstance(run := evidence.run(cell), DevRun)}
+        runs = {cell: dev_run(paths[cell]) for cell in records}
         best = max(rows, key=lambda row: fmean(runs[row, seed].dev for seed in seeds))
         rules, whole = rules_of(len(rows), seeds), sum(len(record.curve) for record in records.values())
         draw, shares, stands = np.random.default_rng(0), [], 0

@@ -12,18 +12,20 @@ from pathlib import Path
 import pytest
 from support.commands import RUN_PROBE, Started, finish, wait_for
 from support.facts import names
-from support.records import results
+from support.records import make_record, results
 
 from probe.config import Config, LayersConfig, UserError
 from probe.probes import schedule
 from probe.race.command import choose_candidates
-from probe.race.rule import VERSION
-from probe.race.spec import read_decisions, read_spec
+from probe.race.rule import VERSION, Race, Rules
+from probe.race.spec import RACE, Entry, RaceSpec, read_decisions, read_outcome, read_spec, write_decisions
 from probe.runs.plan import plan
 from probe.runs.run import run
 from probe.runs.sweep import Outcome
 from probe.runs.sweep_plan import read_expected
 from probe.screen.ranking import Scored
+from probe.system.files import write_json
+from probe.tables.rows import build_rows
 
 Typed = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -65,6 +67,18 @@ def num_records(folder: Path) -> int:
     return len([*(folder / "out/records").glob("*.json")])
 
 
+def asked(home: Path) -> RaceSpec:
+    spec = read_spec(home / "out")
+    assert spec is not None
+    return spec
+
+
+def decided(home: Path) -> Race:
+    decisions = read_decisions(home / "out")
+    assert decisions is not None
+    return decisions
+
+
 def made_at(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in (folder / "records").glob("*.json")}
 
@@ -73,12 +87,10 @@ def made_at(folder: Path) -> dict[str, int]:
 def test_runs_of_a_race_have_the_bits_of_a_sweep(typed: Typed, settings: list[str], tmp_path: Path):
     done = typed(*race(), *settings)
     assert done.returncode == 0, done.stderr
-    decisions = read_decisions(tmp_path / "out")
-    assert decisions is not None
+    decisions = decided(tmp_path)
     assert decisions.ended is not None
     assert not decisions.failed
-    terms = read_spec(tmp_path / "out")
-    assert terms is not None
+    terms = asked(tmp_path)
     assert terms.rules.version == VERSION
     after = done.stdout.index(decisions.ended)
     assert "dev F1" in done.stdout[:after]
@@ -104,8 +116,7 @@ def test_a_race_continues_with_its_rules_and_existing_runs(typed: Typed, setting
     (tmp_path / "out/sweep.json").unlink()  # as where all runs come from elsewhere
     again = typed(*race(), *settings)
     assert again.returncode == 0
-    made = read_decisions(tmp_path / "out")
-    assert made is not None
+    made = decided(tmp_path)
     asked_for = {(run.row, run.identity.seed) for run in read_expected(tmp_path / "out")}
     assert asked_for == {tuple(cell) for done in made.rounds for cell in done.runs}
     assert made_at(tmp_path / "out") == whole
@@ -138,16 +149,14 @@ def test_a_run_that_fails_stops_no_other_and_is_tried_again(
     done = typed(*race(), *settings)
     assert done.returncode == 1
     assert "MemoryError" in done.stderr
-    decisions = read_decisions(tmp_path / "out")
-    assert decisions is not None
+    decisions = decided(tmp_path)
     assert decisions.eliminated["concat_0_1"].round == 1
     assert "MemoryError: not enough" in decisions.eliminated["concat_0_1"].why
     assert decisions.rounds[-1].number > 1
     assert typed("verify", "out").stdout.count("FAILED") == 1, "the run that is missing"
     monkeypatch.setattr("probe.runs.sweep.run", run)
     assert typed(*race(), *settings).returncode == 0
-    decisions = read_decisions(tmp_path / "out")
-    assert decisions is not None
+    decisions = decided(tmp_path)
     assert not decisions.failed
     assert ("concat_0_1", 1) in decisions.rounds[0].runs
     assert typed("verify", "out").returncode == 0
@@ -167,8 +176,7 @@ def test_a_round_of_which_nothing_comes_is_not_run_without_end(
 
     monkeypatch.setattr("probe.race.race.run_sweep", fails)
     typed(*race("layer_0", "concat_0_5"), *settings, "condition=control")
-    decisions = read_decisions(tmp_path / "out")
-    assert decisions is not None
+    decisions = decided(tmp_path)
     assert [*decisions.failed] == ["layer_0 seed 1", "concat_0_5 seed 1"]
     assert all(("no memory" in why) == told for why in decisions.failed.values())
     assert decisions.ended is not None
@@ -177,8 +185,7 @@ def test_a_round_of_which_nothing_comes_is_not_run_without_end(
 
 def test_table_page_and_verify_know_of_the_race(typed: Typed, settings: list[str], tmp_path: Path):
     assert typed(*race("layer_0", "layer_1"), *settings).returncode == 0
-    decisions = read_decisions(tmp_path / "out")
-    assert decisions is not None
+    decisions = decided(tmp_path)
     assert list(decisions.eliminated) == ["layer_1"], "of a random encoder"
     [row] = [row for row in json.loads(typed("table", "out", "--format", "json").stdout) if row["row"] == "layer_1"]
     assert (row["label"], row["eliminated"]["round"]) == ("eliminated", decisions.eliminated["layer_1"].round)
@@ -215,27 +222,25 @@ def test_what_cannot_be_raced_is_refused_before_anything_is_computed(typed: Type
 def test_one_row_alone_and_seeds_of_ones_own(typed: Typed, settings: list[str], tmp_path: Path):
     done = typed(*race("layer_0"), *settings, "seed=7")
     assert done.returncode == 0
-    terms = read_spec(tmp_path / "out")
-    assert terms is not None
+    terms = asked(tmp_path)
     assert terms.rules.seeds == [7, 8, 9]
     assert num_records(tmp_path) == 1
 
 
 def test_the_screens_best_race_with_the_rows_named(typed: Typed, settings: list[str], tmp_path: Path):
-    asked = ["race", "race.candidates=2", "race.rows=[layer_0]", "race.max_seeds=2", "screen.sentences=40"]
-    done = typed(*asked, *settings)
+    wanted = ["race", "race.candidates=2", "race.rows=[layer_0]", "race.max_seeds=2", "screen.sentences=40"]
+    done = typed(*wanted, *settings)
     assert done.returncode == 0, done.stderr
-    terms = read_spec(tmp_path / "out")
-    assert terms is not None
+    terms = asked(tmp_path)
     screened = json.loads((tmp_path / "out/screen.json").read_text())["ranked"]
     narrower = (one for one in screened if one["width"] < screened[0]["width"])
     best = [one["layers"]["name"] for one in (screened[0], next(narrower, screened[1]))]
     assert terms.rows == ["layer_0", *(name for name in best if name != "embeddings")], "the name that was asked for"
     (tmp_path / "out/screen.json").unlink()
-    again = typed(*asked, *settings)
+    again = typed(*wanted, *settings)
     assert again.returncode == 0
     assert not (tmp_path / "out/screen.json").exists(), "a race that continues has its rows"
-    assert read_spec(tmp_path / "out") == terms
+    assert asked(tmp_path) == terms
 
 
 @pytest.mark.parametrize(
@@ -247,6 +252,16 @@ def test_candidates_are_the_best_of_each_width_then_the_next(number: int, names:
     widths = {"a": 4, "b": 4, "c": 2, "d": 3, "e": 1, "f": 2}  # best first; d and f lose to narrower ones
     ranked = [Scored(LayersConfig([0], "concat", name), width, 1, [0.5], [0.5]) for name, width in widths.items()]
     assert "".join(one.name for one in choose_candidates(ranked, number)) == names
+
+
+def test_a_run_that_was_replaced_is_no_seed_of_its_row(tmp_path: Path):
+    records = [make_record(tmp_path, "last", seed, f1, 0.5, (5,)) for seed, f1 in enumerate([0.80, 0.0, 0.82], 1)]
+    entry = Entry("last", 16, LayersConfig([5], "concat", "last"), records[0].identity)
+    write_json(tmp_path / RACE, RaceSpec({}, [entry], Rules(0.05, [1, 2, 3], 2, [], 2, VERSION)))
+    write_decisions(tmp_path, Race(replaced=[("last", 2)]))
+    assert read_outcome(tmp_path) == ({}, {records[1].key})
+    (row,) = build_rows(tmp_path)
+    assert (row.seeds, row.missing) == ([1, 3], 0)
 
 
 @pytest.mark.slow
