@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from probe.config import Config, DataConfig
 from probe.data.corpus import Corpus
-from probe.data.derived import control_task
 
 # The sections of a table, from the top: baselines that a row should exceed, the main rows, and upper bounds.
 BASELINE, MAIN, UPPER_BOUND = range(3)
@@ -48,7 +47,7 @@ class Condition:
 
 def _control(text: Corpus, data: DataConfig, lower_cases: bool) -> Corpus:
     assert data.control is not None
-    return control_task(text, data.control, lower_cases)
+    return text.control(data.control, lower_cases)
 
 
 CONDITIONS: dict[str, Condition] = {  # in the order of the table

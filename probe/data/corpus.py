@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
 import json
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,7 +41,8 @@ FRACTION_SEED = 0
 class Corpus:
     """Holds three splits and what was noticed when they were read.
 
-    about: how the corpus was read, for the record; numbers only. notes: what a user should know, one line each.
+    about: how the corpus was read, for the record; numbers only. notes: what a user should know, one line each. base:
+    the corpus that this one was derived from; None if it was read.
     """
 
     name: str
@@ -46,13 +50,15 @@ class Corpus:
     task: Task = SPANS
     about: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    base: Corpus | None = None
 
     @property
     def title(self) -> str:
         """Returns the name and the scheme of the source's tags, for people."""
         return f"{self.name} ({self.about['scheme']})" if "scheme" in self.about else self.name
 
-    def fingerprint(self) -> str:
+    @functools.cached_property
+    def key(self) -> str:
         """Returns the sha256 of all words, tags, pairs and document bounds: the same from any source."""
         return hash_rows(
             row
@@ -70,6 +76,52 @@ class Corpus:
 
     def counts(self) -> dict[str, SplitCounts]:
         return {name: split.counts(self.task) for name, split in self.splits.items()}
+
+    def control(self, seed: int, lower_cases: bool = False) -> Corpus:
+        """Returns the corpus with a control task as its tags (Hewitt & Liang 2019), which can only be memorised.
+
+        Each distinct word gets one tag for all of train, dev and test, drawn from the tag distribution of train. With
+        spans, each distinct mention gets a type drawn in the same manner and keeps its bounds. So the task differs
+        from Hewitt & Liang's: bounds can be learnt. With labels of sentences or pairs, each distinct one gets a label.
+        The draw depends only on the word, mention or sentence, the seed and train's distribution. With `lower_cases`,
+        words are lower-cased first, as the encoder does. Else variants that differ in case would have contradictory
+        tags for the same input. The words do not change, so features of the original text can be read.
+        """
+        task = self.task
+        frequent = Counter(kind for tags in self.splits["train"].tags for kind, _, _ in task.items(tags))
+        if len(frequent) < 2:
+            raise UserError(
+                f"data.control={seed}: {self.name} has a single type, {next(iter(frequent))}, so the control task "
+                "would equal the task. Type data.control=null."
+            )
+        kinds = sorted(frequent)
+        up_to = list(itertools.accumulate(frequent[kind] for kind in kinds))
+
+        def draw(words: Sequence[str]) -> str:
+            seen = [word.lower() for word in words] if lower_cases else words
+            digest = hashlib.sha256(json.dumps([seed, *seen]).encode()).digest()
+            return kinds[bisect(up_to, int.from_bytes(digest) % up_to[-1])]
+
+        def retag(words: Sequence[str], tags: Sequence[str]) -> list[str]:
+            if not task.has_spans:
+                return [draw([word]) for word in words]
+            new = ["O"] * len(words)
+            for _, start, end in task.items(tags):
+                kind = draw(words[start:end])
+                new[start:end] = [f"B-{kind}"] + [f"I-{kind}"] * (end - start - 1)
+            return new
+
+        def control_tags(split: Split) -> Iterator[list[str]]:
+            if task.is_per_word:
+                yield from itertools.starmap(retag, zip(split.words, split.tags, strict=True))
+                return
+            units = split.unit_words()
+            for tags in split.tags:
+                yield [draw(next(units)) for _ in tags]
+
+        splits = {name: replace(split, tags=Sentences.of(control_tags(split))) for name, split in self.splits.items()}
+        about = {name: value for name, value in self.about.items() if name != "not_in_train"}
+        return replace(self, splits=splits, about=about | {"control_lower_cased": lower_cases}, base=self)
 
 
 def hash_rows(rows: Iterable[object]) -> str:

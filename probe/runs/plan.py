@@ -193,7 +193,7 @@ def _text(data: DataConfig) -> tuple[Corpus, str]:
     Like the functions below it is cached, for the runs that share it.
     """
     text = derived(load_corpus(main_data(data)), data, changes=("words",))
-    return text, text.fingerprint()
+    return text, text.key
 
 
 @functools.lru_cache(maxsize=8)
@@ -201,7 +201,7 @@ def _derived(of_text: DataConfig, data: DataConfig, lower_cases: bool) -> tuple[
     """Returns the corpus to train and score on, and its fingerprint."""
     text, fingerprint = _text(of_text)
     corpus = derived(text, data, lower_cases, changes=("tags",))
-    return corpus, fingerprint if corpus is text else corpus.fingerprint()
+    return corpus, fingerprint if corpus is text else corpus.key
 
 
 @functools.lru_cache(maxsize=8)

@@ -48,7 +48,7 @@ def test_one_file_may_hold_all_three_splits(tmp_path: Path):
     lines = [f"{short[name]}\t{line}" for name, some in TEXTS.items() for line in some]
     (tmp_path / "all.txt").write_text("\n".join(lines))
     one = load_corpus(config(tmp_path, train="all.txt", dev="all.txt", test="all.txt"))
-    assert one.fingerprint() == load_corpus(config(tmp_path, **write(tmp_path))).fingerprint()
+    assert one.key == load_corpus(config(tmp_path, **write(tmp_path))).key
 
 
 def test_a_first_line_may_name_the_columns(tmp_path: Path):
@@ -56,7 +56,7 @@ def test_a_first_line_may_name_the_columns(tmp_path: Path):
     swapped = {name: ["sentence\tlabel", *some] for name, some in swapped.items()}
     files = write(tmp_path, swapped)
     named = load_corpus(config(tmp_path, words_field="sentence", **files))
-    assert named.fingerprint() == load_corpus(config(tmp_path, **write(tmp_path))).fingerprint()
+    assert named.key == load_corpus(config(tmp_path, **write(tmp_path))).key
 
 
 @pytest.mark.parametrize("tokenised", [False, True])
@@ -70,14 +70,14 @@ def test_json_lines_and_parquet_give_the_same_corpus(tokenised: bool, tmp_path: 
         ]
         for name, some in TEXTS.items()
     }
-    expected = load_corpus(config(tmp_path, **write(tmp_path))).fingerprint()
+    expected = load_corpus(config(tmp_path, **write(tmp_path))).key
     files = write(tmp_path, {name: list(map(json.dumps, some)) for name, some in rows.items()}, "jsonl")
-    assert load_corpus(config(tmp_path, **files)).fingerprint() == expected
+    assert load_corpus(config(tmp_path, **files)).key == expected
     labels = datasets.ClassLabel(names=["bad", "good"])
     for name, some in rows.items():
         datasets.Dataset.from_list(some).cast_column("label", labels).to_parquet(tmp_path / f"{name}.parquet")
     files = {name: f"{name}.parquet" for name in TEXTS}
-    assert load_corpus(config(tmp_path, **files)).fingerprint() == expected, "numbers have the schema's names"
+    assert load_corpus(config(tmp_path, **files)).key == expected, "numbers have the schema's names"
 
 
 @pytest.mark.parametrize(

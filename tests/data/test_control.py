@@ -12,7 +12,6 @@ from support.inputs import data_config
 from probe.conditions import derived
 from probe.config import UserError
 from probe.data.corpus import Corpus
-from probe.data.derived import control_task
 from probe.data.split import Split
 from probe.data.task import TAGS
 
@@ -26,7 +25,7 @@ def of_tags(num_words: int) -> Corpus:
 
 
 def test_a_word_has_one_control_tag_drawn_by_frequency():
-    control = control_task(of_tags(5000), 1)
+    control = of_tags(5000).control(1)
     by_word: dict[str, set[str]] = {}
     for split in control.splits.values():
         for words, tags in zip(split.words, split.tags, strict=True):
@@ -39,14 +38,14 @@ def test_a_word_has_one_control_tag_drawn_by_frequency():
 
 
 def test_a_control_depends_on_its_seed_and_on_nothing_else(tiny_corpus: Corpus):
-    one, again, other = (control_task(tiny_corpus, seed) for seed in (1, 1, 2))
-    assert one.fingerprint() == again.fingerprint() != other.fingerprint()
-    assert one.fingerprint() != tiny_corpus.fingerprint()
+    one, again, other = (tiny_corpus.control(seed) for seed in (1, 1, 2))
+    assert one.key == again.key != other.key
+    assert one.key != tiny_corpus.key
     assert one.text_fingerprint(True) == tiny_corpus.text_fingerprint(True), "the same features"
 
 
 def test_a_control_of_spans_gives_each_mention_one_type(tiny_corpus: Corpus):
-    control = control_task(tiny_corpus, 3)
+    control = tiny_corpus.control(3)
     by_mention: dict[tuple[str, ...], set[str]] = {}
     for name, split in control.splits.items():
         before = tiny_corpus.splits[name]
@@ -74,7 +73,7 @@ def test_a_control_ignores_case_where_the_encoder_does(tiny_corpus: Corpus):
     text, types = cased(tiny_corpus), {}
     for lower_cases in (True, False):
         by_mention: dict[str, set[str]] = {}
-        control = control_task(text, 3, lower_cases)
+        control = text.control(3, lower_cases)
         assert control.about["control_lower_cased"] is lower_cases
         for split in control.splits.values():
             for words, tags in zip(split.words, split.tags, strict=True):
@@ -82,15 +81,15 @@ def test_a_control_ignores_case_where_the_encoder_does(tiny_corpus: Corpus):
                     by_mention.setdefault(" ".join(words[start:end]).lower(), set()).add(kind)
         types[lower_cases] = max(map(len, by_mention.values()))
     assert types == {True: 1, False: 2}, "as written, a mention has two types, or the test shows nothing"
-    lower = control_task(tiny_corpus, 3, True)
-    assert lower.fingerprint() == control_task(tiny_corpus, 3).fingerprint(), "its words have no capitals"
+    lower = tiny_corpus.control(3, True)
+    assert lower.key == tiny_corpus.control(3).key, "its words have no capitals"
 
 
 def test_a_control_of_a_single_type_is_refused(tiny_corpus: Corpus):
     for split in tiny_corpus.splits.values():
         split.tags = [["O" if tag[2:] != "PER" else tag for tag in tags] for tags in split.tags]
     with pytest.raises(UserError, match=r"data\.control=1:.*\bPER\b.*data\.control=null"):
-        control_task(tiny_corpus, 1)
+        tiny_corpus.control(1)
 
 
 def test_nothing_asked_for_is_the_corpus_itself(tiny_corpus: Corpus):
