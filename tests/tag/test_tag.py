@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,6 @@ from probe.runs.records import load_records
 from probe.runs.run import run
 from probe.runs.weights import how_to_save, load_probe
 from probe.settings import configs_of
-from probe.tag.io import repaired
 from probe.verify.results import check_files
 
 pytestmark = pytest.mark.usefixtures("short_epochs")
@@ -97,14 +95,15 @@ def test_tagging_the_test_file_gives_the_very_predictions_of_the_record(
     assert words_of(done) == predictions_of(folder)
 
 
-def test_many_small_chunks_give_what_one_gives(
-    here: Callable, kept: tuple[Path, str], tiny_data: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_text_of_many_shards_is_tagged_like_one_and_leaves_no_features(
+    here: Callable, kept: tuple[Path, str], tiny_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     folder, row = kept
+    before = sorted((tmp_path / "cache").iterdir())
     monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 20)
-    monkeypatch.setattr("probe.tag.corpus_tagger.CHUNK_WORDS", 30)
     done = here("tag", str(folder), "--row", row, str(tiny_data / "test.conll"))
     assert words_of(done) == predictions_of(folder)
+    assert sorted((tmp_path / "cache").iterdir()) == before
 
 
 def test_the_encoder_stops_after_the_deepest_layer_that_the_probe_reads(
@@ -191,34 +190,28 @@ def test_a_command_that_trained_nothing_is_not_invented(kept: tuple[Path, str]):
     assert "probe " not in how_to_save(record, file), "no command"
 
 
-def test_text_may_be_words_columns_or_running_lines(here: Callable, kept: tuple[Path, str], tmp_path: Path):
+def test_columns_keep_their_columns_and_markers_and_a_text_is_split_into_words(here: Callable, kept: tuple[Path, str]):
     folder, row = kept
     told = here("tag", str(folder), "--row", row, "ana met smith in paris.", "--format", "json")
     (line,) = told.stdout.splitlines()
     running = json.loads(line)
     assert running["tokens"] == ["ana", "met", "smith", "in", "paris", "."]
-    assert len(running["tags"]) == 6
-    one = tmp_path / "one.txt"
-    one.write_text("ana\nmet\nsmith\nin\nparis\n.\n\nacme\nwon\n")
-    words = here("tag", str(folder), "--row", row, str(one))
-    assert "columns, 1 per line: 2 sentences, 8 words" in words.stderr
+    Path("one.txt").write_text("ana\nmet\nsmith\nin\nparis\n.\n\nacme\nwon\n")
+    words = here("tag", str(folder), "--row", row, "one.txt")
+    names(words.stderr, "one.txt", "2 sentences", "8 words")
     first = words.stdout.split("\n\n")[0].splitlines()
     assert [line.split(" ") for line in first] == [list(pair) for pair in zip(*list(running.values())[:2], strict=True)]
-    four = tmp_path / "four.txt"
+    four = Path("four.txt")
     four.write_text(
         "-DOCSTART- -X- O O\n\nana NNP x B-PER\nwon VBD y O\n\n-DOCSTART- (2)\n\nacme NNP z B-ORG\n\n-DOCSTART- (3)\n"
     )
-    columns = here("tag", str(folder), "--row", row, str(four))
-    assert "2 sentences, 3 words, 2 documents" in columns.stderr
-    given, come = four.read_text().splitlines(), columns.stdout.splitlines()
+    given, come = (text.splitlines() for text in (four.read_text(), here("tag", str(folder), "four.txt").stdout))
     assert come[0] == "-DOCSTART- -X- O O O"
     assert [line if line[:1] in ("", "-") else line.rpartition(" ")[0] for line in come[1:]] == given[1:]
     assert [len(line.split(" ")) for line in come] == [5, 1, 5, 5, 1, 2, 1, 5, 1, 2]
-    lines = tmp_path / "lines.txt"
-    lines.write_text("Ana met Smith\nAcme won Leeds\n")
-    assert "running text: 2 sentences, 6 words" in here("tag", str(folder), "--row", row, str(lines)).stderr
-    forced = here("tag", str(folder), "--row", row, str(lines), "--input", "columns")
-    assert "columns, 3 per line: 1 sentence, 2 words" in forced.stderr
+    Path("lines.txt").write_text("Ana met Smith\nAcme won Leeds\n")
+    names(here("tag", str(folder), "lines.txt").stderr, "1 sentence", "2 words", "3 columns")
+    names(here("tag", str(folder), "lines.txt", "--input", "text").stderr, "2 sentences", "6 words")
 
 
 def test_columns_are_read_as_training_reads_them(
@@ -241,7 +234,6 @@ def test_json_lines_give_the_tags_of_the_same_columns(
     (tmp_path / "test.jsonl").write_text(lines)
     (tmp_path / "test.txt").write_text(lines)
     done = here("tag", str(folder), "--row", row, "test.jsonl")
-    assert "test.jsonl: read as JSON lines: " in done.stderr
     recorded = [line.split(" ")[::2] for line in predictions_of(folder).decode().splitlines()]
     assert [line.split(" ") for line in done.stdout.splitlines()] == [pair or [""] for pair in recorded]
     assert here("tag", str(folder), "--row", row, "test.txt", "--input", "json").stdout == done.stdout
@@ -268,7 +260,7 @@ def test_the_only_row_needs_no_name_and_of_several_all_are_named(
     folder, row = kept
     done = here("tag", str(folder), "ana won")
     assert done.stdout == here("tag", str(folder), "--row", row, "ana won").stdout
-    names(done.stderr, "1 sentence", "2 words", "IOB2")
+    names(done.stderr, "1 sentence", "2 words")
     make([*inputs, "layers=embeddings"])  # with weights too
     several = here("tag", "results", "ana won")
     assert (several.returncode, several.stdout) == (2, "")
@@ -278,26 +270,6 @@ def test_the_only_row_needs_no_name_and_of_several_all_are_named(
     names(mistyped.stderr, "resutls", "results")
 
 
-def test_an_i_that_continues_nothing_is_counted_and_written_as_b_if_asked():
-    tags = [["O", "I-PER", "I-PER", "I-LOC"], ["B-PER", "I-PER"]]
-    counts = Counter[str]()
-    assert list(repaired(tags, False, counts)) == tags
-    assert counts["ill_formed"] == 2
-    assert list(repaired(tags, True, Counter())) == [["O", "B-PER", "I-PER", "B-LOC"], ["B-PER", "I-PER"]]
-
-
-@pytest.mark.parametrize("repair", [False, True])
-def test_the_command_says_how_many_tags_continue_nothing(
-    here: Callable, kept: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, repair: bool
-):
-    odd = lambda self, split: iter([["O", "I-PER"] for _ in split.words])  # noqa: E731
-    monkeypatch.setattr("probe.tag.corpus_tagger.CorpusTagger.tag", odd)
-    done = here("tag", str(kept[0]), "ana won", *["--repair"] * repair)
-    assert done.stdout == f"ana O\nwon {'B' if repair else 'I'}-PER\n"
-    names(done.stderr.splitlines()[-1], 1, "I-", "B-")
-    assert ("--repair" in done.stderr) is not repair
-
-
 def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, kept: tuple[Path, str]):
     folder, row = kept
     Path("uneven.txt").write_text("ana x\nwon\n")
@@ -305,21 +277,21 @@ def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, kept: tuple[
     refused: list[tuple[list[object], list[str]]] = [
         (["nowhere/x.txt", "no such file"], ["nowhere/x.txt"]),
         (["test.conll", "no such file", "echo test.conll | probe tag ... -"], ["test.conll"]),
-        (["text", "no word"], [""]),
-        (["uneven.txt:2", "one column", "'won'", 2], ["uneven.txt", "--input", "columns"]),
-        ([folder, "last", "seed 7", "Rows: last"], ["x", "--seed", "7"]),
+        (["text has no word"], [""]),
+        (["uneven.txt:2", "one column", "'won'", 2, "--input text"], ["uneven.txt"]),
+        ([folder, "last", "--seed 7"], ["x", "--seed", "7"]),
         (["encoder.path=other"], ["x", "encoder.path=other"]),
         (["probe tag DIR"], []),
         (["probe tag DIR", "'x=y.txt'", "- < FILE"], ["x=y.txt"]),
-        (["probe: results", "folder"], ["results"]),
-        (["long.txt:2", "10001 words", "10000 words"], ["long.txt"]),
+        (["probe: results", "directory"], ["results"]),
+        (["long.txt:2", 10001, 10000], ["long.txt", "--input", "text"]),
         (["'typo'"], ["x", "+typo=1"]),
     ]
     for facts, given in refused:
         done = here("tag", str(folder), "--row", row, *given)
         assert (done.returncode, done.stdout) == (2, ""), facts
         names(done.stderr, *facts)
-        assert done.stderr.count("\n") <= 2
+        assert done.stderr.count("\n") <= 3
 
 
 def test_a_folder_without_runs_is_named_without_torch(tmp_path: Path):
