@@ -28,8 +28,7 @@ PRECISIONS = ("float32", "bfloat16")
 UNUSED_SETTINGS = {"num_layers": 0, "hidden_size": 0, "lr_decay": 1.0, "lr_patience": 1, "patience": 1}
 LINEAR = "linear"  # of probe.lr_decay: the rate falls to 0 over max_epochs; all of them are trained
 PLACEMENTS = ("auto", "memory", "device", "stream")
-TASKS = ("spans", "tags", "sentence", "text_pairs", "pairs")
-TEXT_TASKS = ("sentence", "text_pairs")  # whose labels belong to whole texts
+TASKS = ("spans", "tags", "sentence")
 WEIGHTS = ("pretrained", "random")
 SCHEMES = ("auto", "IOB1", "IOB2", "BIOES", "BILOU", "IO")
 SEPARATORS = ("auto", "whitespace", "tab", "space")
@@ -115,7 +114,6 @@ class DataConfig:
     scheme: str
     ill_formed: str
     control: int | None  # a seed
-    second_field: str | None = None  # of the second text; omitted from older records
 
     __hash__ = _hash_of_values
 
@@ -127,13 +125,6 @@ class DataConfig:
         for name in ("comment", "document_marker", "word_prefix"):
             if getattr(self, name) == "":
                 raise UserError(f"data.{name} is empty, and every line begins with that. For none: data.{name}=null.")
-        if self.second_field is None and self.task == "text_pairs":
-            raise UserError("data.task=text_pairs needs the field of the second text. Type data.second_field=NAME.")
-        if self.second_field is not None and self.task != "text_pairs":
-            raise UserError(
-                f"data.second_field={self.second_field} is used only with data.task=text_pairs. Leave it out, or type "
-                "data=text_pairs."
-            )
         for name in ("dev_fraction", "test_fraction"):
             if not 0 < (0.5 if getattr(self, name) is None else getattr(self, name)) < 1:
                 raise UserError(f"data.{name}={getattr(self, name)} is not a share of train: above 0, below 1.")
@@ -168,7 +159,7 @@ class FeaturesConfig:
     stride: float
     precision: str
     dtype: str
-    sentence: str  # read only if data.task is one of TEXT_TASKS
+    sentence: str  # read only if data.task=sentence
     layers: Any  # null: all
     batch_pieces: int | str
     cache_dir: str
@@ -306,13 +297,8 @@ class Config:
     race: RaceConfig
 
     def __post_init__(self) -> None:
-        if self.data.task in TEXT_TASKS and self.features.sentence == "cls":
+        if self.data.task == "sentence" and self.features.sentence == "cls":
             self.features = replace(self.features, subword="cls")
-        if self.data.task == "text_pairs" and self.features.context == "document":
-            raise UserError(
-                "features.context=document: the two texts of a row are encoded one by one. "
-                "Type features.context=sentence."
-            )
         one_of("device", self.device, DEVICES)
         _at_least("margin", self.margin, 0)
         if not 0 <= self.seed < 2**63:

@@ -28,7 +28,7 @@ def composed(*overrides: str):
 def test_every_preset_gives_the_values_in_its_file(group: str, name: str):
     needed = {
         "single": ["layers.indices=[1]"],
-        **{name: ["data.path=x"] for name in ("columns", "json", "sentences", "text_pairs", "pairs", "ud_pos")},
+        **{name: ["data.path=x"] for name in ("columns", "json", "sentences", "ud_pos")},
         "hub": ["data.hub=some/set"],
     }
     config = to_config(composed(f"{group}={name}", *needed.get(name, [])), {})

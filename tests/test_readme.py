@@ -80,12 +80,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sentences = list(zip(splits[name].words, splits[name].tags, strict=True))
         labelled = [f"{'name' if set(tags) > {'O'} else 'none'}\t{' '.join(words)}\n" for words, tags in sentences]
         (data / f"{name}.tsv").write_text("".join(labelled))
-        in_two = [line.replace(" ", "\t", 1) for line in labelled if " " in line]
-        (data / f"{name}_pairs.tsv").write_text("".join(in_two))
-        text = "\n".join(arcs(words) for words, _ in sentences)
-        for file in (f"{name}.conllu", f"en_ewt-ud-{name}.conllu"):
-            (data / file).write_text(text)
-        rows = [{"tokens": words, "ner_tags": tags} | two_texts(words) for words, tags in sentences]
+        (data / f"en_ewt-ud-{name}.conllu").write_text("\n".join(arcs(words) for words, _ in sentences))
+        rows = [{"tokens": words, "ner_tags": tags} for words, tags in sentences]
         (data / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), data / "test.parquet")
     indexed = home / "indexed"
@@ -98,13 +94,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(folder, home / "results" / folder.name, ignore=shutil.ignore_patterns("logs"))
     shutil.copytree(ROOT / "results/demo-quickstart", home / "results/quickstart")
     return home
-
-
-def two_texts(words: list[str]) -> dict[str, Any]:
-    """The fields of two texts, as the commands name them, with a class and a number."""
-    a, b = words[:1], words[1:] or words
-    texts = {"sentence1": a, "sentence2": b, "premise": a, "hypothesis": b}
-    return texts | {"label": "ab"[len(words) % 2], "score": len(words) / 10}
 
 
 def arcs(words: list[str]) -> str:

@@ -10,20 +10,15 @@ from pathlib import Path
 from probe.config import UserError
 from probe.data.columns import EMPTY_NODE, RANGE, ColumnsError, WordRows, read_word_rows
 from probe.data.layout import Layout
-from probe.data.sentences import Packing
 from probe.data.split import Split, lines_of
 
-FORM, UPOS, HEAD, DEPREL = 1, 3, 6, 7  # columns
+FORM, UPOS = 1, 3  # columns
 
 
 def read_conllu(file: Path, layout: Layout, remedy: str = "") -> Split:
-    """Reads words from column FORM and tags from data.tag_column, whose default is UPOS if data.task=tags.
-
-    With data.task=pairs, the pairs are the arcs: each word with its head, labelled with their relation.
-    """
+    """Reads words from column FORM and tags from data.tag_column, whose default is UPOS if data.task=tags."""
     with closing(lines_of(file, remedy)) as lines:
-        rows = WordRows(lines, _in_conllu(layout), str(file), _is_no_word)
-        return _arcs(_read(rows, with_tags=False)) if layout.task == "pairs" else _read(rows, with_tags=True)
+        return _read(WordRows(lines, _in_conllu(layout), str(file), _is_no_word), with_tags=True)
 
 
 def read_conllu_without_tags(lines: Iterable[str], layout: Layout, origin: str) -> Split:
@@ -60,26 +55,3 @@ def _read(rows: WordRows, with_tags: bool) -> Split:
         return read_word_rows(rows, with_tags)
     except ColumnsError as error:
         raise UserError(f"{error.found} CoNLL-U has ten columns, of which UPOS is data.tag_column=3.") from None
-
-
-def _arcs(split: Split) -> Split:
-    """Turns each word into the arc to its head; omits arcs to the root, and sentences without any other."""
-    assert split.columns is not None
-    tags, pairs = Packing(), []
-    for number, rows in enumerate(split.columns):
-        arcs = [(_head(row, len(rows), split.place_in(number, i)), row[DEPREL]) for i, row in enumerate(rows)]
-        pairs.append([(i, i + 1, head - 1, head) for i, (head, _) in enumerate(arcs) if head])
-        tags.add([relation for head, relation in arcs if head])
-    found = [number for number, of_sentence in enumerate(pairs) if of_sentence]
-    if not found:
-        raise UserError(f"{split.origin} holds no arc. HEAD is column {HEAD}, DEPREL column {DEPREL}, from 0.")
-    empty = split.empty + len(pairs) - len(found)
-    return replace(split, tags=tags.done(), pairs=pairs, empty=empty, columns=None).take(found)
-
-
-def _head(row: list[str], length: int, place: str) -> int:
-    """Returns the position of a word's head, from 1; 0 if it is the root."""
-    head = row[HEAD] if len(row) > DEPREL else ""
-    if not head.isdecimal() or int(head) > length:
-        raise UserError(f"{place}: its head is {head!r}, not a number from 0 to {length} (column {HEAD}, from 0).")
-    return int(head)

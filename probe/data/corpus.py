@@ -59,19 +59,19 @@ class Corpus:
 
     @functools.cached_property
     def key(self) -> str:
-        """Returns the sha256 of all words, tags, pairs and document bounds: the same from any source."""
+        """Returns the sha256 of all words, tags and document bounds: the same from any source."""
         return hash_rows(
             row
             for name, split in self.splits.items()
-            for row in chain([[name, split.documents]], zip(split.words, split.tags, strict=True), split.pairs or ())
+            for row in chain([[name, split.documents]], zip(split.words, split.tags, strict=True))
         )
 
     def text_fingerprint(self, with_documents: bool) -> str:
-        """Returns the sha256 of what an encoder reads: words by text, and the document bounds if it uses them."""
+        """Returns the sha256 of what an encoder reads: words, and the document bounds if it uses them."""
         return hash_rows(
             row
             for name, split in self.splits.items()
-            for row in chain([[name, split.documents if with_documents else None]], split.texts)
+            for row in chain([[name, split.documents if with_documents else None]], split.words)
         )
 
     def counts(self) -> dict[str, SplitCounts]:
@@ -82,7 +82,7 @@ class Corpus:
 
         Each distinct word gets one tag for all of train, dev and test, drawn from the tag distribution of train. With
         spans, each distinct mention gets a type drawn in the same manner and keeps its bounds. So the task differs
-        from Hewitt & Liang's: bounds can be learnt. With labels of sentences or pairs, each distinct one gets a label.
+        from Hewitt & Liang's: bounds can be learnt. With labels of sentences, each distinct one gets a label.
         The draw depends only on the word, mention or sentence, the seed and train's distribution. With `lower_cases`,
         words are lower-cased first, as the encoder does. Else variants that differ in case would have contradictory
         tags for the same input. The words do not change, so features of the original text can be read.
@@ -115,9 +115,7 @@ class Corpus:
             if task.is_per_word:
                 yield from itertools.starmap(retag, zip(split.words, split.tags, strict=True))
                 return
-            units = split.unit_words()
-            for tags in split.tags:
-                yield [draw(next(units)) for _ in tags]
+            yield from ([draw(words)] for words in split.words)
 
         splits = {name: replace(split, tags=Sentences.of(control_tags(split))) for name, split in self.splits.items()}
         about = {name: value for name, value in self.about.items() if name != "not_in_train"}

@@ -14,11 +14,10 @@ from probe.config import UserError
 from probe.data.labelled import words_of
 from probe.data.layout import Layout, check_fields
 from probe.data.sentences import Packing
-from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Pair, Split, bare_tag, check_tag, lines_of, too_long
+from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, bare_tag, check_tag, lines_of, too_long
 from probe.data.task import TASKS
 from probe.system.format import reason_of
 
-A_TARGET = 'A target is {"span1": [0, 1], "span2": [2, 4], "label": "..."}, words counted from 0.'
 A_ROW_A_LINE = "Each line must be one {...} with a sentence"
 
 
@@ -90,9 +89,7 @@ def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
 def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layout: Layout, origin: str) -> Split:
     """Reads rows that each have a list of words and a list of tags. names: of numbered tags, from the schema.
 
-    If the task is one label per sentence, they have a text, or a list of words, and a label. With data.second_field
-    they have a second text. If pairs of words have the labels, they have targets, see `_targets`; rows without any are
-    counted as empty.
+    If the task is one label per sentence, they have a text, or a list of words, and a label.
     """
     names = names or layout.labels
     split = Split([], [], [], array("I"), origin)
@@ -103,24 +100,12 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
     all_words, all_tags = Packing(), Packing()
     marked = layout.document_field is not None
     is_labelled = not TASKS[layout.task].is_per_word
-    pairs: list[list[Pair]] = []
     for number, row in rows:
         place = f"{origin}:{number}"
         check_fields(place, row, layout)
         words, tags = row[layout.words_field], row[layout.tags_field]
-        if layout.task == "pairs":
-            words, tags, of_row = _targets(words, tags, place)
-            pairs += [of_row] if of_row else []
-            words = words if of_row else []  # nothing to label
-        elif is_labelled:
+        if is_labelled:
             words = words_of(words, place) if isinstance(words, str) else words
-            if layout.second_field:
-                second = row[layout.second_field]
-                second = words_of(second, place) if isinstance(second, str) else second
-                if not all(isinstance(text, list) and text for text in (words, second)):
-                    raise UserError(f"{place}: {layout.words_field!r} or {layout.second_field!r} is no text, or empty.")
-                split.add_two_texts(words, second)
-                words = words + second
             if isinstance(tags, list):
                 raise UserError(f"{place}: {layout.tags_field!r} is a list, but a sentence has one label.")
             tags = [tags]
@@ -168,37 +153,11 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
         split.lines.append(number)
         documents.append(document)
     split.words, split.tags = all_words.done(), all_tags.done()
-    split.pairs = pairs if layout.task == "pairs" else split.pairs
     if not split.words:
-        raise UserError(f"{origin} holds no sentence{' with a pair' * (layout.task == 'pairs')}.")
+        raise UserError(f"{origin} holds no sentence.")
     if not marked:
         split.documents = None
     return split
-
-
-def _targets(text: object, targets: object, place: str) -> tuple[list[str], list[Any], list[Pair]]:
-    """Returns words, labels and pairs of a row as in edge probing (Tenney et al. 2019).
-
-    text: split at white space, or a list of words. targets: each with a label, and span1 and span2 as [first word, last
-    word + 1]. Raises UserError for other content.
-    """
-    words = text.split() if isinstance(text, str) else text
-    if not isinstance(words, list) or not isinstance(targets, list):
-        raise UserError(f"{place}: a text and a list of targets are needed. {A_TARGET}")
-    pairs: list[Pair] = []
-    for number, target in enumerate(targets, start=1):
-        try:
-            spans = (*target["span1"], *target["span2"])
-            target["label"]
-        except (KeyError, TypeError):
-            raise UserError(f"{place}: target {number} has no span1, span2 and label. {A_TARGET}") from None
-        if len(spans) != 4 or not all(isinstance(at, int) for at in spans):
-            raise UserError(f"{place}: the spans of target {number} are not two numbers each. {A_TARGET}")
-        a, b, c, d = spans
-        if not (0 <= a < b <= len(words) and 0 <= c < d <= len(words)):
-            raise UserError(f"{place}: the spans {[a, b]} and {[c, d]} are not within the {len(words)} words.")
-        pairs.append((a, b, c, d))
-    return words, [target["label"] for target in targets], pairs
 
 
 def _tag_of(tag: object, names: list[str] | None, place: str) -> str:

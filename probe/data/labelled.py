@@ -1,8 +1,7 @@
-"""Reads files with a label and a text per line, separated by a tab: a label for each sentence, or for two texts.
+"""Reads files with a label and a text per line, separated by a tab.
 
-A line is `label TAB text`, or `split TAB label TAB text` as in SentEval, where one file holds all three splits. With
-data.task=text_pairs a second text follows. If the first line names the columns data.tags_field, data.words_field and
-data.second_field, these are read, wherever they stand.
+A line is `label TAB text`, or `split TAB label TAB text` as in SentEval, where one file holds all three splits. If the
+first line names the columns data.tags_field and data.words_field, these are read, wherever they stand.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from itertools import chain
 from pathlib import Path
 
 from probe.config import UserError
@@ -19,6 +17,7 @@ from probe.data.running_text import split_text
 from probe.data.sentences import Packing
 from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, bare_tag, check_tag, lines_of, too_long
 
+EXPECTED = "A line is label TAB text, or split TAB label TAB text."
 SPLIT_NAMES = {"train": ("tr", "train"), "dev": ("va", "dev", "valid", "validation"), "test": ("te", "test")}
 
 
@@ -27,12 +26,9 @@ def read_labelled(file: Path, layout: Layout, remedy: str = "") -> Split:
     split = Split([], [], None, array("I"), str(file))
     words, tags = Packing(), Packing()
     with closing(lines_of(file, remedy)) as lines:
-        for number, label, texts in _rows(lines, layout, split):
+        for number, label, text in _rows(lines, layout, split):
             place = f"{file}:{number}"
-            of_texts = [split.bare_words(words_of(text, place)) for text in texts]
-            words.add(chain.from_iterable(of_texts))
-            if layout.second_field:
-                split.add_two_texts(*of_texts)
+            words.add(split.bare_words(words_of(text, place)))
             bare = bare_tag(label)
             check_tag(bare, place, may_have_blanks=True)
             split.invisible += bare != label
@@ -40,7 +36,7 @@ def read_labelled(file: Path, layout: Layout, remedy: str = "") -> Split:
             split.lines.append(number)
     split.words, split.tags = words.done(), tags.done()
     if not split.words:
-        raise UserError(f"{file} holds no line of the {layout.split} split. {_expected(layout)}")
+        raise UserError(f"{file} holds no line of the {layout.split} split. {EXPECTED}")
     return split
 
 
@@ -54,16 +50,11 @@ def words_of(text: str, place: str) -> list[str]:
     return words
 
 
-def _expected(layout: Layout) -> str:
-    texts = "text TAB text" if layout.second_field else "text"
-    return f"A line is label TAB {texts}, or split TAB label TAB {texts}."
-
-
-def _rows(lines: Iterable[str], layout: Layout, split: Split) -> Iterator[tuple[int, str, list[str]]]:
-    """Yields line number, label and texts of the lines that belong to the split. Notes a header in `split`."""
+def _rows(lines: Iterable[str], layout: Layout, split: Split) -> Iterator[tuple[int, str, str]]:
+    """Yields line number, label and text of the lines that belong to the split. Notes a header in `split`."""
     of_all = [name for names in SPLIT_NAMES.values() for name in names]
-    fields = [layout.tags_field, layout.words_field, *([layout.second_field] if layout.second_field else [])]
-    columns: list[int] | None = None  # of the label and the texts
+    fields = [layout.tags_field, layout.words_field]
+    columns: list[int] | None = None  # of the label and the text
     has_splits = False
     for number, line in enumerate(lines, start=1):
         line = line.removesuffix("\r").removeprefix(BYTE_ORDER_MARK)
@@ -79,15 +70,14 @@ def _rows(lines: Iterable[str], layout: Layout, split: Split) -> Iterator[tuple[
                 check_fields(f"{split.origin}:{number}: the first line", cells, layout)
             has_splits = len(cells) > len(fields) and cells[0] in of_all
             columns = [has_splits + i for i in range(len(fields))]
-        has_more = layout.second_field is not None and not split.header and len(cells) > max(columns) + 1
-        if len(cells) <= max(columns) or has_more:
+        if len(cells) <= max(columns):
             found = f"{len(cells)} columns, expected {max(columns) + 1}"
-            raise UserError(f"{split.origin}:{number}: {found}. {_expected(layout)}")
+            raise UserError(f"{split.origin}:{number}: {found}. {EXPECTED}")
         if has_splits and cells[0] not in of_all:
             raise UserError(
                 f"{split.origin}:{number}: {cells[0]!r} names no split, as the first line does. There are: "
                 f"{', '.join(of_all)}."
             )
         if not has_splits or cells[0] in SPLIT_NAMES[layout.split]:
-            label, *texts = (cells[at] for at in columns)
-            yield number, label, texts if split.header else [*texts[:-1], "\t".join(cells[columns[-1] :])]
+            label, text = (cells[at] for at in columns)
+            yield number, label, text if split.header else "\t".join(cells[columns[-1] :])

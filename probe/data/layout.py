@@ -9,8 +9,7 @@ from probe.config import DataConfig, UserError
 from probe.system.format import escape_invisible
 
 USUAL = {  # names that fields and columns often have
-    "words_field": ("tokens", "words", "token", "word", "text", "sentence", "sentence1", "premise", "text1"),
-    "second_field": ("sentence2", "hypothesis", "text2"),
+    "words_field": ("tokens", "words", "token", "word", "text", "sentence"),
     "tags_field": ("ner_tags", "tags", "labels", "ner", "tag", "label", "gold_label", "score", "pos_tags", "upos"),
 }
 COLUMN_NAMES = {name for names in USUAL.values() for name in names}
@@ -32,7 +31,6 @@ class Layout:
     word_prefix: str | None = None  # prefix of every word, removed
     words_field: str = "tokens"
     tags_field: str = "ner_tags"
-    second_field: str | None = None
     document_field: str | None = None
     labels: list[str] | None = None  # the names of tags that are numbers: tag 0 is labels[0]
     split: str = "train"  # the one to read, where a file holds several
@@ -46,7 +44,7 @@ def check_fields(place: str, available: Collection[str], layout: Layout) -> None
     """Raises UserError with what to type if fields are missing that the settings name. place: of the fields."""
     missing = [
         setting
-        for setting in ("words_field", "second_field", "tags_field", "document_field")
+        for setting in ("words_field", "tags_field", "document_field")
         if getattr(layout, setting) is not None and getattr(layout, setting) not in available
     ]
     if not missing:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from probe.config import TEXT_TASKS, UserError
+from probe.config import UserError
 from probe.data.columns import read_columns, read_columns_without_tags
 from probe.data.conllu import read_conllu, read_conllu_without_tags
 from probe.data.json_parquet import read_json, read_json_without_tags, read_parquet
@@ -37,9 +37,9 @@ class Reader:
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 READERS = {
     "columns": Reader("columns", (), read_columns, read_columns_without_tags),
-    "conllu": Reader("CoNLL-U", (".conllu",), read_conllu, read_conllu_without_tags, (*WORDS, "pairs")),
+    "conllu": Reader("CoNLL-U", (".conllu",), read_conllu, read_conllu_without_tags),
     "json": Reader("JSON lines", JSON_LINES, read_json, read_json_without_tags, tuple(TASKS)),
-    "labelled": Reader("a label and a text per line", (), read_labelled, None, TEXT_TASKS),
+    "labelled": Reader("a label and a text per line", (), read_labelled, None, ("sentence",)),
     "parquet": Reader("Parquet", (".parquet",), read_parquet, None, tuple(TASKS)),
 }
 
@@ -53,7 +53,7 @@ def reader_of(file: Path) -> Reader:
 def read_file(file: Path, layout: Layout, remedy: str = "") -> Split:
     """Reads one file. Raises UserError with `remedy`, which is what to type, if the file does not exist."""
     reader = reader_of(file)
-    if layout.task in TEXT_TASKS and reader is READERS["columns"]:
+    if layout.task == "sentence" and reader is READERS["columns"]:
         reader = READERS["labelled"]
     if layout.task not in reader.tasks:
         able = ", ".join(other.name for other in READERS.values() if layout.task in other.tasks)

@@ -14,7 +14,7 @@ import unicodedata
 import zlib
 from array import array
 from bisect import bisect
-from collections.abc import Generator, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Generator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -26,7 +26,6 @@ from probe.data.task import Task
 MAX_SENTENCE = 10_000  # words; with more, the empty lines between sentences are missing
 GZIP = b"\x1f\x8b"  # a gzip file begins with it
 BYTE_ORDER_MARK = "\ufeff"  # a file may begin with it, and so may each part of files that were joined
-Pair = tuple[int, int, int, int]  # first word and last word + 1 of one span, then of another
 JOINERS = "\u200c\u200d"  # invisible characters that are part of words in some scripts
 # White space, and characters without width that are no part of a word: the soft hyphen, the zero-width space, marks of
 # direction, the word joiner and the byte order mark. Joiners and the characters at the end of some flags stay.
@@ -51,7 +50,7 @@ class SplitCounts:
 class Split:
     """Holds one split: sentence i has words[i] and tags[i], and begins at line lines[i] of `origin`.
 
-    tags[i] has a tag for each word, or one label if the task is one per sentence, or a label for each of pairs[i].
+    tags[i] has a tag for each word, or one label if the task is one per sentence.
 
     Readers give `Sentences`, which take little memory, as a text stays in memory throughout.
     """
@@ -74,43 +73,17 @@ class Split:
     num_columns: int = 0  # of column files
     columns: list[list[list[str]]] | None = None  # all columns of each word, if the split was read without tags
     markers: Mapping[int, list[str]] = field(default_factory=dict)  # lines between documents, by sentences before them
-    pairs: list[list[Pair]] | None = None  # of each sentence, if pairs of words or of texts have labels
-    has_two_texts: bool = False  # sentence i is one text behind another; pairs[i] has their bounds
 
     @property
     def lengths(self) -> list[int]:
         """Returns the number of words of each sentence."""
         return Sentences.of(self.words).lengths
 
-    def add_two_texts(self, first: Sequence[str], second: Sequence[str]) -> None:
-        """Adds the bounds of the two texts of the next sentence."""
-        self.has_two_texts = True
-        cut, end = len(first), len(first) + len(second)
-        self.pairs = self.pairs or []
-        self.pairs.append([(0, cut, cut, end)])
-
     def bare_words(self, words: Sequence[str]) -> list[str]:
         """Removes blanks and invisible characters around words, and counts such words. A word of nothing else stays."""
         bare = [(word.strip(" ") if word.isprintable() else AROUND_WORD.sub("", word)) or word for word in words]
         self.around_words += sum(map(str.__ne__, words, bare))
         return bare
-
-    @property
-    def text_lengths(self) -> list[int]:
-        """Returns the number of words of each text that an encoder reads by itself, see `texts`."""
-        if not self.has_two_texts:
-            return self.lengths
-        return [last - first for pair in chain.from_iterable(self.pairs or ()) for first, last in (pair[:2], pair[2:])]
-
-    @property
-    def texts(self) -> Iterator[list[str]]:
-        """Yields the words of each text that an encoder reads by itself: a sentence, or each of two texts."""
-        if not self.has_two_texts:
-            yield from self.words
-            return
-        for words, ((a, b, c, d),) in zip(self.words, self.pairs or (), strict=True):
-            yield words[a:b]
-            yield words[c:d]
 
     @property
     def num_words(self) -> int:
@@ -124,29 +97,13 @@ class Split:
             tags=Sentences.of(self.tags[i] for i in sentences),
             documents=None if self.documents is None else [self.documents[i] for i in sentences],
             lines=array("I", (self.lines[i] for i in sentences)),
-            pairs=None if self.pairs is None else [self.pairs[i] for i in sentences],
         )
 
     def by_unit(self, task: Task) -> Split:
-        """Returns the split with one entry of `words` per tag: unchanged, or each sentence or pair as one text."""
+        """Returns the split with one entry of `words` per tag: unchanged, or each sentence as one text."""
         if task.is_per_word:
             return self
-        if self.pairs is None:
-            return replace(self, words=Sentences.of([" ".join(words)] for words in self.words))
-        texts = [
-            [f"{' '.join(words[a:b])} | {' '.join(words[c:d])}" for a, b, c, d in pairs]
-            for words, pairs in zip(self.words, self.pairs, strict=True)
-        ]
-        return replace(self, words=Sentences.of(texts))
-
-    def unit_words(self) -> Iterator[list[str]]:
-        """Yields the words of each sentence, or of each pair; those of a pair say in which of its spans they are."""
-        if self.pairs is None:
-            yield from self.words
-            return
-        for words, pairs in zip(self.words, self.pairs, strict=True):
-            for a, b, c, d in pairs:
-                yield [*(f"1 {word}" for word in words[a:b]), *(f"2 {word}" for word in words[c:d])]
+        return replace(self, words=Sentences.of([" ".join(words)] for words in self.words))
 
     def counts(self, task: Task) -> SplitCounts:
         documents = None if self.documents is None else len(set(self.documents))

@@ -1,4 +1,4 @@
-"""Defines the tasks: spans, and labels of words, sentences, or pairs of words or texts. A task says what is counted."""
+"""Defines the tasks: spans, and labels of words or sentences. A task says what is counted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Task:
     """Describes how tags are read. name: as in data.task.
 
     score: the headline score's short name. title: the same for a caption. kinds: the plural of what differs by label.
-    unit: what has a label. vectors: the width of a unit's vector, in vectors of a word.
+    unit: what has a label.
     """
 
     name: str
@@ -24,33 +24,18 @@ class Task:
     title: str
     kinds: str
     unit: str = "word"
-    vectors: int = 1
 
     @property
     def is_per_word(self) -> bool:
-        """Returns whether each word has a tag. If not, a sentence's tags are its label, or those of its pairs."""
+        """Returns whether each word has a tag. If not, a sentence has one, for its pooled words."""
         return self.unit == "word"
-
-    @property
-    def is_of_texts(self) -> bool:
-        """Returns whether a label belongs to whole texts, one or two, whose words are pooled (features.sentence)."""
-        return self.unit in ("sentence", "pair of texts")
-
-    @property
-    def is_of_two_texts(self) -> bool:
-        return self.unit == "pair of texts"
-
-    @property
-    def is_of_pairs(self) -> bool:
-        """Returns whether a label belongs to two words or two texts."""
-        return self.unit in ("pair", "pair of texts")
 
     @property
     def has_spans(self) -> bool:
         return self is SPANS
 
     def items(self, tags: Sequence[str]) -> list[Item]:
-        """Returns what must be found in a sentence: its spans, or each word, sentence or pair with its label."""
+        """Returns what must be found in a sentence: its spans, or each word or sentence with its label."""
         if self.has_spans:
             return list(spans(tags))
         return [(tag, position, position + 1) for position, tag in enumerate(tags)]
@@ -63,9 +48,7 @@ class Task:
 SPANS = Task("spans", "F1", "Span F1 (conlleval)", "types")
 TAGS = Task("tags", "accuracy", "Accuracy", "tags")
 SENTENCE = Task("sentence", "accuracy", "Accuracy over sentences", "labels", unit="sentence")
-TEXT_PAIRS = Task("text_pairs", "accuracy", "Accuracy over pairs of texts", "labels", unit="pair of texts", vectors=4)
-PAIRS = Task("pairs", "accuracy", "Accuracy over pairs of words", "labels", unit="pair", vectors=3)
-TASKS = {task.name: task for task in (SPANS, TAGS, SENTENCE, TEXT_PAIRS, PAIRS)}
+TASKS = {task.name: task for task in (SPANS, TAGS, SENTENCE)}
 
 
 def task_of(data: DataConfig) -> Task:

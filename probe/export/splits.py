@@ -114,7 +114,7 @@ def as_numpy(vectors: torch.Tensor) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SplitFeatures:
-    """Holds one split, one row per word, or one per sentence or pair if these have the labels.
+    """Holds one split, one row per word, or one per sentence if these have the labels.
 
     words, tags: one per row of vectors; spans are tagged in IOB2. sentences: the rows of each sentence, as slices of
     all three. documents: the number of each sentence's document, ascending, maybe with gaps; None if the corpus has

@@ -156,7 +156,7 @@ class FeatureStore:
         identity = feature_identity(corpus, encoder, cfg)
         layers = stored_layers(cfg, encoder.num_layers)
         key = key_of(with_layers(identity, layers, encoder.num_layers))
-        shards = {name: cut_shards(name, split.text_lengths) for name, split in corpus.splits.items()}
+        shards = {name: cut_shards(name, split.lengths) for name, split in corpus.splits.items()}
         size = encoder.num_layers, encoder.hidden_size
         return cls(Path(cfg.cache_dir) / key, key, identity, *size, cfg.dtype, shards, layers)
 

@@ -35,7 +35,7 @@ def bounds(lengths: Sequence[int]) -> np.ndarray:
 def context_bounds(split: Split, context: str) -> np.ndarray:
     """Returns (n + 1,), the word offsets of the texts that the encoder reads whole: sentences or documents."""
     if context == "sentence":
-        return bounds(split.text_lengths)
+        return bounds(split.lengths)
     if split.documents is None:
         raise UserError(
             f"features.context=document: {split.origin} marks no documents. "

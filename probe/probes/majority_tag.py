@@ -1,7 +1,7 @@
 """Implements the majority-tag baseline: a tagger that only counts how often train has each word with which tag.
 
-Its score shows what a corpus gives away without an encoder and without a word's context. For labels of sentences
-and pairs, the baseline counts which words occur under which label.
+Its score shows what a corpus gives away without an encoder and without a word's context. For labels of
+sentences, the baseline counts which words occur under which label.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
-from probe.data.split import Split
 from probe.data.tags import Tags
 from probe.data.task import Task
 from probe.probes.fitting import Fit, FitInputs
@@ -22,7 +21,7 @@ from probe.system.provenance import hardware
 class NaiveBayes:
     """Gives each unit the label under which its words are likeliest: multinomial, with add-one smoothing.
 
-    It is the baseline of sentences and pairs, as `MajorityTag` is that of words. Words that train does not have are
+    It is the baseline of sentences, as `MajorityTag` is that of words. Words that train does not have are
     ignored.
     """
 
@@ -115,12 +114,6 @@ def _most_frequent(counter: Counter[str]) -> str:
     return min(counter, key=lambda name: (-counter[name], name))
 
 
-def _labels(baseline: NaiveBayes, split: Split) -> Tags:
-    """Returns a label for each unit of each sentence."""
-    units = split.unit_words()
-    return [[baseline.label(next(units)) for _ in tags] for tags in split.tags]
-
-
 def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     """Counts the tags of train and tags dev and test with the counts: no features, no training."""
     clock = time.perf_counter()
@@ -131,8 +124,8 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         baseline = MajorityTag(train.words, train.tags, task)
         predictions = {name: baseline.predict(split.words) for name, split in others.items()}
     else:
-        baseline = NaiveBayes(train.unit_words(), chain.from_iterable(train.tags))
-        predictions = {name: _labels(baseline, split) for name, split in others.items()}
+        baseline = NaiveBayes(train.words, chain.from_iterable(train.tags))
+        predictions = {name: [[baseline.label(words)] for words in split.words] for name, split in others.items()}
     return Fit(
         predictions=predictions,
         curve=[],

@@ -15,7 +15,6 @@ from probe.data.corpus import Corpus, load_corpus
 from probe.data.task import TASKS
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.indices import stored_layers
-from probe.features.pooled import unit_size
 from probe.features.store import FeatureStore
 from probe.probes.fitting import FitInputs
 from probe.probes.kinds import ProbeKind, kind_of, recorded_settings
@@ -102,7 +101,7 @@ def plan(cfg: Config) -> Plan:
     encoder, store, _ = _features(of_text, cfg.encoder, cfg.features)
     is_lower_cased = cfg.data.control is not None and encoder.lower_cases
     corpus, fingerprint = _derived(of_text, cfg.data, is_lower_cased)
-    selection = select(cfg.layers, encoder.num_layers, unit_size(encoder.hidden_size, text.task))
+    selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     refuse_unstored(cfg, selection, encoder)
     _refuse_large_batch(cfg, main)
     layers = Layers(list(selection.indices), selection.combine, selection.normalize)
@@ -123,7 +122,7 @@ def plan(cfg: Config) -> Plan:
         probe,
         cfg.seed,
         condition=condition,
-        sentence=cfg.features.sentence if text.task.is_of_texts else None,
+        sentence=cfg.features.sentence if not text.task.is_per_word else None,
     )
     return Plan(cfg, text, corpus, encoder, selection, store, identity)
 
@@ -254,6 +253,6 @@ def settings_of(cfg: Config) -> Settings:
     config = asdict(cfg) | {"layers": cfg.layers.recorded, "probe": recorded_settings(cfg.probe)}
     for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]
-    for name in (*UNRECORDED, *["sentence"] * (not TASKS[cfg.data.task].is_of_texts)):
+    for name in (*UNRECORDED, *["sentence"] * TASKS[cfg.data.task].is_per_word):
         del config["features"][name]
     return Settings(**config)

@@ -41,7 +41,7 @@ def screen_identity(inputs: Inputs, cfg: Config) -> ScreenIdentity:
     screen = {
         name: value for name, value in asdict(_settings(inputs, cfg)).items() if name != "first"
     }  # when, not what
-    pooled = {"sentence": cfg.features.sentence} if task.is_of_texts else {}
+    pooled = {} if task.is_per_word else {"sentence": cfg.features.sentence}
     return ScreenIdentity(inputs.fingerprint, task.name, inputs.store.vectors_key, screen | pooled, cfg.seed)
 
 

@@ -1,4 +1,4 @@
-"""Compares tasks of words, sentences and pairs on one encoder, a line per task: which layer is best for which task.
+"""Compares tasks of words and sentences on one encoder, a line per task: which layer is best for which task.
 
 The tasks may have one text or several. Scores of two tasks cannot be compared, so a line has its own score's name, its
 own floor, and the rows that its own table does not call worse.
@@ -99,7 +99,7 @@ def setting_of_tasks(groups: Sequence[Sequence[Row]]) -> str:
 
 
 def most_frequent(group: Sequence[Row]) -> float | None:
-    """Returns the accuracy of giving every word, sentence or pair of dev its most frequent label; None for spans, and
+    """Returns the accuracy of giving every word or sentence of dev its most frequent label; None for spans, and
     without a record.
     """
     if not group:

@@ -52,10 +52,6 @@ def tag(arguments: list[str]) -> int:
     from probe.tag.io import format_tagged, read_untagged, select_saved_probe
 
     file, record = select_saved_probe(Path(words[0]), options.row, options.seed)
-    if record.task.is_of_pairs:
-        raise UserError(
-            f"data.task={record.task.name}: expected a probe of words or of sentences. A text to tag names no pairs."
-        )
     from probe.tag.tagging import tag_splits  # imports torch, so only after the checks above
 
     cfg = config_from_record(record, config_of, overrides)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import LayersConfig, UserError
-from probe.features.pooled import unit_size
 from probe.probes.selection import select
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.records import Records, RunRecord, is_named_after, load_record
@@ -85,7 +84,7 @@ def _written_twice(record: RunRecord) -> Facts:
     path = config.encoder["path"]
     yield "encoder.name", encoder.name, Path(path).name if path else config.encoder["name"], "config.encoder gives"
     layers = LayersConfig(**config.layers)
-    chosen = select(layers, encoder.num_layers, unit_size(encoder.hidden_size, record.task))
+    chosen = select(layers, encoder.num_layers, encoder.hidden_size)
     yield "row", record.row, chosen.name, "config.layers gives"
     yield "layers.width", record.layers.width, chosen.width, "config.layers gives"
     for name in ("indices", "combine"):

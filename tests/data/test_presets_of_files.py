@@ -8,7 +8,7 @@ import pytest
 
 from probe.config import UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.task import PAIRS, TAGS
+from probe.data.task import TAGS
 from probe.settings import config_of
 
 
@@ -44,15 +44,6 @@ def test_universal_dependencies_have_parts_of_speech(treebank: Path):
     assert list(corpus.splits["train"].tags) == [["AUX", "PART", "VERB", "PUNCT"]]
     xpos = made("ud_pos", treebank, "data.subset=en_ewt", "data.tag_column=4").splits["dev"].tags
     assert list(xpos) == [["VB", "RB", "VB", "."]]
-
-
-def test_universal_dependencies_have_arcs_on_the_same_text(treebank: Path):
-    corpus = made("ud_pos", treebank, "data.subset=en_ewt", "data.task=pairs")
-    assert corpus.task == PAIRS
-    assert list(corpus.splits["train"].tags) == [["aux", "advmod", "punct"]]
-    assert corpus.splits["train"].pairs == [[(0, 1, 2, 3), (1, 2, 2, 3), (3, 4, 2, 3)]]
-    other = made("ud_pos", treebank, "data.subset=en_ewt")
-    assert corpus.text_fingerprint(True) == other.text_fingerprint(True), "one extraction serves both"
 
 
 def test_another_treebanks_files_are_named(treebank: Path):

@@ -73,4 +73,3 @@ def test_every_preset_reads_a_data_set_of_its_repositorys_shape(
         assert {tag for tags in train.tags for tag in tags} == set(names)
     else:
         assert ["0.125"] in list(train.tags)
-    assert train.has_two_texts == (len(fields) == 2)

@@ -1,4 +1,4 @@
-"""Tasks of words, sentences and pairs in one folder: one store, one table, one figure, and all of it verifies."""
+"""Tasks of words and sentences in one folder: one store, one table, one figure, and all of it verifies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAST = ["probe=linear", "probe.learning_rate=0.05", "probe.max_epochs=4", "probe
 
 @pytest.fixture
 def settings(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A treebank in which names are proper nouns and each word hangs on the one before it."""
+    """A treebank in which names are proper nouns."""
     monkeypatch.chdir(tmp_path)
     choose = random.Random(0)
     for name, size in (("train", 60), ("dev", 30), ("test", 30)):
@@ -43,10 +43,9 @@ def settings(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return [*typed, "device=cpu", "jobs=1", "results_dir=out"]
 
 
-def test_words_sentences_and_pairs_make_one_table_that_verifies(settings: list[str], tmp_path: Path):
+def test_words_and_sentences_make_one_table_that_verifies(settings: list[str], tmp_path: Path):
     grid = [*settings, *FAST, "layers=single", "layers.indices=[0],[2],[5]", "seed=1,2"]
     assert probe.sweep(*grid, "data=ud_pos").problems == []
-    assert probe.sweep(*grid, "data=ud_pos", "data.task=pairs", "data.name=arcs").problems == []
     stores = [folder.name for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]
     assert probe.sweep(*grid, "data=sentences", "data.name=length").problems == []
     assert [folder.name for folder in (tmp_path / "cache").iterdir() if folder.is_dir()] == stores, "one text"
@@ -57,7 +56,7 @@ def test_words_sentences_and_pairs_make_one_table_that_verifies(settings: list[s
 
     rows = build_rows(tmp_path / "out")
     (table,) = task_tables(rows)
-    assert {line[0] for line in table.lines} == {"xx UPOS", "reversed", "length", "arcs"}
+    assert {line[0] for line in table.lines} == {"xx UPOS", "reversed", "length"}
     assert {line[1] for line in table.lines} == {"accuracy"}
     assert [table.headers.index(str(layer)) for layer in (0, 2, 5)] == [3, 4, 5]
     by_task = {line[0]: dict(zip(table.headers, line, strict=True)) for line in table.lines}
