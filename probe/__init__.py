@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
     from probe.api import Results, Screen
-    from probe.export.splits import Splits
+    from probe.export.export import Splits
     from probe.runs.records import RunRecord
 
 __version__ = "0.1.0"
@@ -154,7 +154,7 @@ class _Features(ModuleType):
         >>> dev.vectors[first].dtype
         torch.float16
         """
-        from probe.export.splits import read_splits
+        from probe.export.export import read_splits
         from probe.runs.plan import forget_inputs
         from probe.settings import config_of
 

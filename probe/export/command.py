@@ -10,9 +10,8 @@ from probe.settings import config_of
 
 DESCRIPTION = """\
 Writes words, tags, documents and the vectors of the chosen layers (layers=..., as in training)
-of all three splits to a new folder, as safetensors and JSON lines. export.json describes them. Features that the store
-lacks are extracted first. An existing folder is never changed. The same command continues an
-export that was stopped.
+of all three splits to a new folder, as safetensors and JSON lines. export.json describes them.
+Features that the store lacks are extracted first. An existing folder is never changed.
 """
 EXAMPLES = """\
   probe export data=demo encoder=minilm_l6 layers=concat_last_four --to features
@@ -31,8 +30,7 @@ def export(arguments: list[str]) -> int:
     )
     options = parser.parse_intermixed_args(arguments)
 
-    from probe.export import export as features
+    from probe.export.export import export as write
 
-    cfg = config_of(options.overrides)
-    features.export(cfg, options.to, options.each, functools.partial(print, flush=True))
+    write(config_of(options.overrides), options.to, options.each, functools.partial(print, flush=True))
     return 0

@@ -1,33 +1,191 @@
-"""Exports a corpus with its vectors, as files that other programs read.
+"""Gives other programs the words, tags and vectors of a corpus: Python through `read_splits`, all others as files.
 
-An export is a complete folder or none. It is written as FOLDER.part, one shard of the store at a time, and renamed at
-the end. After a kill or a full disk the same command continues. `export.json` describes it.
+    train.safetensors   "vectors", as in the store; row k is word k of the split
+    train.jsonl         one line per sentence: words, tags, document
+    export.json         what these files are
+
+An export is a complete folder or none: it is written as FOLDER.part and renamed at the end.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import chain
+from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
 
 from probe.config import Config, UserError
-from probe.export.split_files import write_split
-from probe.export.splits import Vectors, chosen, plan_to_read, read_vectors
-from probe.features.pooled import vectors_to_read
-from probe.probes.combine import bytes_needed
-from probe.runs.plan import Plan, settings_of
-from probe.system.files import key_of, to_jsonable, why_not_writable, write_json
-from probe.system.locks import FileLock
+from probe.data.split import Split
+from probe.features.pooled import PooledVectors, vectors_to_read
+from probe.features.store import FeatureStore, Shard, read_again_if_damaged
+from probe.features.windows import bounds
+from probe.probes.combine import Streamed, bytes_needed
+from probe.probes.kinds import PROBES
+from probe.probes.normalization import Normalization, normalization_of
+from probe.probes.selection import Selection
+from probe.runs.plan import Plan, plan, settings_of
+from probe.runs.run import extract
+from probe.system.files import key_of, to_jsonable, why_not_writable, write_json, written_whole
 from probe.system.progress import progress_bar
 from probe.system.provenance import provenance
 
 ABOUT = "export.json"
-LOCK = ".lock"
-LAYOUT = 1  # raise it when the files change
-ENDINGS = (".safetensors", ".parquet", ".npy", ".npz", ".json", ".jsonl", ".csv")
+LAYOUT = 2  # raise it when the files change
+SAFETENSORS_NAMES = {torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32"}
+
+
+class Vectors:
+    """Reads the vectors of a split's words from the store on demand.
+
+    shape: (words, width), or (words, layers, H) if layers are not combined. `vectors[rows]` is a torch tensor on the
+    CPU in the stored dtype (sums and means: float32). Rows are what NumPy takes: a number, a slice, a list, an array,
+    or a mask; indices within each vector may follow: `vectors[:, 0]`. `numpy.asarray(vectors)` reads everything into
+    memory; bfloat16, which NumPy lacks, becomes float32.
+    """
+
+    def __init__(self, open_split: Callable[[], Streamed]) -> None:
+        self._open = open_split
+        self._streamed = self._open()
+        self._positions = np.arange(len(self))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._streamed.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._streamed.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: int | slice | Sequence[int] | np.ndarray | torch.Tensor | tuple) -> torch.Tensor:
+        if isinstance(rows, tuple):  # rows, then indices within each
+            chosen = self[rows[0]]
+            return chosen[(slice(None),) * (chosen.ndim - len(self.shape) + 1) + rows[1:]]
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            first, last, _ = rows.indices(len(self))
+            return self._read(lambda: self._streamed.between(first, max(first, last)))
+        places = torch.from_numpy(np.array(self._positions[rows], order="C"))
+        return self._read(lambda: self._streamed[places])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("vectors are in a store, so one array of them must be a copy")
+        whole = self[:].float() if self.dtype == torch.bfloat16 else self[:]
+        return whole.numpy() if dtype is None else whole.numpy().astype(dtype, copy=False)
+
+    def __repr__(self) -> str:
+        return f"Vectors({' x '.join(map(str, self.shape))}, {self.dtype})"
+
+    def close(self) -> None:
+        """Unmaps the files that were read."""
+        self._streamed.close()
+
+    def _read(self, read: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """Returns the result of `read`, after extracting damaged shards again."""
+
+        def reopen(damage: str) -> None:
+            print(damage, flush=True)
+            self._streamed = self._open()
+
+        return read_again_if_damaged(read, reopen)
+
+
+@dataclass(frozen=True)
+class SplitFeatures:
+    """Holds one split, one row per word, or one per sentence if these have the labels.
+
+    words, tags: one per row of vectors; spans are tagged in IOB2. sentences: the rows of each sentence, as slices of
+    all three. documents: the number of each sentence's document, ascending, maybe with gaps; None if the corpus has
+    none.
+    """
+
+    words: list[str]
+    tags: list[str]
+    sentences: list[slice]
+    documents: list[int] | None
+    vectors: Vectors
+
+
+class Splits(NamedTuple):
+    """Holds the three splits of a corpus with their features."""
+
+    train: SplitFeatures
+    dev: SplitFeatures
+    test: SplitFeatures
+
+
+def read_splits(cfg: Config, each: bool = False) -> Splits:
+    """Returns the splits of a config's corpus with features of the chosen layers, after extracting missing ones.
+
+    each: does not combine the layers: (words, layers, H). A mix, whose weights are learned, is never combined here.
+    Raises UserError.
+    """
+    planned = plan_to_read(cfg)
+    vectors = read_vectors(planned, each)
+    found = {}
+    for name, split in units_of(planned).items():
+        found[name] = SplitFeatures(
+            [word for words in split.words for word in words],
+            [tag for tags in split.tags for tag in tags],
+            [slice(first, last) for first, last in pairwise(bounds(split.lengths).tolist())],
+            split.documents,
+            vectors[name],
+        )
+    return Splits(**found)
+
+
+def plan_to_read(cfg: Config) -> Plan:
+    """Returns the plan whose vectors are read.
+
+    Raises UserError for runs without stored vectors: a fine-tuned encoder, no layer.
+    """
+    if not PROBES[cfg.probe.kind].reads_features:
+        raise UserError(f"Features come from a frozen encoder: omit probe={cfg.probe.kind}.")
+    # No probe is trained here. One with LSTM layers would be refused where a whole text has one label.
+    planned = plan(replace(cfg, probe=replace(cfg.probe, num_layers=0)))
+    if not planned.kind.reads_features:
+        raise UserError(f"layers={planned.selection.name} names no layer, so there are no vectors. Type layers=last.")
+    return planned
+
+
+def units_of(planned: Plan) -> dict[str, Split]:
+    """Returns the splits with one word per row of vectors."""
+    return {name: split.by_unit(planned.corpus.task) for name, split in planned.corpus.splits.items()}
+
+
+def chosen(planned: Plan, each: bool) -> Selection:
+    """Returns the selection; with `each`, its layers uncombined, as for a mix, which the probe combines itself."""
+    return replace(planned.selection, combine="mix") if each else planned.selection
+
+
+def read_vectors(planned: Plan, each: bool) -> dict[str, Vectors]:
+    """Returns each split's vectors; see `read_splits`."""
+    selection = chosen(planned, each)
+    # Layers that are not combined are normalized one by one, as in a concatenation.
+    normalized = replace(selection, combine="concat") if each else selection
+
+    def stored() -> FeatureStore | PooledVectors:
+        return vectors_to_read(extract(planned.cfg), planned.text, planned.cfg.features)
+
+    @cache
+    def normalization() -> Normalization | None:
+        return read_again_if_damaged(lambda: normalization_of(stored(), normalized))
+
+    def opened(split: str) -> Streamed:
+        return Streamed(stored(), split, selection, lazy=True, normalization=normalization())
+
+    return {name: Vectors(partial(opened, name)) for name in planned.corpus.splits}
 
 
 def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) -> None:
@@ -36,98 +194,75 @@ def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) ->
     each: does not combine the chosen layers. Raises UserError, before anything is computed, for a target that exists or
     cannot be created. Existing files never change.
     """
-    _refuse(target)
+    if target.exists() or target.is_symlink():
+        raise UserError(f"{target} already exists and was not changed. To use another folder: --to DIR.")
     planned = plan_to_read(cfg)
-    what = identity(planned, each)
+    stored = vectors_to_read(planned.store, planned.text, planned.cfg.features)
+    needed = bytes_needed(stored, chosen(planned, each))
     part = target.with_name(f"{target.name}.part")
-    _refuse_other(part, key_of(what))
-    needed = _bytes(planned, each)
-    written = sum(file.stat().st_size for file in part.iterdir()) if part.is_dir() else 0
-    if reason := why_not_writable(part, max(0, needed - written)):
+    if reason := why_not_writable(part.parent, needed):
         raise UserError(f"{target}: {reason}. To use another folder: --to DIR.")
-    num_words = sum(split.num_words for split in planned.corpus.splits.values())
-    log(f"{num_words} words, {needed / 1e9:.2f} GB, to {target}")
-    vectors = read_vectors(cfg, each)
     try:
-        part.mkdir(parents=True, exist_ok=True)
-        with FileLock(part / LOCK, exclusive=True) as hold:
-            if hold.busy:
-                raise UserError(f"{part} is being written by another process.")
-            _write(part, what, planned, vectors)
-            (part / LOCK).unlink(missing_ok=True)
-            _refuse(target)
-            part.rename(target)
-    except OSError as error:
-        raise UserError(
-            f"{error.filename or part} cannot be written: {error.strerror or error}. The files so far are in {part}; "
-            "once there is space, the same command continues."
-        ) from None
+        part.mkdir(parents=True)
+    except FileExistsError:
+        raise UserError(f"{part}: an export that was stopped, or is being written. Remove it, or --to DIR.") from None
+    splits = units_of(planned)
+    num_rows = sum(split.num_words for split in splits.values())
+    log(f"{num_rows} words, {needed / 1e9:.2f} GB, to {target}")
+    try:
+        vectors = read_vectors(planned, each)
+        with progress_bar(num_rows, "exporting") as bar:
+            for name, split in splits.items():
+                _write_sentences(part / f"{name}.jsonl", split)
+                _write_vectors(part / f"{name}.safetensors", vectors[name], stored.shards[name], bar.update)
+        write_json(part / ABOUT, _about(planned, each, vectors))
+        part.rename(target)
+    except BaseException as error:
+        shutil.rmtree(part, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise UserError(f"{error.filename or part} cannot be written: {error.strerror}.") from None
+        raise
 
 
-def _bytes(planned: Plan, each: bool) -> int:
-    """Estimates the bytes of an export."""
-    selection = chosen(planned.selection, each)
-    read = vectors_to_read(planned.store, planned.text, planned.cfg.features)
-    vectors = bytes_needed(read, selection)
-    columns = (column for split in planned.corpus.splits.values() for column in (split.words, split.tags))
-    return vectors + sum(len(word) + 4 for column in columns for word in chain.from_iterable(column))
+def _write_sentences(path: Path, split: Split) -> None:
+    """Writes one line of JSON per sentence."""
+    with written_whole(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        for number, (words, tags) in enumerate(zip(split.words, split.tags, strict=True)):
+            document = None if split.documents is None else split.documents[number]
+            line = {"words": words, "tags": tags, "document": document}
+            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def identity(planned: Plan, each: bool) -> dict[str, Any]:
-    """Returns an export's identity by content. Its hash says whether an unfinished export can continue."""
-    selection = chosen(planned.selection, each)
-    optional = {"normalize": selection.normalize, "sentence": planned.identity.sentence}
-    return {name: value for name, value in optional.items() if value} | {
+def _write_vectors(path: Path, vectors: Vectors, shards: Sequence[Shard], advance: Callable[[int], object]) -> None:
+    """Writes the header of a safetensors file and then all rows, a shard of the store at a time."""
+    size = math.prod(vectors.shape) * vectors.dtype.itemsize
+    tensor = {"dtype": SAFETENSORS_NAMES[vectors.dtype], "shape": list(vectors.shape), "data_offsets": [0, size]}
+    head = json.dumps({"__metadata__": {"format": "pt"}, "vectors": tensor}).encode()
+    head += b" " * (-len(head) % 8)
+    with written_whole(path) as temporary, temporary.open("wb") as stream:
+        stream.write(len(head).to_bytes(8, "little") + head)
+        for shard in shards:
+            stream.write(vectors[shard.first : shard.last].view(torch.uint8).numpy().data)
+            vectors.close()
+            advance(shard.last - shard.first)
+
+
+def _about(planned: Plan, each: bool, vectors: dict[str, Vectors]) -> dict[str, Any]:
+    """Returns the content of export.json: the export's identity, the names, and the versions that wrote it."""
+    corpus, encoder, selection = planned.corpus, planned.encoder, chosen(planned, each)
+    settings = settings_of(planned.cfg)
+    identity = {
         "layout": LAYOUT,
         "corpus": planned.identity.corpus,
         "features": planned.store.vectors_key,
         "layers": list(selection.indices),
         "combine": "none" if selection.combine == "mix" else selection.combine,
+        "normalize": selection.normalize,
+        "sentence": planned.identity.sentence,
     }
-
-
-def _refuse(target: Path) -> None:
-    if target.exists() or target.is_symlink():
-        raise UserError(f"{target} already exists and was not changed. To use another folder: --to DIR.")
-    if target.suffix in ENDINGS:
-        raise UserError(f"--to {target}: an export is a folder. Type --to {target.with_suffix('')}.")
-
-
-def _refuse_other(part: Path, key: str) -> None:
-    """Raises UserError if the folder holds another unfinished export, or something else."""
-    if not part.exists() or not any(file.name != LOCK for file in part.iterdir()):
-        return
-    try:
-        found = json.loads((part / ABOUT).read_text(encoding="utf-8"))["key"]
-    except (OSError, ValueError, KeyError, TypeError):
-        found = None
-    if found != key:
-        what = "holds something else" if found is None else "is an unfinished export of something else"
-        raise UserError(f"{part} {what} and was not changed. Remove it, or use another folder: --to DIR.")
-
-
-def _write(part: Path, what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors]) -> None:
-    for file in part.glob(".*"):
-        if file.name != LOCK:  # half-written by a process that was killed
-            file.unlink()
-    if not (part / ABOUT).exists():
-        write_json(part / ABOUT, _about(what, planned, vectors))
-    with progress_bar(sum(map(len, vectors.values())), "exporting") as bar:
-        read = vectors_to_read(planned.store, planned.text, planned.cfg.features)
-        for name, split in planned.corpus.splits.items():
-            parts = [(shard.first, shard.last) for shard in read.shards[name]]
-            write_split(part, name, split.by_unit(planned.corpus.task), vectors[name], parts, bar.update)
-
-
-def _about(what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors]) -> dict[str, Any]:
-    """Returns the content of export.json: the export's identity, the names, and the versions that wrote it."""
-    corpus, encoder, store = planned.corpus, planned.encoder, planned.store
-    manifest = store.serving().manifest()
-    assert manifest is not None
-    settings = settings_of(planned.cfg)
     return {
-        "key": key_of(what),
-        **what,
+        "key": key_of(identity),
+        **identity,
         "shapes": {name: list(rows.shape) for name, rows in vectors.items()},
         "data": {"name": corpus.name, "task": corpus.task.name, **to_jsonable(corpus.counts()), "about": corpus.about},
         "encoder": {
@@ -138,8 +273,7 @@ def _about(what: dict[str, Any], planned: Plan, vectors: dict[str, Vectors]) -> 
             "num_layers": encoder.num_layers,
             "hidden_size": encoder.hidden_size,
         },
-        "vectors": store.identity,
-        "words_without_pieces": {name: split["words_without_pieces"] for name, split in manifest["splits"].items()},
+        "vectors": planned.store.identity,
         "settings": {"data": settings.data, "encoder": settings.encoder, "features": settings.features},
         "software": to_jsonable(provenance()),
         "made": datetime.now(UTC).isoformat(timespec="seconds"),

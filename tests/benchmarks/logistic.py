@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 import probe
-from probe.export.splits import SplitFeatures
+from probe.export.export import SplitFeatures
 
 STRENGTHS = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 1.0)  # C: smaller is stronger
 ITERATIONS = 300
