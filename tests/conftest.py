@@ -39,7 +39,6 @@ SMOKE = [
     "scoring/test_compare.py",
     "scoring/test_metrics.py",
     "tables/test_recommendation.py",
-    "verify/test_older.py",
 ]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -11,7 +9,6 @@ from pathlib import Path
 from probe.arguments import Parser, at_least, results_or_last
 from probe.config import UserError
 from probe.settings import SETTING, config_of, split_settings
-from probe.verify.check import Check
 
 DESCRIPTION = """\
 Checks records, counts, scores and table.json of a results folder against each other. With one of
@@ -47,7 +44,6 @@ def verify(arguments: list[str]) -> int:
     parser.add_argument(
         "--sample", type=at_least(int, 1), metavar="N", help="with --rerun: only N runs, drawn at random"
     )
-    parser.add_format("text", "json")
     options = parser.parse_intermixed_args(arguments)
     row = options.rerun  # "": every row; None: no run is trained
     overrides, folders = split_settings([text.removeprefix("results_dir=") for text in options.given])
@@ -60,32 +56,23 @@ def verify(arguments: list[str]) -> int:
         )
     if len(folders) > 1:
         raise UserError(f"verify: give one folder, not {' and '.join(folders)}. To compare two: --against DIR.")
-    folder = results_or_last(Path(folders[0]) if folders else None, options.format)
+    folder = results_or_last(Path(folders[0]) if folders else None)
+
+    from probe.verify import checks, reruns
+
+    if row is not None:
+        chosen = reruns.choose_runs(folder, row or None, options.seed, options.sample)
+        made: Iterator[checks.Check] = chain(reruns.unreadable(folder), reruns.rerun(chosen, config_of, overrides))
+    elif options.against is not None:
+        made = reruns.check_against(folder, Path(options.against))
+    else:
+        made = checks.check_files(folder)
     results = []
-    for check in _checks(folder, row, overrides, options):
-        results.append(check)
-        if options.format == "text":
-            print(check.line(), flush=True)
-    failed = sum(check.ok is False for check in results)
-    if options.format == "json":
-        print(json.dumps([check._asdict() for check in results], indent=1))
-        return 1 if failed else 0
-    passed = sum(check.ok is True for check in results)
-    print(f"{passed} checks hold, {failed} do not, {len(results) - passed - failed} could not be made.")
+    for check in made:
+        results.append(check.ok)
+        print(check.line(), flush=True)
+    failed = results.count(False)
+    print(f"{results.count(True)} checks hold, {failed} do not, {results.count(None)} could not be made.")
     if row is None and options.against is None and not failed:
         print(LIMITS.format(folder=folder))
     return 1 if failed else 0
-
-
-def _checks(folder: Path, row: str | None, overrides: list[str], options: argparse.Namespace) -> Iterator[Check]:
-    """Returns the checks that were asked for."""
-    if row is None and options.against is None:
-        from probe.verify.results import check_files
-
-        return check_files(folder)
-    from probe.verify import reruns
-
-    if row is None:
-        return reruns.check_against(folder, Path(options.against))
-    chosen = reruns.choose_runs(folder, row or None, options.seed, options.sample)
-    return chain(reruns.unreadable(folder), reruns.rerun(chosen, config_of, overrides))

@@ -17,7 +17,7 @@ from probe.runs.records import RunRecord, bad_records, load_records
 from probe.scoring.metrics import Scores
 from probe.system.files import short, to_jsonable
 from probe.tables.rows import results_folder
-from probe.verify.check import Check, unequal
+from probe.verify.checks import Check, unequal
 
 
 def compare_runs(reference: RunRecord, again: RunRecord, name: str) -> Check:

@@ -33,8 +33,8 @@ from probe.tables.formats import render, write_tables
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
+from probe.verify.checks import check_files
 from probe.verify.reruns import rerun
-from probe.verify.results import check_files
 
 pytestmark = pytest.mark.usefixtures("short_epochs")
 

@@ -24,7 +24,7 @@ from probe.probes.majority_tag import NaiveBayes
 from probe.runs.records import load_records
 from probe.scoring.metrics import count, scores_of
 from probe.tables.rows import build_rows
-from probe.verify.results import check_files
+from probe.verify.checks import check_files
 
 pytestmark = pytest.mark.usefixtures("api_here")
 

@@ -19,7 +19,7 @@ from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.run import run
 from probe.tables.formats import write_tables
 from probe.tables.rows import build_rows
-from probe.verify.results import check_files
+from probe.verify.checks import check_files
 
 pytestmark = pytest.mark.usefixtures("short_epochs")
 

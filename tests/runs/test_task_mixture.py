@@ -13,7 +13,7 @@ import probe
 from probe.report.page import write_report
 from probe.tables.formats import task_tables
 from probe.tables.rows import build_rows
-from probe.verify.results import check_files
+from probe.verify.checks import check_files
 
 pytestmark = pytest.mark.usefixtures("api_here")
 

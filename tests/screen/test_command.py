@@ -13,7 +13,7 @@ from support.inputs import overrides, small_corpus, write_columns
 
 from probe.report.page import write_report
 from probe.screen.record import SCREEN, ScreenRecord, load_screens
-from probe.verify.results import check_files
+from probe.verify.checks import check_files
 
 QUICK = ["screen.max_layers=2", "screen.sentences=40", "screen.samples=2", "screen.dev_sentences=20"]
 

@@ -20,7 +20,7 @@ from probe.screen.ranking import _behind, critical, rank
 from probe.screen.record import SCREEN, load_screens
 from probe.screen.report import rank_screens
 from probe.system.files import key_of
-from probe.verify.results import check_files
+from probe.verify.checks import check_files
 
 QUICK = ["screen.max_layers=2", "screen.sentences=40", "screen.samples=2", "screen.dev_sentences=20"]
 

@@ -18,7 +18,7 @@ from probe.tables.figures import draw, draw_by_layer
 from probe.tables.formats import render, write_tables
 from probe.tables.relative_scores import difference
 from probe.tables.rows import build_rows
-from probe.verify.results import check_files
+from probe.verify.checks import check_files
 
 SEEDS = (1, 2, 3)
 RANDOM = RecordedCondition(["random"], {"weights_seed": 0}, {"features": "features-sentence-a"})

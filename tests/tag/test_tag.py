@@ -26,7 +26,7 @@ from probe.runs.records import load_records
 from probe.runs.run import run
 from probe.runs.weights import how_to_save, load_probe
 from probe.settings import configs_of
-from probe.verify.results import check_files
+from probe.verify.checks import check_files
 
 pytestmark = pytest.mark.usefixtures("short_epochs")
 RATE = "probe.learning_rate=0.05"  # so that short epochs learn tags other than O

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import csv
+import io
 import json
 import lzma
 import re
@@ -11,21 +13,21 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
-import matplotlib.image
-import numpy as np
 import pytest
 from support.facts import names, numbers_in
 from support.records import committed_sets
 
 from probe.cli import dispatch
 from probe.config import UserError
+from probe.report.page import write_report
 from probe.runs.records import RunRecord, SplitScores, load_record
 from probe.settings import config_of
-from probe.verify.reruns import compare_runs, rerun
-from probe.verify.results import Check, check_files
+from probe.tables.formats import render
+from probe.tables.rows import build_rows
+from probe.verify.checks import Check, check_files
+from probe.verify.reruns import check_against, choose_runs, compare_runs, rerun
 
 
 def failed(folder: Path) -> list[Check]:
@@ -53,7 +55,7 @@ def test_the_results_that_come_with_the_project_hold(committed: Path, tmp_path: 
 def test_an_untouched_folder_holds(results: Path):
     checks = {check.name: check.ok for check in check_files(results)}
     records = [path.name for path in (results / "records").iterdir()]
-    assert checks == dict.fromkeys([*records, "sweep.json: runs asked for", "table.json"], True)
+    assert checks == dict.fromkeys([*records, "sweep.json", "table.json"], True)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +66,8 @@ def test_an_untouched_folder_holds(results: Path):
         (lambda r: r["identity"].update(seed=9), ["key", "identity"]),
         (lambda r: r["config"].update(seed=9), ["config.seed", 9, 1]),
         (lambda r: r["config"]["probe"].update(dropout=0.1), ["config.probe.dropout", 0.1]),
-        (lambda r: r["layers"].update(indices=[3]), ["layers.indices", "[3]"]),
-        (lambda r: r["features"]["identity"].update(text="0" * 64), ["features.key", "features.identity"]),
+        (lambda r: r["layers"].update(indices=[3]), ["layers.indices[0]", 3, 0]),
+        (lambda r: r["features"]["identity"].update(text="0" * 64), ["features.identity"]),
         (lambda r: r["encoder"]["fingerprint"].update(weights="0" * 64), ["encoder.fingerprint"]),
         (lambda r: r.pop("scores"), ["scores"]),
         (lambda r: r.pop("curve"), ["curve"]),
@@ -76,7 +78,7 @@ def test_an_untouched_folder_holds(results: Path):
         (lambda r: r["data"].update(task="spansx"), ["data.task", "spansx", "spans", "tags"]),
         (lambda r: r["config"]["features"].pop("subword"), ["config.features.subword"]),
         (lambda r: r["config"]["probe"].pop("num_layers"), ["config.probe.num_layers"]),
-        (lambda r: r["config"]["layers"].update(indices=[3]), ["identity.layers.indices", "config.layers"]),
+        (lambda r: r["config"]["layers"].update(indices=[3]), ["identity.layers.indices[0]", 0, 3]),
         (lambda r: r["encoder"].update(name="other"), ["encoder.name", "other"]),
         (lambda r: r.update(row="last"), ["row", "last", "embeddings"]),
     ],
@@ -149,8 +151,7 @@ def test_one_changed_prediction_is_named(results: Path):
     assert word is not None
     predictions.write_text(text[: word.start()] + " B-PER\n" + text[word.end() :])
     (check,) = failed(results)
-    names(check.detail, predictions.name, "sha256")
-    assert re.search(r"\(\w+:PER\)", check.detail), "the column of the counts"
+    names(check.detail, f"sha256 of {predictions.name}", "PER")
 
 
 def test_changed_lost_and_broken_counts_are_named(results: Path):
@@ -177,9 +178,8 @@ def test_a_folder_may_have_any_name(results: Path, typed: Callable):
 
 
 def test_a_run_made_again_has_the_same_bits(results: Path, capsys: pytest.CaptureFixture[str]):
-    assert dispatch(["verify", "results", "--rerun", "mix_all", "--seed", "2", "--format", "json"]) == 0
-    (check,) = json.loads(capsys.readouterr().out)
-    assert (check["name"], check["ok"]) == ("mix_all seed 2", True)
+    assert dispatch(["verify", "results", "--rerun", "mix_all", "--seed", "2"]) == 0
+    names(capsys.readouterr().out, "ok           mix_all seed 2")
 
 
 def test_a_run_that_says_another_score_than_its_rerun_fails(results: Path, capsys: pytest.CaptureFixture[str]):
@@ -223,11 +223,10 @@ def test_elsewhere_a_run_may_differ_with_reasons(results: Path):
     assert compare_runs(edited, with_test(record, 0.761, 5648), "x").ok is False
 
 
-def test_the_same_runs_made_elsewhere_agree(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_same_runs_made_elsewhere_agree(results: Path, tmp_path: Path):
     shutil.copytree(results, tmp_path / "other")
     next((tmp_path / "other/records").glob("last-seed1*")).unlink()
-    assert dispatch(["verify", "other", "--against", "results", "--format", "json"]) == 0
-    checks = {check["name"]: check["ok"] for check in json.loads(capsys.readouterr().out)}
+    checks = {check.name: check.ok for check in check_against(tmp_path / "other", results)}
     assert [name for name, ok in checks.items() if not ok] == ["last seed 1"]
     assert checks["last seed 1"] is None
     assert len(checks) == 6
@@ -240,60 +239,6 @@ def test_verify_without_rerun_needs_no_torch(results: Path):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=results.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_figures_open_and_are_not_blank(results: Path):
-    pictures = sorted((results / "figures").glob("*.png"))
-    assert [p.stem for p in pictures] == ["mix_weights", "scores"]
-    for picture in pictures:
-        pixels = matplotlib.image.imread(picture)
-        assert pixels.shape[0] > 300
-        assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20
-
-
-class Page(HTMLParser):
-    """Counts what is opened and closed, and collects what a page would fetch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.fetched: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag, attrs):
-        self.open.append(tag)
-        links = [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
-        self.fetched += [link for link in links if link and not link.startswith(("#", "data:"))]
-
-    def handle_data(self, data):
-        self.text += data
-
-
-def test_the_page_holds_everything_and_fetches_nothing(results: Path):
-    page = Page()
-    page.feed((results / "report.html").read_text())
-    assert page.fetched == []
-    assert page.open.count("img") == 2
-    assert "script" not in page.open
-    names(page.text, "results --rerun embeddings --seed 1")
-    for record in (results / "records").iterdir():
-        assert record.name in page.text
-
-
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
-@pytest.mark.slow
-def test_the_page_renders_in_a_browser(results: Path, tmp_path: Path):
-    picture, page = tmp_path / "page.png", results / "report.html"
-    chromium = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1100,2600"]
-    subprocess.run(
-        [*chromium, f"--user-data-dir={tmp_path / 'browser'}", f"--screenshot={picture}", f"file://{page}"],
-        capture_output=True,
-        check=True,
-        timeout=120,
-    )
-    pixels = matplotlib.image.imread(picture)
-    quarters = np.array_split(pixels, 4)
-    assert all(len(np.unique(quarter.reshape(-1, pixels.shape[2]), axis=0)) > 20 for quarter in quarters[:3])
 
 
 def test_broken_predictions_and_lacking_counts_are_named(results: Path):
@@ -314,6 +259,51 @@ def test_what_verify_would_not_look_at_is_refused(results: Path):
         (["results", "data.path=x"], "--rerun"),
         (["results", "other"], "other"),
         (["results", "--rerun", "--against", "other"], "--against"),
+        (["results", "--sample", "2"], "--sample"),
+        (["results", "--rerun", "--sample", "0"], "--sample"),
     ):
         with pytest.raises(UserError, match=named):
             dispatch(["verify", *arguments])
+
+
+def test_a_deleted_seed_is_named_and_counted_in_tables(results: Path):
+    for file in list(results.rglob("last-seed1-*")):
+        file.unlink()
+    write_report(results)
+    (check,) = failed(results)
+    names(f"{check.name} {check.detail}", "sweep.json", 1, 6, "last seed 1")
+    rows = build_rows(results)
+    for form in ("text", "md", "tex"):
+        names(render(rows, form), "1 of 2")  # a cell
+    assert [row["missing"] for row in json.loads(render(rows, "json"))] == [0, 1, 0]
+    assert [line["missing"] for line in csv.DictReader(io.StringIO(render(rows, "csv")))] == ["0", "1", "0"]
+    names((results / "report.html").read_text(), "1 of 2</td>")
+
+
+def test_what_was_deleted_is_a_line_and_no_silence(results: Path):
+    (results / "table.json").unlink()
+    shutil.rmtree(results / "predictions")
+    (results / "sweep.json").unlink()
+    checks = {check.name: check for check in check_files(results)}
+    assert [name for name, check in checks.items() if not check.ok] == ["sweep.json", "table.json"]
+    assert [checks[name].ok for name in ("sweep.json", "table.json")] == [None, None]
+
+
+def test_verify_ends_with_what_it_cannot_tell(results: Path, capsys: pytest.CaptureFixture[str]):
+    assert dispatch(["verify", "results"]) == 0
+    names(capsys.readouterr().out, "probe verify results --rerun")
+
+
+def test_a_sample_is_drawn_from_the_runs_of_row_and_seed(results: Path):
+    samples = {tuple(record.label for record in choose_runs(results, None, None, 2)) for _ in range(30)}
+    assert len(samples) > 5
+    assert {record.row for record in choose_runs(results, "last", None, 1)} == {"last"}
+    assert len(choose_runs(results, None, None, 100)) == 6
+
+
+def test_what_is_no_record_fails_a_comparison_too(results: Path, tmp_path: Path):
+    shutil.copytree(results, tmp_path / "other")
+    file = next((tmp_path / "other/records").glob("last-seed1*"))
+    file.write_text("{")
+    (check,) = [check for check in check_against(results, tmp_path / "other") if check.ok is False]
+    names(f"{check.name} {check.detail}", file.name, f"other/records/{file.name}")

@@ -1,0 +1,192 @@
+"""Checks a results folder by reading its files: what can be computed again is compared with what is written.
+
+Compared are each record's key with its identity, its scores with its counts, its counts with its predictions where
+these were kept, and what it says at two places; the runs in sweep.json with the records; and the numbers of table.json
+with the records. Not compared are prose and the other forms of the table; `probe report` writes them again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from probe.config import LayersConfig, UserError
+from probe.probes.selection import select
+from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
+from probe.runs.records import RunRecord, decoded, is_named_after, json_of, load_record, load_records
+from probe.runs.sweep_plan import SWEEP, read_expected
+from probe.scoring.metrics import count, scores_of
+from probe.screen.record import SCREEN, load_screens
+from probe.system.files import key_of, sha256_of, to_jsonable
+from probe.system.format import first_few
+from probe.tables.formats import FILES, render
+from probe.tables.rows import build_rows, results_folder
+
+TABLE = FILES["json"]
+OF_WORDS = ("slices", "boundary")  # scores that the counts do not give
+ROUNDING = 1e-9  # relative tolerance of sums
+SIMULATED = 1e-4  # relative, of what follows from simulated quantiles: their last digits depend on the CPU
+# What a part of free form, or a file of predictions, can end in.
+ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+Result = tuple[bool | None, str]
+
+
+class Check(NamedTuple):
+    """Holds a check's name, result and detail. ok: None if it could not be made, which is not a failure."""
+
+    name: str
+    ok: bool | None
+    detail: str
+
+    def line(self) -> str:
+        return f"{ {True: 'ok', False: 'FAILED', None: 'not checked'}[self.ok]:<11}  {self.name}: {self.detail}"
+
+
+def equal(place: str, recorded: Any, again: Any) -> bool:
+    return bool(recorded == again)
+
+
+def unequal(
+    recorded: Any, again: Any, place: str = "", same: Callable[[str, Any, Any], bool] = equal
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yields where two nested values differ: the place and both values. same: compares values that are not nested."""
+    if isinstance(recorded, dict) and isinstance(again, dict):
+        for name in sorted(recorded.keys() | again.keys()):
+            yield from unequal(recorded.get(name), again.get(name), f"{place}.{name}" if place else name, same)
+    elif isinstance(recorded, list) and isinstance(again, list) and len(recorded) == len(again):
+        for i, (one, other) in enumerate(zip(recorded, again, strict=True)):
+            yield from unequal(one, other, f"{place}[{i}]", same)
+    elif not same(place, recorded, again):
+        yield place, recorded, again
+
+
+def check_files(folder: Path) -> Iterator[Check]:
+    """Yields every check that only reads files. Raises UserError where there are no results."""
+    folder = results_folder(folder)
+    files = sorted((folder / "records").glob("*.json"))
+    if not files and not (folder / SCREEN).exists():
+        raise UserError(f"{folder} holds no records. `probe +sweep=quickstart` makes results/quickstart.")
+    for file in files:
+        problems = list(_problems(file))
+        what = "key, counts, scores" + (", predictions" if predictions_path(file, "test").exists() else "")
+        yield Check(file.name, not problems, first_few(problems, glue="; ") or what)
+    checks = {SWEEP: _check_asked_for, SCREEN: _check_screens, TABLE: check_table}
+    if not (folder / SCREEN).exists():
+        del checks[SCREEN]
+    for name, check in checks.items():
+        try:
+            yield Check(name, *check(folder))
+        except UserError as error:
+            yield Check(name, False, str(error))
+
+
+def _problems(file: Path) -> Iterator[str]:
+    """Says where a record is not what it should be. Loading it checks that its key is the hash of its identity."""
+    try:
+        record = load_record(file)
+        if not is_named_after(file, record):
+            yield "the file is not named after its seed and key"
+        for facts in (_written_twice(record), _of_files(file, record)):
+            for place, recorded, expected in facts:
+                for inner, there, again in unequal(recorded, expected, place):
+                    yield f"{inner} is {there}, expected {again}"
+    except UserError as error:
+        yield str(error)
+    except ODD as error:
+        yield f"a part of it is missing or of another kind ({type(error).__name__}: {error})"
+
+
+def _written_twice(record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
+    """Yields what a record says, by its place, and what another place of the record says."""
+    identity, config, features, encoder = record.identity, record.config, record.features, record.encoder
+    chosen = select(LayersConfig(**config.layers), encoder.num_layers, encoder.hidden_size)
+    path = config.encoder["path"]
+    yield "config.seed", config.seed, identity.seed
+    yield "config.probe", config.probe, identity.probe
+    yield "data.task", record.data.task, identity.task
+    yield "features.key", features.key, identity.features
+    yield "hash of features.identity", key_of(features.identity), features.key
+    yield "encoder.fingerprint", encoder.fingerprint, features.identity["encoder"]
+    yield "encoder.name", encoder.name, Path(path).name if path else config.encoder["name"]
+    yield "row", record.row, chosen.name
+    yield "layers.width", record.layers.width, chosen.width
+    for place, layers in (("layers", record.layers), ("identity.layers", identity.layers)):
+        yield f"{place}.indices", layers.indices, list(chosen.indices)
+        yield f"{place}.combine", layers.combine, chosen.combine
+    yield "identity.layers.normalize", identity.layers.normalize, chosen.normalize
+
+
+def _of_files(file: Path, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
+    """Yields what a record says of its files, and what they hold; its scores, and those of its counts."""
+    written = record.sha256
+    counts, sha256 = load_counts(file)
+    yield f"sha256 of {counts_path(file).name}", written.counts, sha256
+    weights = weights_path(file)
+    if weights.exists():
+        yield f"sha256 of {weights.name}", written.weights, sha256_of(weights.read_bytes())
+    for split in ("dev", "test"):
+        columns = {name: column for name, column in counts[split].items() if name != "documents"}
+        recorded, again = to_jsonable(getattr(record.scores, split)), to_jsonable(scores_of(columns))
+        for name in recorded.keys() - {*OF_WORDS}:
+            yield f"scores.{split}.{name}", recorded[name], again.get(name)
+        predictions = predictions_path(file, split)
+        if predictions.exists():
+            yield f"sha256 of {predictions.name}", written.predictions.get(split), sha256_of(predictions.read_bytes())
+            (_, gold, predicted), _ = read_predictions(predictions)
+            yield f"counts without {predictions.name}", columns, count(gold, predicted, record.task)
+
+
+def _check_asked_for(folder: Path) -> Result:
+    """Checks that every run that was asked for has a record: omitting a seed would change the mean."""
+    expected = {run.key: run.label for run in read_expected(folder)}
+    if not expected:
+        return None, "it names no runs, so missing ones cannot be found"
+    missing = expected.keys() - {record.key for record in load_records(folder).values()}
+    if not missing:
+        return True, f"all {len(expected)} runs asked for have their record"
+    named = first_few(sorted(expected[key] for key in missing))
+    return False, f"{len(missing)} of {len(expected)} runs have no record here: {named}; the same sweep makes them"
+
+
+def _check_screens(folder: Path) -> Result:
+    """Checks that a folder's screens can be read and that their keys are hashes of their identities."""
+    return True, f"key of {', '.join(load_screens(folder))}"
+
+
+def check_table(folder: Path) -> Result:
+    """Checks the numbers of a folder's table.json against its records."""
+
+    def unreadable(problem: str) -> UserError:
+        return UserError(f"it cannot be read: {problem}; `probe report` writes it again")
+
+    content = json_of(folder / TABLE, unreadable)
+    if content is None:
+        return None, "not there; the end of a sweep and `probe report` write it"
+    recorded = decoded(content, list[dict[str, Any]], unreadable)
+    margin = recorded[0].get("margin") if recorded else None  # the rows were labelled with it
+    made: list[dict[str, Any]] = json.loads(render(build_rows(folder, margin), "json"))
+    if len(recorded) != len(made):
+        return False, f"it does not hold the {len(made)} rows that the records give; `probe report` writes it again"
+    problems = [
+        f"{row['row']} {place} is {one}, the records give {other}"
+        for there, row in zip(recorded, made, strict=True)
+        for name in row.keys() - {"failed"}  # logs tell how many failed
+        for place, one, other in unequal(there.get(name), row[name], name, _is_about_equal)
+    ]
+    message = f"{first_few(problems, 3, '; ')}; `probe report` writes it again"
+    return not problems, message if problems else f"its {len(made)} rows are what the records give"
+
+
+def _is_about_equal(place: str, recorded: Any, made: Any) -> bool:
+    """Tells whether two values of a table are equal but for rounding, or both prose, which is a text with a blank."""
+    if isinstance(recorded, int | float) and isinstance(made, int | float):
+        is_sum = place.startswith(("dev_", "test_")) and "interval" not in place
+        tolerance = ROUNDING if is_sum else SIMULATED
+        return math.isclose(recorded, made, rel_tol=tolerance, abs_tol=tolerance / 1000)
+    if isinstance(recorded, str) and isinstance(made, str) and " " in made:
+        return " " in recorded
+    return bool(recorded == made)
