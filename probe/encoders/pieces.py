@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -38,19 +38,6 @@ class Special:
     @property
     def count(self) -> int:
         return len(self.prefix) + len(self.suffix)
-
-
-class SpecialPair(NamedTuple):
-    """Holds what the tokenizer adds around and between two texts of a pair, and all segment ids."""
-
-    prefix: list[int]
-    middle: list[int]
-    suffix: list[int]
-    prefix_types: list[int]
-    first_type: int
-    middle_types: list[int]
-    second_type: int
-    suffix_types: list[int]
 
 
 @dataclass
@@ -100,18 +87,6 @@ def special_pieces(tokenizer: Any) -> Special:
     end = at + len(bare)
     types: list[int] = whole.get("token_type_ids", [0] * len(ids))
     return Special(ids[:at], ids[end:], types[:at], types[at], types[end:], "token_type_ids" in whole)
-
-
-def special_pair(tokenizer: Any) -> SpecialPair:
-    """Finds on a sample what the tokenizer adds to two texts as a pair."""
-    whole = tokenizer(["a"], ["a"], is_split_into_words=True)
-    bare = tokenizer(["a"], is_split_into_words=True, add_special_tokens=False)["input_ids"]
-    ids: list[int] = whole["input_ids"]
-    first, second = [i for i in range(len(ids)) if ids[i : i + len(bare)] == bare]
-    end, last = first + len(bare), second + len(bare)
-    types: list[int] = whole.get("token_type_ids", [0] * len(ids))
-    special_ids = ids[:first], ids[end:second], ids[last:]
-    return SpecialPair(*special_ids, types[:first], types[first], types[end:second], types[second], types[last:])
 
 
 def cut(tokenizer: Any, words: list[str]) -> list[list[int]]:

@@ -16,7 +16,6 @@ punctuation mark is a separate word: "bank." is "bank" and ".".
 """
 EXAMPLES = """\
   probe inspect "I love Paris" encoder=minilm_l6 --pad 7
-  probe inspect encoder=minilm_l6 layers=single 'layers.indices=[4]' --values 8 "I love Paris"
   probe inspect encoder=minilm_l6 --sentence mean "A cat sat." "A dog lay down." "Stocks fell."
   probe inspect encoder=minilm_l6 --word bank "The bank vault." "A river bank."
   probe inspect encoder.path=DIR --format json < texts.txt
@@ -32,15 +31,9 @@ def inspect(arguments: list[str]) -> int:
         metavar="TEXT | setting=value",
         help="texts (default: read from standard input, one per line) and settings",
     )
-    parser.add_argument(
-        "--pair", action="store_true", help="read two texts as one input, as in next-sentence prediction"
-    )
     parser.add_argument("--pad", type=int, default=0, metavar="N", help="pad to N pieces")
     parser.add_argument(
         "--segment", type=int, metavar="N", help="use this segment id for all pieces, not the tokenizer's"
-    )
-    parser.add_argument(
-        "--values", type=int, default=5, metavar="N", help="how many values of a vector to print (default: %(default)s)"
     )
     parser.add_argument(
         "--sentence",
@@ -48,31 +41,25 @@ def inspect(arguments: list[str]) -> int:
         help="print one vector per text, pooled like this, and the cosines of the texts instead "
         "(cls, mean and max pool all pieces, with the chosen layers)",
     )
-    parser.add_argument(
-        "--word", help="print the occurrences of this word, and their cosines by layer and by combination instead"
-    )
+    parser.add_argument("--word", help="print the occurrences of this word, and their cosines by layer instead")
     parser.add_format("text", "json")
     options = vars(parser.parse_intermixed_args(arguments))
     overrides, texts = split_settings(options.pop("given"))
     cfg = config_of(overrides)
+    texts = texts or _texts_from_stdin()
 
     from probe.inspect.report import lines
 
-    for line in lines(cfg, texts or _texts_from_stdin(), **options):
-        print(line)
+    print("\n".join(lines(cfg, texts, **options)))
     return 0
 
 
 def _texts_from_stdin() -> list[str]:
     """Reads texts from standard input, one per line. Raises UserError if there are none or they are not UTF-8."""
-    if sys.stdin.isatty():
-        raise UserError('probe inspect needs a text: probe inspect "I love Paris", or one per line on standard input.')
-    texts = []
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        try:
-            texts.append(line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n"))
-        except UnicodeDecodeError as error:
-            raise UserError(f"standard input, line {number}: {error.reason}. Texts must be UTF-8.") from None
+    try:
+        texts = [] if sys.stdin.isatty() else sys.stdin.buffer.read().decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise UserError(f"standard input is not UTF-8 ({error.reason}).") from None
     if not texts:
-        raise UserError("Standard input holds no text. Give one text per line.")
+        raise UserError('probe inspect needs a text: probe inspect "I love Paris", or one per line on standard input.')
     return texts

@@ -1,64 +1,56 @@
-"""Encodes a text: pieces, hidden states, and one vector per word and layer.
+"""Encodes a text: pieces, hidden states, and one vector per word and layer; and compares such vectors.
 
 The functions are those that fill the feature store, but results stay in memory, in float32. Each text is encoded by
-itself (or two as a pair). A text longer than the encoder's window goes through it in overlapping windows, as in
-extraction.
+itself. A text longer than the encoder's window goes through it in overlapping windows, as in extraction.
 
-B windows, P pieces in each, W words, K pieces without repetition and padding, L + 1 layers, H hidden size.
+B windows, P pieces in each, W words, K pieces without repetition and padding, L + 1 layers, H hidden size, n vectors
+compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
-from probe.config import Config, UserError
+from probe.config import SENTENCES, Config, LayersConfig, UserError
 from probe.data.corpus import Corpus
 from probe.data.running_text import split_text
 from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import load_model, outputs
-from probe.encoders.pieces import special_pair
 from probe.encoders.traits import traits_of
 from probe.features.extraction import report_empty_words, report_encoder, report_slow_bfloat16
 from probe.features.windows import Window
-from probe.features.words import Text, check_states, kept_pieces, padded, to_tensors, word_states
+from probe.features.words import Text, check_states, kept_pieces, to_tensors, word_states
+from probe.probes.combine import combine
 from probe.probes.selection import Selection, select
+from probe.system.format import closest
 from probe.system.machine import resolve_device
 
 # The embeddings that encoders of BERT's kind add up, as transformers names them.
 PARTS = {"word": "word_embeddings", "position": "position_embeddings", "segment": "token_type_embeddings"}
-
-
-@dataclass(frozen=True)
-class FirstLayer:
-    """Holds the parts of layer 0, each (P, H): the embeddings that are added up, by name, and the LayerNorm of the sum.
-
-    is_layer_0: whether that LayerNorm's output already is layer 0 (ELECTRA and ALBERT still project it).
-    """
-
-    parts: dict[str, torch.Tensor]
-    normed: torch.Tensor
-    is_layer_0: bool
+NEIGHBOURS = 3  # words shown on either side of an occurrence
 
 
 @dataclass(frozen=True)
 class EncodedText:
-    """Holds the encoder's output for one text or a pair.
+    """Holds the encoder's output for one text.
 
     ids, mask and types (None if the encoder has no segments): (B, P). word_of_piece: (B, P), the number of its word
     from 0, or None for special pieces and padding. vectors: (W, L + 1, H), one per word and layer. pieces: (L + 1, K,
     H), every piece once, in order, with special ones and without padding; if windows overlap, the pieces of a word come
-    from the same window as the word. pooled: (H,), the pooler's output for the first window. first_layer: for the first
-    window; None if this encoder's parts are not known.
+    from the same window as the word. pooled: (H,), the pooler's output for the first window. parts: each (pieces of the
+    first window, H): the embeddings that are added up, their sum, and layer 0, which is the LayerNorm of the sum; None
+    if that does not hold for this encoder.
     """
 
-    texts: tuple[str, ...]
+    text: str
     words: list[str]
     windows: list[Window]
     ids: torch.Tensor
@@ -68,25 +60,12 @@ class EncodedText:
     vectors: torch.Tensor
     pieces: torch.Tensor
     pooled: torch.Tensor | None
-    first_layer: FirstLayer | None
+    parts: dict[str, torch.Tensor] | None
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Returns (B, P, H), of each hidden state."""
         return self.ids.shape[0], self.ids.shape[1], self.vectors.shape[2]
-
-
-class _Input(NamedTuple):
-    """Holds one window for the encoder, each tensor (1, P).
-
-    runs: the runs of words in the window, each with its shift: how many pieces further right it starts than if it were
-    encoded alone.
-    """
-
-    ids: torch.Tensor
-    mask: torch.Tensor
-    types: torch.Tensor | None
-    runs: list[tuple[Window, int]]
 
 
 class TextEncoder:
@@ -106,173 +85,153 @@ class TextEncoder:
         self.model = load_model(self.encoder, self.device, cfg.features.precision, keep_pooler=True)
         self.traits = traits_of(self.model, self.encoder, self.device)
         report_encoder(self.encoder, self.traits, cfg.features.subword)
+        self._parts: dict[str, torch.Tensor] = {}  # of the latest forward pass
+        for name, attribute in PARTS.items():
+            module = getattr(getattr(self.model, "embeddings", None), attribute, None)
+            if isinstance(module, torch.nn.Module):
+                module.register_forward_hook(partial(self._keep_part, name))
 
     @torch.no_grad()  # not inference mode, whose tensors cannot be used in training
-    def read(self, *texts: str, number: int = 1, pad: int = 0, segment: int | None = None) -> EncodedText:
-        """Encodes one text, or two as a pair.
+    def read(self, text: str, number: int = 1, pad: int = 0, segment: int | None = None) -> EncodedText:
+        """Encodes one text.
 
         number: of the text, for messages. pad: the least number of pieces in a window. segment: replaces the
         tokenizer's segment ids. Raises UserError for a text that cannot be read.
         """
-        name = f"text {number}"
+        name, encoder, subword = f"text {number}", self.encoder, self.features.subword
         try:
-            words = [split_text(text) for text in texts]
+            words = split_text(text)
         except UnicodeEncodeError:  # Python turns other bytes of the command line into surrogates
             raise UserError(f"{name} is not UTF-8, or holds half a character.") from None
-        tags = [["O"] * len(sentence) for sentence in words]
-        split = Split(words, tags, None, [number + i for i in range(len(texts))], "text")
-        text = Text(Corpus("texts", {name: split}), name, self.encoder, self.features)
-        report_empty_words(Corpus("texts", {name: split}), {name: text})
-        inputs = [self._pair(text, pad)] if len(texts) == 2 else self._windows(text, pad, name)
+        corpus = Corpus("texts", {name: Split([words], [["O"] * len(words)], None, [number], "text")})
+        cut = Text(corpus, name, encoder, self.features)
+        report_empty_words(corpus, {name: cut})
+        ids, mask, types = to_tensors(cut.windows, cut.pieces, encoder, pad)
+        num_pieces = mask.sum(1).tolist()
+        if not max(num_pieces):
+            raise UserError(f"{name} is empty, and {encoder.name} adds no special pieces to a text.")
+        if pad and not max(num_pieces) <= pad <= encoder.limit:
+            raise UserError(f"--pad {pad}: expected {max(num_pieces)} to {encoder.limit} for {name}.")
         if segment is not None:
-            inputs = [self._with_segment(given, segment) for given in inputs]
+            known = 0 if types is None else getattr(encoder.config, "type_vocab_size", 0)
+            if types is None or not 0 <= segment < known:
+                allowed = f"0 to {known - 1}" if known else "none, as it has no segments"
+                raise UserError(f"--segment {segment}: expected {allowed} for {encoder.name}.")
+            types = types.masked_fill(mask == 1, segment)
 
         vectors, pieces, word_of_piece = [], [], []
-        pooled, first_layer = None, None
-        for i, given in enumerate(inputs):
-            with _capture_embeddings(self.model) as captured:
-                output = outputs(self.model, *(None if t is None else t.to(self.device) for t in given[:3]))  # type: ignore[arg-type]
+        pooled, parts = None, None
+        prefix, width = len(encoder.special.prefix), ids.shape[1]
+        for i, window in enumerate(cut.windows):
+            own = [None if part is None else part[i : i + 1].to(self.device) for part in (ids, mask, types)]
+            output = outputs(self.model, *own)  # type: ignore[arg-type]
             states: tuple[torch.Tensor, ...] = output.hidden_states
-            check_states(states, given.ids.shape, self.encoder)
+            check_states(states, ids[i : i + 1].shape, encoder)
             if i == 0:
                 pooled = getattr(output, "pooler_output", None)
-                first_layer = _first_layer(captured, states[0], int(given.mask.sum()))
-            vectors.append(self._word_vectors(states, given, text))
-            positions = self._piece_positions(given, text, is_first=i == 0, is_last=i == len(inputs) - 1)
-            pieces.append(torch.stack([state[0, positions] for state in states]).float().cpu())
-            word_of_piece.append(self._word_of_piece(given, text))
-        types = [given.types for given in inputs if given.types is not None]
+                parts = self._parts_of(states[0][0, : num_pieces[0]])
+            at, lengths, _ = kept_pieces([window], cut.pieces, encoder, subword, width)
+            lengths = None if lengths is None else lengths.to(self.device)
+            vectors.append(word_states(states, at.to(self.device), lengths, subword).float().cpu())
+            first = 0 if i == 0 else prefix + cut.pieces.count(window.first, window.keep_first)
+            is_last = i == len(num_pieces) - 1
+            last = num_pieces[i] if is_last else prefix + cut.pieces.count(window.first, window.keep_last)
+            pieces.append(torch.stack([state[0, first:last] for state in states]).float().cpu())
+            numbers = np.arange(window.first, window.last).repeat(cut.pieces.lengths(window.first, window.last))
+            after = width - prefix - len(numbers)
+            word_of_piece.append([*[None] * prefix, *numbers.tolist(), *[None] * after])
         return EncodedText(
-            texts,
-            [word for sentence in words for word in sentence],
-            text.windows if len(inputs) > 1 else [Window(0, split.num_words, 0, split.num_words)],
-            torch.cat([given.ids for given in inputs]),
-            torch.cat([given.mask for given in inputs]),
-            torch.cat(types) if types else None,
+            text,
+            words,
+            cut.windows,
+            ids,
+            mask,
+            types,
             word_of_piece,
             torch.cat(vectors, 1).transpose(0, 1).contiguous(),
             torch.cat(pieces, 1),
             None if pooled is None else pooled[0].float().cpu(),
-            first_layer,
+            parts,
         )
 
-    def _windows(self, text: Text, pad: int, name: str) -> list[_Input]:
-        """Returns a text's windows, all of one width."""
-        widest = max(text.pieces.count(w.first, w.last) for w in text.windows) + self.encoder.special.count
-        if not widest:
-            raise UserError(f"{name} is empty, and {self.encoder.name} adds no special pieces to a text.")
-        self._check_pad(pad, widest, name)
-        width = max(widest, pad)
-        return [_Input(*to_tensors([w], text.pieces, self.encoder, width), [(w, 0)]) for w in text.windows]
+    def _keep_part(self, name: str, _: torch.nn.Module, given: Any, output: torch.Tensor) -> None:
+        self._parts[name] = output[0]
 
-    def _pair(self, text: Text, pad: int) -> _Input:
-        """Puts two texts into one window, as the tokenizer does with a pair."""
-        special, (first, second) = special_pair(self.encoder.tokenizer), _two(text.windows)
-        ids_1, ids_2 = (text.pieces.ids(window.first, window.last) for window in (first, second))
-        ids = special.prefix + ids_1 + special.middle + ids_2 + special.suffix
-        if not 0 < len(ids) <= self.encoder.limit:
-            raise UserError(
-                f"--pair: {len(ids)} pieces, but {self.encoder.name} takes 1 to {self.encoder.limit} at once. "
-                "A pair is not cut into windows; shorten the texts."
-            )
-        self._check_pad(pad, len(ids), "the pair")
-        types = (
-            special.prefix_types
-            + [special.first_type] * len(ids_1)
-            + special.middle_types
-            + [special.second_type] * len(ids_2)
-            + special.suffix_types
-        )
-        shift = len(special.prefix) - len(self.encoder.special.prefix)
-        runs = [(first, shift), (second, shift + len(ids_1) + len(special.middle))]
-        return _Input(*padded([ids], [types], self.encoder, pad), runs)
-
-    def _check_pad(self, pad: int, width: int, name: str) -> None:
-        if pad and not width <= pad <= self.encoder.limit:
-            raise UserError(
-                f"--pad {pad}: {name} has {width} pieces, and {self.encoder.name} takes at most {self.encoder.limit}; "
-                f"pad to {width} to {self.encoder.limit}."
-            )
-
-    def _with_segment(self, given: _Input, segment: int) -> _Input:
-        known = getattr(self.encoder.config, "type_vocab_size", 0) if given.types is not None else 0
-        if not 0 <= segment < known:
-            allowed = f"segments are 0 to {known - 1}" if known else "it has no segments"
-            raise UserError(f"--segment {segment} is not for {self.encoder.name}: {allowed}.")
-        assert given.types is not None
-        return given._replace(types=given.types.masked_fill(given.mask == 1, segment))
-
-    def _word_vectors(self, states: tuple[torch.Tensor, ...], given: _Input, text: Text) -> torch.Tensor:
-        """Returns (L + 1, words taken from this window, H)."""
-        subword, width = self.features.subword, given.ids.shape[1]
-        kept = [kept_pieces([window], text.pieces, self.encoder, subword, width) for window, _ in given.runs]
-        positions = torch.cat([at + shift for (at, _, _), (_, shift) in zip(kept, given.runs, strict=True)])
-        lengths = None if kept[0][1] is None else torch.cat([n for _, n, _ in kept if n is not None])
-        lengths = None if lengths is None else lengths.to(self.device)
-        return word_states(states, positions.to(self.device), lengths, subword).float().cpu()
-
-    def _piece_positions(self, given: _Input, text: Text, is_first: bool, is_last: bool) -> torch.Tensor:
-        """Returns the positions of the pieces that are taken from a window."""
-        num = int(given.mask.sum())
-        if is_first and is_last:
-            return torch.arange(num)
-        special = self.encoder.special
-        kept, _, _ = kept_pieces([given.runs[0][0]], text.pieces, self.encoder, "mean", num)
-        ends = [torch.arange(len(special.prefix) * is_first), torch.arange(num - len(special.suffix) * is_last, num)]
-        return torch.cat([ends[0], kept, ends[1]])
-
-    def _word_of_piece(self, given: _Input, text: Text) -> list[int | None]:
-        word_of_piece: list[int | None] = [None] * given.ids.shape[1]
-        for window, shift in given.runs:
-            everything = window._replace(keep_first=window.first, keep_last=window.last)
-            at, lengths, words = kept_pieces([everything], text.pieces, self.encoder, "mean", 0)
-            assert lengths is not None
-            for position, word in zip((at + shift).tolist(), words.repeat_interleave(lengths).tolist(), strict=True):
-                word_of_piece[position] = word
-        return word_of_piece
+    def _parts_of(self, layer_0: torch.Tensor) -> dict[str, torch.Tensor] | None:
+        """Returns the parts of layer 0, (P, H) without padding; None unless layer 0 is the LayerNorm of their sum."""
+        parts = {name: self._parts[name][: len(layer_0)] for name in PARTS if name in self._parts}
+        norm = getattr(getattr(self.model, "embeddings", None), "LayerNorm", None)
+        if norm is None or not parts or any(part.shape != layer_0.shape for part in parts.values()):
+            return None
+        tolerance = 16 * torch.finfo(layer_0.dtype).eps
+        total = torch.stack([*parts.values()]).sum(0)
+        if not torch.allclose(norm(total), layer_0, rtol=tolerance, atol=tolerance):
+            return None
+        return {name: part.float().cpu() for name, part in {**parts, "sum": total, "layer 0": layer_0}.items()}
 
 
-def _two(windows: list[Window]) -> tuple[Window, Window]:
-    if len(windows) != 2:
-        raise UserError("--pair: a text of the pair is longer than the encoder's window. Shorten it.")
-    return windows[0], windows[1]
+def sentence_vector(reading: EncodedText, how: str, reader: TextEncoder) -> torch.Tensor:
+    """Returns one vector (H',) for a whole text.
+
+    cls: its first piece; mean, max: over all its pieces with special ones; all three with the chosen layers.
+    mean_second_to_last: the mean of the second-to-last layer, for any chosen layers. pooler: the pooler's output.
+    """
+    missing = reading.pooled is None if how == "pooler" else not reader.encoder.special.prefix
+    if how in ("pooler", "cls") and missing:
+        others = ", ".join(name for name in SENTENCES if name not in ("pooler", how))
+        raise UserError(f"--sentence {how}: {reader.encoder.name} has none. Expected one of {others}.")
+    if how == "pooler":
+        assert reading.pooled is not None
+        return reading.pooled
+    if how == "mean_second_to_last":
+        return reading.pieces[-2].mean(0)
+    pieces = combine(reading.pieces, reader.selection)  # (K, H')
+    return {"cls": pieces[0], "mean": pieces.mean(0), "max": pieces.amax(0)}[how]
 
 
-@contextmanager
-def _capture_embeddings(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
-    """Captures the outputs of a BERT-like embedding layer's parts in a forward pass, for the first text of a batch."""
-    captured: dict[str, torch.Tensor] = {}
-
-    def keep(name: str, given: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
-        captured[name] = output[0].float().cpu()
-        if name == "normed":
-            captured["sum"] = given[0][0].float().cpu()
-
-    embeddings = getattr(model, "embeddings", None)
-    hooks = []
-    for name, attribute in {**PARTS, "normed": "LayerNorm"}.items():
-        if isinstance(module := getattr(embeddings, attribute, None), torch.nn.Module):
-            hooks.append(module.register_forward_hook(lambda _, given, output, name=name: keep(name, given, output)))
-    try:
-        yield captured
-    finally:
-        for hook in hooks:
-            hook.remove()
+def cosines(vectors: torch.Tensor) -> np.ndarray:
+    """Returns the cosines (n, n) of vectors (n, H)."""
+    unit = torch.nn.functional.normalize(vectors.double(), dim=1)
+    return (unit @ unit.T).clamp(-1, 1).numpy()
 
 
-def _first_layer(captured: dict[str, torch.Tensor], layer_0: torch.Tensor, num: int) -> FirstLayer | None:
-    """Returns the parts of layer 0; None unless they add up to LayerNorm's input. Zeros stand at unread padding."""
-    shapes = {captured[name].shape for name in PARTS if name in captured}
-    if "sum" not in captured or len(shapes) != 1:
-        return None
-    unread = (0, 0, 0, layer_0.shape[1] - len(captured["sum"]))
-    captured = {name: torch.nn.functional.pad(part, unread) for name, part in captured.items()}
-    parts = {name: captured[name] for name in PARTS if name in captured}
-    tolerance = 16 * torch.finfo(layer_0.dtype).eps
+class Occurrence(NamedTuple):
+    """Describes word `word` of text `text`, both from 0, and the words around it."""
 
-    def same(a: torch.Tensor, b: torch.Tensor) -> bool:  # except for padding, which some encoders set to zero
-        return a.shape == b.shape and torch.allclose(a[:num], b[:num], rtol=tolerance, atol=tolerance)
+    text: int
+    word: int
+    around: str
 
-    if not same(torch.stack([*parts.values()]).sum(0), captured["sum"]):
-        return None
-    return FirstLayer(parts, captured["normed"], same(captured["normed"], layer_0[0].float().cpu()))
+
+class Comparison(NamedTuple):
+    """Holds a word's occurrences and their cosines (n, n), by single layer and, if there are several, chosen layers."""
+
+    occurrences: list[Occurrence]
+    cosines: dict[str, np.ndarray]
+
+
+def compare(readings: Sequence[EncodedText], word: str, reader: TextEncoder) -> Comparison:
+    """Compares every occurrence of a word in any case. Raises UserError if there are not two."""
+    occurrences = [
+        Occurrence(text, at, _around(reading.words, at))
+        for text, reading in enumerate(readings)
+        for at, other in enumerate(reading.words)
+        if other.casefold() == word.casefold()
+    ]
+    if len(occurrences) < 2:
+        close = closest(word, sorted({other for reading in readings for other in reading.words} - {word}))
+        hint = f" Did you mean {close}?" if close else ""
+        raise UserError(f"--word {word}: expected 2 occurrences or more, found {len(occurrences)}.{hint}")
+    vectors = torch.stack([readings[occurrence.text].vectors[occurrence.word] for occurrence in occurrences])
+    layers = vectors.transpose(0, 1).contiguous()  # (L + 1, n, H)
+    num_layers, hidden_size = reader.encoder.num_layers, reader.encoder.hidden_size
+    rows = [select(LayersConfig([k], "concat"), num_layers, hidden_size) for k in range(num_layers + 1)]
+    if len(reader.selection.indices) > 1:
+        rows.append(reader.selection)
+    return Comparison(occurrences, {row.name: cosines(combine(layers, row)) for row in rows})
+
+
+def _around(words: list[str], at: int) -> str:
+    before, after = words[max(0, at - NEIGHBOURS) : at], words[at + 1 : at + 1 + NEIGHBOURS]
+    begin, end = "… " * (at > NEIGHBOURS), " …" * (at + 1 + NEIGHBOURS < len(words))
+    return f"{begin}{' '.join([*before, f'[{words[at]}]', *after])}{end}"

@@ -15,7 +15,7 @@ from support.inputs import COMMON, encoder_config
 from probe.config import UserError
 from probe.data.split import Split
 from probe.encoders.checkpoint import open_encoder
-from probe.encoders.pieces import check_words, cut, cut_split, notes_on_pieces, special_pair, special_pieces
+from probe.encoders.pieces import check_words, cut, cut_split, notes_on_pieces, special_pieces
 from probe.encoders.tokenizer import load_tokenizer, tokenizer_identity
 
 KINDS = ["BertweetTokenizer", "PhobertTokenizer", "FlaubertTokenizer", "BertJapaneseTokenizer"]
@@ -42,10 +42,9 @@ def test_words_without_a_piece_have_none(tokenizer: Any):
 
 
 def test_what_is_added_to_a_text_is_what_the_tokenizer_adds(tokenizer: Any):
-    special, pair = special_pieces(tokenizer), special_pair(tokenizer)
-    (may,), (be,) = cut(tokenizer, ["may"]), cut(tokenizer, ["be"])
+    special = special_pieces(tokenizer)
+    (may,) = cut(tokenizer, ["may"])
     assert special.prefix + may + special.suffix == tokenizer("may")["input_ids"]
-    assert [*pair.prefix, *may, *pair.middle, *be, *pair.suffix] == tokenizer("may", "be")["input_ids"]
 
 
 def test_what_a_tokenizer_loses_is_named(tiny_bert: Path, tmp_path: Path):
