@@ -1,33 +1,67 @@
-"""Implements `probe cache`."""
+"""Implements `probe cache`: lists and prunes feature stores. Listing reads only files."""
 
 from __future__ import annotations
 
+import shutil
+import time
+import uuid
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from probe.arguments import Parser, at_least
 from probe.config import UserError
+from probe.features.store import IN_USE, read_manifest
 from probe.settings import configs_of
-from probe.system.files import short
+from probe.system.files import canonical, short
 from probe.system.format import pluralize
+from probe.system.locks import FileLock
 
 DESCRIPTION = """\
 Maintains the feature store, which is in features.cache_dir or in LAYER_PROBE_CACHE.
 
   list     prints every store with its key, its size, when it was used and what it holds
-  prune    prints which stores a rule would delete, and deletes them with --yes; also deletes
-           old damaged or half-written files in the remaining stores
+  prune    prints which stores a rule would delete, and deletes them with --yes
 """
 EXAMPLES = """\
   probe cache list
   probe cache prune --older-than 30 --yes
   probe cache prune --key 1b0056459e --yes
 """
+PRUNED = ".pruned-"  # begins the name of a store that is being deleted
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Describes one store on disk, complete or not."""
+
+    directory: Path
+    manifest: dict[str, Any] | None  # None: extraction has not finished, or the manifest was changed
+    num_bytes: int
+    used: float  # seconds since the epoch
+
+    @property
+    def key(self) -> str:
+        return self.directory.name
+
+    def line(self) -> str:
+        age = (time.time() - self.used) / 86400
+        size = f"{short(self.key)}  {self.num_bytes / 1e9:>7.3f} GB  used {age:5.1f} days ago  "
+        if self.manifest is None:
+            return size + "not complete"
+        identity, about = self.manifest["identity"], self.manifest["about"]
+        words = sum(split["words"] for split in self.manifest["splits"].values())
+        some = identity.get("layers")
+        layers = f"layers {canonical(some)}" if some else f"{self.manifest['num_layers'] + 1} layers"
+        return size + (
+            f"{about['data']} ({words} words), {about['encoder']}, {layers} of "
+            f"{self.manifest['hidden_size']}, {identity['context']} context, {identity['subword']} piece, "
+            f"{identity['dtype']}"
+        )
 
 
 def cache(arguments: list[str]) -> int:
     """Lists or prunes the feature store, and returns the exit code."""
-    from probe.cache import maintenance
-
     parser = Parser("cache", DESCRIPTION, EXAMPLES)
     parser.add_argument("action", choices=("list", "prune"), help="what to do (see above)")
     parser.add_settings()
@@ -36,52 +70,71 @@ def cache(arguments: list[str]) -> int:
         "--older-than", type=at_least(float, 0), metavar="DAYS", help="delete stores not used for this many days"
     )
     group.add_argument(
-        "--keep", type=at_least(int, 0), metavar="N", help="delete all stores but the N that were used last"
-    )
-    group.add_argument(
         "--key", action="append", default=[], metavar="KEY", help="delete the store with this key, as list prints it"
     )
     group.add_argument("--yes", action="store_true", help="delete; without it, only print what would be deleted")
     options = parser.parse_intermixed_args(arguments)
-    cfg = configs_of(options.overrides)[0][0]
-    cache_dir = Path(cfg.features.cache_dir)
+    cache_dir = Path(configs_of(options.overrides)[0][0].features.cache_dir)
     if options.action == "list":
-        found = maintenance.entries(cache_dir)
-        print(*[entry.line() for entry in found], sep="\n", end="\n" if found else "")
-        print(
-            f"{pluralize(len(found), 'store')}, {sum(entry.num_bytes for entry in found) / 1e9:.2f} GB in {cache_dir}"
-        )
+        found = entries(cache_dir)
+        for entry in found:
+            print(entry.line())
+        print(f"{_total(found)} in {cache_dir}")
         return 0
-    return _prune(cache_dir, options.older_than, options.keep, options.key, options.yes)
-
-
-def _prune(cache_dir: Path, older_than: float | None, keep: int | None, keys: list[str], yes: bool) -> int:
-    """Deletes, or lists, the stores that a rule names and leftover files of the others, and returns the exit code."""
-    from probe.cache import maintenance
-
-    if older_than is None and keep is None and not keys:
-        raise UserError("probe cache prune needs a rule: --older-than DAYS, --keep N or --key KEY.")
-    total_bytes, num_stores, verb = 0, 0, "deleted" if yes else "would delete"
-    selected = maintenance.prunable(cache_dir, older_than, keep, keys)
-    for entry in selected:
+    deleted = []
+    for entry in prunable(cache_dir, options.older_than, options.key):
         try:
-            if maintenance.is_used(entry):
-                raise UserError(f"{short(entry.key)} is in use by a running job and is not deleted.")
-            if yes:
-                maintenance.remove(entry)
+            if options.yes:
+                remove(entry)
         except UserError as error:
             print(error)
             continue
-        print(f"{verb} {entry.line()}")
-        num_stores, total_bytes = num_stores + 1, total_bytes + entry.num_bytes
-    pruned = {entry.key for entry in selected}
-    for entry in maintenance.entries(cache_dir) if not keys else ():
-        number, num_bytes = (0, 0) if entry.key in pruned else maintenance.remove_leftovers(entry, yes)
-        if number:
-            print(f"{verb} {number} damaged or half-written files in {short(entry.key)}, {num_bytes / 1e9:.3f} GB")
-        total_bytes += num_bytes
-    print(
-        f"{pluralize(num_stores, 'store')}, {total_bytes / 1e9:.2f} GB"
-        + (". Nothing was deleted: add --yes to delete." * (not yes and total_bytes > 0))
-    )
+        print(f"{'deleted' if options.yes else 'would delete'} {entry.line()}")
+        deleted.append(entry)
+    hint = ". Nothing was deleted: add --yes to delete." if deleted and not options.yes else ""
+    print(f"{_total(deleted)}{hint}")
     return 0
+
+
+def _total(found: list[Entry]) -> str:
+    return f"{pluralize(len(found), 'store')}, {sum(entry.num_bytes for entry in found) / 1e9:.2f} GB"
+
+
+def entries(cache_dir: Path) -> list[Entry]:
+    """Returns every store under a folder, the last used first."""
+    found = []
+    for directory in sorted(cache_dir.iterdir()) if cache_dir.is_dir() else []:
+        if not directory.is_dir() or len(directory.name) != 64:
+            continue
+        files = [file.stat() for file in directory.iterdir() if file.is_file()]
+        used = max((status.st_mtime for status in files), default=directory.stat().st_mtime)
+        found.append(Entry(directory, read_manifest(directory), sum(status.st_size for status in files), used))
+    return sorted(found, key=lambda entry: -entry.used)
+
+
+def prunable(cache_dir: Path, older_than_days: float | None, keys: list[str]) -> list[Entry]:
+    """Returns the stores that are not used for so many days, or whose keys begin as one of these; with both: both.
+
+    Raises UserError if there is neither, or if one of `keys` begins no store's key, or those of several.
+    """
+    if older_than_days is None and not keys:
+        raise UserError("probe cache prune needs a rule: --older-than DAYS or --key KEY.")
+    found = entries(cache_dir)
+    for key in keys:
+        if (number := sum(entry.key.startswith(key) for entry in found)) != 1:
+            raise UserError(f"--key {key}: {number or 'no'} stores begin with it. `probe cache list` shows the keys.")
+    limit = time.time() - (older_than_days or 0) * 86400
+    return [entry for entry in found if entry.used <= limit and (not keys or entry.key.startswith(tuple(keys)))]
+
+
+def remove(entry: Entry) -> None:
+    """Deletes a store, and the rest of an interrupted prune. Raises UserError if a running job uses it."""
+    with FileLock(entry.directory / IN_USE, exclusive=True) as hold:
+        if not hold.held:
+            why = "is in use by a running job" if hold.busy else "cannot be locked (no permission, or no locks here)"
+            raise UserError(f"{short(entry.key)} {why}; it stays.")
+        doomed = entry.directory.with_name(f"{PRUNED}{entry.key}-{uuid.uuid4().hex[:8]}")
+        entry.directory.rename(doomed)  # so that no process finds it half deleted
+    shutil.rmtree(doomed)
+    for interrupted in doomed.parent.glob(f"{PRUNED}*"):
+        shutil.rmtree(interrupted, ignore_errors=True)

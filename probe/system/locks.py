@@ -67,11 +67,11 @@ def wait_for_lock(path: Path) -> FileIO:
             time.sleep(LOOK_EVERY_S)
 
 
-def is_locked(path: Path, by_readers: bool = False) -> bool:
-    """Returns whether another process holds the file's lock exclusively; by_readers: or shares it."""
+def is_locked(path: Path) -> bool:
+    """Returns whether another process holds the file's lock exclusively."""
     try:
         with path.open() as stream:
-            fcntl.flock(stream, (fcntl.LOCK_EX if by_readers else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:

@@ -14,7 +14,7 @@ from support.commands import flip_a_bit
 from support.facts import names
 from support.inputs import data_config, features_config
 
-from probe.cache.maintenance import entries
+from probe.cache.command import entries
 from probe.config import UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split
