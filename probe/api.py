@@ -19,7 +19,7 @@ from probe.config import UserError
 from probe.runs.outputs import bad_counts
 from probe.runs.records import RunRecord, bad_records, load_record
 from probe.screen.record import load_screens
-from probe.screen.report import Screens, choice_fields, screen_table
+from probe.screen.report import Screens, ranked_choices, screen_table
 from probe.settings import configs_of
 from probe.tables.columns import choose_columns
 from probe.tables.formats import csv_fields, render, table
@@ -92,10 +92,10 @@ class Screen:
 
     @cached_property
     def table(self) -> pandas.DataFrame:
-        """Returns one row per choice, with the columns of `screen.csv`."""
+        """Returns one row per choice, best first."""
         import pandas
 
-        return pandas.DataFrame(choice_fields(self.screens))
+        return pandas.DataFrame(ranked_choices(self.screens))
 
     def __str__(self) -> str:
         return screen_table(self.screens).render("text")

@@ -8,14 +8,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from probe.arguments import Parser, report_bad_records
 from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
+from probe.screen.candidates import Candidate
 from probe.settings import add_hydra_flags, parse_command, run_hydra_flags
-
-if TYPE_CHECKING:
-    from probe.screen.ranking import Scored
 
 DESCRIPTION = """\
 Trains rows one seed at a time, and drops a row once it is significantly worse than the leader on
@@ -83,18 +80,16 @@ def _screened(base: Config, command: str, log: Callable[[str], None]) -> list[Co
     """Runs the screen, shows and writes it, and returns the rows of `choose_candidates`."""
     if not base.race.candidates:
         return []
-    from probe.screen.report import render_screens, write_screen_tables
+    from probe.screen.report import screen_table
     from probe.screen.run import run_screens
 
-    folder = Path(base.results_dir)
     screens = run_screens([base], log, command)
-    write_screen_tables(folder, screens)
-    log(f"{render_screens(screens, 'text')}\nNow the runs.\n")
+    log(f"{screen_table(screens).render('text')}\nNow the runs.\n")
     (screen,) = screens.values()
     return _with_layers(base, (one.layers for one in choose_candidates(screen.ranked, base.race.candidates)))
 
 
-def choose_candidates(ranked: Sequence[Scored], number: int) -> list[Scored]:
+def choose_candidates(ranked: Sequence[Candidate], number: int) -> list[Candidate]:
     """Chooses `number` candidates for a race from a screen's ranking and returns them best first.
 
     First come the choices that rank above all narrower ones, then the next best. A linear readout gains more from width

@@ -20,9 +20,10 @@ from probe.conditions import BASELINE
 from probe.config import UserError
 from probe.race.spec import race_lines, read_decisions
 from probe.runs.records import Records, RunRecord, bad_records, load_records
-from probe.screen.figures import screen_pictures
-from probe.screen.record import ScreenRecord
-from probe.screen.report import Screens, rows_or_screen, screen_table, sound_screens, write_screen_tables
+from probe.runs.sweep_plan import SWEEP
+from probe.screen.figures import screen_picture
+from probe.screen.record import SCREEN, ScreenRecord, load_screens
+from probe.screen.report import Screens, screen_table
 from probe.system.files import to_jsonable, write_atomically
 from probe.system.format import percent, reason_of
 from probe.tables.columns import choose_columns
@@ -31,7 +32,7 @@ from probe.tables.formats import TextTable, table, task_tables, write_tables
 from probe.tables.notes import caption, recommendation
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, groups_of
-from probe.tables.rows import results_folder
+from probe.tables.rows import build_rows, results_folder
 
 WORTH = "row,condition,n,dev,test,floors"  # columns
 MORE = {  # tables folded at the end, each narrow enough for a page
@@ -50,18 +51,22 @@ def write_report(folder: Path, margin: float | None = None, forms: Sequence[str]
     margin: points of dev score that the user does not mind; None: the default. forms: of figures, png and svg.
     """
     folder = results_folder(folder)
-    rows = rows_or_screen(folder, margin)
+    rows = _rows(folder, margin)
     if rows:
         write_tables(folder, rows)
-    if screens := sound_screens(folder):
-        write_screen_tables(folder, screens)
     return write_page(folder, rows, forms)
+
+
+def _rows(folder: Path, margin: float | None) -> list[Row]:
+    """Builds a results folder's rows; none where it holds a screen alone."""
+    has_runs = any((folder / "records").glob("*.json")) or (folder / SWEEP).exists()
+    return build_rows(folder, margin) if has_runs or not (folder / SCREEN).exists() else []
 
 
 def write_page(folder: Path, rows: Sequence[Row], forms: Sequence[str] = ("png",)) -> list[Path]:
     """Writes figures and page of a results folder with these rows; returns their files, the page first."""
-    screens = sound_screens(folder)
-    shown = [*pictures(rows), *(screen_pictures(screens) if screens else [])]
+    screens = load_screens(folder)
+    shown = [*pictures(rows), *([screen_picture(screens)] if screens else [])]
     drawn = {picture.name: picture.render() for picture in shown}
     files = {folder / "figures" / f"{name}.png": content for name, content in drawn.items()}
     if "svg" in forms:
@@ -79,7 +84,7 @@ def page_line(folder: Path, rows: Sequence[Row] | None = None, margin: float | N
     line says why: the results are there all the same, and `probe report` makes their page at any time.
     """
     try:
-        write_page(folder, rows_or_screen(folder, margin) if rows is None else rows)
+        write_page(folder, _rows(folder, margin) if rows is None else rows)
     except Exception as error:
         reason = reason_of(error) if isinstance(error, UserError) else f"{type(error).__name__}: {reason_of(error)}"
         return f"No page was written ({reason}). The results are not affected: probe report {shlex.quote(str(folder))}"
@@ -88,7 +93,7 @@ def page_line(folder: Path, rows: Sequence[Row] | None = None, margin: float | N
 
 def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Mapping[str, bytes]) -> str:
     """Renders the page of a results folder, from its rows and pictures. drawn: PNG of each picture, by its name."""
-    records, screens, race = load_records(folder), sound_screens(folder), read_decisions(folder)
+    records, screens, race = load_records(folder), load_screens(folder), read_decisions(folder)
     groups, of_tasks = groups_of(rows), task_tables(rows)
     environment = Environment(
         loader=FileSystemLoader(TEMPLATE.parent), autoescape=True, undefined=StrictUndefined,

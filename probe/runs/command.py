@@ -88,18 +88,17 @@ def _screen_first(configs: Sequence[Config], command: str) -> None:
     if not asked:
         return
     from probe.runs.plan import one_per_encoder
-    from probe.screen.report import render_screens, write_screen_tables
+    from probe.screen.report import screen_table
     from probe.screen.run import run_screens
 
     log = functools.partial(print, file=sys.stderr, flush=True)
-    for folder, of_folder in asked.items():
+    for of_folder in asked.values():
         try:
             screens = run_screens(one_per_encoder(of_folder), log, command)
-            write_screen_tables(folder, screens)
         except UserError as error:
             print(f"not screened: {error}", file=sys.stderr)
             continue
-        print(f"{render_screens(screens, 'text')}\nThe screen trains nothing; now the runs.\n", flush=True)
+        print(f"{screen_table(screens).render('text')}\nThe screen trains nothing; now the runs.\n", flush=True)
 
 
 def _train_one(cfg: Config, command: str) -> int:

@@ -14,46 +14,34 @@ from probe.data.task import Task
 
 
 class Gold:
-    """Holds the gold tags of some sentences. known: the labels that a readout can predict, by number."""
+    """Holds the gold tags of some sentences. known: the labels that a readout can predict, by number.
+
+    Items are spans as conlleval counts them, or words if tags are not spans.
+    """
 
     def __init__(self, tags: Tags, known: Sequence[str], part: np.ndarray, num_parts: int, task: Task) -> None:
-        self.labels = [*known, *sorted({tag for sentence in tags for tag in sentence} - set(known))]
-        ids = {label: i for i, label in enumerate(self.labels)}
-        self.ids = np.array([ids[tag] for sentence in tags for tag in sentence])  # (W,)
+        labels = [*known, *sorted({tag for sentence in tags for tag in sentence} - set(known))]
+        ids = {label: i for i, label in enumerate(labels)}
         lengths = np.array([len(sentence) for sentence in tags])
-        self.part = np.repeat(part, lengths)  # (W,) of each word's sentence
-        self.num_parts, self.task = num_parts, task
-        self._starts = np.zeros(len(self.ids), bool)
+        self.part, self.num_parts = np.repeat(part, lengths), num_parts  # (W,), of each word's sentence
+        self._starts = np.zeros(lengths.sum(), bool)
         self._starts[np.cumsum(lengths) - lengths] = True
-        kinds = sorted({label[2:] for label in self.labels if label != "O"}) if task.has_spans else []
-        self._kind = np.array(
-            [0 if label == "O" else 1 + kinds.index(label[2:]) for label in self.labels]
-            if kinds
-            else [0] * len(self.labels)
-        )
-        self._begins = np.array([label.startswith("B-") for label in self.labels])
-        self._spans = self._find(self.ids)
+        if task.has_spans:
+            self._kind = np.unique(["", *(label[2:] for label in labels)], return_inverse=True)[1][1:]  # 0 of O
+            self._begins = np.array([label.startswith("B-") for label in labels])
+        else:
+            self._kind = np.arange(1, len(labels) + 1)
+            self._begins = np.ones(len(labels), bool)
+        self._items = self._find(np.array([ids[tag] for sentence in tags for tag in sentence]))
 
     def counts(self, predicted: np.ndarray) -> np.ndarray:
-        """Returns (parts, 3), the gold, predicted and correct items of each part. predicted: (W,) label ids.
-
-        Items are spans as conlleval counts them, or words if tags are not spans.
-        """
-        if not self.task.has_spans:
-            right = self.ids == predicted
-            words = self._by_part(np.ones(len(right), bool))
-            return np.stack([words, words, self._by_part(right)], 1)
-        gold, guess = self._spans, self._find(predicted)
-        right = (gold == guess) & (gold >= 0)
-        return np.stack([self._by_part(spans >= 0) for spans in (gold, guess)] + [self._by_part(right)], 1)
-
-    def _by_part(self, there: np.ndarray) -> np.ndarray:
-        return np.bincount(self.part[there], minlength=self.num_parts)
+        """Returns (parts, 3), the gold, predicted and correct items of each part. predicted: (W,) label ids."""
+        gold, guess = self._items, self._find(predicted)
+        counted = (gold >= 0, guess >= 0, (gold == guess) & (gold >= 0))
+        return np.stack([np.bincount(self.part[there], minlength=self.num_parts) for there in counted], 1)
 
     def _find(self, ids: np.ndarray) -> np.ndarray:
-        """Returns (W,): last word and type, as one number, of the span that begins at each word; -1 if none does."""
-        if not len(ids):
-            return ids
+        """Returns (W,): last word and kind, as one number, of the item that begins at each word; -1 if none does."""
         kind = self._kind[ids]
         before = np.concatenate([[0], kind[:-1]])
         before[self._starts] = 0
@@ -61,6 +49,6 @@ class Gold:
         after = np.concatenate([kind[1:], [0]])
         ends_after = np.concatenate([self._starts[1:] | self._begins[ids[1:]], [True]])
         ends = (kind > 0) & (ends_after | (after != kind))
-        spans = np.full(len(ids), -1)
-        spans[begins] = np.flatnonzero(ends) * (self._kind.max() + 1) + kind[begins]
-        return spans
+        items = np.full(len(ids), -1)
+        items[begins] = np.flatnonzero(ends) * (self._kind.max() + 1) + kind[begins]
+        return items

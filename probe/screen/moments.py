@@ -11,7 +11,7 @@ C labels.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -73,15 +73,14 @@ def num_pca_components(wanted: int, store: Vectors, window: int, device: str) ->
     return max(1, min(wanted, store.hidden_size, most))
 
 
-def _read(store: Vectors, text: Text) -> Iterator[tuple[int, slice, Tensor]]:
+def _read(store: Vectors, text: Text, device: str | torch.device) -> Iterator[tuple[int, slice, Tensor]]:
     """Yields layer, a slice of the text's words, their float32 vectors (n, H), shard by shard. Raises DamagedShard."""
     for shard, layers in store.read(text.split, range(store.num_layers + 1)):
         first, last = np.searchsorted(text.rows, [shard.first, shard.last]).tolist()
-        if first == last:
-            continue
-        inside = torch.from_numpy(text.rows[first:last] - shard.first)
-        for number, layer in enumerate(layers):
-            yield number, slice(first, last), layer[inside].float()
+        if first < last:
+            inside = torch.from_numpy(text.rows[first:last] - shard.first)
+            for number, layer in enumerate(layers):
+                yield number, slice(first, last), layer[inside].float().to(device)
 
 
 def reduction(store: Vectors, text: Text, num_components: int, device: str = "cpu") -> Reduction:
@@ -90,8 +89,7 @@ def reduction(store: Vectors, text: Text, num_components: int, device: str = "cp
     total = torch.zeros(layers, size, dtype=torch.float64, device=device)
     products = torch.zeros(layers, size, size, dtype=torch.float64, device=device)
     offset = torch.zeros(layers, size, device=device)  # near the mean: products of large values would lose digits
-    for number, words, vectors in _read(store, text):
-        vectors = vectors.to(device)
+    for number, words, vectors in _read(store, text, device):
         if words.start == 0:
             offset[number] = vectors.mean(0)
         vectors = vectors - offset[number]
@@ -104,24 +102,19 @@ def reduction(store: Vectors, text: Text, num_components: int, device: str = "cp
     vectors = vectors.flip(2)
     variance = values.sum(1)
     scale = (variance / size).sqrt().float()
-    scale[scale <= CONSTANT * (offset + shift).abs().amax(1).float()] = (
-        1  # what varies by rounding alone stays near zero
-    )
+    # What varies by rounding alone stays near zero.
+    scale[scale <= CONSTANT * (offset + shift).abs().amax(1).float()] = 1
     kept = values[:, :num_components].sum(1) / variance.clamp(min=1e-30)
-    return Reduction(
-        (offset + shift).float(),
-        vectors[:, :, :num_components].float(),
-        scale,
-        [float(share) if total > 0 else 1.0 for share, total in zip(kept, variance, strict=True)],
-    )
+    kept[variance == 0] = 1
+    return Reduction((offset + shift).float(), vectors[:, :, :num_components].float(), scale, kept.tolist())
 
 
 def reduced(store: Vectors, text: Text, to: Reduction, dtype: torch.dtype = torch.float32) -> Tensor:
     """Projects a text's layers on their components: (W, L + 1, R)."""
     shape = len(text.rows), store.num_layers + 1, to.pca_components.shape[2]
     layers = torch.empty(shape, dtype=dtype, device=to.mean.device)
-    for number, words, vectors in _read(store, text):
-        centred = vectors.to(to.mean.device) - to.mean[number]
+    for number, words, vectors in _read(store, text, to.mean.device):
+        centred = vectors - to.mean[number]
         layers[words, number] = (centred @ to.pca_components[number] / to.scale[number]).to(dtype)
     return layers
 
@@ -141,10 +134,6 @@ class Moments:
     words: int
 
     @property
-    def bytes(self) -> int:
-        return self.xx.nbytes
-
-    @property
     def num_layers(self) -> int:
         return len(self.x) // self.xx.shape[1]
 
@@ -157,17 +146,8 @@ class Moments:
         """Returns (K * R, K * R), the products of two layers, of which the second is not below the first."""
         return self.xx[first * self.num_layers - first * (first - 1) // 2 + second - first]
 
-    def copy(self) -> Moments:
-        return replace(self, **{name: getattr(self, name).clone() for name in ("xx", "xy", "x", "y")})
-
-    def subtract(self, part: Moments) -> None:
-        """Removes the words of a part from the sums."""
-        self._add(part, -1)
-
-    def add(self, part: Moments) -> None:
-        self._add(part, 1)
-
-    def _add(self, part: Moments, sign: int) -> None:
+    def add(self, part: Moments, sign: int = 1) -> None:
+        """Adds the words of a part to the sums, or with sign -1 removes them."""
         for name in ("xx", "xy", "x", "y"):
             getattr(self, name).add_(getattr(part, name), alpha=sign)
         self.words += sign * part.words

@@ -17,56 +17,19 @@ from __future__ import annotations
 import functools
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from probe.config import LayersConfig
+from probe.screen.candidates import Candidate
 
-TIES = 2  # rises when `rank` decides `tied` otherwise than before on the same scores; screen.json has it
 LEVEL = 0.05  # of screens without any difference, how many may call a candidate not tied
 SIMULATED = 2000  # screens, of each structure
 AT_ONCE = 2_000_000  # simulated scores that are held at once
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Holds a candidate and its scores on dev, one per sample.
-
-    f1: the task's headline score, fractions. error: squared error per word. alike: presets that are equivalent for a
-    linear readout. num_blocks: how many encoder blocks it needs. tied: whether it is not significantly behind the
-    first.
-    """
-
-    layers: LayersConfig
-    width: int
-    num_blocks: int
-    f1: list[float]
-    error: list[float]
-    alike: list[str] = field(default_factory=list)
-    tied: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.layers.name
-
-    @property
-    def dev_f1(self) -> float:
-        return statistics.fmean(self.f1)
-
-    @property
-    def spread(self) -> float:
-        """Returns the standard error of dev_f1."""
-        return jackknife(self.f1)
-
-    @property
-    def dev_error(self) -> float:
-        return statistics.fmean(self.error)
-
-    @property
-    def error_spread(self) -> float:
-        return jackknife(self.error)
+# What candidates' errors may have in common: errors that are combined from so many common ones (0: each has its own);
+# a share of the candidates (at least one) has so many times the spread of the others.
+STRUCTURES = ((0, 0.0, 1.0), (2, 0.0, 1.0), (5, 0.0, 1.0), (0, 0.1, 3.0), (0, 0.3, 2.0))
 
 
 def jackknife(values: Sequence[float]) -> float:
@@ -75,23 +38,15 @@ def jackknife(values: Sequence[float]) -> float:
     return math.sqrt((parts - 1) / parts * sum((value - mean) ** 2 for value in values))
 
 
-def rank(candidates: Sequence[Scored]) -> list[Scored]:
-    """Sorts candidates by dev F1, then by squared error, and fills in `tied`."""
-    return [ranked for _, ranked in rank_encoders({"": candidates})]
+def rank(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Sorts candidates by dev F1, then by squared error, and fills in `tied`.
 
-
-def rank_encoders(candidates: Mapping[str, Sequence[Scored]]) -> list[tuple[str, Scored]]:
-    """Ranks the candidates of several encoders as those of one, and fills in `tied`: encoders with their candidates.
-
-    candidates: by encoder. Their scores must be of the same sentences, in the same parts.
+    Those of several encoders are ranked as those of one. All scores must be of the same sentences, in the same parts.
     """
-    every = [(encoder, one) for encoder, some in candidates.items() for one in some]
-    every.sort(key=lambda pair: (-pair[1].dev_f1, pair[1].dev_error, pair[1].width, pair[1].layers.name))
-    if len(every) < 2:
-        return [(encoder, replace(one, tied=True)) for encoder, one in every]
-    scores = np.array([one.f1 for _, one in every])
-    behind = _behind(scores[None])[0] <= critical(*scores.shape)
-    return [(encoder, replace(one, tied=bool(tied))) for (encoder, one), tied in zip(every, behind, strict=True)]
+    every = sorted(candidates, key=lambda one: (-one.dev_f1, statistics.fmean(one.error), one.width, one.name))
+    scores = np.array([one.f1 for one in every])
+    tied = _behind(scores[None])[0] <= critical(*scores.shape)
+    return [replace(one, tied=bool(is_tied)) for one, is_tied in zip(every, tied, strict=True)]
 
 
 def _behind(scores: np.ndarray) -> np.ndarray:
@@ -119,62 +74,34 @@ def critical(candidates: int, samples: int) -> float:
     for structure in STRUCTURES:
         largest: list[float] = []
         while len(largest) < SIMULATED:
-            parts = structure(draw, min(at_once, SIMULATED - len(largest)), candidates, samples)
+            screens = min(at_once, SIMULATED - len(largest))
+            parts = _parts(draw, (screens, candidates, samples), *structure)
             without = (parts.sum(2, keepdims=True) - parts) / (samples - 1)  # scores, each without one part
             largest += _behind(without).max(1).tolist()
         found.append(float(np.quantile(largest, 1 - LEVEL)))
     return max(found)
 
 
-Structure = Callable[[np.random.Generator, int, int, int], np.ndarray]  # (D, N, g): what each part adds to the scores
-
-
-def _independent(draw: np.random.Generator, screens: int, candidates: int, samples: int) -> np.ndarray:
-    """Draws independent errors for each candidate."""
-    return draw.standard_normal((screens, candidates, samples))
-
-
-def _common(factors: int) -> Structure:
-    """Draws errors from a few common ones, as combinations of the same layers may have."""
-
-    def parts(draw: np.random.Generator, screens: int, candidates: int, samples: int) -> np.ndarray:
+def _parts(
+    draw: np.random.Generator, shape: tuple[int, int, int], factors: int, share: float, times: float
+) -> np.ndarray:
+    """Draws what each part of the sentences adds to the scores, by one of STRUCTURES: (D, N, g)."""
+    screens, candidates, samples = shape
+    if factors:
         loadings = draw.standard_normal((screens, candidates, factors))
         return loadings @ draw.standard_normal((screens, factors, samples))
-
-    return parts
-
-
-def _unequal(share: float, times: float) -> Structure:
-    """Draws errors of which a share of the candidates (at least one) has so many times the spread of the others."""
-
-    def parts(draw: np.random.Generator, screens: int, candidates: int, samples: int) -> np.ndarray:
-        spread = np.where(np.arange(candidates) < max(1, share * candidates), times, 1.0)
-        return spread[:, None] * draw.standard_normal((screens, candidates, samples))
-
-    return parts
+    spread = np.where(np.arange(candidates) < max(1, share * candidates), times, 1.0)
+    return spread[:, None] * draw.standard_normal(shape)
 
 
-STRUCTURES: tuple[Structure, ...] = (_independent, _common(2), _common(5), _unequal(0.1, 3), _unequal(0.3, 2))
+def selection_bias(ranked: Sequence[Candidate]) -> float:
+    """Returns by how much the first's dev F1 is at most too high because it was chosen for it.
 
-
-def selection_bias(ranked: Sequence[Scored]) -> tuple[float, float]:
-    """Returns by how much the first's dev F1 is too high because it was chosen for it: an estimate and an upper bound.
-
-    Errors with the spread of the samples are drawn with a fixed seed. They are added to the actual scores (which
-    already contain errors, so the estimate is rather low), and to equal scores.
+    So much it is on average if all choices are equally good. Errors with the spread of the samples are drawn with a
+    fixed seed.
     """
     scores = np.array([one.f1 for one in ranked])
     samples = scores.shape[1]
     deviations = math.sqrt((samples - 1) / samples) * (scores - scores.mean(1, keepdims=True))
     errors = np.random.default_rng(0).standard_normal((SIMULATED, samples)) @ deviations.T  # (D, N)
-    chosen = (scores.mean(1) + errors).argmax(1)
-    return float(errors[np.arange(SIMULATED), chosen].mean()), float(errors.max(1).mean())
-
-
-def front(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
-    """Returns the Pareto front of points (name, cost, score): than which no other is both as cheap and better."""
-    found: list[tuple[str, float, float]] = []
-    for point in sorted(points, key=lambda point: (point[1], -point[2])):
-        if not found or point[2] > found[-1][2]:
-            found.append(point)
-    return found
+    return float(errors.max(1).mean())

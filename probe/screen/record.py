@@ -1,4 +1,4 @@
-"""Reads and writes the screen of a results folder, `screen.json`: the ranked layers, their scores, text and settings.
+"""Reads the screen of a results folder, `screen.json`: the ranked layers, their scores, text and settings.
 
 A folder has one screen, or one of each of several encoders that are ranked together (a list); a new one replaces it.
 Like a record a screen has a key, the hash of its identity. Imports nothing slow.
@@ -6,7 +6,7 @@ Like a record a screen has a key, the hash of its identity. Imports nothing slow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ from typing import Any
 from probe.config import UserError
 from probe.runs.records import decoded, json_of
 from probe.runs.sweep_plan import Setting
-from probe.screen.ranking import Scored
-from probe.system.files import key_of, to_jsonable, write_json
+from probe.screen.candidates import Candidate
+from probe.system.files import key_of, to_jsonable
 from probe.system.format import encoder_labels
 from probe.system.provenance import Hardware, Software
 
@@ -38,11 +38,6 @@ class ScreenIdentity:
     @property
     def key(self) -> str:
         return key_of(to_jsonable(self))
-
-    @property
-    def sentences(self) -> tuple[str | int, ...]:
-        """Identifies the sentences that were scored, and their parts. Screens that agree in them can be compared."""
-        return self.corpus, self.task, key_of(self.screen), self.seed, self.version
 
 
 @dataclass(frozen=True)
@@ -71,13 +66,12 @@ class ScreenRecord:
     variance_kept: float
     ridge_alphas: dict[str, float]
     beam_sizes: list[int]
-    ranked: list[Scored]
+    ranked: list[Candidate]
     seconds: float
     peak_rss_mb: int
     software: Software
     hardware: Hardware
     finished: str  # UTC
-    ties: int  # which version of the rule decided `tied`
 
 
 class BadScreen(UserError):
@@ -89,43 +83,25 @@ def load_screens(folder: Path) -> dict[str, ScreenRecord]:
 
     Raises BadScreen with the field and the problem, and UserError if the file cannot be read.
     """
-    path = folder / SCREEN
 
     def bad(problem: str) -> BadScreen:
-        return BadScreen(f"{path}: {problem}. Move it away and screen again.")
+        return BadScreen(f"{folder / SCREEN}: {problem}. Move it away and screen again.")
 
-    content = json_of(path, bad)
+    content = json_of(folder / SCREEN, bad)
     if content is None:
         return {}
-    records = [_screen(one, bad) for one in (content if isinstance(content, list) else [content])]
-    screens = by_encoder(records)
-    if not screens:
-        raise bad("it holds no screen, or two of encoders of one name")
-    if len({record.identity.sentences for record in records}) > 1:
-        raise bad("its screens are of several texts or settings")
-    return screens
-
-
-def _screen(content: Any, bad: Callable[[str], BadScreen]) -> ScreenRecord:
-    record = decoded(content, ScreenRecord, bad)
-    if record.schema != SCHEMA:
-        raise bad(f"schema {record.schema}, this version reads {SCHEMA}")
-    if record.identity.key != record.key:
-        raise bad("its key is not the hash of its identity; it was changed")
-    if not record.ranked:
-        raise bad("it ranks nothing")
-    return record
+    records = [decoded(one, ScreenRecord, bad) for one in (content if isinstance(content, list) else [content])]
+    for record in records:
+        if record.schema != SCHEMA:
+            raise bad(f"schema {record.schema}, this version reads {SCHEMA}")
+        if record.identity.key != record.key:
+            raise bad("its key is not the hash of its identity; it was changed")
+    if not all(record.ranked for record in records) or not by_encoder(records):
+        raise bad("it ranks nothing, or two of its encoders have one name")
+    return by_encoder(records)
 
 
 def by_encoder(records: Sequence[ScreenRecord]) -> dict[str, ScreenRecord]:
     """Gives screens by their encoders' names; empty if two have one name."""
     labels = encoder_labels([record.setting.encoder for record in records])
     return dict(zip(labels, records, strict=True)) if labels else {}
-
-
-def write_screens(folder: Path, records: Sequence[ScreenRecord]) -> None:
-    """Writes screen.json, which holds these screens and no other. Raises UserError if it cannot be written."""
-    try:
-        write_json(folder / SCREEN, records[0] if len(records) == 1 else records)
-    except OSError as error:
-        raise UserError(f"{folder / SCREEN} cannot be written ({error.strerror}).") from None

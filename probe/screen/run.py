@@ -10,39 +10,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from probe.config import Config, ScreenConfig, UserError
+from probe.features.pooled import vectors_to_read
+from probe.features.store import FeatureStore, read_again_if_damaged
 from probe.probes.kinds import PROBES
-from probe.runs.plan import Inputs, inputs_of, named_encoders, settings_of
+from probe.runs.plan import Inputs, inputs_of, named_encoders, prepare_results, settings_of
 from probe.runs.sweep_plan import Setting
-from probe.screen.ranking import TIES
-from probe.screen.record import (
-    SCHEMA,
-    SCREEN,
-    BadScreen,
-    ScreenIdentity,
-    ScreenRecord,
-    by_encoder,
-    load_screens,
-    write_screens,
-)
+from probe.screen.record import SCHEMA, SCREEN, BadScreen, ScreenIdentity, ScreenRecord, by_encoder, load_screens
+from probe.screen.report import screen_table
+from probe.system.files import write_atomically, write_json
 from probe.system.machine import resolve_device
 from probe.system.provenance import hardware, provenance
-
-if TYPE_CHECKING:
-    from probe.features.store import FeatureStore
-    from probe.screen.screen import Screened
 
 
 def screen_identity(inputs: Inputs, cfg: Config) -> ScreenIdentity:
     """Returns the identity of the screen that a config asks for."""
-    task = inputs.corpus.task
-    screen = {
-        name: value for name, value in asdict(_settings(inputs, cfg)).items() if name != "first"
-    }  # when, not what
-    pooled = {} if task.is_per_word else {"sentence": cfg.features.sentence}
-    return ScreenIdentity(inputs.fingerprint, task.name, inputs.store.vectors_key, screen | pooled, cfg.seed)
+    task, screen = inputs.corpus.task, asdict(_settings(inputs, cfg))
+    del screen["first"]  # when, not what
+    if not task.is_per_word:
+        screen["sentence"] = cfg.features.sentence
+    return ScreenIdentity(inputs.fingerprint, task.name, inputs.store.vectors_key, screen, cfg.seed)
 
 
 def _settings(inputs: Inputs, cfg: Config) -> ScreenConfig:
@@ -68,39 +56,47 @@ def run_screens(
             )
     named_encoders(configs)
     folder = Path(configs[0].results_dir)
-    wanted = [screen_identity(inputs_of(cfg), cfg).key for cfg in configs]
+    wanted = {screen_identity(inputs_of(cfg), cfg).key: cfg for cfg in configs}
     try:
-        there = [*load_screens(folder).values()]
+        done = {one.key: one for one in load_screens(folder).values()}
     except BadScreen as error:
         log(f"{error} It is replaced.")
-        there = []
-    if [one.key for one in there] == wanted:
+        done = {}
+    if list(done) == list(wanted):
         log(f"screened already: {folder / SCREEN}")
-        return by_encoder(there)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"results_dir={folder} cannot be written ({error.strerror}).") from None
-    done = {one.key: one for one in there if one.key in wanted}
-    for key, cfg in zip(wanted, configs, strict=True):
+        return by_encoder([*done.values()])
+    prepare_results(folder)
+    for key, cfg in wanted.items():
         if key not in done:
             done[key] = _run_screen(cfg, log, command)
-        write_screens(folder, [done[key] for key in wanted if key in done])
-    return by_encoder([done[key] for key in wanted])
+        screens = [done[key] for key in wanted if key in done]
+        write_json(folder / SCREEN, screens[0] if len(screens) == 1 else screens)
+        write_atomically(folder / "screen.md", screen_table(by_encoder(screens)).render("md"))
+    return by_encoder(screens)
 
 
 def _run_screen(cfg: Config, log: Callable[[str], None], command: str | None) -> ScreenRecord:
-    """Screens one encoder."""
+    """Screens one encoder. Its seconds do not include those of extraction."""
+    import torch
+
+    from probe.features.extraction import ensure_features
+    from probe.screen.screen import Screened, screen
+
     inputs = inputs_of(cfg)
-    identity = screen_identity(inputs, cfg)
+    identity, settings = screen_identity(inputs, cfg), settings_of(cfg)
     software = provenance(command)  # of the code as it was loaded
     device = resolve_device(cfg.device)
     for note in inputs.corpus.notes:
         log(f"data: {note}.")
-    store, found, seconds = _screened(inputs, cfg, device, log)
-    import torch
 
-    settings = settings_of(cfg)
+    def read() -> tuple[FeatureStore, Screened, float]:
+        store = ensure_features(inputs.corpus, inputs.encoder, cfg.features, device)
+        clock = time.perf_counter()
+        vectors = vectors_to_read(store, inputs.corpus, cfg.features)
+        found = screen(vectors, inputs.corpus, _settings(inputs, cfg), cfg.seed, device, log)
+        return store, found, time.perf_counter() - clock
+
+    store, found, seconds = read_again_if_damaged(read, functools.partial(print, file=sys.stderr))
     return ScreenRecord(
         schema=SCHEMA,
         key=identity.key,
@@ -123,24 +119,4 @@ def _run_screen(cfg: Config, log: Callable[[str], None], command: str | None) ->
         software=software,
         hardware=hardware(device, torch.get_num_threads()),
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
-        ties=TIES,
     )
-
-
-def _screened(
-    inputs: Inputs, cfg: Config, device: str, log: Callable[[str], None]
-) -> tuple[FeatureStore, Screened, float]:
-    """Returns the complete store, the screen's result, and its seconds without those of extraction."""
-    from probe.features.extraction import ensure_features
-    from probe.features.pooled import vectors_to_read
-    from probe.features.store import read_again_if_damaged
-    from probe.screen.screen import screen
-
-    def read() -> tuple[FeatureStore, Screened, float]:
-        store = ensure_features(inputs.corpus, inputs.encoder, cfg.features, device)
-        clock = time.perf_counter()
-        vectors = vectors_to_read(store, inputs.corpus, cfg.features)
-        found = screen(vectors, inputs.corpus, _settings(inputs, cfg), cfg.seed, device, log)
-        return store, found, time.perf_counter() - clock
-
-    return read_again_if_damaged(read, functools.partial(print, file=sys.stderr))

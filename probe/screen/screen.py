@@ -6,13 +6,16 @@ never read.
 
 from __future__ import annotations
 
+import copy
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from probe.config import ScreenConfig, UserError
 from probe.data.corpus import Corpus
@@ -22,12 +25,14 @@ from probe.scoring.metrics import f1_of
 from probe.screen.candidates import Candidate, concatenations, fixed
 from probe.screen.gold import Gold
 from probe.screen.moments import Moments, Reduction, Text, moments, num_pca_components, reduced, reduction
-from probe.screen.ranking import Scored, rank
+from probe.screen.ranking import rank
 from probe.screen.readout import RIDGE_ALPHAS, Key, scores, solve
 from probe.system.machine import num_cores
 from probe.system.progress import progress_bar
 
 SMALL = 1024  # for a matrix narrower than this, a second thread costs more than it gains
+EVERY = 100  # most concatenations of one number of layers to try all; beyond, the best of one layer less are extended
+BEAM_WIDTH = 8  # how many of those are extended
 PARTS_BYTES = 300e6  # the moments of all parts are kept if they take no more than this; else they are gathered again
 
 
@@ -40,7 +45,7 @@ class Screened:
     numbers of layers for which not every concatenation was tried.
     """
 
-    ranked: list[Scored]
+    ranked: list[Candidate]
     words: dict[str, int]
     num_pca_components: int
     variance_kept: float
@@ -63,16 +68,13 @@ def screen(
     """
     is_small = (2 * cfg.window + 1) * (store.num_layers + 1) * store.hidden_size < SMALL
     torch.set_num_threads(1 if is_small else num_cores())
-    known, label_ids = labels_of(corpus.splits["train"].tags)
-    train = draw(corpus, "train", cfg.sentences, cfg.samples, seed, label_ids)
-    dev = draw(corpus, "dev", cfg.dev_sentences, cfg.samples, seed, label_ids)
+    train = draw(corpus, "train", cfg.sentences, cfg.samples, seed)
+    dev = draw(corpus, "dev", cfg.dev_sentences, cfg.samples, seed)
     for text, setting in ((train, "sentences"), (dev, "dev_sentences")):
         if (there := len(text.lengths)) < cfg.samples:
-            limit = f" by screen.{setting}" if there < len(corpus.splits[text.split].words) else ""
-            fewer = f" Type screen.samples={there}." if there > 1 else ""
             raise UserError(
-                f"screen.samples={cfg.samples} parts need as many sentences: of {text.split} there are {there}{limit}."
-                f"{fewer}"
+                f"screen.samples={cfg.samples}: expected at most {there}, the drawn sentences of {text.split} (of "
+                f"{len(corpus.splits[text.split].words)}, by screen.{setting})."
             )
     num_components = num_pca_components(cfg.pca_components, store, cfg.window, device)
     to = reduction(store, train, num_components, device)
@@ -80,14 +82,15 @@ def screen(
         f"screen: {len(train.lengths)} sentences of train, {len(dev.lengths)} of dev; of each layer {num_components} "
         f"of {store.hidden_size} components, {100 * min(to.kept):.1f} % of its variance or more"
     )
-    bench = _Bench(store, corpus, cfg, train, dev, known, to)
-    ranked = rank(bench.scored(log))
+    bench = _Bench(store, corpus, cfg, train, dev, to)
+    ranked = rank(bench.scored())
     words = {text.split: len(text.rows) for text in (train, dev)}
     return Screened(ranked, words, num_components, min(to.kept), bench.ridge_alphas, bench.beam_sizes)
 
 
-def draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int, label_ids: dict[str, int]) -> Text:
+def draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int) -> Text:
     """Draws a random sample of a split's sentences, in their order, and assigns each to a part."""
+    _, label_ids = labels_of(corpus.splits["train"].tags)
     tags = corpus.splits[split].tags
     shuffled = np.random.default_rng([seed, len(split)]).permutation(len(tags))[:sentences]
     part_of = dict(zip(shuffled.tolist(), (np.arange(len(shuffled)) % parts).tolist(), strict=True))
@@ -107,94 +110,78 @@ class _Bench:
     """Holds train and dev of a screen. ridge_alphas, beam_sizes: see Screened; filled in by `scored`."""
 
     def __init__(
-        self,
-        store: Vectors,
-        corpus: Corpus,
-        cfg: ScreenConfig,
-        train: Text,
-        dev: Text,
-        known: Sequence[str],
-        to: Reduction,
+        self, store: Vectors, corpus: Corpus, cfg: ScreenConfig, train: Text, dev: Text, to: Reduction
     ) -> None:
         self.cfg, self.to, self.train, self.dev = cfg, to, train, dev
         self.depth, self.hidden_size = store.num_layers, store.hidden_size
         self.train_layers = reduced(store, train, to, torch.float16)
         self.dev_layers = reduced(store, dev, to, torch.float16)
-        device = to.mean.device
-        labels = torch.from_numpy(train.labels)
-        one_hot = torch.nn.functional.one_hot(labels, len(known))
-        self.labels = one_hot.float().to(device)
-        self.beyond = {text.split: beyond(text, cfg.window).to(device) for text in (train, dev)}
+        known, _ = labels_of(corpus.splits["train"].tags)
+        one_hot = torch.nn.functional.one_hot(torch.from_numpy(train.labels), len(known))
+        self.labels = one_hot.float().to(to.mean.device)
         self.gold = Gold(dev.tags, known, dev.part, cfg.samples, corpus.task)
         self.ridge_alphas: dict[int, float] = {}
         self.beam_sizes: list[int] = []
+        self.scores: dict[Key, list[tuple[float, float]]] = {}  # dev F1 and squared error per word, of each sample
 
-    def scored(self, log: Callable[[str], None]) -> list[Scored]:
+    def scored(self) -> list[Candidate]:
         """Scores every candidate."""
-        log("screen: gathering second moments")
-        sums = self._without_each_part()
         candidates: list[Candidate] = []
-        results: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]] = {}
         with progress_bar(None, "screening", "readouts") as bar:
-            for part, others in enumerate(sums):
-
-                def add(some: Sequence[Candidate], part: int = part, others: Moments = others) -> None:
-                    for key, score in self._scores(others, [one.readout for one in some], part):
-                        results.setdefault(key, []).append(score)
-                        bar.update()
-
+            for part, others in enumerate(self._without_each_part()):
                 if part == 0:
                     self._choose_ridge_alphas(others)
-                    candidates = self._candidates(add, results)
+                    candidates = self._candidates(others, bar)
                     bar.total = len(candidates) * self.cfg.samples
                 else:
-                    add(candidates)
-        scores = {one.readout: tuple(map(list, zip(*results[one.readout], strict=True))) for one in candidates}
+                    self._score(candidates, others, part, bar)
         return [
-            Scored(one.layers, one.width, one.num_blocks, scores[one.readout][0], scores[one.readout][1], one.alike)
+            replace(
+                one,
+                f1=[f1 for f1, _ in self.scores[one.readout]],
+                error=[error for _, error in self.scores[one.readout]],
+            )
             for one in candidates
         ]
 
-    def _candidates(
-        self,
-        add: Callable[[Sequence[Candidate]], None],
-        results: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]],
-    ) -> list[Candidate]:
+    def _candidates(self, others: Moments, bar: tqdm) -> list[Candidate]:
         """Returns all candidates. Each is scored on the first sample, which chooses the concatenations to extend."""
         candidates = {one.readout: one for one in fixed(self.depth, self.hidden_size)}
 
         def score() -> None:
-            add([one for key, one in candidates.items() if key not in results])  # together: they share work
+            new = [one for key, one in candidates.items() if key not in self.scores]
+            self._score(new, others, 0, bar)  # together: they share work
 
-        def best(some: list[Candidate]) -> list[Candidate]:
-            score()
-            return sorted(some, key=lambda one: results[one.readout][0][0], reverse=True)
-
-        for size, found, is_all in concatenations(self.depth, self.hidden_size, self.cfg.max_layers, best):
+        found = concatenations(1, self.depth, self.hidden_size)
+        for size in range(2, min(self.cfg.max_layers, self.depth + 1) + 1):
+            extended: list[Sequence[int]] = []
+            if math.comb(self.depth + 1, size) > EVERY:
+                self.beam_sizes.append(size)
+                score()
+                found.sort(key=lambda one: self.scores[one.readout][0][0], reverse=True)
+                extended = [one.layers.indices for one in found[:BEAM_WIDTH]]
+            found = concatenations(size, self.depth, self.hidden_size, extended)
             candidates = {one.readout: one for one in found} | candidates
-            self.beam_sizes += [] if is_all else [size]
         score()
         return list(candidates.values())
 
     def _without_each_part(self) -> Iterator[Moments]:
         """Yields the moments of train without its first part, without its second, ..."""
         words_of = [self.train.of_part(part) for part in range(self.cfg.samples)]
-        first = self._moments(words_of[0])
-        parts = deque([first])
-        if first.bytes * self.cfg.samples <= PARTS_BYTES:  # each is gathered once
+        parts = deque([self._moments(words_of[0])])
+        if parts[0].xx.nbytes * self.cfg.samples <= PARTS_BYTES:  # each is gathered once
             parts += map(self._moments, words_of[1:])
-            total = first.copy()
+            total = copy.deepcopy(parts[0])
             for part in list(parts)[1:]:
                 total.add(part)
         else:
             total = self._moments(np.ones(len(self.train.rows), bool))
-        del first
         for words in words_of:
             left_out = parts.popleft() if parts else self._moments(words)
-            total.subtract(left_out)
+            total.add(left_out, -1)
             yield total
             total.add(left_out)
-            del left_out
+            del left_out  # before the next is gathered
 
     def _moments(self, words: np.ndarray) -> Moments:
         """Returns the moments of these words of train (a mask), which form whole sentences."""
@@ -211,7 +198,7 @@ class _Bench:
         """
         words = torch.from_numpy(self.train.of_part(0))
         layers, gold = self.train_layers[words], self.train.labels[words.numpy()]
-        outside = self.beyond["train"][:, words]
+        outside = beyond(self.train, self.cfg.window)[:, words].to(layers.device)
 
         def errors(keys: Sequence[Key]) -> dict[tuple[tuple[int, ...], float], float]:
             found: dict[tuple[tuple[int, ...], float], float] = {}
@@ -221,21 +208,23 @@ class _Bench:
                     found[indices, alpha] = float(squared_error(given, gold).mean())
             return found
 
-        single = errors([("concat", (k,)) for k in range(self.depth + 1)])
-        best_first = list(dict.fromkeys(indices[0] for indices, _ in sorted(single, key=single.__getitem__)))
+        found = errors([("concat", (k,)) for k in range(self.depth + 1)])
+        best_first = list(dict.fromkeys(indices[0] for indices, _ in sorted(found, key=found.__getitem__)))
         sizes = range(2, min(self.cfg.max_layers, len(best_first)) + 1)
-        several = errors([("concat", tuple(sorted(best_first[:size]))) for size in sizes])
-        for indices, alpha in sorted(single | several, key=(single | several).__getitem__, reverse=True):
+        found |= errors([("concat", tuple(sorted(best_first[:size]))) for size in sizes])
+        for indices, alpha in sorted(found, key=found.__getitem__, reverse=True):
             self.ridge_alphas[len(indices)] = alpha
 
-    def _scores(self, sums: Moments, keys: Sequence[Key], part: int) -> Iterator[tuple[Key, tuple[float, float]]]:
-        """Returns dev F1 and squared error per word of some readouts, without one part of dev."""
+    def _score(self, candidates: Sequence[Candidate], sums: Moments, part: int, bar: tqdm) -> None:
+        """Scores some candidates without one part of dev."""
         kept = ~self.dev.of_part(part)
-        solved = dict(solve(sums, keys, self.to, self.ridge_alphas))
-        for key, found in zip(solved, scores([*solved.values()], self.dev_layers, self.beyond["dev"]), strict=True):
+        solved = dict(solve(sums, [one.readout for one in candidates], self.to, self.ridge_alphas))
+        outside = beyond(self.dev, self.cfg.window).to(self.dev_layers.device)
+        for key, found in zip(solved, scores([*solved.values()], self.dev_layers, outside), strict=True):
             error = float(squared_error(found, self.dev.labels)[kept].mean())
             counts = np.delete(self.gold.counts(found.argmax(1).cpu().numpy()), part, axis=0).sum(0)
-            yield key, (float(f1_of(counts)), error)
+            self.scores.setdefault(key, []).append((float(f1_of(counts)), error))
+            bar.update()
 
 
 def beyond(text: Text, window: int) -> Tensor:
@@ -246,12 +235,7 @@ def beyond(text: Text, window: int) -> Tensor:
 
 
 def squared_error(scores: Tensor, labels: np.ndarray) -> np.ndarray:
-    """Returns (W,) between scores and one-hot labels; a label not in train is an extra column of zero scores.
-
-    Labels that are numbers have one column of scores.
-    """
+    """Returns (W,) between scores and one-hot labels; a label not in train is an extra column of zero scores."""
     gold = torch.from_numpy(labels).to(scores.device)
-    if gold.is_floating_point():
-        return (scores[:, 0] - gold).square().cpu().numpy()
     own = scores.gather(1, gold.clamp(min=0)[:, None])[:, 0]
     return (scores.square().sum(1) + 1 - 2 * torch.where(gold >= 0, own, torch.zeros_like(own))).cpu().numpy()

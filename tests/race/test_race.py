@@ -23,7 +23,7 @@ from probe.runs.plan import plan
 from probe.runs.run import run
 from probe.runs.sweep import Outcome
 from probe.runs.sweep_plan import read_expected
-from probe.screen.ranking import Scored
+from probe.screen.candidates import Candidate
 from probe.system.files import write_json
 from probe.tables.rows import build_rows
 
@@ -250,7 +250,7 @@ def test_the_screens_best_race_with_the_rows_named(typed: Typed, settings: list[
 )
 def test_candidates_are_the_best_of_each_width_then_the_next(number: int, names: str):
     widths = {"a": 4, "b": 4, "c": 2, "d": 3, "e": 1, "f": 2}  # best first; d and f lose to narrower ones
-    ranked = [Scored(LayersConfig([0], "concat", name), width, 1, [0.5], [0.5]) for name, width in widths.items()]
+    ranked = [Candidate(LayersConfig([0], "concat", name), width, 1, [0.5], [0.5]) for name, width in widths.items()]
     assert "".join(one.name for one in choose_candidates(ranked, number)) == names
 
 

@@ -7,12 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.commands import TINY, here, start, stop, wait_for
+from support.commands import TINY, here
 from support.facts import names
 from support.inputs import overrides, small_corpus, write_columns
 
 from probe.report.page import write_report
-from probe.screen.record import SCREEN, ScreenRecord, load_screens
+from probe.screen.record import SCREEN, load_screens
 from probe.verify.checks import check_files
 
 QUICK = ["screen.max_layers=2", "screen.sentences=40", "screen.samples=2", "screen.dev_sentences=20"]
@@ -35,30 +35,18 @@ def screened(screened_once: Path, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def load_screen(folder: Path) -> ScreenRecord:
-    (record,) = load_screens(folder).values()
-    return record
-
-
 def bad(folder: Path) -> list[str]:
     return [f"{check.name}: {check.detail}" for check in check_files(folder) if check.ok is False]
 
 
 def test_a_screen_is_one_file_that_verify_checks_and_report_shows(screened: Path, typed, inputs: list[str]):
-    record = load_screen(screened)
-    assert {"screen.md", "screen.csv", "figures", "report.html"} <= {path.name for path in screened.iterdir()}
-    assert bad(screened) == []
+    assert {SCREEN, "screen.md", "figures", "report.html"} <= {path.name for path in screened.iterdir()}
     write_report(screened)
     assert "Screen" in (screened / "report.html").read_text()
     assert bad(screened) == []
     before = (screened / SCREEN).read_bytes()
-    again = typed("screen", *inputs, *QUICK, "results_dir=out", "--format", "json")
-    assert json.loads(again.stdout)["key"] == record.key
+    assert typed("screen", *inputs, *QUICK, "results_dir=out").returncode == 0
     assert (screened / SCREEN).read_bytes() == before
-    for form in ("md", "csv", "tex"):
-        assert record.ranked[0].name.replace("_", "") in typed(
-            "screen", *inputs, *QUICK, "results_dir=out", "--format", form
-        ).stdout.replace("\\_", "").replace("_", "")
 
 
 @pytest.mark.parametrize(
@@ -81,12 +69,9 @@ def test_a_screen_that_does_not_fit_its_key_or_lacks_a_part_is_named(screened: P
     ("arguments", "facts"),
     [
         (["screen.windo=1"], ["windo", "screen.window"]),
-        (["screen.samples=1"], ["screen.samples=1", "2 to 10"]),
         (["screen.max_layers=0"], ["screen.max_layers=0", "1 or more"]),
-        (["screen.window=x"], ["screen.window"]),
         (["screen.window=11"], ["screen.window=11", "0 to 10"]),
         (["--nope"], ["--nope"]),
-        (["--format", "xml"], ["--format", "'xml'"]),
     ],
 )
 def test_what_is_mistyped_is_named(typed, inputs: list[str], arguments: list[str], facts: list[str]):
@@ -96,17 +81,10 @@ def test_what_is_mistyped_is_named(typed, inputs: list[str], arguments: list[str
     assert "Traceback" not in done.stderr
 
 
-def test_a_damaged_screen_is_replaced_whole(screened: Path, inputs: list[str]):
+def test_a_damaged_screen_is_replaced(screened: Path, typed, inputs: list[str]):
     whole = json.loads((screened / SCREEN).read_text())
     (screened / SCREEN).write_text("{")
-    command = ["screen", *inputs, *QUICK, "results_dir=out"]
-    process = start(*command, cwd=screened.parent)
-    wait_for(lambda: process.poll() is not None or (screened.parent / "cache").exists(), 60, "it to begin")
-    stop(process)
-    if (screened / SCREEN).read_text() != "{":
-        assert load_screens(screened), "whole or not there"
-    done = here(*command, cwd=screened.parent)
-    assert done.returncode == 0, done.stderr
+    assert typed("screen", *inputs, *QUICK, "results_dir=out").returncode == 0
     again = json.loads((screened / SCREEN).read_text())
     assert (again["key"], again["ranked"]) == (whole["key"], whole["ranked"])
 

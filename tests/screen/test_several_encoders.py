@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shutil
 from collections.abc import Callable
@@ -16,10 +14,9 @@ from support.facts import names
 from support.inputs import make_bert, overrides, small_corpus, write_columns
 
 from probe.report.page import write_report
-from probe.screen.ranking import _behind, critical, rank
+from probe.screen.ranking import _behind, critical
 from probe.screen.record import SCREEN, load_screens
-from probe.screen.report import rank_screens
-from probe.system.files import key_of
+from probe.screen.report import ranked_choices
 from probe.verify.checks import check_files
 
 QUICK = ["screen.max_layers=2", "screen.sentences=40", "screen.samples=2", "screen.dev_sentences=20"]
@@ -35,10 +32,8 @@ def screened_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_bert(home / name, num_layers, 24, hidden_size)
     for given, out in (("small,large", "out"), ("small", "out-small"), ("large", "out-large")):
         typed = [*overrides(Path(given), data), *TINY, *QUICK, f"results_dir={out}"]
-        done = here("screen", *typed, "--format", "csv", cwd=home)
+        done = here("screen", *typed, cwd=home)
         assert done.returncode == 0, done.stderr
-        if out == "out":
-            (home / "shown.csv").write_text(done.stdout)
     return home
 
 
@@ -55,31 +50,27 @@ def test_the_ranking_has_what_a_screen_of_each_encoder_has(screened: Path):
     for name, own in together.items():
         (alone,) = load_screens(screened / f"out-{name}").values()
         assert (own.key, own.ranked, own.words) == (alone.key, alone.ranked, alone.words)
-        every += [(-one.dev_f1, one.dev_error, name, one) for one in alone.ranked]
-    ranked = rank_screens(together)
-    scores = [(one.choice.f1, one.choice.error) for one in ranked]
-    assert scores == [(one.f1, one.error) for *_, one in sorted(every, key=lambda each: each[:2])]
-    behind = _behind(np.array([f1 for f1, _ in scores])[None])[0]
-    assert [one.choice.tied for one in ranked] == [bool(own <= critical(len(every), 2)) for own in behind]
-    assert [one.place for one in ranked] == list(range(1, len(every) + 1))
+        every += [(-one.dev_f1, np.mean(one.error), name, one) for one in alone.ranked]
+    ranked = ranked_choices(together)
+    every.sort(key=lambda each: each[:2])
+    assert [(one["encoder"], one["name"]) for one in ranked] == [(name, one.name) for *_, name, one in every]
+    behind = _behind(np.array([one.f1 for *_, one in every])[None])[0]
+    assert [one["tied"] for one in ranked] == [bool(own <= critical(len(every), 2)) for own in behind]
+    assert [one["place"] for one in ranked] == list(range(1, len(every) + 1))
     for one in ranked:
-        width = {"small": 8, "large": 16}[one.encoder]
-        assert (one.hidden_size, one.encoder_flops) == (width, 24 * width**2 * max(one.choice.layers.indices))
+        width = {"small": 8, "large": 16}[one["encoder"]]
+        assert one["encoder_flops"] == 24 * width**2 * max(one["indices"])
 
 
 def test_it_is_shown_written_verified_and_reported(screened: Path):
     out = screened / "out"
-    shown = list(csv.DictReader(io.StringIO((screened / "shown.csv").read_text())))
-    ranked = rank_screens(load_screens(out))
-    assert [(one["encoder"], one["name"]) for one in shown] == [(one.encoder, one.choice.name) for one in ranked]
-    pictures = {f"figures/screen_{what}.png" for what in ("by_layer", "by_operations")}
+    first = ranked_choices(load_screens(out))[0]
     written = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
-    assert written == {SCREEN, "screen.md", "screen.csv", "report.html"} | pictures
+    assert written == {SCREEN, "screen.md", "report.html", "figures/screen_by_layer.png"}
     assert not [check for check in check_files(out) if check.ok is False]
     write_report(out)
-    assert (out / "report.html").read_text().count(ranked[0].title) > 0
-    first = (out / "screen.md").read_text().split("\n\n")[0]
-    names(first, ranked[0].choice.name, ranked[0].encoder)
+    for text in ((out / "report.html").read_text(), (out / "screen.md").read_text().split("\n\n")[0]):
+        names(text, first["name"], first["encoder"])
 
 
 @pytest.mark.parametrize(
@@ -87,8 +78,6 @@ def test_it_is_shown_written_verified_and_reported(screened: Path):
     [
         (lambda screens: screens.clear(), []),
         (lambda screens: screens.append(screens[0]), ["name"]),
-        (lambda screens: screens[1]["identity"].update(seed=9), ["key", "identity"]),
-        (lambda screens: _rescreen(screens[1], seed=9), ["settings"]),
     ],
 )
 def test_what_does_not_hold_in_one_of_the_screens_is_named(screened: Path, spoil: Callable, facts: list[str]):
@@ -97,11 +86,6 @@ def test_what_does_not_hold_in_one_of_the_screens_is_named(screened: Path, spoil
     (screened / "out" / SCREEN).write_text(json.dumps(content))
     (bad,) = [check for check in check_files(screened / "out") if check.ok is False]
     names(f"{bad.name}: {bad.detail}", SCREEN, *facts)
-
-
-def _rescreen(screen: dict, **values: object) -> None:
-    screen["identity"].update(values)
-    screen["key"] = key_of(screen["identity"])
 
 
 def test_a_screen_that_is_done_is_not_made_again_for_another_encoder(screened: Path, typed: Callable):
@@ -131,19 +115,3 @@ def test_what_cannot_be_ranked_together_is_one_line_before_anything_is_screened(
         done = typed("screen", *overrides(Path("small,large"), data), given, *QUICK, "results_dir=new")
         assert done.returncode == 2
         names(done.stderr, given)
-
-
-def test_of_equally_good_layers_of_several_encoders_few_screens_call_any_not_tied():
-    """Layers of one encoder share most of their errors, those of two do not: the shipped value holds there too."""
-    draw = np.random.default_rng(3)
-    for sizes in ((40, 80), (100, 10)):
-        for own in (0.1, 0.5):
-            shared = [np.repeat(draw.standard_normal((500, 1, 4)), size, 1) for size in sizes]
-            parts = np.concatenate(shared, 1) + own * draw.standard_normal((500, sum(sizes), 4))
-            without = (parts.sum(2, keepdims=True) - parts) / 3
-            assert np.mean(_behind(without).max(1) > critical(sum(sizes), 4)) < 0.06
-
-
-def test_one_encoders_ranking_is_what_it_was(screened: Path):
-    (alone,) = load_screens(screened / "out-small").values()
-    assert rank(alone.ranked[::-1]) == alone.ranked
