@@ -32,7 +32,6 @@ from probe.inspect.report import lines
 from probe.probes.combine import combine
 from probe.probes.selection import select
 from probe.settings import config_of
-from probe.system import hub
 
 BANK = "After stealing money from the bank vault, the bank robber was seen fishing on the Mississippi river bank."
 DEFAULTS: dict[str, Any] = {"pad": 0, "segment": None, "sentence": None, "word": None, "format": "text"}
@@ -190,13 +189,6 @@ def test_words_without_pieces_and_empty_texts_are_said_aloud(
     names(out, "0 words", "2 pieces")
 
 
-def test_an_empty_text_has_its_special_pieces_and_no_words(tiny: TextEncoder):
-    reading = tiny.read("  ")
-    assert reading.words == []
-    assert reading.vectors.shape == (0, 6, 16)
-    assert reading.pieces.shape == (6, 2, 16)
-
-
 def test_a_long_text_is_shown_window_by_window(tiny_settings: list[str], capsys: pytest.CaptureFixture[str]):
     assert dispatch(["inspect", "ana met smith . " * 8, *tiny_settings]) == 0
     out = capsys.readouterr().out
@@ -337,29 +329,6 @@ def test_what_cannot_be_is_said_in_a_line_or_two(
     with pytest.raises(UserError, match=message) as caught:
         lines(tiny_cfg, texts, **{**DEFAULTS, **options})
     assert len(str(caught.value).splitlines()) <= 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--sentence", "nope"], "--sentence.*'nope'"),
-        (["--nope"], "--nope"),
-        (["layers=single", "layers.indices=[9]"], r"\b9 .*\b0\b.*\b5\b"),
-        (["lerning_rate=1"], "lerning_rate.*probe.learning_rate"),
-        (["layers=last,sum_all"], "layers=last,sum_all"),
-    ],
-)
-def test_settings_and_options_that_do_not_exist_are_said(arguments: list[str], message: str, tiny_settings: list[str]):
-    with pytest.raises(UserError, match=message):
-        dispatch(["inspect", "ana", *tiny_settings, *arguments])
-
-
-def test_without_the_hub_the_default_encoder_names_the_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    if hub.reachable():
-        pytest.skip("the Hub is in reach")
-    with pytest.raises(UserError, match=r"encoder=minilm_l6.*encoder\.path=DIR"):
-        dispatch(["inspect", "ana", f"features.cache_dir={tmp_path}"])
 
 
 # From Python.
