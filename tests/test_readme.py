@@ -368,7 +368,7 @@ def listed_files() -> list[str]:
     for line in block("probe/README.md", "files").splitlines():
         if found := re.match(r"(\w+/)\s", line):
             folder = found[1]
-        elif found := re.match(r"( *)(\w+\.py)\s", line):
+        elif found := re.match(r"( *)([\w/]+\.py)\s", line):
             files.append(folder + found[2] if found[1] else found[2])
     return files
 

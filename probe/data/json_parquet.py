@@ -15,7 +15,7 @@ from probe.data.labelled import words_of
 from probe.data.layout import Layout, check_fields
 from probe.data.sentences import Packing
 from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, bare_tag, check_tag, lines_of, too_long
-from probe.data.task import TASKS
+from probe.data.tasks import TASKS
 from probe.system.format import reason_of
 
 A_ROW_A_LINE = "Each line must be one {...} with a sentence"

@@ -13,7 +13,7 @@ from probe.data.json_parquet import read_json, read_json_without_tags, read_parq
 from probe.data.labelled import read_labelled
 from probe.data.layout import Layout
 from probe.data.split import Split
-from probe.data.task import TASKS
+from probe.data.tasks import TASKS
 
 WORDS = ("spans", "tags")
 

@@ -14,14 +14,12 @@ import unicodedata
 import zlib
 from array import array
 from bisect import bisect
-from collections.abc import Generator, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 
 from probe.config import UserError
 from probe.data.sentences import Sentences
-from probe.data.task import Task
 
 MAX_SENTENCE = 10_000  # words; with more, the empty lines between sentences are missing
 GZIP = b"\x1f\x8b"  # a gzip file begins with it
@@ -99,20 +97,24 @@ class Split:
             lines=array("I", (self.lines[i] for i in sentences)),
         )
 
-    def by_unit(self, task: Task) -> Split:
-        """Returns the split with one entry of `words` per tag: unchanged, or each sentence as one text."""
-        if task.is_per_word:
-            return self
-        return replace(self, words=Sentences.of([" ".join(words)] for words in self.words))
+    def pairs(self) -> Iterator[tuple[list[str], list[str]]]:
+        """Yields words and tags of each sentence."""
+        return zip(self.words, self.tags, strict=True)
 
-    def counts(self, task: Task) -> SplitCounts:
+    def by_unit(self, units: Callable[[list[str]], list[str]]) -> Split:
+        """Returns the split with an entry of `words` for each label. units: see `Task`."""
+        return replace(self, words=Sentences.of(map(units, self.words)))
+
+    def counts(self, of_tags: Mapping[str, int]) -> SplitCounts:
         documents = None if self.documents is None else len(set(self.documents))
-        longest = max(self.lengths, default=0)
-        if not task.has_spans:
-            tags = len(set(chain.from_iterable(self.tags)))
-            return SplitCounts(documents, len(self.words), self.num_words, tags=tags, longest=longest)
-        of_spans = [end - start for tags in self.tags for _, start, end in task.items(tags)]
-        return SplitCounts(documents, len(self.words), self.num_words, len(of_spans), None, sum(of_spans), longest)
+        return SplitCounts(documents, len(self.words), self.num_words, longest=max(self.lengths, default=0), **of_tags)
+
+    def places_of(self, tag: str) -> Iterator[str]:
+        """Yields the places of a tag, for messages."""
+        for sentence, tags in enumerate(self.tags):
+            for position, found in enumerate(tags):
+                if found == tag:
+                    yield self.place_in(sentence, position)
 
     def place(self, position: int) -> str:
         """Returns file and line of the split's word number `position` (from 0), for messages."""

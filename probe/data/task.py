@@ -1,56 +1,70 @@
-"""Defines the tasks: spans, and labels of words or sentences. A task says what is counted."""
+"""Describes what a task is: a kind of label. `tasks/` has one file for each, and lists them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
-from probe.config import DataConfig
-from probe.data.tags import spans
+from probe.data.split import Split
+from probe.data.tags import Tags
+from probe.scoring.metrics import Counts, Item, Scores
 
-Item = tuple[str, int, int]  # kind, first word, last word + 1
+if TYPE_CHECKING:
+    import torch
+
+Draw = Callable[[Sequence[str]], str]  # a label for some words
+
+
+class Baseline(Protocol):
+    """Tags without an encoder. Its length is the number of what it has counted in train."""
+
+    def __len__(self) -> int: ...
+
+    def predict(self, words: Tags) -> Tags: ...
 
 
 @dataclass(frozen=True)
 class Task:
-    """Describes how tags are read. name: as in data.task.
+    """Describes a kind of label by what the rest of the package needs to know of it.
 
-    score: the headline score's short name. title: the same for a caption. kinds: the plural of what differs by label.
-    unit: what has a label.
+    name: as in data.task. score: the headline score's short name. title: the same for a caption. kinds: the plural of
+    what differs by label. unit: what has a label.
+
+    units: returns the text of each labelled unit of a sentence, given its words. items: returns what must be found in a
+    sentence, given its labels. tag_of: returns the label with which an item of this kind begins. normalize: turns the
+    labels of all splits into those that are trained on, in place, given data.scheme and data.ill_formed; returns what
+    it found, for the record and for people. sizes: returns the number of labels of a split, by their names in
+    `SplitCounts`. control: returns a sentence's labels of a control task, given its words, its labels and how a label
+    is drawn. baseline: makes a tagger of train alone. headline: returns only the score that training reads after each
+    epoch, given gold and predicted labels. counts: returns everything that scores need, per sentence. scores: returns
+    the scores of these counts. in_parts: adds scores that need the words, given those of train too. pool: makes one
+    vector per unit, (U, H), of the words' vectors, (W, H), given the number of words of each sentence and
+    features.sentence; None if each word is a unit.
     """
 
     name: str
     score: str
     title: str
     kinds: str
-    unit: str = "word"
+    unit: str
+    units: Callable[[list[str]], list[str]]
+    items: Callable[[Sequence[str]], list[Item]]
+    tag_of: Callable[[str], str]
+    normalize: Callable[[dict[str, Split], str, str], tuple[dict[str, Any], list[str]]]
+    sizes: Callable[[Tags], dict[str, int]]
+    control: Callable[[Sequence[str], Sequence[str], Draw], list[str]]
+    baseline: Callable[[Split], Baseline]
+    headline: Callable[[Tags, Tags], float]
+    counts: Callable[[Tags, Tags], Counts]
+    scores: Callable[[Counts], Scores]
+    in_parts: Callable[[Scores, Split, Tags, Collection[str]], Scores]
+    pool: Callable[[torch.Tensor, Sequence[int], str], torch.Tensor] | None = None
 
     @property
     def is_per_word(self) -> bool:
-        """Returns whether each word has a tag. If not, a sentence has one, for its pooled words."""
-        return self.unit == "word"
+        return self.pool is None
 
     @property
     def has_spans(self) -> bool:
-        return self is SPANS
-
-    def items(self, tags: Sequence[str]) -> list[Item]:
-        """Returns what must be found in a sentence: its spans, or each word or sentence with its label."""
-        if self.has_spans:
-            return list(spans(tags))
-        return [(tag, position, position + 1) for position, tag in enumerate(tags)]
-
-    def tag_of(self, kind: str) -> str:
-        """Returns the tag with which an item of this kind begins."""
-        return f"B-{kind}" if self.has_spans else kind
-
-
-SPANS = Task("spans", "F1", "Span F1 (conlleval)", "types")
-TAGS = Task("tags", "accuracy", "Accuracy", "tags")
-SENTENCE = Task("sentence", "accuracy", "Accuracy over sentences", "labels", unit="sentence")
-TASKS = {task.name: task for task in (SPANS, TAGS, SENTENCE)}
-
-
-def task_of(data: DataConfig) -> Task:
-    """Returns the task that data.task names."""
-    return TASKS[data.task]
+        return self.name == "spans"

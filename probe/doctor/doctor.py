@@ -136,7 +136,7 @@ def _data(configs: Sequence[Config]) -> tuple[Corpus, Facts]:
         kind for split in corpus.splits.values() for tags in split.tags for kind, _, _ in corpus.task.items(tags)
     )
     controls = [one.data.control is not None for one in configs]
-    first = corpus.splits["train"].take([0]).by_unit(corpus.task)
+    first = corpus.splits["train"].take([0]).by_unit(corpus.task.units)
     is_standard = "conll2003" in corpus.name or all(counts[name].words == CONLL2003[name].words for name in counts)
     return corpus, {
         "name": corpus.name,

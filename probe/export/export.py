@@ -161,7 +161,7 @@ def plan_to_read(cfg: Config) -> Plan:
 
 def units_of(planned: Plan) -> dict[str, Split]:
     """Returns the splits with one word per row of vectors."""
-    return {name: split.by_unit(planned.corpus.task) for name, split in planned.corpus.splits.items()}
+    return {name: split.by_unit(planned.corpus.task.units) for name, split in planned.corpus.splits.items()}
 
 
 def chosen(planned: Plan, each: bool) -> Selection:

@@ -7,7 +7,7 @@ W words, S sentences, H hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
@@ -56,23 +56,30 @@ class _Part:
 class PooledVectors:
     """Holds one vector per sentence, made of its words' vectors, in float32. See `Vectors`.
 
-    how: a value of features.sentence. parts: what each shard is made of.
+    pool: see `Task`. how: a value of features.sentence. parts: what each shard is made of.
     """
 
     store: FeatureStore
+    pool: Callable[[torch.Tensor, Sequence[int], str], torch.Tensor]
     how: str
     shards: dict[str, list[Shard]]
     parts: dict[str, list[_Part]]
     dtype: str = "float32"
 
     @classmethod
-    def of(cls, store: FeatureStore, corpus: Corpus, how: str) -> PooledVectors:
+    def of(
+        cls,
+        store: FeatureStore,
+        corpus: Corpus,
+        pool: Callable[[torch.Tensor, Sequence[int], str], torch.Tensor],
+        how: str,
+    ) -> PooledVectors:
         parts = {name: list(_parts(shards, corpus, name)) for name, shards in store.shards.items()}
         shards = {}
         for name, of_split in parts.items():
             ends = list(accumulate((len(part.lengths) for part in of_split), initial=0))
             shards[name] = [Shard(name, i, ends[i], ends[i + 1]) for i in range(len(of_split))]
-        return cls(store, how, shards, parts)
+        return cls(store, pool, how, shards, parts)
 
     @property
     def num_layers(self) -> int:
@@ -94,7 +101,7 @@ class PooledVectors:
         part = self.parts[shard.split][shard.number]
         read = [self.store.read_shard(one, layers) for one in part.shards]
         whole = [torch.cat(of_layer) for of_layer in zip(*read, strict=True)]
-        return [pool_sentences(words, torch.tensor(part.lengths), self.how) for words in whole]
+        return [self.pool(words, part.lengths, self.how) for words in whole]
 
 
 def _parts(shards: Sequence[Shard], corpus: Corpus, name: str) -> Iterator[_Part]:
@@ -111,20 +118,7 @@ def _parts(shards: Sequence[Shard], corpus: Corpus, name: str) -> Iterator[_Part
         group = []
 
 
-def pool_sentences(words: torch.Tensor, lengths: torch.Tensor, how: str) -> torch.Tensor:
-    """Pools (W, H) to (S, H) in float32: sentence i has the next lengths[i] words, one or more.
-
-    mean, max: over the words. last: the last word. first, cls: the first word; with cls, the store has the first
-    special piece in place of every word.
-    """
-    import torch
-
-    if how in ("mean", "max"):
-        return torch.segment_reduce(words.float(), how, lengths=lengths, axis=0)
-    ends = lengths.cumsum(0)
-    return words[ends - 1 if how == "last" else ends - lengths].float()
-
-
 def vectors_to_read(store: FeatureStore, corpus: Corpus, features: FeaturesConfig) -> FeatureStore | PooledVectors:
     """Returns what a probe of this corpus reads: what has the labels, words or sentences."""
-    return store if corpus.task.is_per_word else PooledVectors.of(store, corpus, features.sentence)
+    pool = corpus.task.pool
+    return store if pool is None else PooledVectors.of(store, corpus, pool, features.sentence)

@@ -33,7 +33,6 @@ from probe.probes.fitting import Epoch, Fit, FitInputs
 from probe.probes.kinds import bfloat16_kernels
 from probe.probes.schedule import WARM_UP
 from probe.probes.training import labels_of, make_deterministic
-from probe.scoring.metrics import headline
 from probe.system.bfloat16 import kernels, resolve_precision
 from probe.system.files import canonical, to_jsonable, written_whole
 from probe.system.format import duration, reason_of
@@ -328,7 +327,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         data["train"],
         data["dev"],
         labels,
-        lambda gold, predicted: headline(inputs.corpus.task, gold, predicted),
+        inputs.corpus.task.headline,
         cfg.seed,
         device,
         inputs.unfinished,

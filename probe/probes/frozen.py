@@ -21,7 +21,6 @@ from probe.probes.normalization import Normalization, normalization_of, scales_i
 from probe.probes.scales import ADDED, REMEDY, adds_unlike, unlike_layers
 from probe.probes.tagger import train_tagger
 from probe.probes.training import labels_of, make_deterministic
-from probe.scoring.metrics import headline
 from probe.system.machine import placement, resolve_device
 from probe.system.provenance import hardware
 
@@ -51,7 +50,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         data["train"],
         data["dev"],
         labels,
-        lambda gold, predicted: headline(task, gold, predicted),
+        task.headline,
         cfg.seed,
         log,
     )

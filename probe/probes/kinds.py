@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from probe.conditions import CONDITIONS, conditions_of
 from probe.config import LINEAR, PRECISIONS, UNUSED_SETTINGS, Config, LayersConfig, ProbeConfig, UserError, one_of
-from probe.data.task import TASKS
+from probe.data.tasks import TASKS
 from probe.system.bfloat16 import SLOW, Kernels, kernels_for, resolve_precision
 
 if TYPE_CHECKING:

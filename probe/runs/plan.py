@@ -12,7 +12,7 @@ from typing import NamedTuple
 from probe.conditions import conditions_of, derived, main_data, settings_of_conditions
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.task import TASKS
+from probe.data.tasks import TASKS
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.indices import stored_layers
 from probe.features.store import FeatureStore

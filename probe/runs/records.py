@@ -22,7 +22,8 @@ import msgspec
 
 from probe.config import UserError
 from probe.data.split import SplitCounts
-from probe.data.task import TASKS, Task
+from probe.data.task import Task
+from probe.data.tasks import TASKS
 from probe.probes.fitting import Epoch, Mix
 from probe.probes.kinds import PROBES
 from probe.probes.schedule import Outcome

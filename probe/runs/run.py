@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,6 @@ from probe.runs.records import (
     load_record,
     write_record,
 )
-from probe.scoring.metrics import boundary_score, count, scores_of, slices
 from probe.system.machine import resolve_device
 from probe.system.provenance import Software, provenance
 
@@ -78,15 +76,11 @@ def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at:
     counts, checksums = {}, {}
     for name, predicted in fitted.predictions.items():
         split = splits[name]
-        counts[name] = count(split.tags, predicted, task)
-        scores[name] = scores_of(counts[name])
-        if task.has_spans:
-            parts = slices(split.words, split.tags, predicted, known, task)
-            bounds = boundary_score(split.tags, predicted, task)
-            scores[name] = replace(scores[name], slices=parts, boundary=bounds)
+        counts[name] = task.counts(split.tags, predicted)
+        scores[name] = task.in_parts(task.scores(counts[name]), split, predicted, known)
         if split.documents is not None:
             counts[name]["documents"] = split.documents
-        checksums[name] = write_predictions(path, name, split.by_unit(task).words, split.tags, predicted)
+        checksums[name] = write_predictions(path, name, split.by_unit(task.units).words, split.tags, predicted)
     weights = "" if planned.cfg.save_probe else None
     if planned.cfg.save_probe and fitted.weights is not None:
         weights = write_weights(path, planned.identity.key, fitted.labels, fitted.weights)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from probe.config import layer_presets
-from probe.data.task import TASKS
+from probe.data.tasks import TASKS
 from probe.probes.selection import encoder_flops
 from probe.screen.ranking import jackknife, rank, selection_bias
 from probe.screen.record import ScreenRecord

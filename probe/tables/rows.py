@@ -16,7 +16,7 @@ from typing import Any
 
 from probe.conditions import CONDITIONS
 from probe.config import UserError, default_margin
-from probe.data.task import TASKS
+from probe.data.tasks import TASKS
 from probe.probes.kinds import describe_probe
 from probe.race.spec import read_outcome
 from probe.runs.identity import RecordedCondition, RunIdentity, normalized_name

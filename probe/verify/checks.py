@@ -18,7 +18,6 @@ from probe.probes.selection import select
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.records import RunRecord, decoded, is_named_after, json_of, load_record, load_records
 from probe.runs.sweep_plan import SWEEP, read_expected
-from probe.scoring.metrics import count, scores_of
 from probe.screen.record import SCREEN, load_screens
 from probe.system.files import key_of, sha256_of, to_jsonable
 from probe.system.format import first_few
@@ -130,14 +129,14 @@ def _of_files(file: Path, record: RunRecord) -> Iterator[tuple[str, Any, Any]]:
         yield f"sha256 of {weights.name}", written.weights, sha256_of(weights.read_bytes())
     for split in ("dev", "test"):
         columns = {name: column for name, column in counts[split].items() if name != "documents"}
-        recorded, again = to_jsonable(getattr(record.scores, split)), to_jsonable(scores_of(columns))
+        recorded, again = to_jsonable(getattr(record.scores, split)), to_jsonable(record.task.scores(columns))
         for name in recorded.keys() - {*OF_WORDS}:
             yield f"scores.{split}.{name}", recorded[name], again.get(name)
         predictions = predictions_path(file, split)
         if predictions.exists():
             yield f"sha256 of {predictions.name}", written.predictions.get(split), sha256_of(predictions.read_bytes())
             (_, gold, predicted), _ = read_predictions(predictions)
-            yield f"counts without {predictions.name}", columns, count(gold, predicted, record.task)
+            yield f"counts without {predictions.name}", columns, record.task.counts(gold, predicted)
 
 
 def _check_asked_for(folder: Path) -> Result:

@@ -47,6 +47,7 @@ from training import Packed, bare_epoch, flops_of_a_word
 
 from probe.config import Config, FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
+from probe.data.tasks.spans import span_f1
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import load_model
 from probe.features import extraction
@@ -59,7 +60,6 @@ from probe.probes.tagger import Tagger, train_tagger
 from probe.probes.training import labels_of, make_deterministic
 from probe.runs.plan import plan, prepare_results
 from probe.runs.run import run
-from probe.scoring.metrics import span_f1
 from probe.settings import config_of
 from probe.system.files import write_atomically
 from probe.system.machine import gpus, num_cores, resolve_device

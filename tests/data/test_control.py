@@ -13,7 +13,7 @@ from probe.conditions import derived
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
-from probe.data.task import TAGS
+from probe.data.tasks import TAGS
 
 
 def of_tags(num_words: int) -> Corpus:

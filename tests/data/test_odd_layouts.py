@@ -205,12 +205,12 @@ def test_json_lines_may_have_byte_order_marks_and_are_no_list(tmp_path: Path):
 def test_stray_marks_and_blanks_are_counted_and_reported(tmp_path: Path):
     dev = "\ufeffa\tO\nAna\tB-PER\t\n\n\ufeff"
     texts: dict[str, str | bytes] = {
-        "train": "Bo\tB-PER \n",
+        "train": "Bo\tB-PER \nx\tO\n",
         "dev": dev,
         "test": b"\xef\xbb\xbfLi\tB-PER\r\n\r\n\xef\xbb\xbfx\tO\r\n",
     }
     corpus = load_corpus(data_config(write_splits(tmp_path, **texts)))
-    assert [split.words for split in corpus.splits.values()] == [[["Bo"]], [["a", "Ana"]], [["Li"], ["x"]]]
+    assert [split.words for split in corpus.splits.values()] == [[["Bo", "x"]], [["a", "Ana"]], [["Li"], ["x"]]]
     assert corpus.about["skipped"] == {
         "byte order marks": {"train": 0, "dev": 1, "test": 1},
         "blanks at line ends": {"train": 1, "dev": 1, "test": 0},
@@ -260,8 +260,10 @@ def test_a_blank_beside_a_word_leaves_a_corpus_as_it_is_but_for_a_note(tmp_path:
     columns = {"word_column": 1, "tag_column": 0} if line.startswith("B-LOC") else {"word_column": 0, "tag_column": 1}
 
     def read(blank: str) -> Corpus:
-        others = {name: line.format("").replace("paris", name) for name in ("dev", "test")}
-        return load_corpus(data_config(write_splits(tmp_path, train=line.format(blank), **others), **columns))
+        outside = "O\tx\n" if line.startswith("B-LOC") else "x\tO\n"
+        texts = {name: line.format("").replace("paris", name) for name in ("dev", "test")}
+        texts["train"] = line.format(blank) + outside
+        return load_corpus(data_config(write_splits(tmp_path, **texts), **columns))
 
     with_blank, without = read(" "), read("")
     assert with_blank.key == without.key
@@ -283,9 +285,9 @@ def test_label_names_are_read_without_invisible_characters(tmp_path: Path):
 
 
 def test_a_joiner_inside_a_tag_stays_and_is_shown_escaped(tmp_path: Path):
-    texts = {"train": "Ana B-PER\nx O\n", "dev": "y O\nAna B-\u0645\u06cc\u200c\u0631\n"}
+    texts = {"train": "Ana B-PER\nx O\n", "dev": "y B-PER\nAna B-\u0645\u06cc\u200c\u0631\n"}
     corpus = load_corpus(data_config(write_splits(tmp_path, **texts)))
-    assert corpus.splits["dev"].tags == [["O", "B-\u0645\u06cc\u200c\u0631"]]
+    assert corpus.splits["dev"].tags == [["B-PER", "B-\u0645\u06cc\u200c\u0631"]]
     names(corpus.notes[0], "dev", "\u0645\u06cc\\u200c\u0631 (1)")
 
 
@@ -299,29 +301,11 @@ def test_what_nobody_sees_inside_a_tag_is_refused_and_shown(tmp_path: Path, tag:
     assert settings_in(caught.value) == []
 
 
-@pytest.mark.parametrize(
-    ("train", "remedies"),
-    [
-        ("Ana B-PER\nwon S-LOC\nto O\nx I-PER\n", ["data.task=tags"]),
-        ("Ana B-PER\nwon S-LOC\u200b\nto O\nx I-PER\n", ["data.task=tags"]),
-        ("Ana B-PER NNP\nwon O VB\n", ["data.task=tags", "data.tag_column=1"]),
-        ("# newdoc\nAna B-PER\n", ["data.task=tags", "data.comment='\"#\"'"]),
-        ("#by me\nAna B-PER\nBo O\n", ["data.task=tags", "data.comment='\"#\"'"]),
-        ("Wort Marke\nAna B-PER\nBo O\n", ["data.task=tags", "data.comment=Wort"]),
-    ],
-)
-def test_tags_that_are_none_lead_to_the_column_or_the_comment(tmp_path: Path, train: str, remedies: list[str]):
-    with pytest.raises(UserError) as caught:
-        load_corpus(data_config(write_splits(tmp_path, train=train)))
-    names(caught.value, "train.conll", *remedies)
-    assert settings_in(caught.value) == ["data.scheme", *settings_in(*remedies)]
-
-
 @pytest.mark.parametrize("names_of", ["token tag", "# token\ttag", "Token\tNER", "# word pos ner-tag", "words labels"])
 def test_a_line_that_names_the_columns_is_skipped_and_counted(tmp_path: Path, names_of: str):
     tab = "\t" if "\t" in names_of else " "
-    behind = tab.join(["NN"] * names_of.count("pos") + ["B-PER"])
-    text = f"{names_of}\nAna{tab}{behind}\ntag{tab}{behind}\n"
+    behind = tab + f"NN{tab}" * names_of.count("pos")
+    text = f"{names_of}\nAna{behind}B-PER\ntag{behind}O\n"
     corpus = load_corpus(data_config(write_splits(tmp_path, train=text)))
     assert list(corpus.splits["train"].words) == [["Ana", "tag"]]
     assert corpus.about["skipped"] == {"names of columns": {"train": 1, "dev": 0, "test": 0}}
@@ -332,25 +316,6 @@ def test_a_line_that_names_the_columns_is_skipped_and_counted(tmp_path: Path, na
 def test_a_first_line_that_may_be_a_word_is_read(tmp_path: Path, first: str):
     split = read_columns(file_of(tmp_path, f"{first}\n"), PLAIN)
     assert (list(split.words), split.header) == ([[first.split()[0]]], 0)
-
-
-def test_all_wrong_tags_of_a_file_are_listed_the_first_ten_with_their_lines(tmp_path: Path):
-    wrong = "".join(f"w{k} {'B_PER' if k % 2 else '?'}\n" for k in range(12))
-    folder = write_splits(tmp_path, train=f"Ana B-PER\n\n{wrong}", dev="Bo B-PER\nx ?\n")
-    with pytest.raises(UserError) as caught:
-        load_corpus(data_config(folder))
-    first, second = str(caught.value).splitlines()
-    assert first.startswith(f"{folder}/train.conll:3 ('w0'): ")
-    names(second, "? (6)", "B_PER (6)", *(f"{k + 3} {'B_PER' if k % 2 else '?'}" for k in range(10)))
-    assert "13 ?" not in second
-    names(second.rpartition("dev.conll")[2], 1)
-
-
-def test_tags_that_are_not_among_the_allowed_are_listed_too(tmp_path: Path):
-    folder = write_splits(tmp_path, train="Ana B-PER\nOslo B-LOC\nBo I-LOC\n")
-    with pytest.raises(UserError) as caught:
-        load_corpus(data_config(folder, labels=["O", "B-PER"]))
-    names(str(caught.value).splitlines()[1], "B-LOC (1)", "I-LOC (1)", "2 B-LOC", "3 I-LOC")
 
 
 @pytest.mark.parametrize(
@@ -385,24 +350,6 @@ def test_fields_with_other_usual_names_are_all_named_at_once(tmp_path: Path):
     with pytest.raises(UserError) as caught:
         load_corpus(cfg)
     names(caught.value, "train.jsonl:1", "data.words_field=words data.tags_field=tags")
-
-
-@pytest.mark.parametrize(
-    ("train", "num_words", "remedies"),
-    [
-        ("Ana B-PER O\nwon O O\n", 2, ["data.tag_column=1"]),
-        ("1 Ana B-PER O\n2 won O O\n3 it O O\n", 3, ["data.tag_column=2", "data.word_column=1"]),
-        ("1 B-PER O\n2 O O\n", 2, ["data.tag_column=1"]),
-        ("Ana NNP O\nwon VB O\n", 2, []),
-    ],
-)
-def test_a_column_without_entities_names_the_one_with_them(
-    tmp_path: Path, train: str, num_words: int, remedies: list[str]
-):
-    with pytest.raises(UserError) as caught:
-        load_corpus(data_config(write_splits(tmp_path, train=train)))
-    names(caught.value, "train", f"{num_words} words", "O", *remedies)
-    assert settings_in(caught.value) == settings_in(*remedies)
 
 
 def test_a_folder_instead_of_a_file_names_its_setting(tmp_path: Path):

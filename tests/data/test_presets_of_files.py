@@ -8,7 +8,7 @@ import pytest
 
 from probe.config import UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.task import TAGS
+from probe.data.tasks import TAGS
 from probe.settings import config_of
 
 

@@ -211,7 +211,10 @@ def test_splits_may_have_any_name(stand_in: Hub):
 
 
 def test_splits_may_be_taken_from_train_or_left_out(stand_in: Hub):
-    many = {f"data/{split}.jsonl": '{"tokens": ["Ana"], "ner_tags": ["B-PER"]}\n' * 10 for split in ("train", "test")}
+    many = {
+        f"data/{split}.jsonl": '{"tokens": ["Ana", "x"], "ner_tags": ["B-PER", "O"]}\n' * 10
+        for split in ("train", "test")
+    }
     stand_in.put("dataset", "some/set", many)
     corpus = load(dev_fraction=0.1)
     assert {name: len(split.words) for name, split in corpus.splits.items()} == {"train": 9, "dev": 1, "test": 10}

@@ -12,10 +12,10 @@ from support.inputs import features_config
 
 from probe.config import ProbeConfig
 from probe.data.corpus import Corpus
+from probe.data.tasks.spans import span_f1
 from probe.encoders.checkpoint import Encoder
 from probe.features.words import Text
 from probe.probes.finetune import FineTuned, TaggedText, fine_tune
-from probe.scoring.metrics import span_f1
 
 
 def settings(**changes: object) -> ProbeConfig:

@@ -12,13 +12,13 @@ from torch import nn
 
 from probe.config import LayersConfig, ProbeConfig, UserError
 from probe.data.corpus import Corpus
+from probe.data.tasks.spans import span_f1
 from probe.probes import batches, schedule
 from probe.probes.batches import EvaluationBatches, TaggedWords, TrainingBatches
 from probe.probes.bilstm import BiLSTM, Dropout, mirrored
 from probe.probes.combine import Streamed, read_selection
 from probe.probes.selection import Selection, select
 from probe.probes.tagger import Tagger, train_tagger
-from probe.scoring.metrics import span_f1
 from probe.system import bfloat16
 
 WIDTH, LABELS = 16, ["B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O"]

@@ -15,6 +15,7 @@ from support.inputs import data_config, encoder_config, features_config, make_be
 
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import Corpus
+from probe.data.tasks.spans import span_f1
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features import extraction
 from probe.features.extraction import ensure_features
@@ -24,7 +25,6 @@ from probe.probes.finetune import FineTuned, TaggedText, fine_tune
 from probe.probes.training import labels_of, make_deterministic
 from probe.runs.records import RunRecord
 from probe.runs.run import run
-from probe.scoring.metrics import span_f1
 from probe.settings import configs_of
 from probe.system.machine import resolve_device
 

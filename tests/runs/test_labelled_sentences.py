@@ -17,12 +17,9 @@ from support.inputs import COMMON, NAMES, features_config, plain_encoder
 import probe
 from probe.config import UserError
 from probe.data.corpus import Corpus
-from probe.data.task import SENTENCE
 from probe.encoders.checkpoint import Encoder
 from probe.features.store import FeatureStore
-from probe.probes.majority_tag import NaiveBayes
 from probe.runs.records import load_records
-from probe.scoring.metrics import count, scores_of
 from probe.tables.rows import build_rows
 from probe.verify.checks import check_files
 
@@ -91,32 +88,6 @@ def test_word_tasks_and_sentence_tasks_share_a_store(settings: list[str], tmp_pa
     assert {record.identity.sentence for record in records} == {"mean", "max", "last"}
     assert len({record.key for record in records}) == 3
     assert len({record.identity.features for record in records}) == 1
-
-
-def test_scores_are_scikit_learns():
-    metrics = pytest.importorskip("sklearn.metrics")
-    draw = np.random.default_rng(0)
-    for classes in (2, 5):
-        gold, predicted = (draw.choice([f"class {i}" for i in range(classes)], 200, p=None) for _ in range(2))
-        predicted[:120] = gold[:120]
-        scores = scores_of(count([[tag] for tag in gold], [[tag] for tag in predicted], SENTENCE))
-        assert scores.headline == pytest.approx(metrics.accuracy_score(gold, predicted))
-        assert scores.macro_f1 == pytest.approx(metrics.f1_score(gold, predicted, average="macro"))
-        assert scores.matthews == pytest.approx(metrics.matthews_corrcoef(gold, predicted))
-    assert scores_of(count([["a"]] * 3, [["a"]] * 3, SENTENCE)).matthews == 0, "undefined; scikit-learn too says 0"
-
-
-def test_the_baseline_is_scikit_learns_naive_bayes():
-    text = pytest.importorskip("sklearn.feature_extraction.text")
-    bayes = pytest.importorskip("sklearn.naive_bayes")
-    choose = random.Random(1)
-    words = [choose.choices(COMMON, k=choose.randint(1, 8)) for _ in range(80)]
-    labels = [choose.choice("abc") for _ in words]
-    counts = text.CountVectorizer(analyzer=lambda sentence: sentence)
-    theirs = bayes.MultinomialNB().fit(counts.fit_transform(words[:60]), labels[:60])
-    ours = NaiveBayes(words[:60], labels[:60])
-    assert [ours.label(sentence) for sentence in words[60:]] == theirs.predict(counts.transform(words[60:])).tolist()
-    assert ours.label(["unseen"]) in labels
 
 
 def test_a_sweep_with_floors_makes_one_table_that_verifies(settings: list[str], tmp_path: Path):

@@ -17,7 +17,7 @@ from support.inputs import make_split, random_spans, random_store, stored, writt
 from probe.config import LayersConfig, ScreenConfig, UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
-from probe.data.task import SPANS, TAGS
+from probe.data.tasks import SPANS, TAGS
 from probe.features.store import FeatureStore
 from probe.scoring.metrics import f1_of
 from probe.screen.candidates import Candidate, concatenations, fixed, readout_of

@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 from support.records import expect, make_record
 
-from probe.data.task import TAGS
+from probe.data.tasks import TAGS
 from probe.race.rule import Elimination
 from probe.runs.identity import RecordedCondition
 from probe.runs.sweep_plan import write_expected

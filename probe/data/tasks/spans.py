@@ -1,0 +1,225 @@
+"""Defines the task of spans: entities or chunks, in any tag scheme. They are scored as conlleval does."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from probe.config import UserError
+from probe.data.sentences import Sentences
+from probe.data.split import Split
+from probe.data.tags import Tags, TagSchemeError, find_scheme, ill_formed, spans, to_iob2, with_prefixes
+from probe.data.task import Draw, Task
+from probe.data.tasks.tags import MajorityTag, most_frequent
+from probe.scoring.metrics import (
+    Counts,
+    Item,
+    KindScore,
+    Scores,
+    SpanScore,
+    count_items,
+    kind_score,
+    scores_of,
+    share,
+    span_score,
+)
+
+PLACES_SHOWN = 3
+
+
+def items(tags: Sequence[str]) -> list[Item]:
+    return list(spans(tags))
+
+
+def normalize(splits: dict[str, Split], wanted: str, on_ill_formed: str) -> tuple[dict[str, Any], list[str]]:
+    """Finds the scheme over all splits, reports ill-formed tags, and turns the tags into IOB2, in place."""
+    together = Sentences.of(tags for split in splits.values() for tags in split.tags)
+    try:
+        scheme = find_scheme(together, wanted)
+    except TagSchemeError as error:
+        place = next(place for split in splits.values() for place in split.places_of(error.tag))
+        raise UserError(
+            f"{place}: tag {error.tag!r} {error}. Another scheme: data.scheme=NAME. If tags are not spans: "
+            "data.task=tags. If another column has the tags: data.tag_column=N."
+        ) from None
+    for split in splits.values():
+        split.tags = Sentences.of(with_prefixes(split.tags, scheme))
+    counts: dict[str, int] = {}
+    shown: list[str] = []
+    for name, split in splits.items():
+        found = [(i, position) for i, tags in enumerate(split.tags) for position in ill_formed(tags, scheme)]
+        counts[name] = len(found)
+        shown += [f"{split.place_in(i, position)} {split.tags[i][position]}" for i, position in found[:PLACES_SHOWN]]
+    notes = []
+    if sum(counts.values()):
+        by_split = ", ".join(f"{count} in {name}" for name, count in counts.items())
+        message = f"{sum(counts.values())} tags are ill-formed {scheme} ({by_split}): {'; '.join(shown[:PLACES_SHOWN])}"
+        if on_ill_formed == "error":
+            raise UserError(f"{message}. To read them as conlleval does: data.ill_formed=report.")
+        notes = [f"{message}. They are read as conlleval reads them"]
+    for split in splits.values():
+        split.tags = Sentences.of(map(to_iob2, split.tags))
+    return {"scheme": scheme, "asked_scheme": wanted, "ill_formed": counts}, notes
+
+
+def sizes(tags: Tags) -> dict[str, int]:
+    lengths = [end - start for sentence in tags for _, start, end in spans(sentence)]
+    return {"spans": len(lengths), "span_words": sum(lengths)}
+
+
+def control(words: Sequence[str], tags: Sequence[str], draw: Draw) -> list[str]:
+    """Gives each distinct mention a type; it keeps its bounds."""
+    new = ["O"] * len(words)
+    for _, start, end in spans(tags):
+        kind = draw(words[start:end])
+        new[start:end] = [f"B-{kind}"] + [f"I-{kind}"] * (end - start - 1)
+    return new
+
+
+def baseline(train: Split) -> MajorityTag:
+    """Returns the majority tag, with the known mentions.
+
+    A sequence of words is a known mention if it occurs as a mention of its most frequent type at least as often as it
+    occurs outside of a mention or as a part of one.
+    """
+    types_of: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    for words, tags in zip(train.words, train.tags, strict=True):
+        for kind, start, end in spans(tags):
+            types_of[tuple(words[start:end])][kind] += 1
+    lengths = sorted(set(map(len, types_of)))
+    occurrences: Counter[tuple[str, ...]] = Counter()  # as a mention or not
+    for words in train.words:
+        for length in lengths:
+            for start in range(len(words) - length + 1):
+                if (sequence := tuple(words[start : start + length])) in types_of:
+                    occurrences[sequence] += 1
+    known = {}
+    for sequence, kinds in types_of.items():
+        kind = most_frequent(kinds)
+        if kinds[kind] >= occurrences[sequence] - kinds.total():
+            known[sequence] = kind
+    return MajorityTag(train, known)
+
+
+def span_f1(gold: Tags, predicted: Tags) -> float:
+    """Returns micro F1 over spans: a span is correct if its words and its type are."""
+    from seqeval.metrics import f1_score
+
+    return float(f1_score(gold, predicted, average="micro", zero_division=0))
+
+
+def counts(gold: Tags, predicted: Tags) -> Counts:
+    """Adds to the counts of all tasks, per sentence: strict_gold, strict_predicted, strict_correct (strict IOB2: every
+    span begins with B-); ill_formed (a predicted I- that continues nothing); gold_words, predicted_words, right_words
+    (words in spans, with B- or I-).
+    """
+    strict = list(zip(_strict_spans(gold), _strict_spans(predicted), strict=True))
+    pairs = list(zip(gold, predicted, strict=True))
+    return count_items(gold, predicted, items) | {
+        "strict_gold": [len(g) for g, _ in strict],
+        "strict_predicted": [len(p) for _, p in strict],
+        "strict_correct": [len(g & p) for g, p in strict],
+        "ill_formed": [len(ill_formed(ps, "IOB2")) for ps in predicted],
+        "gold_words": [sum(g != "O" for g in gs) for gs in gold],
+        "predicted_words": [sum(p != "O" for p in ps) for ps in predicted],
+        "right_words": [
+            sum(g != "O" and p != "O" and g[2:] == p[2:] for g, p in zip(gs, ps, strict=True)) for gs, ps in pairs
+        ],
+    }
+
+
+def _strict_spans(tags: Tags) -> list[set[Item]]:
+    from seqeval.scheme import IOB2, Entities
+
+    entities = Entities([list(sentence) for sentence in tags], IOB2).entities
+    return [{(span.tag, span.start, span.end) for span in sentence} for sentence in entities]
+
+
+def scores(counts: Counts) -> Scores:
+    """Adds span F1, the headline, to the scores that all tasks have, and the scores of strict spans and of words."""
+    total = {name: sum(column) for name, column in counts.items()}
+    found = scores_of(counts)
+    return replace(
+        found,
+        span=span_score(found.counts.gold, found.counts.predicted, found.counts.correct),
+        strict=span_score(total["strict_gold"], total["strict_predicted"], total["strict_correct"]),
+        word=span_score(total["gold_words"], total["predicted_words"], total["right_words"]),
+        entity_word_recall=share(total["right_words"], total["gold_words"]),
+        ill_formed=total["ill_formed"],
+    )
+
+
+def in_parts(scores: Scores, split: Split, predicted: Tags, known: Collection[str]) -> Scores:
+    """Adds the scores of slices and of the bounds of spans. known: the words of train."""
+    return replace(
+        scores,
+        slices=slices(split.words, split.tags, predicted, known),
+        boundary=boundary_score(split.tags, predicted),
+    )
+
+
+def slices(words: Tags, gold: Tags, predicted: Tags, known: Collection[str]) -> dict[str, KindScore]:
+    """Scores spans within parts of a split, to show what is hard and for which layers.
+
+    A span belongs to a slice by its own words or by its sentence.
+    """
+    totals: dict[str, list[int]] = {}
+    for sentence, gold_tags, predicted_tags in zip(words, gold, predicted, strict=True):
+        truth, guess = set(spans(gold_tags)), set(spans(predicted_tags))
+        for span in truth | guess:
+            for name in _slice_names(sentence, span, known):
+                total = totals.setdefault(name, [0, 0, 0])
+                for i, holds in enumerate((span in truth, span in guess, span in truth & guess)):
+                    total[i] += holds
+    return {name: kind_score(*total) for name, total in sorted(totals.items())}
+
+
+def boundary_score(gold: Tags, predicted: Tags) -> SpanScore:
+    """Returns micro scores over span boundaries: a span of any type is correct if its words are."""
+    pairs = [
+        [{(start, end) for _, start, end in spans(tags)} for tags in both] for both in zip(gold, predicted, strict=True)
+    ]
+    correct = sum(len(truth & guess) for truth, guess in pairs)
+    return span_score(sum(len(truth) for truth, _ in pairs), sum(len(guess) for _, guess in pairs), correct)
+
+
+def _slice_names(sentence: Sequence[str], span: Item, known: Collection[str]) -> list[str]:
+    _, start, end = span
+    letters = "".join(sentence)
+    unseen = any(word not in known for word in sentence[start:end])
+    names = [
+        _bucket("span of", end - start, (1, 2), ""),
+        _bucket("sentence of", len(sentence), (10, 25), "words"),
+        "with unseen words" if unseen else "seen words only",
+    ]
+    return names + (["sentence in capitals"] if letters.upper() == letters != letters.lower() else [])
+
+
+def _bucket(what: str, size: int, limits: tuple[int, int], unit: str) -> str:
+    """Names the range of a size: up to the first limit, up to the second, or above."""
+    low, high = limits
+    spread = f"1-{low}" if low > 1 else "1"
+    middle = f"{low + 1}-{high}" if high > low + 1 else str(high)
+    return f"{what} {spread if size <= low else middle if size <= high else f'{high + 1}+'} {unit}".rstrip()
+
+
+SPANS = Task(
+    name="spans",
+    score="F1",
+    title="Span F1 (conlleval)",
+    kinds="types",
+    unit="word",
+    units=lambda words: words,
+    items=items,
+    tag_of=lambda kind: f"B-{kind}",
+    normalize=normalize,
+    sizes=sizes,
+    control=control,
+    baseline=baseline,
+    headline=span_f1,
+    counts=counts,
+    scores=scores,
+    in_parts=in_parts,
+)
