@@ -134,7 +134,7 @@ def test_without_the_hub_the_error_names_the_ways_out(stand_in: Hub, monkeypatch
     [
         ({"hub": "some/sett"}, ["data.hub=some/sett", "private", "hf auth login"]),
         ({"hub": "a/b/c"}, ["data.hub=a/b/c", "OWNER/NAME", "data.path=DIR"]),
-        ({"revision": "mian"}, ["data.revision=mian", "some/set", "main, refs/convert/parquet"]),
+        ({"revision": "mian"}, ["data.revision=mian", "some/set"]),
         ({"hub": "closed/set"}, ["data.hub=closed/set", "/datasets/closed/set", "hf auth login"]),
         ({"hub": "old/script"}, ["old/script", "script", "data.revision=refs/convert/parquet"]),
         ({"hub": "no/dev"}, ["no/dev", "'validation'", "dev", "data.hub_dev=NAME", "data.dev_fraction=0.1"]),
@@ -151,7 +151,6 @@ def test_without_the_hub_the_error_names_the_ways_out(stand_in: Hub, monkeypatch
 )
 def test_what_is_not_there_is_refused_with_what_there_is(stand_in: Hub, settings: dict, facts: list[str]):
     stand_in.put("dataset", "some/set", files("Bo"))
-    stand_in.put("dataset", "some/set", {}, "refs/convert/parquet")
     stand_in.put("dataset", "closed/set", files("Bo"))
     stand_in.gated.add("closed/set")
     stand_in.put("dataset", "old/script", {"script.py": "raise SystemExit"})

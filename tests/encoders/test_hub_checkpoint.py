@@ -115,7 +115,7 @@ def test_an_encoder_from_the_cache_says_so(stand_in: Hub, bert: Path, tmp_path: 
     ("name", "revision", "facts"),
     [
         ("some/bertt", None, ["encoder.name=some/bertt", "private", "hf auth login"]),
-        ("some/bert", "mian", ["encoder.revision=mian", "some/bert", "main, refs/pr/3"]),
+        ("some/bert", "mian", ["encoder.revision=mian", "some/bert"]),
         ("some/gated", None, ["encoder.name=some/gated", "http://", "/some/gated", "hf auth login"]),
         ("no/config", None, ["no/config", "config.json", "encoder.name=OWNER"]),
         ("odd/index", None, ["model.safetensors.index.json", "'../model.safetensors'", "encoder.path=DIR"]),
@@ -128,7 +128,6 @@ def test_what_is_not_there_is_refused_with_what_to_type(
 ):
     for there in ("some/bert", "some/gated"):
         stand_in.put("model", there, bert)
-    stand_in.put("model", "some/bert", bert, "refs/pr/3")
     stand_in.gated.add("some/gated")
     stand_in.put("model", "no/config", {"model.safetensors": b"..."})
     index: dict[str, bytes | str] = {"config.json": "{}", "model-1.safetensors": b"..."}

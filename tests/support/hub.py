@@ -31,7 +31,7 @@ from support.inputs import VOCABULARY
 PATIENCE_S = 60
 PEOPLE = ("O", "B-PER", "I-PER")
 LARGE = (".safetensors", ".parquet", ".bin", ".onnx")
-API = re.compile(r"/api/(model|dataset)s/(.+?)(?:/(revision|refs|tree)(?:/(.*))?)?$")
+API = re.compile(r"/api/(model|dataset)s/(.+?)(?:/(revision|tree)(?:/(.*))?)?$")
 FILE = re.compile(r"/(datasets/)?(.+?)/resolve/([^/]+)/(.+)$")
 
 
@@ -51,8 +51,6 @@ class Hub:
     gated: set[str] = field(default_factory=set)
     silent: str | None = None  # paths that match this are never answered
     broken: str | None = None  # paths that match this are answered with 500
-    stalled: dict[str, int] = field(default_factory=dict)  # files (sha256): bytes after which no more come
-    pause_s: float = 0.0  # before each 16 kB of a file
     given_up: bool = False  # whether somebody waited in vain for as long as PATIENCE_S
     released: threading.Event = field(default_factory=threading.Event)
 
@@ -167,7 +165,6 @@ class Server:
     def close(self) -> None:
         """Answers what is still asked for, lest threads that were given up go on asking, and ends."""
         self.hub.silent = None
-        self.hub.stalled.clear()
         self.hub.released.set()
         for thread in threading.enumerate():
             if thread.name == the_hub.THREAD:
@@ -197,23 +194,18 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/":
             self._answer(200, b"")
         elif path.startswith("/cdn/"):
-            self._content(next(c for files in hub.commits.values() for c in files.values() if sha(c) == path[5:]))
+            self._answer(200, next(c for files in hub.commits.values() for c in files.values() if sha(c) == path[5:]))
         elif match := API.match(path):
-            self._api(*match.groups())
+            self._api(match[1], match[2], match[4])
         elif match := FILE.match(unquote(urlsplit(self.path.replace("%2F", "\0")).path)):
             self._file("dataset" if match[1] else "model", match[2], match[3].replace("\0", "/"), match[4])
         else:
             self._answer(404, b"{}")
 
-    def _api(self, kind: str, name: str, what: str | None, revision: str | None) -> None:
+    def _api(self, kind: str, name: str, revision: str | None) -> None:
         branches = self.hub.branches.get((kind, name))
         if branches is None:
             return self._error(401, "RepoNotFound")
-        if what == "refs":
-            named = [{"name": n, "ref": n, "targetCommit": c} for n, c in branches.items()]
-            converts = [ref for ref in named if ref["name"].startswith("refs/convert")]
-            plain = [ref for ref in named if ref not in converts]
-            return self._json({"branches": plain, "tags": [], "converts": converts, "pullRequests": []})
         commit = self._commit(branches, revision or "main")
         if commit is None:
             return self._error(404, "RevisionNotFound")
@@ -234,15 +226,12 @@ class Handler(BaseHTTPRequestHandler):
             return self._error(404, "EntryNotFound", {"X-Repo-Commit": commit})
         headers = {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
         if not path.endswith(LARGE):
-            return self._content(content, headers)
+            return self._answer(200, content, headers)
         linked = {"X-Linked-Etag": f'"{sha(content)}"', "X-Linked-Size": str(len(content))}
         return self._answer(302, b"", headers | linked | {"Location": f"{self.hub.storage}/cdn/{sha(content)}"})
 
     def _commit(self, branches: dict[str, str], revision: str) -> str | None:
         return branches.get(revision) or (revision if revision in self.hub.commits else None)
-
-    def _content(self, content: bytes, headers: Mapping[str, str] | None = None) -> None:
-        self._answer(200, content, headers, self.hub.stalled.get(sha(content)))
 
     def _json(self, value: object) -> None:
         self._answer(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
@@ -250,20 +239,11 @@ class Handler(BaseHTTPRequestHandler):
     def _error(self, status: int, code: str, headers: Mapping[str, str] | None = None) -> None:
         self._answer(status, b'{"error": "..."}', {"X-Error-Code": code, "X-Error-Message": code, **(headers or {})})
 
-    def _answer(
-        self, status: int, body: bytes, headers: Mapping[str, str] | None = None, end: int | None = None
-    ) -> None:
+    def _answer(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if self.command == "HEAD":
-            return
-        for first in range(0, len(body[:end]), 2**14):
-            self.hub.released.wait(self.hub.pause_s)
-            self.wfile.write(body[:end][first : first + 2**14])
-        if end is not None and end < len(body):
-            self.wfile.flush()
-            self.hub.given_up |= not self.hub.released.wait(PATIENCE_S)
-            self.close_connection = True
+        if self.command != "HEAD":
+            self.wfile.write(body)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 import time
 from pathlib import Path
 
 import pytest
 from support.commands import TINY, interpreted, interpreter
 from support.facts import names
-from support.hub import Hub, forget, old_layout, parquet, sha
+from support.hub import Hub, forget, old_layout, parquet
 from support.inputs import make_bert
 
 from probe.config import UserError
@@ -22,13 +21,9 @@ BERT = Repo("model", "some/bert")
 FILES: dict[str, bytes | str] = {"config.json": "{}", "model.safetensors": b"weights"}
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(hub.LIMIT, "0.5")
-
-
 @pytest.mark.parametrize("silent", ["^/$", "/api/"])
-def test_a_silent_hub_is_left_after_the_limit(stand_in: Hub, impatient: None, silent: str):
+def test_a_silent_hub_is_left_after_the_limit(stand_in: Hub, silent: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_ETAG_TIMEOUT", 0.5)
     commit = stand_in.put("model", "some/bert", FILES)
     assert hub.commit_of(BERT) == commit
     hub.fetch(BERT, list(FILES))
@@ -40,46 +35,6 @@ def test_a_silent_hub_is_left_after_the_limit(stand_in: Hub, impatient: None, si
     with pytest.raises(UserError, match=r"encoder\.name=other/bert\b"):
         hub.commit_of(Repo("model", "other/bert"))
     assert not stand_in.given_up
-
-
-@pytest.mark.parametrize("file", ["tokenizer_config.json", "weights.safetensors"])
-@pytest.mark.parametrize("is_begun", [False, True])
-def test_a_silent_file_ends_the_wait_after_the_limit(stand_in: Hub, impatient: None, file: str, is_begun: bool):
-    content = bytes(range(256)) * 400
-    stand_in.put("model", "some/bert", {**FILES, file: content})
-    if is_begun:
-        stand_in.stalled[sha(content)] = len(content) // 2
-    else:
-        stand_in.silent = file
-    begun = time.monotonic()
-    with pytest.raises(UserError, match=rf"encoder\.name=some/bert.*{file}.*{hub.LIMIT}=60") as error:
-        hub.fetch(BERT, ["config.json", file, "model.safetensors"])
-    assert time.monotonic() - begun < 15, "the limit is half a second, a loaded machine is slow"
-    assert "\n" not in str(error.value)
-    assert [path.name for path in hub.folder_of(BERT).iterdir()] == ["config.json"]
-
-
-def test_a_slow_file_is_waited_for_in_every_process(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv(hub.LIMIT, "2")
-    content = bytes(range(256)) * 700
-    stand_in.put("model", "some/bert", {"model.safetensors": content})
-    stand_in.pause_s = 0.5  # for each of 11 parts
-    hub.commit_of(BERT)
-    others: list[Path] = []
-    other = threading.Thread(target=lambda: others.append(hub.fetch(BERT, ["model.safetensors"])))
-    other.start()
-    folder = hub.fetch(BERT, ["model.safetensors"])
-    other.join(60)
-    assert others == [folder]
-    assert (folder / "model.safetensors").read_bytes() == content
-    assert stand_in.files_asked() == ["model.safetensors"], "it came once"
-
-
-@pytest.mark.parametrize("stated", ["soon", "0", "-1", "nan", "inf"])
-def test_a_limit_that_is_no_number_of_seconds_is_refused(stated: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv(hub.LIMIT, stated)
-    with pytest.raises(UserError, match=f"{hub.LIMIT}={stated} "):
-        hub.limit_s()
 
 
 def test_a_full_disk_is_named_as_what_it_is(stand_in: Hub, monkeypatch: pytest.MonkeyPatch):
