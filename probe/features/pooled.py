@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from probe.config import FeaturesConfig
 from probe.data.corpus import Corpus
-from probe.features.store import FeatureStore, Shard
-from probe.features.windows import bounds
+from probe.features.store import FeatureStore, Shard, bounds
 
 if TYPE_CHECKING:
     import torch

@@ -3,37 +3,37 @@
     <cache_dir>/<key>/manifest.json              what this is; written last, so present means complete
     <cache_dir>/<key>/train-00000.safetensors    a shard: about 8,192 words, one tensor (words, H) per layer, "0".."L"
 
-A store may hold some of the layers only. It then has a key of its own, but its vectors are bit for bit those of the
-store with all layers; so runs name the latter's key, and read from any store that has the layers they need.
+A store may hold some of the layers only (`features.layers`). It then has a key of its own, but its vectors are bit for
+bit those of the store with all layers, so runs name the latter's key.
+
+Layer k is `hidden_states[k]`: 0 = the embedding output, 1..L = the encoder blocks. A typed index may count from the
+end; inside the code every index is absolute.
 
 A shard's header has its key, its position, and a checksum for each layer. A shard is written under a temporary name,
 synced and renamed, so present means complete. Readers map a shard into memory and touch only the layers they need, each
 checked against its checksum. Safety rests only on unique temporary names and atomic renames. Locks only prevent two
 processes from computing the same shard.
 
-W words, H hidden size, layer 0 = the embedding output, 1..L = the encoder blocks.
+W words, H hidden size.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
+import re
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import numpy as np
 import xxhash
 
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder
-from probe.encoders.traits import Traits
-from probe.features.indices import stored_layers
-from probe.features.windows import bounds
 from probe.system.files import canonical, key_of, why_not_writable, write_json, written_whole
 from probe.system.locks import FileLock
 
@@ -44,14 +44,14 @@ T = TypeVar("T")
 FORMAT = 1
 MANIFEST = "manifest.json"
 IN_USE = ".in-use"  # locked by every process that uses the store
-LEFT_FOR_S = 86400  # the writer of a file unmodified for so long no longer runs
 WORDS_IN_SHARD = 8192
 ATTEMPTS_TO_READ = 3  # if a store is damaged again right after its repair, another attempt will not help
+SLICE = re.compile(r"\s*([+-]?\d+)?\s*:\s*([+-]?\d+)?\s*")
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 
 
 class DamagedShard(RuntimeError):
-    """Says that a shard was damaged. It has been moved aside, so that the next extraction makes it again."""
+    """Says that a shard was damaged. It has been removed, so that the next extraction makes it again."""
 
 
 def read_again_if_damaged(read: Callable[[], T], log: Callable[[str], object] = print) -> T:
@@ -60,17 +60,14 @@ def read_again_if_damaged(read: Callable[[], T], log: Callable[[str], object] = 
     Where it meets a damaged shard it is called again, up to ATTEMPTS_TO_READ times in all. Raises UserError if the
     store is damaged even then.
     """
-    for _ in range(ATTEMPTS_TO_READ - 1):
+    for attempt in range(ATTEMPTS_TO_READ):
         try:
             return read()
         except DamagedShard as damaged:
+            if attempt == ATTEMPTS_TO_READ - 1:
+                raise UserError(f"{damaged}. It was extracted again {attempt} times before. Check the disk.") from None
             log(f"{damaged}. Extracting it again.")
-    try:
-        return read()
-    except DamagedShard as damaged:
-        raise UserError(
-            f"{damaged}. It was extracted again {ATTEMPTS_TO_READ - 1} times and is damaged again. Check the disk."
-        ) from None
+    raise AssertionError("unreachable")
 
 
 class Shard(NamedTuple):
@@ -107,14 +104,47 @@ def feature_identity(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> d
     }
 
 
-def with_layers(identity: dict[str, Any], layers: Sequence[int], num_layers: int) -> dict[str, Any]:
-    """Returns the identity of a store: that of its vectors, with its layers if they are not all."""
-    return identity if len(layers) == num_layers + 1 else {**identity, "layers": list(layers)}
+def stored_layers(cfg: FeaturesConfig, num_layers: int) -> tuple[int, ...]:
+    """Returns the layers to extract and store, in ascending order: all L + 1, unless `features.layers` names some."""
+    if cfg.layers is None:
+        return tuple(range(num_layers + 1))
+    return tuple(sorted(absolute(cfg.layers, num_layers, "features.layers")))
 
 
-def vectors_of(identity: dict[str, Any]) -> dict[str, Any]:
-    """Returns the identity of a store's vectors, without its layers."""
-    return {part: value for part, value in identity.items() if part != "layers"}
+def absolute(wanted: Any, num_layers: int, setting: str) -> tuple[int, ...]:
+    """Resolves a list of indices or a slice for an encoder of `num_layers` blocks, in the requested order.
+
+    Raises UserError with the name of the setting and the valid range.
+    """
+    valid = f"layers are 0 (embeddings) to {num_layers}, or -1 to -{num_layers + 1} from the end"
+    wanted = [wanted] if isinstance(wanted, int) else wanted
+    if isinstance(wanted, list) and all(isinstance(k, int) and not isinstance(k, bool) for k in wanted):
+        outside = [k for k in wanted if not -num_layers - 1 <= k <= num_layers]
+        indices = [k % (num_layers + 1) for k in wanted]
+    elif isinstance(wanted, str) and (found := SLICE.fullmatch(wanted)):
+        start, stop = (int(end) if end else None for end in found.groups())
+        outside = [end for end in (start, stop) if end is not None and not -num_layers - 1 <= end <= num_layers + 1]
+        indices = list(range(num_layers + 1))[start:stop]
+    else:
+        raise UserError(f"{setting}={wanted!r} is neither a list like [9,10] nor a slice like '1:'; {valid}.")
+    if outside:
+        raise UserError(f"{setting}={wanted!r}: {outside[0]} is out of range; {valid}.")
+    if not indices:
+        raise UserError(f"{setting}={wanted!r} names no layer; {valid}.")
+    doubled = next((k for k in indices if indices.count(k) > 1), None)
+    if doubled is not None:
+        raise UserError(f"{setting}={wanted!r} names layer {doubled} more than once; {valid}.")
+    return tuple(indices)
+
+
+def bounds(lengths: Sequence[int]) -> np.ndarray:
+    """Returns (n + 1,), the offsets of n consecutive runs."""
+    return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
+
+
+def _some(layers: Sequence[int], num_layers: int) -> dict[str, list[int]]:
+    """Returns what a store's identity says of its layers: nothing if they are all."""
+    return {} if len(layers) == num_layers + 1 else {"layers": list(layers)}
 
 
 def cut_shards(split: str, sentence_lengths: Sequence[int]) -> list[Shard]:
@@ -136,7 +166,7 @@ def cut_shards(split: str, sentence_lengths: Sequence[int]) -> list[Shard]:
 class FeatureStore:
     """Describes the stored features of one corpus under one encoder; `missing` lists the shards that are not on disk.
 
-    key: of this store. identity: see `feature_identity`. layers: the stored ones in ascending order; empty: all.
+    key: of this store. identity: see `feature_identity`. layers: the stored ones in ascending order.
     """
 
     directory: Path
@@ -146,16 +176,12 @@ class FeatureStore:
     hidden_size: int
     dtype: str
     shards: dict[str, list[Shard]]
-    layers: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        self.layers = self.layers or tuple(range(self.num_layers + 1))
+    layers: tuple[int, ...]
 
     @classmethod
     def of(cls, corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> FeatureStore:
-        identity = feature_identity(corpus, encoder, cfg)
-        layers = stored_layers(cfg, encoder.num_layers)
-        key = key_of(with_layers(identity, layers, encoder.num_layers))
+        identity, layers = feature_identity(corpus, encoder, cfg), stored_layers(cfg, encoder.num_layers)
+        key = key_of(identity | _some(layers, encoder.num_layers))
         shards = {name: cut_shards(name, split.lengths) for name, split in corpus.splits.items()}
         size = encoder.num_layers, encoder.hidden_size
         return cls(Path(cfg.cache_dir) / key, key, identity, *size, cfg.dtype, shards, layers)
@@ -165,30 +191,13 @@ class FeatureStore:
         """Returns the key of the store with all layers, which identifies the vectors."""
         return key_of(self.identity)
 
-    @property
-    def holds_all(self) -> bool:
-        return len(self.layers) == self.num_layers + 1
-
     def layers_as_text(self) -> str:
-        some = f"layer{'s' * (len(self.layers) > 1)} {', '.join(map(str, self.layers))}"
-        return f"{len(self.layers)} layers" if self.holds_all else some
-
-    def serving(self) -> FeatureStore:
-        """Returns the store to read: this one or, if unfinished, a finished one with the same vectors and more layers.
-
-        If there are several, it returns the one with the fewest layers. A store without a manifest is unfinished.
-        """
-        if self.holds_all or not self.directory.parent.is_dir() or read_manifest(self.directory) is not None:
-            return self
-        wider = []
-        for directory in self.directory.parent.iterdir():
-            manifest = read_manifest(directory) if len(directory.name) == len(self.key) else None
-            if manifest is None or vectors_of(manifest["identity"]) != self.identity:
-                continue
-            layers = tuple(manifest["identity"].get("layers", range(self.num_layers + 1)))
-            if set(self.layers) <= set(layers):
-                wider.append(replace(self, directory=directory, key=directory.name, layers=layers))
-        return min(wider, key=lambda store: (len(store.layers), store.key), default=self)
+        some = _some(self.layers, self.num_layers)
+        return (
+            f"layer{'s' * (len(self.layers) > 1)} {', '.join(map(str, self.layers))}"
+            if some
+            else (f"{len(self.layers)} layers")
+        )
 
     def path(self, shard: Shard) -> Path:
         return self.directory / f"{shard.split}-{shard.number:05d}.safetensors"
@@ -243,7 +252,7 @@ class FeatureStore:
     def read(self, split: str, layers: Sequence[int]) -> Iterator[tuple[Shard, list[torch.Tensor]]]:
         """Yields the requested layers shard by shard, in the requested order, each (W, H), memory-mapped and checked.
 
-        Raises DamagedShard for a damaged shard, after moving it aside.
+        Raises DamagedShard for a damaged shard, after removing it.
         """
         for shard in self.shards[split]:
             yield shard, self.read_shard(shard, layers)
@@ -254,7 +263,12 @@ class FeatureStore:
         try:
             return self._load(shard, layers)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise self._set_aside(shard, str(error)) from None
+            path = self.path(shard)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as why:
+                raise UserError(f"{path} is damaged ({error}) and cannot be removed: {why.strerror}.") from None
+            raise DamagedShard(f"{path}: {error}") from None
 
     def _load(self, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
         """Loads one shard's layers. Raises ValueError, or the error of reading a broken file, if something is wrong."""
@@ -278,38 +292,14 @@ class FeatureStore:
                 raise ValueError(f"layer {layer} does not match its checksum")
         return tensors
 
-    def _set_aside(self, shard: Shard, reason: str) -> DamagedShard:
-        path = self.path(shard)
-        if path.exists():
-            try:
-                aside = _rename_aside(path)
-            except OSError as error:
-                raise UserError(f"{path} is damaged ({reason}) and cannot be set aside: {error.strerror}.") from None
-            reason = f"{reason}; set aside as {aside.name}"
-        return DamagedShard(f"{path}: {reason}")
-
-    def problem(self, shard: Shard) -> str | None:
-        """Checks all layers of a shard and returns what is wrong with it; None if nothing is. Moves nothing."""
-        try:
-            self._load(shard, self.layers)
-        except FileNotFoundError:
-            return "missing"
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            return str(error)
-        return None
-
-    def write_manifest(
-        self, about: dict[str, str], without_pieces: dict[str, int], traits: Traits | None = None
-    ) -> None:
+    def write_manifest(self, about: dict[str, str], without_pieces: dict[str, int]) -> None:
         """Writes what the store holds, once every shard exists.
 
-        about: names of encoder and data, for readers. without_pieces: words without a piece in each split. traits: what
-        a trial showed of the encoder; None if another process has run it.
+        about: names of encoder and data, for readers. without_pieces: words without a piece in each split.
         """
-        before = (self.manifest() or {}).get("encoder") if traits is None else asdict(traits)
         manifest: dict[str, Any] = {
             "key": self.key,
-            "identity": with_layers(self.identity, self.layers, self.num_layers),
+            "identity": self.identity | _some(self.layers, self.num_layers),
             "about": about,
             "num_layers": self.num_layers,
             "hidden_size": self.hidden_size,
@@ -321,58 +311,22 @@ class FeatureStore:
                 }
                 for name, shards in self.shards.items()
             },
-            **({"encoder": before} if before else {}),
         }
         manifest["sha256"] = key_of(manifest)
         write_json(self.directory / MANIFEST, manifest)
 
-    def traits(self) -> Traits | None:
-        """Returns what a trial showed of the encoder; None if the manifest does not have it (older ones do not)."""
-        try:
-            return Traits(**(self.manifest() or {})["encoder"])
-        except (KeyError, TypeError):
-            return None
-
     def tidy(self) -> None:
-        """Removes unneeded locks from a complete store, and leftovers older than a day."""
-        unused = [*self.directory.glob(".*.lock"), *(path for path, _ in leftovers(self.directory, LEFT_FOR_S))]
-        for path in unused:
+        """Removes unneeded locks from a complete store, and what killed writers left half-written a day ago."""
+        yesterday = time.time() - 86400  # the writer of a file unmodified for so long no longer runs
+        for path in self.directory.iterdir():
+            is_half_written = path.name.startswith(".tmp") or (path.name[0] == "." and ".safetensors." in path.name)
             with contextlib.suppress(OSError):  # another process tidies too, or the store belongs to another user
-                path.unlink()
+                if path.suffix == ".lock" or (is_half_written and path.stat().st_mtime <= yesterday):
+                    path.unlink()
 
     def manifest(self) -> dict[str, Any] | None:
-        """Returns the manifest; None if there is no valid one. Moves an edited one aside."""
-        path = self.directory / MANIFEST
-        if not path.exists():
-            return None
-        manifest = read_manifest(self.directory)
-        if manifest is None:
-            with contextlib.suppress(FileNotFoundError):
-                _rename_aside(path)
-        return manifest
-
-
-def leftovers(directory: Path, for_s: float = 0) -> Iterator[tuple[Path, int]]:
-    """Lists files that nothing reads, with their sizes: half-written by killed writers, or damaged and moved aside.
-
-    for_s: the least age in seconds, because a half-written file may still be in progress.
-    """
-    for path in directory.iterdir() if directory.is_dir() else ():
-        is_half_made = path.name.startswith(".tmp") or (path.name.startswith(".") and ".safetensors." in path.name)
-        if ".damaged-" in path.name or (is_half_made and not path.name.endswith(".lock")):
-            with contextlib.suppress(FileNotFoundError):  # just finished, or removed by another process
-                status = path.stat()
-                if status.st_mtime <= time.time() - for_s:
-                    yield path, status.st_size
-
-
-def _rename_aside(path: Path) -> Path:
-    """Moves a damaged file aside and returns its new path."""
-    aside = path.with_name(f"{path.name}.damaged-{uuid.uuid4().hex[:8]}")
-    path.replace(aside)
-    with contextlib.suppress(OSError):  # the file belongs to another user
-        os.utime(aside)
-    return aside
+        """Returns the manifest; None if there is no valid one."""
+        return read_manifest(self.directory)
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:

@@ -24,10 +24,8 @@ from probe.data.running_text import split_text
 from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import load_model, outputs
-from probe.encoders.traits import traits_of
-from probe.features.extraction import report_empty_words, report_encoder, report_slow_bfloat16
-from probe.features.windows import Window
-from probe.features.words import Text, check_states, kept_pieces, to_tensors, word_states
+from probe.features.extraction import report_empty_words, report_encoder
+from probe.features.words import Text, Window, check_states, kept_pieces, to_tensors, word_states
 from probe.probes.combine import combine
 from probe.probes.selection import Selection, select
 from probe.system.format import closest
@@ -81,10 +79,8 @@ class TextEncoder:
         self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
         layers = replace(cfg.layers, normalize=None)  # texts have no train split that gives statistics
         self.selection: Selection = select(layers, self.encoder.num_layers, self.encoder.hidden_size)
-        report_slow_bfloat16(cfg.features, self.device)
-        self.model = load_model(self.encoder, self.device, cfg.features.precision, keep_pooler=True)
-        self.traits = traits_of(self.model, self.encoder, self.device)
-        report_encoder(self.encoder, self.traits, cfg.features.subword)
+        self.model: Any = load_model(self.encoder, self.device, cfg.features.precision, keep_pooler=True)
+        report_encoder(self.encoder, self.model, cfg.features, self.device)
         self._parts: dict[str, torch.Tensor] = {}  # of the latest forward pass
         for name, attribute in PARTS.items():
             module = getattr(getattr(self.model, "embeddings", None), attribute, None)

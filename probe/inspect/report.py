@@ -11,7 +11,7 @@ import torch
 from tabulate import tabulate
 
 from probe.config import Config
-from probe.encoders.traits import describe
+from probe.encoders.encoder import CAUSAL
 from probe.inspect.encoded_text import Comparison, EncodedText, TextEncoder, compare, cosines, sentence_vector
 from probe.probes.combine import combine
 
@@ -32,7 +32,7 @@ def lines(
     shown = [
         f"{encoder.name} ({encoder.source}): {encoder.num_layers} blocks of {encoder.hidden_size}, "
         f"at most {encoder.limit} pieces at once",
-        describe(reader.traits, encoder.num_layers),
+        CAUSAL[reader.model.is_causal],
     ]
     if sentence is None and comparison is None:
         for i, reading in enumerate(readings):
@@ -55,8 +55,7 @@ def _as_json(
     encoder, selection = reader.encoder, reader.selection
     found: dict[str, Any] = {
         "encoder": {"name": encoder.name, **encoder.fingerprint},
-        "causal": reader.traits.causal,
-        "final_norm": reader.traits.final_norm,
+        "causal": reader.model.is_causal,
         "texts": [],
         "hidden_states": encoder.num_layers + 1,
         "layers": {"name": selection.name, "indices": list(selection.indices), "combine": selection.combine},

@@ -26,8 +26,7 @@ from probe.config import ProbeConfig, UserError
 from probe.data.tags import Tags
 from probe.encoders.checkpoint import Encoder
 from probe.encoders.encoder import load_model, outputs
-from probe.features.windows import Window
-from probe.features.words import Text, kept_pieces, pool, to_tensors
+from probe.features.words import Text, Window, kept_pieces, pool, to_tensors
 from probe.probes.batches import pooled_batches
 from probe.probes.fitting import Epoch, Fit, FitInputs
 from probe.probes.kinds import bfloat16_kernels

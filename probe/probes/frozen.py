@@ -80,7 +80,7 @@ def _deviations(inputs: FitInputs) -> list[float] | None:
     selection = inputs.selection
     if selection.normalize is not None or selection.combine not in ADDED or len(selection.indices) < 2:
         return None
-    found = scales_in(inputs.store.serving(), selection.indices).deviations
+    found = scales_in(inputs.store, selection.indices).deviations
     return [float(f"{deviation:.4g}") for deviation in found]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from probe.config import LayersConfig, UserError, layer_presets
-from probe.features.indices import absolute
+from probe.features.store import absolute
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, User
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.tasks import TASKS
 from probe.encoders.checkpoint import Encoder, open_encoder
-from probe.features.indices import stored_layers
-from probe.features.store import FeatureStore
+from probe.features.store import FeatureStore, stored_layers
 from probe.probes.fitting import FitInputs
 from probe.probes.kinds import ProbeKind, kind_of, recorded_settings
 from probe.probes.schedule import EPOCH_UPDATES, Schedule, largest_batch, passes

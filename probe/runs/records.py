@@ -97,8 +97,8 @@ class RecordedEncoder:
     num_layers: int
     hidden_size: int
     commit: str | None = None  # of the Hub's model that it is
-    causal: bool | None = None  # of a trial at extraction, as final_norm; none: an older store, or no store
-    final_norm: bool | None = None  # whether hidden state L is behind a norm that the others are not behind
+    causal: bool | None = None  # this field and the next are of earlier versions
+    final_norm: bool | None = None
 
 
 @dataclass(frozen=True)

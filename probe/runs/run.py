@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from probe.config import Config
-from probe.encoders.traits import Traits
 from probe.features.store import FeatureStore
 from probe.runs.outputs import remove_half_written, unfinished_path, write_counts, write_predictions
 from probe.runs.plan import Plan, plan, settings_of
@@ -102,10 +101,9 @@ def _record(
 ) -> RunRecord:
     corpus, encoder, store, selection = planned.corpus, planned.encoder, planned.store, planned.selection
     indices = list(selection.indices)
-    manifest = store.serving().manifest()
+    manifest = store.manifest()
     assert manifest is not None or not planned.kind.reads_features
     parts = {} if manifest is None else manifest["splits"]
-    traits = (store.serving().traits() if planned.kind.reads_features else None) or Traits()
     without_pieces = {name: part["words_without_pieces"] for name, part in parts.items()}
     trained_words = len(fitted.curve) * fitted.passes * corpus.splits["train"].num_words
     return RunRecord(
@@ -123,8 +121,6 @@ def _record(
             encoder.num_layers,
             encoder.hidden_size,
             encoder.commit,
-            traits.causal,
-            traits.final_norm,
         ),
         features=RecordedFeatures(
             store.vectors_key,

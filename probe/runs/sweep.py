@@ -276,7 +276,7 @@ def run_job(job: Job) -> None:
 def _made(planned: Plan, job: Job, set_status: Callable[[str], None], clock: float) -> str:
     """Makes the run; returns its scores, or why it failed, which is written before the run's lock is let go."""
     try:
-        if planned.kind.reads_features and planned.store.serving().missing():
+        if planned.kind.reads_features and planned.store.missing():
             set_status("extracting features")
         record = run(job.cfg, _now_and_then(set_status, job), job.at_once, len(job.gpus), job.command)
         return f"{scores_line(record, job.dev_only)} · {time.perf_counter() - clock:.0f} s"

@@ -14,9 +14,9 @@ from support.inputs import encoder_config
 from tokenizers import Tokenizer, models, normalizers
 
 from probe.config import UserError
-from probe.encoders.casing import drops_case, set_lower_case, unreachable_entries
 from probe.encoders.checkpoint import open_encoder
 from probe.encoders.pieces import cut
+from probe.encoders.tokenizer import drops_case, set_lower_case, unreachable_entries
 
 CASED = "[PAD] [UNK] [CLS] [SEP] [MASK] Paris Smith EU ##S paris p ##a ##r ##i ##s the of may n ' t be u . a".split()
 CASED += "s nice don , in 1 ##9 ##6 co - operation $ 3 5 0 ( x ##t e ##u ##m h ##h r ana".split()

@@ -119,15 +119,6 @@ def test_heads_poolers_and_buffers_may_be_unused(tiny_bert: Path, tmp_path: Path
     assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
 
 
-def test_positions_that_the_library_no_longer_knows_are_refused(tiny_bert: Path, tmp_path: Path):
-    folder = copied(tiny_bert, tmp_path)
-    change_config(folder, position_embedding_type="relative_key")
-    with pytest.raises(UserError, match="position_embedding_type=relative_key"):
-        open_encoder(encoder_config(folder), tmp_path)
-    change_config(folder, position_embedding_type="absolute")
-    open_encoder(encoder_config(folder), tmp_path)
-
-
 @pytest.mark.parametrize("file", ["adapter_config.json", "shard-00001-model-00001-of-00001.safetensors"])
 def test_files_that_change_the_weights_are_refused(file: str, tiny_bert: Path, tmp_path: Path):
     folder = copied(tiny_bert, tmp_path)
@@ -272,9 +263,7 @@ def test_a_packaged_encoder_with_other_content_is_refused(tmp_path: Path, monkey
     (tmp_path / "forged_encoder" / "model" / "model.safetensors").write_bytes(b"other weights")
     sha = hashlib.sha256(b"other weights").hexdigest()
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(
-        encoder_module, "PACKAGED", {"some/encoder": ("forged_encoder", {}, {"model.safetensors": "0" * 64})}
-    )
+    monkeypatch.setattr(encoder_module, "PACKAGED", {"some/encoder": ("forged_encoder", "0" * 64)})
     with pytest.raises(UserError, match=rf"model\.safetensors: sha256 {sha}, .*{'0' * 64}.*forged_encoder"):
         open_encoder(EncoderConfig("some/encoder", None, None, None, "pretrained", 0), tmp_path)
 

@@ -20,7 +20,6 @@ from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import open_encoder
 from probe.encoders.encoder import load_model, outputs
-from probe.encoders.traits import Traits, notes_on, traits_of
 from probe.features import extraction
 from probe.features.extraction import ensure_features
 from probe.features.words import Text, batches, padded
@@ -29,7 +28,6 @@ IN_PYTHON = {"bertweet", "phobert", "bert-japanese", "flaubert"}
 NEEDS = {"flaubert": "sacremoses"}  # a package that the family's tokenizer calls
 CAUSAL = {"gpt2", "llama", "llama-3", "qwen3", "gemma-3-text", "gemma-3", "qwen2-vl", "olmo-2"}
 UNPADDED = {"mobilebert", "fnet", "bigbird"}
-FINAL_NORM = {*CAUSAL, "llama-both-ways", "modernbert", "t5"}
 
 
 def saved(family: str, folder: Path) -> Path:
@@ -121,8 +119,8 @@ def test_stopping_early_gives_the_layers_of_the_whole_forward(
     whole = ensure_features(corpus, encoder, features_config(tmp_path / "all"), "cpu")
     entered = []
 
-    def load(*arguments: Any) -> torch.nn.Module:
-        model = load_model(*arguments)
+    def load(*arguments: Any, **more: Any) -> torch.nn.Module:
+        model = load_model(*arguments, **more)
         entered.append(counted_blocks(model))
         return model
 
@@ -145,11 +143,6 @@ def test_stopping_early_gives_the_layers_of_the_whole_forward(
         batches(Text(corpus, "dev", encoder, features_config(tmp_path)), some.shards["dev"][0], encoder, 64, "cpu")
     )
     assert len(entered[0]) == (3 if family.name in UNPADDED else passes) * chosen[-1]
-
-
-def test_a_trial_shows_whose_vectors_padding_changes(family: Path, tmp_path: Path):
-    model: Any = load_model(open_encoder(encoder_config(family), tmp_path), "cpu", keep_pooler=True)
-    assert model.takes_padding == (family.name not in UNPADDED)
 
 
 @pytest.mark.parametrize("layers", [[0, 1, 2, 3], [1]])
@@ -197,10 +190,11 @@ def test_windows_hold_what_the_encoder_takes_and_no_more(family: Path, tmp_path:
     assert stored(store, "dev").isfinite().all()
 
 
-def test_a_trial_shows_who_is_causal_and_whose_last_layer_is_behind_a_norm(family: Path, tmp_path: Path):
+def test_a_trial_shows_who_is_causal_and_whose_vectors_padding_changes(family: Path, tmp_path: Path):
     encoder = open_encoder(encoder_config(family), tmp_path)
-    traits = traits_of(load_model(encoder, "cpu"), encoder, "cpu")
-    assert traits == Traits(causal=family.name in CAUSAL, final_norm=family.name in FINAL_NORM)
+    model: Any = load_model(encoder, "cpu", keep_pooler=True)
+    assert model.is_causal == (family.name in CAUSAL)
+    assert model.takes_padding == (family.name not in UNPADDED)
     assert encoder.tokenizer.is_fast == (family.name not in IN_PYTHON)
 
 
@@ -208,8 +202,8 @@ def test_a_trial_shows_the_same_in_bfloat16(tiny_bert: Path, tmp_path: Path):
     found = []
     for folder in (tiny_bert, saved("gpt2", tmp_path), saved("qwen3", tmp_path)):
         encoder = open_encoder(encoder_config(folder), tmp_path)
-        found.append(traits_of(load_model(encoder, "cpu", "bfloat16"), encoder, "cpu"))
-    assert found == [Traits(causal=False, final_norm=False), *2 * [Traits(causal=True, final_norm=True)]]
+        found.append(load_model(encoder, "cpu", "bfloat16").is_causal)
+    assert found == [False, True, True]
 
 
 @pytest.mark.parametrize("subword", ["first", "last"])
@@ -219,18 +213,10 @@ def test_a_causal_encoder_is_warned_of_with_the_piece_to_use(
 ):
     encoder = open_encoder(encoder_config(saved(family, tmp_path)), tmp_path)
     corpus = Corpus("x", {"dev": Split([WORDS], [["O"] * 8], None, [1], "text")})
-    store = ensure_features(corpus, encoder, features_config(tmp_path / "cache", subword=subword), "cpu")
+    ensure_features(corpus, encoder, features_config(tmp_path / "cache", subword=subword), "cpu")
     told = capsys.readouterr().err
     assert ("causal" in told) == (family == "gpt2")
     assert ("features.subword=last" in told) == (family == "gpt2" and subword == "first")
-    assert store.traits() == Traits(causal=family == "gpt2", final_norm=True)
-
-
-def test_a_config_that_denies_what_a_trial_shows_is_not_believed(tmp_path: Path):
-    encoder = open_encoder(encoder_config(saved("gpt2", tmp_path)), tmp_path)
-    encoder.config.is_causal = False
-    assert len(notes_on(encoder, Traits(causal=True), "last")) == 2
-    assert notes_on(encoder, Traits(causal=False), "last") == []
 
 
 def test_deberta_v3_is_read_from_its_bin_file_and_not_from_its_generator(tmp_path: Path):

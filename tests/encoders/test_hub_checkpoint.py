@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -169,29 +168,13 @@ def test_other_weights_than_torchs_are_named(stand_in: Hub, tmp_path: Path):
     names(error.value, "tf_model.h5", "encoder.name=OWNER/NAME")
 
 
-@pytest.mark.parametrize("file", ["config.json", "model.safetensors.index.json"])
-def test_damage_in_the_hubs_cache_names_the_mending_command(stand_in: Hub, bert: Path, tmp_path: Path, file: str):
-    content = sharded(bert) if "index" in file else {path.name: path.read_bytes() for path in bert.iterdir()}
-    stand_in.put("model", "some/bert", content)
-    encoder = opened(tmp_path)
-    before = hidden_states(encoder)
-    damaged = encoder.folder / file
-    damaged.resolve().write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 2])
-    with pytest.raises(UserError, match=r"\brm -r (\S+),") as error:
-        hidden_states(opened(tmp_path))
-    assert len(str(error.value).splitlines()) == 2
-    shutil.rmtree(re.search(r"rm -r (\S+),", str(error.value))[1])  # type: ignore[index]
-    forget()
-    assert torch.equal(hidden_states(opened(tmp_path)), before)
-
-
 def test_an_index_with_a_missing_file_is_refused(bert: Path, tmp_path: Path):
     folder = tmp_path / "half"
     folder.mkdir()
     for name, content in sharded(bert).items():
         (folder / name).write_bytes(content)
     (folder / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(UserError, match=r"index\.json.*model-00002-of-00002\.safetensors"):
+    with pytest.raises(UserError, match=r"model-00002-of-00002\.safetensors.*index\.json"):
         open_encoder(EncoderConfig("", str(folder), None, None, "pretrained", 0), tmp_path / "store")
     (folder / "model.safetensors.index.json").write_text("[]")
     with pytest.raises(UserError, match=r"index\.json"):

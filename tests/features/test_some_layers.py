@@ -1,4 +1,4 @@
-"""Stores of some layers: the same vectors, a key of their own, and whoever needs fewer layers reads what is there."""
+"""Stores of some layers: the same vectors, and a key of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.commands import flip_a_bit
 from support.facts import names
 from support.inputs import data_config, features_config
 
@@ -18,10 +17,10 @@ from probe.cache.command import entries
 from probe.config import UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split
+from probe.encoders import encoder as encoder_module
 from probe.encoders.checkpoint import Encoder
-from probe.features import depth
 from probe.features.extraction import ensure_features
-from probe.features.store import MANIFEST, DamagedShard, FeatureStore
+from probe.features.store import MANIFEST, FeatureStore
 
 
 def store_of(corpus: Corpus, encoder: Encoder, cache: Path, layers: Any) -> FeatureStore:
@@ -73,69 +72,17 @@ def test_only_the_layers_named_are_on_disk(tiny_corpus: Corpus, tiny_encoder: En
     assert "layers [1,4] of 16" in entry.line()
 
 
-def test_a_finished_store_with_more_layers_serves_and_nothing_is_computed(
-    tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    every = made(tiny_corpus, tiny_encoder, tmp_path, None)
-    three = made(tiny_corpus, tiny_encoder, tmp_path, [1, 2, 3])
-    assert three.key == every.key, "all of them were there"
-    elsewhere = made(tiny_corpus, tiny_encoder, tmp_path / "b", [1, 2, 3])
-    assert elsewhere.key != every.key
-
-    def never(*_: object) -> None:
-        raise AssertionError("the encoder was loaded again")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("probe.features.extraction.load_model", never)
-        served = made(tiny_corpus, tiny_encoder, tmp_path / "b", [3, 1])
-    assert served.directory == elsewhere.directory
-    assert served.layers == (1, 2, 3)
-    assert same_vectors(served, every, [3, 1])
-
-
-def test_of_several_the_smallest_serves_and_ones_own_before_all(
-    tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path
-):
-    wide, wider = (made(tiny_corpus, tiny_encoder, tmp_path, layers) for layers in ([2, 3], [0, 2, 3, 5]))
-    other = made(tiny_corpus, tiny_encoder, tmp_path, [0, 1])
-    wanted = store_of(tiny_corpus, tiny_encoder, tmp_path, [3])
-    assert wanted.serving().key == wide.key
-    assert store_of(tiny_corpus, tiny_encoder, tmp_path, [5]).serving().key == wider.key
-    assert store_of(tiny_corpus, tiny_encoder, tmp_path, [1]).serving().key == other.key
-    last = store_of(tiny_corpus, tiny_encoder, tmp_path, [1, 4])
-    assert last.serving() is last, "nobody has both"
-    (wide.directory / MANIFEST).unlink()
-    assert wanted.serving().key == wider.key, "what is being made serves nobody yet"
-    of_mean = FeatureStore.of(tiny_corpus, tiny_encoder, features_config(tmp_path, layers=[3], subword="mean"))
-    assert of_mean.serving() is of_mean, "other vectors"
-
-
-def test_damage_is_mended_in_the_store_that_serves(tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path):
-    every = made(tiny_corpus, tiny_encoder, tmp_path, None)
-    shard = every.path(every.shards["dev"][0])
-    before = shard.read_bytes()
-    served = made(tiny_corpus, tiny_encoder, tmp_path, [5])
-    flip_a_bit(shard)
-    with pytest.raises(DamagedShard):
-        list(served.read("dev", [5]))
-    assert not shard.exists()
-    again = made(tiny_corpus, tiny_encoder, tmp_path, [5])
-    assert again.directory == every.directory
-    assert shard.read_bytes() == before
-    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 1
-
-
 def test_an_encoder_that_cannot_be_stopped_runs_whole(
     tiny_corpus: Corpus, tiny_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ):
     every = made(tiny_corpus, tiny_encoder, tmp_path / "all", None)
     assert "cannot be stopped" not in capsys.readouterr().err
-    honest = depth._end_at
+    honest = encoder_module._end_at
 
     def one_off(layer: int, *rest: Any) -> list[Any]:
         return honest(layer + 1, *rest)
 
-    monkeypatch.setattr(depth, "_end_at", one_off)
+    monkeypatch.setattr(encoder_module, "_end_at", one_off)
     some = made(tiny_corpus, tiny_encoder, tmp_path / "some", [0, 2])
     names(capsys.readouterr().err, "layer 2", "5 blocks")
     assert same_vectors(some, every, [0, 2])

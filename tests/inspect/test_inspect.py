@@ -254,7 +254,7 @@ def test_json_holds_what_programs_need(tiny_settings: list[str], capsys: pytest.
     command = ["inspect", "ana met smith", "the bank , Bank", "--pad", "7", "--sentence", "mean", "--word", "bank"]
     assert dispatch([*command, "--format", "json", *tiny_settings]) == 0
     found = json.loads(capsys.readouterr().out)
-    parts = {"encoder", "texts", "hidden_states", "layers", "cosines", "sentence", "word", "causal", "final_norm"}
+    parts = {"encoder", "texts", "hidden_states", "layers", "cosines", "sentence", "word", "causal"}
     assert found.keys() == parts
     assert found["hidden_states"] == 6
     first = found["texts"][0]
