@@ -9,36 +9,35 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from probe.data.tags import Tags
 from probe.data.task import Task
+from probe.screen.moments import Text
 
 
 class Gold:
-    """Holds the gold tags of some sentences. known: the labels that a readout can predict, by number.
+    """Holds the gold tags of a text. known: the labels that a readout can predict, by number.
 
     Items are spans as conlleval counts them, or words if tags are not spans.
     """
 
-    def __init__(self, tags: Tags, known: Sequence[str], part: np.ndarray, num_parts: int, task: Task) -> None:
-        labels = [*known, *sorted({tag for sentence in tags for tag in sentence} - set(known))]
+    def __init__(self, text: Text, known: Sequence[str], num_parts: int, task: Task) -> None:
+        tags = [tag for sentence in text.tags for tag in sentence]
+        labels = [*known, *sorted(set(tags) - set(known))]
         ids = {label: i for i, label in enumerate(labels)}
-        lengths = np.array([len(sentence) for sentence in tags])
-        self.part, self.num_parts = np.repeat(part, lengths), num_parts  # (W,), of each word's sentence
-        self._starts = np.zeros(lengths.sum(), bool)
-        self._starts[np.cumsum(lengths) - lengths] = True
+        self._part, self._num_parts = text.part, num_parts
+        self._starts = text.position == 0
         if task.has_spans:
             self._kind = np.unique(["", *(label[2:] for label in labels)], return_inverse=True)[1][1:]  # 0 of O
             self._begins = np.array([label.startswith("B-") for label in labels])
         else:
             self._kind = np.arange(1, len(labels) + 1)
             self._begins = np.ones(len(labels), bool)
-        self._items = self._find(np.array([ids[tag] for sentence in tags for tag in sentence]))
+        self._items = self._find(np.array([ids[tag] for tag in tags]))
 
     def counts(self, predicted: np.ndarray) -> np.ndarray:
         """Returns (parts, 3), the gold, predicted and correct items of each part. predicted: (W,) label ids."""
         gold, guess = self._items, self._find(predicted)
         counted = (gold >= 0, guess >= 0, (gold == guess) & (gold >= 0))
-        return np.stack([np.bincount(self.part[there], minlength=self.num_parts) for there in counted], 1)
+        return np.stack([np.bincount(self._part[there], minlength=self._num_parts) for there in counted], 1)
 
     def _find(self, ids: np.ndarray) -> np.ndarray:
         """Returns (W,): last word and kind, as one number, of the item that begins at each word; -1 if none does."""

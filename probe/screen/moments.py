@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probe.data.tags import Tags
+from probe.data.corpus import Corpus
 from probe.features.pooled import Vectors
+from probe.probes.training import labels_of
 
 WORDS_AT_ONCE = 8192
 CONSTANT = 1e-6  # a layer whose standard deviation is at most this share of its largest mean counts as constant
@@ -39,30 +40,32 @@ class Reduction:
     kept: list[float]
 
 
-@dataclass(frozen=True)
 class Text:
-    """Holds consecutive sentences drawn from a split.
+    """Holds a random sample of a split's sentences, in their order, each assigned to a part.
 
-    rows: (W,), their words' positions in the split. lengths: of the sentences. labels: (W,), -1 for one that does not
-    occur in train. part: (sentences,), the part that each sentence belongs to.
+    rows: (W,), their words' positions in the split. position, length: (W,), of a word in its sentence, and of the
+    sentence. labels: (W,), -1 for one that does not occur in train. part: (W,).
     """
 
-    split: str
-    rows: np.ndarray
-    lengths: np.ndarray
-    labels: np.ndarray
-    part: np.ndarray
-    tags: Tags
+    def __init__(self, corpus: Corpus, split: str, sentences: int, parts: int, seed: int) -> None:
+        tags = corpus.splits[split].tags
+        _, label_ids = labels_of(corpus.splits["train"].tags)
+        shuffled = np.random.default_rng([seed, len(split)]).permutation(len(tags))[:sentences]
+        order = np.argsort(shuffled)
+        chosen = shuffled[order]
+        self.split, self.tags = split, [tags[i] for i in chosen]
+        lengths = np.array([len(sentence) for sentence in self.tags])
+        self.length = np.repeat(lengths, lengths)
+        self.part = np.repeat(order % parts, lengths)
+        self.position = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        starts = np.cumsum([0, *map(len, tags)])[chosen]
+        self.rows = np.repeat(starts, lengths) + self.position
+        self.labels = np.array([label_ids.get(tag, -1) for sentence in self.tags for tag in sentence])
 
-    @property
-    def position(self) -> np.ndarray:
-        """Returns (W,), the position of each word in its sentence."""
-        starts = np.cumsum(self.lengths) - self.lengths
-        return np.arange(len(self.rows)) - np.repeat(starts, self.lengths)
-
-    def of_part(self, part: int) -> np.ndarray:
-        """Returns (W,), whether a word belongs to a part."""
-        return np.repeat(self.part == part, self.lengths)
+    def beyond(self, window: int) -> Tensor:
+        """Returns (K, W), whether a place of a word's window is beyond its sentence."""
+        places = [self.position + place for place in range(-window, window + 1)]
+        return torch.from_numpy(np.stack([(place < 0) | (place >= self.length) for place in places]))
 
 
 def num_pca_components(wanted: int, store: Vectors, window: int, device: str) -> int:

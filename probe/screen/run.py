@@ -80,7 +80,7 @@ def _run_screen(cfg: Config, log: Callable[[str], None], command: str | None) ->
     import torch
 
     from probe.features.extraction import ensure_features
-    from probe.screen.screen import Screened, screen
+    from probe.screen.screen import Screening, screen
 
     inputs = inputs_of(cfg)
     identity, settings = screen_identity(inputs, cfg), settings_of(cfg)
@@ -89,7 +89,7 @@ def _run_screen(cfg: Config, log: Callable[[str], None], command: str | None) ->
     for note in inputs.corpus.notes:
         log(f"data: {note}.")
 
-    def read() -> tuple[FeatureStore, Screened, float]:
+    def read() -> tuple[FeatureStore, Screening, float]:
         store = ensure_features(inputs.corpus, inputs.encoder, cfg.features, device)
         clock = time.perf_counter()
         vectors = vectors_to_read(store, inputs.corpus, cfg.features)
@@ -108,9 +108,9 @@ def _run_screen(cfg: Config, log: Callable[[str], None], command: str | None) ->
         num_layers=store.num_layers,
         hidden_size=store.hidden_size,
         features=store.identity,
-        words=found.words,
-        pca_components=found.num_pca_components,
-        variance_kept=found.variance_kept,
+        words={text.split: len(text.rows) for text in (found.train, found.dev)},
+        pca_components=found.to.pca_components.shape[2],
+        variance_kept=min(found.to.kept),
         ridge_alphas={str(size): alpha for size, alpha in found.ridge_alphas.items()},
         beam_sizes=found.beam_sizes,
         ranked=found.ranked,

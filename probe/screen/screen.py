@@ -10,7 +10,7 @@ import copy
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -36,23 +36,6 @@ BEAM_WIDTH = 8  # how many of those are extended
 PARTS_BYTES = 300e6  # the moments of all parts are kept if they take no more than this; else they are gathered again
 
 
-@dataclass(frozen=True)
-class Screened:
-    """Holds the result of a screen.
-
-    ranked: best first. words: numbers of used words of train and dev. num_pca_components: per layer; variance_kept: the
-    smallest share of a layer's variance along them. ridge_alphas: by the number of concatenated layers. beam_sizes: the
-    numbers of layers for which not every concatenation was tried.
-    """
-
-    ranked: list[Candidate]
-    words: dict[str, int]
-    num_pca_components: int
-    variance_kept: float
-    ridge_alphas: dict[int, float]
-    beam_sizes: list[int]
-
-
 def screen(
     store: Vectors,
     corpus: Corpus,
@@ -60,7 +43,7 @@ def screen(
     seed: int,
     device: str = "cpu",
     log: Callable[[str], None] = lambda _: None,
-) -> Screened:
+) -> Screening:
     """Ranks every single layer, preset, concatenation of up to cfg.max_layers and mean of neighbouring layers.
 
     The store must be complete. With one label per sentence it gives vectors of sentences, and what is said of words
@@ -68,10 +51,10 @@ def screen(
     """
     is_small = (2 * cfg.window + 1) * (store.num_layers + 1) * store.hidden_size < SMALL
     torch.set_num_threads(1 if is_small else num_cores())
-    train = draw(corpus, "train", cfg.sentences, cfg.samples, seed)
-    dev = draw(corpus, "dev", cfg.dev_sentences, cfg.samples, seed)
+    train = Text(corpus, "train", cfg.sentences, cfg.samples, seed)
+    dev = Text(corpus, "dev", cfg.dev_sentences, cfg.samples, seed)
     for text, setting in ((train, "sentences"), (dev, "dev_sentences")):
-        if (there := len(text.lengths)) < cfg.samples:
+        if (there := len(text.tags)) < cfg.samples:
             raise UserError(
                 f"screen.samples={cfg.samples}: expected at most {there}, the drawn sentences of {text.split} (of "
                 f"{len(corpus.splits[text.split].words)}, by screen.{setting})."
@@ -79,35 +62,20 @@ def screen(
     num_components = num_pca_components(cfg.pca_components, store, cfg.window, device)
     to = reduction(store, train, num_components, device)
     log(
-        f"screen: {len(train.lengths)} sentences of train, {len(dev.lengths)} of dev; of each layer {num_components} "
+        f"screen: {len(train.tags)} sentences of train, {len(dev.tags)} of dev; of each layer {num_components} "
         f"of {store.hidden_size} components, {100 * min(to.kept):.1f} % of its variance or more"
     )
-    bench = _Bench(store, corpus, cfg, train, dev, to)
-    ranked = rank(bench.scored())
-    words = {text.split: len(text.rows) for text in (train, dev)}
-    return Screened(ranked, words, num_components, min(to.kept), bench.ridge_alphas, bench.beam_sizes)
+    found = Screening(store, corpus, cfg, train, dev, to)
+    found.run()
+    return found
 
 
-def draw(corpus: Corpus, split: str, sentences: int, parts: int, seed: int) -> Text:
-    """Draws a random sample of a split's sentences, in their order, and assigns each to a part."""
-    _, label_ids = labels_of(corpus.splits["train"].tags)
-    tags = corpus.splits[split].tags
-    shuffled = np.random.default_rng([seed, len(split)]).permutation(len(tags))[:sentences]
-    part_of = dict(zip(shuffled.tolist(), (np.arange(len(shuffled)) % parts).tolist(), strict=True))
-    chosen = sorted(part_of)
-    starts = np.cumsum([0] + [len(sentence) for sentence in tags])
-    return Text(
-        split,
-        np.concatenate([np.arange(starts[i], starts[i + 1]) for i in chosen]),
-        np.array([len(tags[i]) for i in chosen]),
-        np.array([label_ids.get(tag, -1) for i in chosen for tag in tags[i]]),
-        np.array([part_of[i] for i in chosen]),
-        [tags[i] for i in chosen],
-    )
+class Screening:
+    """Holds train and dev of a screen, and what it finds.
 
-
-class _Bench:
-    """Holds train and dev of a screen. ridge_alphas, beam_sizes: see Screened; filled in by `scored`."""
+    ranked: best first. ridge_alphas: by the number of concatenated layers. beam_sizes: the numbers of layers for which
+    not every concatenation was tried.
+    """
 
     def __init__(
         self, store: Vectors, corpus: Corpus, cfg: ScreenConfig, train: Text, dev: Text, to: Reduction
@@ -119,13 +87,14 @@ class _Bench:
         known, _ = labels_of(corpus.splits["train"].tags)
         one_hot = torch.nn.functional.one_hot(torch.from_numpy(train.labels), len(known))
         self.labels = one_hot.float().to(to.mean.device)
-        self.gold = Gold(dev.tags, known, dev.part, cfg.samples, corpus.task)
+        self.gold = Gold(dev, known, cfg.samples, corpus.task)
         self.ridge_alphas: dict[int, float] = {}
         self.beam_sizes: list[int] = []
+        self.ranked: list[Candidate] = []
         self.scores: dict[Key, list[tuple[float, float]]] = {}  # dev F1 and squared error per word, of each sample
 
-    def scored(self) -> list[Candidate]:
-        """Scores every candidate."""
+    def run(self) -> None:
+        """Scores and ranks every candidate."""
         candidates: list[Candidate] = []
         with progress_bar(None, "screening", "readouts") as bar:
             for part, others in enumerate(self._without_each_part()):
@@ -135,14 +104,11 @@ class _Bench:
                     bar.total = len(candidates) * self.cfg.samples
                 else:
                     self._score(candidates, others, part, bar)
-        return [
-            replace(
-                one,
-                f1=[f1 for f1, _ in self.scores[one.readout]],
-                error=[error for _, error in self.scores[one.readout]],
-            )
-            for one in candidates
-        ]
+        scored = []
+        for one in candidates:
+            f1, error = map(list, zip(*self.scores[one.readout], strict=True))
+            scored.append(replace(one, f1=f1, error=error))
+        self.ranked = rank(scored)
 
     def _candidates(self, others: Moments, bar: tqdm) -> list[Candidate]:
         """Returns all candidates. Each is scored on the first sample, which chooses the concatenations to extend."""
@@ -167,7 +133,7 @@ class _Bench:
 
     def _without_each_part(self) -> Iterator[Moments]:
         """Yields the moments of train without its first part, without its second, ..."""
-        words_of = [self.train.of_part(part) for part in range(self.cfg.samples)]
+        words_of = [self.train.part == part for part in range(self.cfg.samples)]
         parts = deque([self._moments(words_of[0])])
         if parts[0].xx.nbytes * self.cfg.samples <= PARTS_BYTES:  # each is gathered once
             parts += map(self._moments, words_of[1:])
@@ -187,8 +153,8 @@ class _Bench:
         """Returns the moments of these words of train (a mask), which form whole sentences."""
         there = torch.from_numpy(words)
         layers = self.train_layers if words.all() else self.train_layers[there]
-        lengths = np.repeat(self.train.lengths, self.train.lengths)
-        return moments(layers, self.labels[there], self.train.position[words], lengths[words], self.cfg.window)
+        text, window = self.train, self.cfg.window
+        return moments(layers, self.labels[there], text.position[words], text.length[words], window)
 
     def _choose_ridge_alphas(self, sums: Moments) -> None:
         """Chooses the ridge penalty of each number of layers by the least squared error on held-out parts of train.
@@ -196,9 +162,9 @@ class _Bench:
         Single layers use the best single layer's penalty, because a useless layer prefers the largest one. More layers
         use the penalty of the concatenation of the best single layers.
         """
-        words = torch.from_numpy(self.train.of_part(0))
+        words = torch.from_numpy(self.train.part == 0)
         layers, gold = self.train_layers[words], self.train.labels[words.numpy()]
-        outside = beyond(self.train, self.cfg.window)[:, words].to(layers.device)
+        outside = self.train.beyond(self.cfg.window)[:, words].to(layers.device)
 
         def errors(keys: Sequence[Key]) -> dict[tuple[tuple[int, ...], float], float]:
             found: dict[tuple[tuple[int, ...], float], float] = {}
@@ -217,21 +183,14 @@ class _Bench:
 
     def _score(self, candidates: Sequence[Candidate], sums: Moments, part: int, bar: tqdm) -> None:
         """Scores some candidates without one part of dev."""
-        kept = ~self.dev.of_part(part)
+        kept = self.dev.part != part
         solved = dict(solve(sums, [one.readout for one in candidates], self.to, self.ridge_alphas))
-        outside = beyond(self.dev, self.cfg.window).to(self.dev_layers.device)
+        outside = self.dev.beyond(self.cfg.window).to(self.dev_layers.device)
         for key, found in zip(solved, scores([*solved.values()], self.dev_layers, outside), strict=True):
             error = float(squared_error(found, self.dev.labels)[kept].mean())
             counts = np.delete(self.gold.counts(found.argmax(1).cpu().numpy()), part, axis=0).sum(0)
             self.scores.setdefault(key, []).append((float(f1_of(counts)), error))
             bar.update()
-
-
-def beyond(text: Text, window: int) -> Tensor:
-    """Returns (K, W), whether a place of a word's window is beyond its sentence."""
-    position, lengths = text.position, np.repeat(text.lengths, text.lengths)
-    places = [(position + place < 0) | (position + place >= lengths) for place in range(-window, window + 1)]
-    return torch.from_numpy(np.stack(places))
 
 
 def squared_error(scores: Tensor, labels: np.ndarray) -> np.ndarray:
