@@ -16,7 +16,7 @@ from probe.screen.moments import Text
 class Gold:
     """Holds the gold tags of a text. known: the labels that a readout can predict, by number.
 
-    Items are spans as conlleval counts them, or words if tags are not spans.
+    Items are what the task counts: words, or words that follow each other and have one kind.
     """
 
     def __init__(self, text: Text, known: Sequence[str], num_parts: int, task: Task) -> None:
@@ -25,12 +25,10 @@ class Gold:
         ids = {label: i for i, label in enumerate(labels)}
         self._part, self._num_parts = text.part, num_parts
         self._starts = text.position == 0
-        if task.has_spans:
-            self._kind = np.unique(["", *(label[2:] for label in labels)], return_inverse=True)[1][1:]  # 0 of O
-            self._begins = np.array([label.startswith("B-") for label in labels])
-        else:
-            self._kind = np.arange(1, len(labels) + 1)
-            self._begins = np.ones(len(labels), bool)
+        items = [task.items([label]) for label in labels]  # none of O
+        kinds = ["", *(found[0][0] if found else "" for found in items)]
+        self._kind = np.unique(kinds, return_inverse=True)[1][1:]
+        self._begins = np.array([len(task.items([label, label])) == 2 for label in labels])  # an item, wherever it is
         self._items = self._find(np.array([ids[tag] for tag in tags]))
 
     def counts(self, predicted: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -221,13 +222,6 @@ def test_the_spread_is_the_jackknifes():
     assert jackknife(means) == pytest.approx(values.std(ddof=1) / 40**0.5)
 
 
-def test_what_the_spread_does_not_tell_from_the_first_is_tied():
-    ranked = rank(
-        [make("worse", 1, 0.70, 0.71, 0.72), make("best", 2, 0.80, 0.81, 0.82), make("as_good", 1, 0.80, 0.82, 0.80)]
-    )
-    assert [(one.name, one.tied) for one in ranked] == [("best", True), ("as_good", True), ("worse", False)]
-
-
 def of_layers(draw: np.random.Generator, screens: int, own: float) -> np.ndarray:
     """Equal candidates, whose errors are the mean of those of their layers, and of their own: (D, 119, 4)."""
     layers = [some for size in (1, 2, 3, 4) for some in itertools.combinations(range(7), size)]
@@ -237,7 +231,7 @@ def of_layers(draw: np.random.Generator, screens: int, own: float) -> np.ndarray
     return common + own * draw.standard_normal(common.shape)
 
 
-@pytest.mark.parametrize("own", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("own", [0.0, 1.0])
 def test_119_equal_candidates_are_all_tied_in_95_percent(own: float):
     parts = of_layers(np.random.default_rng(7), 1000, own)
     scores = 0.7 + 0.01 * (parts.sum(2, keepdims=True) - parts) / 3  # each without one part
@@ -293,7 +287,7 @@ def telling(
 ) -> FeatureStore:
     """The store with a layer that holds each word's tag, and one that is the same for all words."""
     tags = sorted({tag for split in corpus.splits.values() for sentence in split.tags for tag in sentence})
-    made = FeatureStore(folder, store.key, {}, store.num_layers, store.hidden_size, dtype, store.shards)
+    made = replace(store, directory=folder, dtype=dtype)
     folder.mkdir()
     for split, shards in store.shards.items():
         states = stored(store, split)

@@ -120,7 +120,7 @@ def random_store(folder: Path, num_words: dict[str, int], words_in_shard: int = 
         ]
         for split, words in num_words.items()
     }
-    store = FeatureStore(folder, "key", {}, 5, 16, "float16", shards)
+    store = FeatureStore(folder, "key", {}, 5, 16, "float16", shards, tuple(range(6)))
     folder.mkdir()
     generator = torch.Generator().manual_seed(0)
     for shard in (shard for split in shards.values() for shard in split):
