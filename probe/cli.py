@@ -8,14 +8,12 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import shlex
 import signal
 import sys
 from dataclasses import dataclass
 from typing import NoReturn
 
-from probe.config import UserError, conf_dir, preset_named
-from probe.system.format import closest
+from probe.config import UserError, unknown_word
 
 
 @dataclass(frozen=True)
@@ -23,29 +21,27 @@ class Command:
     """Describes a command.
 
     folder: its `command.py` has a function of the command's name, which takes the arguments after the name and returns
-    the exit code. The module is imported only when the command is called. help: one line. takes_settings: whether the
-    shell completes `setting=value`.
+    the exit code. The module is imported only when the command is called. help: one line.
     """
 
     folder: str
     help: str
-    takes_settings: bool = False
 
 
 COMMANDS: dict[str, Command] = {
-    "train": Command("runs", "train and score one run, or a sweep with -m or +sweep=NAME", takes_settings=True),
-    "extract": Command("runs", "fill the feature store and stop", takes_settings=True),
-    "screen": Command("screen", "rank layers and combinations without training, in a minute", takes_settings=True),
-    "race": Command("race", "train rows seed by seed and drop the significantly worse ones", takes_settings=True),
+    "train": Command("runs", "train and score one run, or a sweep with -m or +sweep=NAME"),
+    "extract": Command("runs", "fill the feature store and stop"),
+    "screen": Command("screen", "rank layers and combinations without training, in a minute"),
+    "race": Command("race", "train rows seed by seed and drop the significantly worse ones"),
     "sweep-status": Command("runs", "show which runs of a sweep are done, running or failed, and the time left"),
     "table": Command("tables", "print a results folder as a table, or compare two folders"),
     "report": Command("report", "write tables, figures and one page that holds everything"),
     "verify": Command("verify", "check results, train them again, or compare them with others"),
-    "inspect": Command("inspect", "show one text layer by layer: pieces, hidden states, vectors", takes_settings=True),
-    "doctor": Command("doctor", "check that data, encoder, store and device are ready", takes_settings=True),
-    "tag": Command("tag", "tag text with a probe whose weights were saved (save_probe=true)", takes_settings=True),
-    "cache": Command("cache", "list or prune the feature store", takes_settings=True),
-    "export": Command("export", "write words, tags and vectors to safetensors and JSON lines", takes_settings=True),
+    "inspect": Command("inspect", "show one text layer by layer: pieces, hidden states, vectors"),
+    "doctor": Command("doctor", "check that data, encoder, store and device are ready"),
+    "tag": Command("tag", "tag text with a probe whose weights were saved (save_probe=true)"),
+    "cache": Command("cache", "list or prune the feature store"),
+    "export": Command("export", "write words, tags and vectors to safetensors and JSON lines"),
 }
 
 HELP = """\
@@ -67,8 +63,7 @@ examples:
   probe encoder.path=DIR data=columns data.path=DIR          your own encoder and corpus
   probe inspect "I love Paris" encoder=minilm_l6             pieces, hidden states, vectors of one text
 
-`probe --cfg job` prints every setting with its value. `probe --hydra-help` prints Hydra's own help.
-Completion in bash: eval "$(probe --shell-completion install=bash)"
+`probe --cfg job` prints every setting with its value.
 """
 
 
@@ -109,23 +104,10 @@ def dispatch(arguments: list[str]) -> int:
         lines = [f"  {name:<14}{command.help}" for name, command in COMMANDS.items()]
         print(HELP.format(commands="\n".join(lines)), end="")
         return 0
-    if first in ("--shell-completion", "-sc"):
-        from probe.settings import complete
-
-        complete(arguments, {name: command.takes_settings for name, command in COMMANDS.items()})
-        return 0
     if first in COMMANDS:
         return run_command(first, arguments[1:])
     if first and "=" not in first and not first.startswith(("-", "+", "~")):
-        if typed := preset_named(first):
-            hint = f" Type: probe {shlex.join([typed, *arguments[1:]])}"
-        else:
-            sweeps = {file.stem: f"+sweep={file.stem}" for file in (conf_dir() / "sweep").glob("*.yaml")}
-            known = {name: name for name in COMMANDS} | sweeps
-            close = closest(first.replace("-", "_"), known) or closest(first, known)
-            hint = f" Did you mean `probe {known[close]}`?" if close else ""
-            hint += f" Commands: {', '.join(COMMANDS)}."
-        raise UserError(f"there is no command {first!r}.{hint}")
+        raise unknown_word(first, COMMANDS)
     return run_command("train", arguments)
 
 

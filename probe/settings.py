@@ -7,51 +7,40 @@ import copy
 import functools
 import itertools
 import json
-import os
 import re
 import shlex
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from probe.conditions import CONDITIONS, conditions_of
 from probe.config import (
-    PRESET_GROUPS,
+    UNUSED_SETTINGS,
     Config,
     UserError,
     conf_dir,
-    preset_named,
+    preset_names,
     preset_values,
-    register_resolvers,
-    set_value,
     setting_names,
-    to_config,
+    unknown,
     unknown_setting,
-    wanted,
-    with_types,
+    unknown_word,
 )
 from probe.probes.kinds import PROBES, check_probe
 from probe.runs.config_from_record import quoted
-from probe.system.format import closest, reason_of
+from probe.system.format import reason_of
 
 if TYPE_CHECKING:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.override_parser.types import Override
 
-# Hydra's own flags, with their help. They print something and run nothing.
-HYDRA_FLAGS = {
-    ("--cfg", "-c"): "job: print every setting with its value; hydra or all: those of Hydra too",
-    ("--info", "-i"): "print what Hydra knows: all, config, defaults, defaults-tree, plugins or searchpath",
-    ("--hydra-help",): "print Hydra's own help",
-    ("--version",): "print Hydra's version",
-    ("--shell-completion", "-sc"): "install=SHELL: print what sets up completion in bash, zsh or fish; uninstall=SHELL",
-}
 # Arguments of this form are settings. A text that looks like one can come from standard input.
 SETTING = re.compile(r"[+~]{0,2}[\w./@:-]+=")
 # Settings whose value is a list. Such a list is one value, not the values of a sweep.
 LISTS = ("layers.indices", "features.layers", "data.labels", "race.rows")
 # Settings that only runs with a frozen encoder have.
-OF_FROZEN = re.compile(r"[+~]{0,2}(probe[=.]|features\.(placement|layers|batch_pieces)=|save_probe=)")
+OF_FROZEN = re.compile(r"\+*(probe[=.]|features\.(placement|layers|batch_pieces)=|save_probe=)")
+FINE_TUNED, FINE_TUNING = "condition=fine_tuned", "probe=finetune"  # the condition that has a probe of its own
+EACH = "each"  # of layers.indices in a sweep: every layer that the encoder has
 
 
 def split_settings(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -61,50 +50,8 @@ def split_settings(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def add_multirun(parser: argparse.ArgumentParser) -> None:
-    """Declares Hydra's flag for a sweep."""
+    """Declares the flag for a sweep."""
     parser.add_argument("-m", "--multirun", action="store_true", help="a sweep: a setting may name values A,B,C")
-
-
-def add_hydra_flags(parser: argparse.ArgumentParser) -> None:
-    """Declares Hydra's own flags, for --help. `run_hydra_flags` handles them before argparse does."""
-    group = parser.add_argument_group("flags of Hydra, which print something and run nothing")
-    for flags, help in HYDRA_FLAGS.items():
-        group.add_argument(*flags, action="store_true", help=help)
-
-
-def run_hydra_flags(arguments: list[str]) -> bool:
-    """Passes the arguments to Hydra if one of its own flags is among them. Returns whether it did."""
-    flags = {flag for names in HYDRA_FLAGS for flag in names}
-    flag = next((argument for argument in arguments if argument.split("=")[0] in flags), None)
-    if flag is None:
-        return False
-    if {"-m", "--multirun"} & {*arguments}:
-        raise UserError(f"{flag} works without -m only: omit -m, and give one value per setting.")
-    hydra_itself(arguments)
-    return True
-
-
-def hydra_itself(arguments: list[str]) -> None:
-    """Runs Hydra on these arguments, for its own flags and for completion: it prints something and runs nothing."""
-    import hydra
-
-    register_resolvers()
-    sys.argv = [sys.argv[0], *arguments]  # all that Hydra reads
-    hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")(lambda _: None)()
-
-
-def complete(arguments: list[str], commands: Mapping[str, bool]) -> None:
-    """Completes commands in the shell, and settings as Hydra does. commands: whether settings may follow."""
-    if (line := os.environ.get("COMP_LINE")) is not None:
-        program, *words = line.split()
-        last = "" if line[-1:].isspace() or not words else words.pop()
-        if not words:
-            print(*[command for command in commands if command.startswith(last)])
-        elif not commands.get(words[0], True):
-            return
-        settings = [word for word in words if SETTING.match(word)]  # Hydra would fail on a text or a flag
-        os.environ["COMP_LINE"] = " ".join([program, *settings, last])
-    hydra_itself(arguments)
 
 
 class ParsedCommand(NamedTuple):
@@ -116,6 +63,14 @@ class ParsedCommand(NamedTuple):
     configs: list[Config]
     is_sweep: bool
     settings: set[str]
+
+
+def config_of(overrides: list[str]) -> Config:
+    """Returns the one config that these settings describe. Raises UserError for a sweep."""
+    configs, is_sweep = configs_of(overrides)
+    if is_sweep:
+        raise UserError("Give one encoder and one choice of layers. Only training takes a sweep.")
+    return configs[0]
 
 
 def configs_of(arguments: list[str], swept: str | None = None) -> tuple[list[Config], bool]:
@@ -131,135 +86,133 @@ def parse_command(arguments: list[str], swept: str | None = None) -> ParsedComma
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-    from hydra.types import RunMode
-    from omegaconf.errors import OmegaConfBaseException
+    from hydra.errors import HydraException, OverrideParseException
+    from omegaconf import MissingMandatoryValue
+    from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
-    register_resolvers()
-    overrides, multirun = split_flags(arguments)
-    _refuse_words(overrides)
+    words = [argument for argument in arguments if argument not in ("-m", "--multirun")]
     try:
         with initialize_config_dir(str(conf_dir()), version_base="1.3"):
             parser = OverridesParser.create(GlobalHydra.instance().config_loader())
-            parsed = parser.parse_overrides(overrides)
-            if inner := next((o for o in parsed if str(o.key_or_group).startswith("hydra.sweeper")), None):
-                raise UserError(f"{inner.input_line}: type the values of a sweep like this: probe -m seed=1,2")
-            if sent := next((o for o in parsed if re.match("hydra[/.]launcher", str(o.key_or_group))), None):
-                raise UserError(
-                    f"{sent.input_line}: a sweep runs where it is started, jobs=N runs at a time. On a cluster, start "
-                    "the same command as an array job: see conf/README.md."
-                )
-            swept_file = next(
-                (o.input_line for o in parsed if o.key_or_group == "sweep" and o.is_sweep_override()), None
-            )
-            if swept_file:
-                raise UserError(f"{swept_file}: give one sweep file.")
-            plain = [o.input_line for o in parsed if o.input_line is not None and not o.is_sweep_override()]
-            base = _compose(plain)
-            has_several = [o for o in parsed if o.is_sweep_override()]
-            others = [o for o in has_several if _group(o) != swept]
-            is_sweep = multirun or base.hydra.mode == RunMode.MULTIRUN or bool(has_several and not others)
-            if not is_sweep:
-                if others:
-                    raise _is_a_sweep(others[0], arguments)
-                jobs, composed_jobs = [overrides], iter([_without_hydra(base)])
-            else:
-                jobs = _jobs_by_depth(base, parser, parsed, overrides)
-                if not jobs:
-                    raise UserError("this sweep has no run: one of its settings has no value (a range, a glob?).")
-                composed_jobs = _composed(_for_the_frozen(jobs))
-            configs = []
-            for composed, choices in composed_jobs:
-                without = next((group for group in PRESET_GROUPS if group not in choices), None)
-                if without:
-                    raise UserError(f"{without}: exactly one preset is needed. For a sweep: probe -m {without}=A,B.")
-                configs.append(to_config(composed, choices))
-                check_probe(configs[-1].probe)
-                condition = choices.get("condition", "")
-                if _changes_probe(condition) and condition not in conditions_of(configs[-1]):
-                    own = _probe_of(condition)
-                    raise UserError(f"condition={condition} needs probe={own}. Omit probe={choices['probe']}.")
-            typed = {str(o.key_or_group) for o in parser.parse_overrides(jobs[0])}
-            return ParsedCommand(configs, is_sweep, typed)
-    except UserError:
-        raise
-    except (HydraException, OmegaConfBaseException, AttributeError, TypeError, ValueError) as error:
-        raise _explain(error) from None
-    finally:
-        GlobalHydra.instance().clear()
+            return _parse(parser, words, len(words) < len(arguments), swept)
+    except OverrideParseException as error:
+        name, _, value = str(error.override).partition("=")
+        raise UserError(
+            f"{error.override!r} cannot be read. A list is typed like this: 'layers.indices=[9,10]'; a text with "
+            f"special characters like this: {shlex.quote(f'{name}={quoted(value)}')}."
+        ) from None
+    except ConfigKeyError as error:
+        raise unknown_setting(error.full_key or str(error.key)) from None
+    except MissingMandatoryValue as error:
+        raise UserError(f"{error.full_key} has no value: type {error.full_key}=VALUE.") from None
+    except OmegaConfBaseException as error:
+        raise UserError(f"{error.full_key}: {reason_of(error)}") from None
+    except HydraException as error:
+        raise UserError(reason_of(error.__cause__ or error)) from None
 
 
-def _refuse_words(overrides: Sequence[str]) -> None:
-    """Raises UserError for an argument that is not a setting, with the setting that was probably meant."""
-    for word in overrides:
-        if "=" not in word and not word.startswith("~"):
-            typed = preset_named(word)
-            hint = f"Type {typed}" if typed else "Settings are typed name=value; a text with blanks in quotes."
-            raise UserError(f"{word!r} is not a setting. {hint}")
-        if re.fullmatch(r"layers=[-\d,\[\]]+", word):
+def _parse(parser: OverridesParser, words: list[str], is_multirun: bool, swept: str | None) -> ParsedCommand:
+    """Returns the configs of these settings. See `parse_command`."""
+    for word in words:
+        if "=" not in word:
+            raise unknown_word(word)
+    typed = parser.parse_overrides(words)
+    several = [override for override in typed if override.is_sweep_override()]
+    for override in typed:
+        if override.is_delete() or _name(override).startswith("hydra"):
             raise UserError(
-                f"{word}: layers=NAME takes a preset. One layer by number: layers=single 'layers.indices=[7]'; several "
-                "as one row: 'layers.indices=[3,4]' layers.combine=concat (or mean, sum, mix)."
+                f"{override.input_line}: nothing is deleted, and Hydra's own settings are not used. A sweep: "
+                "probe -m seed=1,2. Runs at a time: jobs=N. On a cluster: an array job, see conf/README.md."
             )
+        if _name(override) == "sweep" and override in several:
+            raise UserError(f"{override.input_line}: give one sweep file.")
+    base = _composed(_presets([override for override in typed if override not in several]))
+    others = [override for override in several if _name(override).partition(".")[0] != swept]
+    is_sweep = is_multirun or base.is_sweep or bool(several and not others)
+    if others and not is_sweep:
+        raise _is_a_sweep(others[0], words)
+    from_file = [f"{name}={value}" for name, value in base.swept.items()] if is_sweep else []
+    jobs = _jobs(parser, [*parser.parse_overrides(from_file), *typed])
+    if not jobs:
+        raise UserError("this sweep has no run: one of its settings has no value (a range, a glob?).")
+    return ParsedCommand([_config(job) for job in jobs], is_sweep, {_name(override) for override in jobs[0]})
 
 
-def _is_a_sweep(swept: Override, arguments: Sequence[str]) -> UserError:
+def _name(override: Override) -> str:
+    """Returns the name of the setting or group of an override."""
+    return str(override.key_or_group)
+
+
+def _is_a_sweep(swept: Override, words: Sequence[str]) -> UserError:
     """Returns the error for several values of a setting outside of a sweep."""
-    key = swept.key_or_group
-    if key not in setting_names() and not (conf_dir() / key).is_dir():
-        return unknown_setting(key)
-    as_list = f" For one list: '{key}=[{str(swept.input_line).partition('=')[2]}]'." if key in LISTS else ""
+    name = _name(swept)
+    if name not in setting_names() and not (conf_dir() / name).is_dir():
+        return unknown_setting(name)
+    as_list = f" For one list: '{name}=[{str(swept.input_line).partition('=')[2]}]'." if name in LISTS else ""
     return UserError(
-        f"{swept.input_line} names several values, so this is a sweep. To train it: probe -m {shlex.join(arguments)}. "
+        f"{swept.input_line} names several values, so this is a sweep. To train it: probe -m {shlex.join(words)}. "
         f"To see its cost: probe doctor -m ...{as_list}"
     )
 
 
-def _group(override: Override) -> str:
-    """Returns the group that a setting belongs to: encoder, of encoder=A and of encoder.path=DIR."""
-    return str(override.key_or_group).partition(".")[0]
-
-
-def _counts_layers(base: Any) -> bool:
-    """Returns whether the sweep of a composed config depends on its encoder's number of layers."""
-    from omegaconf import OmegaConf
-
-    return "encoder.num_layers" in OmegaConf.to_yaml(base.hydra.sweeper)
-
-
-def _jobs_by_depth(base: Any, parser: Any, parsed: Sequence[Override], overrides: list[str]) -> list[list[str]]:
-    """Returns the overrides of each job of a sweep. Where it counts layers, each encoder gets a separate sweep.
-
-    Raises UserError for an encoder whose number of layers is not known: no preset, and no folder whose config has it.
-    """
-
-    def jobs_of(composed: Any, typed: list[str]) -> list[list[str]]:
-        params = composed.hydra.sweeper.params or {}
-        return _jobs(parser.parse_overrides([*(f"{key}={value}" for key, value in params.items()), *typed]))
-
-    if not _counts_layers(base):
-        return jobs_of(base, overrides)
-    others = [override for override in parsed if _group(override) != "encoder"]
-    fixed = [override.input_line or "" for override in others if not override.is_sweep_override()]
+def _jobs(parser: OverridesParser, overrides: Sequence[Override]) -> list[list[Override]]:
+    """Returns the overrides of each job of a sweep: the product of all values. The last of equal names counts."""
+    values = {(_name(override), _is_preset(override)): _values(parser, override) for override in overrides}
+    layers = ("layers.indices", False)
+    if [override.value() for override in values.get(layers, [])] != [EACH]:
+        return _products(values)
+    of_encoder = {key: options for key, options in values.items() if key[0].partition(".")[0] == "encoder"}
     jobs = []
-    for encoder in _jobs([override for override in parsed if _group(override) == "encoder"]):
-        composed = _compose([*fixed, *encoder])
-        name, path = composed.encoder.name, composed.encoder.path
-        preset = preset_values("encoder", composed.hydra.runtime.choices.get("encoder"))
-        is_typed = any(typed.startswith("encoder.num_layers=") for typed in encoder)
-        if not is_typed and (preset.get("name"), preset.get("path")) != (name, path):
-            if (counted := _layers_of(path)) is None:
-                raise UserError(
-                    f"This sweep counts the layers of its encoder, and those of {path or name} are not known. "
-                    "Type encoder.num_layers=N (in config.json, mostly as num_hidden_layers)."
-                )
-            encoder = [*encoder, f"encoder.num_layers={counted}"]
-            composed = _compose([*fixed, *encoder])
-        jobs += jobs_of(composed, [*(override.input_line or "" for override in others), *encoder])
+    for encoder in itertools.product(*of_encoder.values()):
+        of_one = values | {key: [override] for key, override in zip(of_encoder, encoder, strict=True)}
+        number = _num_layers(_products(of_one | {layers: [parser.parse_override("layers.indices=0")]})[0])
+        of_one[layers] = parser.parse_overrides([f"layers.indices={k}" for k in range(-number, 1)])
+        of_one["encoder.num_layers", False] = [parser.parse_override(f"encoder.num_layers={number}")]
+        jobs += _products(of_one)
     return jobs
 
 
-def _layers_of(path: str | None) -> int | None:
+def _values(parser: OverridesParser, override: Override) -> list[Override]:
+    """Returns an override for each value that a setting has in a sweep."""
+    if not override.is_sweep_override():
+        return [override]
+    name = override.get_key_element()
+    if not override.is_discrete_sweep():
+        raise UserError(f"{override.input_line}: a sweep needs single values: {name}=A,B or {name}=range(1,4).")
+    values = list(override.sweep_string_iterator())
+    if len(once := list(dict.fromkeys(values))) < len(values):
+        raise UserError(f"{override.input_line} names a value twice. Each value makes one run: {name}={','.join(once)}")
+    return parser.parse_overrides([f"{name}={value}" for value in values])
+
+
+def _products(values: Mapping[tuple[str, bool], list[Override]]) -> list[list[Override]]:
+    """Returns the product of these values. If conditions are swept, fine-tuning has no settings of frozen encoders."""
+    jobs = [list(job) for job in itertools.product(*values.values())]
+    if len(values.get(("condition", True), ())) < 2:
+        return jobs
+    return [
+        [one for one in job if not OF_FROZEN.match(str(one.input_line))] if FINE_TUNED in _presets(job) else job
+        for job in jobs
+    ]
+
+
+def _num_layers(job: Sequence[Override]) -> int:
+    """Returns the number of layers of a job's encoder: as typed, as its preset says, or as its folder states.
+
+    Raises UserError if it is not known.
+    """
+    encoder = _config(job).encoder
+    typed: list[Any] = [override.value() for override in job if _name(override) == "encoder.num_layers"]
+    number: int | None = typed[0] if typed else encoder.num_layers or _layers_in_folder(encoder.path)
+    if number is None:
+        raise UserError(
+            f"This sweep counts the layers of its encoder, and those of {encoder.path or encoder.name} are not known. "
+            "Type encoder.num_layers=N (in config.json, mostly as num_hidden_layers)."
+        )
+    return number
+
+
+def _layers_in_folder(path: str | None) -> int | None:
     """Returns the number of layers that an encoder's folder states; None where it does not."""
     try:
         config = json.loads((Path(path or "") / "config.json").read_text(encoding="utf-8"))
@@ -269,178 +222,119 @@ def _layers_of(path: str | None) -> int | None:
         return None
 
 
-def _jobs(overrides: Sequence[Override]) -> list[list[str]]:
-    """Returns the overrides of each job of a sweep: the product of all values. The last of equal keys counts."""
-    values: dict[str, list[str]] = {}
-    for override in overrides:
-        key = override.get_key_element()
-        if not override.is_sweep_override():
-            values[key] = [f"{key}={override.get_value_element_as_str()}"]
-        elif override.is_discrete_sweep():
-            values[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
-            if len(once := list(dict.fromkeys(values[key]))) < len(values[key]):
-                each = ",".join(value.removeprefix(f"{key}=") for value in once)
-                raise UserError(f"{override.input_line} names a value twice. Each value makes one run: {key}={each}")
-        else:
-            raise UserError(f"{override.input_line}: a sweep needs single values: {key}=A,B or {key}=range(1,4).")
-    return [list(job) for job in itertools.product(*values.values())]
+def _is_preset(override: Override) -> bool:
+    """Returns whether an override chooses a preset. Others set a setting, or several in braces."""
+    return (conf_dir() / _name(override)).is_dir() and not isinstance(override.value(), dict)
 
 
-def _compose(overrides: Sequence[str]) -> Any:
-    """Composes a config as Hydra does, with Hydra's own part."""
-    values, presets = _parsed(overrides)
-    return _with_values(_compose_presets(conf_dir(), presets), values)
+def _presets(job: Sequence[Override]) -> tuple[str, ...]:
+    """Returns the presets that a job chooses, as they are typed. Raises UserError for one that does not exist."""
+    chosen = [override for override in job if _is_preset(override)]
+    for override in chosen:
+        group, name = _name(override), override.value()
+        if name not in (there := preset_names(group)):
+            by_number = " By number: 'layers.indices=[7]'." if group == "layers" else ""
+            raise UserError(f"{unknown(str(override.input_line), str(name), there)}{by_number}")
+    return tuple(str(override.input_line) for override in chosen)
 
 
-@functools.lru_cache(maxsize=128)
-def _compose_presets(_folder: Path, presets: tuple[str, ...]) -> Any:
-    """Composes a config of presets alone, with Hydra's own part. This takes a fifth of a second.
+class Composed(NamedTuple):
+    """Holds what presets compose to: an OmegaConf object with names and types of `Config`, and each group's preset.
 
-    _folder: where Hydra finds the presets. Presets of another folder are composed anew.
+    is_sweep, swept: whether a sweep file was chosen, and its settings with several values.
     """
+
+    settings: Any
+    choices: dict[str, str]
+    is_sweep: bool
+    swept: dict[str, Any]
+
+
+@functools.cache  # a sweep has many runs of few presets, and composing takes a tenth of a second
+def _composed(presets: tuple[str, ...]) -> Composed:
+    """Composes presets by Hydra. The runs of an open `initialize_config_dir` are in one folder."""
     from hydra import compose
+    from hydra.types import RunMode
+    from omegaconf import OmegaConf
 
-    return compose("config", list(presets), return_hydra_config=True)
-
-
-def _with_values(base: Any, values: Sequence[Override]) -> Any:
-    """Returns a copy of a composed config with these values, set in their order as Hydra sets them."""
-    composed = copy.deepcopy(base)
-    for override in values:
-        set_value(composed, override.key_or_group, override.value())
-    return composed
-
-
-def _parsed(overrides: Sequence[str]) -> tuple[list[Override], tuple[str, ...]]:
-    """Returns the overrides that set existing settings, and the others as typed."""
-    parsed = [_parse(typed) for typed in overrides]
-    values = [override for override in parsed if _sets_a_value(override)]
-    return values, tuple(override.input_line or "" for override in parsed if override not in values)
-
-
-@functools.lru_cache(maxsize=1024)
-def _parse(typed: str) -> Override:
-    """Parses one override. The jobs of a sweep have few different ones."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    return OverridesParser.create().parse_override(typed)
-
-
-def _composed(jobs: list[list[str]]) -> Iterator[tuple[Any, dict[str, str]]]:
-    """Yields the config of each job, without Hydra's own part, and its presets by group.
-
-    A sweep may have a hundred jobs. So jobs that choose the same presets are composed and given types once, and their
-    values are set in copies.
-    """
-    bases: dict[tuple[str, ...], tuple[Any, dict[str, str]]] = {}
-    for job in jobs:
-        values, presets = _parsed(job)
-        if presets not in bases:
-            base, choices = _without_hydra(_compose(presets))
-            is_typed = any(_parse(preset).key_or_group == "probe" for preset in presets)
-            if not is_typed and _changes_probe(choices.get("condition", "")):
-                choices["probe"] = _probe_of(choices["condition"])  # even if a sweep file names another
-            probe = preset_values("probe", choices.get("probe"))
-            if "sweep" in choices and probe and not PROBES[probe["kind"]].reads_features:
-                base.probe = probe  # the sweep's settings of the probe are for probes that read features
-            bases[presets] = with_types(base), choices
-        base, choices = bases[presets]
-        yield _with_values(base, values), choices
-
-
-def _sets_a_value(override: Override) -> bool:
-    """Returns whether an override sets an existing setting. Others choose presets, add, delete or are Hydra's."""
-    from hydra.core.override_parser.types import OverrideType
-
-    return (
-        override.type == OverrideType.CHANGE
-        and override.package is None
-        and not override.is_hydra_override()
-        and (isinstance(override.value(), dict) or not (conf_dir() / override.key_or_group).is_dir())
-    )
-
-
-def _without_hydra(composed: Any) -> tuple[Any, dict[str, str]]:
-    """Removes Hydra's own part from a composed config, and returns the config and its presets by group."""
-    choices = dict(composed.hydra.runtime.choices)
+    if FINE_TUNED in presets and not any(preset.startswith("probe=") for preset in presets):
+        presets = (*presets, FINE_TUNING)  # even if a sweep file names another
+    composed = compose("config", list(presets), return_hydra_config=True)
+    hydra = composed.hydra
+    choices = dict(hydra.runtime.choices)
+    is_sweep, swept = hydra.mode == RunMode.MULTIRUN, dict(hydra.sweeper.params or {})
     del composed.hydra
-    return composed, choices
+    probe = preset_values("probe", choices["probe"])
+    if "sweep" in choices and not PROBES[probe["kind"]].reads_features:
+        composed.probe = probe  # the sweep's settings of the probe are for probes that read features
+    # A probe has the settings of its kind; the schema has those of all kinds.
+    schema = OmegaConf.merge(OmegaConf.structured(Config), {"probe": UNUSED_SETTINGS})
+    return Composed(OmegaConf.merge(schema, composed), choices, is_sweep, swept)
 
 
-def _for_the_frozen(jobs: list[list[str]]) -> list[list[str]]:
-    """Returns a sweep's jobs, with settings only where they apply.
+def _config(job: Sequence[Override]) -> Config:
+    """Returns the checked config of one run: its presets, and the settings that were typed."""
+    from omegaconf import OmegaConf
 
-    If a sweep has several conditions, and one of them has its own probe, the jobs of that condition lose the settings
-    of the probe, of stored features and of saved weights. These are for the other conditions.
+    composed = _composed(_presets(job))
+    settings = copy.deepcopy(composed.settings)
+    known = setting_names()
+    for override in job:
+        if not _is_preset(override):
+            if _name(override) not in known:
+                raise unknown_setting(_name(override))
+            OmegaConf.update(settings, _name(override), override.value(), merge=True)
+    return to_config(settings, composed.choices)
+
+
+def to_config(settings: Any, choices: Mapping[str, str]) -> Config:
+    """Turns composed settings into checked dataclasses. Raises UserError.
+
+    choices: the preset chosen for each group. The layers preset's name (the row's name in tables), the encoder preset's
+    num_layers and the data preset's name are dropped if the settings differ from these presets.
     """
-    if len({override for job in jobs for override in job if override.startswith("condition=")}) < 2:
-        return jobs
-    own = {f"condition={name}" for name in CONDITIONS if _changes_probe(name)}
-    return [[typed for typed in job if not own & set(job) or not OF_FROZEN.match(typed)] for job in jobs]
+    from omegaconf import OmegaConf
+
+    config = OmegaConf.to_object(settings)
+    assert isinstance(config, Config)
+    check_probe(config.probe)
+    if choices.get("condition") == "fine_tuned" and config.probe.kind != "finetune":
+        raise UserError(f"{FINE_TUNED} needs {FINE_TUNING}. Omit probe={choices['probe']}.")
+    if config.encoder.weights == "random" and config.encoder.revision is not None:
+        raise UserError(
+            f"encoder.revision={config.encoder.revision}: random weights have no revision. Type encoder.revision=null."
+        )
+    layers, encoder = (preset_values(group, choices[group]) for group in ("layers", "encoder"))
+    if _has_values(config.layers, layers):
+        config.layers.name = choices["layers"]
+    if not _has_values(config.encoder, encoder) and config.encoder.num_layers == encoder["num_layers"]:
+        config.encoder.num_layers = None
+    data = _inherited_values("data", choices["data"])
+    path = config.data.path  # takes precedence over the Hub; a preset of the Hub may be read from files
+    is_other = config.data.hub != data["hub"] if path is None else data["path"] not in (None, "???", path)
+    if is_other and config.data.name == data["name"]:
+        config.data.name = None
+    return config
 
 
-def _changes_probe(condition: str) -> bool:
-    """Returns whether a condition has its own probe."""
-    return condition in CONDITIONS and CONDITIONS[condition].changes == "probe"
+def as_yaml(config: Config) -> str:
+    """Returns every setting with its value."""
+    from omegaconf import OmegaConf
+
+    return OmegaConf.to_yaml(OmegaConf.structured(config))
 
 
-def _probe_of(condition: str) -> str:
-    """Returns the probe preset that a condition chooses."""
-    (override,) = preset_values("condition", condition)["defaults"]
-    return str(override["override /probe"])
+def _has_values(settings: Any, preset: Mapping[str, Any]) -> bool:
+    """Returns whether the settings equal the values of the preset's file."""
+    return all(getattr(settings, key) == value for key, value in preset.items())
 
 
-def config_of(overrides: list[str]) -> Config:
-    """Returns the one config that these settings describe. Raises UserError for a sweep."""
-    if (wrong := next((given for given in overrides if not isinstance(given, str)), None)) is not None:
-        raise UserError(f"Settings are strings as on the command line, 'encoder=minilm_l6'. {wrong!r} is not a string.")
-    configs, is_sweep = configs_of(overrides)
-    if is_sweep:
-        raise UserError("Give one encoder and one choice of layers. Only training takes a sweep.")
-    return configs[0]
-
-
-def split_flags(arguments: list[str]) -> tuple[list[str], bool]:
-    """Returns the overrides, and whether -m is among the flags. Raises UserError for any other flag."""
-    overrides = [argument for argument in arguments if not argument.startswith("-")]
-    flags = [argument for argument in arguments if argument.startswith("-")]
-    unknown = [flag for flag in flags if flag not in ("-m", "--multirun")]
-    if unknown:
-        raise UserError(f"there is no flag {unknown[0]}. `probe --help` lists them.")
-    return overrides, bool(flags)
-
-
-def _unreadable(typed: str) -> UserError:
-    """Returns the error for a setting that Hydra cannot parse, since the message of Hydra's parser does not help."""
-    name, _, value = typed.partition("=")
-    if value[:1] in ("[", "{"):
-        close = {"[": "]", "{": "}"}[value[0]]
-        missing = value.count(value[0]) - value.count(close)
-        why = f"a {close} is missing" if missing > 0 else "its list or braces do not follow Hydra's syntax"
-        return UserError(f"{typed!r} cannot be read: {why}. In quotes, for example: 'layers.indices=[9,10]'.")
-    if not SETTING.match(f"{name}="):
-        return UserError(f"{typed!r} cannot be read: {name!r} is not a setting's name. Settings are typed name=value.")
-    return UserError(
-        f"{typed!r} cannot be read: it has characters that are part of Hydra's syntax. "
-        f"In quotes: {shlex.quote(f'{name}={quoted(value)}')}."
-    )
-
-
-def _explain(error: Exception) -> UserError:
-    """Turns an error of Hydra or OmegaConf into one or two lines that say what to type."""
-    from hydra.errors import MissingConfigException, OverrideParseException
-
-    text = str(error)
-    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        group, _, name = error.missing_cfg_file.rpartition("/")
-        options = sorted(error.options or [])
-        close = closest(name, options)
-        hint = f" Did you mean {group}={close}?" if close else ""
-        return UserError(f"{group}={name}: there is no such preset.{hint} There are: {', '.join(options)}.")
-    if isinstance(error, OverrideParseException):
-        return _unreadable(str(error.override))
-    if text.startswith("Could not override '"):
-        return unknown_setting(text.split("'")[1])
-    if text.startswith("Error merging override ") and error.__cause__:  # a value of the wrong type
-        return UserError(f"{text.removeprefix('Error merging override ')}: this setting is {wanted(error.__cause__)}.")
-    return UserError(reason_of(error))
+def _inherited_values(group: str, choice: str) -> dict[str, Any]:
+    """Returns the content of a preset's file on that of the presets of its group that it starts from."""
+    values = preset_values(group, choice)
+    bases = [
+        _inherited_values(group, base)
+        for base in values.get("defaults", ())
+        if isinstance(base, str) and base != "_self_"
+    ]
+    return {key: value for part in (*bases, values) for key, value in part.items()}

@@ -19,13 +19,12 @@ ROOT = Path(__file__).parent.parent
 COMPOSE = """
 from pathlib import Path
 import probe
-from probe.config import DataConfig, conf_dir, to_config
+from probe.config import conf_dir
 from probe.data.corpus import load_corpus
 assert Path(probe.__file__).is_relative_to({site!r}), probe.__file__
 assert conf_dir() == Path(probe.__file__).parent / "conf"
-from hydra import compose, initialize_config_dir
-with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-    config = to_config(compose("config", ["+sweep=quickstart", "layers=last"]), {{"layers": "last"}})
+from probe.settings import configs_of
+(config, *_), _ = configs_of(["+sweep=quickstart", "layers=last"])
 assert load_corpus(config.data).counts()["train"].sentences == 1600
 assert (Path(probe.__file__).parent / "data/demo/LICENSE").is_file()
 from probe.report.page import TEMPLATE

@@ -39,7 +39,7 @@ from probe.system.grouping import group_by
 
 ROOT = Path(__file__).parent.parent
 READMES = ("README.md", "results/README.md", "conf/README.md", "probe/README.md")
-INSTALLS = ("python3 -m venv", "pip install", "eval ")  # the first is what the build runs; completion has its own test
+INSTALLS = ("python3 -m venv", "pip install")  # the first is what the build runs
 
 
 def commands() -> list[str]:
@@ -122,7 +122,7 @@ def run(command: str, home: Path, features: Path) -> subprocess.CompletedProcess
         "B": "results/quickstart",
     }
     words = [re.sub(r"^(.*=)?(DIR|DATA|PART|A|B)$", lambda m: f"{m[1] or ''}{places[m[2]]}", word) for word in words]
-    if COMMANDS[kind].takes_settings and kind != "tag":  # which reads the encoder from records
+    if kind not in ("sweep-status", "table", "report", "verify", "tag"):  # these read results
         encoder, *corpus = overrides(home / "encoder", data)
         words = [word for word in words if not word.startswith("encoder.path=")] + [encoder]
         words = [new for word in words for new in (corpus if word == "data=demo" else [word])]

@@ -12,7 +12,7 @@ from pathlib import Path
 from probe.arguments import Parser, report_bad_records
 from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
 from probe.screen.candidates import Candidate
-from probe.settings import add_hydra_flags, parse_command, run_hydra_flags
+from probe.settings import parse_command
 
 DESCRIPTION = """\
 Trains rows one seed at a time, and drops a row once it is significantly worse than the leader on
@@ -30,12 +30,9 @@ EXAMPLES = """\
 
 def race(arguments: list[str]) -> int:
     """Races rows, prints their table and what the race has shown, and returns the exit code."""
-    if run_hydra_flags(arguments):
-        return 0
     parser = Parser("race", DESCRIPTION, EXAMPLES)
     parser.add_settings()
     parser.add_argument("-m", "--multirun", action="store_true", help="accepted, but not needed: a race is a sweep")
-    add_hydra_flags(parser)
     overrides = parser.parse_intermixed_args(arguments).overrides
 
     from probe.race.race import run_race

@@ -11,7 +11,7 @@ from pathlib import Path
 from probe.arguments import Parser, report_bad_records, results_or_last
 from probe.config import Config, UserError
 from probe.probes.kinds import PROBES, slow_bfloat16
-from probe.settings import add_hydra_flags, add_multirun, configs_of, run_hydra_flags
+from probe.settings import add_multirun, as_yaml, config_of, configs_of
 from probe.system.grouping import group_by
 
 TRAIN = """\
@@ -46,13 +46,14 @@ SWEEP_STATUS_EXAMPLES = """\
 
 def train(arguments: list[str]) -> int:
     """Trains and scores one run or a sweep, and returns the exit code."""
-    if run_hydra_flags(arguments):
-        return 0
     parser = Parser("train", TRAIN, TRAIN_EXAMPLES)
     parser.add_settings()
     add_multirun(parser)
-    add_hydra_flags(parser)
+    parser.add_argument("--cfg", choices=["job"], help="print every setting of a run with its value, and stop")
     options = parser.parse_intermixed_args(arguments)
+    if options.cfg:
+        print(as_yaml(config_of(["-m"] * options.multirun + options.overrides)), end="")
+        return 0
     configs, is_sweep = configs_of(["-m"] * options.multirun + options.overrides)
     command = shlex.join(["probe", *sys.argv[1:]])
     if is_sweep:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
-import os
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -346,44 +344,6 @@ def test_from_python_a_text_gives_its_words_and_their_vectors(tiny_settings: lis
     assert several[0].vectors.shape == (0, 6, 16)
     close(several[1].vectors, vectors)
     torch.nn.Linear(16, 1)(vectors).sum().backward()  # they can be trained on
-
-
-# Completion, as bash does it.
-
-COMPLETE = """
-complete_line() {
-    COMP_LINE="$1"; COMP_POINT=${#1}; COMP_WORDS=($1); COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
-    [[ "$1" == *" " ]] && COMP_CWORD=$(( COMP_CWORD + 1 ))
-    COMPREPLY=()
-    hydra_bash_completion
-    echo "$1=> ${COMPREPLY[*]}"
-}
-eval "$(probe --shell-completion install=bash)"
-complete -p probe
-"""
-
-
-def test_bash_completes_commands_presets_and_settings(tmp_path: Path):
-    if shutil.which("bash") is None:
-        pytest.skip("needs bash")
-    command = tmp_path / "bin" / "probe"
-    command.parent.mkdir()
-    command.write_text(f"#!{sys.executable}\nfrom probe.cli import main\nmain()\n")
-    command.chmod(0o755)
-    expected = {
-        "probe ins": "inspect",
-        "probe inspect --pad 7 encoder=minilm_l6 layers=mea": "layers=mean_last_four",
-        "probe train seed=1 probe.learn": "probe.learning_rate=",
-        "probe table ": "bin",
-    }
-    script = COMPLETE + "".join(f'complete_line "{line}"\n' for line in expected)
-    env = {**os.environ, "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}"}
-    env["PYTHONPATH"] = str(Path(__file__).parent.parent.parent)
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
-    assert done.stderr == ""
-    first, *lines = done.stdout.splitlines()
-    assert "-F hydra_bash_completion probe" in first
-    assert dict(line.split("=> ") for line in lines) == expected
 
 
 # A real encoder.

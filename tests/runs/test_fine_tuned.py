@@ -206,7 +206,7 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_record(inputs: list[str], t
         (["probe=finetune", "save_probe=true"], ["probe=finetune", "save_probe"]),
         (["probe=finetune", "condition=random"], ["probe=finetune", "encoder.weights"]),
         (["probe=finetune", "data.control=1"], ["probe=finetune", "data.control"]),
-        (["probe=finetune", "probe.hidden_size=8"], ["probe.hidden_size", "--cfg job"]),
+        (["probe=finetune", "probe.hidden_size=8"], ["probe.hidden_size"]),
         (["probe=bilstm", "probe.kind=finetune"], ["probe.num_layers=2", "probe=finetune"]),
         (["probe=linear", "probe.precision=auto"], ["probe.precision='auto'", "float32, bfloat16"]),
         (["condition=fine_tuned", "probe=linear"], ["condition=fine_tuned", "probe=finetune", "probe=linear"]),

@@ -12,11 +12,12 @@ import pytest
 from seqeval.metrics.sequence_labeling import get_entities
 from support.inputs import data_config, encoder_config, features_config, run_config
 
-from probe.config import Config, LayersConfig, ProbeConfig, UserError, to_config
+from probe.config import Config, LayersConfig, ProbeConfig, UserError
 from probe.probes import schedule
 from probe.runs.identity import RunIdentity
 from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.run import run
+from probe.settings import config_of
 from probe.tables.formats import write_tables
 from probe.tables.rows import build_rows
 from probe.verify.checks import check_files
@@ -150,14 +151,12 @@ def test_a_folder_with_every_kind_of_run_verifies(make: Make, tmp_path: Path):
 
 
 def test_random_weights_with_a_revision_are_refused():
-    from test_config import composed
-
     with pytest.raises(UserError, match=r"encoder\.revision=v1:.*encoder\.revision=null"):
-        to_config(composed("encoder.weights=random", "encoder.revision=v1"), {})
+        config_of(["encoder.weights=random", "encoder.revision=v1"])
     for wrong, told in (
         ("encoder.weights=rnd", r"encoder\.weights=.?rnd.*pretrained, random"),
         ("encoder.weights_seed=-1", r"encoder\.weights_seed=-1"),
         ("data.control=-1", r"data\.control=-1"),
     ):
         with pytest.raises(UserError, match=told):
-            to_config(composed(wrong), {})
+            config_of([wrong])
