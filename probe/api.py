@@ -22,9 +22,9 @@ from probe.screen.record import load_screens
 from probe.screen.report import Screens, ranked_choices, screen_table
 from probe.settings import configs_of
 from probe.tables.columns import choose_columns
-from probe.tables.formats import csv_fields, render, table
+from probe.tables.formats import render, table, table_values
 from probe.tables.recommendation import Recommendation, recommend
-from probe.tables.row import Row, groups_of
+from probe.tables.row import Row, tables_of
 from probe.tables.rows import build_rows, results_folder
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Results:
         """Returns one row per row of the table, with the columns of `table.csv`."""
         import pandas
 
-        return pandas.DataFrame(csv_fields(self.rows, choose_columns(None, self.rows, "csv")))
+        return pandas.DataFrame(table_values(self.rows))
 
     @cached_property
     def runs(self) -> pandas.DataFrame:
@@ -60,14 +60,14 @@ class Results:
     @property
     def recommendations(self) -> list[Recommendation]:
         """Returns the recommendation of each table, in their order."""
-        return [recommend(rows) for rows in groups_of(self.rows)]
+        return [recommend(rows) for rows in tables_of(self.rows)]
 
     @property
     def recommendation(self) -> Recommendation:
         """Returns which row to use.
 
-        `str()` gives the sentence. `use` and `best` name rows, their layers, their dev score and by how much they may
-        be worse than the truly best row; `margin` is in points. Raises UserError if there are several tables.
+        `str()` gives the sentence. `use` and `best` are rows, with their layers, their dev score and by how much they
+        may be worse than the truly best row. Raises UserError if there are several tables.
         """
         if len(given := self.recommendations) > 1:
             raise UserError(f"{self.folder} has {len(given)} tables (of several texts, encoders or probes): "
@@ -78,7 +78,7 @@ class Results:
         return render(self.rows, "text")
 
     def _repr_html_(self) -> str:
-        return "\n".join(table(rows, choose_columns(None, rows)).render("html") for rows in groups_of(self.rows))
+        return "\n".join(table(rows, choose_columns(None, rows)).render("html") for rows in tables_of(self.rows))
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ CONDITIONS: dict[str, Condition] = {  # in the order of the table
         section=BASELINE,
         note="control: another task on the same words. Each word (with spans: each mention) has a tag drawn at random, "
         "which can only be memorised or guessed. The bounds of spans stay and can be learnt, so this task differs from "
-        "Hewitt & Liang's: compare with the guess floor (--columns floors).",
+        "Hewitt & Liang's.",
         settings=lambda cfg, lower_cases: {"control": cfg.data.control, LOWER_CASED: lower_cases},
         derive=_control,
     ),

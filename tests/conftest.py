@@ -9,7 +9,6 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.commands import TINY, as_nobody, exit_code, here
@@ -20,9 +19,7 @@ from probe.config import EncoderConfig
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.probes import schedule
-from probe.system.files import canonical, to_jsonable
-from probe.tables import figures
-from probe.tables.figures import draw
+from probe.tables.figures import Picture
 
 # One look at each step of the pipeline, in about a minute: pytest -m smoke -n 2
 SMOKE = [
@@ -64,21 +61,24 @@ def short_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def drawn() -> Iterator[dict]:
-    """Pictures by what they were drawn from: half a second each, and many tests look at the same results.
-
-    A test of drawing itself empties it.
-    """
+    """Draws a picture of each kind once: half a second each, and many tests make a page. `draw` gives the true ones."""
     kept: dict = {}
+    render = Picture.render
 
-    def once(numbers: Any, make: Callable, about: str, form: str) -> bytes:
-        key = (canonical(to_jsonable(numbers)), make, about, form)
-        if key not in kept:
-            kept[key] = draw(numbers, make, about, form)
-        return kept[key]
+    def once(picture: Picture, form: str = "png") -> bytes:
+        if (picture.make, form) not in kept:
+            kept[picture.make, form] = render(picture, form)
+        return kept[picture.make, form]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "draw", once)
-        yield kept
+        patch.setattr(Picture, "render", once)
+        yield {"render": render}
+
+
+@pytest.fixture
+def draw(drawn: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws every picture as it is."""
+    monkeypatch.setattr(Picture, "render", drawn["render"])
 
 
 @pytest.fixture(scope="session")

@@ -55,14 +55,14 @@ def test_results_hold_the_rows_runs_and_recommendation_of_the_folder():
     found = probe.results(str(DEMO))
     rows = build_rows(DEMO)
     assert found.table["row"].tolist() == [row.name for row in rows]
-    assert found.table["dev_f1_mean"].tolist() == [row.dev_mean for row in rows]
+    assert found.table["dev_mean"].tolist() == [row.dev_mean for row in rows]
     assert len(found.runs) == sum(row.n for row in rows) == found.runs["key"].nunique()
     assert found.runs.groupby("row", sort=False).dev.mean().tolist() == pytest.approx([row.dev_mean for row in rows])
     assert all(Path(file).is_file() for file in found.runs["record"])
     use = found.recommendation.use
     assert use is not None
-    names(str(found.recommendation), use.row, use.layers, found.recommendation.margin)
-    assert probe.results(DEMO, margin=2).recommendation.margin == 2
+    names(str(found.recommendation), use.name, use.layers_as_text, use.margin)
+    assert {row.margin for row in probe.results(DEMO, margin=2).rows} == {2}
     assert found.problems == []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,7 +38,7 @@ class Task:
     `SplitCounts`. control: returns a sentence's labels of a control task, given its words, its labels and how a label
     is drawn. baseline: makes a tagger of train alone. headline: returns only the score that training reads after each
     epoch, given gold and predicted labels. counts: returns everything that scores need, per sentence. scores: returns
-    the scores of these counts. in_parts: adds scores that need the words, given those of train too. pool: makes one
+    the scores of these counts. pool: makes one
     vector per unit, (U, H), of the words' vectors, (W, H), given the number of words of each sentence and
     features.sentence; None if each word is a unit.
     """
@@ -58,7 +58,6 @@ class Task:
     headline: Callable[[Tags, Tags], float]
     counts: Callable[[Tags, Tags], Counts]
     scores: Callable[[Counts], Scores]
-    in_parts: Callable[[Scores, Split, Tags, Collection[str]], Scores]
     pool: Callable[[torch.Tensor, Sequence[int], str], torch.Tensor] | None = None
 
     @property

@@ -37,7 +37,7 @@ from probe.system.files import why_not_writable
 from probe.system.grouping import group_by
 from probe.system.machine import num_cores, resolve_device
 from probe.system.provenance import hardware, versions
-from probe.tables.published import CONLL2003
+from probe.tables.paper import CONLL2003
 
 if TYPE_CHECKING:
     import torch

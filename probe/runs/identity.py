@@ -84,11 +84,6 @@ class RunIdentity:
         probe = {name: value for name, value in self.probe.items() if name != "learning_rate"}
         return replace(self, probe=probe).group
 
-    @property
-    def beside(self) -> str:
-        """Returns a key that all tables with the same fine-tuned run share: it depends on the input only."""
-        return self._without("layers", "seed", "condition", "probe", "version")
-
     def _without(self, *names: str) -> str:
         """Hashes the identity without some fields. Fields that a condition changes are set back to `base`."""
         base = to_jsonable(self) | (self.condition.base if self.condition else {})

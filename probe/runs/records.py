@@ -32,7 +32,7 @@ from probe.scoring.metrics import Scores
 from probe.system.files import short, write_json
 from probe.system.provenance import Hardware, Software
 
-SCHEMA = 4
+SCHEMA = 5
 UNRECORDED = ("cache_dir", "placement", "layers")  # of `features`: where features are stored, and which
 
 T = TypeVar("T")
@@ -171,11 +171,6 @@ class RunRecord:
     started: str  # UTC
     finished: str
     outcome: Outcome  # how the training ended, see probes.schedule
-
-    @property
-    def has_cased_control(self) -> bool:
-        """Tells whether it is a control drawn by the word or mention as written, though the encoder drops case."""
-        return self.encoder.lower_cases and self.data.control_lower_cased is False
 
     @property
     def task(self) -> Task:

@@ -69,14 +69,13 @@ def score_and_record(planned: Plan, fitted: Fit, software: Software, started_at:
 
     clock = time.perf_counter()
     splits, task = planned.corpus.splits, planned.corpus.task
-    known = {word for sentence in splits["train"].words for word in sentence}
     path = planned.record_path
     scores: dict[str, Scores] = {}
     counts, checksums = {}, {}
     for name, predicted in fitted.predictions.items():
         split = splits[name]
         counts[name] = task.counts(split.tags, predicted)
-        scores[name] = task.in_parts(task.scores(counts[name]), split, predicted, known)
+        scores[name] = task.scores(counts[name])
         if split.documents is not None:
             counts[name]["documents"] = split.documents
         checksums[name] = write_predictions(path, name, split.by_unit(task.units).words, split.tags, predicted)

@@ -126,6 +126,11 @@ class Comparison:
         reach = self.error(a, b) * self._simulation.between(a, b)
         return centre, [centre - reach, centre + reach]
 
+    def p(self, a: int, b: int) -> float:
+        """Returns the two-sided p-value of no difference: the share of simulated tables with one as large."""
+        reached = abs(float(self.means[a] - self.means[b])) / max(self.error(a, b), 1e-12)
+        return float((np.abs(self._simulation.t[a, b]) >= reached).mean())
+
     def mean(self, a: int) -> list[float]:
         """Returns the 95 % interval of a row's mean."""
         error = np.sqrt(self.variances[a] / self.n[a] + max(0.0, self.text[a, a]))

@@ -29,7 +29,7 @@ class SpanScore:
 
 @dataclass(frozen=True)
 class KindScore:
-    """Holds the scores of one type, tag or slice. gold: how many items it has."""
+    """Holds the scores of one type or tag. gold: how many items it has."""
 
     precision: float
     recall: float
@@ -53,10 +53,8 @@ class Scores:
     """Holds the scores of one split, as fractions in [0, 1]. Scores that its task does not have are None.
 
     span: micro, as conlleval counts. strict: the same, but only well-formed IOB2 is a span. word: over words in spans,
-    without the difference of B- and I-. entity_word_recall: the share of words in gold spans with the right type.
-    macro_f1: over the tags, if they are not spans. matthews: Matthews' correlation of gold and predicted tags, if they
-    are not spans; older records have none. slices: see `slices`. boundary: over span boundaries of any type;
-    older records have none.
+    without the difference of B- and I-.
+    macro_f1: over the tags, if they are not spans.
     """
 
     accuracy: float | None
@@ -65,12 +63,8 @@ class Scores:
     span: SpanScore | None = None
     strict: SpanScore | None = None
     word: SpanScore | None = None
-    entity_word_recall: float | None = None
     ill_formed: int | None = None
     macro_f1: float | None = None
-    slices: dict[str, KindScore] | None = None
-    boundary: SpanScore | None = None
-    matthews: float | None = None
 
     @property
     def headline(self) -> float:
@@ -136,11 +130,15 @@ def scores_of(counts: Counts) -> Scores:
     )
 
 
-def by_sentence(counts: Counts) -> np.ndarray:
-    """Returns (sentences, 3): the number of gold, predicted and correct items of all types."""
+def by_sentence(counts: Counts, kind: str | None = None) -> np.ndarray:
+    """Returns (sentences, 3): the number of gold, predicted and correct items of one type; None: of all."""
     sides = [
         sum(
-            (np.asarray(column) for name, column in counts.items() if name.startswith(f"{side}:")),
+            (
+                np.asarray(column)
+                for name, column in counts.items()
+                if name.startswith(f"{side}:") and kind in (None, name.removeprefix(f"{side}:"))
+            ),
             start=np.zeros(len(counts["words"]), dtype=int),
         )
         for side in SIDES
@@ -165,14 +163,3 @@ def span_score(gold: int, predicted: int, correct: int) -> SpanScore:
 def kind_score(gold: int, predicted: int, correct: int) -> KindScore:
     score = span_score(gold, predicted, correct)
     return KindScore(score.precision, score.recall, score.f1, gold)
-
-
-def guess_floor(scores: Scores) -> float | None:
-    """Returns the F1 of finding these boundaries and guessing each type by its frequency in the split.
-
-    It is boundary F1 times the sum of squared type shares. None if tags are not spans, or boundaries were not scored.
-    """
-    gold = [kind.gold for kind in scores.per_type.values()]
-    if scores.boundary is None or not sum(gold):
-        return None
-    return scores.boundary.f1 * sum((of_kind / sum(gold)) ** 2 for of_kind in gold)

@@ -1,7 +1,7 @@
 """Draws records as PNG: every row's scores beside its layers, F1 by layer, and the learned weights of mixes.
 
-Colours are those of Okabe and Ito, which colour-blind readers can distinguish; markers, line styles and labels say the
-same. The background is white. The same records under the same matplotlib give the same bytes.
+Colours are those of Okabe and Ito, which colour-blind readers can distinguish; markers and line styles say the same.
+The background is white. The same records under the same matplotlib give the same bytes.
 """
 
 from __future__ import annotations
@@ -13,36 +13,34 @@ import statistics
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from PIL import Image
 
-from probe.conditions import BASELINE, MAIN, UPPER_BOUND
-from probe.scoring.significance import Cell
-from probe.system.files import to_jsonable
-from probe.system.format import first_few
+from probe.conditions import MAIN
 from probe.system.grouping import group_by
 from probe.tables.columns import COLUMNS, header
-from probe.tables.decisions import BEST, ELIMINATED, UNCONVERGED, WORSE
-from probe.tables.dot_plot import DotPlot, Line, Score, draw_dot_plot
-from probe.tables.notes import SHOWN, caption
+from probe.tables.labels import BEST
+from probe.tables.notes import caption
 from probe.tables.recommendation import recommend
-from probe.tables.row import Row, by_encoder, groups_of
+from probe.tables.row import Row, by_encoder, tables_of
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vP*X"
-BAND_COLOURS = ("#999999", "#E69F00", "#56B4E9", "#CC79A7")
 DASHES = ("-", "--", "-.", ":")
-HOLLOW = {WORSE: "worse than the best", ELIMINATED: "eliminated in the race", UNCONVERGED: "not converged"}  # by label
+DEV, TEST, INK, GREY, PALE, BAND, STRIPE = "#0072B2", "#D55E00", "#222222", "#666666", "#bbbbbb", "#bfdcee", "#f4f4f4"
 FEWEST_LAYERS = 4  # of a picture by layer, unless these are all that the encoder has
+BEHIND = "behind the best (95 %, all rows at once)"
 MOST_LINES = 80  # rows in the picture of a table: the best by dev
-INK, GREY = "#222222", "#666666"
+LINE = 0.235  # height of a line in the picture of a table, in inches
+STRETCH = 0.5  # a baseline widens the range of the rows' scores by at most so much of it, else stands at its edge
 PALETTE = 64  # colours of a picture's file: the eight at most that mean something, and their soft edges
 STYLE: Any = {
     "svg.hashsalt": "layer-probe",  # element names in SVG are otherwise random
@@ -55,8 +53,8 @@ STYLE: Any = {
     "grid.color": "#dddddd",
     "grid.linewidth": 0.6,
     "legend.frameon": False,
+    "legend.fontsize": 7.5,
 }
-Numbers = dict[str, Any]  # what is drawn, as plain values
 Make = Callable[[Figure, Any], None]
 
 
@@ -65,19 +63,33 @@ class Picture:
     """Holds what a picture shows, before it is drawn.
 
     name: of its file, without the ending. alt: says in a sentence what it shows. group: the table that it belongs to;
-    None: several. numbers: what `make` draws.
+    None: several. content: what `make` draws.
     """
 
     name: str
     alt: str
     group: str | None
-    numbers: Any
+    content: Any
     make: Make
     title: str = ""
 
     def render(self, form: str = "png") -> bytes:
         """Draws it as png or svg."""
-        return draw(self.numbers, self.make, self.title, form)
+        with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # of a name; a box stands in its place
+            figure = Figure(figsize=(7.4, 4.0), dpi=200, facecolor="white", layout="constrained")
+            self.make(figure, self.content)
+            figure.suptitle("\n".join(textwrap.wrap(self.title, 115)), fontsize=7.5, x=0.01, ha="left", color=GREY)
+            out = io.BytesIO()
+            if form == "svg":
+                figure.savefig(out, format=form, metadata={"Date": None})  # the same content gives the same file
+                return out.getvalue()
+            canvas = FigureCanvasAgg(figure)
+            canvas.draw()
+            drawn = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+            # Few colours give a third of the size, which counts in a page and in a repository.
+            drawn.quantize(PALETTE, dither=Image.Dither.NONE).save(out, "png", optimize=True)
+            return out.getvalue()
 
 
 def pictures(rows: Sequence[Row]) -> list[Picture]:
@@ -86,339 +98,21 @@ def pictures(rows: Sequence[Row]) -> list[Picture]:
     Where a table has several encoders, its scores are one picture, and the others are drawn for each encoder.
     """
     found: list[Picture] = []
-    groups = groups_of([row for row in rows if row.n])
-    for group in groups:
-        suffix = f"-{group[0].group}" if len(groups) > 1 else ""
-        whole = [row for row in rows if row.group == group[0].group]  # with the rows that have no run
-        plot = scores(whole, caption(group).split(". ")[0])
-        found.append(Picture(f"scores{suffix}", SHOWS["scores"], group[0].group, plot, draw_dot_plot))
-        for own in by_encoder(group):
-            title = title_of(caption(own).split(". ")[0], [legend_label(row) for row in own if row.unconverged])
+    tables = tables_of([row for row in rows if row.n])
+    for table in tables:
+        key = table[0].table
+        suffix = f"-{key}" if len(tables) > 1 else ""
+        setting = caption(table).split(". ")[0]
+        found.append(Picture(f"scores{suffix}", SHOWS["scores"], key, table, draw_scores, setting))
+        for own in by_encoder(table):
             encoder = own[0].encoder
-            of = f" (of {encoder})" if encoder else ""
-            for name, find, make in PICTURES:
-                if numbers := find(own):
-                    name_of_file = f"{name}{suffix}{_ending(encoder)}"
-                    found.append(Picture(name_of_file, f"{SHOWS[name]}{of}", own[0].group, numbers, make, title))
+            ending = suffix + ("-" + re.sub(r"[^\w.-]", "-", encoder) if encoder else "")
+            title = caption(own).split(". ")[0]
+            if has_layers(own):
+                found.append(Picture(f"f1_by_layer{ending}", SHOWS["f1_by_layer"], key, own, draw_by_layer, title))
+            if any(record.mix for row in own for record in row.records.values()):
+                found.append(Picture(f"mix_weights{ending}", SHOWS["mix_weights"], key, own, draw_mix_weights, title))
     return found
-
-
-def _ending(encoder: str | None) -> str:
-    """Gives the end of the names of files about one of several encoders."""
-    return "-" + re.sub(r"[^\w.-]", "-", encoder) if encoder else ""
-
-
-def draw(numbers: Any, make: Make, title: str, form: str) -> bytes:
-    """Draws one picture in one form."""
-    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # of a name; a box stands in its place
-        figure = Figure(figsize=(7.4, 4.0), dpi=200, facecolor="white", layout="constrained")
-        make(figure, numbers)
-        if title:
-            figure.suptitle(title, fontsize=7.5, x=0.01, ha="left", color="#666666")
-        if form == "svg":
-            out = io.BytesIO()
-            figure.savefig(out, format=form, metadata={"Date": None})  # the same numbers give the same file
-            return out.getvalue()
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-        return _png(canvas)
-
-
-def _png(canvas: FigureCanvasAgg) -> bytes:
-    """Returns a PNG of few colours: a third of the size, which counts in a page and in a repository."""
-    out = io.BytesIO()
-    drawn = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-    drawn.quantize(PALETTE, dither=Image.Dither.NONE).save(out, "png", optimize=True)
-    return out.getvalue()
-
-
-def title_of(setting: str, unconverged: Sequence[str]) -> str:
-    """Gives the title of a picture: the setting of its table, and which of the table's rows did not converge."""
-    names = list(dict.fromkeys(unconverged))
-    note = f"not converged: {first_few(names, SHOWN, '; ')}" if names else ""
-    return "\n".join([setting, *textwrap.wrap(note, 110)])
-
-
-def label_ends(axes: Axes, labels: Sequence[tuple[float, float, str, str]], height: float = 1.0) -> None:
-    """Writes labels to the right of the axes, each beside the end of its line, and moves them apart.
-
-    labels: x and y of the end, text and colour. height: of a label, in lines.
-    """
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, high)
-    ordered = sorted(labels, key=lambda label: label[1])
-    places = spread([(y - low) / (high - low) for _, y, _, _ in ordered], 0.048 * height)
-    for (x, y, text, colour), place in zip(ordered, places, strict=True):
-        axes.annotate(
-            text, (x, y), (1.03, place), textcoords="axes fraction", fontsize=7.5, color=colour, va="center",
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.5, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
-        )  # fmt: skip
-
-
-def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Moves sorted places apart until all have this gap, as little as possible (in squares), and within 0 to 1."""
-    pools: list[list[float]] = []  # isotonic regression of the places without their gaps
-    for number, place in enumerate(places):
-        pools.append([place - number * gap])
-        while len(pools) > 1 and statistics.fmean(pools[-2]) > statistics.fmean(pools[-1]):
-            pools[-2:] = [pools[-2] + pools[-1]]
-    most = max(0.0, 1 - (len(places) - 1) * gap)
-    moved = [min(max(statistics.fmean(pool), 0.0), most) for pool in pools for _ in pool]
-    return [place + number * gap for number, place in enumerate(moved)]
-
-
-def scores(rows: Sequence[Row], title: str) -> DotPlot:
-    """Gives the dot plot of one table: main rows by dev score.
-
-    Baselines and fine-tuned rows are thin lines at the best dev score of each; they are lines of the plot if there are
-    no others. Where the table has several encoders, a column names each row's, and its strip has that encoder's layers.
-    """
-    main = sorted((row for row in rows if row.section == MAIN), key=lambda row: (_is_unranked(row), -row.dev_mean))
-    if len(main) > MOST_LINES:
-        title, main = f"{title}; the best {MOST_LINES} of {len(main)} rows", main[:MOST_LINES]
-    used = recommend(rows).use
-    best = next((row for row in main if row.label == BEST), None)
-    marks = [(name, 100 * max(row.dev_mean for row in mine)) for name, mine in _references(rows).items()]
-    shown = main or list(rows)
-    is_labelled = any(COLUMNS["label"].text(row) for row in shown)
-    most_layers = {row.encoder: 1 + _num_blocks(row) for row in rows if row.records}  # of each encoder
-    has_encoders = any(most_layers)
-    lines = [_line(row, best, used.title if used else None, is_labelled, not main) for row in shown]
-    if has_encoders:
-        lines = [
-            replace(line, columns=(row.encoder or "", *line.columns), num_layers=most_layers.get(row.encoder))
-            for row, line in zip(shown, lines, strict=True)
-        ]
-    margin = best.margin or 0.0 if best else 0.0
-    return DotPlot(
-        title=title,
-        lines=tuple(lines),
-        num_layers=max(most_layers.values()),
-        headers=(*["encoder"] * has_encoders, "blocks", "width", *["label"] * is_labelled),
-        align_left=(*[True] * has_encoders, False, False, *[True] * is_labelled),
-        axis=f"{header('dev', rows).removeprefix('dev ')} in percent",
-        bars=_bars(shown),
-        band=(100 * best.dev_mean - margin, 100 * best.dev_mean, f"within the margin of {margin:g}") if best else None,
-        marks=tuple(marks if main else ()),
-    )
-
-
-def _bars(rows: Sequence[Row]) -> str:
-    """Says what the intervals of these rows' means cover; rows that are not compared have them over seeds alone."""
-    others = any(row.behind is None and row.cells["dev_f1"].interval for row in rows)
-    if not any(row.over_text for row in rows):
-        return "mean, 95 % over seeds"
-    return f"mean, 95 % over seeds and text{' (not ranked: over seeds)' * others}"
-
-
-def _is_unranked(row: Row) -> bool:
-    return not row.n or row.label in (UNCONVERGED, ELIMINATED)
-
-
-def _references(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Gives the rows of each baseline and of fine-tuning, but no majority tag of another condition.
-
-    Several encoders have separate lines. Rows without layers use no encoder, so all encoders share them.
-    """
-    found: dict[str, list[Row]] = {}
-    has_encoders = len({row.encoder for row in rows}) > 1
-    for row in rows:
-        if row.section in (BASELINE, UPPER_BOUND) and row.n and (row.indices or not row.condition):
-            of = f" of {row.encoder}" if has_encoders and row.indices else ""
-            found.setdefault((row.condition or row.name) + of, []).append(row)
-    return found
-
-
-def _line(row: Row, best: Row | None, used: str | None, is_labelled: bool, with_condition: bool) -> Line:
-    label = COLUMNS["label"].text(row)
-    is_hidden = row.eliminated is not None  # a race shows no test score of a row that it eliminated
-    return Line(
-        name=legend_label(row) if with_condition else row.name,
-        layers=tuple(row.indices),
-        dev=_score(row.cells["dev_f1"], row.behind, best.dev_mean if best else 0.0),
-        test=None if is_hidden else _score(row.cells["test_f1"]),
-        columns=(str(row.num_blocks), str(row.width), *[label] * is_labelled),
-        note="" if row.n else COLUMNS["dev"].text(row),
-        is_ranked=not _is_unranked(row),
-        is_compared=row.behind is not None or best is None,
-        is_used=row.section == MAIN and row.title == used,
-        is_best=row.label == BEST,
-        is_faint=row.label in HOLLOW,
-    )
-
-
-def _score(cell: Cell, behind: Sequence[float] | None = None, best: float = 0.0) -> Score | None:
-    """Gives a score in percent. behind: how far it lies behind the best row, whose mean is `best`; both fractions."""
-    if cell.mean is None:
-        return None
-    low, high = (100 * end for end in cell.interval or (0, 0))
-    near, far = (100 * (best + end) for end in behind or (0, 0))
-    return Score(100 * cell.mean, (low, high) if cell.interval else None, (near, far) if behind else None)
-
-
-def by_layer(rows: Sequence[Row], fewest: int = FEWEST_LAYERS) -> Numbers:
-    """Gives dev and test score of each single layer, and the best combination.
-
-    fewest: single layers, below which there is nothing to draw, unless they are all that the encoder has. eliminated:
-    layers that a race eliminated. They have fewer seeds, and no test score that a table shows.
-    """
-    bands, rows = baselines_and_bounds(rows), [row for row in rows if row.section == MAIN]
-    single = _singles(rows)
-    if len(single) < 2 or len(single) < min(fewest, 1 + _num_blocks(single[0])):
-        return {}
-    combined = [row for row in rows if not row.is_single and not _is_unranked(row)]
-    best = max(combined, key=lambda row: row.dev_mean, default=None)
-    return (
-        ({"bands": {name: _band(mine) for name, mine in bands.items()}} if bands else {})
-        | ({"combination": [best.name, best.dev_mean]} if best else {})
-        | {
-            "layers": [row.indices[0] for row in single],
-            "dev": [to_jsonable(row.cells["dev_f1"]) for row in single],
-            "test": [None if row.eliminated else to_jsonable(row.cells["test_f1"]) for row in single],
-            "eliminated": [row.indices[0] for row in single if row.eliminated],
-            "n": sorted({row.n for row in single} | {row.n for row in itertools.chain(*bands.values()) if row.n > 1}),
-            "score": header("dev", rows).removeprefix("dev "),
-        }
-    )
-
-
-def _singles(rows: Sequence[Row]) -> list[Row]:
-    """Gives the single layers in their order; of rows that differ in how they are normalized, the larger set."""
-    sets = group_by((row for row in rows if row.is_single), lambda row: row.normalize)
-    most = max(sets.values(), key=len, default=[])
-    return sorted(most, key=lambda row: row.indices[0])
-
-
-def _num_blocks(row: Row) -> int:
-    return next(iter(row.records.values())).encoder.num_layers
-
-
-def _band(rows: Sequence[Row]) -> Numbers:
-    layers = [row.indices[0] for row in rows] if len(rows) > 1 else []
-    return {"layers": layers, "dev": [to_jsonable(row.cells["dev_f1"]) for row in rows]}
-
-
-def baselines_and_bounds(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Finds baselines and upper bounds: of each, the single layers where there are several, else its best row."""
-    found: dict[str, list[Row]] = {}
-    for name, mine in _references(rows).items():
-        single = _singles(mine)
-        found[name] = single if len(single) > 1 else [max(mine, key=lambda row: row.dev_mean)]
-    return found
-
-
-def _is_whole(layers: Sequence[int]) -> bool:
-    """Tells whether these are all layers from 0 to the last; across a gap, a line would show unmeasured scores."""
-    return list(layers) == list(range(len(layers)))
-
-
-def draw_bands(axes: Axes, numbers: Numbers, last: float) -> Iterator[tuple[float, float, str, str]]:
-    """Draws mean ± sd along the layers (error bars if some are missing), or across the plot. Yields their labels.
-
-    last: where lines across the plot end.
-    """
-    bands = zip(itertools.cycle(BAND_COLOURS), itertools.cycle(DASHES[1:]), strict=False)
-    for (name, band), (colour, dash) in zip(numbers.items(), bands, strict=False):
-        means, spreads = means_and_spreads(band["dev"])
-        low, high = ([m + sign * s for m, s in zip(means, spreads, strict=True)] for sign in (-1, 1))
-        style: dict[str, Any] = {"color": colour, "zorder": 1}
-        if band["layers"] and not _is_whole(band["layers"]):
-            axes.errorbar(band["layers"], means, yerr=spreads, ls="", marker="_", ms=14, capsize=5, **style)
-        elif band["layers"]:
-            axes.fill_between(band["layers"], low, high, alpha=0.35, lw=0, **style)
-            axes.plot(band["layers"], means, ls=dash, lw=1, **style)
-        else:
-            axes.axhspan(low[0], high[0], alpha=0.35, lw=0, **style)
-            axes.axhline(means[0], ls=dash, lw=1, **style)
-        yield (band["layers"] or [last])[-1], means[-1], f"{name} {means[-1]:.1f}" if not band["layers"] else name, GREY
-
-
-def styles() -> Iterator[tuple[str, str, str]]:
-    """Yields colour, marker and dash of one line after another, without end."""
-    return zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
-
-
-def means_and_spreads(cells: Sequence[Numbers], scale: float = 100.0) -> tuple[list[float], list[float]]:
-    """Gives the means of cells, in percent, and their deviations; 0 for a single run."""
-    return [scale * cell["mean"] for cell in cells], [scale * (cell["std"] or 0.0) for cell in cells]
-
-
-def draw_means(
-    axes: Axes, x: Sequence[float], means: Sequence[float], spreads: Sequence[float] | None, colour: str, **style: Any
-) -> None:
-    """Draws a line of means with their spreads as error bars."""
-    axes.errorbar(x, means, yerr=spreads, color=colour, capsize=3, **style)
-
-
-def label_layers(axes: Axes, layers: Sequence[int], eliminated: Sequence[int] = ()) -> None:
-    """Marks layers on the axis below, and which of them a race eliminated."""
-    ticks = [[str(k), *["embeddings"] * (k == 0), *["eliminated"] * (k in eliminated)] for k in layers]
-    axes.set_xticks(layers, ["\n".join(tick) for tick in ticks])
-    axes.set_xlabel("layer (hidden_states index)")
-
-
-def draw_by_layer(figure: Figure, numbers: Numbers) -> None:
-    axes = figure.add_subplot()
-    last = numbers["layers"][-1]
-    labels = []
-    for split, (colour, marker, _) in zip(("dev", "test"), styles(), strict=False):
-        parts = {k: part for k, part in zip(numbers["layers"], numbers[split], strict=True) if part}
-        if not parts:
-            continue
-        means, spreads = means_and_spreads(list(parts.values()))
-        face, line = colour if split == "dev" else "white", "-" if _is_whole(list(parts)) else ""
-        draw_means(axes, list(parts), means, spreads, colour, marker=marker, mfc=face, ls=line, label=split)
-        labels.append((list(parts)[-1], means[-1], split, colour))
-    if "combination" in numbers:
-        name, mean = numbers["combination"]
-        axes.axhline(100 * mean, color=INK, ls="--", lw=1.2)
-        labels.append((last, 100 * mean, f"{name} {100 * mean:.1f}", INK))
-    axes.set_xlim(numbers["layers"][0] - 0.3, last + 0.3)
-    labels += draw_bands(axes, numbers.get("bands", {}), last + 0.3)
-    label_ends(axes, labels)
-    label_layers(axes, numbers["layers"], numbers["eliminated"])
-    spread = (
-        f"mean ± sd of {' or '.join(map(str, numbers['n']))} seeds" if numbers["n"] != [1] else "one seed: no spread"
-    )
-    axes.set_ylabel(f"{numbers['score']} in percent ({spread})")
-
-
-def mix_weights(rows: Sequence[Row]) -> Numbers:
-    """Gives the learned share of each layer in each mix, by seed, and the mixes' centres of gravity."""
-    numbers: Numbers = {}
-    for row in rows:
-        shares = [record.mix.weights for record in row.records.values() if record.mix]
-        if shares:
-            centres = [sum(k * w for k, w in zip(row.indices, share, strict=True)) for share in shares]
-            numbers[legend_label(row)] = {"layers": row.indices, "shares": shares, "centre": statistics.fmean(centres)}
-    return numbers
-
-
-def legend_label(row: Row) -> str:
-    """Names a row in a picture."""
-    return f"{row.name}, {row.condition}" if row.condition else row.name
-
-
-def draw_mix_weights(figure: Figure, numbers: Numbers) -> None:
-    axes = figure.add_subplot()
-    width = 0.8 / len(numbers)
-    hatches = ("", "///", "...", "xxx")
-    for i, (name, mix) in enumerate(numbers.items()):
-        columns = list(zip(*mix["shares"], strict=True))
-        places = [k + (i - (len(numbers) - 1) / 2) * width for k in mix["layers"]]
-        spread = [statistics.stdev(column) if len(column) > 1 else 0.0 for column in columns]
-        axes.bar(
-            places, [statistics.fmean(column) for column in columns], width, yerr=spread, capsize=2,
-            color=COLOURS[i % len(COLOURS)], hatch=hatches[i % len(hatches)], edgecolor="white",
-            label=f"{name}: centre of gravity at layer {mix['centre']:.2f}",
-        )  # fmt: skip
-        axes.axvline(mix["centre"], color=COLOURS[i % len(COLOURS)], ls=DASHES[1 + i % 3], lw=1.2)
-    axes.set_xticks(sorted({k for mix in numbers.values() for k in mix["layers"]}))
-    axes.set_xlabel("layer (hidden_states index)")
-    axes.set_ylabel("learned share (mean ± sd over seeds)")
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), fontsize=7.5)
 
 
 SHOWS = {  # of each picture, what it shows
@@ -426,7 +120,193 @@ SHOWS = {  # of each picture, what it shows
     "f1_by_layer": "Dev and test score of every single layer",
     "mix_weights": "Learned share of each layer in the weighted sums",
 }
-PICTURES: tuple[tuple[str, Callable[[Sequence[Row]], Numbers], Make], ...] = (  # of one table, in the page's order
-    ("f1_by_layer", by_layer, draw_by_layer),
-    ("mix_weights", mix_weights, draw_mix_weights),
-)
+
+
+def draw_scores(figure: Figure, rows: Sequence[Row]) -> None:
+    """Draws a line per row: its layers, its scores with their intervals, and what it costs. Main rows come first."""
+    rows = sorted(rows, key=lambda row: (row.section != MAIN, bool(row.eliminated), -row.dev_mean))[:MOST_LINES]
+    used = recommend(rows).use
+    figure.set_size_inches(7.4, 1.35 + LINE * len(rows))
+    num_layers = max(row.record.encoder.num_layers for row in rows) + 1
+    strip, axes = figure.subplots(1, 2, sharey=True, width_ratios=[min(0.1 * num_layers, 1.4), 3.0])
+    _draw_layers(strip, rows, num_layers)
+    for label, row in zip(strip.get_yticklabels(), rows, strict=True):
+        label.set_weight("bold" if row is used else "normal")
+    low, high = _range(rows)
+    axes.set(xlim=(low, high), ylim=(len(rows) - 0.5, -0.5), xlabel=f"{header('dev', rows)[4:]} in percent")
+    axes.tick_params(axis="y", length=0, labelleft=False)
+    axes.spines["left"].set_visible(False)
+    axes.grid(False, axis="y")
+    for k, text in enumerate(("blocks", "width", "label")):
+        _write(axes, -0.9, k, text, color=GREY)
+    best = next((row for row in rows if row.label == BEST), None)
+    for y, row in enumerate(rows):
+        if y % 2 == 0:
+            axes.axhspan(y - 0.5, y + 0.5, color=STRIPE, lw=0, zorder=0)
+        _draw_row(axes, y, row, best)
+        for k, text in enumerate((str(row.num_blocks), str(row.width), COLUMNS["label"].text(row))):
+            _write(axes, y, k, text, weight="bold" if row is used else "normal")
+    if best:
+        top = 100 * best.dev_mean
+        axes.axvspan(top - best.margin, top, color=BAND, lw=0, zorder=0.5, label=f"within {best.margin:g} of the best")
+    figure.legend(*_legend(axes), loc="outside lower left", ncols=4, columnspacing=1.2)
+
+
+def _draw_layers(strip: Axes, rows: Sequence[Row], num_layers: int) -> None:
+    """Draws the layers of each row as filled cells, and the rows' names beside them."""
+    cells = np.full((len(rows), num_layers), 0.5)  # grey: its encoder has no such layer
+    for y, row in enumerate(rows):
+        cells[y, : row.record.encoder.num_layers + 1] = 0
+        cells[y, row.indices] = 1
+    strip.pcolormesh(
+        np.arange(num_layers + 1) - 0.5, np.arange(len(rows) + 1) - 0.5, cells,
+        cmap=ListedColormap(["white", PALE, INK]), vmin=0, vmax=1, edgecolors=PALE, lw=0.5,
+    )  # fmt: skip
+    strip.set_yticks(range(len(rows)), [row.full_name for row in rows])
+    strip.set_xticks([0, num_layers - 1])
+    strip.set_xlabel("layers")
+    strip.tick_params(length=0)
+    strip.grid(False)
+    for spine in strip.spines.values():
+        spine.set_visible(False)
+
+
+def _range(rows: Sequence[Row]) -> tuple[float, float]:
+    """Returns the range of the axis: of the main rows with their intervals, and of others that are not far away."""
+    main = [row for row in rows if row.section == MAIN and not row.eliminated] or rows
+    values: list[float] = []
+    for row in main:
+        for cell in (row.cell("dev"), row.cell("test")):
+            values += [cell.mean or 0.0, *(cell.interval if cell.interval and row.behind else [])]
+    low, high = min(values), max(values)
+    reach = STRETCH * max(high - low, 0.01)
+    near = [row.dev_mean for row in rows if low - reach <= row.dev_mean <= high + reach]
+    low, high = min([low, *near]), max([high, *near])
+    pad = 0.04 * (high - low) or 0.01
+    return 100 * (low - pad), 100 * (high + pad)
+
+
+def _draw_row(axes: Axes, y: float, row: Row, best: Row | None) -> None:
+    """Draws a row's scores; one outside the range stands as a number at its edge."""
+    low, high = axes.get_xlim()
+    over = "seeds and text" if row.over_text else "seeds"
+    for split, shift, colour, face in (("dev", -0.15, DEV, DEV), ("test", 0.15, TEST, "white")):
+        cell = row.cell(split)
+        if cell.mean is None or (split == "test" and row.eliminated):
+            continue
+        mean = 100 * cell.mean
+        if not low <= mean <= high:
+            text, x, side = (f"◂ {mean:.1f}", low, "left") if mean < low else (f"{mean:.1f} ▸", high, "right")
+            axes.text(x, y + shift, text, fontsize=6.5, color=colour, va="center", ha=side)
+            continue
+        if cell.interval:
+            ends = [100 * end for end in cell.interval]
+            axes.plot(ends, [y + shift] * 2, color=colour, lw=0.9, label=f"95 % over {over}", zorder=2)
+        if split == "dev" and row.behind and best:
+            ends = [100 * (best.dev_mean + end) for end in row.behind]
+            axes.plot(ends, [y + shift] * 2, color=colour, lw=3.2, label=BEHIND, solid_capstyle="butt", zorder=2)
+        marker = "o" if split == "dev" else "s"
+        axes.plot(mean, y + shift, marker, ms=4.6, mfc=face, mec=colour, mew=1.1, ls="", label=split, zorder=3)
+
+
+def _write(axes: Axes, y: float, column: int, text: str, **style: Any) -> None:
+    """Writes a cell of the columns to the right of the scores: numbers to the right of their column."""
+    offset, side = ((32, "right"), (62, "right"), (70, "left"))[column]
+    axes.annotate(
+        text, (1, y), (offset, 0), xycoords=axes.get_yaxis_transform(), textcoords="offset points", fontsize=8,
+        va="center", ha=side, annotation_clip=False, **style,
+    )  # fmt: skip
+
+
+def _legend(axes: Axes) -> tuple[list[Any], list[str]]:
+    """Gives each entry of the key once: of lines that share a label, the first."""
+    handles, labels = axes.get_legend_handles_labels()
+    once = dict(reversed([*zip(labels, handles, strict=True)]))
+    names = list(dict.fromkeys(labels))
+    return [once[name] for name in names], names
+
+
+def singles(rows: Sequence[Row]) -> list[Row]:
+    """Gives the single layers in their order; of rows that differ in how they are normalized, the larger set."""
+    sets = group_by((row for row in rows if row.is_single and row.n), lambda row: row.identity.layers.normalize)
+    most: list[Row] = max(sets.values(), key=len, default=[])
+    return sorted(most, key=lambda row: row.indices[0])
+
+
+def has_layers(rows: Sequence[Row]) -> bool:
+    """Tells whether main rows have enough single layers for a picture of them."""
+    single = singles([row for row in rows if row.section == MAIN])
+    return len(single) > 1 and len(single) >= min(FEWEST_LAYERS, 1 + single[0].record.encoder.num_layers)
+
+
+def draw_by_layer(figure: Figure, rows: Sequence[Row]) -> None:
+    """Draws dev and test by layer, the best combination, and baselines and fine-tuned rows."""
+    axes = figure.add_subplot()
+    main = [row for row in rows if row.section == MAIN]
+    single = singles(main)
+    for split, colour, marker, face in (("dev", DEV, "o", DEV), ("test", TEST, "s", "white")):
+        shown = single if split == "dev" else [row for row in single if not row.eliminated]
+        if shown:
+            draw_means(axes, shown, split, color=colour, marker=marker, mfc=face, label=split)
+    combined = [row for row in main if not row.is_single and row.n and row.label != "not converged"]
+    if combined:
+        best = max(combined, key=lambda row: row.dev_mean)
+        axes.axhline(100 * best.dev_mean, color=INK, ls="--", lw=1.2, label=f"{best.name} {100 * best.dev_mean:.1f}")
+    others = group_by((row for row in rows if row.section != MAIN and row.n), lambda row: row.condition or row.name)
+    for (name, own), (colour, _, dash) in zip(others.items(), itertools.islice(styles(), 2, None), strict=False):
+        lines = singles(own)
+        if len(lines) > 1:
+            draw_means(axes, lines, "dev", color=colour, ls=dash, label=name)
+        else:
+            top = 100 * max(row.dev_mean for row in own)
+            axes.axhline(top, color=colour, ls=dash, lw=1, label=f"{name} {top:.1f}")
+    label_layers(axes, [row.indices[0] for row in single], [row.indices[0] for row in single if row.eliminated])
+    axes.set_ylabel(f"{header('dev', rows)[4:]} in percent (± standard deviation)")
+    figure.legend(*_legend(axes), loc="outside lower left", ncols=4, columnspacing=1.2)
+
+
+def draw_means(axes: Axes, rows: Sequence[Row], split: str, **given: Any) -> None:
+    """Draws the mean of each single layer with its deviation; joined by a line where no layer is missing."""
+    layers = [row.indices[0] for row in rows]
+    cells = [row.cell(split) for row in rows]
+    is_whole = layers == list(range(len(layers)))
+    style: dict[str, Any] = {"ls": "-", "marker": "_", "capsize": 3} | given | ({} if is_whole else {"ls": ""})
+    means, spreads = (
+        [100 * (part or 0.0) for part in parts]
+        for parts in zip(*((cell.mean, cell.std) for cell in cells), strict=True)
+    )
+    axes.errorbar(layers, means, spreads, **style)
+
+
+def styles() -> Iterator[tuple[str, str, str]]:
+    """Yields colour, marker and dash of one line after another, without end."""
+    return zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
+
+
+def label_layers(axes: Axes, layers: Sequence[int], eliminated: Sequence[int] = ()) -> None:
+    """Marks layers on the axis below, and which of them a race eliminated."""
+    axes.set_xticks(layers, [f"{layer}{'*' * (layer in eliminated)}" for layer in layers])
+    axes.set_xlabel(f"layer (0: embeddings{'; *: eliminated in the race' * bool(eliminated)})")
+
+
+def draw_mix_weights(figure: Figure, rows: Sequence[Row]) -> None:
+    """Draws the learned share of each layer in each mix, and the mixes' centres of gravity."""
+    axes = figure.add_subplot()
+    mixes = {row: [record.mix.weights for record in row.records.values() if record.mix] for row in rows}
+    mixes = {row: shares for row, shares in mixes.items() if shares}
+    width = 0.8 / len(mixes)
+    for i, ((row, shares), hatch) in enumerate(zip(mixes.items(), itertools.cycle(("", "///", "...", "xxx")))):
+        columns, colour = list(zip(*shares, strict=True)), COLOURS[i % len(COLOURS)]
+        means = [statistics.fmean(column) for column in columns]
+        spread = [statistics.stdev(column) if len(column) > 1 else 0.0 for column in columns]
+        centre = sum(layer * mean for layer, mean in zip(row.indices, means, strict=True))
+        axes.bar(
+            [layer + (i - (len(mixes) - 1) / 2) * width for layer in row.indices], means, width, yerr=spread,
+            capsize=2, color=colour, hatch=hatch, edgecolor="white",
+            label=f"{row.full_name}: centre of gravity at layer {centre:.2f}",
+        )  # fmt: skip
+        axes.axvline(centre, color=colour, ls=DASHES[1 + i % 3], lw=1.2)
+    axes.set_xticks(sorted({layer for row in mixes for layer in row.indices}))
+    axes.set_xlabel("layer (hidden_states index)")
+    axes.set_ylabel("learned share (mean ± sd over seeds)")
+    figure.legend(loc="outside lower left")

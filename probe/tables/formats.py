@@ -7,19 +7,20 @@ import html
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tabulate import LATEX_ESCAPE_RULES, SEPARATING_LINE, tabulate
 
+from probe.conditions import MAIN
 from probe.system.files import write_atomically
-from probe.tables.columns import COLUMNS, choose_columns, header
-from probe.tables.decisions import BEST
-from probe.tables.notes import above, notes, recommendation
+from probe.tables.columns import COLUMNS, choose_columns, header, values_of
+from probe.tables.labels import BEST
+from probe.tables.notes import caption, notes
 from probe.tables.recommendation import recommend
-from probe.tables.row import Row, groups_of
+from probe.tables.row import Row, tables_of
 from probe.tables.tasks import compare_tasks, tasks_of_one_encoder
 
 FORMATS = ("text", "md", "csv", "tex", "json")
@@ -102,46 +103,47 @@ def _typeset(text: str) -> str:
 
 
 def render(rows: Sequence[Row], form: str, columns: str | None = None) -> str:
-    """Renders rows in one of FORMATS, a table for each setting. columns: as `--columns` takes them; None: the default.
+    """Renders rows in one of FORMATS, one table after another. columns: as `--columns` takes them; None: the default.
 
-    CSV and JSON have by default every column, and JSON the recommendation of each row's table.
+    CSV and JSON have by default every column, and `use` for the row that is recommended.
     """
-    if form == "json":
-        fields = [row_fields(row, choose_columns(columns, rows, form)) for row in rows]
-        if columns is None:
-            given = {group[0].group: recommend(group).as_json() for group in groups_of(rows)}
-            fields = [one | {"recommendation": given[row.group]} for one, row in zip(fields, rows, strict=True)]
-        return as_json(fields)
-    if form == "csv":
-        return rows_csv(rows, choose_columns(columns, rows, form))
-    tables = [table(group, choose_columns(columns, group, form)) for group in groups_of(rows)]
+    if form in ("csv", "json"):
+        lines = values_of(rows, choose_columns(columns, rows)) if columns else table_values(rows)
+        return as_json(lines) if form == "json" else as_csv(lines)
+    tables = [table(own, choose_columns(columns, own)) for own in tables_of(rows)]
     return "\n".join(shown.render(form) for shown in [*tables, *task_tables(rows)])
+
+
+def table_values(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Gives each row's values by the names of CSV and JSON, and whether it is recommended."""
+    used = [recommend(own).use for own in tables_of(rows)]
+    return [line | {"use": row in used} for row, line in zip(rows, values_of(rows), strict=True)]
 
 
 def task_tables(rows: Sequence[Row]) -> list[TextTable]:
     """Makes a table of several tasks, wherever an encoder has several."""
     tables = []
     for groups in tasks_of_one_encoder(rows):
-        headers, lines, caption, notes = compare_tasks(groups)
+        headers, lines, caption = compare_tasks(groups)
         align_left = [name in ("task", "score", *headers[-2:]) for name in headers]
-        label = "-".join(filter(None, ["tab:tasks", groups[0][0].group, groups[0][0].encoder]))
-        tables.append(TextTable(headers, lines, align_left, [caption], notes, label=label))
+        tables.append(TextTable(headers, lines, align_left, [caption], label=f"tab:tasks-{groups[0][0].table}"))
     return tables
 
 
 def table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
-    """Makes the table of rows of one setting with these columns."""
+    """Makes the table of rows of one table with these columns."""
+    has_answer = "dev" in names and sum(bool(row.n) for row in rows if row.section == MAIN) > 1
     return TextTable(
         headers=[header(name, rows) for name in names],
         lines=[[COLUMNS[name].text(row) for name in names] for row in rows],
         align_left=[COLUMNS[name].align_left for name in names],
-        above=above(rows, names),
+        above=[caption(rows)],
         below=notes(rows, names),
         bold=[i for i, row in enumerate(rows) if row.label == BEST],
         emphasised=[k for k, name in enumerate(names) if name in ("row", "dev")],
-        label=f"tab:{rows[0].group}",
+        label=f"tab:{rows[0].table}",
         ruled=[i for i in range(1, len(rows)) if _part_of(rows[i]) != _part_of(rows[i - 1])],
-        first=recommendation(rows) if "dev" in names else [],
+        first=[recommend(rows).text] if has_answer else [],
     )
 
 
@@ -150,47 +152,13 @@ def _part_of(row: Row) -> tuple[str | None, int]:
     return row.encoder, row.section
 
 
-def row_fields(row: Row, names: Sequence[str]) -> dict[str, Any]:
-    """Gives a row as `table.json` holds it: the value of each column at its path."""
-    fields: dict[str, Any] = {}
-    for column in (COLUMNS[name] for name in names):
-        value = column.value(row)
-        *parents, last = column.path.split(".")
-        if value is None and (column.optional or parents):
-            continue
-        place = fields
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[last] = place[last] | value if isinstance(place.get(last), dict) else value
-    return fields
-
-
-def rows_csv(rows: Sequence[Row], names: Sequence[str], folders: Sequence[Path] = ()) -> str:
-    """Renders a line per row, fractions in full. folders: that of each row, where they come from several."""
-    lines = csv_fields(rows, names, folders)
-    return as_csv(lines[0], (line.values() for line in lines))
-
-
-def csv_fields(rows: Sequence[Row], names: Sequence[str], folders: Sequence[Path] = ()) -> list[dict[str, Any]]:
-    """Gives each row's values by the headers of CSV. folders: as `rows_csv` takes them."""
-    columns = [COLUMNS[name] for name in names]
-    columns = [one for one in columns if not one.optional or any(one.value(row) is not None for row in rows)]
-    lines = []
-    for i, row in enumerate(rows):
-        line: dict[str, Any] = {"dir": folders[i]} if folders else {}
-        for column in columns:
-            value = column.value(row)
-            line |= {name: get(value) for name, get in column.csv.items()}  # columns may share a header and its value
-        lines.append(line)
-    return lines
-
-
-def as_csv(headers: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
-    """Renders CSV with a header."""
+def as_csv(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Renders CSV with a header; the parts of a list are separated by blanks."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(headers)
-    writer.writerows(lines)
+    writer = csv.DictWriter(out, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    for line in lines:
+        writer.writerow({name: " ".join(map(str, v)) if isinstance(v, list) else v for name, v in line.items()})
     return out.getvalue()
 
 
@@ -198,13 +166,7 @@ def as_json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 
-def table_files(rows: Sequence[Row]) -> dict[str, str]:
-    """Gives the content of the table's files, by name. `failed` is 0 in them: they must not depend on logs."""
-    without_logs = [replace(row, failed=0) for row in rows]
-    return {name: render(without_logs, form) for form, name in FILES.items()}
-
-
 def write_tables(results_dir: Path, rows: Sequence[Row]) -> None:
     """Writes the table into the folder of its records, in every format of FILES."""
-    for name, text in table_files(rows).items():
-        write_atomically(results_dir / name, text)
+    for form, name in FILES.items():
+        write_atomically(results_dir / name, render(rows, form))

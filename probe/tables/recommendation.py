@@ -9,113 +9,59 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from probe.conditions import MAIN
 from probe.probes.selection import encoder_flops
-from probe.system.files import to_jsonable
-from probe.system.format import first_few, format_count, percent, with_encoder
-from probe.tables.decisions import BEST, ELIMINATED, UNDECIDED, cheapest_within
+from probe.system.format import first_few, format_count, percent
+from probe.tables.labels import BEST, ELIMINATED, UNDECIDED, cheapest_within
 from probe.tables.row import Row
 
-MOST_TIMES = 20  # more seeds or text than so many times are "more than"
-NAMED = 4  # rows in a sentence
-
-
-@dataclass(frozen=True)
-class RowCost:
-    """Holds a row's score and cost. behind: how far it lies behind the truly best row on dev, a fraction, [low, high].
-    num_blocks: of the encoder's `encoder_blocks`, how many have to be computed. parameters: of the probe.
-
-    encoder_flops: for a piece, at 24 H^2 a BERT block (without products inside attention). probe_flops: for a word.
-    encoder: its name where the table has several. hidden_size: of the encoder.
-    """
-
-    row: str
-    layers: str
-    dev: float
-    behind: list[float]
-    num_blocks: int
-    encoder_blocks: int
-    width: int
-    parameters: int
-    encoder_flops: int
-    probe_flops: int
-    encoder: str | None = None
-    hidden_size: int = 0
-
-    @property
-    def title(self) -> str:
-        return with_encoder(self.row, self.encoder)
-
-
-@dataclass(frozen=True)
-class Effort:
-    """Holds what would show a row to lie within the margin: so many times the seeds, and so many times seeds and text
-    together, [least, most]. None: no amount. The row's true difference to the best is taken to be within one standard
-    error of the one measured.
-    """
-
-    row: str
-    seeds: list[float | None]
-    seeds_and_text: list[float | None]
+MOST_TIMES = 20  # more seeds than so many times those there are, are "more than"
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Holds a recommendation.
+    """Holds which row to use. `str()` gives the sentences.
 
-    margin: points that the user does not mind. best: the highest dev mean. use: the cheapest row within the margin, or
-    the best where no row is shown to be. within: whether `use` is. over_text: whether intervals cover seeds and text,
-    or seeds only. undecided: cheaper rows that could be within the margin. effort: for the likeliest of them. none: why
-    there is no recommendation.
+    best: the row with the highest dev mean. use: the cheapest row within the margin, or the best where no row is shown
+    to be within; None if nothing can be recommended. within: whether `use` is. undecided: cheaper rows that could be,
+    the likeliest first. text: the sentences.
     """
 
-    score: str
-    margin: float
-    best: RowCost | None = None
-    use: RowCost | None = None
+    best: Row | None = None
+    use: Row | None = None
     within: bool = False
-    over_text: bool = False
-    undecided: tuple[str, ...] = ()
-    effort: Effort | None = None
-    none: str | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        return to_jsonable(self)
+    undecided: list[Row] = field(default_factory=list)
+    text: str = ""
 
     def __str__(self) -> str:
-        return self.as_text()
-
-    def as_text(self) -> str:
-        """Writes it as a few sentences."""
-        return " ".join(_sentences(self))
+        return self.text
 
 
 def recommend(rows: Sequence[Row]) -> Recommendation:
-    """Recommends a row of one table, its rows as `decisions.label_rows` returns them."""
-    score, margin = rows[0].task.score, rows[0].margin or 0.0
+    """Recommends a row of one table, its rows as `labels.label_rows` leaves them."""
     rows = [row for row in rows if row.section == MAIN]
     best = next((row for row in rows if row.label == BEST), None)
     if best is None:
-        return Recommendation(score, margin, none=_why_none(rows))
-    ranked = [row for row in rows if row.behind is not None]
+        return Recommendation(text=f"No recommendation yet: {_why_none(rows)}.")
+    ranked = [row for row in rows if row.behind]
     bounds, means = [row.behind or [] for row in ranked], [row.dev_mean for row in ranked]
-    place = cheapest_within(bounds, [_cost(row) for row in ranked], means, margin / 100)
-    chosen = best if place is None else ranked[place]
-    open_rows = [row for row in ranked if row.label == UNDECIDED and _cost(row) < _cost(chosen)]
-    open_rows.sort(key=lambda row: -(row.behind or [0.0])[0])
-    return Recommendation(
-        score,
-        margin,
-        _row_cost(best),
-        _row_cost(chosen),
-        place is not None,
-        best.over_text,
-        tuple(row.title for row in open_rows),
-        _effort(open_rows[0], best, margin / 100) if open_rows else None,
-    )
+    place = cheapest_within(bounds, [cost_of(row) for row in ranked], means, best.margin / 100)
+    use = best if place is None else ranked[place]
+    undecided = [row for row in ranked if row.label == UNDECIDED and cost_of(row) < cost_of(use)]
+    undecided.sort(key=lambda row: -_behind(row))
+    text = " ".join(_sentences(use, best, place is not None, undecided))
+    return Recommendation(best, use, place is not None, undecided, text)
+
+
+def cost_of(row: Row) -> tuple[int, int, int]:
+    """Returns the operations of the encoder per piece, the width of the vectors, and the probe's parameters."""
+    return encoder_flops(row.record.encoder.hidden_size, row.num_blocks), row.width, row.record.parameters
+
+
+def _behind(row: Row) -> float:
+    return row.behind[0] if row.behind else 0.0
 
 
 def _why_none(rows: Sequence[Row]) -> str:
@@ -129,134 +75,57 @@ def _why_none(rows: Sequence[Row]) -> str:
     return "one row alone cannot be compared" if len(ranked) == 1 else "no two rows converged"
 
 
-def _cost(row: Row) -> tuple[int, int, int]:
-    record = next(iter(row.records.values()))
-    operations = encoder_flops(record.encoder.hidden_size, row.num_blocks)
-    return operations, row.width, row.cost.parameters if row.cost else 0
-
-
-def _row_cost(row: Row) -> RowCost:
-    record = next(iter(row.records.values()))
-    cost, mean = row.cost, row.cells["dev_f1"].mean
-    assert cost is not None
-    assert mean is not None
-    assert row.behind is not None
-    return RowCost(
-        row=row.name,
-        layers=row.layers_as_text,
-        dev=mean,
-        behind=row.behind,
-        num_blocks=row.num_blocks,
-        encoder_blocks=record.encoder.num_layers,
-        width=row.width,
-        parameters=cost.parameters,
-        encoder_flops=encoder_flops(record.encoder.hidden_size, row.num_blocks),
-        probe_flops=2 * cost.parameters,
-        encoder=row.encoder,
-        hidden_size=record.encoder.hidden_size,
-    )
-
-
-def _effort(row: Row, best: Row, margin: float) -> Effort | None:
-    """Estimates how much more it takes to show a row within the margin; None if the parts of its error are unknown.
-
-    The error's square has a part that falls with seeds and one that falls with the text only.
-    """
-    assert row.behind is not None
-    assert row.to_best is not None
-    if row.error is None:
-        return None
-    difference, (over_seeds, over_text) = row.to_best.dev.difference, row.error
-    reach = (
-        difference - row.behind[0]
-    )  # of the interval's low end, in points; against the best itself or a closer rival
-    error = math.sqrt(over_seeds + over_text)
-    seeds: list[float | None] = []
-    both: list[float | None] = []
-    for truth in (difference + error, difference - error):
-        allowed = (truth + margin) * error / reach if reach > 0 else 0.0  # the standard error that would do
-        room = allowed**2 if allowed > 0 else 0.0
-        both.append((over_seeds + over_text) / room if room else None)
-        seeds.append(over_seeds / (room - over_text) if room > over_text else None)
-    return Effort(row.title, seeds, both)
-
-
-def _sentences(given: Recommendation) -> Iterator[str]:
-    best, use = given.best, given.use
-    if best is None or use is None:
-        yield f"No recommendation yet: {given.none}."
-        return
-    over = f"95 % confidence, over {'seeds and text' if given.over_text else 'seeds'}"
-    low = f"at most {percent(abs(use.behind[0]))} points behind the truly best row ({over})"
-    margin = f"{given.margin:g} point{'s' * (given.margin != 1)}"
-    if use.title == best.title:
-        head = f"Use {use.title} ({_layers(use)}): it has the best dev {given.score}, {percent(use.dev)}"
-        if percent(abs(use.behind[0])) == percent(0):
-            yield f"{head}, and no other row is better ({over})."
-        elif given.within:
-            yield f"{head}, and lies {low}."
-        else:
-            yield f"{head}, and lies {low}. No row is shown to lie within {margin} of the truly best one."
+def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -> Iterator[str]:
+    score = best.task.score
+    margin = f"{best.margin:g} point{'s' * (best.margin != 1)}"
+    sure = f"95 % confidence, over {'seeds and text' if best.over_text else 'seeds'}"
+    lies = f"lies at most {percent(abs(_behind(use)))} points behind the truly best row ({sure})"
+    head = f"Use {use.title} (layer{'s' * (len(use.indices) > 1)} {use.layers_as_text}): it"
+    if use is not best:
+        yield f"{head} is the cheapest row within {margin} of the best, {best.title}."
+        yield f"Its dev {score} is {percent(best.dev_mean - use.dev_mean)} points lower, and it {lies}."
+        yield f"It needs {_saved(use, best)}."
+    elif percent(abs(_behind(use))) == percent(0):
+        yield f"{head} has the best dev {score}, {percent(use.dev_mean)}, and no other row is better ({sure})."
     else:
-        yield (
-            f"Use {use.title} ({_layers(use)}): it is the cheapest row within {margin} of the best, {best.title}. Its "
-            f"dev {given.score} is {percent(best.dev - use.dev)} points lower, and it lies {low}. It needs "
-            f"{_saved(use, best)}."
-        )
-    if given.undecided:
-        names = first_few(given.undecided, NAMED)
-        yield f"Cheaper, but undecided: {names}." + (_effort_sentence(given.effort) if given.effort else "")
+        yield f"{head} has the best dev {score}, {percent(use.dev_mean)}, and {lies}."
+    if not is_within:
+        yield f"No row is shown to lie within {margin} of the truly best one."
+    if undecided:
+        yield f"Cheaper, but undecided: {first_few([row.title for row in undecided], 4)}."
+        yield _effort(undecided[0])
 
 
-def _effort_sentence(effort: Effort) -> str:
-    """Says what it would take, as a range: a single number would look more certain than it is."""
-    within = f"that {effort.row} lies within the margin"
-    if effort.seeds_and_text[0] is None:
-        return f" No number of seeds and no amount of text is likely to show {within}."
-    amounts, what = (
-        (effort.seeds, "seeds") if effort.seeds[0] is not None else (effort.seeds_and_text, "seeds and text")
-    )
-    times = _times(amounts)
-    if times is None:
-        return (
-            f" These data do not tell how many {what} would show {within}: no more than now, or more than {MOST_TIMES} "
-            "times as many."
-        )
-    return f" To show {within} would take {times} the seeds{f' and {times} the dev text' * (what != 'seeds')}."
-
-
-def _times(amounts: Sequence[float | None]) -> str | None:
-    """Returns a range as text, and None for one that says nothing."""
-    least, most = amounts
-    assert least is not None
-    if least > MOST_TIMES:
-        return f"more than {MOST_TIMES} times"
-    if most is not None and most <= MOST_TIMES:
-        return f"{max(1.0, least):.1f} to {most:.1f} times"
-    return f"at least {least:.1f} times" if least > 1 else None
-
-
-def _layers(use: RowCost) -> str:
-    return f"layer{'s' * (not use.layers.isdecimal())} {use.layers}"
-
-
-def _saved(use: RowCost, best: RowCost) -> str:
+def _saved(use: Row, best: Row) -> str:
     """Says what the row to use needs, and what the best needs."""
-    if use.encoder == best.encoder:
-        blocks = f"{use.num_blocks} instead of {best.num_blocks} of the encoder's {best.encoder_blocks} blocks"
-    else:
-        blocks = (
-            f"{use.num_blocks} encoder blocks of width {use.hidden_size} instead of {best.num_blocks} of width "
-            f"{best.hidden_size}"
-        )
-    parts = [
-        blocks * ((use.num_blocks, use.hidden_size) != (best.num_blocks, best.hidden_size)),
-        f"{use.width} instead of {best.width} features per word" * (use.width != best.width),
-    ]
-    needs = " and ".join(part for part in parts if part) or "the same blocks and width"
-    speeds = ""
-    if use.encoder_flops != best.encoder_flops:
-        speeds = (
-            f" ({format_count(use.encoder_flops)} instead of {format_count(best.encoder_flops)} operations per piece)"
-        )
-    return needs + speeds
+    (flops, width, _), (most, widest, _) = cost_of(use), cost_of(best)
+    parts = []
+    if use.encoder != best.encoder:
+        parts.append(f"{format_count(flops)} instead of {format_count(most)} operations of the encoder per piece")
+    elif use.num_blocks != best.num_blocks:
+        total = use.record.encoder.num_layers
+        parts.append(f"{use.num_blocks} instead of {best.num_blocks} of the encoder's {total} blocks")
+    if width != widest:
+        parts.append(f"{width} instead of {widest} features per word")
+    return " and ".join(parts) or "as many blocks and features, and a smaller probe"
+
+
+def _effort(row: Row) -> str:
+    """Says how many seeds would show a row to lie within the margin.
+
+    Its true difference to the best is taken to be within one standard error of the one measured. The error's square has
+    a part that falls with seeds and one that falls with the text only.
+    """
+    assert row.error is not None
+    assert row.difference is not None
+    over_seeds, over_text = row.error
+    error, reach = math.sqrt(over_seeds + over_text), row.difference - _behind(row)
+    times = []
+    for truth in (row.difference + error, row.difference - error):
+        needed = max(0.0, (truth + row.margin / 100) * error / reach) if reach > 0 else 0.0  # the standard error
+        times.append(over_seeds / (needed**2 - over_text) if needed**2 > over_text else math.inf)
+    least, most = (math.ceil(row.n * max(1.0, factor)) if factor <= MOST_TIMES else None for factor in times)
+    if least is None:
+        return f"To show that {row.title} is as good would take more than {MOST_TIMES * row.n} seeds."
+    upper = f" to {most}" if most is not None else " or more"
+    return f"{row.title} may be as good: {least}{upper} seeds would show it."

@@ -1,124 +1,69 @@
-"""Describes a row of a table: one choice of layers in one setting, over its seeds."""
+"""Describes a row of a table: one choice of layers under some conditions, over its seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
-from probe.conditions import section_of
 from probe.data.task import Task
+from probe.data.tasks import TASKS
 from probe.race.rule import Elimination
-from probe.runs.identity import RecordedCondition
+from probe.runs.identity import RunIdentity
 from probe.runs.records import Records, RunRecord
 from probe.runs.sweep_plan import Setting
-from probe.scoring.significance import Cell
+from probe.scoring.metrics import Scores, SpanScore
+from probe.scoring.significance import Cell, summary
 from probe.system.format import format_layers, with_encoder
 from probe.system.grouping import group_by
 
 
-@dataclass(frozen=True)
-class SplitDifference:
-    """Compares two rows on one split. a, b: the mean of each, fractions. difference: a - b. interval: 95 %, for two
-    rows that were named beforehand. over: what the interval covers, `seeds and text`, or `seeds` where counts are
-    missing.
-    """
-
-    a: float
-    b: float
-    difference: float
-    interval: list[float] | None
-    over: str | None
+def _part(score: SpanScore | None, part: str) -> float | None:
+    return None if score is None else getattr(score, part)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Compares two rows. row: the second. n: seeds of each. unit: of the text drawn, sentences or documents."""
-
-    row: str
-    n: tuple[int, int]
-    dev: SplitDifference
-    test: SplitDifference
-    unit: str | None
+SCORES: dict[str, Callable[[Scores], float | None]] = {  # of a split; None where the task has no such score
+    "f1": lambda scores: scores.headline,  # of tags that are no spans: accuracy
+    "strict_f1": lambda scores: _part(scores.strict, "f1"),
+    "word_f1": lambda scores: _part(scores.word, "f1"),
+    "accuracy": lambda scores: scores.accuracy,
+    "macro_f1": lambda scores: scores.macro_f1,
+}
 
 
-@dataclass(frozen=True)
-class SettingSummary:
-    """Holds a row's setting in the words of `published`, by which two tables are compared."""
-
-    task: str
-    data: str
-    encoder: str
-    case: str
-    context: str
-    piece: str
-    probe: str
-    scoring: str
-    seeds: str
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Holds parameters of the probe and median seconds of an epoch."""
-
-    parameters: int
-    seconds_per_epoch: float
-
-
-@dataclass(frozen=True)
-class Tried:
-    """Holds a row's dev score at one of several learning rates. missing: how many runs asked for have no record."""
-
-    rate: float
-    seeds: list[int]
-    dev: Cell
-    missing: int
-
-
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Row:
-    """Holds a row. records: the row's records, one a seed, by file. missing: number of runs asked for that have no
-    record; `failed` of them failed. cells: scores over seeds, `dev_f1`, `test_strict_f1` and so on.
+    """Holds a row: one choice of layers under some conditions, over its seeds.
 
-    label, behind, to_best: what the table decided, see `decisions.label_rows`; margin: points of dev score,
-    by which it decided. behind: how far the row lies behind the truly best one on dev, [low, high], a fraction. error:
-    the square of the standard error of its difference to the best on dev: what seeds, and what the text contributes.
+    records: one per seed, by file. missing: how many runs that were asked for have no record; `failed` of them failed.
+    encoder: its encoder's name where its table has several. condition: as displayed; None for main runs. eliminated:
+    when and why a race gave the row no more seeds. rates: the records by learning rate, where its table has several;
+    `records` are those of the best by dev.
 
-    condition: the condition of its runs as displayed; None for main runs. recorded_condition: in records.
-    relative: scores relative to other rows, see `tables.relative_scores`. eliminated: when and why a race gave it no
-    more seeds; it is compared with no other row. normalize: how its layers are normalized; None: not. rates: all that
-    it was tried at, where they are several; `records` are those of the best by dev. encoder: its encoder's name where
-    its table has several.
+    `labels.label_rows` sets the rest. margin: points of dev score by which it decided. behind: how far the row lies
+    behind the truly best one on dev, [low, high], a fraction. difference: of its dev mean to that of the best row.
+    error: the square of that difference's standard error: what seeds, and what the text contributes. intervals: of the
+    mean of each split; over_text: whether they cover the text.
     """
 
     name: str
-    task: Task
-    indices: list[int]
-    combine: str
-    width: int
-    group: str  # key of the table that it belongs to
+    table: str
+    identity: RunIdentity  # of one of its runs
     setting: Setting
-    records: Records
-    seeds: list[int]
-    keys: list[str]
-    sha256: list[str]  # of the records' files
-    missing: int
-    failed: int
-    cells: dict[str, Cell]
-    about: SettingSummary | None
-    cost: Cost | None
-    condition: str | None = None
-    recorded_condition: RecordedCondition | None = None
-    eliminated: Elimination | None = None
-    label: str | None = None
-    margin: float | None = None
-    behind: list[float] | None = None
-    over_text: bool = False
-    to_best: Difference | None = None
-    error: tuple[float, float] | None = None
-    relative: Mapping[str, Cell] = field(default_factory=dict)
-    normalize: str | None = None
-    rates: Sequence[Tried] = ()
+    width: int
+    records: Records = field(default_factory=dict)
+    missing: int = 0
+    failed: int = 0
     encoder: str | None = None
+    condition: str | None = None
+    eliminated: Elimination | None = None
+    rates: dict[float, Records] = field(default_factory=dict)
+    label: str | None = None
+    margin: float = 0.0
+    behind: list[float] | None = None
+    difference: float | None = None
+    error: tuple[float, float] | None = None
+    intervals: dict[str, list[float]] = field(default_factory=dict)
+    over_text: bool = False
 
     @property
     def title(self) -> str:
@@ -126,28 +71,40 @@ class Row:
         return with_encoder(self.name, self.encoder)
 
     @property
+    def full_name(self) -> str:
+        """Returns its name with its condition, as figures and --difference have it."""
+        return ", ".join(filter(None, [self.title, self.condition]))
+
+    @property
+    def task(self) -> Task:
+        return TASKS[self.identity.task]
+
+    @property
+    def record(self) -> RunRecord:
+        """Returns one of its records."""
+        return next(iter(self.records.values()))
+
+    @property
     def n(self) -> int:
         return len(self.records)
 
     @property
-    def conditions(self) -> frozenset[str]:
+    def seeds(self) -> list[int]:
+        return [record.seed for record in self.records.values()]
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
         """Returns the conditions of its runs, by their ids in `CONDITIONS`; none for main runs."""
-        return frozenset(self.recorded_condition.ids if self.recorded_condition else ())
+        return self.identity.conditions
 
     @property
     def section(self) -> int:
         """Returns the section of its table: BASELINE, MAIN or UPPER_BOUND."""
-        return section_of(self.indices, self.conditions)
+        return self.identity.section
 
     @property
-    def unconverged(self) -> list[RunRecord]:
-        """Returns the runs whose training was cut short, or never scored above zero."""
-        return [record for record in self.records.values() if record.outcome != "converged"]
-
-    @property
-    def num_blocks(self) -> int:
-        """Returns how many of the encoder's blocks have to be computed."""
-        return max(self.indices, default=0)
+    def indices(self) -> list[int]:
+        return self.identity.layers.indices
 
     @property
     def layers_as_text(self) -> str:
@@ -155,35 +112,37 @@ class Row:
         return format_layers(self.indices)
 
     @property
+    def num_blocks(self) -> int:
+        """Returns how many of the encoder's blocks have to be computed."""
+        return max(self.indices, default=0)
+
+    @property
     def is_single(self) -> bool:
         """Tells whether it is one layer as it is."""
-        return len(self.indices) == 1 and self.combine != "mix"
+        return len(self.indices) == 1 and self.identity.layers.combine != "mix"
+
+    @property
+    def unconverged(self) -> list[RunRecord]:
+        """Returns the runs whose training was cut short, or never scored above zero."""
+        return [record for record in self.records.values() if record.outcome != "converged"]
 
     @property
     def dev_mean(self) -> float:
         """Returns the dev mean, a fraction; 0 without records."""
-        return self.cells["dev_f1"].mean or 0.0
+        return self.cell("dev").mean or 0.0
 
-    @property
-    def dev(self) -> list[float]:
-        """Returns the headline of every seed, fractions."""
-        return [record.scores.dev.headline for record in self.records.values()]
-
-    @property
-    def test(self) -> list[float]:
-        return [record.scores.test.headline for record in self.records.values()]
+    def cell(self, split: str, score: str = "f1") -> Cell:
+        """Returns one of SCORES on a split over its seeds; empty where it has none."""
+        values = [SCORES[score](getattr(record.scores, split)) for record in self.records.values()]
+        cell = summary([value for value in values if value is not None])
+        return replace(cell, interval=self.intervals[split]) if score == "f1" and split in self.intervals else cell
 
 
-def groups_of(rows: Sequence[Row]) -> list[list[Row]]:
-    """Groups rows by setting, in their order."""
-    return [*group_by(rows, lambda row: row.group).values()]
+def tables_of(rows: Sequence[Row]) -> list[list[Row]]:
+    """Groups rows by table, in their order."""
+    return [*group_by(rows, lambda row: row.table).values()]
 
 
 def by_encoder(rows: Sequence[Row]) -> list[list[Row]]:
-    """Groups rows by setting and encoder, in their order."""
-    return [*group_by(rows, lambda row: (row.group, row.encoder)).values()]
-
-
-def setting_of(record: RunRecord) -> Setting:
-    """Returns what a caption says of a record's run."""
-    return Setting(record.data.name, record.encoder.name, record.config.features, record.config.probe)
+    """Groups rows by table and encoder, in their order."""
+    return [*group_by(rows, lambda row: (row.table, row.encoder)).values()]

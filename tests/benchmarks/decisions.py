@@ -38,7 +38,7 @@ from probe.race.rule import NEVER_LEARNED, VERSION, Cell, DevRun, Rules, num_ahe
 from probe.runs.samples import run_counts, samples_of
 from probe.scoring.compare import Comparison, Sample
 from probe.scoring.significance import influence
-from probe.tables.decisions import cheapest_within
+from probe.tables.labels import cheapest_within
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
 
@@ -170,7 +170,7 @@ def truths() -> list[Truth]:
 def committed(folder: str, times: float = 1.0, name: str = "") -> Truth:
     """The differences, costs and mean variances of a committed folder's rows, on so many times the text."""
     compared, rows = compared_rows(folder)
-    costs = tuple((row.num_blocks, row.width, row.cost.parameters if row.cost else 0) for row in rows)
+    costs = tuple((row.num_blocks, row.width, row.record.parameters) for row in rows)
     noise = noise_of(folder).with_text(times)
     return Truth(name, tuple(compared.means.tolist()), noise, 5, (), int(DOCUMENTS * times), costs)
 

@@ -25,7 +25,7 @@ from probe.features.extraction import ensure_features
 from probe.runs.plan import plan
 from probe.settings import configs_of
 from probe.system import bfloat16
-from probe.tables.published import CONLL2003
+from probe.tables.paper import CONLL2003
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from probe.race.rule import (
 )
 from probe.runs.outputs import counts_path
 from probe.runs.records import RunRecord, load_records
-from probe.tables.decisions import BEST, UNDECIDED, WORSE
+from probe.tables.labels import BEST, UNDECIDED, WORSE
 from probe.tables.rows import build_rows
 
 RESULTS = Path(__file__).parents[2] / "results"

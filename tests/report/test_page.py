@@ -15,7 +15,7 @@ from support.records import make_record
 
 from probe.report.page import PAGE, page_line, write_report
 from probe.runs.identity import RecordedCondition
-from probe.tables import figures
+from probe.tables.figures import Picture
 from probe.tables.rows import build_rows
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -72,7 +72,7 @@ def test_the_sentence_comes_first_then_the_picture_then_the_table(tmp_path: Path
     files = write_report(tmp_path / "race")
     text = (tmp_path / "race" / PAGE).read_text()
     found = Ids(text)
-    order = [text.index(part) for part in ('class="lead"', "<img", "<table", 'id="race"', "<details")]
+    order = [text.index(part) for part in ('class="lead"', "<img", "<table", 'id="race"', 'id="settings"')]
     assert order == sorted(order)
     assert files[0] == tmp_path / "race" / PAGE
     assert {file.suffix for file in files[1:]} == {".png"}
@@ -104,7 +104,7 @@ def test_a_picture_that_cannot_be_drawn_costs_the_page_and_nothing_else(
         raise RuntimeError("no canvas")
 
     with monkeypatch.context() as patch:
-        patch.setattr(figures, "draw", broken)
+        patch.setattr(Picture, "render", broken)
         done = typed("-m", "layers=last", "seed=1,2", "jobs=1", *inputs, "results_dir=out")
     assert done.returncode == 0, done.stderr
     assert len(list((tmp_path / "out/records").iterdir())) == 2

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from seqeval.metrics.sequence_labeling import get_entities
 from support.inputs import data_config, encoder_config, features_config, run_config
 
 from probe.config import Config, LayersConfig, ProbeConfig, UserError
@@ -83,26 +81,6 @@ def test_a_caseless_control_is_another_row_than_an_older_one(make: Make):
     assert older.cell != planned.identity.cell
     assert run(make(control=1), quiet).data.control_lower_cased is True
     assert run(make(), quiet).data.control_lower_cased is None
-
-
-def test_boundaries_are_scored_beside_spans(make: Make, tmp_path: Path):
-    record = run(make(control=1), quiet)
-    (predictions,) = (tmp_path / "out/predictions").glob("*.dev.conll")
-    found, right = [0, 0], 0
-    gold_of: Counter[str] = Counter()
-    for sentence in predictions.read_text().split("\n\n"):
-        tags = list(zip(*(line.split()[1:] for line in sentence.splitlines() if line), strict=True))
-        spans = [{(start, end) for _, start, end in get_entities(list(one))} for one in tags]
-        gold_of.update(kind for one in tags[:1] for kind, _, _ in get_entities(list(one)))
-        if spans:
-            found = [found[0] + len(spans[0]), found[1] + len(spans[1])]
-            right += len(spans[0] & spans[1])
-    boundary = record.scores.dev.boundary
-    assert boundary is not None
-    assert boundary.f1 == pytest.approx(2 * right / sum(found))
-    floor = boundary.f1 * sum((n / gold_of.total()) ** 2 for n in gold_of.values())
-    (row,) = build_rows(tmp_path / "out")
-    assert row.relative["guess_floor"].mean == pytest.approx(floor)
 
 
 def test_the_epochs_of_auto_are_in_key_and_record(make: Make, monkeypatch):

@@ -46,7 +46,7 @@ def committed_sets() -> list[Path]:
 def made_scores(f1: float) -> Scores:
     span = SpanScore(f1, f1, f1)
     totals = Totals(2, 10, 3, 3, 2)
-    return Scores(0.9, {}, totals, span=span, strict=span, word=span, entity_word_recall=f1, ill_formed=0)
+    return Scores(0.9, {}, totals, span=span, strict=span, word=span, ill_formed=0)
 
 
 PROBE: dict[str, Any] = {
@@ -132,7 +132,7 @@ def make_record(
 
 def expect(record: RunRecord) -> RequestedRun:
     """A record's run as a sweep asks for it."""
-    from probe.tables.row import setting_of
+    from probe.runs.frame import setting_of
 
     return RequestedRun(record.key, record.row, record.identity, record.layers.width, setting_of(record))
 

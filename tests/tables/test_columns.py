@@ -13,10 +13,9 @@ from support.records import make_record
 
 from probe.report.page import page
 from probe.system.format import format_layers
-from probe.tables.columns import COLUMNS, GROUPS, choose_columns
+from probe.tables.columns import COLUMNS
 from probe.tables.figures import pictures
 from probe.tables.formats import FORMATS, TextTable, render
-from probe.tables.published import PUBLISHED
 from probe.tables.row import Row
 from probe.tables.rows import build_rows
 
@@ -32,43 +31,17 @@ def rows(tmp_path: Path) -> list[Row]:
 @pytest.mark.parametrize("name", COLUMNS)
 def test_every_column_can_be_chosen_in_every_format(rows: list[Row], name: str):
     for form in FORMATS:
-        shown = render(rows, form, f"row,{name}")
-        assert "embeddings" in shown
-    lines = list(csv.DictReader(io.StringIO(render(rows, "csv", f"row,{name}"))))
-    has_value = any(COLUMNS[name].value(row) is not None for row in rows)
-    if has_value or not COLUMNS[name].optional:
-        assert set(COLUMNS[name].csv) <= set(lines[0])
-    for content in json.loads(render(rows, "json", f"row,{name}")):
-        assert set(content) <= {"row", COLUMNS[name].path.partition(".")[0]}
+        assert "embeddings" in render(rows, form, f"row,{name}")
+    values = COLUMNS["row"].values(rows[0]) | COLUMNS[name].values(rows[0])
+    assert json.loads(render(rows, "json", f"row,{name}"))[0] == values
+    assert next(csv.DictReader(io.StringIO(render(rows, "csv", f"row,{name}")))).keys() == values.keys()
 
 
 def test_csv_and_json_have_everything_by_default(rows: list[Row]):
-    names = choose_columns(None, rows, "json")
-    assert set(names) == set(COLUMNS) - set(PUBLISHED)
     content = json.loads(render(rows, "json"))[0]
-    for name in names:
-        if (value := COLUMNS[name].value(rows[0])) is not None:
-            place = content
-            for part in COLUMNS[name].path.split("."):
-                place = place[part]
-            assert place == value or place.items() >= value.items()
-
-
-def test_paths_and_csv_headers_are_of_one_value_each(rows: list[Row]):
-    """Columns that share a header or a path show the same value there, so no order of columns matters."""
-    for name in COLUMNS:
-        for other in COLUMNS:
-            shared = COLUMNS[name].csv.keys() & COLUMNS[other].csv.keys()
-            values = [COLUMNS[one].csv[key](COLUMNS[one].value(rows[0])) for key in shared for one in (name, other)]
-            assert values[::2] == values[1::2]
-
-
-def test_groups_hold_the_columns_that_name_them():
-    assert {name: set(members) for name, members in GROUPS.items()} == {
-        name: {column.name for column in COLUMNS.values() if name in column.groups} for name in GROUPS
-    }
-    assert {group for column in COLUMNS.values() for group in column.groups} == set(GROUPS)
-    assert not set(GROUPS) & set(COLUMNS)
+    names = [name for column in COLUMNS.values() for name in column.values(rows[0])]
+    assert [*content] == [*names, "use"]
+    assert len(set(names)) == len(names), "a name is of one column"
 
 
 def test_latex_escapes_cells_and_caption():

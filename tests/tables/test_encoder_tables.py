@@ -12,17 +12,15 @@ from support.commands import TINY
 from support.inputs import make_bert, overrides
 from support.records import expect, make_record
 
-from probe.runs.identity import RecordedCondition
 from probe.runs.records import RecordedEncoder, RunRecord
 from probe.runs.samples import run_counts, samples_of
 from probe.runs.sweep_plan import write_expected
 from probe.scoring.compare import Comparison
 from probe.tables.columns import choose_columns
-from probe.tables.comparison import compare
 from probe.tables.figures import pictures
 from probe.tables.formats import render
-from probe.tables.recommendation import recommend
-from probe.tables.row import groups_of
+from probe.tables.recommendation import cost_of, recommend
+from probe.tables.row import tables_of
 from probe.tables.rows import build_rows
 from probe.verify.checks import check_table
 
@@ -46,7 +44,7 @@ def fill(folder: Path, gap: float = 0.0) -> Path:
 
 def test_one_table_has_the_rows_of_all_encoders_and_the_labels_of_one_comparison(tmp_path: Path):
     rows = build_rows(fill(tmp_path, gap=0.002))
-    assert len(groups_of(rows)) == 1
+    assert len(tables_of(rows)) == 1
     assert [(row.encoder, row.name) for row in rows] == [
         (encoder, name) for encoder in ("large", "small") for name in ("embeddings", "last")
     ]
@@ -55,10 +53,8 @@ def test_one_table_has_the_rows_of_all_encoders_and_the_labels_of_one_comparison
     assert [row.behind for row in rows] == by_hand.behind()
     assert [row.label == "best" for row in rows] == [place == by_hand.best for place in range(4)]
     assert rows[by_hand.best].title == "last of large"
-    assert rows[0].to_best is not None
-    assert rows[0].to_best.row == "last of large"
     assert choose_columns(None, rows)[:2] == ["encoder", "row"]
-    assert json.loads(render(rows, "json"))[3]["setting"]["encoder"] == "our/small"
+    assert json.loads(render(rows, "json"))[3]["encoder"] == "our/small"
 
 
 def test_the_cheapest_row_is_that_of_fewest_operations_not_of_fewest_blocks(tmp_path: Path):
@@ -72,51 +68,33 @@ def test_the_cheapest_row_is_that_of_fewest_operations_not_of_fewest_blocks(tmp_
     assert found.best is not None
     assert (found.best.title, found.use.title, found.within) == ("last of large", "last of deep", True)
     assert found.use.num_blocks > found.best.num_blocks
-    assert found.use.encoder_flops == 24 * 8**2 * 20 < found.best.encoder_flops == 24 * 768**2 * 12
-    text = found.as_text()
-    assert "last of deep" in text
-    assert "768" in text
-
-
-def test_a_baseline_and_its_scores_stay_with_their_encoder(tmp_path: Path):
-    fill(tmp_path)
-    for encoder, dev in ((SMALL, 0.5), (LARGE, 0.2)):
-        name = encoder.name.rpartition("/")[2]
-        control = RecordedCondition(["control"], {"seed": 1}, {"corpus": "corpus"})
-        for seed in (1, 2):
-            layer = encoder.num_layers
-            made = record(tmp_path / name, encoder, "last", seed, dev, layer, corpus=f"c-{name}", condition=control)
-            for file in (tmp_path / name / "records").glob("*.json"):
-                file.rename(tmp_path / "records" / file.name)
-            assert made.identity.condition == control
-    rows = build_rows(tmp_path)
-    assert len(groups_of(rows)) == 1
-    assert [row.encoder for row in rows] == ["large"] * 3 + ["small"] * 3
-    gains = {row.encoder: row.relative["selectivity"].mean for row in rows if row.name == "last" and not row.condition}
-    assert gains["small"] == pytest.approx(0.802 - 0.5)
-    assert gains["large"] == pytest.approx(0.802 - 0.2)
+    assert cost_of(found.use)[0] == 24 * 8**2 * 20 < cost_of(found.best)[0] == 24 * 768**2 * 12
+    assert "last of deep" in found.text
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"context": "document"}, {"corpus": "other"}, {"task": "tags"}, {"rate": 0.5}],
+    [{"context": "document"}, {"corpus": "other"}, {"task": "tags"}],
     ids=str,
 )
 def test_tables_that_differ_in_more_than_the_encoder_stay_apart(tmp_path: Path, change: dict):
     record(tmp_path, SMALL, "last", 1, 0.8, 2)
     record(tmp_path, LARGE, "last", 1, 0.8, 12, **change)
     rows = build_rows(tmp_path)
-    assert len(groups_of(rows)) == 2
+    assert len(tables_of(rows)) == 2
     assert {row.encoder for row in rows} == {None}
-    assert all("encoder" not in choose_columns(None, group) for group in groups_of(rows))
+    assert all("encoder" not in choose_columns(None, group) for group in tables_of(rows))
 
 
-def test_encoders_that_only_their_owners_distinguish_are_called_in_full_and_equal_names_stay_apart(tmp_path: Path):
+def test_encoders_that_only_their_owners_distinguish_are_called_in_full_and_equal_names_by_their_features(
+    tmp_path: Path,
+):
     for encoder in (SMALL, replace(SMALL, name="your/small")):
         make_record(tmp_path / "a", "last", 1, 0.8, 0.8, (2,), weights=encoder.name, encoder=encoder)
-        make_record(tmp_path / "b", "last", 1, 0.8, 0.8, (2,), weights=encoder.name, encoder=SMALL)
+        make_record(tmp_path / "b", "last", 1, 0.8, 0.8, (2,), weights=encoder.name[:3], encoder=SMALL)
     assert [row.encoder for row in build_rows(tmp_path / "a")] == ["our/small", "your/small"]
-    assert [row.encoder for row in build_rows(tmp_path / "b")] == [None, None]
+    assert len({row.encoder for row in build_rows(tmp_path / "b")}) == 2
+    assert all(str(row.encoder).startswith("our/small ") for row in build_rows(tmp_path / "b"))
 
 
 def test_missing_runs_of_a_second_encoder_stand_in_the_same_table(tmp_path: Path):
@@ -124,17 +102,15 @@ def test_missing_runs_of_a_second_encoder_stand_in_the_same_table(tmp_path: Path
     write_expected(tmp_path, [expect(record(tmp_path / "elsewhere", LARGE, "last", 1, 0.8, 12))])
     rows = build_rows(tmp_path)
     assert [(row.encoder, row.n, row.missing) for row in rows] == [("large", 0, 1), ("small", 1, 0)]
-    assert len(groups_of(rows)) == 1
+    assert len(tables_of(rows)) == 1
     assert "last" in render(rows, "text")
 
 
-def test_pictures_comparisons_and_table_json_know_the_encoders(tmp_path: Path):
+def test_pictures_and_table_json_know_the_encoders(tmp_path: Path):
     rows = build_rows(fill(tmp_path))
     assert {picture.name for picture in pictures(rows)} >= {"scores"}
     for form in ("text", "md", "csv", "tex", "json"):
         assert "small" in render(rows, form)
-    with pytest.raises(ValueError, match="--compare"):
-        compare(tmp_path, tmp_path)
     made = json.loads(render(rows, "json"))
     (tmp_path / "table.json").write_text(json.dumps(made))
     assert check_table(tmp_path)[0]

@@ -12,9 +12,9 @@ from probe.runs.identity import RecordedCondition
 from probe.runs.records import CorpusCounts, RecordedData, Settings, SplitScores
 from probe.scoring.metrics import KindScore, Scores, Totals
 from probe.settings import configs_of
-from probe.tables.formats import render, table_files, task_tables
+from probe.tables.formats import render, task_tables
 from probe.tables.rows import build_rows
-from probe.tables.tasks import task_names, tasks_of_one_encoder
+from probe.tables.tasks import tasks_of_one_encoder
 
 DEV = {"pos": [0.90, 0.96, 0.94], "names": [0.60, 0.70, 0.90]}
 
@@ -48,14 +48,13 @@ def test_each_task_has_a_line_with_its_score_and_its_best_layer(tmp_path: Path):
     assert list(lines["pos"].values())[-1] == "", "0.1 between seeds, 2 points behind"
     rows = build_rows(tmp_path)
     assert "tab:tasks-" in render(rows, "tex")
-    assert any(line.startswith("| names ") for line in table_files(rows)["table.md"].splitlines())
+    assert any(line.startswith("| names ") for line in render(rows, "md").splitlines())
     assert isinstance(json.loads(render(rows, "json")), list)
 
 
 def test_with_one_seed_nothing_is_compared(tmp_path: Path):
     lines = lines_of(made(tmp_path, seeds=(1,)))
-    assert lines["names"]["best"] == "layer_2"
-    assert list(lines["names"].values())[-1] == "not compared"
+    assert lines["names"]["best"] == "not compared"
 
 
 def test_tasks_of_words_and_sentences_share_a_table_each_with_its_score(tmp_path: Path):
@@ -75,20 +74,6 @@ def test_tasks_of_words_and_sentences_share_a_table_each_with_its_score(tmp_path
     assert {(line["score"], line["most frequent"]) for line in lines.values()} == {("F1", ""), ("accuracy", "60.00")}
 
 
-def test_a_task_of_first_pieces_stands_with_tasks_of_words(tmp_path: Path):
-    made(tmp_path, ("pos",))
-    splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
-    for subword in ("cls", "last"):
-        features = {"context": "sentence", "subword": subword, "sentence": subword}
-        for layer in range(2):
-            make_record(
-                tmp_path, f"layer_{layer}", 1, 0.5, 0.5, (layer,), corpus=subword,
-                data=RecordedData(subword, "sentence", splits),
-                config=Settings({}, {}, features, {}, PROBE, 1, "cpu"),
-            )  # fmt: skip
-    assert set(lines_of(tmp_path)) == {"pos", "cls"}, "other pieces are another way to read"
-
-
 def test_the_page_shows_the_tasks(tmp_path: Path):
     made(tmp_path)
     write_report(tmp_path)
@@ -105,20 +90,6 @@ def test_one_task_or_another_text_is_no_comparison_of_tasks(tmp_path: Path):
     control = RecordedCondition(["control"], base={"corpus": "pos"})
     make_record(tmp_path / "three", "layer_0", 1, 0.5, 0.5, (0,), corpus="control", condition=control)
     assert tasks_of_one_encoder(build_rows(tmp_path / "three")) == []
-
-
-def test_tasks_of_one_name_differ_by_settings_or_corpus(tmp_path: Path):
-    splits = CorpusCounts(COUNTS, COUNTS, COUNTS)
-    features, probe = {"context": "sentence", "subword": "first"}, {**PROBE, "num_layers": 0}
-    for corpus, column in (("one", 1), ("two", 2), ("two, edited", 2)):
-        data = {"name": "mine", "tag_column": column, "scheme": "auto"}
-        make_record(
-            tmp_path, "last", 1, 0.5, 0.5, corpus=corpus, data=RecordedData("mine", "spans", splits),
-            config=Settings(data, {}, features, {}, probe, 1, "cpu"),
-        )  # fmt: skip
-    (groups,) = tasks_of_one_encoder(build_rows(tmp_path))
-    names = {"mine (F1, data.tag_column=1)", "mine (F1, corpus two)", "mine (F1, corpus two, edite)"}
-    assert set(task_names(groups)) == names
 
 
 def test_the_tasks_sweep_has_every_layer_of_three_tasks():

@@ -95,15 +95,15 @@ def test_a_changed_fact_in_the_table_is_named_with_its_row(results: Path):
     table = results / "table.json"
     rows = json.loads(table.read_text())
     changes: list[tuple[Callable[[dict], object], str]] = [
-        (lambda row: row["dev_f1"].update(mean=row["dev_f1"]["mean"] + 1e-6), "dev_f1.mean"),
-        (lambda row: row["test_strict_f1"].update(std=0.5), "test_strict_f1.std"),
+        (lambda row: row.update(dev_mean=row["dev_mean"] + 1e-6), "dev_mean"),
+        (lambda row: row.update(strict_std=0.5), "strict_std"),
         (lambda row: row.update(n=3), "n"),
         (lambda row: row["seeds"].append(3), "seeds"),
         (lambda row: row.update(width=7), "width"),
         (lambda row: row.update(missing=1), "missing"),
         (lambda row: row["keys"].reverse(), "keys"),
-        (lambda row: row["cost"].update(parameters=7), "cost.parameters"),
-        (lambda row: row.pop("dev_f1"), "dev_f1"),
+        (lambda row: row.update(parameters=7), "parameters"),
+        (lambda row: row.pop("dev_mean"), "dev_mean"),
     ]
     for change, place in changes:
         changed = copy.deepcopy(rows)
@@ -118,19 +118,12 @@ def test_a_changed_fact_in_the_table_is_named_with_its_row(results: Path):
         names(check.detail, 3)
 
 
-def test_a_record_that_was_changed_after_the_table_was_made_is_named(results: Path):
-    edit(first_record(results), lambda record: record["software"]["versions"].update(torch="1.0"))
-    (check,) = failed(results)
-    names(f"{check.name} {check.detail}", "table.json", "embeddings", "sha256[0]")
-
-
 def test_words_and_rounding_in_the_table_are_no_facts(results: Path):
     table = results / "table.json"
     rows = json.loads(table.read_text())
     for row in rows:
-        row["dev_f1"]["mean"] += 1e-15
-        row["recommendation"]["none"] = "said otherwise"
-        row["failed"] = row["another_field"] = 1
+        row["dev_mean"] += 1e-15
+        row["another_field"] = 1
     table.write_text(json.dumps(rows))
     for name in ("table.md", "table.csv", "table.tex", "report.html"):
         (results / name).write_text("said otherwise\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,13 +16,9 @@ from probe.data.tasks.tags import MajorityTag, most_frequent
 from probe.scoring.metrics import (
     Counts,
     Item,
-    KindScore,
     Scores,
-    SpanScore,
     count_items,
-    kind_score,
     scores_of,
-    share,
     span_score,
 )
 
@@ -146,63 +142,8 @@ def scores(counts: Counts) -> Scores:
         span=span_score(found.counts.gold, found.counts.predicted, found.counts.correct),
         strict=span_score(total["strict_gold"], total["strict_predicted"], total["strict_correct"]),
         word=span_score(total["gold_words"], total["predicted_words"], total["right_words"]),
-        entity_word_recall=share(total["right_words"], total["gold_words"]),
         ill_formed=total["ill_formed"],
     )
-
-
-def in_parts(scores: Scores, split: Split, predicted: Tags, known: Collection[str]) -> Scores:
-    """Adds the scores of slices and of the bounds of spans. known: the words of train."""
-    return replace(
-        scores,
-        slices=slices(split.words, split.tags, predicted, known),
-        boundary=boundary_score(split.tags, predicted),
-    )
-
-
-def slices(words: Tags, gold: Tags, predicted: Tags, known: Collection[str]) -> dict[str, KindScore]:
-    """Scores spans within parts of a split, to show what is hard and for which layers.
-
-    A span belongs to a slice by its own words or by its sentence.
-    """
-    totals: dict[str, list[int]] = {}
-    for sentence, gold_tags, predicted_tags in zip(words, gold, predicted, strict=True):
-        truth, guess = set(spans(gold_tags)), set(spans(predicted_tags))
-        for span in truth | guess:
-            for name in _slice_names(sentence, span, known):
-                total = totals.setdefault(name, [0, 0, 0])
-                for i, holds in enumerate((span in truth, span in guess, span in truth & guess)):
-                    total[i] += holds
-    return {name: kind_score(*total) for name, total in sorted(totals.items())}
-
-
-def boundary_score(gold: Tags, predicted: Tags) -> SpanScore:
-    """Returns micro scores over span boundaries: a span of any type is correct if its words are."""
-    pairs = [
-        [{(start, end) for _, start, end in spans(tags)} for tags in both] for both in zip(gold, predicted, strict=True)
-    ]
-    correct = sum(len(truth & guess) for truth, guess in pairs)
-    return span_score(sum(len(truth) for truth, _ in pairs), sum(len(guess) for _, guess in pairs), correct)
-
-
-def _slice_names(sentence: Sequence[str], span: Item, known: Collection[str]) -> list[str]:
-    _, start, end = span
-    letters = "".join(sentence)
-    unseen = any(word not in known for word in sentence[start:end])
-    names = [
-        _bucket("span of", end - start, (1, 2), ""),
-        _bucket("sentence of", len(sentence), (10, 25), "words"),
-        "with unseen words" if unseen else "seen words only",
-    ]
-    return names + (["sentence in capitals"] if letters.upper() == letters != letters.lower() else [])
-
-
-def _bucket(what: str, size: int, limits: tuple[int, int], unit: str) -> str:
-    """Names the range of a size: up to the first limit, up to the second, or above."""
-    low, high = limits
-    spread = f"1-{low}" if low > 1 else "1"
-    middle = f"{low + 1}-{high}" if high > low + 1 else str(high)
-    return f"{what} {spread if size <= low else middle if size <= high else f'{high + 1}+'} {unit}".rstrip()
 
 
 SPANS = Task(
@@ -221,5 +162,4 @@ SPANS = Task(
     headline=span_f1,
     counts=counts,
     scores=scores,
-    in_parts=in_parts,
 )

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from probe.data.split import Split
 from probe.data.tags import Tags
 from probe.data.task import Draw, Task
-from probe.scoring.metrics import Counts, Item, Scores, count_items, scores_of, share, totals_by_kind
+from probe.scoring.metrics import Counts, Item, Scores, count_items, scores_of, share
 
 
 class MajorityTag:
@@ -69,21 +66,10 @@ def accuracy(gold: Tags, predicted: Tags) -> float:
 
 
 def scores(counts: Counts) -> Scores:
-    """Adds macro F1 and Matthews' correlation to the scores that all tasks have."""
+    """Adds macro F1 to the scores that all tasks have."""
     found = scores_of(counts)
     macro = share(sum(score.f1 for score in found.per_type.values()), len(found.per_type))
-    return replace(found, macro_f1=macro, matthews=_matthews(totals_by_kind(counts).values()))
-
-
-def _matthews(parts: Collection[tuple[int, int, int]]) -> float:
-    """Returns Matthews' correlation for any number of classes (Gorodkin 2004); 0 if only one is gold or predicted.
-
-    parts: gold, predicted and correct of each class.
-    """
-    gold, predicted, correct = np.array(list(parts), dtype=float).reshape(-1, 3).T
-    total = gold.sum()
-    spread = (total**2 - (predicted**2).sum()) * (total**2 - (gold**2).sum())
-    return float((correct.sum() * total - gold @ predicted) / math.sqrt(spread)) if spread > 0 else 0.0
+    return replace(found, macro_f1=macro)
 
 
 def as_they_are(splits: dict[str, Split], scheme: str, ill_formed: str) -> tuple[dict[str, Any], list[str]]:
@@ -111,5 +97,4 @@ TAGS = Task(
     headline=accuracy,
     counts=lambda gold, predicted: count_items(gold, predicted, items),
     scores=scores,
-    in_parts=lambda scores, split, predicted, known: scores,
 )

@@ -1,0 +1,84 @@
+"""Reads a results folder as a flat list: a line per run, made or asked for, with the table and row it stands in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from probe.runs.identity import RunIdentity
+from probe.runs.records import RunRecord, load_records
+from probe.runs.sweep_plan import Setting, read_expected
+from probe.system.files import canonical, to_jsonable
+
+# Settings of the features that say how an encoder reads a text. The key of a store holds the encoder too.
+READ = ("context", "subword", "stride", "precision", "dtype")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Holds a line of the frame. file, record: None for a run that was asked for and has no record."""
+
+    name: str  # of its row
+    identity: RunIdentity
+    width: int
+    setting: Setting
+    file: Path | None = None
+    record: RunRecord | None = None
+
+    @property
+    def is_fine_tuned(self) -> bool:
+        return "fine_tuned" in self.identity.conditions
+
+    @property
+    def encoder(self) -> str:
+        """Returns a key of its encoder: that of the features of its main runs."""
+        return str(self._base["features"])
+
+    @property
+    def input(self) -> str:
+        """Returns a key of what its encoder reads, and which labels are to be found."""
+        identity = self.identity
+        return canonical([self._base["corpus"], identity.task, identity.sentence, self.encoder])
+
+    @cached_property
+    def table(self) -> str:
+        """Returns a key of its table: of the text, how it is read, the labels and the probe.
+
+        Encoders, learning rates, layers, seeds and conditions are compared within a table.
+        """
+        identity = self.identity
+        read = [self.setting.features.get(name) for name in READ]
+        probe = {name: value for name, value in identity.probe.items() if name != "learning_rate"}
+        return canonical([self._base["corpus"], identity.task, identity.sentence, identity.version, read, probe])
+
+    @cached_property
+    def row(self) -> str:
+        """Returns a key of its row in a table. Runs of a row differ in their seed and their learning rate."""
+        condition = self.identity.condition
+        variant = [condition.ids, condition.settings] if condition else None
+        rate = self.identity.probe.get("learning_rate") if self.is_fine_tuned else None
+        return canonical([self.table, self.encoder, to_jsonable(self.identity.layers), variant, rate])
+
+    @property
+    def _base(self) -> dict[str, Any]:
+        """Returns corpus and features of its main runs."""
+        own = {"corpus": self.identity.corpus, "features": self.identity.features}
+        return own | (self.identity.condition.base if self.identity.condition else {})
+
+
+def setting_of(record: RunRecord) -> Setting:
+    """Returns what a caption says of a record's run."""
+    return Setting(record.data.name, record.encoder.name, record.config.features, record.config.probe)
+
+
+def frame(folder: Path) -> list[Run]:
+    """Returns the runs of a results folder."""
+    runs = {
+        record.key: Run(record.row, record.identity, record.layers.width, setting_of(record), file, record)
+        for file, record in load_records(folder).items()
+    }
+    for asked in read_expected(folder):
+        runs.setdefault(asked.key, Run(asked.row, asked.identity, asked.width, asked.setting))
+    return list(runs.values())

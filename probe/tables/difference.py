@@ -1,0 +1,111 @@
+"""Compares two rows of a table, or the rows of one name in two folders: overall and per type, with interval and p."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from probe.config import UserError
+from probe.runs.samples import SPLITS, Load, run_counts, samples_of
+from probe.scoring.compare import Comparison
+from probe.system.format import closest, percent
+from probe.tables.columns import signed
+from probe.tables.formats import TextTable, as_csv, as_json
+from probe.tables.labels import UNCONVERGED
+from probe.tables.notes import caption
+from probe.tables.row import Row
+from probe.tables.rows import build_rows
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Holds the difference of two rows in one score, fractions.
+
+    score: dev or test, and of what: the headline, or the F1 of a type. n: seeds of both. difference: a - b. low, high:
+    its 95 % interval over seeds and text; p: two-sided, of no difference; None where both rows have one seed.
+    """
+
+    rows: str
+    score: str
+    n: str
+    a: float
+    b: float
+    difference: float
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+
+
+def row_differences(folder: Path, names: Sequence[str]) -> tuple[list[Difference], list[str]]:
+    """Compares two rows of a folder, overall and per type; also returns what A and B are.
+
+    Raises UserError for a name that is no row, and for rows of two kinds of labels.
+    """
+    rows = {row.full_name: row for row in build_rows(folder) if row.n}
+    for name in names:
+        if name not in rows:
+            hint = f" Did you mean {close!r}?" if (close := closest(name, rows)) else ""
+            raise UserError(f"--difference: {folder} has no row {name!r}.{hint} There are: {'; '.join(rows)}.")
+    a, b = (rows[name] for name in names)
+    if a.task != b.task:
+        raise UserError(f"--difference: {a.full_name} has {a.task.title}, {b.full_name} {b.task.title}.")
+    kinds = [None, *a.record.scores.dev.per_type]
+    return list(_differences(a.full_name, a, b, kinds)), [f"A: {a.full_name}. B: {b.full_name}. {caption([a])}"]
+
+
+def folder_differences(a: Path, b: Path) -> tuple[list[Difference], list[str]]:
+    """Compares the rows of one name in two folders; also returns what A and B are.
+
+    Raises UserError where no row of one name and one kind of label converged in both.
+    """
+    built = [build_rows(folder) for folder in (a, b)]
+    sides = [{(row.task, row.full_name): row for row in rows if row.n and row.label != UNCONVERGED} for rows in built]
+    found = [
+        difference
+        for (task, name), row in sides[0].items()
+        if (task, name) in sides[1]
+        for difference in _differences(name, row, sides[1][task, name], [None])
+    ]
+    if not found:
+        raise UserError(f"{a} and {b} have no row of one name and one kind of label in common that converged in both.")
+    return found, [f"{letter}: {at}: {caption(rows)}" for letter, at, rows in zip("AB", (a, b), built, strict=True)]
+
+
+def _differences(name: str, a: Row, b: Row, kinds: Sequence[str | None]) -> Iterator[Difference]:
+    for kind in kinds:
+        load = functools.cache(functools.partial(run_counts, kind=kind))
+        for split in SPLITS:
+            yield _difference(name, a, b, split, kind, load)
+
+
+def _difference(name: str, a: Row, b: Row, split: str, kind: str | None, load: Load) -> Difference:
+    samples, _ = samples_of([a.records, b.records], split, load, kind)
+    one, other = (sum(sample.scores) / len(sample.scores) for sample in samples)
+    score, seeds = f"{split} {kind or a.task.score}", f"{a.n} / {b.n}"
+    if max(a.n, b.n) < 2:
+        return Difference(name, score, seeds, one, other, one - other)
+    compared = Comparison(samples)
+    low, high = compared.difference(0, 1)[1]
+    return Difference(name, score, seeds, one, other, one - other, low, high, compared.p(0, 1))
+
+
+def render_differences(found: Sequence[Difference], above: list[str], form: str) -> str:
+    """Renders differences in one of FORMATS. CSV and JSON have the numbers alone."""
+    if form in ("csv", "json"):
+        values = [asdict(one) for one in found]
+        return as_json(values) if form == "json" else as_csv(values)
+    lines = [
+        [one.rows, one.score, one.n, percent(one.a), percent(one.b), signed(one.difference), *_interval(one)]
+        for one in found
+    ]
+    below = "95 %: of the difference of these two rows alone, over seeds and text. p: two-sided, of no difference."
+    headers = ["row", "score", "n", "A", "B", "A - B", "95 %", "p"]
+    return TextTable(headers, lines, [True, True, *[False] * 6], above, [below], label="tab:difference").render(form)
+
+
+def _interval(one: Difference) -> tuple[str, str]:
+    if one.low is None or one.high is None or one.p is None:
+        return "one seed", ""
+    return f"{signed(one.low)} .. {signed(one.high)}", f"{one.p:.3f}"

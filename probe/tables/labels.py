@@ -1,0 +1,61 @@
+"""Decides on dev which row of a table is best, how far each lies behind, and which are worse.
+
+The test split is compared too, and shown; it changes no label.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from probe.conditions import MAIN
+from probe.runs.samples import SPLITS, run_counts, samples_of
+from probe.scoring.compare import Comparison
+from probe.tables.row import Row
+
+BEST, WORSE, WITHIN, UNDECIDED = "best", "worse", "within the margin", "undecided"
+UNCONVERGED, ELIMINATED = "not converged", "eliminated"
+
+
+def label_rows(rows: Sequence[Row], margin: float) -> None:
+    """Labels one table's rows, and says how far each lies behind the best one.
+
+    margin: points of dev score that the user does not mind. best: the highest dev mean; a row with fewer seeds than
+    others must lead by more than luck (`scoring.compare.place_of_best`). within the margin: the whole interval of how
+    far the row lies behind the truly best one is above -margin. worse: the whole interval is below 0. undecided:
+    neither. Rows that a race eliminated, or whose runs did not all converge, are not compared. Baselines and upper
+    bounds get no label.
+    """
+    for row in rows:
+        row.margin, row.label = margin, UNCONVERGED if row.unconverged else ELIMINATED if row.eliminated else None
+    ranked = [row for row in rows if row.section == MAIN and row.n and row.label is None]
+    if len(ranked) < 2 or max(row.n for row in ranked) < 2:
+        return
+    load = functools.cache(run_counts)
+    on = {split: Comparison(samples_of([row.records for row in ranked], split, load)[0]) for split in SPLITS}
+    dev = on["dev"]
+    for place, (row, behind) in enumerate(zip(ranked, dev.behind(), strict=True)):
+        row.intervals = {split: compared.mean(place) for split, compared in on.items()}
+        row.behind, row.over_text = behind, dev.over_text
+        row.difference = float(dev.means[place] - dev.means[dev.best])
+        row.label = _label(behind, margin / 100)
+        if place == dev.best:
+            row.label = BEST
+        else:
+            row.error = dev.error_parts(place, dev.best)
+
+
+def _label(behind: Sequence[float], margin: float) -> str:
+    low, high = behind
+    return WITHIN if low > -margin else WORSE if high < 0 else UNDECIDED
+
+
+def cheapest_within(
+    behind: Sequence[Sequence[float]], costs: Sequence[tuple[int, ...]], means: Sequence[float], margin: float
+) -> int | None:
+    """Returns the index of the row to use: the cheapest whose interval lies above -margin (a fraction), or None.
+
+    Of rows of equal cost it is the one with the highest mean.
+    """
+    within = [row for row, (low, _) in enumerate(behind) if low > -margin]
+    return min(within, key=lambda row: (costs[row], -means[row])) if within else None

@@ -1,0 +1,156 @@
+"""The difference of two rows, or of the rows of one name in two folders."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.records import make_record
+
+from probe.config import UserError
+from probe.runs.outputs import load_counts, write_counts
+from probe.runs.samples import run_counts, samples_of
+from probe.scoring.compare import Comparison
+from probe.tables.command import table
+from probe.tables.difference import folder_differences, row_differences
+from probe.tables.rows import build_rows
+
+CLOSE = [(3, 3, 2), (2, 2, 2), (1, 1, 1), (4, 4, 3)] * 10
+BETTER = [(3, 3, 3), (2, 2, 2), (1, 1, 1), (4, 4, 4)] * 10
+WORSE = [(3, 3, 1), (2, 2, 1), (1, 1, 0), (4, 4, 1)] * 10
+
+
+def influence_by_hand(sentences: list[tuple[int, int, int]]) -> np.ndarray:
+    """To first order, how each sentence moves F1 = 2 correct / (gold + predicted)."""
+    counts = np.array(sentences, dtype=float)
+    size = float(counts[:, :2].sum())
+    return (2 * counts[:, 2] - 2 * counts[:, 2].sum() / size * counts[:, :2].sum(1)) / size
+
+
+def made(folder: Path) -> Path:
+    for seed in range(1, 6):
+        make_record(folder, "last", seed, 0.80 + seed / 1000, 0.78, sentences=BETTER)
+        make_record(folder, "embeddings", seed, 0.70 + seed / 1000, 0.50, (0,), sentences=WORSE)
+    return folder
+
+
+def test_two_rows_differ_by_their_means_with_an_interval_over_seeds_and_text(tmp_path: Path):
+    (dev, test), _ = row_differences(made(tmp_path), ["last", "embeddings"])
+    assert (dev.score, test.score, dev.n) == ("dev F1", "test F1", "5 / 5")
+    assert (dev.a, dev.b, dev.difference) == (pytest.approx(0.803), pytest.approx(0.703), pytest.approx(0.1))
+    assert test.difference == pytest.approx(0.28)
+    assert dev.low is not None
+    assert dev.high is not None
+    over_seeds = 2 * statistics.variance(seed / 1000 for seed in range(1, 6)) / 5
+    moved = influence_by_hand(BETTER) - influence_by_hand(WORSE)
+    error = math.sqrt(over_seeds + 40 / 39 * float((moved**2).sum()))
+    assert (dev.low + dev.high) / 2 == pytest.approx(0.1)
+    assert 1.85 * error < (dev.high - dev.low) / 2 < 2.05 * error, "mostly the text, whose quantile is a normal one"
+
+
+def test_p_is_below_five_percent_exactly_where_the_interval_leaves_out_zero(tmp_path: Path):
+    for seed in range(1, 6):
+        for k in range(6):
+            make_record(tmp_path, f"layer_{k}", seed, 0.80 + k / 100 + seed % 3 / 100, 0.7, (k,), sentences=CLOSE)
+    for k in range(1, 6):
+        (dev, _), _ = row_differences(tmp_path, [f"layer_{k}", "layer_0"])
+        assert dev.low is not None
+        assert dev.p is not None
+        assert (dev.p < 0.05) == (dev.low > 0) or 0.045 < dev.p < 0.05, "the quantile is on the safe side"
+
+
+def test_types_are_compared_by_their_own_counts(tmp_path: Path):
+    from probe.scoring.metrics import KindScore
+
+    made(tmp_path)
+    for path in (tmp_path / "records").iterdir():
+        record = json.loads(path.read_text())
+        for split in ("dev", "test"):
+            f1 = record["scores"][split]["span"]["f1"]
+            record["scores"][split]["per_type"] = {"X": vars(KindScore(f1, f1, f1, 10))}
+        path.write_text(json.dumps(record))
+    (dev, test, of_type, _), _ = row_differences(tmp_path, ["last", "embeddings"])
+    assert of_type.score == "dev X"
+    assert (of_type.low, of_type.high) == (dev.low, dev.high), "there is no other type"
+    assert test.score == "test F1"
+
+
+def test_a_misspelt_row_is_corrected_and_one_seed_has_no_interval(tmp_path: Path):
+    make_record(tmp_path, "last", 1, 0.8, 0.7)
+    make_record(tmp_path, "embeddings", 1, 0.7, 0.6, (0,))
+    with pytest.raises(UserError, match="'lst'.*'last'"):
+        row_differences(tmp_path, ["lst", "embeddings"])
+    (dev, _), _ = row_differences(tmp_path, ["last", "embeddings"])
+    assert (dev.difference, dev.low, dev.p) == (pytest.approx(0.1), None, None)
+
+
+def test_rows_of_one_name_in_two_folders_are_compared_in_every_format(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    a, b = made(tmp_path / "a"), tmp_path / "b"
+    for seed in range(1, 6):
+        make_record(b, "last", seed, 0.70 + seed / 1000, 0.50, sentences=WORSE, context="document")
+        make_record(b, "embeddings", seed, 0.7, 0.5, (0,), context="document", outcome="hit_epoch_limit")
+    found, above = folder_differences(a, b)
+    assert [(one.rows, one.score) for one in found] == [("last", "dev F1"), ("last", "test F1")]
+    assert [str(a) in above[0], str(b) in above[1]] == [True, True]
+    for form in ("json", "csv", "text", "tex", "md"):
+        assert table(["--compare", str(a), str(b), "--format", form]) == 0
+        shown = capsys.readouterr().out
+        if form == "json":
+            assert json.loads(shown)[0]["low"] == found[0].low
+        elif form == "csv":
+            assert float(next(csv.DictReader(io.StringIO(shown)))["high"]) == found[0].high
+        else:
+            assert "10.00" in shown
+    make_record(tmp_path / "c", "sum_all", 1, 0.7, 0.5, indices=(1, 2), combine="sum")
+    with pytest.raises(UserError):
+        folder_differences(a, tmp_path / "c")
+    for typed in ([str(a), str(b)], ["--compare", str(a)]):
+        with pytest.raises(UserError, match="--compare"):
+            table(typed)
+
+
+def test_counts_of_another_text_are_not_paired(tmp_path: Path):
+    for seed in (1, 2):
+        make_record(tmp_path / "a", "last", seed, 0.8, 0.7, sentences=CLOSE)
+        make_record(tmp_path / "b", "last", seed, 0.8, 0.7, sentences=CLOSE)
+        make_record(tmp_path / "c", "last", seed, 0.8, 0.7, sentences=CLOSE[::-1], corpus="another")
+    ((same, _), _), ((other, _), _) = (folder_differences(tmp_path / "a", tmp_path / folder) for folder in "bc")
+    assert (same.low, same.high) == pytest.approx((0.0, 0.0))
+    rows = [next(iter(build_rows(tmp_path / folder))) for folder in "ac"]
+    samples, _ = samples_of([row.records for row in rows], "dev", run_counts)
+    units = 2 * len(CLOSE)
+    of_one = float((influence_by_hand(CLOSE) ** 2).sum())
+    assert Comparison(samples).error_parts(0, 1)[1] == pytest.approx(units / (units - 1) * 2 * of_one)
+    assert other.high is not None
+    assert other.high > 1.9 * math.sqrt(2 * of_one), "as of two texts drawn each for itself"
+
+
+@pytest.mark.parametrize("documents", [[0] * len(CLOSE), None])
+def test_a_text_of_one_document_or_of_unknown_ones_is_compared_by_its_sentences(tmp_path: Path, documents):
+    for seed in (1, 2):
+        known = [i // 2 for i in range(len(CLOSE))] if documents is None else documents
+        make_record(tmp_path / "a", "last", seed, 0.8, 0.8, sentences=BETTER, documents=known)
+        make_record(tmp_path / "b", "last", seed, 0.8, 0.8, sentences=CLOSE, documents=documents)
+    rows = [next(iter(build_rows(tmp_path / folder))) for folder in "ab"]
+    assert samples_of([row.records for row in rows], "dev", run_counts)[1] == "sentences"
+
+
+def test_counts_of_all_types_are_the_sum_of_each(tmp_path: Path):
+    made(tmp_path)
+    path = next((tmp_path / "records").glob("last-seed1-*"))
+    counts = load_counts(path)[0]
+    for split in counts.values():
+        split |= {f"{side}:Y": split[f"{side}:X"] for side in ("gold", "predicted", "correct")}
+    write_counts(path, counts)
+    whole, part = run_counts(path), run_counts(path, "Y")
+    assert whole is not None
+    assert part is not None
+    assert (whole["dev"].counts == 2 * part["dev"].counts).all()

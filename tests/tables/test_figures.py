@@ -1,0 +1,111 @@
+"""Figures: what they show, and that the same rows give the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from support.records import expect, make_record
+
+from probe.race.rule import Elimination
+from probe.runs.identity import RecordedCondition
+from probe.runs.sweep_plan import write_expected
+from probe.tables.figures import draw_by_layer, draw_scores, has_layers, pictures
+from probe.tables.labels import label_rows
+from probe.tables.row import Row
+from probe.tables.rows import build_rows
+
+SENTENCES = [(3, 3, 2), (4, 3, 3), (2, 2, 1), (5, 4, 4)] * 10
+RANDOM = RecordedCondition(["random"], {"weights_seed": 0}, {"features": "features-sentence-a"})
+
+
+def made(folder: Path, devs: dict[str, float], seeds: int = 3, **changes) -> list[Row]:
+    for k, (name, dev) in enumerate(devs.items()):
+        for seed in range(1, seeds + 1):
+            score = dev + (seed - 2) / 1000
+            make_record(folder, name, seed, score, score - 0.05, (k,), sentences=SENTENCES, **changes)
+    return build_rows(folder)
+
+
+def shown(rows: list[Row]) -> Figure:
+    figure = Figure(layout="constrained")
+    draw_scores(figure, rows)
+    figure.draw_without_rendering()
+    return figure
+
+
+def test_scores_stand_in_order_with_their_intervals_and_the_margin(tmp_path: Path):
+    rows = {row.name: row for row in made(tmp_path, {"low": 0.60, "best": 0.80, "near": 0.7995})}
+    strip, axes = shown(list(rows.values())).axes
+    assert [label.get_text() for label in strip.get_yticklabels()] == ["best", "near", "low"]
+    thick = [line.get_xdata() for line in axes.lines if line.get_linewidth() == 3.2]
+    assert [np.asarray(ends).tolist() for ends in thick] == [
+        pytest.approx([80 + 100 * end for end in rows[name].behind or []]) for name in ("best", "near", "low")
+    ]
+    thin = [np.asarray(line.get_xdata()).tolist() for line in axes.lines if line.get_linewidth() == 0.9]
+    assert thin[0] == pytest.approx([100 * end for end in rows["best"].cell("dev").interval or []])
+    assert len(thin) == 6, "dev and test"
+
+
+def test_what_lies_far_outside_the_rows_range_stands_as_a_number_at_its_edge(tmp_path: Path):
+    made(tmp_path, {"embeddings": 0.7, "last": 0.8})
+    rows = made(tmp_path, {"embeddings": 0.1}, weights="r", condition=RANDOM)
+    figure = shown(rows)
+    low, high = figure.axes[1].get_xlim()
+    assert 50 < low < high < 100
+    assert any(text.get_text() == "◂ 10.0" for text in figure.axes[1].texts)
+
+
+def test_an_eliminated_row_has_no_test_score_and_a_missing_one_no_score(tmp_path: Path):
+    rows = made(tmp_path, {"embeddings": 0.6, "last": 0.8, "layer_2": 0.7})
+    record = make_record(tmp_path, "sum_all", 1, 0.7, 0.6, (1, 2))
+    write_expected(tmp_path, [expect(record)])
+    for row in rows:
+        row.eliminated = Elimination(1, "") if row.name == "layer_2" else None
+    label_rows(rows, 0.5)
+    squares = [line for line in shown(rows).axes[1].lines if line.get_marker() == "s"]
+    assert len(squares) == 2
+
+
+@pytest.mark.parametrize("rows", [1, 26])
+def test_no_text_of_the_scores_leaves_the_picture_or_overlaps_another(tmp_path: Path, rows: int):
+    for k in range(rows):
+        for seed in (1, 2):
+            make_record(tmp_path, f"concat_of_many_layers_{k}", seed, 0.7 + k / 500 + seed / 1000, 0.6, (k % 7, k // 7))
+    figure = shown(build_rows(tmp_path))
+    texts = [*figure.axes[0].get_yticklabels(), *figure.axes[1].texts]
+    boxes = [text.get_window_extent() for text in texts if text.get_text()]
+    assert len(boxes) >= 3 * rows
+    for k, box in enumerate(boxes):
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+        for other in boxes[k + 1 :]:
+            assert (
+                min(box.x1, other.x1) - max(box.x0, other.x0) < 1 or min(box.y1, other.y1) - max(box.y0, other.y0) < 4
+            )
+
+
+def test_layers_are_drawn_with_baselines_and_the_best_combination(tmp_path: Path):
+    made(tmp_path, dict.fromkeys(("embeddings", "layer_1", "layer_2", "layer_3"), 0.8))
+    made(tmp_path, dict.fromkeys(("embeddings", "layer_1"), 0.3), weights="r", condition=RANDOM)
+    make_record(tmp_path, "majority_tag", 0, 0.5, 0.5, (), "none", curve=[], best_epoch=0)
+    make_record(tmp_path, "sum_all", 1, 0.9, 0.6, (1, 2), "sum")
+    rows = build_rows(tmp_path)
+    assert has_layers(rows)
+    assert not has_layers([row for row in rows if row.indices != [3]]), "three of seven layers are no curve"
+    rows[-1].eliminated = Elimination(1, "")
+    figure = Figure()
+    draw_by_layer(figure, rows)
+    (axes,) = figure.axes
+    points = {line.get_label(): list(line[0].get_xdata()) for line in axes.containers}
+    assert points == {"dev": [0, 1, 2, 3], "test": [0, 1, 2], "random weights": [0, 1]}
+    lines = {line.get_label() for line in axes.lines}
+    assert {"majority_tag 50.0", "sum_all 90.0"} <= lines
+
+
+@pytest.mark.usefixtures("draw")
+def test_the_same_rows_give_the_same_bytes(tmp_path: Path):
+    rows = made(tmp_path, {"embeddings": 0.7, "last": 0.8})
+    for form in ("png", "svg"):
+        assert [one.render(form) for one in pictures(rows)] == [one.render(form) for one in pictures(rows)]
