@@ -282,7 +282,9 @@ def _stop_at(layer: int, model: torch.nn.Module, encoder: Encoder, texts: tuple[
     for blocks in [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]:
         hooks = _end_at(layer, model, blocks)
         found = hidden_states(model, *texts)
-        if len(found) == len(whole) and all(map(_same, found, whole)):
+        if len(found) == len(whole) and all(
+            isinstance(one, torch.Tensor) and torch.equal(one, other) for one, other in zip(found, whole, strict=True)
+        ):
             return
         for hook in hooks:
             hook.remove()
@@ -290,12 +292,6 @@ def _stop_at(layer: int, model: torch.nn.Module, encoder: Encoder, texts: tuple[
         f"{encoder.name} cannot be stopped at layer {layer}; all its {encoder.num_layers} blocks are computed.",
         file=sys.stderr,
     )
-
-
-def _same(one: Any, other: torch.Tensor) -> bool:
-    import torch
-
-    return isinstance(one, torch.Tensor) and torch.equal(one, other)
 
 
 class _Stopped(Exception):

@@ -117,11 +117,13 @@ def keep_prefix_spaces(tokenizer: Any) -> None:
     if isinstance(backend.pre_tokenizer, ByteLevel):
         backend.pre_tokenizer.add_prefix_space = True
         return
-    if _cuts_as_in_text(tokenizer):
+    single, listed, running = _cut_sample(tokenizer)
+    if single == listed == running:
         return
     before = backend.normalizer
     backend.normalizer = Sequence([Prepend(" "), *([] if before is None else [before])])
-    if not _cuts_as_in_text(tokenizer):
+    single, listed, running = _cut_sample(tokenizer)
+    if not single == listed == running:
         backend.normalizer = before
 
 
@@ -132,25 +134,19 @@ def check_words(tokenizer: Any, name: str) -> None:
     Some tokenizers in Python look at a word's neighbours in running text. They are not refused, as the words of a
     corpus are already split.
     """
-    if not _cuts_as_in_text(tokenizer) and (tokenizer.is_fast or _cut_one_by_one(tokenizer) != _cut_as_list(tokenizer)):
+    single, listed, running = _cut_sample(tokenizer)
+    if single != listed or (tokenizer.is_fast and single != running):
         raise UserError(
             f"The tokenizer of {name} cuts single words differently than running text, so its pieces would not be "
             "those that the encoder was trained on. It cannot be used."
         )
 
 
-def _cuts_as_in_text(tokenizer: Any) -> bool:
-    running = tokenizer(" ".join(SAMPLE), add_special_tokens=False)["input_ids"]
-    return _cut_one_by_one(tokenizer) == _cut_as_list(tokenizer) == running
-
-
-def _cut_one_by_one(tokenizer: Any) -> list[int]:
-    return [piece for pieces in cut(tokenizer, SAMPLE) for piece in pieces]
-
-
-def _cut_as_list(tokenizer: Any) -> list[int]:
-    ids: list[int] = tokenizer(SAMPLE, is_split_into_words=True, add_special_tokens=False)["input_ids"]
-    return ids
+def _cut_sample(tokenizer: Any) -> tuple[list[int], list[int], list[int]]:
+    """Returns the pieces of a sample: of its words one by one, as a list, and as running text."""
+    single = [piece for pieces in cut(tokenizer, SAMPLE) for piece in pieces]
+    listed = tokenizer(SAMPLE, is_split_into_words=True, add_special_tokens=False)["input_ids"]
+    return single, listed, tokenizer(" ".join(SAMPLE), add_special_tokens=False)["input_ids"]
 
 
 def notes_on_pieces(pieces: Pieces, tokenizer: Any, name: str) -> list[str]:

@@ -112,25 +112,24 @@ def fill(
     refuse_changed(encoder, Path(cfg.cache_dir))
     cfg = replace(cfg, batch_pieces=pieces_at_once(cfg.batch_pieces, encoder, device))
     # In random order: where locks do nothing, processes that share the work would else compute the same shards.
-    groups = _groups(store, missing, TOGETHER[device])
+    together = TOGETHER[device]
+    wanted = dict.fromkeys((shard.split, shard.number // together * together) for shard in missing)
+    groups = [store.shards[split][first : first + together] for split, first in wanted]
     waiting = deque(random.SystemRandom().sample(groups, len(groups)))
     writes: deque[Future[None]] = deque()
     total = sum(group[-1].last - group[0].first for group in groups)
     what = f"extracting {pluralize(len(missing), 'shard')}, {store.bytes_of(missing) / 1e9:.2f} GB"
     bar = progress_bar(total, what, quiet=quiet)
     with ThreadPoolExecutor(max_workers=WRITERS[device]) as writer, bar:
-        locked_in_a_row = 0
         while waiting:
             group = waiting.popleft()
-            locks = {shard: _lock(store, shard) for shard in group}
+            paths = {shard: store.directory / f".{store.path(shard).name}.lock" for shard in group}
+            locks = {shard: FileLock(path, exclusive=True) for shard, path in paths.items()}
             if any(lock.busy for lock in locks.values()):
                 _release(locks.values())
                 waiting.append(group)
-                locked_in_a_row += 1
-                if locked_in_a_row >= len(waiting):  # other processes compute all remaining groups
-                    time.sleep(0.2)
+                time.sleep(0.2 / len(waiting))  # other processes may compute all remaining groups
                 continue
-            locked_in_a_row = 0
             to_write = [shard for shard in group if not store.path(shard).exists()]
             _release(locks.pop(shard) for shard in group if shard not in to_write)
             whole = group[0]._replace(last=group[-1].last)
@@ -149,16 +148,6 @@ def fill(
                 writes.popleft().result()
         for write in writes:
             write.result()
-
-
-def _groups(store: FeatureStore, missing: list[Shard], together: int) -> list[list[Shard]]:
-    """Returns groups of neighbouring shards that are computed together; at least one shard of each is missing."""
-    wanted = dict.fromkeys((shard.split, shard.number // together * together) for shard in missing)
-    return [store.shards[split][first : first + together] for split, first in wanted]
-
-
-def _lock(store: FeatureStore, shard: Shard) -> FileLock:
-    return FileLock(store.directory / f".{store.path(shard).name}.lock", exclusive=True)
 
 
 def _release(locks: Iterable[FileLock]) -> None:
@@ -210,7 +199,10 @@ def compute_shard(
         bar.update(len(rows))
     if device == "cpu":
         return layers, largest.item
-    layers, largest = to_host(layers), to_host(largest)
+    layers, largest = (  # pinned memory, filled while the next shard is computed
+        torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)
+        for tensor in (layers, largest)
+    )
     event = torch.cuda.Event()
     event.record()
 
@@ -219,8 +211,3 @@ def compute_shard(
         return largest.item()
 
     return layers, arrived
-
-
-def to_host(tensor: Tensor) -> Tensor:
-    """Copies a GPU's tensor to pinned memory while the next shard is computed."""
-    return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)

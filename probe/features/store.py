@@ -221,18 +221,13 @@ class FeatureStore:
     def why_no_room(self, shards: Sequence[Shard]) -> str | None:
         """Returns why these shards do not fit on the disk, and what to type; None if they fit."""
         reason = why_not_writable(self.directory, self.bytes_of(shards))
-        return None if reason is None else f"Features: {reason}. To use another folder: features.cache_dir=DIR."
+        return reason and f"Features: {reason}. To use another folder: features.cache_dir=DIR."
 
     def prepare(self, shards: Sequence[Shard]) -> None:
         """Makes the store's folder and holds it. Raises UserError if these shards cannot be written there."""
         if reason := self.why_no_room(shards):
             raise UserError(reason)
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"{self.directory} cannot be created: {error.strerror}. To use another folder: features.cache_dir=DIR."
-            ) from None
+        self.directory.mkdir(parents=True, exist_ok=True)
         self.hold()
 
     def write(self, shard: Shard, layers: torch.Tensor) -> None:

@@ -40,19 +40,6 @@ class Window(NamedTuple):
     keep_last: int
 
 
-def context_bounds(split: Split, context: str) -> np.ndarray:
-    """Returns (n + 1,), the word offsets of the texts that the encoder reads whole: sentences or documents."""
-    if context == "sentence":
-        return bounds(split.lengths)
-    if split.documents is None:
-        raise UserError(
-            f"features.context=document: {split.origin} marks no documents. "
-            "Use features.context=sentence, or a source with document marks."
-        )
-    last_of_document = np.flatnonzero(np.diff([*split.documents, -1]))
-    return np.concatenate([[0], bounds(split.lengths)[last_of_document + 1]])
-
-
 def plan_windows(split: Split, pieces: Pieces, context: str, max_text_pieces: int, stride: float) -> Iterator[Window]:
     """Plans windows of at most `max_text_pieces` pieces that cover a split; each word is taken from exactly one.
 
@@ -67,7 +54,14 @@ def plan_windows(split: Split, pieces: Pieces, context: str, max_text_pieces: in
             f"{split.place(position)}: {lengths[position]} pieces, but the encoder takes at most {max_text_pieces} "
             "at once. Split the word or use an encoder with a longer window."
         )
-    texts = context_bounds(split, context)
+    texts = bounds(split.lengths)
+    if context == "document":
+        if split.documents is None:
+            raise UserError(
+                f"features.context=document: {split.origin} marks no documents. "
+                "Use features.context=sentence, or a source with document marks."
+            )
+        texts = texts[[0, *(np.flatnonzero(np.diff([*split.documents, -1])) + 1)]]
     for first, last in zip(map(int, texts[:-1]), map(int, texts[1:]), strict=True):
         if pieces.count(first, last) <= max_text_pieces:
             yield Window(first, last, first, last)
@@ -228,35 +222,17 @@ def to_tensors(
     windows: list[Window], pieces: Pieces, encoder: Encoder, width: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Returns ids, mask and segment ids of a batch, each (B, P), padded on the right; P is at least `width`."""
-    return with_special_pieces([pieces.ids(window.first, window.last) for window in windows], encoder, width)
-
-
-def with_special_pieces(
-    texts: list[list[int]], encoder: Encoder, width: int = 0
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Adds special pieces to rows of text pieces, and pads them, as `to_tensors` returns them."""
     special = encoder.special
-    rows = [special.prefix + text + special.suffix for text in texts]
-    types = [special.prefix_types + [special.text_type] * len(text) + special.suffix_types for text in texts]
-    return padded(rows, types, encoder, width)
-
-
-def padded(
-    rows: list[list[int]], types: list[list[int]], encoder: Encoder, width: int = 0
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Pads rows of pieces and of segment ids, as `to_tensors` returns them."""
-    width = max(width, *map(len, rows))
-    ids = np.full((len(rows), width), encoder.padding, dtype=np.int64)
-    mask = np.zeros((len(rows), width), dtype=np.int64)
-    for i, row in enumerate(rows):
+    texts = [pieces.ids(window.first, window.last) for window in windows]
+    width = max(width, special.count + max(map(len, texts)))
+    ids = np.full((len(texts), width), encoder.padding, dtype=np.int64)
+    mask, types = np.zeros_like(ids), np.zeros_like(ids)
+    for i, text in enumerate(texts):
+        row = special.prefix + text + special.suffix
         ids[i, : len(row)] = row
         mask[i, : len(row)] = 1
-    if not encoder.special.has_types:
-        return torch.from_numpy(ids), torch.from_numpy(mask), None
-    segments = np.zeros_like(ids)
-    for i, row in enumerate(types):
-        segments[i, : len(row)] = row
-    return torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(segments)
+        types[i, : len(row)] = special.prefix_types + [special.text_type] * len(text) + special.suffix_types
+    return torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(types) if special.has_types else None
 
 
 def kept_pieces(

@@ -22,7 +22,7 @@ from probe.encoders.checkpoint import open_encoder
 from probe.encoders.encoder import load_model, outputs
 from probe.features import extraction
 from probe.features.extraction import ensure_features
-from probe.features.words import Text, batches, padded
+from probe.features.words import Text, batches
 
 IN_PYTHON = {"bertweet", "phobert", "bert-japanese", "flaubert"}
 NEEDS = {"flaubert": "sacremoses"}  # a package that the family's tokenizer calls
@@ -162,7 +162,9 @@ def test_a_padded_batch_has_outputs_and_gradients_as_if_each_text_were_alone(fam
     encoder = open_encoder(encoder_config(saved(family, tmp_path)), tmp_path)
     model = load_model(encoder, "cpu", keep_pooler=True).requires_grad_()
     texts = [[2, 11, 12, 3], [2, 13, 3], [2, 14, 15, 3]]
-    ids, mask, types = padded(texts, [[0] * len(text) for text in texts], encoder, width=6)
+    ids = torch.tensor([text + [encoder.padding] * (6 - len(text)) for text in texts])
+    mask = torch.tensor([[1] * len(text) + [0] * (6 - len(text)) for text in texts])
+    types = torch.zeros_like(ids) if encoder.special.has_types else None
     batch = outputs(model, ids, mask, types)
     batch.hidden_states[-1][mask == 1].square().sum().backward()
     gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
