@@ -6,8 +6,8 @@ from probe.arguments import Parser
 from probe.settings import add_multirun, configs_of
 
 DESCRIPTION = """\
-Checks that data, encoder, feature store and device are ready for the run that these settings
-describe. For a sweep it also estimates the cost. Exit code 0 if the run would work, 1 if not.
+Checks that data, encoder and device are ready for the runs that these settings describe, and
+estimates their cost in disk and time. Exit code 0 if they would work, 1 if not.
 """
 EXAMPLES = """\
   probe doctor data=columns data.path=DIR encoder=minilm_l6
@@ -16,21 +16,21 @@ EXAMPLES = """\
 
 
 def doctor(arguments: list[str]) -> int:
-    """Checks a run or a sweep before it starts, and returns the exit code."""
+    """Checks a run or a sweep before it starts, prints each part, and returns the exit code."""
     parser = Parser("doctor", DESCRIPTION, EXAMPLES)
     add_multirun(parser)
     parser.add_settings()
-    parser.add_format("text", "json")
     options = parser.parse_intermixed_args(arguments)
-
-    from probe.doctor.doctor import Part, examine
-    from probe.doctor.report import as_json, last_lines, part_lines
-
-    def show(part: Part) -> None:
-        if options.format == "text":
-            print(*part_lines(part), sep="\n", flush=True)
-
     configs, _ = configs_of(["-m"] * options.multirun + options.overrides)
-    found = examine(configs[0], configs, show)
-    print(*(last_lines(found) if options.format == "text" else [as_json(found)]), sep="\n")
-    return 0 if found.works else 1
+
+    from probe.doctor.doctor import examine
+
+    failed: list[str] = []
+    num_warnings = 0
+    for part in examine(configs):
+        print(part.text(), flush=True)
+        failed += [part.name] * (not part.ok)
+        num_warnings += part.num_warnings
+    first = " Look at the warnings above first." if num_warnings else ""
+    print((f"This would fail: {', '.join(dict.fromkeys(failed))}." if failed else "This would work.") + first)
+    return 1 if failed else 0

@@ -1,147 +1,118 @@
-"""Estimates the cost of a sweep: disk and time to extract missing features, and time to train.
+"""Estimates the cost of runs: disk and time to extract missing features, and time to train.
 
 Times are extrapolated from short measurements on this machine, with pieces and words of the text itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from probe.config import Config, UserError
-from probe.encoders.checkpoint import Encoder
-from probe.features.store import FeatureStore, Shard
 from probe.probes.schedule import Schedule, passes
 from probe.runs.outputs import is_truncated
 from probe.runs.plan import Plan, plan
-from probe.system.files import why_not_writable
+from probe.system.files import short, why_not_writable
+from probe.system.format import duration, first_few, pluralize
 from probe.system.machine import gpus, num_cores, resolve_device, side_by_side
 from probe.system.speed import units_per_second
-
-if TYPE_CHECKING:
-    import torch
-
-    from probe.features.words import Text
 
 FEWEST_EPOCHS = 10  # the fewest epochs of converged runs in the committed result sets
 MEASURED_SENTENCES = 2000
 
 
-def cost_of_sweep(configs: Sequence[Config], measured: Mapping[str, float]) -> dict[str, Any]:
-    """Estimates a sweep's number of runs, the stores to fill, and the seconds (s) of training.
+def cost_lines(configs: Sequence[Config]) -> list[str]:
+    """Says how many runs there are, which stores they read, and how long it takes to fill these and to train.
 
-    measured: the seconds of filling a store, by its key, where they are known already. Raises UserError for a run that
-    is not possible, and if there is no space for the features.
+    Raises UserError for a run that is not possible, and if there is no space for the features.
     """
     plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
     todo = [planned for planned in plans if not planned.is_done or is_truncated(planned.record_path)]
-    facts: dict[str, Any] = {"runs": len(plans), "to_make": len(todo)}
-    trained = [planned for planned in todo if planned.kind.reads_features]
-    tuned = [planned for planned in todo if planned.kind.is_trained and not planned.kind.reads_features]
-    if not trained + tuned:
-        return facts
-    first = (trained + tuned)[0].cfg
-    device = resolve_device(first.device)
-    at_once = side_by_side(first.jobs, len(gpus()) if device == "cuda" else 0)
-    if trained:
-        facts |= _of_frozen(trained, device, at_once, measured)
-    if tuned:
-        by_row = {planned.identity.cell: planned for planned in tuned}  # seeds cost the same
-        at_once = min(at_once, len(tuned))
-        num_gpus = len(gpus()) if device == "cuda" else 0
-        seconds = {
-            cell: planned.kind.training_s(planned.fit_inputs(at_once, num_gpus)) for cell, planned in by_row.items()
-        }
-        total = sum(seconds[planned.identity.cell] for planned in tuned)
-        facts["fine_tune"] = {"runs": len(tuned), "s": total / at_once}
-    return facts
+    rows = dict.fromkeys(planned.selection.as_text() for planned in plans)
+    lines = [f"{pluralize(len(plans), 'run')}, {len(todo)} not done yet", f"rows: {first_few(list(rows), glue='; ')}"]
+    device = resolve_device(configs[0].device)
+    num_gpus = len(gpus()) if device == "cuda" else 0
+    at_once = side_by_side(configs[0].jobs, num_gpus)
+    if frozen := [planned for planned in todo if planned.kind.reads_features]:
+        lines += _extraction(frozen, device)
+        lines.append(_training(frozen, device, min(at_once, len(frozen))))
+    if tuned := [planned for planned in todo if planned.kind.is_trained and not planned.kind.reads_features]:
+        lines.append(_fine_tuning(tuned, min(at_once, len(tuned)), num_gpus))
+    return lines
 
 
-def _of_frozen(trained: Sequence[Plan], device: str, at_once: int, measured: Mapping[str, float]) -> dict[str, Any]:
-    """Estimates, for runs on stored features, what must be extracted and how long the probes train."""
-    facts: dict[str, Any] = {}
-    by_store = {planned.store.key: planned for planned in trained}.values()
-    stores = [(one, store) for one in by_store if (store := one.store).missing()]
-    if stores:
-        num_bytes = sum(store.bytes_of(store.missing()) for _, store in stores)
-        folder = Path(trained[0].cfg.features.cache_dir)
-        if reason := why_not_writable(folder, num_bytes):
-            raise UserError(f"features.cache_dir={folder}: {reason}.")
-        from probe.features.words import cut_texts
+def _extraction(frozen: Sequence[Plan], device: str) -> list[str]:
+    """Describes the stores that these runs read. Raises UserError if what is missing does not fit on the disk."""
+    lines, num_stores, num_bytes, seconds = [], 0, 0, 0.0
+    for planned in {planned.store.key: planned for planned in frozen}.values():
+        store, folder = planned.store, planned.cfg.features.cache_dir
+        missing, shards = store.missing(), sum(map(len, store.shards.values()))
+        lines.append(f"store {short(store.key)} in {folder}: {shards - len(missing)} of {shards} shards there")
+        if missing:
+            num_stores, num_bytes = num_stores + 1, num_bytes + store.bytes_of(missing)
+            if reason := why_not_writable(Path(folder), num_bytes):
+                raise UserError(f"features.cache_dir={folder}: {reason}.")
+            seconds += extraction_s(planned, device)
+    if num_stores:
+        lines.append(f"to extract: {pluralize(num_stores, 'store')}, {num_bytes / 1e9:.2f} GB, {duration(seconds)}")
+    return lines
 
-        seconds = dict(measured)
-        for one, store in stores:
-            if store.key not in seconds:
-                texts = cut_texts(one.text, one.encoder, one.cfg.features)
-                seconds[store.key] = extraction_s(one.cfg, texts, one.encoder, store, device)
-        total = sum(seconds[store.key] for _, store in stores)
-        facts["extract"] = {"stores": len(stores), "bytes": num_bytes, "s": total}
-    by_work = {_work(planned): planned for planned in trained}
-    speeds = {work: training_s_per_word(planned, device) for work, planned in by_work.items()}
+
+def _training(frozen: Sequence[Plan], device: str, at_once: int) -> str:
+    """Estimates the time of training probes on stored features, `at_once` side by side."""
+    per_word: dict[tuple[object, ...], float] = {}  # seconds, by what determines them
+    epochs: list[int] = []
     least = most = 0.0
-    epochs = {planned.identity.key: _epochs(planned) for planned in trained}
-    for planned in trained:
-        splits, cfg = planned.corpus.splits, planned.cfg.probe
-        words = splits["train"].num_words * passes(len(splits["train"].words), cfg.batch_size)
-        epoch_s = speeds[_work(planned)] * (words + splits["dev"].num_words / 3)  # dev: forward pass only
-        least += epoch_s * epochs[planned.identity.key][0]
-        most += epoch_s * epochs[planned.identity.key][1]
-    fewest, at_most = min(first for first, _ in epochs.values()), max(last for _, last in epochs.values())
-    at_once = min(at_once, len(trained))
-    seconds_of_training = [least / at_once, most / at_once]
-    facts["train"] = {"s": seconds_of_training, "at_once": at_once, "epochs": [fewest, at_most]}
-    return facts
+    for planned in frozen:
+        chosen, cfg, splits = planned.selection, planned.cfg.probe, planned.corpus.splits
+        work = (chosen.width, len(chosen.indices), chosen.combine, repr(cfg))
+        if work not in per_word:
+            per_word[work] = training_s_per_word(planned, device)
+        sentences = len(splits["train"].words)
+        words = splits["train"].num_words * passes(sentences, cfg.batch_size)
+        epoch_s = per_word[work] * (words + splits["dev"].num_words / 3)  # dev: forward pass only
+        schedule = Schedule.of(cfg, sentences)
+        fewest = min(max(FEWEST_EPOCHS, schedule.shortest), schedule.max_epochs)
+        least += epoch_s * fewest / at_once
+        most += epoch_s * schedule.max_epochs / at_once
+        epochs += [fewest, schedule.max_epochs]
+    time = f"{duration(least)} to {duration(most)}, {at_once} at once"
+    return f"to train: {time}; runs take {min(epochs)} to {max(epochs)} epochs"
 
 
-def _work(planned: Plan) -> tuple[int, int, str, str]:
-    """Returns what determines a word's cost in training: the width, the combination and the probe."""
-    chosen = planned.selection
-    return chosen.width, len(chosen.indices), chosen.combine, repr(planned.cfg.probe)
+def _fine_tuning(tuned: Sequence[Plan], at_once: int, num_gpus: int) -> str:
+    """Estimates the time of fine-tuning. Raises UserError if memory does not suffice."""
+    by_row = {planned.identity.cell: planned for planned in tuned}  # seeds cost the same
+    seconds = {row: planned.kind.training_s(planned.fit_inputs(at_once, num_gpus)) for row, planned in by_row.items()}
+    total = sum(seconds[planned.identity.cell] for planned in tuned)
+    return f"to fine-tune: {pluralize(len(tuned), 'run')}, {duration(total / at_once)}"
 
 
-def _epochs(planned: Plan) -> tuple[int, int]:
-    """Returns the fewest and the most epochs that a run may take."""
-    schedule = Schedule.of(planned.cfg.probe, len(planned.corpus.splits["train"].words))
-    return min(max(FEWEST_EPOCHS, schedule.shortest), schedule.max_epochs), schedule.max_epochs
-
-
-def extraction_s(
-    cfg: Config,
-    texts: Mapping[str, Text],
-    encoder: Encoder,
-    store: FeatureStore,
-    device: str,
-    keep: Callable[[torch.Tensor], None] | None = None,
-) -> float:
-    """Estimates the seconds of extracting what is missing, by running the encoder for a moment on some of it.
-
-    texts: of all splits. keep: gets the resulting vectors, (stored layers, W, H).
-    """
+def extraction_s(planned: Plan, device: str) -> float:
+    """Estimates the seconds of filling a run's store, by running the encoder for a moment on a part of it."""
     import torch
 
     from probe.encoders.encoder import load_model
-    from probe.features.words import batches, pieces_at_once, states_of
+    from probe.features.words import Text, batches, cut_texts, pieces_at_once, states_of
 
     torch.set_num_threads(num_cores())
-    missing: list[Shard] = store.missing()
-    features = replace(cfg.features, layers=list(store.layers))
+    encoder, store = planned.encoder, planned.store
+    missing = store.missing()
+    features = replace(planned.cfg.features, layers=list(store.layers))
+    texts = cut_texts(planned.text, encoder, features)
     model = load_model(encoder, device, features.precision, deepest=store.layers[-1])
 
     def num_pieces(text: Text, windows: list) -> int:
         return sum(text.pieces.count(window.first, window.last) + encoder.special.count for window in windows)
 
     text = texts[missing[0].split]
-    at_once = pieces_at_once(features.batch_pieces, encoder, device)
-    some = batches(text, missing[0], encoder, at_once, device)
+    some = batches(text, missing[0], encoder, pieces_at_once(features.batch_pieces, encoder, device), device)
     some = some[:: max(1, len(some) // 8)]
 
     def encode(windows: list) -> int:
         states, _ = states_of(windows, text.pieces, model, encoder, features, device)
         states.sum().item()  # waits for a GPU
-        if keep is not None:
-            keep(states.cpu())
         return num_pieces(text, windows)
 
     speed = units_per_second([some[len(some) // 2], *some], encode)

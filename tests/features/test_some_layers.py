@@ -130,10 +130,10 @@ def test_layers_missing_from_the_store_are_named(inputs: list[str], tmp_path: Pa
 
 def test_the_forecast_counts_the_layers_that_are_stored(inputs: list[str], typed, monkeypatch: pytest.MonkeyPatch):
     asked: list[int] = []
-    monkeypatch.setattr("probe.features.store.why_not_writable", lambda _, needed: asked.append(needed))
+    monkeypatch.setattr("probe.doctor.cost.why_not_writable", lambda _, needed: asked.append(needed))
     for layers in ("null", "[5]"):
         done = typed("doctor", "layers=last", f"features.layers={layers}", *inputs)
-        assert "to extract: 0.00 GB, about" in done.stdout, done.stdout + done.stderr
+        assert "to extract: 1 store, 0.00 GB, about" in done.stdout, done.stdout + done.stderr
     assert asked[0] == 6 * asked[1] == 595 * 6 * 16 * 2
     done = typed("extract", "layers=last", "features.layers=[5]", *inputs)
     assert "595 words, layer 5 of 16 in " in done.stdout

@@ -22,7 +22,7 @@ from support.inputs import make_bert
 import probe.probes.finetune
 from probe.conditions import MAIN, UPPER_BOUND
 from probe.config import Config, UserError
-from probe.doctor.cost import cost_of_sweep
+from probe.doctor.cost import cost_lines
 from probe.probes.finetune import FineTuned, fine_tune
 from probe.runs.outputs import read_predictions
 from probe.runs.plan import plan, prepare_results
@@ -258,9 +258,7 @@ def test_a_sweep_over_conditions_has_one_fine_tuning_per_seed(inputs: list[str])
 
 def test_doctor_says_what_a_sweep_with_it_will_take(make: Make, inputs: list[str], tmp_path: Path):
     configs, _ = configs_of(["-m", *inputs, *TUNED, "seed=1,2"])
-    cost = cost_of_sweep(configs, {})
-    assert (cost["runs"], cost["to_make"], cost["fine_tune"]["runs"]) == (2, 2, 2)
-    assert cost["fine_tune"]["s"] > 0
+    names(cost_lines(configs), "2 runs, 2 not done yet", "to fine-tune: 2 runs")
     assert not stored(tmp_path)
 
 
