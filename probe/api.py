@@ -1,8 +1,8 @@
-"""Implements `probe.run`, `probe.sweep`, `probe.screen` and `probe.results`, and defines what they return.
+"""Defines the functions of the package `probe`, and what they return.
 
-The first three run the command in a separate process. So settings have the same effect as on the command line,
-nothing is printed, and the caller's threads and random states do not change. pandas is imported when a table is asked
-for; `datasets` installs it.
+`run`, `sweep` and `rank_layers` run the command in a separate process. So settings have the same effect as on the
+command line, nothing is printed, and the caller's threads and random states do not change. torch and pandas are
+imported where they are needed; `datasets` installs pandas.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from probe.config import UserError
 from probe.runs.outputs import bad_counts
 from probe.runs.records import RunRecord, bad_records, load_record
 from probe.screen.record import load_screens
 from probe.screen.report import Screens, ranked_choices, screen_table
-from probe.settings import configs_of
+from probe.settings import config_of, configs_of
 from probe.tables.columns import choose_columns
 from probe.tables.formats import render, table, table_values
 from probe.tables.recommendation import Recommendation, recommend
@@ -29,6 +29,9 @@ from probe.tables.rows import build_rows, results_folder
 
 if TYPE_CHECKING:
     import pandas
+    import torch
+
+    from probe.export.export import Splits
 
 
 @dataclass(frozen=True)
@@ -104,39 +107,147 @@ class Screen:
         return screen_table(self.screens).render("html")
 
 
-def read_results(folder: Path, margin: float | None, problems: Sequence[str] = ()) -> Results:
-    """Reads a results folder. Raises UserError if it holds neither records nor a sweep."""
-    folder = results_folder(folder)
+def results(folder: str | Path, margin: float | None = None) -> Results:
+    """Reads a results folder: its table and runs as pandas DataFrames, and which row to use. Trains nothing.
+
+    margin: by how many points of dev score a row may be worse than the best (default: `margin` in conf/config.yaml).
+    Scores are fractions. Raises probe.config.UserError, a ValueError, if the folder holds neither records nor a sweep.
+
+    >>> import probe
+    >>> found = probe.results("results/demo-minilm")
+    >>> found.recommendation.use.row, found.recommendation.use.layers, found.recommendation.margin
+    ('concat_last_four', '3..6', 0.5)
+    >>> print(found.recommendation)  # doctest: +ELLIPSIS
+    Use concat_last_four (layers 3..6): ...
+    >>> found.table[["row", "indices", "n", "label"]].tail(2).values.tolist()
+    [['concat_last_four', '3 4 5 6', 3, 'best'], ['sum_all', '1 2 3 4 5 6', 3, 'worse']]
+    >>> len(found.runs), found.runs.row[found.runs.dev.idxmax()]
+    (18, 'concat_last_four')
+    """
+    folder = results_folder(Path(folder))
     rows = build_rows(folder, margin)
     records = {file: record for row in rows for file, record in row.records.items()}
     bad = [*bad_records(folder).values(), *bad_counts(records)]
-    return Results(folder, rows, [*problems, *map(str, bad)])
+    return Results(folder, rows, [str(error) for error in bad])
 
 
-def run_one(settings: Sequence[str]) -> RunRecord:
-    """Trains one run, or reads the run that is done, and returns its record."""
+def run(*settings: str) -> RunRecord:
+    """Trains one run as `probe train` does, prints nothing, and returns its record. A run that is done is read.
+
+    settings: as on the command line. Raises probe.config.UserError, a ValueError, for mistakes in them.
+
+    >>> import probe
+    >>> record = probe.run("data=demo", "encoder=minilm_l6", "layers=last", "probe=linear", "results_dir=results/mine")
+    >>> record.row, record.layers.indices, record.seed
+    ('last', [6], 1)
+    >>> 0.4 < record.scores.dev.headline < 0.5
+    True
+    """
     if configs_of(list(settings))[1]:
         raise UserError("probe.run trains one run. For a sweep: probe.sweep(...)")
     printed, _ = _run_command("train", settings)
     return load_record(Path(printed.rpartition("\nrecord: ")[2].strip()))
 
 
-def run_sweep(settings: Sequence[str]) -> Results:
-    """Trains every run of a sweep that is not done, and reads the results folder."""
+def sweep(*settings: str) -> Results:
+    """Trains the runs of a sweep as `probe -m` does, prints nothing, and returns the results folder as `results` does.
+
+    settings: as on the command line, including a sweep file (`+sweep=quickstart`). Runs that are done are not repeated;
+    failures are in `problems`. Raises probe.config.UserError, a ValueError, for mistakes in the settings.
+
+    >>> import probe
+    >>> found = probe.sweep("layers=last,embeddings", "data=demo", "encoder=minilm_l6", "probe=linear",
+    ...                     "results_dir=results/mine")
+    >>> found.table.row.tolist(), len(found.runs), found.problems
+    (['embeddings', 'last'], 2, [])
+    """
     configs, _ = configs_of(["-m", *settings])
     folders = {cfg.results_dir for cfg in configs}
     if len(folders) > 1:
         raise UserError(f"give one results_dir, not {', '.join(sorted(folders))}.")
     _, errors = _run_command("train", ["-m", *settings], may_fail=True)
+    found = results(folders.pop(), configs[0].margin)
     failed = [line for line in errors.splitlines() if line.startswith("failed: ")]
-    return read_results(Path(folders.pop()), configs[0].margin, failed)
+    return replace(found, problems=[*failed, *found.problems])
 
 
-def run_screen(settings: Sequence[str]) -> Screen:
-    """Ranks the layers, or reads the screen that is done, and returns it."""
+def rank_layers(*settings: str) -> Screen:
+    """Ranks layers and combinations without training, as `probe screen` does, prints nothing, and returns them.
+
+    settings: as on the command line. A screen that is done is read. Raises probe.config.UserError, a ValueError,
+    for mistakes in them.
+
+    >>> import probe
+    >>> found = probe.rank_layers("data=demo", "encoder=minilm_l6", "screen.sentences=200", "screen.max_layers=1",
+    ...                           "results_dir=results/mine")
+    >>> found.table.place.tolist() == list(range(1, len(found.table) + 1))
+    True
+    >>> found.table.columns.tolist()[:6]
+    ['place', 'encoder', 'name', 'alike', 'indices', 'combine']
+    """
     folder = Path(configs_of(list(settings), swept="encoder")[0][0].results_dir)
     _run_command("screen", settings)
     return Screen(load_screens(folder))
+
+
+def load_features(*settings: str, each: bool = False) -> Splits:
+    """Returns words, tags and vectors of a corpus under a frozen encoder: train, dev and test.
+
+    settings: as on the command line: "data=conll2003", "encoder.path=DIR", "layers=concat_last_four". Missing
+    features are extracted first. each: does not combine the layers: (words, layers, H).
+
+    In each split, `words`, `tags` and the rows of `vectors` are aligned, one row per word; `sentences` are slices
+    of them. Slicing `vectors` reads those rows from the store into a torch tensor; converting it to a NumPy array
+    reads all of it. Corpus and encoder are read again at each call. Raises probe.config.UserError, a ValueError,
+    for invalid settings.
+
+    >>> from probe import load_features
+    >>> train, dev, test = load_features("data=demo", "encoder=minilm_l6", "layers=concat_last_four")
+    >>> dev.vectors.shape
+    (6622, 1536)
+    >>> first = dev.sentences[0]
+    >>> list(zip(dev.words[first], dev.tags[first]))[:3]
+    [('HEADLESS', 'O'), ('RAKVERE', 'B-ORG'), ('TARVAS', 'I-ORG')]
+    >>> dev.vectors[first].dtype
+    torch.float16
+    """
+    from probe.export.export import read_splits
+    from probe.runs.plan import forget_inputs
+
+    forget_inputs()
+    return read_splits(config_of(list(settings)), each)
+
+
+class WordVectors(NamedTuple):
+    """Holds a text's words and vectors, on the CPU in float32: (words, layers, H), layer 0 = embedding output."""
+
+    words: list[str]
+    vectors: torch.Tensor
+
+
+@overload
+def word_vectors(texts: str, *settings: str) -> WordVectors: ...
+
+
+@overload
+def word_vectors(texts: list[str], *settings: str) -> list[WordVectors]: ...
+
+
+def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[WordVectors]:
+    """Returns the vector of each word of a text at every layer of a frozen encoder; for several texts, a list.
+
+    settings: as on the command line, for example "encoder=minilm_l6", "encoder.path=DIR" or "features.subword=mean".
+    Each text is split into words as `probe inspect` does (punctuation marks are words) and encoded by itself. The
+    encoder is loaded at each call, so pass many texts at once. Raises probe.config.UserError, a ValueError, for invalid
+    settings and texts.
+    """
+    from probe.inspect.encoded_text import TextEncoder
+
+    reader = TextEncoder(config_of(list(settings)))
+    given = [texts] if isinstance(texts, str) else texts
+    readings = (reader.read(text, number=i + 1) for i, text in enumerate(given))
+    read = [WordVectors(reading.words, reading.vectors) for reading in readings]
+    return read[0] if isinstance(texts, str) else read
 
 
 def _run_command(command: str, settings: Sequence[str], may_fail: bool = False) -> tuple[str, str]:

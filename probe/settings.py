@@ -114,6 +114,8 @@ def parse_command(arguments: list[str], swept: str | None = None) -> ParsedComma
 def _parse(parser: OverridesParser, words: list[str], is_multirun: bool, swept: str | None) -> ParsedCommand:
     """Returns the configs of these settings. See `parse_command`."""
     for word in words:
+        if not isinstance(word, str):
+            raise UserError(f"{word!r}: settings are strings as on the command line, 'encoder=minilm_l6'.")
         if "=" not in word:
             raise unknown_word(word)
     typed = parser.parse_overrides(words)

@@ -152,7 +152,7 @@ def typed(
 
 @pytest.fixture
 def api_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`probe.run`, `probe.sweep` and `probe.screen` in this process: in one of its own each imports torch first.
+    """`probe.run`, `probe.sweep` and `probe.rank_layers` in this process: in one of its own each imports torch first.
 
     That they start processes is a matter of test_api.py.
     """

@@ -82,7 +82,7 @@ def loes(overrides: list[str], num_words: int) -> dict[str, Any]:
     from loes import select_layers_from_custom_embeddings
 
     cfg = config_of(overrides)
-    train = probe.features(*overrides, "layers=single", "layers.indices='0:'", each=True).train
+    train = probe.load_features(*overrides, "layers=single", "layers.indices='0:'", each=True).train
     names = sorted(set(train.tags))
     torch.manual_seed(cfg.seed)
     some = torch.randperm(len(train.tags))[:num_words].sort().values
