@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,11 +116,11 @@ def test_readouts_are_least_squares_on_windows_within_sentences(
         chosen = states[list(indices)]
         if combine == "mean":  # of the layers as they are stored
             chosen = [(chosen * to.scale[list(indices), None, None].double().numpy()).mean(0)]
-        dense = windows(np.concatenate([*chosen], 1), lengths, window)
+        dense = windows(np.concatenate([*chosen], 1), np.array(lengths), window)
         centred = dense - dense.mean(0)
         variances = (centred**2).sum(0)
         if combine == "concat":  # the mean over all layers, which nearly are of one size
-            every = windows(np.concatenate([*states], 1), lengths, window)
+            every = windows(np.concatenate([*states], 1), np.array(lengths), window)
             variances = ((every - every.mean(0)) ** 2).sum(0)
         normal = centred.T @ centred + strength * variances.mean() * np.eye(centred.shape[1])
         weights = np.linalg.solve(normal, centred.T @ (gold - gold.mean(0)))
@@ -165,7 +166,7 @@ def test_spans_are_counted_as_seqeval_counts_them_ill_formed_or_not():
         known = sorted({tag for tags in gold for tag in tags} | {"O", "I-PER"})[: choose.randint(2, 9)]
         guess = [[choose.choice(known) for _ in range(n)] for n in lengths]
         part = np.array([choose.randrange(3) for _ in lengths])
-        given = SimpleNamespace(
+        given: Any = SimpleNamespace(
             tags=gold, part=np.repeat(part, lengths), position=np.concatenate([np.arange(n) for n in lengths])
         )
         counted = Gold(given, known, 3, SPANS).counts(np.array([known.index(t) for tags in guess for t in tags]))
@@ -179,7 +180,7 @@ def test_spans_are_counted_as_seqeval_counts_them_ill_formed_or_not():
 
 
 def test_of_tags_that_are_no_spans_accuracy_is_counted():
-    given = SimpleNamespace(tags=[["N", "V"], ["N"]], part=np.array([0, 0, 1]), position=np.array([0, 1, 0]))
+    given: Any = SimpleNamespace(tags=[["N", "V"], ["N"]], part=np.array([0, 0, 1]), position=np.array([0, 1, 0]))
     counted = Gold(given, ["N", "V"], 2, TAGS).counts(np.array([0, 0, 0]))
     assert f1_of(counted).tolist() == [0.5, 1.0]
 
