@@ -17,7 +17,7 @@ from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, bytes_needed, read_selection
 from probe.probes.fitting import Epoch, Fit, FitInputs, Mix
 from probe.probes.kinds import bfloat16_kernels
-from probe.probes.normalization import Normalization, normalization_of, scales_in
+from probe.probes.normalization import Normalization, deviations_in, normalization_of
 from probe.probes.scales import ADDED, REMEDY, adds_unlike, unlike_layers
 from probe.probes.tagger import train_tagger
 from probe.probes.training import labels_of, make_deterministic
@@ -80,8 +80,7 @@ def _deviations(inputs: FitInputs) -> list[float] | None:
     selection = inputs.selection
     if selection.normalize is not None or selection.combine not in ADDED or len(selection.indices) < 2:
         return None
-    found = scales_in(inputs.store, selection.indices).deviations
-    return [float(f"{deviation:.4g}") for deviation in found]
+    return [float(f"{deviation:.4g}") for deviation in deviations_in(inputs.store, selection.indices)]
 
 
 def read_features(

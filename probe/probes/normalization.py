@@ -11,9 +11,8 @@ W words, L layers chosen, H hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -91,33 +90,15 @@ def normalization_of(store: Vectors, selection: Selection) -> Normalization | No
     return _rounded(per_word, shift, gain * summed / _where_positive(variance.mean().sqrt()))
 
 
-class Scales(NamedTuple):
-    """Holds the scale of layers, in the order asked for.
+def deviations_in(store: FeatureStore, layers: Sequence[int]) -> list[float]:
+    """Measures how much each layer's features deviate, as the root of their mean variance. Raises DamagedShard.
 
-    norms: mean length of a vector. deviations: of a feature from its mean, as the root of the features' mean variance.
+    Reads the first MEASURED_SHARDS shards of train.
     """
-
-    norms: list[float]
-    deviations: list[float]
-
-
-def scales_in(store: FeatureStore, layers: Sequence[int]) -> Scales:
-    """Measures the scale of stored layers on the first MEASURED_SHARDS shards of train. Raises DamagedShard."""
     part = replace(store, shards={"train": store.shards["train"][:MEASURED_SHARDS]})
-    return scales_of(found for _, found in part.read("train", layers))
-
-
-def scales_of(parts: Iterable[Sequence[Tensor]]) -> Scales:
-    """Measures the scale of layers that come in parts; each part has (W, H) of every layer."""
-    norms: list[Tensor] = []
-
-    def with_norms() -> Iterator[Sequence[Tensor]]:
-        for layers in parts:
-            norms.append(torch.stack([layer.double().norm(dim=-1) for layer in layers]))  # (L, W)
-            yield layers
-
-    _, variance = _moments(with_norms())
-    return Scales(torch.cat(norms, 1).mean(1).tolist(), variance.mean(1).sqrt().tolist())
+    _, variance = _moments(found for _, found in part.read("train", layers))
+    deviations: list[float] = variance.mean(1).sqrt().tolist()
+    return deviations
 
 
 def restored_normalization(selection: Selection, weights: dict[str, Tensor]) -> Normalization | None:

@@ -14,7 +14,7 @@ from support.commands import TINY
 from support.inputs import make_bert, overrides, plain_encoder, stored
 
 from probe.features.store import FeatureStore
-from probe.probes.normalization import scales_in
+from probe.probes.normalization import deviations_in
 from probe.probes.scales import adds_unlike, ratio_of
 from probe.runs.records import load_records
 from probe.runs.run import extract, run
@@ -43,13 +43,12 @@ def store_of(settings: list[str]) -> FeatureStore:
     return extract(configs_of(settings)[0][0], quiet=True)
 
 
-def test_a_layers_scale_is_its_norm_and_deviation(typed: Callable, given: list[str]):
+def test_a_layers_scale_is_the_deviation_of_its_features(typed: Callable, given: list[str]):
     store = store_of(given)
-    scales = scales_in(store, store.layers)
+    deviations = deviations_in(store, store.layers)
     train = stored(store, "train").double().numpy()  # (L + 1, W, H)
-    assert scales.norms == pytest.approx([((layer**2).sum(1) ** 0.5).mean() for layer in train])
-    assert scales.deviations == pytest.approx([layer.var(0).mean() ** 0.5 for layer in train])
-    assert ratio_of(scales.deviations[4:]) > 5
+    assert deviations == pytest.approx([layer.var(0).mean() ** 0.5 for layer in train])
+    assert ratio_of(deviations[4:]) > 5
 
 
 @pytest.mark.usefixtures("short_epochs")
