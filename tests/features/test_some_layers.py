@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support.facts import names
-from support.inputs import data_config, features_config
+from support.inputs import features_config
 
 from probe.cache.command import entries
 from probe.config import UserError
-from probe.data.corpus import Corpus, load_corpus
-from probe.data.split import Split
+from probe.data.corpus import Corpus
 from probe.encoders import encoder as encoder_module
 from probe.encoders.checkpoint import Encoder
 from probe.features.extraction import ensure_features
@@ -86,17 +84,6 @@ def test_an_encoder_that_cannot_be_stopped_runs_whole(
     some = made(tiny_corpus, tiny_encoder, tmp_path / "some", [0, 2])
     names(capsys.readouterr().err, "layer 2", "5 blocks")
     assert same_vectors(some, every, [0, 2])
-
-
-@pytest.mark.real
-def test_some_layers_of_the_packaged_encoder_are_its_own(minilm: Encoder, tmp_path: Path):
-    whole = load_corpus(data_config("bundled")).splits["dev"]
-    chosen = random.Random(0).sample(range(len(whole.words)), 30)
-    split = Split([whole.words[i] for i in chosen], [whole.tags[i] for i in chosen], None, chosen, whole.origin)
-    corpus = Corpus("sample", {"dev": split})
-    every = made(corpus, minilm, tmp_path / "all", None)
-    for layers in ([0], [3, 4], [1, 5]):
-        assert same_vectors(made(corpus, minilm, tmp_path / "some", layers), every, layers)
 
 
 @pytest.mark.usefixtures("short_epochs")

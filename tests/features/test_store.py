@@ -102,21 +102,6 @@ def test_whatever_changes_no_vector_changes_no_key(
     )
 
 
-def test_weights_edited_under_the_same_name_are_noticed(tiny_bert: Path, tmp_path: Path):
-    folder = tmp_path / "same-name"
-    folder.mkdir()
-    for file in tiny_bert.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    before = open_encoder(encoder_config(folder), tmp_path).fingerprint
-    again = open_encoder(encoder_config(folder), tmp_path).fingerprint
-    weights = bytearray((folder / "model.safetensors").read_bytes())
-    weights[-1] ^= 1
-    (folder / "model.safetensors").write_bytes(weights)
-    after = open_encoder(encoder_config(folder), tmp_path).fingerprint
-    assert before == again
-    assert before["weights"] != after["weights"]
-
-
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
@@ -187,30 +172,6 @@ def test_an_edited_manifest_is_written_again(
     assert store.manifest() is None
     ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
     assert path.read_text() == content
-
-
-def test_leftovers_of_killed_writers_are_removed_after_a_day(
-    store: FeatureStore, tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
-):
-    old, new = (store.directory / f".train-00000.safetensors.host.{pid}.abc" for pid in (1, 2))
-    for path in (old, new):
-        path.write_bytes(b"half")
-    os.utime(old, (0, 0))
-    store.path(store.shards["dev"][0]).unlink()
-    ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
-    assert not old.exists()
-    assert new.exists()
-    assert {path.name for path in store.directory.iterdir()} == {
-        "manifest.json", ".in-use", new.name, *(store.path(s[0]).name for s in store.shards.values())
-    }  # fmt: skip
-
-
-def test_a_text_of_another_corpus_finds_nothing_of_this_one(
-    store: FeatureStore, tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path
-):
-    other = copy.deepcopy(tiny_corpus)
-    other.splits["train"].words[3].reverse()
-    assert FeatureStore.of(other, tiny_encoder, features_config(tmp_path / "cache")).missing()
 
 
 def test_too_little_disk_is_said_before_anything_is_computed(
