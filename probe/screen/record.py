@@ -74,18 +74,14 @@ class ScreenRecord:
     finished: str  # UTC
 
 
-class BadScreen(UserError):
-    """Reports a screen.json that cannot be understood."""
-
-
 def load_screens(folder: Path) -> dict[str, ScreenRecord]:
     """Reads the screens of a results folder by their encoders' names, in their order; empty if there are none.
 
-    Raises BadScreen with the field and the problem, and UserError if the file cannot be read.
+    Raises UserError with the field and the problem.
     """
 
-    def bad(problem: str) -> BadScreen:
-        return BadScreen(f"{folder / SCREEN}: {problem}. Move it away and screen again.")
+    def bad(problem: str) -> UserError:
+        return UserError(f"{folder / SCREEN}: {problem}. Move it away and screen again.")
 
     content = json_of(folder / SCREEN, bad)
     if content is None:

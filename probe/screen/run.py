@@ -17,7 +17,7 @@ from probe.features.store import FeatureStore, read_again_if_damaged
 from probe.probes.kinds import PROBES
 from probe.runs.plan import Inputs, inputs_of, named_encoders, prepare_results, settings_of
 from probe.runs.sweep_plan import Setting
-from probe.screen.record import SCHEMA, SCREEN, BadScreen, ScreenIdentity, ScreenRecord, by_encoder, load_screens
+from probe.screen.record import SCHEMA, SCREEN, ScreenIdentity, ScreenRecord, by_encoder, load_screens
 from probe.screen.report import screen_table
 from probe.system.files import write_atomically, write_json
 from probe.system.machine import resolve_device
@@ -43,9 +43,9 @@ def run_screens(
 ) -> dict[str, ScreenRecord]:
     """Screens the encoder of each config, after extracting missing features, and returns the screens by encoder.
 
-    Reuses the screens that screen.json has, and writes it after each new one. The first new screen replaces a damaged
-    screen.json, and one of another text, encoder or setting. Raises UserError for an encoder that cannot be opened, and
-    for two of one name.
+    Reuses the screens that screen.json has, and writes it after each new one. The first new screen replaces those of
+    another text, encoder or setting. Raises UserError for a damaged screen.json, for an encoder that cannot be opened,
+    and for two of one name.
     """
     for cfg in configs:
         if not PROBES[cfg.probe.kind].reads_features:
@@ -57,11 +57,7 @@ def run_screens(
     named_encoders(configs)
     folder = Path(configs[0].results_dir)
     wanted = {screen_identity(inputs_of(cfg), cfg).key: cfg for cfg in configs}
-    try:
-        done = {one.key: one for one in load_screens(folder).values()}
-    except BadScreen as error:
-        log(f"{error} It is replaced.")
-        done = {}
+    done = {one.key: one for one in load_screens(folder).values()}
     if list(done) == list(wanted):
         log(f"screened already: {folder / SCREEN}")
         return by_encoder([*done.values()])
