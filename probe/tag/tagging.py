@@ -48,5 +48,5 @@ def tag_splits(file: Path, record: RunRecord, cfg: Config, splits: Sequence[Spli
             torch.set_num_threads(1)  # as in training
         for name, split in corpus.splits.items():
             read = Streamed(vectors, name, selection_of(record), normalization=normalization)
-            sizes = split.lengths if record.task.is_per_word else [1] * len(split.words)
+            sizes = split.by_unit(record.task.units).lengths
             yield tagger.predict(TaggedWords(read, [["O"] * size for size in sizes], {}, device))
