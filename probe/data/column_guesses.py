@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from probe.data.columns import cut_line, without_mark
-from probe.data.split import Split, bare_tag, lines_of
+from probe.data.columns import cut_line
+from probe.data.split import BYTE_ORDER_MARK, Split, bare_tag, lines_of
 from probe.data.tags import PREFIXED
 
 NUMBER = re.compile(r"\d+([-.]\d+)?")
@@ -26,8 +26,8 @@ def table_of(split: Split) -> list[list[str]]:
         for _ in words:
             while number in skipped:
                 number += 1
-            line = without_mark(lines[number - 1].removesuffix("\r"))
-            rows.append(cut_line(line, line.strip(" \t"), split.separator)[: split.num_columns])
+            line = lines[number - 1].removesuffix("\r").removeprefix(BYTE_ORDER_MARK)
+            rows.append(cut_line(line, split.separator)[: split.num_columns])
             number += 1
     return rows
 

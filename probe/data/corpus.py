@@ -8,14 +8,13 @@ import itertools
 import json
 from bisect import bisect
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from probe.config import DataConfig, UserError
-from probe.data.columns import quoted
 from probe.data.layout import Layout
 from probe.data.readers import read_file
 from probe.data.repository import read_hub
@@ -24,12 +23,12 @@ from probe.data.split import Split, SplitCounts, bare_tag
 from probe.data.task import Task
 from probe.data.tasks import SPANS, task_of
 from probe.system import hub
-from probe.system.format import closest, escape_invisible, first_few
+from probe.system.format import escape_invisible, first_few
 
 SPLITS = ("train", "dev", "test")
-STEMS = {"train": ["train"], "dev": ["dev", "valid", "validation", "val", "testa"], "test": ["test", "testb"]}
 BUNDLED = "bundled"  # data.path of the corpus inside the package
 BUNDLED_FOLDER = Path(__file__).parent / "demo"
+FILES_SHOWN = 12
 NEW_SHOWN = 20  # tags that do not occur in train
 FRACTION_SEED = 0
 
@@ -117,16 +116,7 @@ def hash_rows(rows: Iterable[object]) -> str:
 def load_corpus(cfg: DataConfig) -> Corpus:
     """Reads all three splits. Raises UserError for what is missing or malformed."""
     splits = read_splits(cfg)
-    skipped = {
-        "comments": {name: len(split.skipped_lines) - split.not_words for name, split in splits.items()},
-        "names of columns": {name: int(split.header > 0) for name, split in splits.items()},
-        "lines of CoNLL-U": {name: split.not_words for name, split in splits.items()},
-        "empty sentences": {name: split.empty for name, split in splits.items()},
-        "byte order marks": {name: split.order_marks for name, split in splits.items()},
-        "blanks at line ends": {name: split.trailing for name, split in splits.items()},
-        "blanks around words": {name: split.around_words for name, split in splits.items()},
-        "invisible characters around tags": {name: split.invisible for name, split in splits.items()},
-    }
+    skipped = {name: split.skipped for name, split in splits.items()}
     taken = take_from_train(splits, {"dev": cfg.dev_fraction, "test": cfg.test_fraction})
     splits = {name: splits[name] for name in SPLITS}
     _refuse_doubles(splits)
@@ -141,10 +131,10 @@ def load_corpus(cfg: DataConfig) -> Corpus:
     found, notes = corpus.task.normalize(corpus.splits, cfg.scheme, cfg.ill_formed)
     corpus.about |= found
     corpus.notes += notes
-    for what, counts in skipped.items():
-        if any(counts.values()):
-            corpus.about["skipped"] = corpus.about.get("skipped", {}) | {what: counts}
-            corpus.notes.append(f"skipped {what}: {_by_split(counts)}")
+    for what in sorted({what for counts in skipped.values() for what in +counts}):
+        counts = {name: skipped[name][what] for name in skipped}
+        corpus.about["skipped"] = corpus.about.get("skipped", {}) | {what: counts}
+        corpus.notes.append(f"skipped {what}: {', '.join(f'{count} in {name}' for name, count in counts.items())}")
     for name, part in taken.items():
         corpus.notes.append(
             f"{name} is {part['sentences']} sentences taken from train, by {part['by']} (data.{name}_fraction)"
@@ -179,13 +169,12 @@ def read_splits(cfg: DataConfig) -> dict[str, Split]:
                 "(data.train=NAME, ...)."
             )
         splits = {}
-        close = _close_files(folder, {name: getattr(cfg, name) for name in wanted if fractions[name] is None})
+        there = first_few(sorted(file.name for file in folder.iterdir() if file.is_file()), FILES_SHOWN)
         for name in wanted:
             file = folder / getattr(cfg, name)
             if fractions[name] is None or file.exists():
-                splits[name] = read_file(
-                    file, replace(layout, split=name), f"{close}Another file name: data.{name}=NAME{_offer(name)}."
-                )
+                remedy = f"There are: {there}. Another file name: data.{name}=NAME{_offer(name)}."
+                splits[name] = read_file(file, layout, remedy)
     for name, fraction in fractions.items():
         if fraction is not None and name in splits:
             raise UserError(
@@ -195,20 +184,6 @@ def read_splits(cfg: DataConfig) -> dict[str, Split]:
         if fraction is None and name not in splits:
             raise UserError(f"There is no {name} split{_offer(name, ': ')}.")
     return splits
-
-
-def _close_files(folder: Path, files: Mapping[str, str]) -> str:
-    """Suggests settings for missing split files, where the folder has files with similar names."""
-    there = sorted({file.name for file in folder.iterdir() if file.is_file()} - set(files.values()))
-    typed = []
-    for split, file in files.items():
-        if not (folder / file).exists():
-            parts = {name: set(name.lower().replace("-", ".").split(".")) for name in there}
-            same = [name for name in there if parts[name] & {Path(file).name.split(".")[0], *STEMS[split]}]
-            stems = {Path(name).stem: name for name in reversed(same or there)}  # all have the same ending
-            close = closest(Path(file).stem, stems, 0.7)
-            typed += [f"data.{split}={quoted(name)}" for name in ([stems[close]] if close else same[:1])]
-    return f"Did you mean {' '.join(typed)}? " if typed else ""
 
 
 def _offer(name: str, glue: str = "; or ") -> str:
@@ -241,10 +216,6 @@ def take_from_train(splits: dict[str, Split], fractions: dict[str, float | None]
     remaining = set(order)
     splits["train"] = train.take([i for i, unit in enumerate(units) if unit in remaining])
     return taken
-
-
-def _by_split(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} in {name}" for name, count in counts.items())
 
 
 def _refuse_doubles(splits: dict[str, Split]) -> None:

@@ -8,12 +8,6 @@ from dataclasses import dataclass, fields
 from probe.config import DataConfig, UserError
 from probe.system.format import escape_invisible
 
-USUAL = {  # names that fields and columns often have
-    "words_field": ("tokens", "words", "token", "word", "text", "sentence"),
-    "tags_field": ("ner_tags", "tags", "labels", "ner", "tag", "label", "gold_label", "score", "pos_tags", "upos"),
-}
-COLUMN_NAMES = {name for names in USUAL.values() for name in names}
-
 
 @dataclass(frozen=True)
 class Layout:
@@ -33,7 +27,7 @@ class Layout:
     tags_field: str = "ner_tags"
     document_field: str | None = None
     labels: list[str] | None = None  # the names of tags that are numbers: tag 0 is labels[0]
-    split: str = "train"  # the one to read, where a file holds several
+    without_tags: bool = False  # of a text to be tagged
 
     @classmethod
     def of(cls, data: DataConfig) -> Layout:
@@ -41,19 +35,9 @@ class Layout:
 
 
 def check_fields(place: str, available: Collection[str], layout: Layout) -> None:
-    """Raises UserError with what to type if fields are missing that the settings name. place: of the fields."""
-    missing = [
-        setting
-        for setting in ("words_field", "tags_field", "document_field")
-        if getattr(layout, setting) is not None and getattr(layout, setting) not in available
-    ]
-    if not missing:
-        return
-    none = " or null" if missing[0] == "document_field" else ""
-    shown = ", ".join(map(escape_invisible, available))
-    usual = [next((name for name in USUAL.get(setting, ()) if name in available), None) for setting in missing]
-    hint = f"To choose another: data.{missing[0]}=NAME{none}."
-    if all(usual):
-        typed = " ".join(f"data.{setting}={name}" for setting, name in zip(missing, usual, strict=True))
-        hint = f"Did you mean {typed}?"
-    raise UserError(f"{place} has no {getattr(layout, missing[0])!r}, only {shown}. {hint}")
+    """Raises UserError with what to type if a field is missing that the settings name. place: of the fields."""
+    for setting in ("words_field",) if layout.without_tags else ("words_field", "tags_field", "document_field"):
+        name = getattr(layout, setting)
+        if name is not None and name not in available:
+            shown = ", ".join(map(escape_invisible, available))
+            raise UserError(f"{place} has no {name!r}, only {shown}. To choose another: data.{setting}=NAME.")

@@ -3,44 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from probe.config import UserError
-from probe.data.columns import read_columns, read_columns_without_tags
-from probe.data.conllu import read_conllu, read_conllu_without_tags
-from probe.data.json_parquet import read_json, read_json_without_tags, read_parquet
+from probe.data.columns import read_columns, read_conllu
+from probe.data.json_parquet import read_json, read_parquet
 from probe.data.labelled import read_labelled
 from probe.data.layout import Layout
-from probe.data.split import Split
+from probe.data.split import Split, lines_of
 from probe.data.tasks import TASKS
-
-WORDS = ("spans", "tags")
 
 
 @dataclass(frozen=True)
 class Reader:
     """Describes a corpus format.
 
-    name: as messages show it. endings: of the files in this format. read: reads a file; its last argument is what to
-    type if the file does not exist. read_without_tags: reads the lines of a text for `probe tag`; None if that is not
-    supported. tasks: the values of data.task for which it has labels.
+    name: as messages show it. endings: of the files in this format. read_lines: reads lines of text, given their
+    origin; None: the file is no text. unit: what has a label in it; None: any.
     """
 
     name: str
     endings: tuple[str, ...]
-    read: Callable[[Path, Layout, str], Split]
-    read_without_tags: Callable[[Iterable[str], Layout, str], Split] | None = None
-    tasks: tuple[str, ...] = WORDS
+    read_lines: Callable[[Iterable[str], Layout, str], Split] | None
+    unit: str | None = None
 
 
-JSON_LINES = (".jsonl", ".ndjson", ".json")
 READERS = {
-    "columns": Reader("columns", (), read_columns, read_columns_without_tags),
-    "conllu": Reader("CoNLL-U", (".conllu",), read_conllu, read_conllu_without_tags),
-    "json": Reader("JSON lines", JSON_LINES, read_json, read_json_without_tags, tuple(TASKS)),
-    "labelled": Reader("a label and a text per line", (), read_labelled, None, ("sentence",)),
-    "parquet": Reader("Parquet", (".parquet",), read_parquet, None, tuple(TASKS)),
+    "columns": Reader("columns", (), read_columns, unit="word"),
+    "conllu": Reader("CoNLL-U", (".conllu",), read_conllu, unit="word"),
+    "json": Reader("JSON lines", (".jsonl", ".ndjson", ".json"), read_json),
+    "labelled": Reader("a label and a text per line", (), read_labelled, unit="sentence"),
+    "parquet": Reader("Parquet", (".parquet",), None),
 }
 
 
@@ -51,11 +46,15 @@ def reader_of(file: Path) -> Reader:
 
 
 def read_file(file: Path, layout: Layout, remedy: str = "") -> Split:
-    """Reads one file. Raises UserError with `remedy`, which is what to type, if the file does not exist."""
-    reader = reader_of(file)
-    if layout.task == "sentence" and reader is READERS["columns"]:
+    """Reads one file. Raises UserError with `remedy`, which is what to type, if there is no such file."""
+    reader, unit = reader_of(file), TASKS[layout.task].unit
+    if unit == "sentence" and not reader.endings:
         reader = READERS["labelled"]
-    if layout.task not in reader.tasks:
-        able = ", ".join(other.name for other in READERS.values() if layout.task in other.tasks)
-        raise UserError(f"{file}: {reader.name} has no labels for data.task={layout.task}. These have: {able}.")
-    return reader.read(file, layout, remedy)
+    if reader.unit not in (None, unit):
+        raise UserError(f"{file}: {reader.name} has a label per {reader.unit}, data.task={layout.task} one per {unit}.")
+    if not file.is_file():
+        raise UserError(f"{file} is no file. {remedy}".rstrip())
+    if reader.read_lines is None:
+        return read_parquet(file, layout)
+    with closing(lines_of(file)) as lines:
+        return reader.read_lines(lines, layout, str(file))

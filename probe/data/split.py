@@ -2,33 +2,33 @@
 
 Readers are strict. They refuse an unexpected line with file and line number, and show invisible characters escaped.
 They never pad, guess or drop. They count what they skip by rule (comments, rows without words) and what they remove
-(byte order marks before lines, blanks at line ends, blanks and invisible characters around a word or a tag).
+(blanks at line ends, blanks and invisible characters around a word or a tag).
 """
 
 from __future__ import annotations
 
-import codecs
 import gzip
 import re
-import unicodedata
 import zlib
 from array import array
 from bisect import bisect
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from probe.config import UserError
-from probe.data.sentences import Sentences
+from probe.data.sentences import Packing, Sentences
 
 MAX_SENTENCE = 10_000  # words; with more, the empty lines between sentences are missing
-GZIP = b"\x1f\x8b"  # a gzip file begins with it
 BYTE_ORDER_MARK = "\ufeff"  # a file may begin with it, and so may each part of files that were joined
 JOINERS = "\u200c\u200d"  # invisible characters that are part of words in some scripts
 # White space, and characters without width that are no part of a word: the soft hyphen, the zero-width space, marks of
 # direction, the word joiner and the byte order mark. Joiners and the characters at the end of some flags stay.
 BLANK = r"[\s\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]+"
 AROUND_WORD = re.compile(rf"\A{BLANK}|{BLANK}\Z")
+AROUND_TAG = re.compile(AROUND_WORD.pattern.replace("[", f"[{JOINERS}"))
+BROKEN = re.compile("[\t\n\r\ud800-\udfff]")  # a word with it could not be read back
 
 
 @dataclass(frozen=True)
@@ -60,28 +60,16 @@ class Split:
     origin: str
     word_a_line: bool = False  # in column files and CoNLL-U; in other formats, a line has a whole sentence
     skipped_lines: list[int] = field(default_factory=list)  # comments, and lines of CoNLL-U that are not words
-    not_words: int = 0  # how many of these are such lines of CoNLL-U
-    header: int = 0  # the line before the first word that names the columns and was skipped; 0 if there is none
-    empty: int = 0  # rows that were skipped because they have no words
-    order_marks: int = 0  # lines after the first that began with a byte order mark, which was removed
-    trailing: int = 0  # lines from which blanks or tabs behind the tag were removed
-    around_words: int = 0  # words from which blanks or invisible characters around them were removed
-    invisible: int = 0  # tags from which other invisible characters around them were removed
+    skipped: Counter[str] = field(default_factory=Counter)  # what was skipped or removed, by its name
     separator: str = ""  # of column files, as detected
     num_columns: int = 0  # of column files
     columns: list[list[list[str]]] | None = None  # all columns of each word, if the split was read without tags
-    markers: Mapping[int, list[str]] = field(default_factory=dict)  # lines between documents, by sentences before them
+    markers: dict[int, list[str]] = field(default_factory=dict)  # lines between documents, by sentences before them
 
     @property
     def lengths(self) -> list[int]:
         """Returns the number of words of each sentence."""
         return Sentences.of(self.words).lengths
-
-    def bare_words(self, words: Sequence[str]) -> list[str]:
-        """Removes blanks and invisible characters around words, and counts such words. A word of nothing else stays."""
-        bare = [(word.strip(" ") if word.isprintable() else AROUND_WORD.sub("", word)) or word for word in words]
-        self.around_words += sum(map(str.__ne__, words, bare))
-        return bare
 
     @property
     def num_words(self) -> int:
@@ -143,7 +131,7 @@ class Split:
         return line
 
 
-def lines_of(file: Path, remedy: str = "") -> Generator[str, None, None]:
+def lines_of(file: Path) -> Generator[str, None, None]:
     """Yields the lines of a UTF-8 file, without a byte order mark before the first.
 
     Gzip is read if the name ends in .gz.
@@ -151,28 +139,19 @@ def lines_of(file: Path, remedy: str = "") -> Generator[str, None, None]:
     The lines are those of `split("\\n")`, one at a time, because the whole file takes many times its size in memory.
     """
     number, line = 0, b"\n"
-    utf_16 = "This looks like UTF-16; the file must be UTF-8."
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
             for number, line in enumerate(stream, 1):
-                text = line.removesuffix(b"\n").decode("utf-8-sig" if number == 1 else "utf-8")
-                if number <= 2 and text.count("\0") > len(text) / 4:
-                    raise UserError(f"{file}:{number}: many bytes are 0. {utf_16}")
-                yield text
+                yield line.removesuffix(b"\n").decode("utf-8-sig" if number == 1 else "utf-8")
         if line.endswith(b"\n"):
             yield ""
-    except FileNotFoundError:
-        raise UserError(f"{file} does not exist. {remedy}") from None
     except UnicodeDecodeError as error:
-        if number == 1 and error.object[:2] == GZIP and file.suffix != ".gz":
-            raise UserError(f"{file} is gzip: its name must end in .gz.") from None
-        is_utf_16 = error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or 0 in error.object
-        hint = utf_16 if is_utf_16 else "The file must be UTF-8."
-        raise UserError(f"{file}:{number}: byte 0x{error.object[error.start]:02x} is not UTF-8. {hint}") from None
+        found = f"{file}:{number}: byte 0x{error.object[error.start]:02x} is not UTF-8"
+        raise UserError(f"{found}. The file must be UTF-8; if it is gzip, its name must end in .gz.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{file} is not a whole gzip file: {error}.") from None
     except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}. {remedy}".rstrip()) from None
+        raise UserError(f"{file} cannot be read: {error.strerror}.") from None
 
 
 def too_long(num_words: int) -> str:
@@ -182,33 +161,67 @@ def too_long(num_words: int) -> str:
     )
 
 
+class SplitBuilder:
+    """Makes a split of one sentence after another, with the checks that all formats share.
+
+    known_tags: each distinct tag as it was written, and without what was around it. hint: what to type if a word or a
+    tag cannot be right. blanks: whether a tag may have blanks inside.
+    """
+
+    def __init__(self, origin: str, hint: str = "", blanks: bool = False) -> None:
+        self.split = Split([], [], [], array("I"), origin)
+        self.known_tags: dict[str, str] = {}
+        self._words, self._tags = Packing(), Packing()
+        self._hint, self._inside = hint, {*JOINERS, " "} if blanks else {*JOINERS}
+        self._documents: list[int] = []
+
+    def add(self, lines: Sequence[int], words: Sequence[str], tags: Sequence[str], document: int) -> None:
+        """Adds a sentence. lines: of each word, or the line of all. Raises UserError with the line of a mistake."""
+        split = self.split
+        if not words:
+            split.skipped["empty sentences"] += 1
+            return
+        if len(words) > MAX_SENTENCE:
+            raise UserError(f"{split.origin}:{lines[0]}: {too_long(len(words))}")
+        bare = [(word.strip(" ") if word.isprintable() else AROUND_WORD.sub("", word)) or word for word in words]
+        split.skipped["blanks around words"] += sum(map(str.__ne__, words, bare))
+        if "" in bare or BROKEN.search("".join(bare)):
+            number = next(number for number, word in enumerate(bare) if not word or BROKEN.search(word))
+            what = f"word {number + 1} ({bare[number]!r}) is empty, or has a tab, a line end or half a character"
+            raise UserError(f"{self._place(lines, number)}: {what}. {self._hint}".rstrip())
+        for number, tag in enumerate(tags):
+            if tag not in self.known_tags:
+                self.known_tags[tag] = self._checked(tag, self._place(lines, number))
+        bare_tags = [self.known_tags[tag] for tag in tags]
+        split.skipped["blanks around tags"] += sum(map(str.__ne__, tags, bare_tags))
+        self._words.add(bare)
+        self._tags.add(bare_tags)
+        split.lines.append(lines[0])
+        self._documents.append(document)
+
+    def done(self, has_documents: bool) -> Split:
+        """Returns the split. Raises UserError if it has no sentence."""
+        if not self.split.lines:
+            raise UserError(f"{self.split.origin} holds no sentence.")
+        self.split.words, self.split.tags = self._words.done(), self._tags.done()
+        self.split.documents = self._documents if has_documents else None
+        return self.split
+
+    def _place(self, lines: Sequence[int], number: int) -> str:
+        return f"{self.split.origin}:{lines[number if number < len(lines) else 0]}"
+
+    def _checked(self, tag: str, place: str) -> str:
+        """Returns the tag without blanks and invisible characters around it. Raises UserError for others inside."""
+        bare = bare_tag(tag)
+        if bare in ("", "_"):
+            raise UserError(f"{place}: tag {bare!r} marks a word without a tag. {self._hint}".rstrip())
+        for character in bare:
+            if (character == " " or not character.isprintable()) and character not in self._inside:
+                found = f"tag {bare!r} has a blank or the invisible character {character!r}"
+                raise UserError(f"{place}: {found}. {self._hint}".rstrip())
+        return bare
+
+
 def bare_tag(tag: str) -> str:
     """Removes blanks and invisible characters around a tag; a tag of nothing else is unchanged."""
-    if tag.isprintable():
-        return tag.strip(" ") or tag
-    first, last = 0, len(tag)
-    while first < last and _is_blank(tag[first]):
-        first += 1
-    while first < last and _is_blank(tag[last - 1]):
-        last -= 1
-    return tag[first:last] or tag
-
-
-def _is_blank(character: str) -> bool:
-    return character.isspace() or unicodedata.category(character) == "Cf"
-
-
-def check_tag(tag: str, place: str, may_have_blanks: bool = False) -> None:
-    """Refuses a tag that is empty, is `_`, or has white space or invisible characters inside.
-
-    may_have_blanks: whether blanks inside are allowed, as in the label of a sentence.
-    """
-    if not tag or any(character.isspace() and not (may_have_blanks and character == " ") for character in tag):
-        raise UserError(f"{place}: tag {tag!r} is empty or has white space.")
-    if tag == "_":
-        raise UserError(f"{place}: tag '_' marks a word without a tag.")
-    if not tag.isprintable():
-        for character in tag:
-            if unicodedata.category(character) in ("Cc", "Cf", "Cs") and character not in JOINERS:
-                hint = "Is the file UTF-16? It must be UTF-8." if character == "\0" else "Remove it from the tag."
-                raise UserError(f"{place}: tag {tag!r} has the invisible character {character!r}. {hint}")
+    return AROUND_TAG.sub("", tag) or tag

@@ -62,8 +62,5 @@ class Task:
 
     @property
     def is_per_word(self) -> bool:
+        """Returns whether each word is a unit, so that nothing is pooled and neighbours are units too."""
         return self.pool is None
-
-    @property
-    def has_spans(self) -> bool:
-        return self.name == "spans"

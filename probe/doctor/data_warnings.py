@@ -52,7 +52,7 @@ def _tags(cfg: Config, corpus: Corpus, table: list[list[str]]) -> Iterator[str]:
         width = min(map(len, table))
         chosen = {cfg.data.tag_column % width, cfg.data.word_column % width}
         columns = {at: Counter(row[at] for row in table) for at in range(width) if at not in chosen}
-        like = span_columns(table) if corpus.task.has_spans else sorted(columns, key=lambda at: -len(columns[at]))
+        like = span_columns(table) if "scheme" in corpus.about else sorted(columns, key=lambda at: -len(columns[at]))
         for at in like:
             if at in columns and 1 < len(columns[at]) <= FEW_TAGS and not nearly_all_numbers([*columns[at]]):
                 remedy = f"; more like tags: data.tag_column={at} ({_few(columns[at])})"

@@ -7,12 +7,13 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from probe.config import DataConfig, UserError
-from probe.data.columns import ColumnsError, cut_line
+from probe.data.columns import cut_line
 from probe.data.layout import Layout
 from probe.data.readers import READERS, reader_of
 from probe.data.sentences import Sentences
@@ -22,7 +23,7 @@ from probe.runs.identity import normalized_name
 from probe.runs.progress import closest_results
 from probe.runs.records import RunRecord, load_records
 
-INPUTS = ("text", *(name for name, reader in READERS.items() if reader.read_without_tags))
+INPUTS = ("text", *(name for name, reader in READERS.items() if reader.read_lines and reader.unit != "sentence"))
 LIKE_A_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]{2,6}")  # one word with a slash, or with an ending
 
 
@@ -76,13 +77,13 @@ def read_untagged(given: str, data: DataConfig, how: str | None) -> Split:
     how = how or default
     if how == "text":
         return read_running(lines, origin)
-    read = READERS[how].read_without_tags
+    read = READERS[how].read_lines
     if read is None:
         raise UserError(f"{given}: {READERS[how].name} cannot be tagged. Formats: {', '.join(INPUTS)}.")
     try:
-        return read(lines, Layout.of(data), origin)
-    except ColumnsError as error:
-        raise UserError(f"{error.found} If it is running text: --input text.") from None
+        return read(lines, replace(Layout.of(data), without_tags=True), origin)
+    except UserError as error:
+        raise UserError(f"{error} If it is running text: --input text.") from None
 
 
 def read_running(lines: list[str], origin: str) -> Split:
@@ -137,5 +138,5 @@ def format_tagged(split: Split, tagged: Iterable[Sequence[str]], form: str, task
 def _markers(split: Split, sentence: int, separator: str) -> Iterator[str]:
     """Yields the lines between documents before a sentence; one as wide as a word's line gets tag O."""
     for line in split.markers.get(sentence, ()):
-        columns = cut_line(line, line.strip(" \t"), split.separator)
+        columns = cut_line(line, split.separator)
         yield separator.join([*columns, "O"]) if len(columns) == split.num_columns else line

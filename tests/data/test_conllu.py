@@ -50,7 +50,7 @@ def test_words_upos_and_documents_are_read_without_ranges_and_empty_nodes(tmp_pa
     assert split.tags == [["PROPN", "AUX", "PART", "VERB", "PROPN"], ["X"], ["VERB"]]
     assert split.documents == [1, 1, 2]
     assert list(split.lines) == [4, 14, 18]
-    assert split.not_words == 3
+    assert split.skipped["lines of CoNLL-U"] == 3
     assert split.skipped_lines == [2, 3, 5, 9, 10, 13, 17]
     assert split.place(4).endswith(":11 ('New York')"), "skipped lines are lines too"
     assert split.place(6).endswith(":18 ('Wins')")
@@ -85,7 +85,7 @@ def test_crlf_and_gzip_and_a_text_without_documents(tmp_path: Path):
         ("1\tAna\tAna\tPROPN\n1\twon\twin\tVERB\n", ["some.conllu:2", "'1'", 2]),  # no empty line between sentences
         ("Ana\tPROPN\n", ["some.conllu:1", "'Ana'"]),
         ("1 Ana Ana PROPN\n", ["some.conllu:1", "'1 Ana Ana PROPN'", "tabs"]),
-        ("1\tAna\tAna\t_\n", ["some.conllu:1", "'_'", "data.tag_column=3"]),
+        ("1\tAna\tAna\t_\n", ["some.conllu:1", "'_'", "data.tag_column=N"]),
         ("1\tAna\tAna\tPROPN\n2\twon\twin\n", ["some.conllu:2", "3 columns", 4]),
         ("1\t\tAna\tPROPN\n", ["some.conllu:1", "word"]),
         ("1-2\tdon't\t_\t_\n# text\n", ["some.conllu"]),
@@ -112,9 +112,9 @@ def test_a_corpus_of_it_counts_what_was_skipped(tmp_path: Path):
 
 
 def test_a_text_to_be_tagged_keeps_its_columns(tmp_path: Path):
-    read = READERS["conllu"].read_without_tags
+    read = READERS["conllu"].read_lines
     assert read is not None
-    split = read(TEXT.split("\n"), Layout(), "text")
+    split = read(TEXT.split("\n"), Layout(without_tags=True), "text")
     assert split.words[0] == ["Sue", "does", "n't", "like", "New York"]
     assert {tag for tags in split.tags for tag in tags} == {"O"}
     assert split.columns is not None

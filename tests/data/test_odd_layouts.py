@@ -16,11 +16,9 @@ from support.inputs import data_config, write_splits
 
 from probe.config import UserError
 from probe.data.column_guesses import table_of
-from probe.data.columns import read_columns
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.layout import Layout
 from probe.data.readers import read_file
-from probe.settings import config_of
 
 PLAIN = Layout()
 
@@ -37,131 +35,55 @@ def file_of(tmp_path: Path, content: str | bytes, name: str = "some.conll") -> P
 
 
 @pytest.mark.parametrize(
-    ("content", "changes", "words", "order_marks", "trailing"),
+    ("content", "changes", "words", "trailing"),
     [
-        ("Ana O\n\n\ufeff", {}, [["Ana"]], 1, 0),  # alone on the last line
-        ("Ana\tO\n\n\ufeffBo\tO\n", {}, [["Ana"], ["Bo"]], 1, 0),  # files that were joined
-        ("Ana O\n\ufeff O\n", {}, [["Ana", "\ufeff"]], 0, 0),  # here it is the word
-        (b"\xef\xbb\xbfAna\tO\r\n\r\nBo\tO\t\r\n", {}, [["Ana"], ["Bo"]], 0, 1),
-        ('1\tAna\tO\tO\n2\t"\tO\tO\t\n', {"word_column": 1, "tag_column": 2}, [["Ana", '"']], 0, 1),
-        ("Ana\tO\t\nwon\tO\t\n", {}, [["Ana", "won"]], 0, 2),  # behind every line
-        ("Ana\tO\t\nwon\tO\n", {}, [["Ana", "won"]], 0, 1),  # behind the first
-        ("Ana\tO\t\nwon\tO\t\n", {"tag_column": 1}, [["Ana", "won"]], 0, 0),  # a third column that nobody asked for
-        ("Ana\tO \nwon\tO\t \n", {}, [["Ana", "won"]], 0, 2),
-        ("Ana O\t\nwon O\n", {}, [["Ana", "won"]], 0, 0),  # blanks separate, a tab as well
-        ("Ana\tO\u00a0\nwon\tO\u3000\n", {}, [["Ana", "won"]], 0, 2),
-        ("Ana O \nBo O\n", {"separator": "space"}, [["Ana", "Bo"]], 0, 1),
-        ("Ana\tO\n\t\t\nBo\tO\n \t\n", {}, [["Ana"], ["Bo"]], 0, 0),  # tabs alone between sentences
-        ("Ana O\n\n# the end\n#", {"comment": "#"}, [["Ana"]], 0, 0),
-        ("0-3\tAna\tO\n3-4\tBo\tO\n", {"word_column": 1}, [["Ana", "Bo"]], 0, 0),  # offsets, not several words
-        ("1\tAna\tO\n\twon\tO\n\tin\tO\n", {"word_column": 1}, [["Ana", "won", "in"]], 0, 0),  # numbers sentences
+        ("Ana\tO\n\n\ufeffBo\tO\n", {}, [["Ana"], ["Bo"]], 0),  # files that were joined
+        (b"\xef\xbb\xbfAna\tO\r\n\r\nBo\tO\t\r\n", {}, [["Ana"], ["Bo"]], 1),
+        ('1\tAna\tO\tO\n2\t"\tO\tO\t\n', {"word_column": 1, "tag_column": 2}, [["Ana", '"']], 1),
+        ("Ana\tO\t\nwon\tO\t\n", {}, [["Ana", "won"]], 2),  # behind every line
+        ("Ana\tO\t\nwon\tO\n", {}, [["Ana", "won"]], 1),  # behind the first
+        ("Ana\tO\t\nwon\tO\t\n", {"tag_column": 1}, [["Ana", "won"]], 0),  # a third column that nobody asked for
+        ("Ana O\t\nwon O\n", {}, [["Ana", "won"]], 0),  # blanks separate, a tab as well
+        ("Ana\tO\u00a0\nwon\tO\u3000\n", {}, [["Ana", "won"]], 0),
+        ("Ana O \nBo O\n", {"separator": "space"}, [["Ana", "Bo"]], 1),
+        ("Ana\tO\n\t\t\nBo\tO\n \t\n", {}, [["Ana"], ["Bo"]], 0),  # tabs alone between sentences
+        ("Ana O\n\n# the end\n#", {"comment": "#"}, [["Ana"]], 0),
+        ("0-3\tAna\tO\n3-4\tBo\tO\n", {"word_column": 1}, [["Ana", "Bo"]], 0),  # offsets, not several words
     ],
 )
 def test_what_cannot_be_meant_otherwise_is_read_and_counted(
-    tmp_path: Path, content: str | bytes, changes: dict, words: list, order_marks: int, trailing: int
+    tmp_path: Path, content: str | bytes, changes: dict, words: list, trailing: int
 ):
-    split = read_columns(file_of(tmp_path, content), replace(PLAIN, **changes))
+    split = read_file(file_of(tmp_path, content), replace(PLAIN, **changes))
     assert split.words == words
     assert {tag for tags in split.tags for tag in tags} == {"O"}
-    assert (split.order_marks, split.trailing) == (order_marks, trailing)
+    assert split.skipped["blanks at line ends"] == trailing
     column = changes.get("word_column", 0)
     assert [row[column] for row in table_of(split)] == [word for sentence in words for word in sentence]
+
+
+LINES = ["data.separator=tab|whitespace|space", "data.comment=PREFIX"]
+COLUMNS = ["data.word_column=N", "data.tag_column=N"]
 
 
 @pytest.mark.parametrize(
     ("content", "changes", "line", "facts"),
     [
-        (
-            "Ana\tNNP\t\nwon\tVB\tO\n",
-            {},
-            2,
-            ["3 columns", r"'won\tVB\tO'", 2, "data.separator=tab|whitespace|space", "data.comment=PREFIX"],
-        ),
-        ("Ana\tNNP\tO\nwon\tVB\t\n", {}, 2, ["tag ''", "0, 1", "data.tag_column=N"]),
-        (
-            "Ana\tO\t\nwon\tO\n",
-            {"tag_column": 1},
-            2,
-            ["2 columns", r"'won\tO'", 3, "data.separator=whitespace"],
-        ),
-        (
-            "Ana B-PER\nNew York\tB-LOC\n",
-            {},
-            2,
-            ["3 columns", r"'New York\tB-LOC'", 2, "data.separator=tab|whitespace|space", "data.comment=PREFIX"],
-        ),
-        (
-            "# newdoc id = x\nAna O\n",
-            {},
-            2,
-            ["2 columns", "'Ana O'", 5, "data.comment='\"#\"'", "data.document_marker='\"# newdoc\"'"],
-        ),
-        ("Ana O\n\n% the end\n", {}, 3, ["3 columns", "'% the end'", 2, "data.comment=%"]),
-        (
-            "Ana O\n\u00a0\nBo O\n",
-            {},
-            2,
-            ["one column", r"'\xa0'", 2, "data.separator=tab|whitespace|space", "data.comment=PREFIX"],
-        ),
-        ("Ana,O\nBo,O\n", {}, 1, ["one column", "'Ana,O'", "two columns", "data.comment=PREFIX"]),
+        ("Ana\tNNP\t\nwon\tVB\tO\n", {}, 2, ["3 columns", r"'won\tVB\tO'", 2, *LINES]),
+        ("Ana\tNNP\tO\nwon\tVB\t\n", {}, 2, ["tag ''", *COLUMNS]),
+        ("Ana\tO\t\nwon\tO\n", {"tag_column": 1}, 2, ["2 columns", r"'won\tO'", 3, *LINES]),
+        ("Ana B-PER\nNew York\tB-LOC\n", {}, 2, ["3 columns", r"'New York\tB-LOC'", 2, *LINES]),
+        ("Ana O\n\n% the end\n", {}, 3, ["3 columns", "'% the end'", 2, *LINES]),
+        ("Ana O\n\u00a0\nBo O\n", {}, 2, ["one column", r"'\xa0'", 2, *LINES]),
+        ("Ana,O\nBo,O\n", {}, 1, ["one column", "'Ana,O'", "two columns", *COLUMNS, *LINES]),
+        ("Ana\u00a0O\nBo\u00a0O\n", {}, 1, ["one column", r"'Ana\xa0O'", "two columns", *COLUMNS, *LINES]),
         ("Ana O\n", {"tag_column": 3}, 1, ["2 columns", "'Ana O'", "data.tag_column=3", "0 to 1"]),
-        ("1-2\tdon't\tO\n1\tdo\tO\n2\tn't\tO\n", {"word_column": 1}, 2, ["(1-...)", ".conllu"]),
-        ("1\tSue\tO\n1.1\tlikes\tO\n", {"word_column": 1}, 2, ["1.1", "CoNLL-U", ".conllu"]),
-        ("1-2\tdon't\t_\n1\tdo\tO\n", {"word_column": 1}, 1, ["tag '_'", "CoNLL-U", ".conllu"]),
-        (
-            "1\tAna\tPROPN\t_\n2\twon\tVERB\t_\n",
-            {"word_column": 1},
-            1,
-            ["tag '_'", "0, 1, 2", "data.tag_column=N"],
-        ),
-        (
-            "Ana\tB\u00a0PER\n",
-            {},
-            1,
-            [r"tag 'B\xa0PER'", "data.tag_column=N"],
-        ),
-        (
-            "Ana\tO\r\r\nBo\tO\r\r\n",
-            {},
-            1,
-            ["carriage return", "2 columns", r"'Ana\tO\r'"],
-        ),
-        (
-            "Ana O\rBo O\r",
-            {},
-            1,
-            ["carriage return", "3 columns", r"'Ana O\rBo O'"],
-        ),
-        (
-            "Ana O\rBo O\r\r",
-            {},
-            1,
-            ["carriage return", "3 columns", r"'Ana O\rBo O\r'"],
-        ),
-        (
-            "-DOCSTART- O\r\rAna O\r",
-            {},
-            1,
-            ["carriage return", "3 columns", r"'-DOCSTART- O\r\rAna O'"],
-        ),
-        (
-            "Ana\u00a0O\nBo\u00a0O\n",
-            {},
-            1,
-            ["one column", r"'Ana\xa0O'", "two columns", "data.comment=PREFIX"],
-        ),
-        ("Ana:O\nBo:O\n", {}, 1, ["one column", "'Ana:O'", "two columns", "data.comment=PREFIX"]),
-        (gzip.compress(b"Ana O\n", mtime=0), {}, None, ["gzip", ".gz"]),
-        ("Ana O\n".encode("utf-16-le"), {}, 1, ["UTF-16", "UTF-8"]),
-        (
-            "Ана O\n".encode("utf-16-le"),
-            {},
-            1,
-            [r"tag '\x00O\x00'", r"'\x00'", "UTF-16", "UTF-8"],
-        ),
-        ("O Ana\n".encode("utf-16-be"), {}, 1, ["UTF-16", "UTF-8"]),
-        ("Łódź B-LOC\n".encode("utf-16-le"), {}, 1, ["0xf3", "UTF-16", "UTF-8"]),
-        ("Ana O\n".encode("utf-16"), {}, 1, ["0xff", "UTF-16", "UTF-8"]),
+        ("1\tAna\tPROPN\t_\n2\twon\tVERB\t_\n", {"word_column": 1}, 1, ["tag '_'", *COLUMNS]),
+        ("Ana\tB\u00a0PER\n", {}, 1, [r"tag 'B\xa0PER'", r"'\xa0'", *COLUMNS]),
+        ("Ana O\rBo O\r", {}, 1, ["carriage return", r"'Ana O\rBo O'"]),
+        ("Ана O\n".encode("utf-16-le"), {}, 2, ["one column", r"'\x00'", 2, *LINES]),
+        ("Łódź B-LOC\n".encode("utf-16-le"), {}, 1, ["0xf3", "UTF-8"]),
+        (gzip.compress(b"Ana O\n", mtime=0), {}, 1, ["0x8b", "gzip", ".gz"]),
         (
             "en:Ana\tO\nBo\tO\n",
             {"word_prefix": "en:"},
@@ -171,12 +93,12 @@ def test_what_cannot_be_meant_otherwise_is_read_and_counted(
     ],
 )
 def test_every_refusal_shows_what_is_invisible_and_names_what_to_type(
-    tmp_path: Path, content: str | bytes, changes: dict, line: int | None, facts: list[object]
+    tmp_path: Path, content: str | bytes, changes: dict, line: int, facts: list[object]
 ):
     with pytest.raises(UserError) as caught:
-        read_columns(file_of(tmp_path, content), replace(PLAIN, **changes))
+        read_file(file_of(tmp_path, content), replace(PLAIN, **changes))
     text = str(caught.value)
-    place = f"{tmp_path}/some.conll" + (f":{line}: " if line else " ")
+    place = f"{tmp_path}/some.conll:{line}: "
     assert text.startswith(place)
     names(text.removeprefix(place), *facts)
     assert text.count("\n") == 0
@@ -186,16 +108,15 @@ def test_every_refusal_shows_what_is_invisible_and_names_what_to_type(
 @pytest.mark.parametrize(("content", "width"), [("Ana\tO\tx\nBo\tO\n", 3), ("Ana B C O\nBo B  O\n", 4)])
 def test_a_separator_named_in_a_message_reads_the_file(tmp_path: Path, content: str, width: int):
     with pytest.raises(UserError, match=rf"\b{width}\b"):
-        read_columns(file_of(tmp_path, content), PLAIN)
+        read_file(file_of(tmp_path, content), PLAIN)
     separated = file_of(tmp_path, "Ana\tO\t\nwon\tO\n")
-    assert read_columns(separated, replace(PLAIN, separator="whitespace")).words == [["Ana", "won"]]
+    assert read_file(separated, replace(PLAIN, separator="whitespace")).words == [["Ana", "won"]]
 
 
 def test_json_lines_may_have_byte_order_marks_and_are_no_list(tmp_path: Path):
     row = '\ufeff{"tokens": ["Ana"], "ner_tags": ["O"]}\n'
     split = read_file(file_of(tmp_path, row + row + "\ufeff", "train.jsonl"), PLAIN, "")
     assert split.words == [["Ana"], ["Ana"]]
-    assert split.order_marks == 2, "the file's own is none of them"
     for content in ("[\n {}\n]", '[{"tokens": []}]'):
         with pytest.raises(UserError) as caught:
             read_file(file_of(tmp_path, content, "train.json"), PLAIN, "")
@@ -212,12 +133,11 @@ def test_stray_marks_and_blanks_are_counted_and_reported(tmp_path: Path):
     corpus = load_corpus(data_config(write_splits(tmp_path, **texts)))
     assert [split.words for split in corpus.splits.values()] == [[["Bo", "x"]], [["a", "Ana"]], [["Li"], ["x"]]]
     assert corpus.about["skipped"] == {
-        "byte order marks": {"train": 0, "dev": 1, "test": 1},
-        "blanks at line ends": {"train": 1, "dev": 1, "test": 0},
+        "blanks around tags": {"train": 1, "dev": 0, "test": 0},
+        "blanks at line ends": {"train": 0, "dev": 1, "test": 0},
     }
-    marks, blanks = (next(note for note in corpus.notes if what in note) for what in ("order marks", "blanks"))
-    names(marks, "0 in train, 1 in dev, 1 in test")
-    names(blanks, "1 in train, 1 in dev, 0 in test")
+    assert len(corpus.notes) == 2
+    names(corpus.notes[1], "0 in train, 1 in dev, 0 in test")
 
 
 HIDDEN = ["\ufeff", "\u200b", "\u200d", " \u200b ", "\u2060\u00a0"]
@@ -234,8 +154,8 @@ def test_invisible_characters_around_a_tag_are_dropped_and_counted(tmp_path: Pat
     file = file_of(tmp_path, text, f"train.{ending}")
     assert read_file(file, PLAIN, "").tags == [["B-PER", "B-PER", "B-PER", "O"]]
     corpus = load_corpus(data_config(tmp_path, train=file.name))
-    assert corpus.about["skipped"] == {"invisible characters around tags": {"train": 2, "dev": 0, "test": 0}}
-    (note,) = [note for note in corpus.notes if "invisible" in note]
+    assert corpus.about["skipped"] == {"blanks around tags": {"train": 2, "dev": 0, "test": 0}}
+    (note,) = [note for note in corpus.notes if "tags" in note]
     names(note, "2 in train, 0 in dev, 0 in test")
 
 
@@ -252,7 +172,7 @@ def test_what_stands_beside_a_word_makes_no_other_word_and_is_counted(tmp_path: 
             pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), file)
     split = read_file(file, layout, "")
     assert split.words == [["Ana", "Ana", "Ana", f"New{beside}York"]]
-    assert (split.around_words, split.trailing, split.invisible) == (3, 0, 0)
+    assert +split.skipped == {"blanks around words": 3}
 
 
 @pytest.mark.parametrize("line", ["paris{}\tB-LOC\n", "{}paris\tB-LOC\n", "B-LOC\tparis{}\n"])
@@ -273,8 +193,9 @@ def test_a_blank_beside_a_word_leaves_a_corpus_as_it_is_but_for_a_note(tmp_path:
 
 @pytest.mark.parametrize("word", ["\u00a0", "\u200b", "\u0d28\u0d4d\u200d", "\U0001f3f4\U000e0067\U000e007f"])
 def test_a_word_of_blanks_alone_stays_and_so_do_a_joiner_and_a_flag_at_its_end(tmp_path: Path, word: str):
-    split = read_columns(file_of(tmp_path, f"Ana\tO\n{word}\tO\n"), PLAIN)
-    assert (split.words, split.around_words) == ([["Ana", word]], 0)
+    split = read_file(file_of(tmp_path, f"Ana\tO\n{word}\tO\n"), PLAIN)
+    assert split.words == [["Ana", word]]
+    assert not +split.skipped
 
 
 def test_label_names_are_read_without_invisible_characters(tmp_path: Path):
@@ -295,65 +216,20 @@ def test_a_joiner_inside_a_tag_stays_and_is_shown_escaped(tmp_path: Path):
 def test_what_nobody_sees_inside_a_tag_is_refused_and_shown(tmp_path: Path, tag: str, hidden: str):
     file = file_of(tmp_path, f"x O\nAna {tag}\n")
     with pytest.raises(UserError) as caught:
-        read_columns(file, PLAIN)
+        read_file(file, PLAIN)
     assert str(caught.value).startswith(f"{file}:2: ")
     names(caught.value, f"tag 'B-{hidden}PER'", f"'{hidden}'")
-    assert settings_in(caught.value) == []
 
 
-@pytest.mark.parametrize("names_of", ["token tag", "# token\ttag", "Token\tNER", "# word pos ner-tag", "words labels"])
-def test_a_line_that_names_the_columns_is_skipped_and_counted(tmp_path: Path, names_of: str):
-    tab = "\t" if "\t" in names_of else " "
-    behind = tab + f"NN{tab}" * names_of.count("pos")
-    text = f"{names_of}\nAna{behind}B-PER\ntag{behind}O\n"
-    corpus = load_corpus(data_config(write_splits(tmp_path, train=text)))
-    assert list(corpus.splits["train"].words) == [["Ana", "tag"]]
-    assert corpus.about["skipped"] == {"names of columns": {"train": 1, "dev": 0, "test": 0}}
-    assert corpus.splits["train"].place_in(0, 1).endswith(":3 ('tag')")
-
-
-@pytest.mark.parametrize("first", ["word O", "Form B-LOC", "token tag x", "tag tag"])
-def test_a_first_line_that_may_be_a_word_is_read(tmp_path: Path, first: str):
-    split = read_columns(file_of(tmp_path, f"{first}\n"), PLAIN)
-    assert (list(split.words), split.header) == ([[first.split()[0]]], 0)
-
-
-@pytest.mark.parametrize(
-    ("files", "typed"),
-    [
-        (["train.jsonl", "dev.jsonl", "test.jsonl"], "data.train=train.jsonl data.dev=dev.jsonl data.test=test.jsonl"),
-        (["trian.conll", "dev.conll", "test.conll"], "data.train=trian.conll"),
-        (["eng.train", "eng.testa", "eng.testb"], "data.train=eng.train data.dev=eng.testa data.test=eng.testb"),
-        (["train.conll", "valid.txt", "test.conll"], "data.dev=valid.txt"),
-        (["one", "two"], "data.train=NAME"),
-    ],
-)
-def test_of_files_that_are_not_there_all_are_named_with_the_closest(tmp_path: Path, files: list[str], typed: str):
-    for file in files:
-        (tmp_path / file).write_text("Ana B-PER\n")
+def test_of_a_file_that_is_not_there_the_others_are_named(tmp_path: Path):
+    write_splits(tmp_path)
     with pytest.raises(UserError) as caught:
-        load_corpus(data_config(tmp_path))
-    names(caught.value, typed)
-
-
-def test_a_file_that_is_alike_in_its_ending_only_is_not_offered(tmp_path: Path):
-    (tmp_path / "inv.txt").write_text("Ana B-PER\n")
-    with pytest.raises(UserError) as caught:
-        load_corpus(data_config(tmp_path, train="train.txt"))
-    assert "inv" not in str(caught.value)
-
-
-def test_fields_with_other_usual_names_are_all_named_at_once(tmp_path: Path):
-    for name in ("train", "dev", "test"):
-        file_of(tmp_path, json.dumps({"words": [name], "tags": ["O"]}), f"{name}.jsonl")
-    cfg = config_of(["data=json", f"data.path={tmp_path}"]).data
-    with pytest.raises(UserError) as caught:
-        load_corpus(cfg)
-    names(caught.value, "train.jsonl:1", "data.words_field=words data.tags_field=tags")
+        load_corpus(data_config(tmp_path, train="trian.txt"))
+    names(caught.value, "trian.txt", "dev.conll, test.conll, train.conll", "data.train=NAME")
 
 
 def test_a_folder_instead_of_a_file_names_its_setting(tmp_path: Path):
-    with pytest.raises(UserError, match=r"Is a directory.*data\.train=NAME"):
+    with pytest.raises(UserError, match=r"data\.train=NAME"):
         load_corpus(data_config(write_splits(tmp_path), train="."))
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probe.data.columns import read_columns
 from probe.data.layout import Layout
+from probe.data.readers import read_file
 from probe.data.sentences import Sentences
 
 ROWS = [["Ana", "won"], ["Ana"], [], ["in", "Bern", "Ana"]]
@@ -65,7 +65,7 @@ def test_a_text_takes_a_few_bytes_per_word(tmp_path: Path):
         file = tmp_path / "text.txt"
         file.write_text((sentence + "\n") * num_sentences)
         tracemalloc.start()
-        split = read_columns(file, Layout(document_marker=None))
+        split = read_file(file, Layout(document_marker=None))
         size = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
         assert split.num_words == 20 * num_sentences
