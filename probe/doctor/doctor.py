@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from probe.conditions import main_data
 from probe.config import Config, UserError
 from probe.data.corpus import load_corpus
 from probe.doctor.cost import cost_lines
@@ -54,7 +53,7 @@ class Part:
 def examine(configs: Sequence[Config]) -> Iterator[Part]:
     """Examines each part in turn: all corpora, the first run's encoder, device and folder, and the cost of all runs."""
     cfg = configs[0]
-    of_one_corpus = group_by(configs, lambda one: main_data(one.data)).values()
+    of_one_corpus = group_by(configs, lambda one: replace(one.data, control=None)).values()
     looks: list[tuple[str, Callable[[], list[str]]]] = [
         *(("data", partial(_data, same[0])) for same in of_one_corpus),
         ("encoder", partial(_encoder, cfg)),

@@ -166,7 +166,8 @@ def cut_shards(split: str, sentence_lengths: Sequence[int]) -> list[Shard]:
 class FeatureStore:
     """Describes the stored features of one corpus under one encoder; `missing` lists the shards that are not on disk.
 
-    key: of this store. identity: see `feature_identity`. layers: the stored ones in ascending order.
+    key: of this store. identity: see `feature_identity`. layers: the stored ones in ascending order. base: of random
+    weights, the identity of the features under the checkpoint's own weights, if it has any.
     """
 
     directory: Path
@@ -177,6 +178,7 @@ class FeatureStore:
     dtype: str
     shards: dict[str, list[Shard]]
     layers: tuple[int, ...]
+    base: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig) -> FeatureStore:
@@ -184,12 +186,18 @@ class FeatureStore:
         key = key_of(identity | _some(layers, encoder.num_layers))
         shards = {name: cut_shards(name, split.lengths) for name, split in corpus.splits.items()}
         size = encoder.num_layers, encoder.hidden_size
-        return cls(Path(cfg.cache_dir) / key, key, identity, *size, cfg.dtype, shards, layers)
+        base = {**identity, "encoder": encoder.pretrained} if encoder.pretrained else None
+        return cls(Path(cfg.cache_dir) / key, key, identity, *size, cfg.dtype, shards, layers, base)
 
     @property
     def vectors_key(self) -> str:
         """Returns the key of the store with all layers, which identifies the vectors."""
         return key_of(self.identity)
+
+    @property
+    def base_key(self) -> str:
+        """Returns the key of the vectors of the main runs."""
+        return key_of(self.base or self.identity)
 
     def layers_as_text(self) -> str:
         some = _some(self.layers, self.num_layers)

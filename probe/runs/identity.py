@@ -26,7 +26,7 @@ class RecordedCondition:
     @property
     def label(self) -> str:
         """Returns the conditions' labels."""
-        return label_of_conditions(self.ids, self.settings)
+        return label_of_conditions(self.ids)
 
 
 @dataclass(frozen=True)

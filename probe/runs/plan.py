@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from probe.conditions import conditions_of, derived, main_data, settings_of_conditions
+from probe.conditions import conditions_of, settings_of_conditions
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.tasks import TASKS
@@ -90,35 +90,30 @@ class Plan:
 
 
 def plan(cfg: Config) -> Plan:
-    """Resolves what a run is. Raises UserError for data, encoder or layers that cannot be."""
+    """Opens what a run needs, and gives it its key. Raises UserError for data, encoder or layers that cannot be."""
     if cfg.encoder.num_layers is not None:
         select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before anything is fetched
     cfg = kind_of(cfg).prepare(cfg)
-    of_main, of_text = main_data(cfg.data), main_data(cfg.data, changed_words=True)
-    main, main_fingerprint = _text(of_main)
-    text, _ = _text(of_text)
-    encoder, store, _ = _features(of_text, cfg.encoder, cfg.features)
-    is_lower_cased = cfg.data.control is not None and encoder.lower_cases
-    corpus, fingerprint = _derived(of_text, cfg.data, is_lower_cased)
+    text, encoder, store = inputs_of(cfg)
+    lower_cases = cfg.data.control is not None and encoder.lower_cases
+    corpus = (
+        text if cfg.data.control is None else _control(replace(cfg.data, control=None), cfg.data.control, lower_cases)
+    )
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     refuse_unstored(cfg, selection, encoder)
-    _refuse_large_batch(cfg, main)
-    layers = Layers(list(selection.indices), selection.combine, selection.normalize)
-    cfg = _resolve_epochs(cfg, main)
+    _refuse_large_batch(cfg, text)
+    cfg = _resolve_epochs(cfg, text)
     condition = None
     if names := conditions_of(cfg):
-        _, main_store, pretrained = _features(of_main, cfg.encoder, cfg.features)
-        base = {"corpus": main_fingerprint, "features": pretrained or main_store.vectors_key}
-        here = {"corpus": fingerprint, "features": store.vectors_key}
-        changed = {name: value for name, value in base.items() if value != here[name]}
-        condition = RecordedCondition(names, settings_of_conditions(cfg, is_lower_cased), changed)
-    probe = recorded_settings(cfg.probe)
+        keys = {"corpus": (text.key, corpus.key), "features": (store.base_key, store.vectors_key)}
+        changed = {name: base for name, (base, own) in keys.items() if base != own}
+        condition = RecordedCondition(names, settings_of_conditions(cfg, lower_cases), changed)
     identity = RunIdentity(
-        fingerprint,
+        corpus.key,
         text.task.name,
         store.vectors_key,
-        layers,
-        probe,
+        Layers(list(selection.indices), selection.combine, selection.normalize),
+        recorded_settings(cfg.probe),
         cfg.seed,
         condition=condition,
         sentence=cfg.features.sentence if not text.task.is_per_word else None,
@@ -145,19 +140,16 @@ def _resolve_epochs(cfg: Config, main: Corpus) -> Config:
 
 
 class Inputs(NamedTuple):
-    """Holds what runs share: text, encoder and store. fingerprint: the text's."""
+    """Holds what runs share: the text with its own tags, the encoder, and the store of its features."""
 
     corpus: Corpus
     encoder: Encoder
     store: FeatureStore
-    fingerprint: str
 
 
 def inputs_of(cfg: Config) -> Inputs:
-    """Returns what a config's runs read: all text, with its own tags. Raises UserError for invalid data or encoder."""
-    of_text = main_data(cfg.data)
-    encoder, store, _ = _features(of_text, cfg.encoder, cfg.features)
-    return Inputs(_text(of_text)[0], encoder, store, _text(of_text)[1])
+    """Opens what a config's runs read. Raises UserError for invalid data or encoder."""
+    return _inputs(replace(cfg.data, control=None), cfg.encoder, cfg.features)
 
 
 def encoder_key(encoder: EncoderConfig) -> EncoderConfig:
@@ -184,40 +176,24 @@ def named_encoders(configs: Sequence[Config]) -> dict[str, EncoderConfig]:
     return {label: cfg.encoder for label, cfg in zip(labels, configs, strict=True)}
 
 
-@functools.lru_cache(maxsize=8)
-def _text(data: DataConfig) -> tuple[Corpus, str]:
-    """Loads a corpus with the words that are read, and its fingerprint.
-
-    Like the functions below it is cached, for the runs that share it.
-    """
-    text = derived(load_corpus(main_data(data)), data, changes=("words",))
-    return text, text.key
+# What several runs share is opened once.
+_corpus = functools.lru_cache(maxsize=8)(load_corpus)
 
 
 @functools.lru_cache(maxsize=8)
-def _derived(of_text: DataConfig, data: DataConfig, lower_cases: bool) -> tuple[Corpus, str]:
-    """Returns the corpus to train and score on, and its fingerprint."""
-    text, fingerprint = _text(of_text)
-    corpus = derived(text, data, lower_cases, changes=("tags",))
-    return corpus, fingerprint if corpus is text else corpus.key
+def _inputs(data: DataConfig, of_encoder: EncoderConfig, features: FeaturesConfig) -> Inputs:
+    text, encoder = _corpus(data), open_encoder(of_encoder, Path(features.cache_dir))
+    return Inputs(text, encoder, FeatureStore.of(text, encoder, features))
 
 
 @functools.lru_cache(maxsize=8)
-def _features(
-    data: DataConfig, of_encoder: EncoderConfig, features: FeaturesConfig
-) -> tuple[Encoder, FeatureStore, str | None]:
-    """Returns encoder, store and, for random weights, the key of the checkpoint's own features, if it has weights."""
-    text, _ = _text(data)
-    encoder = open_encoder(of_encoder, Path(features.cache_dir))
-    store, pretrained = FeatureStore.of(text, encoder, features), None
-    if encoder.pretrained is not None:
-        pretrained = FeatureStore.of(text, replace(encoder, fingerprint=encoder.pretrained), features).vectors_key
-    return encoder, store, pretrained
+def _control(data: DataConfig, seed: int, lower_cases: bool) -> Corpus:
+    return _corpus(data).control(seed, lower_cases)
 
 
 def forget_inputs() -> None:
     """Reads files anew from here on: in a process that stays, they may have changed."""
-    for cached in (_text, _derived, _features):
+    for cached in (_corpus, _inputs, _control):
         cached.cache_clear()
 
 

@@ -30,7 +30,7 @@ def screen_identity(inputs: Inputs, cfg: Config) -> ScreenIdentity:
     del screen["first"]  # when, not what
     if not task.is_per_word:
         screen["sentence"] = cfg.features.sentence
-    return ScreenIdentity(inputs.fingerprint, task.name, inputs.store.vectors_key, screen, cfg.seed)
+    return ScreenIdentity(inputs.corpus.key, task.name, inputs.store.vectors_key, screen, cfg.seed)
 
 
 def _settings(inputs: Inputs, cfg: Config) -> ScreenConfig:

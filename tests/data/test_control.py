@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from support.inputs import data_config
 
-from probe.conditions import derived
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
@@ -90,7 +87,3 @@ def test_a_control_of_a_single_type_is_refused(tiny_corpus: Corpus):
         split.tags = [["O" if tag[2:] != "PER" else tag for tag in tags] for tags in split.tags]
     with pytest.raises(UserError, match=r"data\.control=1:.*\bPER\b.*data\.control=null"):
         tiny_corpus.control(1)
-
-
-def test_nothing_asked_for_is_the_corpus_itself(tiny_corpus: Corpus):
-    assert derived(tiny_corpus, data_config(Path())) is tiny_corpus

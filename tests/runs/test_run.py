@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ from support.inputs import (
     data_config,
     encoder_config,
     features_config,
-    overrides,
     run_config,
-    write_splits,
 )
 
 from probe.config import Config, LayersConfig, ProbeConfig
@@ -24,7 +21,6 @@ from probe.data.corpus import Corpus
 from probe.runs.outputs import predictions_path
 from probe.runs.plan import plan
 from probe.runs.run import run
-from probe.settings import config_of
 from probe.system import bfloat16
 from probe.system.files import to_jsonable, written_whole
 
@@ -72,19 +68,6 @@ def test_tags_that_are_no_spans_are_probed_on_the_same_features(three_columns: P
     assert record["data"]["scheme"] == "IOB2"
     assert record["data"]["ill_formed"] == {"train": 0, "dev": 0, "test": 0}
     assert "span" in record["scores"]["test"]
-
-
-@pytest.mark.parametrize("probe", ["linear", "finetune"])
-def test_a_dev_split_without_known_tags_scores_zero(tiny_bert: Path, tmp_path: Path, probe: str):
-    texts = {"train": "ana B-PER\nmet O\n\nbo B-PER\nwon O\n", "dev": "leeds B-LOC\n", "test": "ana B-PER\nlost O\n"}
-    (tmp_path / "data").mkdir()
-    settings = overrides(tiny_bert, write_splits(tmp_path / "data", **texts))
-    cfg = config_of([*settings, f"probe={probe}", "probe.max_epochs=1", "device=cpu"])
-    cfg = replace(
-        cfg, results_dir=str(tmp_path / "out"), features=replace(cfg.features, cache_dir=str(tmp_path / "cache"))
-    )
-    record = run(cfg, log=lambda _: None)
-    assert record.scores.dev.headline == 0
 
 
 @pytest.mark.parametrize(
