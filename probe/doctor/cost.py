@@ -32,13 +32,12 @@ def cost_lines(configs: Sequence[Config]) -> list[str]:
     rows = dict.fromkeys(planned.selection.as_text() for planned in plans)
     lines = [f"{pluralize(len(plans), 'run')}, {len(todo)} not done yet", f"rows: {first_few(list(rows), glue='; ')}"]
     device = resolve_device(configs[0].device)
-    num_gpus = len(gpus()) if device == "cuda" else 0
-    at_once = side_by_side(configs[0].jobs, num_gpus)
+    at_once = side_by_side(configs[0].jobs, len(gpus()) if device == "cuda" else 0)
     if frozen := [planned for planned in todo if planned.kind.reads_features]:
         lines += _extraction(frozen, device)
         lines.append(_training(frozen, device, min(at_once, len(frozen))))
     if tuned := [planned for planned in todo if planned.kind.is_trained and not planned.kind.reads_features]:
-        lines.append(_fine_tuning(tuned, min(at_once, len(tuned)), num_gpus))
+        lines.append(f"to fine-tune: {pluralize(len(tuned), 'run')}")
     return lines
 
 
@@ -79,14 +78,6 @@ def _training(frozen: Sequence[Plan], device: str, at_once: int) -> str:
         epochs += [fewest, schedule.max_epochs]
     time = f"{duration(least)} to {duration(most)}, {at_once} at once"
     return f"to train: {time}; runs take {min(epochs)} to {max(epochs)} epochs"
-
-
-def _fine_tuning(tuned: Sequence[Plan], at_once: int, num_gpus: int) -> str:
-    """Estimates the time of fine-tuning. Raises UserError if memory does not suffice."""
-    by_row = {planned.identity.cell: planned for planned in tuned}  # seeds cost the same
-    seconds = {row: planned.kind.training_s(planned.fit_inputs(at_once, num_gpus)) for row, planned in by_row.items()}
-    total = sum(seconds[planned.identity.cell] for planned in tuned)
-    return f"to fine-tune: {pluralize(len(tuned), 'run')}, {duration(total / at_once)}"
 
 
 def extraction_s(planned: Plan, device: str) -> float:
@@ -134,12 +125,12 @@ def training_s_per_word(planned: Plan, device: str) -> float:
     features = torch.randn(sum(map(len, tags)), *layers, planned.selection.width)
     data = TaggedWords(features, tags, label_ids, device)
     cfg = planned.cfg.probe
-    tagger = Tagger(cfg, planned.selection, labels, data, data, lambda gold, predicted: 0.0).to(device)
+    tagger = Tagger(cfg, planned.selection, labels).to(device)
     optimizer = torch.optim.Adam(tagger.parameters(), lr=cfg.learning_rate, fused=True)
 
     def update(batch: Batch) -> int:
         optimizer.zero_grad()
-        tagger.training_step(batch).backward()
+        tagger.loss(tagger(batch), batch).backward()
         optimizer.step()
         return int(batch.words.sum())
 

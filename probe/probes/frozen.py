@@ -15,7 +15,7 @@ from probe.features.pooled import vectors_to_read
 from probe.features.store import read_again_if_damaged
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, bytes_needed, read_selection
-from probe.probes.fitting import Epoch, Fit, FitInputs, Mix
+from probe.probes.fitting import Epoch, Fit, FitInputs
 from probe.probes.kinds import bfloat16_kernels
 from probe.probes.normalization import Normalization, deviations_in, normalization_of
 from probe.probes.scales import ADDED, REMEDY, adds_unlike, unlike_layers
@@ -44,7 +44,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     labels, label_ids = labels_of(splits["train"].tags)
     data = {name: TaggedWords(features[name], split.tags, label_ids, device) for name, split in splits.items()}
     clock = time.perf_counter()
-    tagger = train_tagger(
+    training = train_tagger(
         cfg.probe,
         inputs.selection,
         data["train"],
@@ -55,15 +55,15 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         log,
     )
     train_s = time.perf_counter() - clock
-    learned = tagger.learned_mix()
-    test = tagger.predict(data["test"])
+    tagger, progress = training.tagger, training.progress
+    test, _ = tagger.predict(data["test"])
     return Fit(
-        predictions={"dev": tagger.best_dev_tags, "test": test},
-        curve=[Epoch(**point) for point in tagger.curve],
-        passes=tagger.passes,
-        outcome=tagger.schedule.outcome or "converged",
-        best_epoch=tagger.best_epoch,
-        mix=None if learned is None else Mix(**learned),
+        predictions={"dev": progress.best_dev_tags, "test": test},
+        curve=[Epoch(**point) for point in progress.curve],
+        passes=training.passes,
+        outcome=training.schedule.outcome or "converged",
+        best_epoch=progress.best_epoch,
+        mix=tagger.learned_mix(),
         parameters=sum(parameter.numel() for parameter in tagger.parameters()),
         placement=where,
         hardware=hardware(device, torch.get_num_threads(), bfloat16_kernels(cfg, device)),
@@ -71,7 +71,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         train_s=train_s,
         labels=labels,
         deviations=deviations,
-        weights=tagger.best_weights | (normalization.tensors if normalization else {}),
+        weights=progress.best_weights | (normalization.tensors if normalization else {}),
     )
 
 

@@ -59,10 +59,6 @@ class ProbeKind:
     def fit(self, inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         return importlib.import_module(self.fitted_by).fit(inputs, log)
 
-    def training_s(self, inputs: FitInputs) -> float:
-        """Estimates the seconds of a training that reads no features, by training for a moment."""
-        return importlib.import_module(self.fitted_by).training_s(inputs)
-
     @property
     def has_weights(self) -> bool:
         """Returns whether its weights can be saved, and loaded for tagging."""

@@ -1,10 +1,45 @@
-"""Holds what all trainings share: determinism, and the labels of a classifier."""
+"""Holds what all trainings share: determinism, the labels of a classifier, and what its epochs came to."""
 
 from __future__ import annotations
 
-import torch
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+import torch
+from torch import Tensor, nn
+
+from probe.config import UserError
 from probe.data.tags import Tags
+
+
+@dataclass
+class Progress:
+    """Holds what a training came to so far.
+
+    curve: of each epoch, its mean training loss, dev score, mean dev loss (nats per word) and seconds of training. The
+    best epoch is the first with the highest dev score.
+    """
+
+    curve: list[dict[str, float]] = field(default_factory=list)
+    best_epoch: int = 0
+    best_dev_tags: Tags = field(default_factory=list)
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+
+    def add(self, point: dict[str, float], dev_tags: Tags, model: nn.Module) -> None:
+        """Adds an epoch. Raises UserError if its loss is not finite."""
+        refuse_divergence(point["loss"], len(self.curve) + 1)
+        is_best = point["dev"] > max((earlier["dev"] for earlier in self.curve), default=-1.0)
+        self.curve.append(point)
+        if is_best:
+            self.best_epoch, self.best_dev_tags = len(self.curve), dev_tags
+            self.best_weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def refuse_divergence(loss: float, epoch: int) -> None:
+    """Raises UserError for a loss that is not finite."""
+    if not math.isfinite(loss):
+        raise UserError(f"the loss is {loss} in epoch {epoch}: training diverged. Lower probe.learning_rate.")
 
 
 def make_deterministic(device: str) -> None:
@@ -22,3 +57,9 @@ def labels_of(train: Tags) -> tuple[list[str], dict[str, int]]:
     """Returns the label of each output of a classifier, and the number of each label."""
     labels = sorted({tag for tags in train for tag in tags})
     return labels, {label: i for i, label in enumerate(labels)}
+
+
+def tags_of(ids: Tensor, labels: Sequence[str], like: Tags) -> Tags:
+    """Returns the labels of the words with these ids, in sentences as long as those of `like`."""
+    names = iter([labels[i] for i in ids.tolist()])
+    return [[next(names) for _ in sentence] for sentence in like]

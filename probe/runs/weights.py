@@ -18,7 +18,7 @@ from probe.config import UserError
 from probe.probes.kinds import PROBES, recorded_probe
 from probe.probes.normalization import Normalization, restored_normalization
 from probe.probes.selection import Selection
-from probe.probes.tagger import Tagger, restored_tagger
+from probe.probes.tagger import Tagger
 from probe.runs.outputs import weights_path
 from probe.runs.records import RunRecord
 from probe.system.files import canonical, sha256_of, write_atomically
@@ -64,7 +64,9 @@ def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> tuple[Tagg
         weights, labels = load(content), list(header["labels"])
         selection = selection_of(record)
         normalization = restored_normalization(selection, weights)
-        return restored_tagger(recorded_probe(record.config.probe), selection, labels, weights, device), normalization
+        tagger = Tagger(recorded_probe(record.config.probe), selection, labels)
+        tagger.load_state_dict(weights)
+        return tagger.to(device), normalization
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise UserError(f"{path} does not hold this probe's weights ({reason_of(error)}).") from None
 

@@ -49,4 +49,5 @@ def tag_splits(file: Path, record: RunRecord, cfg: Config, splits: Sequence[Spli
         for name, split in corpus.splits.items():
             read = Streamed(vectors, name, selection_of(record), normalization=normalization)
             sizes = split.by_unit(record.task.units).lengths
-            yield tagger.predict(TaggedWords(read, [["O"] * size for size in sizes], {}, device))
+            tags, _ = tagger.predict(TaggedWords(read, [["O"] * size for size in sizes], {}, device))
+            yield tags

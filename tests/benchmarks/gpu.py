@@ -339,10 +339,10 @@ def epoch(bench: Bench) -> dict[str, Any]:
         trained = train_tagger(probe, selection, data, first, labels, span_f1, number, lambda _: None)
         bench.wait()
         memory["ours"] = bench.peak_mb()
-        same = Tagger(probe, selection, labels, data, first, span_f1).to(bench.device)
+        same = Tagger(probe, selection, labels).to(bench.device)
         packed = PackedOnAnyDevice(probe, width, len(labels)).to(bench.device)
         found = {
-            "ours": trained.curve[0]["train_s"] / trained.passes,
+            "ours": trained.progress.curve[0]["train_s"] / trained.passes,
             "bare": bare(same, lambda batch, model=same: _loss(model(batch), batch), number),  # type: ignore[misc]
         }
         memory["bare"] = bench.peak_mb()

@@ -44,7 +44,7 @@ import probe.cli, probe.features.extraction, probe.runs.sweep, probe.probes.tagg
 def first_step(*_):
     print("first step after", time.perf_counter() - clock, flush=True)
     os._exit(0)
-probe.probes.tagger.Tagger.training_step = first_step
+probe.probes.tagger.Training.training_step = first_step
 clock = time.perf_counter()
 probe.cli()
 """

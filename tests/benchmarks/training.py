@@ -98,10 +98,10 @@ def main() -> None:
     peaks = []
     for number in range(options.repeat):
         peaks.append(matrix_peak())
-        tagger = train_tagger(cfg, selection, data, first, labels, span_f1, seed=number, log=lambda _: None)
-        seconds["ours"].append(tagger.curve[0]["train_s"] / tagger.passes)
+        training = train_tagger(cfg, selection, data, first, labels, span_f1, seed=number, log=lambda _: None)
+        seconds["ours"].append(training.progress.curve[0]["train_s"] / training.passes)
         torch.manual_seed(number)
-        bare = Tagger(cfg, selection, labels, data, first, span_f1)
+        bare = Tagger(cfg, selection, labels)
         batches = TrainingBatches(data, cfg.batch_size, number)
 
         def loss_of(batch: Batch, model: Tagger = bare) -> torch.Tensor:

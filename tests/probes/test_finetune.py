@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from support.inputs import features_config
+from support.inputs import features_config, run_config
 
 from probe.config import ProbeConfig
 from probe.data.corpus import Corpus
@@ -16,43 +16,20 @@ from probe.data.tasks.spans import span_f1
 from probe.encoders.checkpoint import Encoder
 from probe.features.words import Text
 from probe.probes.finetune import FineTuned, TaggedText, fine_tune
+from probe.probes.training import labels_of
 
 
-def settings(**changes: object) -> ProbeConfig:
+def tuned(corpus: Corpus, encoder: Encoder, tmp_path: Path, log=lambda _: None, **changes: object) -> FineTuned:
     values: dict[str, Any] = {"num_layers": 0, "hidden_size": 0, "dropout": 0.0, "learning_rate": 1e-2, "max_epochs": 3}
     values |= {"batch_size": 1000, "lr_decay": 1.0, "patience": 3, "gradient_clip": 1.0, "precision": "float32"}
-    return ProbeConfig(**{**values, **changes})
-
-
-def texts(corpus: Corpus, encoder: Encoder, tmp_path: Path) -> tuple[dict[str, TaggedText], list[str]]:
-    labels = sorted({tag for sentence in corpus.splits["train"].tags for tag in sentence})
-    ids = {label: i for i, label in enumerate(labels)}
-    cfg = features_config(tmp_path)
-    made = {
-        name: TaggedText(Text(corpus, name, encoder, cfg), split.tags, ids, encoder.special.count)
-        for name, split in corpus.splits.items()
-    }
-    return made, labels
-
-
-def tuned(corpus: Corpus, encoder: Encoder, tmp_path: Path, tell=lambda _: None, **changes: object) -> FineTuned:
-    data, labels = texts(corpus, encoder, tmp_path)
-    kept = tmp_path / "kept.pt"
-    return fine_tune(
-        settings(**changes),
-        "first",
-        encoder,
-        data["train"],
-        data["dev"],
-        labels,
-        span_f1,
-        1,
-        "cpu",
-        kept,
-        "here",
-        1e9,
-        tell,
+    features = features_config(tmp_path)
+    cfg = run_config(probe=ProbeConfig(**{**values, **changes}), features=features)
+    labels, ids = labels_of(corpus.splits["train"].tags)
+    train, dev = (
+        TaggedText(Text(corpus, name, encoder, features), corpus.splits[name].tags, ids, encoder.special.count)
+        for name in ("train", "dev")
     )
+    return fine_tune(cfg, encoder, train, dev, labels, span_f1, "cpu", tmp_path / "kept.pt", "here", log)
 
 
 @pytest.fixture
@@ -96,7 +73,7 @@ def test_the_losses_are_those_of_a_bare_loop(still: Encoder, tiny_corpus: Corpus
         optimizer.step()
         optimizer.zero_grad()
         losses.append(loss.item())
-    assert [point["loss"] for point in ours.curve] == pytest.approx(losses, rel=1e-4)
+    assert [point["loss"] for point in ours.progress.curve] == pytest.approx(losses, rel=1e-4)
     assert losses[2] < losses[0]
 
 
@@ -112,17 +89,6 @@ def test_stopped_after_any_epoch_it_comes_to_the_same_bits(tiny_encoder: Encoder
         with pytest.raises(KeyboardInterrupt):
             tuned(tiny_corpus, tiny_encoder, tmp_path / "stopped", stop_at_an_epoch, batch_size=8, dropout=0.3)
     ours = tuned(tiny_corpus, tiny_encoder, tmp_path / "stopped", batch_size=8, dropout=0.3)
-    assert [point["loss"] for point in ours.curve] == [point["loss"] for point in alone.curve]
+    assert [point["loss"] for point in ours.progress.curve] == [point["loss"] for point in alone.progress.curve]
     weights = alone.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in ours.state_dict().items())
-
-
-def test_an_incomplete_training_state_is_not_resumed(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
-    first = tuned(tiny_corpus, tiny_encoder, tmp_path)
-    state = torch.load(tmp_path / "kept.pt", weights_only=True)
-    del state["best_weights"]
-    torch.save(state, tmp_path / "kept.pt")
-    lines: list[str] = []
-    again = tuned(tiny_corpus, tiny_encoder, tmp_path, lines.append)
-    assert sum("dev" in line and "epoch 1 of 3" in line for line in lines) > 0, "the first epoch was trained again"
-    assert again.curve[0]["loss"] == first.curve[0]["loss"]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from support.inputs import random_store
 
-from probe.config import LayersConfig, ProbeConfig, UserError
+from probe.config import LayersConfig, ProbeConfig
 from probe.features.store import FeatureStore
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, bytes_needed, combine_stored, read_selection
@@ -168,16 +168,10 @@ def test_records_state_only_a_normalization_that_there_is():
     assert LayersConfig([1], "concat", "", "scale").recorded["normalize"] == "scale"
 
 
-def test_an_unknown_normalization_is_refused_with_those_there_are():
-    with pytest.raises(UserError, match=r"layers\.normalize='layers'.*none, layer, train, scale"):
-        LayersConfig([1], "concat", normalize="layers")
-
-
 def of_probe(num_layers: int, selection: Selection) -> Tagger:
-    data = TaggedWords(torch.ones(3, 2 * WIDTH), [["O", "O", "O"]], {"O": 0})
     probe = ProbeConfig(num_layers, 4 * num_layers, 0.0, 0.01, 1, 1, 1, 1, 1.0, "float32")
     torch.manual_seed(0)
-    return Tagger(probe, selection, ["O", "B-X"], data, data, lambda gold, predicted: 0.0).eval()
+    return Tagger(probe, selection, ["O", "B-X"]).eval()
 
 
 @pytest.mark.parametrize(("num_layers", "how", "factor"), [(1, "scale", 0.6 / 2**0.5), (1, None, 1), (0, "scale", 1)])

@@ -18,7 +18,7 @@ from probe.probes.batches import EvaluationBatches, TaggedWords, TrainingBatches
 from probe.probes.bilstm import BiLSTM, Dropout, mirrored
 from probe.probes.combine import Streamed, read_selection
 from probe.probes.selection import Selection, select
-from probe.probes.tagger import Tagger, train_tagger
+from probe.probes.tagger import Tagger, Training, train_tagger
 from probe.system import bfloat16
 
 WIDTH, LABELS = 16, ["B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O"]
@@ -144,7 +144,7 @@ def test_dropout_keeps_the_mean_and_masks_the_gradient(p: float, dtype: torch.dt
 def test_a_sentence_is_scored_alike_whatever_its_neighbours():
     torch.manual_seed(0)
     data = made(40, 2)
-    tagger = Tagger(probe_config(), ONE_LAYER, LABELS, data, data, span_f1).eval()
+    tagger = Tagger(probe_config(), ONE_LAYER, LABELS).eval()
     alone = data.batch(torch.tensor([5]))
     among = data.batch(torch.tensor([3, 5, 30, 31]))
     with torch.no_grad():
@@ -202,7 +202,7 @@ def test_a_long_sentence_does_not_inflate_its_batch(monkeypatch: pytest.MonkeyPa
     assert sorted(rows) == list(range(words)), "every word once"
 
 
-def trained(seed: int, selection: Selection = ONE_LAYER, **changes) -> Tagger:
+def trained(seed: int, selection: Selection = ONE_LAYER, **changes) -> Training:
     train, dev = made(80, 5), made(30, 6)
     if selection.combine == "mix":
         for data in (train, dev):
@@ -214,7 +214,7 @@ def trained(seed: int, selection: Selection = ONE_LAYER, **changes) -> Tagger:
 
 def test_one_seed_gives_the_same_bits_and_another_does_not():
     first, again, other = (trained(seed, max_epochs=2) for seed in (1, 1, 2))
-    assert first.curve[-1]["loss"] == again.curve[-1]["loss"] != other.curve[-1]["loss"]
+    assert first.progress.curve[-1]["loss"] == again.progress.curve[-1]["loss"] != other.progress.curve[-1]["loss"]
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
 
 
@@ -230,9 +230,9 @@ def test_training_on_streamed_features_gives_the_same_bits(tiny_corpus: Corpus, 
             for split in ("train", "dev", "test")
         )
         taggers.append(train_tagger(probe_config(max_epochs=1), selection, train, dev, LABELS, span_f1, 1, print))
-        predictions.append(taggers[-1].predict(test))
+        predictions.append(taggers[-1].tagger.predict(test)[0])
     held, streamed = taggers
-    assert [point["loss"] for point in held.curve] == [point["loss"] for point in streamed.curve]
+    assert [point["loss"] for point in held.progress.curve] == [point["loss"] for point in streamed.progress.curve]
     assert all(torch.equal(a, b) for a, b in zip(held.parameters(), streamed.parameters(), strict=True))
     assert predictions[0] == predictions[1]
 
@@ -247,7 +247,7 @@ def test_batches_are_on_the_device_wherever_the_features_lie():
 def test_float32_is_plain_arithmetic():
     torch.manual_seed(0)
     data = made(30, 9)
-    tagger = Tagger(probe_config(), ONE_LAYER, LABELS, data, data, span_f1).eval()
+    tagger = Tagger(probe_config(), ONE_LAYER, LABELS).eval()
     batch = data.batch(torch.arange(30))
     with torch.no_grad():
         scores = tagger(batch)
@@ -258,18 +258,18 @@ def test_float32_is_plain_arithmetic():
 def test_bfloat16_learns_and_one_seed_gives_the_same_bits():
     first, again = (trained(1, precision="bfloat16", max_epochs=3) for _ in range(2))
     exact = trained(1, max_epochs=1)
-    assert [point["loss"] for point in first.curve] == [point["loss"] for point in again.curve]
+    assert [point["loss"] for point in first.progress.curve] == [point["loss"] for point in again.progress.curve]
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
     assert all(parameter.dtype == torch.float32 for parameter in first.parameters()), "weights are kept exact"
-    loss = first.curve[0]["loss"]
-    assert exact.curve[0]["loss"] != loss == pytest.approx(exact.curve[0]["loss"], rel=0.02)
+    loss = first.progress.curve[0]["loss"]
+    assert exact.progress.curve[0]["loss"] != loss == pytest.approx(exact.progress.curve[0]["loss"], rel=0.02)
     test = made(50, 7)
-    predicted = first.predict(test)
+    predicted = first.tagger.predict(test)[0]
     assert span_f1(test.tags, predicted) > 0.8
-    assert first.predict(test) == predicted
+    assert first.tagger.predict(test)[0] == predicted
     with torch.no_grad():
-        alone = first(test.batch(torch.tensor([5])))[:, 0]
-        among = first(test.batch(torch.tensor([3, 5, 30, 31])))[: len(alone), 1]
+        alone = first.tagger(test.batch(torch.tensor([5])))[:, 0]
+        among = first.tagger(test.batch(torch.tensor([3, 5, 30, 31])))[: len(alone), 1]
     assert alone.dtype == torch.float32
     torch.testing.assert_close(alone, among, atol=0.05, rtol=0.02)
 
@@ -289,94 +289,81 @@ def test_training_and_prediction_in_bfloat16_use_the_kernels_there_are(monkeypat
     monkeypatch.setattr(BiLSTM, "forward", watched)
     for precision in ("bfloat16", "float32"):
         seen.clear()
-        trained(1, precision=precision, max_epochs=1).predict(made(5, 1))
+        trained(1, precision=precision, max_epochs=1).tagger.predict(made(5, 1))
         assert set(seen) == {precision == "float32"}
     assert torch.backends.mkldnn.enabled
 
 
 @pytest.mark.parametrize("num_layers", [2, 0])
 def test_probe_learns_what_can_be_learnt(num_layers: int):
-    tagger = trained(1, num_layers=num_layers, hidden_size=8 * num_layers, max_epochs=3)
+    training = trained(1, num_layers=num_layers, hidden_size=8 * num_layers, max_epochs=3)
     test = made(50, 7)
-    assert span_f1(test.tags, tagger.predict(test)) > 0.8
+    assert span_f1(test.tags, training.tagger.predict(test)[0]) > 0.8
 
 
 def test_mix_learns_which_layer_tells_something():
     selection = select(LayersConfig([1, 2], "mix"), 5, WIDTH)
-    learned = trained(1, selection, max_epochs=3).learned_mix()
+    learned = trained(1, selection, max_epochs=3).tagger.learned_mix()
     assert learned is not None
-    assert sum(learned["weights"]) == pytest.approx(1)
-    assert learned["weights"][1] > 0.55
+    assert sum(learned.weights) == pytest.approx(1)
+    assert learned.weights[1] > 0.55
 
 
 @functools.cache
-def beyond_its_best() -> Tagger:
+def beyond_its_best() -> Training:
     """A training at so high a rate that its last epoch is not its best."""
     return trained(3, learning_rate=0.5, max_epochs=8, patience=8)
 
 
 def test_weights_that_come_back_are_those_of_the_best_epoch():
-    tagger = beyond_its_best()
+    training = beyond_its_best()
     dev = made(30, 6)
-    best = max(point["dev"] for point in tagger.curve)
-    assert tagger.curve[tagger.best_epoch - 1]["dev"] == best
-    assert tagger.predict(dev) == tagger.best_dev_tags
-    assert span_f1(dev.tags, tagger.best_dev_tags) == best
-    assert tagger.curve[-1]["dev"] < best, "this seed should end below its best, or the test shows nothing"
+    best = max(point["dev"] for point in training.progress.curve)
+    assert training.progress.curve[training.progress.best_epoch - 1]["dev"] == best
+    assert training.tagger.predict(dev)[0] == training.progress.best_dev_tags
+    assert span_f1(dev.tags, training.progress.best_dev_tags) == best
+    assert training.progress.curve[-1]["dev"] < best, "this seed should end below its best, or the test shows nothing"
 
 
 def test_the_dev_loss_is_the_mean_cross_entropy_of_dev():
-    tagger = beyond_its_best()
+    training = beyond_its_best()
     batch = made(30, 6).batch(torch.arange(30))
     with torch.no_grad():
-        loss = nn.functional.cross_entropy(tagger.eval()(batch)[batch.words], batch.labels[batch.words])
-    assert float(loss) == pytest.approx(tagger.curve[tagger.best_epoch - 1]["dev_loss"], rel=1e-5)
+        loss = nn.functional.cross_entropy(training.tagger.eval()(batch)[batch.words], batch.labels[batch.words])
+    assert float(loss) == pytest.approx(training.progress.curve[training.progress.best_epoch - 1]["dev_loss"], rel=1e-5)
 
 
 def test_training_stops_when_dev_f1_stops_rising():
-    tagger = trained(1, max_epochs=60, patience=1, learning_rate=0.02, lr_decay=0.5, batch_size=1)
-    assert len(tagger.curve) == max(tagger.best_epoch, 10 * EPOCH // 80) + 2 < 60
-    assert tagger.schedule.outcome == "converged"
-    (group,) = tagger.trainer.optimizers[0].param_groups
-    assert group["lr"] == 0.02 * tagger.schedule.rate < 0.02
+    training = trained(1, max_epochs=60, patience=1, learning_rate=0.02, lr_decay=0.5, batch_size=1)
+    assert len(training.progress.curve) == max(training.progress.best_epoch, 10 * EPOCH // 80) + 2 < 60
+    assert training.schedule.outcome == "converged"
+    (group,) = training.trainer.optimizers[0].param_groups
+    assert group["lr"] == 0.02 * training.schedule.rate < 0.02
 
 
 def test_a_linear_rate_trains_all_epochs_down_to_zero():
-    tagger = trained(1, max_epochs=4, patience=1, learning_rate=0.02, lr_decay="linear")
-    assert len(tagger.curve) == 4
-    assert tagger.schedule.outcome == "converged"
-    (group,) = tagger.trainer.optimizers[0].param_groups
+    training = trained(1, max_epochs=4, patience=1, learning_rate=0.02, lr_decay="linear")
+    assert len(training.progress.curve) == 4
+    assert training.schedule.outcome == "converged"
+    (group,) = training.trainer.optimizers[0].param_groups
     assert group["lr"] == 0
-    updates = tagger.trainer.global_step
-    assert updates == 4 * tagger.schedule.epoch_updates
-    (rates,) = tagger.trainer.lr_scheduler_configs
+    updates = training.trainer.global_step
+    assert updates == 4 * training.schedule.epoch_updates
+    (rates,) = training.trainer.lr_scheduler_configs
     assert isinstance(rates.scheduler, torch.optim.lr_scheduler.LambdaLR)
     rise, fall = round(0.1 * updates), rates.scheduler.lr_lambdas[0]
     assert [fall(0), fall(rise), fall(updates)] == [0, 1, 0]
     assert fall((rise + updates) // 2) == pytest.approx(0.5, abs=1 / updates)
 
 
-def test_a_training_that_the_last_epoch_ended_says_so():
-    assert trained(1, max_epochs=1, learning_rate=0.05).schedule.outcome == "hit_epoch_limit"
-
-
 def test_a_run_long_at_zero_may_still_learn():
-    tagger = trained(1, learning_rate=5e-4, patience=1, max_epochs=16)
-    scores = [point["dev"] for point in tagger.curve]
+    training = trained(1, learning_rate=5e-4, patience=1, max_epochs=16)
+    scores = [point["dev"] for point in training.progress.curve]
     zeros, chance = scores.count(0), scores[0]
     assert zeros + 1 >= 10, "or the test shows nothing"
     assert chance > scores[zeros + 1] > 0, "nor does it then"
     assert scores[-1] > 0.5
-    assert tagger.schedule.outcome == "hit_epoch_limit"
-
-
-def test_dev_loss_is_that_of_a_word_in_cross_entropy():
-    dev = made(30, 6)
-    tagger = trained(3, max_epochs=1)
-    with torch.no_grad():
-        batch = dev.batch(torch.arange(30))
-        loss = nn.functional.cross_entropy(tagger.eval()(batch)[batch.words], batch.labels[batch.words])
-    assert tagger.curve[-1]["dev_loss"] == pytest.approx(float(loss), rel=1e-5)
+    assert training.schedule.outcome == "hit_epoch_limit"
 
 
 def test_a_tag_unknown_to_train_is_an_error_not_a_crash():
@@ -384,8 +371,8 @@ def test_a_tag_unknown_to_train_is_an_error_not_a_crash():
     dev = TaggedWords(
         dev.features, [["B-MISC"] * len(t) for t in dev.tags], {label: i for i, label in enumerate(LABELS)}
     )
-    tagger = train_tagger(probe_config(max_epochs=1), ONE_LAYER, train, dev, LABELS, span_f1, 1, print)
-    assert tagger.curve[0]["dev"] == 0.0
+    training = train_tagger(probe_config(max_epochs=1), ONE_LAYER, train, dev, LABELS, span_f1, 1, print)
+    assert training.progress.curve[0]["dev"] == 0.0
 
 
 def test_features_and_labels_of_different_lengths_are_refused():

@@ -34,8 +34,9 @@ GB = 2**30
 # at every mask whether it masks anything.
 ONCE = {
     "losses",
-    "on_validation_epoch_end",
-    "_tags",
+    "on_train_epoch_end",
+    "predict",
+    "tags_of",
     "learned_mix",
     "train_tagger",
     "load_model",

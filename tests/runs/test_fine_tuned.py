@@ -229,21 +229,6 @@ def test_commands_about_frozen_layers_refuse_it(typed: Typed, inputs: list[str],
     assert not stored(tmp_path)
 
 
-def test_too_little_memory_is_told_before_anything_is_trained(typed: Typed, inputs: list[str], monkeypatch, tmp_path):
-    monkeypatch.setattr("probe.system.machine.free_memory", lambda: 200_000)
-    ended = typed(*inputs, "probe=finetune")
-    assert ended.returncode == 2
-    assert "GB of memory" in ended.stderr
-    assert "jobs=1" in ended.stderr
-    assert "epoch" not in ended.stdout
-    assert not list((tmp_path / "out/records").iterdir())
-    told = ended.stderr.removeprefix("probe: ").strip()
-    for others in ([], ["-m", "seed=1,2"]):
-        foretold = typed("doctor", *others, *inputs, "probe=finetune")
-        assert foretold.returncode == 1
-        assert told.split(" of memory")[0] in foretold.stdout, "by doctor too"
-
-
 @pytest.mark.slow
 def test_a_sweep_over_conditions_has_one_fine_tuning_per_seed(inputs: list[str]):
     of_others = ["probe=linear", "probe.dropout=0.3", "features.batch_pieces=64", "save_probe=true"]

@@ -138,16 +138,16 @@ def tuned(corpus: Corpus, encoder: Encoder, folder: Path, device: str, subword: 
     resolve_device(device)
     make_deterministic(device)
     folder.mkdir()
-    cfg = configs_of(["probe=finetune"])[0][0].probe
-    probe = replace(cfg, max_epochs=2, batch_size=16, dropout=0.0, learning_rate=1e-3, precision="float32")
+    cfg = configs_of(["probe=finetune", "seed=1", f"features.subword={subword}"])[0][0]
+    probe = replace(cfg.probe, max_epochs=2, batch_size=16, dropout=0.0, learning_rate=1e-3, precision="float32")
     labels, label_ids = labels_of(corpus.splits["train"].tags)
     features = features_config(folder, subword=subword)
     data = {
         name: TaggedText(Text(corpus, name, encoder, features), split.tags, label_ids, encoder.special.count)
         for name, split in corpus.splits.items()
     }
-    arguments = (data["train"], data["dev"], labels, span_f1, 1, device, folder / "kept.pt", "here", 1e9, _nothing)
-    return fine_tune(probe, subword, encoder, *arguments)
+    texts, kept = (data["train"], data["dev"]), folder / "kept.pt"
+    return fine_tune(replace(cfg, probe=probe), encoder, *texts, labels, span_f1, device, kept, "here", _nothing)
 
 
 @pytest.fixture
@@ -170,6 +170,8 @@ def test_fine_tuning_gives_what_it_gives_on_the_cpu_and_the_same_bits_twice(
         for name, device in (("here", "cpu"), ("there", "cuda"), ("again", "cuda"))
     )
     for name in ("loss", "dev_loss"):
-        ours = [point[name] for point in here.curve]
-        assert [point[name] for point in there.curve] == pytest.approx(ours, rel=0.02)
-    assert [{**point, "train_s": 0} for point in again.curve] == [{**point, "train_s": 0} for point in there.curve]
+        ours = [point[name] for point in here.progress.curve]
+        assert [point[name] for point in there.progress.curve] == pytest.approx(ours, rel=0.02)
+    assert [{**point, "train_s": 0} for point in again.progress.curve] == [
+        {**point, "train_s": 0} for point in there.progress.curve
+    ]

@@ -19,7 +19,7 @@ import torch
 from support.cuda import gpu
 
 from probe.probes import schedule
-from probe.probes.tagger import Tagger
+from probe.probes.tagger import Training
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -101,14 +101,14 @@ def test_waits_are_counted_and_an_update_that_waits_is_found(on_stand_in: Callab
 
 @pytest.mark.slow
 def test_an_update_that_waits_is_a_part_that_failed(on_stand_in: Callable, monkeypatch: pytest.MonkeyPatch):
-    honest = Tagger.training_step
+    honest = Training.training_step
 
-    def waiting(self: Tagger, batch: Any) -> torch.Tensor:
+    def waiting(self: Training, batch: Any) -> torch.Tensor:
         loss = honest(self, batch)
         loss.item()
         return loss
 
-    monkeypatch.setattr(Tagger, "training_step", waiting)
+    monkeypatch.setattr(Training, "training_step", waiting)
     found = on_stand_in("waits")
     assert not found["ok"]
     assert found["training"]["each"] == pytest.approx(1, abs=0.1)
