@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -101,7 +101,7 @@ class FeaturesConfig:
     stride: float
     precision: str
     dtype: str
-    sentence: str  # read only if data.task=sentence
+    sentence: str  # read only if words are pooled
     layers: Any  # null: all
     batch_pieces: int | str
     cache_dir: str
@@ -198,8 +198,6 @@ class Config:
     race: RaceConfig
 
     def __post_init__(self) -> None:
-        if self.data.task == "sentence" and self.features.sentence == "cls":
-            self.features = replace(self.features, subword="cls")
         self.results_dir = str(Path(self.results_dir).expanduser())
         for name, (is_good, expected) in CHECKS.items():
             value = attrgetter(name)(self)
@@ -233,7 +231,6 @@ MARK: Check = (lambda value: value != ""), "a text, or null for none: every line
 
 # The settings whose type allows values that make no sense. null is checked by types alone.
 CHECKS: dict[str, Check] = {
-    "data.task": _among("spans", "tags", "sentence"),
     "data.separator": _among("auto", "whitespace", "tab", "space"),
     "data.scheme": _among("auto", "IOB1", "IOB2", "BIOES", "BILOU", "IO"),
     "data.ill_formed": _among("report", "error"),
@@ -247,7 +244,7 @@ CHECKS: dict[str, Check] = {
     "encoder.weights_seed": SEED,
     "features.context": _among("sentence", "document"),
     "features.subword": _among("first", "last", "mean", "sum", "max", "cls"),
-    "features.sentence": _among("mean", "max", "first", "last", "cls"),
+    "features.sentence": _among("mean", "max", "first", "last"),
     "features.precision": _among(*PRECISIONS),
     "features.dtype": _among("float16", "bfloat16", "float32"),
     "features.placement": _among("auto", "memory", "device", "stream"),

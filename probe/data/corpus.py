@@ -115,6 +115,7 @@ def hash_rows(rows: Iterable[object]) -> str:
 
 def load_corpus(cfg: DataConfig) -> Corpus:
     """Reads all three splits. Raises UserError for what is missing or malformed."""
+    task = task_of(cfg)
     splits = read_splits(cfg)
     skipped = {name: split.skipped for name, split in splits.items()}
     taken = take_from_train(splits, {"dev": cfg.dev_fraction, "test": cfg.test_fraction})
@@ -122,7 +123,7 @@ def load_corpus(cfg: DataConfig) -> Corpus:
     _refuse_doubles(splits)
     if cfg.labels is not None:
         _refuse_other_labels(splits, cfg.labels)
-    corpus = Corpus(cfg.name or Path(cfg.path or str(cfg.hub)).resolve().name, splits, task_of(cfg))
+    corpus = Corpus(cfg.name or Path(cfg.path or str(cfg.hub)).resolve().name, splits, task)
     corpus.about = {"taken_from_train": taken} if taken else {}
     if cfg.path is None:
         corpus.about["commit"] = hub.commit_of(_repo(cfg))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from probe.conditions import CONDITIONS, conditions_of
 from probe.config import LINEAR, PRECISIONS, UNUSED_SETTINGS, Config, LayersConfig, ProbeConfig, UserError, one_of
-from probe.data.tasks import TASKS
+from probe.data.tasks import task_of
 from probe.system.bfloat16 import SLOW, Kernels, kernels_for, resolve_precision
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _prepare_finetune(cfg: Config) -> Config:
     refused = [f"features.{name}" for name, value in defaults.items() if getattr(cfg.features, name) != value]
     refused += dict.fromkeys(CONDITIONS[name].setting for name in conditions_of(cfg) if name != "fine_tuned")
     refused += ["save_probe"] * cfg.save_probe
-    refused += [] if TASKS[cfg.data.task].is_per_word else [f"data.task={cfg.data.task}"]
+    refused += [] if task_of(cfg.data).is_per_word else [f"data.task={cfg.data.task}"]
     if refused:
         raise UserError(
             f"probe=finetune cannot be combined with {', '.join(refused)}: it reads no stored features, trains the "
@@ -104,9 +104,9 @@ def _prepare_majority_tag(cfg: Config) -> Config:
 
 def _prepare_network(cfg: Config) -> Config:
     """Resets settings without effect. Raises UserError for a network over words if each sentence has one label."""
-    if cfg.probe.num_layers and not TASKS[cfg.data.task].is_per_word:
+    if cfg.probe.num_layers and not task_of(cfg.data).is_per_word:
         raise UserError(
-            f"data.task={cfg.data.task} has one label per {TASKS[cfg.data.task].unit}, and an LSTM reads words. "
+            f"data.task={cfg.data.task} has one label per {task_of(cfg.data).unit}, and an LSTM reads words. "
             "Type probe=linear or probe=mlp."
         )
     return _prepare_patience(cfg)

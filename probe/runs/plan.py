@@ -12,7 +12,7 @@ from typing import NamedTuple
 from probe.conditions import conditions_of, settings_of_conditions
 from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
-from probe.data.tasks import TASKS
+from probe.data.tasks import task_of
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.store import FeatureStore, stored_layers
 from probe.probes.fitting import FitInputs
@@ -228,6 +228,6 @@ def settings_of(cfg: Config) -> Settings:
     config = asdict(cfg) | {"layers": cfg.layers.recorded, "probe": recorded_settings(cfg.probe)}
     for name in ("race", "results_dir", "jobs", "screen", "save_probe", "margin"):
         del config[name]
-    for name in (*UNRECORDED, *["sentence"] * TASKS[cfg.data.task].is_per_word):
+    for name in (*UNRECORDED, *["sentence"] * task_of(cfg.data).is_per_word):
         del config["features"][name]
     return Settings(**config)

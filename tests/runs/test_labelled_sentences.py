@@ -59,7 +59,8 @@ ONE_EPOCH = ["probe=linear", "probe.max_epochs=1"]  # for a test that needs a tr
 
 @pytest.mark.parametrize("how", ["mean", "max", "first", "last", "cls"])
 def test_vectors_are_those_of_a_plain_forward_pass(how: str, settings: list[str], tiny_bert: Path):
-    _, dev, _ = probe.load_features(*settings, "layers=concat_last_four", f"features.sentence={how}")
+    typed = ["features.sentence=first", "features.subword=cls"] if how == "cls" else [f"features.sentence={how}"]
+    _, dev, _ = probe.load_features(*settings, "layers=concat_last_four", *typed)
     tokenizer, model = plain_encoder(tiny_bert)
     assert len(dev.words) == len(dev.tags) == len(dev.vectors) == 30
     for row in range(len(dev.words)):
@@ -149,7 +150,7 @@ def test_an_export_has_a_row_per_sentence(settings: list[str], tmp_path: Path, t
     [
         (["probe=bilstm"], ["data.task", "probe=linear", "probe=mlp"]),
         (["probe=finetune"], ["data.task"]),
-        (["probe=linear", "features.sentence=cls_token"], ["features.sentence", "cls"]),
+        (["probe=linear", "features.sentence=cls"], ["features.sentence", "first"]),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line(typed_more: list[str], facts: list[str], settings: list[str], typed):
