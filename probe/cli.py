@@ -70,8 +70,11 @@ examples:
 def main() -> None:
     """Runs the `probe` command. Exit codes: 0 done, 1 a run or a check failed, 2 the user must correct something."""
     from probe.system.machine import share_cores
+    from probe.system.processes import become_child, is_child
 
     share_cores()
+    if is_child():
+        become_child()
     signal.signal(signal.SIGTERM, _stop)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # which `nohup` sets
         signal.signal(signal.SIGHUP, _stop)
@@ -82,7 +85,8 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         with contextlib.suppress(OSError):  # a terminal that was closed
-            print("\nprobe: stopped. Finished work is saved. Run the same command to continue.", file=sys.stderr)
+            if not is_child():
+                print("\nprobe: stopped. Finished work is saved. Run the same command to continue.", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -94,6 +98,7 @@ def main() -> None:
 
 def _stop(*_: object) -> NoReturn:
     """Stops at `kill` or when the terminal closes, as at Ctrl-C, with the jobs that were started."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would disturb the first
     raise KeyboardInterrupt
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from probe.config import Config, UserError
 from probe.probes.schedule import Schedule, passes
-from probe.runs.outputs import is_truncated
 from probe.runs.plan import Plan, plan
 from probe.system.files import short, why_not_writable
 from probe.system.format import duration, first_few, pluralize
@@ -28,7 +27,7 @@ def cost_lines(configs: Sequence[Config]) -> list[str]:
     Raises UserError for a run that is not possible, and if there is no space for the features.
     """
     plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
-    todo = [planned for planned in plans if not planned.is_done or is_truncated(planned.record_path)]
+    todo = [planned for planned in plans if not planned.is_done]
     rows = dict.fromkeys(planned.selection.as_text() for planned in plans)
     lines = [f"{pluralize(len(plans), 'run')}, {len(todo)} not done yet", f"rows: {first_few(list(rows), glue='; ')}"]
     device = resolve_device(configs[0].device)

@@ -49,23 +49,17 @@ WRITERS = {"cpu": 1, "cuda": 8}
 TOGETHER = {"cpu": 1, "cuda": 4}
 
 
-def ensure_features(
-    corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str, quiet: bool = False
-) -> FeatureStore:
-    """Returns a complete store of this corpus and encoder, after extracting missing shards.
-
-    quiet: shows no progress bar, because another process shows it.
-    """
+def ensure_features(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str) -> FeatureStore:
+    """Returns a complete store of this corpus and encoder, after extracting missing shards."""
     store = FeatureStore.of(corpus, encoder, cfg)
     store.hold()
     missing = store.missing()
     if missing or store.manifest() is None:
         store.prepare(missing)
         texts = cut_texts(corpus, encoder, cfg)
-        if not quiet:
-            report_empty_words(corpus, texts)
+        report_empty_words(corpus, texts)
         if missing:  # of a finished store, they were damaged
-            fill(store, missing, texts, encoder, cfg, device, quiet)
+            fill(store, missing, texts, encoder, cfg, device)
             if device == "cuda":
                 torch.cuda.empty_cache()  # the encoder's memory is for the probes now
         about = {"encoder": encoder.name, "data": corpus.name}
@@ -100,15 +94,13 @@ def fill(
     encoder: Encoder,
     cfg: FeaturesConfig,
     device: str,
-    quiet: bool = False,
 ) -> None:
     """Extracts the missing shards that no other process computes."""
     torch.set_num_threads(num_cores())
     model = load_model(encoder, device, cfg.precision, deepest=store.layers[-1])
-    if not quiet:
-        report_encoder(encoder, model, cfg, device)
-        for note in notes_on_pieces(next(iter(texts.values())).pieces, encoder.tokenizer, encoder.name):
-            print(note, file=sys.stderr)
+    report_encoder(encoder, model, cfg, device)
+    for note in notes_on_pieces(next(iter(texts.values())).pieces, encoder.tokenizer, encoder.name):
+        print(note, file=sys.stderr)
     refuse_changed(encoder, Path(cfg.cache_dir))
     cfg = replace(cfg, batch_pieces=pieces_at_once(cfg.batch_pieces, encoder, device))
     # In random order: where locks do nothing, processes that share the work would else compute the same shards.
@@ -119,7 +111,7 @@ def fill(
     writes: deque[Future[None]] = deque()
     total = sum(group[-1].last - group[0].first for group in groups)
     what = f"extracting {pluralize(len(missing), 'shard')}, {store.bytes_of(missing) / 1e9:.2f} GB"
-    bar = progress_bar(total, what, quiet=quiet)
+    bar = progress_bar(total, what)
     with ThreadPoolExecutor(max_workers=WRITERS[device]) as writer, bar:
         while waiting:
             group = waiting.popleft()

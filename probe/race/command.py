@@ -13,6 +13,7 @@ from probe.arguments import Parser, report_bad_records
 from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
 from probe.screen.candidates import Candidate
 from probe.settings import parse_command
+from probe.system.processes import is_child
 
 DESCRIPTION = """\
 Trains rows one seed at a time, and drops a row once it is significantly worse than the leader on
@@ -37,6 +38,7 @@ def race(arguments: list[str]) -> int:
 
     from probe.race.race import run_race
     from probe.report.page import page_line
+    from probe.runs.sweep import crew_of
     from probe.tables.formats import render, write_tables
     from probe.tables.rows import build_rows
 
@@ -57,7 +59,10 @@ def race(arguments: list[str]) -> int:
     command = shlex.join(["probe", *sys.argv[1:]])
     log = functools.partial(print, flush=True)
     screened = functools.partial(_screened, base, command, log)
-    failed = run_race(named, seeds[: base.race.max_seeds], base, screened, command, log)
+    with crew_of(command) as crew:
+        failed = run_race(named, seeds[: base.race.max_seeds], base, screened, crew, log)
+    if is_child():
+        return 0
     code = report_bad_records(folder)
     rows = build_rows(folder, base.margin)
     write_tables(folder, rows)

@@ -1,7 +1,7 @@
 """Runs a race in a results folder. Its rules and rows are written to race.json before the first run.
 
 The runs of each round are one sweep. Every decision follows only from race.json and the records. So a stopped race
-can continue, earlier runs count, and two processes in one folder reach the same decisions.
+can continue, earlier runs count, and all processes that share a race, its children too, reach the same decisions.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from probe.runs.outputs import load_counts
 from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.records import load_record, record_path
 from probe.runs.samples import SplitCounts
-from probe.runs.sweep import run_sweep
+from probe.runs.sweep import make_runs
 from probe.runs.sweep_plan import write_expected
 from probe.system.files import write_json
 from probe.system.locks import wait_for_lock
+from probe.system.processes import Crew, is_child
 
 
 def run_race(
@@ -30,7 +31,7 @@ def run_race(
     seeds: Sequence[int],
     base: Config,
     candidates: Callable[[], list[Config]],
-    command: str,
+    crew: Crew,
     log: Callable[[str], None] = print,
 ) -> dict[str, str]:
     """Races these configs (one per row) and the candidates in one results folder. Returns why runs failed.
@@ -73,18 +74,19 @@ def run_race(
     while True:
         state = replay(spec.rules, spec.rows, run_of)
         state.failed = {f"{row} seed {seed}": why for (row, seed), why in known.items() if isinstance(why, str)}
-        write_decisions(folder, state)
-        for line in race_lines(state, num_logged):
-            log(line)
-        num_logged = len(state.rounds)
-        decided = [(plan_of[row].expected, identities[row, seed]) for row, seed in state.runs]  # also earlier runs
-        expected = [replace(run, key=identity.key, identity=identity) for run, identity in decided]
-        if expected and (note := write_expected(folder, expected)):
-            log(note)
+        if not is_child():
+            write_decisions(folder, state)
+            for line in race_lines(state, num_logged):
+                log(line)
+            num_logged = len(state.rounds)
+            decided = [(plan_of[row].expected, identities[row, seed]) for row, seed in state.runs]  # also earlier runs
+            expected = [replace(run, key=identity.key, identity=identity) for run, identity in decided]
+            if expected:
+                write_expected(folder, expected)
         if not state.todo:
             return state.failed
         wanted = [replace(plan_of[row].cfg, seed=seed) for row, seed in state.todo]
-        outcome = run_sweep(wanted, command, log, dev_only=True)
+        outcome = make_runs(wanted, crew, log, in_race=True)
         reasons = dict(outcome.failed)
         for cell in state.todo:
             if run_of(cell) is None:  # recorded as failed, otherwise this round would repeat forever

@@ -13,6 +13,8 @@ from probe.config import Config, UserError
 from probe.probes.kinds import PROBES, slow_bfloat16
 from probe.settings import add_multirun, as_yaml, config_of, configs_of
 from probe.system.grouping import group_by
+from probe.system.locks import FileLock
+from probe.system.processes import is_child
 
 TRAIN = """\
 Trains a probe on the chosen layers, scores it on dev and test, and writes a record. With -m, or
@@ -36,8 +38,8 @@ EXTRACT_EXAMPLES = """\
   probe extract data=demo encoder=minilm_l6
 """
 SWEEP_STATUS = """\
-Shows which runs of a sweep are done, running or failed, and the time left. Works from another
-terminal while the sweep runs.
+Shows which runs of a sweep are done, running, failed, or died with their process; with their
+attempts and hosts, and the time left. Works from another terminal while the sweep runs.
 """
 SWEEP_STATUS_EXAMPLES = """\
   probe sweep-status results/quickstart
@@ -68,18 +70,23 @@ def _train_sweep(configs: Sequence[Config], command: str) -> int:
     from probe.tables.formats import render, write_tables
     from probe.tables.rows import build_rows
 
-    _screen_first(configs, command)
+    if not is_child():
+        _screen_first(configs, command)
     outcome = run_sweep(configs, command, functools.partial(print, flush=True))
+    if is_child():
+        return 0
     bad, rows_of = 0, {}
     for folder in outcome.folders:
         bad |= report_bad_records(folder)
-        rows_of[folder] = rows = build_rows(folder, configs[0].margin)
-        write_tables(folder, rows)
-        print(f"\n{render(rows, 'text')}\nRecords and tables: {folder}")
+        rows_of[folder] = build_rows(folder, configs[0].margin)
+        print(f"\n{render(rows_of[folder], 'text')}\nRecords and tables: {folder}")
     for label, reason in outcome.failed:
         print(f"failed: {label}: {reason}", file=sys.stderr)
     for folder, rows in rows_of.items():
-        print(page_line(folder, rows), flush=True)
+        with FileLock(folder / "logs" / "end.lock", exclusive=True) as end:
+            if not end.busy:  # else another process writes them
+                write_tables(folder, rows)
+                print(page_line(folder, rows), flush=True)
     return 1 if outcome.failed or bad else 0
 
 
@@ -104,7 +111,6 @@ def _screen_first(configs: Sequence[Config], command: str) -> None:
 
 def _train_one(cfg: Config, command: str) -> int:
     """Trains one run, prints its scores, and returns the exit code."""
-    from probe.runs.outputs import set_aside_truncated
     from probe.runs.plan import plan, prepare_results
     from probe.runs.progress import running
     from probe.runs.run import run
@@ -114,11 +120,7 @@ def _train_one(cfg: Config, command: str) -> int:
     planned = plan(cfg)
     device = resolve_device(planned.cfg.device)
     prepare_results(planned.results_dir)
-    if message := set_aside_truncated(planned.record_path):
-        print(message, flush=True)
     was_done = planned.is_done
-    if planned.record_path.exists() and not was_done:
-        print("Weights were not saved: rerunning and replacing the record.", flush=True)
     of_all = f" (of {planned.encoder.num_layers})" if planned.selection.indices else ""
     print(
         f"{planned.selection.as_text()}{of_all}{planned.kind.layers_note}, {planned.corpus.title}, "
@@ -130,6 +132,7 @@ def _train_one(cfg: Config, command: str) -> int:
     if not was_done and (line := slow_bfloat16(planned.cfg, device)):
         print(f"{line}.", flush=True)
     with running(planned.results_dir, planned.identity.key) as show:
+        assert show is not None
 
         def log(line: str) -> None:
             print(line, flush=True)

@@ -6,7 +6,6 @@ The record's path determines their paths.
 from __future__ import annotations
 
 import lzma
-import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import msgspec
 
 from probe.config import UserError
 from probe.data.tags import Tags
-from probe.runs.records import BadRecord, TruncatedRecord, load_record
+from probe.runs.records import load_record
 from probe.scoring.metrics import Counts, problem_of
 from probe.system.files import canonical, sha256_of, write_atomically
 
@@ -56,38 +55,6 @@ def is_done(record: Path, with_weights: bool) -> bool:
     except UserError:
         return True  # the error is reported when the record is read
     return named == "" or (named is not None and weights_path(record).exists())
-
-
-def problem_of_record(record: Path) -> BadRecord | None:
-    """Returns what is wrong with an existing record; None if it does not exist or is valid."""
-    try:
-        if record.exists():
-            load_record(record)
-    except BadRecord as error:
-        return error
-    return None
-
-
-def is_truncated(record: Path) -> bool:
-    """Returns whether a record exists that is not complete JSON. A sweep makes its run again."""
-    return isinstance(problem_of_record(record), TruncatedRecord)
-
-
-def set_aside_truncated(record: Path) -> str | None:
-    """Renames a record that is not complete JSON, so that its run is repeated. Returns a message that names the file.
-
-    Returns None if there is no such record. Raises UserError if it cannot be renamed.
-    """
-    if not is_truncated(record):
-        return None
-    aside = record.with_name(f"{record.name}.damaged-{uuid.uuid4().hex[:8]}")
-    try:
-        record.rename(aside)
-    except FileNotFoundError:  # another process has just done it
-        return None
-    except OSError as error:
-        raise UserError(f"{record} is damaged and cannot be renamed: {error.strerror}.") from None
-    return f"{record} is damaged. It was renamed to {aside.name}, and the run is repeated."
 
 
 def write_counts(record: Path, counts: dict[str, Counts]) -> str:

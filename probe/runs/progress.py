@@ -1,25 +1,24 @@
 """Reports the status of a sweep from files: records, failures, and a file that each running job holds locked.
 
-Writes nothing and imports nothing that takes long.
+Imports nothing that takes long.
 """
 
 from __future__ import annotations
 
 import contextlib
+import socket
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
-from probe.conditions import MAIN
 from probe.config import UserError
-from probe.runs.identity import normalized_name
 from probe.runs.records import BadRecord, RunRecord, load_record
 from probe.runs.sweep_plan import SWEEP, labels_of, read_expected
 from probe.system.files import SHORT_KEY, short
-from probe.system.format import closest, duration, percent, pluralize, short_name
-from probe.system.grouping import group_by
-from probe.system.locks import is_locked, wait_for_lock
+from probe.system.format import closest, duration, pluralize
+from probe.system.locks import is_locked, try_lock, wait_for_lock
 
 
 def failures(results_dir: Path) -> dict[str, Path]:
@@ -38,20 +37,24 @@ def _by_key(paths: Iterable[Path]) -> dict[str, Path]:
 
 
 @contextlib.contextmanager
-def running(results_dir: Path, key: str) -> Iterator[Callable[[str], None]]:
+def running(results_dir: Path, key: str, wait: bool = True) -> Iterator[Callable[[str], None] | None]:
     """Marks a run as running by a file locked until its process ends; yields a function that sets its status line.
 
-    Waits while another process makes the same run, even under another row name, so that its record can be used.
+    While another process makes the same run, even under another row name: waits, or with wait=False yields None.
     """
-    path = _running_file(results_dir, key)
-    with wait_for_lock(path) as stream:
+    path = _file(results_dir, key, "running")
+    stream = wait_for_lock(path) if wait else try_lock(path)
+    if stream is None:
+        yield None
+        return
 
-        def set_status(line: str) -> None:
-            with contextlib.suppress(OSError):  # a full disk should not end a run of hours
-                stream.seek(0)
-                stream.truncate()
-                stream.write(line.encode())
+    def set_status(line: str) -> None:
+        with contextlib.suppress(OSError):  # a full disk should not end a run of hours
+            stream.seek(0)
+            stream.truncate()
+            stream.write(line.encode())
 
+    with stream:
         set_status("starting")
         try:
             yield set_status
@@ -61,15 +64,50 @@ def running(results_dir: Path, key: str) -> Iterator[Callable[[str], None]]:
 
 def is_running(results_dir: Path, key: str) -> bool:
     """Returns whether a living process makes this run."""
-    return is_locked(_running_file(results_dir, key))
+    return is_locked(_file(results_dir, key, "running"))
 
 
-def _running_file(results_dir: Path, key: str) -> Path:
-    return results_dir / "logs" / f"{short(key)}.running.txt"
+def _file(results_dir: Path, key: str, kind: str) -> Path:
+    return results_dir / "logs" / f"{short(key)}.{kind}.txt"
+
+
+class Attempt(NamedTuple):
+    """Says that a process began a run. end: `begun` until it ends, then `failed`. One that succeeds is forgotten."""
+
+    launch: str
+    host: str
+    pid: str
+    end: str
+
+
+def attempts_of(results_dir: Path, key: str) -> list[Attempt]:
+    """Returns the attempts at a run that failed, whose process died, or that goes on."""
+    try:
+        text = _file(results_dir, key, "attempts").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    return [Attempt(*line.split()) for line in text.splitlines() if len(line.split()) == 4]
+
+
+def write_attempts(results_dir: Path, key: str, attempts: Sequence[Attempt]) -> None:
+    """Writes the attempts at a run, which must be marked as running; a full disk keeps none."""
+    file = _file(results_dir, key, "attempts")
+    with contextlib.suppress(OSError):
+        if attempts:
+            file.write_text("".join(f"{' '.join(one)}\n" for one in attempts), encoding="utf-8")
+        else:
+            file.unlink(missing_ok=True)
+
+
+def running_here(results_dir: Path) -> int:
+    """Returns how many runs are being made on this host, by any process."""
+    keys = [file.name.split(".")[0] for file in (results_dir / "logs").glob("*.attempts.txt")]
+    last = {key: attempts[-1] for key in keys if (attempts := attempts_of(results_dir, key))}
+    return sum(one.host == socket.gethostname() and is_running(results_dir, key) for key, one in last.items())
 
 
 class SweepStatus:
-    """Holds which of some runs are done, failed, running and waiting, and estimates the remaining time.
+    """Holds which of some runs are done, failed, running, died and waiting, and estimates the remaining time.
 
     bad: what is wrong with records that cannot be read; their runs are neither done nor waiting.
     """
@@ -88,7 +126,10 @@ class SweepStatus:
         self.failed = {k: path for k, path in failures(results_dir).items() if k in wanted}
         logs = _by_key((results_dir / "logs").glob("*.running.txt"))
         self.running = {k: path for k, path in logs.items() if k in self.keys and is_locked(path)}
-        self.waiting = wanted - self.failed.keys() - self.running.keys()
+        self.attempts = {key: attempts_of(results_dir, key) for key in self.keys}
+        waiting = wanted - self.failed.keys() - self.running.keys()
+        self.died = {key for key in waiting if self.attempts[key]}
+        self.waiting = waiting - self.died
 
     def remaining_s(self, at_once: int) -> float | None:
         """Estimates the remaining seconds with this many runs at once; None if no run is done yet."""
@@ -99,7 +140,7 @@ class SweepStatus:
                 seconds.append((end - begin).total_seconds())
         if not seconds:
             return None
-        return statistics.median(seconds) * (len(self.waiting) + len(self.running) / 2) / max(1, at_once)
+        return statistics.median(seconds) * (len(self.waiting | self.died) + len(self.running) / 2) / max(1, at_once)
 
 
 def closest_results(folder: Path) -> Path | None:
@@ -107,35 +148,6 @@ def closest_results(folder: Path) -> Path | None:
     there = {file.parent.name for name in ("records", SWEEP, "screen.json") for file in folder.parent.glob(f"*/{name}")}
     close = closest(folder.name, sorted(there))
     return folder.with_name(close) if close else None
-
-
-def leaders(records: Iterable[RunRecord]) -> str | None:
-    """Says which row leads each table by its dev mean, and which one follows; None if no table has two rows yet.
-
-    While a sweep runs, rows differ in their number of seeds, so it is given. Only the table tests differences.
-    """
-    main = (record for record in records if record.identity.section == MAIN)
-    tables = group_by(main, lambda record: record.identity.group)
-    found = []
-    for table in tables.values():
-        cells = group_by(table, lambda record: record.identity.cell)
-        rows = [(statistics.mean(one.scores.dev.headline for one in row), row) for row in cells.values()]
-        rows.sort(key=lambda pair: -pair[0])
-        if len(rows) > 1:
-            (best, leader), (second, follower) = rows[:2]
-            of = f"{leader[0].data.name}, {short_name(leader[0].encoder.name)}: " if len(tables) > 1 else ""
-            with_scale = len({row[0].identity.layers.normalize for _, row in rows}) > 1
-            found.append(
-                f"{of}{_with_seeds(leader, with_scale)} leads with dev {leader[0].task.score} {percent(best)}, "
-                f"{percent(best - second)} points before {_with_seeds(follower, with_scale)}"
-            )
-    return "; ".join(found) or None
-
-
-def _with_seeds(records: Sequence[RunRecord], with_scale: bool) -> str:
-    """Returns a row's name and number of seeds; with_scale: also the normalization of its layers."""
-    name = normalized_name(records[0].row, records[0].identity.layers.normalize if with_scale else None)
-    return f"{name} ({pluralize(len(records), 'seed')})"
 
 
 def status_of(results_dir: Path) -> SweepStatus:
@@ -153,14 +165,21 @@ def lines(now: SweepStatus) -> Iterator[str]:
     labels = {short(key): label for key, label in labels_of(read_expected(now.results_dir)).items()}
     remaining_s = now.remaining_s(len(now.running)) if now.running else None
     remaining = "" if remaining_s is None else f"; {duration(remaining_s)} left"
-    counts = f"{len(now.done)} done, {len(now.running)} running, {len(now.failed)} failed, {len(now.waiting)} waiting"
-    counts += f", {len(now.bad)} with a record that cannot be read" if now.bad else ""
+    kinds = ("done", "running", "failed", "died", "waiting", "bad")
+    counts = ", ".join(f"{len(getattr(now, kind))} {kind}" for kind in kinds if kind != "bad" or now.bad)
     yield f"{now.results_dir}: {pluralize(len(labels), 'run')}: {counts}{remaining}"
     for key, path in now.running.items():
         with contextlib.suppress(FileNotFoundError):  # it has just ended
-            yield f"running  {labels[key]}: {path.read_text(encoding='utf-8')}"
+            yield f"running  {labels[key]}: {path.read_text(encoding='utf-8')}{_tried(now.attempts[key])}"
+    for key in now.died:
+        yield f"died     {labels[key]}{_tried(now.attempts[key])}"
     for key, error in now.bad.items():
-        yield f"no record  {labels[key]}: {error}"
+        yield f"bad      {labels[key]}: {error}"
     for key, path in now.failed.items():
         with contextlib.suppress(FileNotFoundError):  # it is tried again
-            yield f"failed   {labels[key]}: {first_line(path)} (log: {path})"
+            yield f"failed   {labels[key]}: {first_line(path)} (log: {path}){_tried(now.attempts[key])}"
+
+
+def _tried(attempts: Sequence[Attempt]) -> str:
+    hosts = ", ".join(dict.fromkeys(one.host for one in attempts))
+    return f" ({pluralize(len(attempts), 'attempt')}, on {hosts})" if attempts else ""

@@ -193,10 +193,6 @@ class BadRecord(UserError):
     """Reports a file that is no record, or not of this schema."""
 
 
-class TruncatedRecord(BadRecord):
-    """Reports a file that holds no whole JSON, so that nothing in it can be used."""
-
-
 def record_path(results_dir: Path, row: str, identity: RunIdentity) -> Path:
     """Returns where a run's record is, whatever its row was called when it was made, or where it will be."""
     folder = results_dir / "records"
@@ -215,7 +211,7 @@ def load_record(path: Path) -> RunRecord:
     except OSError as error:
         raise BadRecord(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
-        raise TruncatedRecord(f"{path} is not a record: {error}. The same sweep makes it again.") from None
+        raise BadRecord(f"{path} is not a record: {error}. Move it away and run again.") from None
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema != SCHEMA:
         found = f"schema {json.dumps(schema)}" if isinstance(content, dict) else f"a {type(content).__name__}"

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from probe.probes.fitting import Fit
 
 
-def extract(cfg: Config, quiet: bool = False) -> FeatureStore:
-    """Extracts the features of a config's text, and returns the complete store. quiet: without progress."""
+def extract(cfg: Config) -> FeatureStore:
+    """Extracts the features of a config's text, and returns the complete store."""
     from probe.features.extraction import ensure_features
 
     planned = plan(cfg)
-    return ensure_features(planned.text, planned.encoder, cfg.features, resolve_device(cfg.device), quiet)
+    return ensure_features(planned.text, planned.encoder, cfg.features, resolve_device(cfg.device))
 
 
 def run(

@@ -3,7 +3,6 @@ so that a narrower sweep does not hide what a wider one left open."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,43 +55,22 @@ def labels_of(runs: Sequence[RequestedRun]) -> dict[str, str]:
     return {run.key: label_of(with_encoder(run.row, short_names[run.setting.encoder]), run.identity) for run in runs}
 
 
-class DamagedExpected(UserError):
-    """A sweep.json that cannot be understood. problem: without the remedy."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"{problem} Start the sweep again: it sets the file aside and begins a new one.")
-        self.problem = problem
-
-
-def write_expected(results_dir: Path, runs: list[RequestedRun]) -> str | None:
-    """Adds the runs that a sweep asks for to those asked for before, also by one that starts at the same time.
-
-    A damaged file is set aside and a new one begun; returns what is to be said of that.
-    """
-    file, lock, note = results_dir / SWEEP, results_dir / "logs" / "sweep.lock", None
+def write_expected(results_dir: Path, runs: list[RequestedRun]) -> None:
+    """Adds the runs that a sweep asks for to those asked for before, also by one that starts at the same time."""
+    lock = results_dir / "logs" / "sweep.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with wait_for_lock(lock):
-        try:
-            before = read_expected(results_dir)
-        except DamagedExpected as error:
-            aside = file.rename(file.with_name(f"{SWEEP}.damaged-{uuid.uuid4().hex[:8]}"))
-            before = []
-            note = (
-                f"{error.problem} Set aside as {aside.name}; every record stays, but what earlier sweeps left open "
-                "is asked for again only by starting them again."
-            )
-        merged = {run.key: run for run in [*before, *runs]}
-        write_json(file, {"runs": [*merged.values()]})
+        merged = {run.key: run for run in [*read_expected(results_dir), *runs]}
+        write_json(results_dir / SWEEP, {"runs": [*merged.values()]})
         lock.unlink(missing_ok=True)
-    return note
 
 
 def read_expected(results_dir: Path) -> list[RequestedRun]:
-    """The runs asked for; none where no sweep was started. Raises DamagedExpected, or UserError if unreadable."""
+    """Returns the runs asked for; none where no sweep was started. Raises UserError if sweep.json cannot be read."""
     file = results_dir / SWEEP
 
-    def damaged(problem: str) -> DamagedExpected:
-        return DamagedExpected(f"{file} is damaged ({problem}).")
+    def damaged(problem: str) -> UserError:
+        return UserError(f"{file} is damaged ({problem}). Move it away and start the sweep again; records stay.")
 
     content = json_of(file, damaged)
     if content is None:

@@ -50,21 +50,26 @@ class FileLock:
             self._descriptor = None
 
 
+def try_lock(path: Path) -> FileIO | None:
+    """Returns the file, open and locked; None if another process holds it. Without locks, it is only opened."""
+    stream = FileIO(path, "a")
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_busy = False
+    except OSError as error:
+        is_busy = isinstance(error, BlockingIOError)
+    with contextlib.suppress(FileNotFoundError):
+        if not is_busy and os.path.samestat(os.fstat(stream.fileno()), path.stat()):
+            return stream
+    stream.close()  # busy, or removed by the process that held it
+    return None
+
+
 def wait_for_lock(path: Path) -> FileIO:
     """Returns the file, open and locked. Does not wait if the file system has no locks."""
-    while True:
-        stream = FileIO(path, "a")
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_busy = False
-        except OSError as error:
-            is_busy = isinstance(error, BlockingIOError)
-        with contextlib.suppress(FileNotFoundError):
-            if not is_busy and os.path.samestat(os.fstat(stream.fileno()), path.stat()):
-                return stream
-        stream.close()  # busy, or removed by the process that held it
-        if is_busy:
-            time.sleep(LOOK_EVERY_S)
+    while (stream := try_lock(path)) is None:
+        time.sleep(LOOK_EVERY_S)
+    return stream
 
 
 def is_locked(path: Path) -> bool:

@@ -10,6 +10,7 @@ import gc
 import itertools
 import math
 import os
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,12 +46,13 @@ def share_cores() -> None:
 
 def gpus() -> list[str]:
     """Returns the GPUs that this process may use, with the names of CUDA_VISIBLE_DEVICES."""
-    cards = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if cards is not None:
-        return [name.strip() for name in cards.split(",") if name.strip() not in ("", "-1")]
     import torch
 
-    return [str(number) for number in range(torch.cuda.device_count())]
+    found = [str(number) for number in range(torch.cuda.device_count())]
+    cards = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if cards is None or not found:
+        return found
+    return [name.strip() for name in cards.split(",") if name.strip() not in ("", "-1")]
 
 
 def side_by_side(jobs: int, num_gpus: int) -> int:
@@ -63,14 +65,14 @@ def side_by_side(jobs: int, num_gpus: int) -> int:
 def take_gpu(names: Sequence[str], folder: Path) -> None:
     """Binds this process to the GPU that the fewest other processes of the sweep use.
 
-    folder: of the lock files that mark GPUs as used, each until its process ends. If files cannot be locked, all
-    processes take the first GPU. Must be called before CUDA starts in the process; further calls change nothing.
+    folder: of the lock files that mark GPUs of this host as used, each until its process ends. If files cannot be
+    locked, all processes take the first GPU. Must be called before CUDA starts; further calls change nothing.
     """
     if not names or _TAKEN:
         return
     slots = ((number, name) for number in itertools.count() for name in names)
     for number, name in slots:
-        hold = FileLock(folder / f"gpu-{name}-{number}.lock", exclusive=True)
+        hold = FileLock(folder / f"gpu-{socket.gethostname()}-{name}-{number}.lock", exclusive=True)
         if not hold.busy:
             _TAKEN.append(hold)
             os.environ["CUDA_VISIBLE_DEVICES"] = name

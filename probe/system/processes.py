@@ -1,26 +1,44 @@
-"""Makes processes end together."""
+"""Starts processes that run the same command and share its work, and makes them end together."""
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import os
+import shlex
+import signal
+import subprocess
+import sys
 import threading
 import time
+import uuid
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-LOOK_EVERY_S = (
-    0.5  # between two checks. No wait is longer, as a signal that arrives just before a wait is handled after it
-)
+# Seconds between two checks. No wait is longer, as a signal that arrives just before a wait is handled after it.
+LOOK_EVERY_S = 0.5
+END_WITHIN_S = 60  # a child that has nothing left to do, or was told to stop, is killed after so long
+# Set for a child: its number, the number of workers, the launch, the GPUs, the process id of its parent.
+WORKER = "LAYER_PROBE_WORKER"
+# Environment variables from which libraries read their number of threads when they are imported.
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-@functools.cache
+def is_child() -> bool:
+    return WORKER in os.environ
+
+
+def become_child() -> None:
+    """Makes a child end within a second after its parent. Ctrl-C is for the parent, which then ends its children."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with(int(os.environ[WORKER].rpartition("|")[2]))
+
+
 def end_with(parent: int) -> None:
     """Makes this process end within a second after its parent, for whatever reason the parent ends.
 
     parent: its process id.
 
-    Linux's PR_SET_PDEATHSIG does not fit: it is sent when the thread that started the process ends. A worker calls this
-    first, because its parent may be killed before it has sent a job.
+    Linux's PR_SET_PDEATHSIG does not fit: it is sent when the thread that started the process ends.
     """
 
     def watch() -> NoReturn:
@@ -29,3 +47,72 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+
+
+class Crew:
+    """Knows this process's place among those that share the work of a command, and starts more of them.
+
+    launch: equal in all processes that were started together, also by a scheduler as an array. number, of: this
+    process does the `number`-th part of `of` first. gpus: of this host, also if this process has taken one of them.
+    """
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+        self.children: dict[int, subprocess.Popen[bytes]] = {}
+        self.gpus: list[str] = []
+        self.jobs = 1
+        self.environment: Mapping[str, str] = {}
+        if is_child():
+            number, of, self.launch, gpus, _ = os.environ[WORKER].split("|")
+            self.number, self.of, self.gpus = int(number), int(of), gpus.split(",") if gpus else []
+        else:
+            id, first, step, count = (
+                int(os.environ.get(f"SLURM_ARRAY_TASK_{name}", default))
+                for name, default in (("ID", 0), ("MIN", 0), ("STEP", 1), ("COUNT", 1))
+            )
+            self.number, self.of = (id - first) // step, count
+            self.launch = os.environ.get("SLURM_ARRAY_JOB_ID") or uuid.uuid4().hex[:12]
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Waits for the children, which end when nothing is left to do; after an error, stops them first."""
+        if kind is not None:
+            for child in self.children.values():
+                child.terminate()
+        for child in self.children.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(END_WITHIN_S)
+            child.kill()
+            child.wait()
+
+    def start(self, jobs: int, environment: Mapping[str, str]) -> None:
+        """Starts `jobs` children, if there are none yet. environment: in addition to this process's own."""
+        if not self.children:
+            self.jobs, self.environment = jobs, environment
+            for number in range(jobs):
+                self._start(number)
+
+    def work(self, is_over: Callable[[], bool], most: int, replace: bool) -> None:
+        """Returns when all is over, or when no child can go on.
+
+        A killed child was probably killed for lack of memory. So a new one is started only when no other is at work,
+        unless `replace` is set. most: new ones in all.
+        """
+        while not is_over():
+            time.sleep(LOOK_EVERY_S)
+            ended = [number for number, child in self.children.items() if child.poll() is not None]
+            killed = [number for number in ended if self.children[number].returncode < 0]
+            is_alone = len(ended) == len(self.children)
+            if is_alone and not (killed and most):
+                return
+            if killed and most and (replace or is_alone):
+                self._start(killed[0])
+                most -= 1
+
+    def _start(self, number: int) -> None:
+        place = [self.number * self.jobs + number, self.of * self.jobs, self.launch, ",".join(self.gpus), os.getpid()]
+        environment = {**os.environ, **self.environment, WORKER: "|".join(map(str, place))}
+        arguments = [sys.executable, "-m", "probe", *shlex.split(self.command)[1:]]
+        self.children[number] = subprocess.Popen(arguments, env=environment, stdin=subprocess.DEVNULL)

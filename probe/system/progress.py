@@ -7,7 +7,7 @@ import sys
 from tqdm import tqdm
 
 
-def progress_bar(total: int | None, what: str, unit: str = "words", quiet: bool = False) -> tqdm:
+def progress_bar(total: int | None, what: str, unit: str = "words") -> tqdm:
     """Returns a bar with the time left. Where nobody watches, as in a log, it is renewed every half minute."""
     return tqdm(
         total=total,
@@ -16,5 +16,4 @@ def progress_bar(total: int | None, what: str, unit: str = "words", quiet: bool 
         unit_scale=unit == "words",
         dynamic_ncols=True,
         mininterval=0.5 if sys.stderr.isatty() else 30,
-        disable=quiet,
     )

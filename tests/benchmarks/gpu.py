@@ -517,7 +517,7 @@ def waits(bench: Bench) -> dict[str, Any]:
         parts = [Corpus("part", {"dev": split}) for split in planned.text.splits.values()]
         num_batches = sum(len(bare_batches(part, planned.encoder, features, bench.device)) for part in parts)
         work["extraction"][num_batches] = lambda its=features: ensure_features(  # type: ignore[misc]
-            planned.text, planned.encoder, its, bench.device, quiet=True
+            planned.text, planned.encoder, its, bench.device
         )
     result: dict[str, Any] = {}
     for name, by_number in work.items():

@@ -40,7 +40,7 @@ def given(uneven: Path, tiny_data: Path) -> list[str]:
 
 
 def store_of(settings: list[str]) -> FeatureStore:
-    return extract(configs_of(settings)[0][0], quiet=True)
+    return extract(configs_of(settings)[0][0])
 
 
 def test_a_layers_scale_is_the_deviation_of_its_features(typed: Callable, given: list[str]):

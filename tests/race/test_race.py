@@ -174,7 +174,7 @@ def test_a_round_of_which_nothing_comes_is_not_run_without_end(
         rounds.append(len(configs))
         return Outcome([], [(plan(cfg).label, "no memory") for cfg in configs] if told else [])
 
-    monkeypatch.setattr("probe.race.race.run_sweep", fails)
+    monkeypatch.setattr("probe.race.race.make_runs", fails)
     typed(*race("layer_0", "concat_0_5"), *settings, "condition=control")
     decisions = decided(tmp_path)
     assert [*decisions.failed] == ["layer_0 seed 1", "concat_0_5 seed 1"]

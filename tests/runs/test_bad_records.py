@@ -9,7 +9,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.commands import probe
 from support.facts import names
 from support.records import expect, make_record
 
@@ -149,18 +148,3 @@ def test_counts_that_are_left_out_are_nothing_to_mend(compared: Path, tmp_path: 
     shutil.rmtree(compared.parent)
     assert dispatch(["table", str(tmp_path)]) == 0
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.slow
-def test_a_sweep_sets_it_aside_and_makes_that_run_again(inputs: list[str], tmp_path: Path):
-    sweep = ["-m", "layers=last", "seed=1,2", "results_dir=out", "jobs=1", *inputs]
-    assert probe(*sweep, cwd=tmp_path).returncode == 0
-    file = next((tmp_path / "out/records").glob("last-seed1*"))
-    file.write_text("{")
-    (tmp_path / "out/sweep.json").write_text("{")
-    again = probe(*sweep, cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
-    assert re.search(r"sweep\.json\.damaged-", again.stdout)
-    names(again.stdout, "2 runs", "1 done", file.name)
-    assert again.stderr == ""
-    assert json.loads(file.read_text())["identity"]["seed"] == 1

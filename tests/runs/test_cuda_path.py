@@ -22,8 +22,6 @@ from probe.features.store import FeatureStore
 from probe.features.words import Text, batches, pieces_at_once
 from probe.probes import finetune, schedule
 from probe.probes.bilstm import BiLSTM
-from probe.runs import sweep
-from probe.runs.plan import plan
 from probe.runs.run import run
 from probe.settings import configs_of
 from probe.system import bfloat16, provenance
@@ -263,34 +261,3 @@ def test_auto_batches_are_powers_of_two_by_gpu_memory(tmp_path: Path, monkeypatc
     assert taken[-1] == 16384
     assert taken == sorted(taken)
     assert all(number.bit_count() == 1 for number in taken)
-
-
-@pytest.mark.slow
-def test_every_gpu_fills_the_store_in_a_process_of_its_own(
-    config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
-):
-    planned = plan(config("cpu"))
-    (planned.results_dir / "logs").mkdir(parents=True)
-
-    def never(*_: object) -> None:
-        raise AssertionError("the encoder was loaded here")
-
-    monkeypatch.setattr(extraction, "load_model", never)
-    sweep._extract_each([planned], ["0", "1"])
-    assert not list((planned.results_dir / "logs").glob("*.failed.txt"))
-    assert planned.store.missing() == []
-    assert {lock.name for lock in (planned.results_dir / "logs").glob("gpu-*")} == {"gpu-0-0.lock", "gpu-1-0.lock"}
-    assert stored(planned.store, "dev").isfinite().all()
-
-
-def test_a_failure_in_such_a_process_is_that_of_its_runs(config: Callable[..., Config]):
-    planned = plan(config("cpu"))
-    (planned.results_dir / "logs").mkdir(parents=True)
-    for file in Path(planned.encoder.folder).glob("*.safetensors"):
-        file.rename(file.with_name("gone"))
-    try:
-        sweep._extract_each([planned], ["0"])
-    finally:
-        (Path(planned.encoder.folder) / "gone").rename(Path(planned.encoder.folder) / "model.safetensors")
-    (failure,) = (planned.results_dir / "logs").glob("*.failed.txt")
-    assert "safetensors" in failure.read_text().splitlines()[0]

@@ -107,7 +107,7 @@ def test_features_are_those_of_the_cpu_but_for_rounding(
 ):
     resolve_device("cuda")
     made = [
-        stored(ensure_features(tiny_corpus, tiny_encoder, cfg, device, quiet=True), "train")
+        stored(ensure_features(tiny_corpus, tiny_encoder, cfg, device), "train")
         for device, precision in (("cpu", "float32"), ("cuda", "float32"), ("cuda", "bfloat16"))
         for cfg in [
             features_config(tmp_path / (device + precision), subword=subword, dtype="float32", precision=precision)
@@ -124,12 +124,12 @@ def test_a_shard_that_is_made_again_has_the_same_bits(
     monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 40)
     resolve_device("cuda")
     cfg = features_config(tmp_path)
-    store = ensure_features(tiny_corpus, tiny_encoder, cfg, "cuda", quiet=True)
+    store = ensure_features(tiny_corpus, tiny_encoder, cfg, "cuda")
     assert len(store.shards["train"]) > extraction.TOGETHER["cuda"]
     path = store.path(store.shards["train"][2])
     before = path.read_bytes()
     path.unlink()
-    ensure_features(tiny_corpus, tiny_encoder, cfg, "cuda", quiet=True)
+    ensure_features(tiny_corpus, tiny_encoder, cfg, "cuda")
     assert path.read_bytes() == before
 
 

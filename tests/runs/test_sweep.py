@@ -9,9 +9,8 @@ import re
 import resource
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,9 +20,9 @@ from support.records import make_record, results
 
 from probe.config import UserError
 from probe.runs.plan import plan, prepare_results
-from probe.runs.progress import running
+from probe.runs.progress import Attempt, running, write_attempts
 from probe.runs.records import load_record
-from probe.runs.sweep import run_sweep, scores_line
+from probe.runs.sweep import scores_line
 from probe.settings import config_of, configs_of
 from probe.system import bfloat16
 
@@ -160,47 +159,35 @@ def test_a_run_of_another_process_is_waited_for_last(inputs: list[str], tmp_path
     memory.unlink()
     with running(out, key):
         process = start("-m", "layers=majority_tag,last", "results_dir=out", "jobs=1", *inputs, cwd=tmp_path)
-        waits = "1 of 2 runs are left, all made by other processes: waiting for them."
-        wait_for(lambda: waits in process.so_far(), DEADLINE_S, "waiting", process)
-        assert any((out / "records").glob("last-*.json"))
+        wait_for(lambda: any((out / "records").glob("last-*.json")), DEADLINE_S, "the other run", process)
         if other == "makes it":
             memory.write_bytes(content)
     told, errors = finish(process)
     assert process.returncode == 0, errors
-    last, first = (line.split(" · ") for line in told.splitlines() if line.startswith("run "))
-    assert (last[1], first[1]) == ("last seed 1", "majority_tag seed 0")
-    assert (first[-1] == "by another process") == (other == "makes it")
-    assert "was killed" not in told
+    made = [line.split(" · ")[1] for line in told.splitlines() if line.startswith("run ")]
+    assert made == ["last seed 1", *["majority_tag seed 0"] * (other == "leaves it")]
     assert memory.exists()
 
 
-def test_a_failed_launch_is_repeated_once(inputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.usefixtures("short_epochs")
+def test_a_run_fails_that_killed_two_processes_of_a_launch_or_failed_in_it(
+    inputs: list[str], tmp_path: Path, typed: Callable, monkeypatch: pytest.MonkeyPatch
+):
     out = tmp_path / "out"
-    monkeypatch.setattr("probe.runs.sweep.side_by_side", lambda *_: 4)
-    settings = [*inputs, "layers=majority_tag", f"results_dir={out}"]  # nothing is trained
-    configs = [config_of(settings), config_of([*settings, "data.control=1"])]
-    elsewhere, here = map(plan, configs)
+    sweep = ["-m", "layers=majority_tag,last", f"results_dir={out}", "jobs=1", *inputs]
+    (first, _) = [plan(cfg).identity.key for cfg in configs_of(sweep)[0]]
     prepare_results(out)
-    rounds: list[tuple[int, int]] = []
-
-    def launch(work: Callable, jobs: Sequence, at_once: int, *_: Callable) -> None:
-        rounds.append((len(jobs), at_once))
-        if len(rounds) == 1:
-            raise RuntimeError
-        for job in jobs:
-            work(job)
-
-    monkeypatch.setattr("probe.runs.sweep.launch", launch)
-    told: list[str] = []
-    with running(out, elsewhere.identity.key):
-        sweep = threading.Thread(target=run_sweep, args=(configs, "probe", told.append))
-        sweep.start()
-        wait_for(lambda: any("waiting for them" in line for line in told), DEADLINE_S, "waiting")
-        assert here.is_done
-        assert not elsewhere.is_done
-    sweep.join(DEADLINE_S)
-    assert elsewhere.is_done
-    assert rounds == [(2, 4), (2, 4), (1, 4)]
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")
+    write_attempts(out, first, [Attempt("7", "node1", "1", "begun"), Attempt("7", "node2", "2", "begun")])
+    for _ in range(2):  # a late process of the array does not try it again
+        failed = typed(*sweep)
+        assert failed.returncode == 1
+        names(failed.stderr, "majority_tag seed 0", "died 2 times", "node1, node2")
+        assert len(times(out)) == 1
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "8")
+    assert typed(*sweep).returncode == 0
+    assert len(times(out)) == 2
+    assert not [file for file in (out / "logs").iterdir() if file.name != "end.lock"]
 
 
 def test_a_run_that_did_not_converge_says_so_on_its_line(tmp_path: Path):
@@ -222,40 +209,6 @@ def test_one_run_for_two_folders_is_made_in_both(inputs: list[str], tmp_path: Pa
     assert one == other != {}
 
 
-@pytest.mark.usefixtures("short_epochs")
-def test_a_sweep_says_now_and_then_which_row_leads(
-    inputs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("probe.runs.sweep.FIRST_LINE_S", 0)
-    settings = [*inputs, "jobs=1", f"results_dir={tmp_path / 'out'}", "layers=last,embeddings", "seed=1,2,3"]
-    configs, _ = configs_of(["-m", *settings])
-    lines: list[str] = []
-    run_sweep(configs, "probe", lines.append)
-    (known,) = [line for line in lines if line.startswith("so far, ")]
-    names(known, "4 of 6", "last (3 seeds)", "embeddings (1 seed)")
-    of_dev: dict[str, list[float]] = {name: [] for name in ("last", "embeddings")}
-    for file in sorted((tmp_path / "out" / "records").glob("*.json")):
-        record = load_record(file)
-        of_dev[record.row].append(100 * record.scores.dev.headline)
-    means = sorted((sum(of_dev["last"]) / 3, of_dev["embeddings"][0]))
-    shown = [float(number) for number in re.findall(r"\d+\.\d\d", known)]
-    assert shown == pytest.approx([means[1], means[1] - means[0]], abs=0.011)
-    printed = capsys.readouterr().out.splitlines()
-    epochs = [line.split(" · ")[:2] for line in printed if " · epoch " in line]
-    assert epochs[0] == ["last seed 1", "epoch 1 of at most 2"]
-    assert {run for run, _ in epochs} == {"last seed 1"}, "the later runs are short"
-
-
-@pytest.mark.usefixtures("short_epochs")
-def test_combinations_that_are_the_same_run_are_named(inputs: list[str], tmp_path: Path):
-    settings = [*inputs, "jobs=1", f"results_dir={tmp_path / 'out'}", "probe=linear", "probe.max_epochs=1"]
-    configs, _ = configs_of(["-m", *settings, "layers=embeddings,last,single", "layers.indices=[1]"])
-    lines: list[str] = []
-    run_sweep(configs, "probe", lines.append)
-    names(lines[0], "3 combinations", "1 run", "layer_1 seed 1 (3 times)")
-    assert len(list((tmp_path / "out" / "records").glob("*.json"))) == 1
-
-
 def test_a_batch_of_the_whole_text_is_refused_before_anything_is_computed(inputs: list[str], tmp_path: Path):
     sentences = "\n".join(f"w{k} B-PER\nx O\n" for k in range(600))
     (tmp_path / "data" / "train.conll").write_text(sentences)
@@ -263,32 +216,6 @@ def test_a_batch_of_the_whole_text_is_refused_before_anything_is_computed(inputs
         plan(config_of([*inputs, "probe.batch_size=600"]))
     names(caught.value, "probe.batch_size=600", 600, 100, "probe.batch_size=199")
     assert plan(config_of([*inputs, "probe.batch_size=199"])).cfg.probe.batch_size == 199
-
-
-@pytest.mark.usefixtures("short_epochs")
-@pytest.mark.parametrize("sweep", [["-m", "layers=majority_tag,embeddings", "jobs=1"], ["layers=majority_tag"]])
-def test_a_truncated_record_is_set_aside_and_its_run_made_again(
-    inputs: list[str], tmp_path: Path, typed: Callable, sweep: list[str]
-):
-    command = [*sweep, "probe=linear", "probe.max_epochs=1", "results_dir=out", *inputs]
-    assert typed(*command).returncode == 0
-    made = results(tmp_path / "out")
-    file = next((tmp_path / "out/records").glob("majority_tag-*.json"))
-    whole = file.read_text()
-    file.write_text(whole[: len(whole) // 2])
-    if "-m" in sweep:
-        status = typed("sweep-status", "out")
-        assert status.returncode == 1
-        names(status.stdout, "1 done", file.relative_to(tmp_path))
-    again = typed(*command)
-    assert again.returncode == 0, again.stderr
-    (line,) = [line for line in again.stdout.splitlines() if file.name in line and "damaged" in line]
-    (aside,) = (tmp_path / "out/records").glob("*.damaged-*")
-    assert aside.name in line
-    assert results(tmp_path / "out") == made
-    file.write_text(whole.replace('"schema": ', '"schema": 9'))
-    assert typed(*command).returncode != 0, "a whole record that is not understood stays"
-    assert '"schema": 9' in file.read_text()
 
 
 @pytest.mark.usefixtures("short_epochs")

@@ -245,10 +245,8 @@ def stop(process: Process) -> tuple[str, str]:
 
 def workers_of(process: Process) -> list[int]:
     """The processes in which a sweep's runs are made side by side."""
-    found = subprocess.run(
-        ["pgrep", "-s", str(process.pid), "-f", "multiprocessing-fork"], capture_output=True, text=True
-    )
-    return list(map(int, found.stdout.split()))
+    found = subprocess.run(["pgrep", "-s", str(process.pid), "-f", "--", "-m probe"], capture_output=True, text=True)
+    return [found for found in map(int, found.stdout.split()) if found != process.pid]
 
 
 def num_calls(function: Callable[[], object]) -> int:

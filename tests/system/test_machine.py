@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.commands import DEADLINE_S, python, wait_for
+from support.commands import python
 
 from probe.system import machine
-from probe.system.workers import run_in_subprocesses
 
 GB = 10**9
 
@@ -59,26 +58,7 @@ def test_the_gpus_are_those_that_the_process_was_given_or_all(monkeypatch: pytes
         assert machine.gpus() == []
 
 
-def take(folder: Path) -> None:
-    """Writes which GPU this process has, into a file of its own, once four processes have come here."""
-    machine.take_gpu(["2", "GPU-5a"], folder)
-    with (folder / f"{os.getpid()}.txt").open("a") as file:
-        file.write(f"{os.environ.get('CUDA_VISIBLE_DEVICES')}\n")
-    wait_for(lambda: len(list(folder.glob("*.txt"))) >= 4, DEADLINE_S, "four workers")
-
-
-def test_workers_are_dealt_to_the_gpus_in_turn_and_stay_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert [error for _, error in run_in_subprocesses(take, [tmp_path] * 24, 4)] == [None] * 24
-    seen = [file.read_text().split() for file in tmp_path.glob("*.txt")]
-    assert sum(map(len, seen)) == 24
-    assert [len(set(gpus)) for gpus in seen] == [1] * 4, "a worker keeps its GPU"
-    assert sorted(gpus[0] for gpus in seen) == ["2", "2", "GPU-5a", "GPU-5a"]
-    machine.take_gpu([], tmp_path)
-    assert "CUDA_VISIBLE_DEVICES" not in os.environ, "where there are none nothing is dealt"
-
-
-def test_more_processes_than_cores_get_a_gpu_each(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_processes_take_the_gpus_in_turn_and_keep_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(machine, "num_cores", lambda: 1)
     held = []  # a lock taken twice in one process is busy, as in two
     for _ in range(5):

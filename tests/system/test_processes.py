@@ -46,23 +46,6 @@ def test_a_process_ends_with_its_parent_that_was_killed():
         assert wait_until(lambda: not is_alive(child))
 
 
-SENDER = """
-import time
-from probe.system import workers
-
-started = [workers._Worker(1), workers._Worker(1)]  # no job is sent
-time.sleep(600)
-"""
-
-
-def test_idle_workers_end_with_their_parent():
-    parent = subprocess.Popen([sys.executable, "-c", SENDER], start_new_session=True, text=True)
-    assert wait_until(lambda: len(living_workers_of(parent)) == 2)
-    parent.kill()
-    parent.wait()
-    assert wait_until(lambda: not living_workers_of(parent))
-
-
 def living_workers_of(process: Process) -> list[int]:
     return [worker for worker in workers_of(process) if is_alive(worker)]
 
