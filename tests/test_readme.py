@@ -203,6 +203,20 @@ def test_the_five_lines_for_scikit_learn_work(minilm: Encoder, shared: Path):
     assert 0.9 < float(done.stdout.split()[-1]) < 1
 
 
+@pytest.mark.slow
+@pytest.mark.real
+def test_the_notebook_works(minilm: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Runs its cells where the runs that it asks for are done."""
+    shutil.copytree(ROOT / "results/demo-quickstart", tmp_path / "quickstart")
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads((ROOT / "results/quickstart.ipynb").read_text())["cells"]
+    done = python(
+        "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"), PYTHONPATH=str(ROOT)
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "quickstart/records").iterdir())) == 18
+
+
 def python_block(readme: str, mark: str) -> str:
     """The piece of Python under a mark."""
     found = re.search(rf"<!-- {mark} -->\n```python\n(.*?)```", (ROOT / readme).read_text(), flags=re.S)
