@@ -1,6 +1,6 @@
 """Fits a network to the stored features of a frozen encoder, and predicts dev and test with it.
 
-`PROBES` names the network. Everything else is the same for all kinds of probes that read features.
+`network_of` chooses the network. Everything else is the same for all kinds of probes that read features.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from probe.probes.combine import Streamed, bytes_needed, read_selection
 from probe.probes.fitting import Epoch, Fit, FitInputs
 from probe.probes.kinds import bfloat16_kernels
 from probe.probes.normalization import Normalization, deviations_in, normalization_of
-from probe.probes.scales import ADDED, REMEDY, adds_unlike, unlike_layers
+from probe.probes.selection import ADDED, REMEDY, adds_unlike, unlike_layers
 from probe.probes.tagger import train_tagger
 from probe.probes.training import labels_of, make_deterministic
 from probe.system.machine import placement, resolve_device

@@ -1,8 +1,8 @@
 """Lists the kinds of probes: the settings of each, what fits it, and its name in tables.
 
-A new kind is an entry in `PROBES`, a module in this folder and a file in `conf/probe/` of the same name. A module that
-has `network` is trained on stored features by `frozen.py`; one that learns in another manner has its own `fit`. Modules
-are named here and imported when they are used, because tables use this file and import no torch.
+A new kind of network is an entry in `PROBES`, a case of `networks.network_of` and a file in `conf/probe/` of the same
+name. One that learns in another manner has its own module with `fit`. Modules are named here and imported when they are
+used, because tables use this file and import no torch.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from probe.data.tasks import task_of
 from probe.system.bfloat16 import SLOW, Kernels, kernels_for, resolve_precision
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from probe.probes.fitting import Fit, FitInputs
 
 # The settings of every network that is trained on stored features.
@@ -35,34 +33,23 @@ class ProbeKind:
     settings: the settings of `ProbeConfig` that it has. caption: its name in the caption of a table, given its recorded
     settings. fitted_by: the module whose `fit` takes `FitInputs` and a function that logs, and returns a `Fit`.
 
-    network: the module whose `network` takes the probe's settings and the width of a word's features. It returns the
-    network between features and classifier, with its output width as `width`; None for a linear probe.
-
     prepare: resets those settings of a run's config that do not apply to this kind, or refuses them. reads_features:
-    whether it learns from the feature store. is_trained: whether it learns in epochs. precisions: the values of
-    probe.precision. ends_by_schedule: whether `Schedule` ends its training. layers_note: added to the layers when a run
-    or a check names them. note: shown under a table that has such a row.
+    whether it learns from the feature store, by a `Schedule`, and has weights to save. is_trained: whether it learns in
+    epochs. layers_note: added to the layers when a run or a check names them. note: shown under a table that has such a
+    row.
     """
 
     settings: tuple[str, ...]
     caption: Callable[[Mapping[str, Any]], str]
     fitted_by: str = "probe.probes.frozen"
-    network: str | None = None
     prepare: Callable[[Config], Config] = lambda cfg: cfg
     reads_features: bool = True
     is_trained: bool = True
-    precisions: tuple[str, ...] = PRECISIONS
-    ends_by_schedule: bool = True
     layers_note: str = ""
     note: str | None = None
 
     def fit(self, inputs: FitInputs, log: Callable[[str], None]) -> Fit:
         return importlib.import_module(self.fitted_by).fit(inputs, log)
-
-    @property
-    def has_weights(self) -> bool:
-        """Returns whether its weights can be saved, and loaded for tagging."""
-        return self.network is not None
 
 
 def _bilstm_caption(probe: Mapping[str, Any]) -> str:
@@ -123,13 +110,11 @@ PROBES: dict[str, ProbeKind] = {
     "bilstm": ProbeKind(  # without LSTM layers: the linear probe
         settings=("num_layers", "hidden_size", *OF_NETWORKS),
         caption=_bilstm_caption,
-        network="probe.probes.bilstm",
         prepare=_prepare_network,
     ),
     "mlp": ProbeKind(
         settings=("hidden_size", *OF_NETWORKS),
         caption=lambda probe: f"MLP {probe['hidden_size']}",
-        network="probe.probes.mlp",
         prepare=_prepare_network,
     ),
     "finetune": ProbeKind(
@@ -138,8 +123,6 @@ PROBES: dict[str, ProbeKind] = {
         fitted_by="probe.probes.finetune",
         prepare=_prepare_finetune,
         reads_features=False,
-        precisions=(*PRECISIONS, "auto"),
-        ends_by_schedule=False,
         layers_note=", with all layers below it trained; layers= is ignored",
     ),
     "majority_tag": ProbeKind(  # typed as layers=majority_tag, so it has no settings
@@ -174,8 +157,8 @@ def check_probe(probe: ProbeConfig) -> None:
                 f"probe.{name}={getattr(probe, name)} is not a setting of a probe of the kind {probe.kind}. Omit it "
                 f"and type probe={probe.kind}, which has all settings of this kind."
             )
-    one_of("probe.precision", probe.precision, kind.precisions)
-    if probe.max_epochs == "auto" and not kind.ends_by_schedule:
+    one_of("probe.precision", probe.precision, PRECISIONS if kind.reads_features else (*PRECISIONS, "auto"))
+    if probe.max_epochs == "auto" and not kind.reads_features:
         raise UserError(f"probe.max_epochs=auto is not possible for probe={probe.kind}: type a number.")
 
 
@@ -187,13 +170,6 @@ def recorded_settings(probe: ProbeConfig) -> dict[str, Any]:
 def recorded_probe(settings: Mapping[str, Any]) -> ProbeConfig:
     """Returns a probe's settings from its record. Raises TypeError for unknown settings."""
     return ProbeConfig(**UNUSED_SETTINGS | dict(settings))
-
-
-def network_of(probe: ProbeConfig, width: int) -> nn.Module | None:
-    """Returns the network between features of this width and the classifier; None for a linear probe."""
-    module = PROBES[probe.kind].network
-    assert module is not None, "fitted without stored features"
-    return importlib.import_module(module).network(probe, width)
 
 
 def describe_probe(settings: Mapping[str, Any]) -> str:

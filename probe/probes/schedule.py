@@ -29,9 +29,6 @@ WARM_UP_UPDATES = 1000
 FULL_UPDATES = 300
 MOST_FULL_EPOCHS = 40
 WARM_UP = 0.1  # of all updates, if the rate falls linearly afterwards
-# An epoch with more than MOST_PASSES passes and more than MOST_SHOWN sentences takes minutes without a dev score.
-MOST_PASSES = 10
-MOST_SHOWN = 15_000
 
 Outcome = Literal["converged", "hit_epoch_limit", "never_learned"]
 
@@ -44,16 +41,6 @@ def updates(num_sentences: int, batch_size: int) -> int:
 def passes(num_sentences: int, batch_size: int) -> int:
     """Returns the passes over the sentences in an epoch: the fewest that make EPOCH_UPDATES."""
     return -(-EPOCH_UPDATES // updates(num_sentences, batch_size))
-
-
-def largest_batch(num_sentences: int, batch_size: int) -> int:
-    """Returns the largest batch size up to this one whose epoch is not too long; with 128 an epoch never is."""
-
-    def too_long(size: int) -> bool:
-        shown = passes(num_sentences, size)
-        return shown > MOST_PASSES and shown * num_sentences > MOST_SHOWN
-
-    return next(size for size in range(min(batch_size, num_sentences), 0, -1) if not too_long(size))
 
 
 @dataclass

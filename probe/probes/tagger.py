@@ -9,7 +9,7 @@ import logging
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from probe.config import LINEAR, ProbeConfig
 from probe.data.tags import Tags
 from probe.probes.batches import UNCOUNTED, Batch, EvaluationBatches, TaggedWords, TrainingBatches
-from probe.probes.bilstm import Dropout
 from probe.probes.combine import mix
 from probe.probes.fitting import Mix
-from probe.probes.kinds import network_of
+from probe.probes.networks import Dropout, network_of
 from probe.probes.normalization import input_factor
 from probe.probes.schedule import WARM_UP, Schedule, passes
 from probe.probes.selection import Selection
@@ -46,7 +45,7 @@ class Tagger(nn.Module):
             self.mix_scale = nn.Parameter(torch.ones(()))
         self.dropout = Dropout(cfg.dropout)
         self.lstm = network_of(cfg, selection.width)  # a network of any kind; saved weights use this name
-        width = selection.width if self.lstm is None else cast(int, self.lstm.width)
+        width = selection.width if self.lstm is None else self.lstm.width
         self.classifier = nn.Linear(width, len(labels))
 
     def forward(self, batch: Batch) -> Tensor:

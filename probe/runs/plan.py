@@ -17,7 +17,7 @@ from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.features.store import FeatureStore, stored_layers
 from probe.probes.fitting import FitInputs
 from probe.probes.kinds import ProbeKind, kind_of, recorded_settings
-from probe.probes.schedule import EPOCH_UPDATES, Schedule, largest_batch, passes
+from probe.probes.schedule import Schedule
 from probe.probes.selection import Selection, select
 from probe.runs.identity import Layers, RecordedCondition, RunIdentity, label_of
 from probe.runs.outputs import is_done, unfinished_path
@@ -101,7 +101,6 @@ def plan(cfg: Config) -> Plan:
     )
     selection = select(cfg.layers, encoder.num_layers, encoder.hidden_size)
     refuse_unstored(cfg, selection, encoder)
-    _refuse_large_batch(cfg, text)
     cfg = _resolve_epochs(cfg, text)
     condition = None
     if names := conditions_of(cfg):
@@ -119,18 +118,6 @@ def plan(cfg: Config) -> Plan:
         sentence=cfg.features.sentence if not text.task.is_per_word else None,
     )
     return Plan(cfg, text, corpus, encoder, selection, store, identity)
-
-
-def _refuse_large_batch(cfg: Config, main: Corpus) -> None:
-    """Raises UserError where a batch holds so much of the text that an epoch, which has a least number of updates,
-    would show every sentence dozens of times."""
-    sentences, size = len(main.splits["train"].tags), cfg.probe.batch_size
-    largest = largest_batch(sentences, size)
-    if kind_of(cfg).ends_by_schedule and largest < min(size, sentences):
-        raise UserError(
-            f"probe.batch_size={size} is too large for {sentences:,} sentences: an epoch has at least {EPOCH_UPDATES} "
-            f"updates, here {passes(sentences, size)} passes over the text. At most: probe.batch_size={largest}"
-        )
 
 
 def _resolve_epochs(cfg: Config, main: Corpus) -> Config:

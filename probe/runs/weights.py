@@ -50,7 +50,7 @@ def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> tuple[Tagg
     from safetensors.torch import load
 
     path = weights_path(file)
-    if record.sha256.weights == "" or not PROBES[record.config.probe["kind"]].has_weights:
+    if record.sha256.weights == "" or not PROBES[record.config.probe["kind"]].reads_features:
         raise UserError(f"{record.label} has no weights: its kind of probe has none, or trains the encoder's.")
     if record.sha256.weights is None or not path.exists():
         lost = "were not saved" if record.sha256.weights is None else f"are missing ({path})"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from probe.conditions import CONDITIONS, MAIN
 from probe.probes.kinds import PROBES, describe_probe
-from probe.probes.scales import REMEDY, adds_unlike, unlike_layers
+from probe.probes.selection import REMEDY, adds_unlike, unlike_layers
 from probe.system.format import first_few, percent, short_name, with_encoder
 from probe.tables.columns import COLUMNS
 from probe.tables.labels import BEST

@@ -15,7 +15,7 @@ from support.inputs import make_bert, overrides, plain_encoder, stored
 
 from probe.features.store import FeatureStore
 from probe.probes.normalization import deviations_in
-from probe.probes.scales import adds_unlike, ratio_of
+from probe.probes.selection import adds_unlike, ratio_of
 from probe.runs.records import load_records
 from probe.runs.run import extract, run
 from probe.settings import configs_of

@@ -10,7 +10,7 @@ import pytest
 from support.records import committed_sets
 
 from probe.config import LINEAR, ProbeConfig
-from probe.probes.schedule import EPOCH_UPDATES, FULL_UPDATES, WARM_UP_UPDATES, Schedule, largest_batch, passes
+from probe.probes.schedule import EPOCH_UPDATES, FULL_UPDATES, WARM_UP_UPDATES, Schedule, passes
 
 
 def told(schedule: Schedule, *points: tuple[float, float]) -> Schedule:
@@ -174,19 +174,3 @@ def test_a_run_ended_by_its_last_epoch_hit_the_limit():
     assert told(plain(max_epochs=2), (0.5, 1), (0.6, 1)).outcome == "hit_epoch_limit"
     assert told(plain(max_epochs=3), (0.5, 1), (0.5, 1), (0.5, 1)).outcome == "hit_epoch_limit"
     assert told(plain(max_epochs=4), (0.5, 1), (0.5, 1), (0.5, 1), (0.5, 1)).outcome == "converged"
-
-
-@pytest.mark.parametrize("sentences", [1, 40, 128, 200, 600, 1000, 1279, 1280, 5000, 14_041, 100_000])
-def test_a_batch_of_up_to_128_is_never_too_large(sentences: int):
-    for size in (1, 16, 32, 64, 100, 128):
-        assert largest_batch(sentences, size) == min(size, sentences)
-
-
-def test_a_larger_batch_is_bounded_where_an_epoch_would_show_the_text_dozens_of_times():
-    for sentences, size in ((600, 600), (600, 10_000), (2000, 1000)):
-        largest = largest_batch(sentences, size)
-        assert largest < size
-        assert passes(sentences, largest) * sentences <= 15_000 or passes(sentences, largest) <= 10
-        assert passes(sentences, largest + 1) * sentences > 15_000
-    assert largest_batch(14_041, 512) == 512
-    assert largest_batch(140, 512) == 140, "a batch of a small text is short"

@@ -15,8 +15,8 @@ from probe.data.corpus import Corpus
 from probe.data.tasks.spans import span_f1
 from probe.probes import batches, schedule
 from probe.probes.batches import EvaluationBatches, TaggedWords, TrainingBatches
-from probe.probes.bilstm import BiLSTM, Dropout, mirrored
 from probe.probes.combine import Streamed, read_selection
+from probe.probes.networks import BiLSTM, Dropout, mirrored
 from probe.probes.selection import Selection, select
 from probe.probes.tagger import Tagger, Training, train_tagger
 from probe.system import bfloat16

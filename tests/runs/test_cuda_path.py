@@ -21,7 +21,7 @@ from probe.features.extraction import ensure_features
 from probe.features.store import FeatureStore
 from probe.features.words import Text, batches, pieces_at_once
 from probe.probes import finetune, schedule
-from probe.probes.bilstm import BiLSTM
+from probe.probes.networks import BiLSTM
 from probe.runs.run import run
 from probe.settings import configs_of
 from probe.system import bfloat16, provenance

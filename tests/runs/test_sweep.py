@@ -23,7 +23,7 @@ from probe.runs.plan import plan, prepare_results
 from probe.runs.progress import Attempt, running, write_attempts
 from probe.runs.records import load_record
 from probe.runs.sweep import scores_line
-from probe.settings import config_of, configs_of
+from probe.settings import configs_of
 from probe.system import bfloat16
 
 
@@ -207,15 +207,6 @@ def test_one_run_for_two_folders_is_made_in_both(inputs: list[str], tmp_path: Pa
     assert "2 runs, 0 done already." in done.stdout
     (one, other) = (results(tmp_path / name) for name in "ab")
     assert one == other != {}
-
-
-def test_a_batch_of_the_whole_text_is_refused_before_anything_is_computed(inputs: list[str], tmp_path: Path):
-    sentences = "\n".join(f"w{k} B-PER\nx O\n" for k in range(600))
-    (tmp_path / "data" / "train.conll").write_text(sentences)
-    with pytest.raises(UserError) as caught:
-        plan(config_of([*inputs, "probe.batch_size=600"]))
-    names(caught.value, "probe.batch_size=600", 600, 100, "probe.batch_size=199")
-    assert plan(config_of([*inputs, "probe.batch_size=199"])).cfg.probe.batch_size == 199
 
 
 @pytest.mark.usefixtures("short_epochs")

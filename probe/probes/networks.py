@@ -1,4 +1,4 @@
-"""Implements a BiLSTM that padding cannot affect.
+"""Implements the networks of probes: a perceptron, and a BiLSTM that padding cannot affect.
 
 A bidirectional LSTM over padded sentences is wrong: its backward half reads the padding first. Packed sequences are
 right, but take a slow step-by-step path on CPUs. Here each direction is its own LSTM, and the backward one reads every
@@ -54,8 +54,23 @@ class BiLSTM(nn.Module):
         return x
 
 
-def network(probe: ProbeConfig, width: int) -> BiLSTM | None:
-    """Returns the BiLSTM of a probe; None if it has no layers, which makes the probe linear."""
+class MLP(nn.Module):
+    """Maps features to a hidden layer with ReLU. It sees one word, or one sentence, at a time."""
+
+    def __init__(self, width: int, hidden_size: int) -> None:
+        super().__init__()
+        self.width = hidden_size
+        self.hidden = nn.Linear(width, hidden_size)
+
+    def forward(self, x: Tensor, mirror: Tensor) -> Tensor:
+        """Returns (T, B, hidden size). x: (T, B, D). mirror: not used."""
+        return self.hidden(x).relu()
+
+
+def network_of(probe: ProbeConfig, width: int) -> BiLSTM | MLP | None:
+    """Returns the network between features of this width and the classifier; None for a linear probe."""
+    if probe.kind == "mlp":
+        return MLP(width, probe.hidden_size)
     return BiLSTM(width, probe.hidden_size, probe.num_layers, probe.dropout) if probe.num_layers else None
 
 
