@@ -232,11 +232,11 @@ class _Queue:
                 print(f"{self.labels[key]} · {line}", flush=True)
 
         _failure_file(planned).unlink(missing_ok=True)  # of an earlier launch
-        write_attempts(planned.results_dir, key, [*before, self._attempt("begun")])
         try:
             if len(deaths) >= MOST_DEATHS:
                 hosts = ", ".join(dict.fromkeys(one.host for one in deaths))
                 raise UserError(f"died {len(deaths)} times on {hosts} (memory? time limit?)")
+            write_attempts(planned.results_dir, key, [*before, self._attempt("begun")])
             if planned.kind.reads_features and planned.store.missing():
                 set_status("extracting features")
             runs = max(self.at_once, running_here(planned.results_dir))
