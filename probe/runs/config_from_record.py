@@ -1,6 +1,6 @@
 """Rebuilds a record's config from its settings.
 
-Settings that this version does not have are left out, and so are the folder of the feature store and how it is read: a
+A setting that this version does not have is refused, and so are the folder of the feature store and how it is read: a
 record comes from somebody else, and must not say whose features are trusted here.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from probe.config import Config, setting_names
+from probe.config import Config, UserError, setting_names
 from probe.runs.records import UNRECORDED, RunRecord
 from probe.system.files import to_jsonable
 
@@ -20,12 +20,17 @@ from probe.system.files import to_jsonable
 def config_from_record(
     record: RunRecord, make_config: Callable[[list[str]], Config], overrides: list[str] | None = None
 ) -> Config:
-    """Returns the config of a record's run, at its commits on the Hub. overrides: for paths that have changed."""
+    """Returns the config of a record's run, at its commits on the Hub. overrides: for paths that have changed.
+
+    Raises UserError for settings that a record cannot have.
+    """
     config = to_jsonable(record.config)
     kind = config["probe"].pop("kind")
     config["layers"] = {"normalize": "none"} | config["layers"]
     known = {*setting_names()} - {f"features.{name}" for name in UNRECORDED}
-    typed = [one for one in as_overrides(config) if one.partition("=")[0] in known]
+    typed = as_overrides(config)
+    if others := [one for one in typed if one.partition("=")[0] not in known]:
+        raise UserError(f"the record of {record.label} has settings that no record of this version has: {others[0]}.")
     return _at_commits(make_config([f"probe={kind}", *typed, *(overrides or [])]), record)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from probe.config import UserError
 from probe.encoders.checkpoint import Encoder
 from probe.runs.config_from_record import config_from_record
 from probe.runs.records import load_record
@@ -19,12 +20,12 @@ EPOCHS = 4
 LOSS, POINTS = 0.02, 0.03  # how far another machine may be off by then
 
 
-def test_a_record_does_not_say_where_features_are_read():
+@pytest.mark.parametrize("name", ["cache_dir", "placement", "layers", "nonsense"])
+def test_a_record_that_says_where_features_are_read_or_what_is_no_setting_is_refused(name: str):
     record = load_record(next(COMMITTED.glob("last-seed1-*.json")))
-    elsewhere = {"cache_dir": "/elsewhere", "placement": "stream", "layers": [0], "nonsense": 1}
-    settings = replace(record.config, features=record.config.features | elsewhere)
-    features = config_from_record(replace(record, config=settings), config_of).features
-    assert (features.cache_dir, features.placement, features.layers) == (config_of([]).features.cache_dir, "auto", None)
+    settings = replace(record.config, features=record.config.features | {name: "x"})
+    with pytest.raises(UserError, match=rf"last seed 1 .*features\.{name}"):
+        config_from_record(replace(record, config=settings), config_of)
 
 
 @pytest.mark.slow
