@@ -54,17 +54,6 @@ def add_multirun(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", "--multirun", action="store_true", help="a sweep: a setting may name values A,B,C")
 
 
-class ParsedCommand(NamedTuple):
-    """Holds the checked config of every run, and whether they are a sweep.
-
-    settings: the names of settings that were typed or that a sweep file has.
-    """
-
-    configs: list[Config]
-    is_sweep: bool
-    settings: set[str]
-
-
 def config_of(overrides: list[str]) -> Config:
     """Returns the one config that these settings describe. Raises UserError for a sweep."""
     configs, is_sweep = configs_of(overrides)
@@ -76,13 +65,8 @@ def config_of(overrides: list[str]) -> Config:
 def configs_of(arguments: list[str], swept: str | None = None) -> tuple[list[Config], bool]:
     """Returns the checked config of every run that these arguments describe, and whether they are a sweep.
 
-    swept: a group whose settings may have several values without -m.
+    swept: a group whose settings may have several values without -m. Raises UserError.
     """
-    return parse_command(arguments, swept)[:2]
-
-
-def parse_command(arguments: list[str], swept: str | None = None) -> ParsedCommand:
-    """Composes and checks what these arguments describe. swept: see `configs_of`. Raises UserError."""
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -111,8 +95,10 @@ def parse_command(arguments: list[str], swept: str | None = None) -> ParsedComma
         raise UserError(reason_of(error.__cause__ or error)) from None
 
 
-def _parse(parser: OverridesParser, words: list[str], is_multirun: bool, swept: str | None) -> ParsedCommand:
-    """Returns the configs of these settings. See `parse_command`."""
+def _parse(
+    parser: OverridesParser, words: list[str], is_multirun: bool, swept: str | None
+) -> tuple[list[Config], bool]:
+    """Returns the configs of these settings, and whether they are a sweep. swept: see `configs_of`."""
     for word in words:
         if not isinstance(word, str):
             raise UserError(f"{word!r}: settings are strings as on the command line, 'encoder=minilm_l6'.")
@@ -137,7 +123,7 @@ def _parse(parser: OverridesParser, words: list[str], is_multirun: bool, swept: 
     jobs = _jobs(parser, [*parser.parse_overrides(from_file), *typed])
     if not jobs:
         raise UserError("this sweep has no run: one of its settings has no value (a range, a glob?).")
-    return ParsedCommand([_config(job) for job in jobs], is_sweep, {_name(override) for override in jobs[0]})
+    return [_config(job) for job in jobs], is_sweep
 
 
 def _name(override: Override) -> str:
@@ -181,10 +167,8 @@ def _values(parser: OverridesParser, override: Override) -> list[Override]:
     name = override.get_key_element()
     if not override.is_discrete_sweep():
         raise UserError(f"{override.input_line}: a sweep needs single values: {name}=A,B or {name}=range(1,4).")
-    values = list(override.sweep_string_iterator())
-    if len(once := list(dict.fromkeys(values))) < len(values):
-        raise UserError(f"{override.input_line} names a value twice. Each value makes one run: {name}={','.join(once)}")
-    return parser.parse_overrides([f"{name}={value}" for value in values])
+    once = dict.fromkeys(override.sweep_string_iterator())  # a value that is named twice makes one run
+    return parser.parse_overrides([f"{name}={value}" for value in once])
 
 
 def _products(values: Mapping[tuple[str, bool], list[Override]]) -> list[list[Override]]:

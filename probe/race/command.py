@@ -12,7 +12,7 @@ from pathlib import Path
 from probe.arguments import Parser, report_bad_records
 from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
 from probe.screen.candidates import Candidate
-from probe.settings import parse_command
+from probe.settings import configs_of
 from probe.system.processes import is_child
 
 DESCRIPTION = """\
@@ -42,8 +42,8 @@ def race(arguments: list[str]) -> int:
     from probe.tables.formats import render, write_tables
     from probe.tables.rows import build_rows
 
-    configs, _, settings = parse_command(["-m", *overrides])
-    typed = any(name == "layers" or name.startswith("layers.") for name in settings - {"layers.normalize"})
+    configs, _ = configs_of(["-m", *overrides])
+    typed = any(word.startswith(("layers=", "layers.indices=", "layers.combine=", "+sweep=")) for word in overrides)
     base, folder = configs[0], Path(configs[0].results_dir)
     seeds = list(dict.fromkeys(cfg.seed for cfg in configs))
     if len(seeds) == 1:

@@ -45,7 +45,6 @@ def in_training(folder: Path) -> int:
         (["seeds=1,2"], ["seed?"]),
         (["feature=1"], ["features.context"]),
         (["seed=x"], ["seed", "'x'"]),
-        (["-m", "seed=2,1,1"], ["seed=2,1,1", "seed=2,1"]),
         (["layers=single", "layers.indices=[99]"], [99, 0, 12]),
         (["data.path=/nowhere"], ["data.path=/nowhere"]),
         (["tabel"], ["table?"]),
