@@ -102,7 +102,7 @@ class Corpus:
             for name, split in self.splits.items()
         }
         about = {name: value for name, value in self.about.items() if name != "not_in_train"}
-        return replace(self, splits=splits, about=about | {"control_lower_cased": lower_cases}, base=self)
+        return replace(self, splits=splits, about=about, base=self)
 
 
 def hash_rows(rows: Iterable[object]) -> str:

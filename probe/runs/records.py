@@ -71,8 +71,7 @@ class CorpusCounts:
 class RecordedData:
     """Describes the corpus: its counts, and how its tags were read.
 
-    commit: the commit of the Hub data set that was read; None for files. control_lower_cased: whether a control was
-    drawn by the word or mention without case; None if the run is no control.
+    commit: the commit of the Hub data set that was read; None for files.
     """
 
     name: str
@@ -85,7 +84,6 @@ class RecordedData:
     skipped: dict[str, dict[str, int]] | None = None
     not_in_train: dict[str, dict[str, int]] | None = None
     commit: str | None = None
-    control_lower_cased: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -97,8 +95,6 @@ class RecordedEncoder:
     num_layers: int
     hidden_size: int
     commit: str | None = None  # of the Hub's model that it is
-    causal: bool | None = None  # this field and the next are of earlier versions
-    final_norm: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ import numpy as np
 
 from probe.scoring.significance import CONFIDENCE
 
-STATISTIC = 2  # version of the rules; 1 permuted seeds and swapped texts, on dev and test
 LUCK = 2.0  # standard errors by which a row with fewer seeds must lead to be called the best
 SIMULATED = 20_000
 MOST_DRAWS = 8_000_000  # of one simulation: bounds the memory if a table has many rows

@@ -79,8 +79,6 @@ def test_a_caseless_control_is_another_row_than_an_older_one(make: Make):
     older = replace(planned.identity, condition=replace(condition, settings={"control": 1, "lower_cased": False}))
     assert older.group == planned.identity.group
     assert older.cell != planned.identity.cell
-    assert run(make(control=1), quiet).data.control_lower_cased is True
-    assert run(make(), quiet).data.control_lower_cased is None
 
 
 def test_the_epochs_of_auto_are_in_key_and_record(make: Make, monkeypatch):
