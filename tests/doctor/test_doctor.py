@@ -145,24 +145,17 @@ def test_a_wrong_tag_is_no_missing_file(config: Config, tiny_data: Path):
     assert parts(text, "ERROR") == ["data"]
 
 
-def test_fine_tuning_is_timed_and_needs_the_context_it_asks_for(config: Config, tmp_path: Path):
+def test_runs_to_fine_tune_are_counted(config: Config, tmp_path: Path):
     tuned = configs_of(["probe=finetune", "data=demo", "encoder=minilm_l6", f"results_dir={tmp_path}"])[0][0]
     tuned.data, tuned.encoder, tuned.features.cache_dir = config.data, config.encoder, config.features.cache_dir
     works, text = told(tuned)
     assert works
     names(text, "to fine-tune: 1 run")
-    tuned.features.context = "document"
-    tuned.data = replace(config.data, document_marker=None)
-    works, text = told(tuned)
-    assert not works
-    names(text, "features.context=document")
 
 
-def test_done_means_a_sound_record(config: Config, tmp_path: Path):
+def test_done_means_a_record_and_the_weights_that_are_asked_for(config: Config, tmp_path: Path):
     record = plan(config).record_path
     record.parent.mkdir(parents=True)
-    record.write_text('{"schema": 3, "ke')
-    names(told(config)[1], "1 run, 1 not done yet")
     make_record(tmp_path / "made", "last", 1, 0.5, 0.5)
     shutil.copy(next((tmp_path / "made/records").iterdir()), record)
     names(told(config)[1], "1 run, 0 not done yet")

@@ -126,7 +126,6 @@ def test_a_copy_of_a_record_is_named(compared: Path, tmp_path: Path, capsys):
         (lambda file: rewrite(file, {"dev": FEW}), ["counts of test"]),
         (lambda file: rewrite(file, {"dev": FEW, "test": {"words": [5]}}), ["test", "right_tags"]),
         (lambda file: rewrite(file, {"dev": FEW | {"gold:X": [1]}, "test": FEW}), ["dev", "predicted:X"]),
-        (lambda file: rewrite(file, {"dev": FEW, "test": FEW | {"ill_formed": [0]}}), ["test", "strict_gold"]),
         (lambda file: rewrite(file, {"dev": {**FEW, "words": []}, "test": FEW}), ["dev", "sentence"]),
         (
             lambda file: rewrite(file, {"dev": FEW, "test": {**FEW, "right_tags": []}}),
