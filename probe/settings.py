@@ -110,7 +110,7 @@ def _parse(
         if override.is_delete() or _name(override).startswith("hydra"):
             raise UserError(
                 f"{override.input_line}: nothing is deleted, and Hydra's own settings are not used. A sweep: "
-                "probe -m seed=1,2. Runs at a time: jobs=N. On a cluster: an array job, see conf/README.md."
+                "probe -m seed=1,2. Runs at a time: jobs=N. On a cluster: hydra/launcher=slurm."
             )
         if _name(override) == "sweep" and override in several:
             raise UserError(f"{override.input_line}: give one sweep file.")

@@ -11,6 +11,7 @@ from pathlib import Path
 from probe.arguments import Parser, report_bad_records, results_or_last
 from probe.config import Config, UserError
 from probe.probes.kinds import PROBES, slow_bfloat16
+from probe.runs.slurm import submit, without_launcher
 from probe.settings import add_multirun, as_yaml, config_of, configs_of
 from probe.system.grouping import group_by
 from probe.system.locks import FileLock
@@ -28,6 +29,7 @@ TRAIN_EXAMPLES = """\
   probe -m data=demo encoder=minilm_l6 layers=last,sum_all seed=1,2,3
   probe layers=single 'layers.indices=[7]'
   probe 'layers.indices=[0,12]' layers.combine=mean
+  probe +sweep=paper_table hydra/launcher=slurm hydra.launcher.array=10 hydra.launcher.timeout_min=120
   probe encoder.path=DIR data=columns data.path=DIR
 """
 EXTRACT = """\
@@ -56,8 +58,15 @@ def train(arguments: list[str]) -> int:
     if options.cfg:
         print(as_yaml(config_of(["-m"] * options.multirun + options.overrides)), end="")
         return 0
-    configs, is_sweep = configs_of(["-m"] * options.multirun + options.overrides)
+    overrides, launcher = without_launcher(options.overrides)
+    typed = ["-m"] * options.multirun + overrides
+    configs, is_sweep = configs_of(typed)
     command = shlex.join(["probe", *sys.argv[1:]])
+    if launcher is not None:
+        folder = Path(configs[0].results_dir)
+        job = submit(typed, launcher, folder)
+        print(f"Submitted as job {job}. To stop it: scancel {job}. To look: probe sweep-status {folder}")
+        return 0
     if is_sweep:
         return _train_sweep(configs, command)
     return _train_one(configs[0], command)

@@ -37,7 +37,7 @@ def in_training(folder: Path) -> int:
         (["layers=nope"], ["layers=nope", "concat_last_four"]),
         (["layers=sum_al"], ["sum_all?"]),
         (["+typo=1"], ["'typo'"]),
-        (["-m", "hydra/launcher=slurm", "seed=1,2"], ["hydra/launcher=slurm", "jobs=N", "conf/README.md"]),
+        (["-m", "hydra/launcher=joblib", "seed=1,2"], ["hydra/launcher=joblib", "jobs=N"]),
         (["lerning_rate=1"], ["probe.learning_rate"]),
         (["probe.lr=1e-3"], ["probe.learning_rate"]),
         (["layer=last"], ["layers?"]),
