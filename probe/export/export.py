@@ -175,7 +175,7 @@ def read_vectors(planned: Plan, each: bool) -> dict[str, Vectors]:
     normalized = replace(selection, combine="concat") if each else selection
 
     def stored() -> FeatureStore | PooledVectors:
-        return vectors_to_read(extract(planned.cfg), planned.text, planned.cfg.features)
+        return vectors_to_read(extract(planned), planned.text, planned.cfg.features)
 
     @cache
     def normalization() -> Normalization | None:

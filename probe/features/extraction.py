@@ -52,6 +52,12 @@ TOGETHER = {"cpu": 1, "cuda": 4}
 def ensure_features(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str) -> FeatureStore:
     """Returns a complete store of this corpus and encoder, after extracting missing shards."""
     store = FeatureStore.of(corpus, encoder, cfg)
+    complete(store, corpus, encoder, cfg, device)
+    return store
+
+
+def complete(store: FeatureStore, corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str) -> None:
+    """Extracts what a store of this corpus and encoder lacks."""
     store.hold()
     missing = store.missing()
     if missing or store.manifest() is None:
@@ -65,7 +71,6 @@ def ensure_features(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, devic
         about = {"encoder": encoder.name, "data": corpus.name}
         store.write_manifest(about, {name: len(text.pieces.empty) for name, text in texts.items()})
     store.tidy()
-    return store
 
 
 def report_empty_words(corpus: Corpus, texts: dict[str, Text]) -> None:

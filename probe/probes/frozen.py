@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from probe.features.extraction import ensure_features
+from probe.features.extraction import complete
 from probe.features.pooled import vectors_to_read
 from probe.features.store import read_again_if_damaged
 from probe.probes.batches import TaggedWords
@@ -32,9 +32,7 @@ def fit(inputs: FitInputs, log: Callable[[str], None]) -> Fit:
     cfg, splits, task = inputs.cfg, inputs.corpus.splits, inputs.corpus.task
     clock = time.perf_counter()
     device = resolve_device(cfg.device)
-    features, where, normalization = read_features(inputs, device)
-    read = vectors_to_read(inputs.store, inputs.text, cfg.features)
-    log(f"features: {bytes_needed(read, inputs.selection) / 1e9:.2f} GB {PLACES[where]}")
+    features, where, normalization = read_features(inputs, device, log)
     deviations = _deviations(inputs)
     if deviations and adds_unlike(inputs.selection.combine, inputs.selection.normalize, deviations):
         message = unlike_layers(inputs.selection.name, inputs.selection.combine, deviations)
@@ -84,7 +82,7 @@ def _deviations(inputs: FitInputs) -> list[float] | None:
 
 
 def read_features(
-    inputs: FitInputs, device: str
+    inputs: FitInputs, device: str, log: Callable[[str], None]
 ) -> tuple[dict[str, torch.Tensor | Streamed], str, Normalization | None]:
     """Returns each split's features for the run's layers, where they are, and how they are normalized.
 
@@ -93,11 +91,11 @@ def read_features(
     selection = inputs.selection
 
     def read() -> tuple[dict[str, torch.Tensor | Streamed], str, Normalization | None]:
-        stored = ensure_features(inputs.text, inputs.encoder, inputs.cfg.features, device)
-        store = vectors_to_read(stored, inputs.text, inputs.cfg.features)
-        where = placement(
-            inputs.cfg.features.placement, bytes_needed(store, selection), device, inputs.runs, inputs.num_gpus
-        )
+        complete(inputs.store, inputs.text, inputs.encoder, inputs.cfg.features, device)
+        store = vectors_to_read(inputs.store, inputs.text, inputs.cfg.features)
+        needed = bytes_needed(store, selection)
+        where = placement(inputs.cfg.features.placement, needed, device, inputs.runs, inputs.num_gpus)
+        log(f"features: {needed / 1e9:.2f} GB {PLACES[where]}")
         normalization = normalization_of(store, selection)
         features: dict[str, torch.Tensor | Streamed] = {
             name: Streamed(store, name, selection, normalization=normalization)

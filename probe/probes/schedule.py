@@ -102,13 +102,12 @@ class Schedule:
             return self.max_epochs
         return (self.lr_patience - 1 + self.patience) * self.full
 
-    def after_epoch(self, score: float, loss: float) -> bool:
-        """Registers an epoch's dev score and dev loss. Returns whether that epoch is the best so far.
+    def after_epoch(self, score: float, loss: float) -> None:
+        """Registers an epoch's dev score and dev loss.
 
         An epoch that scores above 0 makes progress if no epoch since the last one at 0 was as high.
         Epochs before that one count as chance. An epoch at 0 makes progress if its loss is the lowest.
         """
-        is_best = score > self._best_score
         above = score > 0
         progress = score > self._best_since_zero if above else loss < self._lowest_loss
         self._best_since_zero = max(score, self._best_since_zero) if above else -math.inf
@@ -126,4 +125,3 @@ class Schedule:
         if converged or is_last:
             learned = self._best_score > 0
             self.outcome = "never_learned" if not learned else "converged" if converged else "hit_epoch_limit"
-        return is_best

@@ -122,7 +122,7 @@ def _train_one(cfg: Config, command: str) -> int:
     """Trains one run, prints its scores, and returns the exit code."""
     from probe.runs.plan import plan, prepare_results
     from probe.runs.progress import running
-    from probe.runs.run import run
+    from probe.runs.run import make
     from probe.runs.sweep import scores_line
     from probe.system.machine import resolve_device
 
@@ -132,8 +132,7 @@ def _train_one(cfg: Config, command: str) -> int:
     was_done = planned.is_done
     of_all = f" (of {planned.encoder.num_layers})" if planned.selection.indices else ""
     print(
-        f"{planned.selection.as_text()}{of_all}{planned.kind.layers_note}, {planned.corpus.title}, "
-        f"{planned.label.removeprefix(planned.selection.name).lstrip(', ')}",
+        f"{planned.label}: {planned.selection.as_text()}{of_all}{planned.kind.layers_note}, {planned.corpus.title}",
         flush=True,
     )
     for note in planned.text.notes:
@@ -147,7 +146,7 @@ def _train_one(cfg: Config, command: str) -> int:
             print(line, flush=True)
             show(line)
 
-        record = run(planned.cfg, log, command=command)
+        record = make(planned, log, command=command)
     print(scores_line(record) + (" · was already done" if was_done else "") + f"\nrecord: {planned.record_path}")
     return 0
 
@@ -168,7 +167,7 @@ def extract(arguments: list[str]) -> int:
         raise UserError(f"probe={configs[0].probe.kind} reads no features: there is nothing to extract.")
     plans = {planned.store.key: planned for planned in frozen}
     for planned in plans.values():
-        store = extract_features(planned.cfg)
+        store = extract_features(planned)
         words = sum(shards[-1].last for shards in store.shards.values())
         print(f"{words} words, {store.layers_as_text()} of {store.hidden_size} in {store.directory}")
     return 0

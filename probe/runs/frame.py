@@ -28,10 +28,6 @@ class Run:
     record: RunRecord | None = None
 
     @property
-    def is_fine_tuned(self) -> bool:
-        return "fine_tuned" in self.identity.conditions
-
-    @property
     def encoder(self) -> str:
         """Returns a key of its encoder: that of the features of its main runs."""
         return str(self._base["features"])
@@ -58,7 +54,7 @@ class Run:
         """Returns a key of its row in a table. Runs of a row differ in their seed and their learning rate."""
         condition = self.identity.condition
         variant = [condition.ids, condition.settings] if condition else None
-        rate = self.identity.probe.get("learning_rate") if self.is_fine_tuned else None
+        rate = self.identity.probe.get("learning_rate") if self.identity.is_fine_tuned else None
         return canonical([self.table, self.encoder, to_jsonable(self.identity.layers), variant, rate])
 
     @property
@@ -73,12 +69,14 @@ def setting_of(record: RunRecord) -> Setting:
     return Setting(record.data.name, record.encoder.name, record.config.features, record.config.probe)
 
 
+def run_of(file: Path, record: RunRecord) -> Run:
+    """Returns the line of a run that is made."""
+    return Run(record.row, record.identity, record.layers.width, setting_of(record), file, record)
+
+
 def frame(folder: Path) -> list[Run]:
     """Returns the runs of a results folder."""
-    runs = {
-        record.key: Run(record.row, record.identity, record.layers.width, setting_of(record), file, record)
-        for file, record in load_records(folder).items()
-    }
+    runs = {record.key: run_of(file, record) for file, record in load_records(folder).items()}
     for asked in read_expected(folder):
         runs.setdefault(asked.key, Run(asked.row, asked.identity, asked.width, asked.setting))
     return list(runs.values())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from probe.conditions import label_of_conditions, section_of
+from probe.conditions import UPPER_BOUND, label_of_conditions, section_of
 from probe.system.files import canonical, key_of, to_jsonable
 
 VERSION = 1  # raise it when a code change gives other results for the same settings
@@ -62,11 +62,11 @@ class RunIdentity:
 
     @property
     def group(self) -> str:
-        """Returns the key of the run's table: a hash of its identity without layers, seed and condition.
-
-        A control is in the table of the runs that it controls.
+        """Returns a key that runs of one encoder, text and probe share, and their conditions: what those change is set
+        back to `base`.
         """
-        return self._without("layers", "seed", "condition")
+        main = to_jsonable(self) | (self.condition.base if self.condition else {})
+        return key_of({name: part for name, part in main.items() if name not in ("layers", "seed", "condition")})
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -79,19 +79,13 @@ class RunIdentity:
         return section_of(self.layers.indices, self.conditions)
 
     @property
-    def across_rates(self) -> str:
-        """Returns a key that tables share if they differ only in the learning rate."""
-        probe = {name: value for name, value in self.probe.items() if name != "learning_rate"}
-        return replace(self, probe=probe).group
-
-    def _without(self, *names: str) -> str:
-        """Hashes the identity without some fields. Fields that a condition changes are set back to `base`."""
-        base = to_jsonable(self) | (self.condition.base if self.condition else {})
-        return key_of({name: part for name, part in base.items() if name not in names})
+    def is_fine_tuned(self) -> bool:
+        """Tells whether the encoder itself was trained."""
+        return self.section == UPPER_BOUND
 
     @property
     def cell(self) -> str:
-        """Returns the key of the run's row: runs of one row differ only in their seed."""
+        """Returns the key of the run's row in a race: runs of one row differ only in their seed."""
         parts = [self.group, to_jsonable(self.layers)]
         if self.condition:
             parts += [self.condition.ids, self.condition.settings]

@@ -104,7 +104,6 @@ class RecordedFeatures:
     key: str
     identity: dict[str, Any]
     placement: str
-    bytes_read: int
     words_without_pieces: BySplit | None  # none where nothing was extracted yet
 
 
@@ -161,7 +160,6 @@ class RunRecord:
     mix: Mix | None
     parameters: int
     seconds: Seconds
-    words_per_second: int
     software: Software
     hardware: Hardware
     started: str  # UTC

@@ -34,16 +34,21 @@ if TYPE_CHECKING:
     from probe.probes.fitting import Fit
 
 
-def extract(cfg: Config) -> FeatureStore:
-    """Extracts the features of a config's text, and returns the complete store."""
-    from probe.features.extraction import ensure_features
+def extract(planned: Plan) -> FeatureStore:
+    """Completes the feature store that a run reads, and returns it."""
+    from probe.features.extraction import complete
 
-    planned = plan(cfg)
-    return ensure_features(planned.text, planned.encoder, cfg.features, resolve_device(cfg.device))
+    complete(planned.store, planned.text, planned.encoder, planned.cfg.features, resolve_device(planned.cfg.device))
+    return planned.store
 
 
-def run(
-    cfg: Config, log: Callable[[str], None], runs: int = 1, num_gpus: int = 1, command: str | None = None
+def run(cfg: Config, log: Callable[[str], None]) -> RunRecord:
+    """Makes the run of a config and writes its record; returns the record at once if there is one."""
+    return make(plan(cfg), log)
+
+
+def make(
+    planned: Plan, log: Callable[[str], None], runs: int = 1, num_gpus: int = 1, command: str | None = None
 ) -> RunRecord:
     """Makes one run and writes its record; returns the record at once if there is one.
 
@@ -51,7 +56,6 @@ def run(
 
     log: gets a line as the run goes on. runs: how many share this machine and its GPUs. command: what was typed.
     """
-    planned = plan(cfg)
     if planned.is_done:
         return load_record(planned.record_path)
     remove_half_written(planned.record_path)
@@ -104,7 +108,6 @@ def _record(
     assert manifest is not None or not planned.kind.reads_features
     parts = {} if manifest is None else manifest["splits"]
     without_pieces = {name: part["words_without_pieces"] for name, part in parts.items()}
-    trained_words = len(fitted.curve) * fitted.passes * corpus.splits["train"].num_words
     return RunRecord(
         schema=SCHEMA,
         key=planned.identity.key,
@@ -125,9 +128,6 @@ def _record(
             store.vectors_key,
             store.identity,
             fitted.placement,
-            sum(
-                store.bytes_of(shards, len(indices)) for shards in store.shards.values() if planned.kind.reads_features
-            ),
             BySplit(**without_pieces) if without_pieces else None,
         ),
         layers=RecordedLayers(indices, selection.combine, selection.width, fitted.deviations),
@@ -138,7 +138,6 @@ def _record(
         mix=fitted.mix,
         parameters=fitted.parameters,
         seconds=seconds,
-        words_per_second=round(trained_words / max(sum(epoch.train_s for epoch in fitted.curve), 1e-9)),
         software=software,
         hardware=fitted.hardware,
         started=started_at.isoformat(timespec="seconds"),

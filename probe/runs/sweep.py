@@ -32,7 +32,7 @@ from probe.runs.progress import (
     write_attempts,
 )
 from probe.runs.records import RunRecord
-from probe.runs.run import extract, run
+from probe.runs.run import extract, make
 from probe.runs.sweep_plan import labels_of, write_expected
 from probe.system import hub
 from probe.system.format import duration, percent, pluralize, reason_of
@@ -176,7 +176,7 @@ class _Queue:
         readers = group_by((one for one in todo if one.kind.reads_features), lambda one: one.store.key)
         for same in readers.values():
             try:
-                extract(same[0].cfg)
+                extract(same[0])
             except Exception as error:
                 for planned in same:
                     _write_failure(planned, error)
@@ -240,7 +240,7 @@ class _Queue:
             if planned.kind.reads_features and planned.store.missing():
                 set_status("extracting features")
             runs = max(self.at_once, running_here(planned.results_dir))
-            record = run(planned.cfg, log, runs, len(self.crew.gpus), self.crew.command)
+            record = make(planned, log, runs, len(self.crew.gpus), self.crew.command)
             return f"{scores_line(record, self.in_race)} · {time.perf_counter() - clock:.0f} s"
         except Exception as error:
             kept = [*before, self._attempt("failed")]

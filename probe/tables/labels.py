@@ -23,8 +23,8 @@ def label_rows(rows: Sequence[Row], margin: float) -> None:
     margin: points of dev score that the user does not mind. best: the highest dev mean; a row with fewer seeds than
     others must lead by more than luck (`scoring.compare.place_of_best`). within the margin: the whole interval of how
     far the row lies behind the truly best one is above -margin. worse: the whole interval is below 0. undecided:
-    neither. Rows that a race eliminated, or whose runs did not all converge, are not compared. Baselines and upper
-    bounds get no label.
+    neither. A row that is both is within the margin. Rows that a race eliminated, or whose runs did not all converge,
+    are not compared. Baselines and upper bounds get no label.
     """
     for row in rows:
         row.margin, row.label = margin, UNCONVERGED if row.unconverged else ELIMINATED if row.eliminated else None

@@ -21,10 +21,10 @@ SHOWN = 6  # runs named in a note
 
 def caption(rows: Sequence[Row]) -> str:
     """Says what the rows of one table have in common, and what their numbers are."""
-    first = next((row for row in rows if "fine_tuned" not in row.conditions), rows[0])
+    first = next((row for row in rows if not row.identity.is_fine_tuned), rows[0])
     features = first.setting.features
     encoders = list(dict.fromkeys(row.encoder or short_name(row.setting.encoder) for row in rows))
-    scales = {row.identity.layers.normalize for row in rows if row.indices and "fine_tuned" not in row.conditions}
+    scales = {row.identity.layers.normalize for row in rows if row.indices and not row.identity.is_fine_tuned}
     parts = [
         first.setting.data,
         " and ".join(encoders),
@@ -73,8 +73,8 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
         over = "seeds and text" if best.over_text else "seeds (counts are missing)"
         lines.append(
             "behind the best: the difference of dev means; in brackets how far the row lies behind the truly best one, "
-            f"over {over}, with 95 % confidence for all rows at once (Hsu 1984). worse: all of it is below 0; within "
-            f"the margin: all of it is above -{best.margin:g}; undecided: neither."
+            f"over {over}, with 95 % confidence for all rows at once (Hsu 1984). within the "
+            f"margin: all of it is above -{best.margin:g}; else worse: all of it is below 0; undecided: neither."
         )
     if any(row.eliminated for row in rows) and "label" in columns:
         lines.append("eliminated: a race gave the row no more seeds; decisions.json has the reason.")

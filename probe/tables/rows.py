@@ -113,7 +113,7 @@ def _row(runs: Sequence[Run], failed: Collection[str]) -> Row:
         missing=len(open_runs),
         failed=sum(short(run.identity.key) in failed for run in open_runs),
         encoder=run.encoder,
-        rates=records if run.identity.layers.indices and not run.is_fine_tuned else {},
+        rates=records if run.identity.layers.indices and not run.identity.is_fine_tuned else {},
     )
 
 
@@ -137,9 +137,9 @@ def _rank(name: str) -> int:
 def _beside_frozen(rows: Sequence[Row]) -> list[list[Row]]:
     """Groups rows by table; a fine-tuned row stands in each table of frozen rows with its input, or in its own."""
     tables: dict[str, list[Row]] = {}
-    tuned = [row for row in rows if "fine_tuned" in row.conditions]
+    tuned = [row for row in rows if row.identity.is_fine_tuned]
     for row in rows:
-        if "fine_tuned" not in row.conditions:
+        if not row.identity.is_fine_tuned:
             tables.setdefault(row.table, []).append(row)
     for row in tuned:
         beside = [own[0].table for own in tables.values() if any(_input(other) == _input(row) for other in own)]
@@ -154,7 +154,7 @@ def _input(row: Row) -> str:
 
 def _main_first(table: Sequence[Row]) -> list[Row]:
     """Returns frozen rows first: a table's setting is theirs, since a fine-tuned row has another probe."""
-    return sorted(table, key=lambda row: "fine_tuned" in row.conditions)
+    return sorted(table, key=lambda row: row.identity.is_fine_tuned)
 
 
 def _name(table: list[Row]) -> None:
@@ -162,7 +162,7 @@ def _name(table: list[Row]) -> None:
     encoders = {row.encoder: row.setting.encoder for row in table}
     shorts = {encoder: short_name(name) for encoder, name in encoders.items()}
     counts = [list(names.values()) for names in (shorts, encoders)]
-    normalized = {row.identity.layers.normalize for row in table if row.indices and "fine_tuned" not in row.conditions}
+    normalized = {row.identity.layers.normalize for row in table if row.indices and not row.identity.is_fine_tuned}
     key = short(sha256_of(table[0].table.encode()))
     for row in table:
         of_all, full = shorts[row.encoder], encoders[row.encoder]
@@ -174,7 +174,7 @@ def _name(table: list[Row]) -> None:
             row.name = normalized_name(row.name, row.identity.layers.normalize)
         if row.identity.condition:
             row.condition = row.identity.condition.label
-            if "fine_tuned" in row.conditions and (epochs := row.identity.probe.get("max_epochs")):
+            if row.identity.is_fine_tuned and (epochs := row.identity.probe.get("max_epochs")):
                 row.condition += f", {epochs} epoch{'s' * (epochs > 1)}"
     for same in group_by(table, lambda row: (row.encoder, row.name, row.condition)).values():
         settings = [_settings(row) for row in same]
@@ -191,7 +191,7 @@ def _settings(row: Row) -> dict[str, Any]:
     """Returns the settings that the label of a row's condition does not say."""
     if row.identity.condition is None:
         return {}
-    probe = row.identity.probe if "fine_tuned" in row.conditions else {}
+    probe = row.identity.probe if row.identity.is_fine_tuned else {}
     return row.identity.condition.settings | {name: value for name, value in probe.items() if name != "max_epochs"}
 
 

@@ -19,6 +19,7 @@ from probe.data.readers import READERS, reader_of
 from probe.data.sentences import Sentences
 from probe.data.split import MAX_SENTENCE, Split, lines_of
 from probe.data.task import Task
+from probe.runs.frame import run_of
 from probe.runs.identity import normalized_name
 from probe.runs.progress import closest_results
 from probe.runs.records import RunRecord, load_records
@@ -49,7 +50,7 @@ def select_saved_probe(folder: Path, row: str | None, seed: int | None) -> tuple
     if len({names[file] for file in fitting}) != 1:
         known = ", ".join(sorted(set(names.values())))
         raise UserError(f"{folder}: --row {row or 'NAME'} --seed {seed or 'S'}: expected one of the rows {known}.")
-    if len({record.identity.across_rates for record in fitting.values()}) > 1:
+    if len({run_of(file, record).row for file, record in fitting.items()}) > 1:
         raise UserError(f"{folder} has this row with several settings. Move each into its own folder.")
     return max(fitting.items(), key=lambda pair: pair[1].scores.dev.headline)
 

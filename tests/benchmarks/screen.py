@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 import probe
-from probe.runs.plan import inputs_of
+from probe.runs.plan import inputs_of, plan
 from probe.runs.run import extract
 from probe.screen.record import load_screens
 from probe.settings import config_of
@@ -33,7 +33,7 @@ from probe.settings import config_of
 
 def screened(overrides: list[str]) -> dict[str, Any]:
     """Seconds and memory of the command."""
-    extract(config_of(overrides))
+    extract(plan(config_of(overrides)))
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "probe", "screen", *overrides, f"results_dir={folder}"]
         clock = time.perf_counter()

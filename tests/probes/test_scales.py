@@ -16,6 +16,7 @@ from support.inputs import make_bert, overrides, plain_encoder, stored
 from probe.features.store import FeatureStore
 from probe.probes.normalization import deviations_in
 from probe.probes.selection import adds_unlike, ratio_of
+from probe.runs.plan import plan
 from probe.runs.records import load_records
 from probe.runs.run import extract, run
 from probe.settings import configs_of
@@ -40,7 +41,7 @@ def given(uneven: Path, tiny_data: Path) -> list[str]:
 
 
 def store_of(settings: list[str]) -> FeatureStore:
-    return extract(configs_of(settings)[0][0])
+    return extract(plan(configs_of(settings)[0][0]))
 
 
 def test_a_layers_scale_is_the_deviation_of_its_features(typed: Callable, given: list[str]):
