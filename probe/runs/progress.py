@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from probe.config import UserError
-from probe.runs.records import BadRecord, RunRecord, load_record
+from probe.runs.records import RunRecord, load_record
 from probe.runs.sweep_plan import SWEEP, labels_of, read_expected
 from probe.system.files import SHORT_KEY, short
 from probe.system.format import closest, duration, pluralize
@@ -116,11 +116,11 @@ class SweepStatus:
         self.results_dir, self.keys = results_dir, {short(key) for key in keys}
         files = {k: path for k, path in _by_key((results_dir / "records").glob("*.json")).items() if k in self.keys}
         self.done: dict[str, RunRecord] = {}
-        self.bad: dict[str, BadRecord] = {}
+        self.bad: dict[str, UserError] = {}
         for short_key, path in files.items():
             try:
                 self.done[short_key] = load_record(path)
-            except BadRecord as error:
+            except UserError as error:
                 self.bad[short_key] = error
         wanted = self.keys - files.keys()
         self.failed = {k: path for k, path in failures(results_dir).items() if k in wanted}

@@ -183,10 +183,6 @@ class RunRecord:
 Records = dict[Path, RunRecord]  # by their files
 
 
-class BadRecord(UserError):
-    """Reports a file that is no record, or not of this schema."""
-
-
 def record_path(results_dir: Path, row: str, identity: RunIdentity) -> Path:
     """Returns where a run's record is, whatever its row was called when it was made, or where it will be."""
     folder = results_dir / "records"
@@ -199,48 +195,30 @@ def write_record(path: Path, record: RunRecord) -> None:
 
 
 def load_record(path: Path) -> RunRecord:
-    """Reads a record and checks it. Raises BadRecord naming the file, the field, and what is wrong with it."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadRecord(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise BadRecord(f"{path} is not a record: {error}. Move it away and run again.") from None
+    """Reads a record and checks it. Raises UserError naming the file, the field, and what is wrong with it."""
+
+    def refuse(problem: str) -> UserError:
+        return UserError(f"{path}: {problem}. Move it away and run again.")
+
+    content = json_of(path, refuse)
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema != SCHEMA:
-        found = f"schema {json.dumps(schema)}" if isinstance(content, dict) else f"a {type(content).__name__}"
-        raise BadRecord(f"{path}: {found}, this version reads schema {SCHEMA}. Move it away and run again.")
-    record = decoded(content, RunRecord, lambda problem: BadRecord(f"{path}: {problem}. Move it away and run again."))
+        raise refuse(f"schema {json.dumps(schema)}, this version reads schema {SCHEMA}")
+    record = decoded(content, RunRecord, refuse)
     if record.identity.key != record.key:
-        raise BadRecord(f"{path}: its key is not the hash of its identity; it was changed. Move it away and run again.")
-    if problem := _problem(record):
-        raise BadRecord(f"{path}: {problem}. Move it away and run again.")
-    return record
-
-
-def _problem(record: RunRecord) -> str | None:
-    """Says why no table can be made of a record though its types are allowed; None if one can."""
+        raise refuse("its key is not the hash of its identity; it was changed")
+    if not path.stem.endswith(f"-seed{record.seed}-{short(record.key)}"):  # its other files go by its name
+        raise refuse("it is not named after the seed and key of its run")
     if record.data.task not in TASKS:
-        return f"data.task: {record.data.task!r} is none of {', '.join(TASKS)}"
+        raise refuse(f"data.task: {record.data.task!r} is none of {', '.join(TASKS)}")
     kind = record.config.probe.get("kind")
     if kind not in PROBES:
-        return f"config.probe.kind: {kind!r} is none of {', '.join(PROBES)}"
+        raise refuse(f"config.probe.kind: {kind!r} is none of {', '.join(PROBES)}")
     for part, names in (("features", ("context", "subword")), ("probe", PROBES[kind].settings)):
         for name in names:
             if name not in getattr(record.config, part):
-                return f"config.{part}.{name} is missing"
-    if record.identity.layers.indices and not record.curve:
-        return "curve: it has no epoch, though a probe was trained"
-    if not bool(record.curve) <= record.best_epoch <= len(record.curve):
-        return f"best_epoch: {record.best_epoch} is none of its {len(record.curve)} epochs"
-    if record.curve and record.layers.width < 1:
-        return f"layers.width: {record.layers.width} is none"
-    for name in ("train", "dev", "test"):
-        if getattr(record.data.splits, name).sentences < 1:
-            return f"data.splits.{name}.sentences: it has none"
-    if record.mix and len(record.mix.weights) != len(record.layers.indices):
-        return f"mix.weights: {len(record.mix.weights)} for {len(record.layers.indices)} layers"
-    return None
+                raise refuse(f"config.{part}.{name} is missing")
+    return record
 
 
 def json_of(file: Path, refuse: Callable[[str], Exception]) -> Any:
@@ -280,32 +258,17 @@ def load_records(results_dir: Path) -> Records:
     return {path: loaded[path] for path in by_key.values()}
 
 
-def bad_records(results_dir: Path) -> dict[Path, BadRecord]:
-    """Returns what is wrong with each file under records/ that holds none, whose run counts as missing, or a copy."""
+def bad_records(results_dir: Path) -> dict[Path, UserError]:
+    """Returns what is wrong with each file under records/ that holds none; its run counts as missing."""
     return _loaded(results_dir)[1]
 
 
-def _loaded(results_dir: Path) -> tuple[Records, dict[Path, BadRecord]]:
-    """Loads the files under records/ that count, and says what is wrong with the others.
-
-    A run's other files go by its record's name, so a copy under a name that no run gives would be one without counts.
-    """
+def _loaded(results_dir: Path) -> tuple[Records, dict[Path, UserError]]:
     loaded: Records = {}
-    bad: dict[Path, BadRecord] = {}
+    bad: dict[Path, UserError] = {}
     for path in sorted((results_dir / "records").glob("*.json")):
         try:
             loaded[path] = load_record(path)
-        except BadRecord as error:
+        except UserError as error:
             bad[path] = error
-    named = {path: is_named_after(path, record) for path, record in loaded.items()}
-    kept = {loaded[path].key: path for path in sorted(loaded, key=lambda path: named[path])}
-    for path, record in list(loaded.items()):
-        if not named[path] and path != kept[record.key]:
-            bad[path] = BadRecord(f"{path}: the same run as {kept[record.key].name}, under another name. Move it away.")
-            del loaded[path]
     return loaded, bad
-
-
-def is_named_after(path: Path, record: RunRecord) -> bool:
-    """Tells whether the file has a name that the record's run gives it."""
-    return path.stem.endswith(f"-seed{record.seed}-{short(record.key)}")

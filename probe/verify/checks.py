@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from probe.config import LayersConfig, UserError
 from probe.probes.selection import select
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
-from probe.runs.records import RunRecord, decoded, is_named_after, json_of, load_record, load_records
+from probe.runs.records import RunRecord, decoded, json_of, load_record, load_records
 from probe.runs.sweep_plan import SWEEP, read_expected
 from probe.screen.record import SCREEN, load_screens
 from probe.system.files import key_of, sha256_of, to_jsonable
@@ -86,8 +86,6 @@ def _problems(file: Path) -> Iterator[str]:
     """Says where a record is not what it should be. Loading it checks that its key is the hash of its identity."""
     try:
         record = load_record(file)
-        if not is_named_after(file, record):
-            yield "the file is not named after its seed and key"
         for facts in (_written_twice(record), _of_files(file, record)):
             for place, recorded, expected in facts:
                 for inner, there, again in unequal(recorded, expected, place):
