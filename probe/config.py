@@ -163,8 +163,6 @@ class RaceConfig:
 
     candidates: int
     rows: list[str] | None
-    alpha: float
-    min_seeds: int
     max_seeds: int
 
 
@@ -276,9 +274,7 @@ CHECKS: dict[str, Check] = {
     "screen.dev_sentences": _from(2),
     "screen.pca_components": _from(1),
     "race.candidates": _from(0),
-    "race.min_seeds": _from(2),
     "race.max_seeds": _from(2),
-    "race.alpha": SHARE,
 }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from probe.config import Config, RaceConfig, UserError
+from probe.config import Config, UserError
 from probe.probes.kinds import PROBES
 from probe.race.rule import VERSION, Cell, DevRun, Rules, num_ahead, replay, thresholds
 from probe.race.spec import RACE, Entry, RaceSpec, race_lines, read_spec, write_decisions
@@ -24,6 +24,11 @@ from probe.runs.sweep_plan import write_expected
 from probe.system.files import write_json
 from probe.system.locks import wait_for_lock
 from probe.system.processes import Crew, is_child
+
+ALPHA = (
+    0.05  # probability that the best row is wrongly eliminated, if rows have equal spreads (results/README.md: if not)
+)
+MIN_SEEDS = 4  # of remaining rows, before a race may end because more seeds would hardly help
 
 
 def run_race(
@@ -60,7 +65,7 @@ def run_race(
         Entry(name, planned.selection.width, planned.cfg.layers, replace(planned.identity, seed=seeds[0]))
         for name, planned in plan_of.items()
     ]
-    spec = _stored(folder, RaceSpec(asked, entries, _rules(len(entries), seeds, base.race)))
+    spec = _stored(folder, RaceSpec(asked, entries, _rules(len(entries), seeds)))
     identities = spec.runs
     paths = {cell: record_path(folder, cell[0], identity) for cell, identity in identities.items()}
     known: dict[Cell, DevRun | str] = {}
@@ -101,10 +106,10 @@ def dev_run(path: Path) -> DevRun:
     return DevRun(record.scores.dev.headline, record.outcome, dev.influence(dev.documents))
 
 
-def _rules(num_rows: int, seeds: Sequence[int], wanted: RaceConfig) -> Rules:
+def _rules(num_rows: int, seeds: Sequence[int]) -> Rules:
     ahead = num_ahead(num_rows)
-    limits = thresholds(num_rows, ahead, len(seeds), wanted.alpha)
-    return Rules(wanted.alpha, list(seeds), ahead, limits, wanted.min_seeds, VERSION)
+    limits = thresholds(num_rows, ahead, len(seeds), ALPHA)
+    return Rules(ALPHA, list(seeds), ahead, limits, MIN_SEEDS, VERSION)
 
 
 def _stored(folder: Path, wanted: RaceSpec) -> RaceSpec:

@@ -53,7 +53,6 @@ def race(*rows: str) -> list[str]:
         f"race.rows=[{','.join(rows or ROWS)}]",
         "race.candidates=0",
         "race.max_seeds=3",
-        "race.min_seeds=3",
     ]
 
 
@@ -122,7 +121,6 @@ def test_a_race_continues_with_its_rules_and_existing_runs(typed: Typed, setting
     assert made_at(tmp_path / "out") == whole
     assert (tmp_path / "out/decisions.json").read_text() == decisions
     for change, said in (
-        ("race.alpha=0.2", ("0.05", "0.2")),
         ("race.max_seeds=2", ("[1, 2, 3]", "[1, 2]")),
         ("race.rows=[layer_0]", ("concat_0_1", "layer_0")),
         ("race.candidates=2", ("2",)),
@@ -207,7 +205,6 @@ def test_what_cannot_be_raced_is_refused_before_anything_is_computed(typed: Type
         ("race.rows=[concat_last_for]", "concat_last_four"),
         ("race.rows=[mid]", "mid"),
         ("race.max_seeds=1", "race.max_seeds"),
-        ("race.alpha=1", "race.alpha"),
         ("probe.dropout=0.1,0.2", "probe"),
         ("encoder.path=a,b", "probe screen"),
         ("race.max_seed=2", "race.max_seeds"),
