@@ -115,12 +115,12 @@ def results(folder: str | Path, margin: float | None = None) -> Results:
 
     >>> import probe
     >>> found = probe.results("results/demo-minilm")
-    >>> found.recommendation.use.row, found.recommendation.use.layers, found.recommendation.margin
-    ('concat_last_four', '3..6', 0.5)
+    >>> found.recommendation.use.name, found.recommendation.use.indices, found.recommendation.use.margin
+    ('concat_last_four', [3, 4, 5, 6], 0.5)
     >>> print(found.recommendation)  # doctest: +ELLIPSIS
     Use concat_last_four (layers 3..6): ...
-    >>> found.table[["row", "indices", "n", "label"]].tail(2).values.tolist()
-    [['concat_last_four', '3 4 5 6', 3, 'best'], ['sum_all', '1 2 3 4 5 6', 3, 'worse']]
+    >>> found.table[["row", "layers", "n", "label"]].tail(2).values.tolist()
+    [['concat_last_four', [3, 4, 5, 6], 3, 'best'], ['sum_all', [1, 2, 3, 4, 5, 6], 3, 'worse']]
     >>> len(found.runs), found.runs.row[found.runs.dev.idxmax()]
     (18, 'concat_last_four')
     """

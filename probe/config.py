@@ -203,8 +203,8 @@ class Config:
                 raise UserError(f"{name}={value}: expected {expected}.")
         if (self.data.dev_fraction or 0) + (self.data.test_fraction or 0) >= 1:
             raise UserError("data.dev_fraction and data.test_fraction leave nothing to train on.")
-        if self.probe.num_layers and not self.probe.hidden_size:
-            raise UserError("probe.hidden_size=0: expected 1 or more, or probe.num_layers=0.")
+        if (self.probe.num_layers or self.probe.kind == "mlp") and not self.probe.hidden_size:
+            raise UserError("probe.hidden_size=0: expected 1 or more, or probe=linear.")
         if self.probe.lr_decay == LINEAR and self.probe.max_epochs == "auto":
             raise UserError(f"probe.lr_decay={LINEAR} needs a number of epochs: type for example probe.max_epochs=12.")
 

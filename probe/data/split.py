@@ -204,7 +204,9 @@ class SplitBuilder:
         if not self.split.lines:
             raise UserError(f"{self.split.origin} holds no sentence.")
         self.split.words, self.split.tags = self._words.done(), self._tags.done()
-        self.split.documents = self._documents if has_documents else None
+        # A text has the same documents whether a mark stands before the first of them or not.
+        first = self._documents[0]
+        self.split.documents = [number - first + 1 for number in self._documents] if has_documents else None
         return self.split
 
     def _place(self, lines: Sequence[int], number: int) -> str:

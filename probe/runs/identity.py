@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from probe.conditions import UPPER_BOUND, label_of_conditions, section_of
+from probe.conditions import CONDITIONS, UPPER_BOUND, label_of_conditions, section_of
+from probe.data.tasks import TASKS
 from probe.system.files import canonical, key_of, to_jsonable
 
 VERSION = 1  # raise it when a code change gives other results for the same settings
@@ -55,6 +56,12 @@ class RunIdentity:
     version: int = VERSION
     condition: RecordedCondition | None = None
     sentence: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a task or a condition that this version does not have."""
+        for place, names, known in (("task", [self.task], TASKS), ("condition", self.conditions, CONDITIONS)):
+            if unknown := [name for name in names if name not in known]:
+                raise ValueError(f"{place}: {unknown[0]!r} is none of {', '.join(known)}")
 
     @property
     def key(self) -> str:

@@ -168,7 +168,7 @@ class RunRecord:
 
     @property
     def task(self) -> Task:
-        return TASKS[self.data.task]
+        return TASKS[self.identity.task]
 
     @property
     def seed(self) -> int:
@@ -209,8 +209,6 @@ def load_record(path: Path) -> RunRecord:
         raise refuse("its key is not the hash of its identity; it was changed")
     if not path.stem.endswith(f"-seed{record.seed}-{short(record.key)}"):  # its other files go by its name
         raise refuse("it is not named after the seed and key of its run")
-    if record.data.task not in TASKS:
-        raise refuse(f"data.task: {record.data.task!r} is none of {', '.join(TASKS)}")
     kind = record.config.probe.get("kind")
     if kind not in PROBES:
         raise refuse(f"config.probe.kind: {kind!r} is none of {', '.join(PROBES)}")

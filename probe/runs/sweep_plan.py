@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import UserError
+from probe.probes.kinds import PROBES
 from probe.runs.identity import RunIdentity, label_of
 from probe.runs.records import decoded, json_of
 from probe.system.files import write_json
@@ -78,6 +79,8 @@ def read_expected(results_dir: Path) -> list[RequestedRun]:
     if not isinstance(content, dict) or "runs" not in content:
         raise damaged("it has no runs")
     runs = decoded(content["runs"], list[RequestedRun], damaged)
+    if other := next((run for run in runs if run.setting.probe.get("kind") not in PROBES), None):
+        raise damaged(f"the kind of probe of {other.label} is none of {', '.join(PROBES)}")
     if changed := next((run for run in runs if run.key != run.identity.key), None):
         raise damaged(f"the key of {changed.label} is not the hash of its identity")
     return runs

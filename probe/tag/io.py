@@ -25,7 +25,7 @@ from probe.runs.progress import closest_results
 from probe.runs.records import RunRecord, load_records
 
 INPUTS = ("text", *(name for name, reader in READERS.items() if reader.read_lines and reader.unit != "sentence"))
-LIKE_A_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]{2,6}")  # one word with a slash, or with an ending
+LIKE_A_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]{2,8}")  # one word with a slash, or with an ending
 
 
 def select_saved_probe(folder: Path, row: str | None, seed: int | None) -> tuple[Path, RunRecord]:

@@ -103,7 +103,7 @@ def test_a_corpus_with_index_first_comments_documents_and_nested_tags(tmp_path: 
 def test_a_document_mark_may_stand_in_the_words_column(tmp_path: Path):
     split = read_file(written(tmp_path, "1 Ana O\n\n0 -DOCSTART- O\n\n1 won O\n"), replace(PLAIN, word_column=1))
     assert split.words == [["Ana"], ["won"]]
-    assert split.documents == [0, 1]
+    assert split.documents == [1, 2]
 
 
 def test_without_a_document_marker_the_mark_is_a_word(tmp_path: Path):
@@ -211,7 +211,7 @@ def test_documents_come_from_a_column_or_from_rows_that_mark_them():
     marked = dataset(["B-LOC", "B-PER", "O"]).add_item({"tokens": ["-DOCSTART-"], "ner_tags": [2]})
     marked = marked.add_item({"tokens": ["x"], "ner_tags": [2]})
     split = read_dataset(marked, PLAIN, "made")
-    assert split.documents == [0, 0, 1]
+    assert split.documents == [1, 1, 2]
     assert split.words[-1] == ["x"]
 
 

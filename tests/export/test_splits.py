@@ -154,7 +154,7 @@ def test_text_and_encoder_that_changed_between_two_calls_are_read_anew(
 @pytest.mark.real
 def test_the_docstring_can_be_run(minilm: Encoder, shared: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("LAYER_PROBE_CACHE", str(shared / "features"))
-    (example,) = doctest.DocTestFinder().find(type(probe.features).__call__, "features", globs={})
+    (example,) = doctest.DocTestFinder().find(probe.load_features, "load_features", globs={})
     assert len(example.examples) >= 5
     runner = doctest.DocTestRunner()
     runner.run(example)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.commands import RUN_PROBE, Started, finish, wait_for
@@ -19,8 +20,8 @@ from probe.probes import schedule
 from probe.race.command import choose_candidates
 from probe.race.rule import VERSION, Race, Rules
 from probe.race.spec import RACE, Entry, RaceSpec, read_decisions, read_outcome, read_spec, write_decisions
-from probe.runs.plan import plan
-from probe.runs.run import run
+from probe.runs.plan import Plan, plan
+from probe.runs.run import make
 from probe.runs.sweep import Outcome
 from probe.runs.sweep_plan import read_expected
 from probe.screen.candidates import Candidate
@@ -138,12 +139,12 @@ def test_a_race_continues_with_its_rules_and_existing_runs(typed: Typed, setting
 def test_a_run_that_fails_stops_no_other_and_is_tried_again(
     typed: Typed, settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def fails(cfg: object, *arguments: object) -> object:
-        if cfg.seed == 1 and cfg.layers.indices == [0, 1]:  # type: ignore[attr-defined]
+    def fails(planned: Plan, *arguments: Any) -> object:
+        if planned.cfg.seed == 1 and planned.cfg.layers.indices == [0, 1]:
             raise MemoryError("not enough")
-        return run(cfg, *arguments)  # type: ignore[arg-type]
+        return make(planned, *arguments)
 
-    monkeypatch.setattr("probe.runs.sweep.run", fails)
+    monkeypatch.setattr("probe.runs.sweep.make", fails)
     done = typed(*race(), *settings)
     assert done.returncode == 1
     assert "MemoryError" in done.stderr
@@ -152,7 +153,7 @@ def test_a_run_that_fails_stops_no_other_and_is_tried_again(
     assert "MemoryError: not enough" in decisions.eliminated["concat_0_1"].why
     assert decisions.rounds[-1].number > 1
     assert typed("verify", "out").stdout.count("FAILED") == 1, "the run that is missing"
-    monkeypatch.setattr("probe.runs.sweep.run", run)
+    monkeypatch.setattr("probe.runs.sweep.make", make)
     assert typed(*race(), *settings).returncode == 0
     decisions = decided(tmp_path)
     assert not decisions.failed

@@ -102,7 +102,7 @@ def test_what_a_sweep_asks_for_outranks_no_record(tmp_path: Path):
     runs = []
     for seed in (1, 2):
         record = make_record(tmp_path, "last", seed, 0.8, 0.7, indices=(6,))
-        wrong = Setting("other", "large", {}, {})
+        wrong = Setting("other", "large", {}, {"kind": "mlp"})
         runs.append(replace(expect(record), row="layer_6", width=1, setting=wrong))
     runs.append(expect(make_record(tmp_path / "elsewhere", "layer_3", 1, 0.8, 0.7, indices=(3,))))
     before = render(build_rows(tmp_path), "text")
