@@ -321,8 +321,10 @@ class FeatureStore:
     def tidy(self) -> None:
         """Removes unneeded locks from a complete store, and what killed writers left half-written a day ago."""
         yesterday = time.time() - 86400  # the writer of a file unmodified for so long no longer runs
-        for path in self.directory.iterdir():
-            is_half_written = path.name.startswith(".tmp") or (path.name[0] == "." and ".safetensors." in path.name)
+        for path in [*self.directory.iterdir(), *self.directory.parent.glob(".*.json.*")]:
+            is_half_written = path.name[0] == "." and any(
+                part in path.name for part in (".tmp", ".safetensors.", ".json.")
+            )
             with contextlib.suppress(OSError):  # another process tidies too, or the store belongs to another user
                 if path.suffix == ".lock" or (is_half_written and path.stat().st_mtime <= yesterday):
                     path.unlink()

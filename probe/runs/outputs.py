@@ -5,7 +5,9 @@ The record's path determines their paths.
 
 from __future__ import annotations
 
+import contextlib
 import lzma
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -44,6 +46,21 @@ def remove_half_written(record: Path) -> None:
     for path in (record, counts_path(record), weights_path(record), unfinished_path(record), *splits):
         for half_written in path.parent.glob(f".{path.name}.*"):
             half_written.unlink(missing_ok=True)
+
+
+def remove_leftovers(results_dir: Path) -> None:
+    """Removes what killed processes left: checkpoints of finished runs, and half-written files of a day ago."""
+    for checkpoint in (results_dir / "logs").glob("*.unfinished.pt"):
+        if (results_dir / "records" / f"{checkpoint.name.removesuffix('.unfinished.pt')}.json").exists():
+            checkpoint.unlink(missing_ok=True)
+    yesterday = time.time() - 86400  # the writer of a file unmodified for so long no longer runs
+    names = [f".{name}.*" for name in ("table.*", "report.html", "*.json", "*.md")]
+    for pattern in (*names, "figures/.*.png.*", "logs/*.log"):
+        for path in results_dir.glob(pattern):
+            with contextlib.suppress(OSError):  # another process removes it too
+                about = path.stat()
+                if about.st_mtime <= yesterday and (path.suffix != ".log" or not about.st_size):
+                    path.unlink()
 
 
 def is_done(record: Path, with_weights: bool) -> bool:

@@ -57,6 +57,7 @@ def make(
     log: gets a line as the run goes on. runs: how many share this machine and its GPUs. command: what was typed.
     """
     if planned.is_done:
+        unfinished_path(planned.record_path).unlink(missing_ok=True)  # of a process killed right behind its record
         return load_record(planned.record_path)
     remove_half_written(planned.record_path)
     started_at = datetime.now(UTC)

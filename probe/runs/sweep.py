@@ -20,6 +20,7 @@ from pathlib import Path
 
 from probe.config import Config, UserError
 from probe.probes.kinds import slow_bfloat16
+from probe.runs.outputs import remove_leftovers
 from probe.runs.plan import Plan, plan, prepare_results
 from probe.runs.progress import (
     Attempt,
@@ -99,7 +100,8 @@ def make_runs(
     queue = _Queue(plans, crew, in_race)
     todo = [planned for planned in plans if not queue.is_over(planned)]
     at_once = min(queue.at_once, len(todo))
-    is_alone = is_child() or (at_once <= 1 and not crew.children)
+    # A run that needs too much memory must not kill this process, so even the last one is left to a child.
+    is_alone = is_child() or ((queue.at_once <= 1 or not todo) and not crew.children)
     if is_alone:
         take_gpu(crew.gpus, plans[0].results_dir / "logs")  # before CUDA is asked for anything
     if todo and not is_child():
@@ -122,10 +124,15 @@ def make_runs(
     return Outcome(folders, queue.failed())
 
 
+def _times_died(planned: Plan) -> int:
+    return sum(attempt.end == "begun" for attempt in attempts_of(planned.results_dir, planned.identity.key))
+
+
 def _ask_for(plans: Sequence[Plan], folders: Sequence[Path], log: Callable[[str], None]) -> None:
     """Writes which runs are asked for, and logs how many of them are done."""
     for folder in folders:
         prepare_results(folder)
+        remove_leftovers(folder)
         write_expected(folder, [planned.expected for planned in plans if planned.results_dir == folder])
     for line in dict.fromkeys(f"data {one.text.name}: {note}." for one in plans for note in one.text.notes):
         log(line)
@@ -190,7 +197,7 @@ class _Queue:
         host = socket.gethostname()
         with _errors_to(self.plans[0].results_dir / "logs" / f"{host}-{os.getpid()}.log"):
             while left := [planned for planned in plans if not self.is_over(planned)]:
-                left.sort(key=lambda planned: len(self._deaths(planned)))
+                left.sort(key=_times_died)  # also in earlier launches: it must not keep the others from their turn
                 if not any(self._take(planned) for planned in left):
                     time.sleep(LOOK_EVERY_S)
             while self.in_race and not all(map(self.is_over, self.plans)):  # the next round needs all

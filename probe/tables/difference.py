@@ -24,7 +24,8 @@ class Difference:
     """Holds the difference of two rows in one score, fractions.
 
     score: dev or test, and of what: the headline, or the F1 of a type. n: seeds of both. difference: a - b. low, high:
-    its 95 % interval over seeds and text; p: two-sided, of no difference; None where both rows have one seed.
+    its 95 % interval, and p, two-sided, of no difference; None where both rows have one seed. over: what they cover:
+    `seeds and text`, or `seeds` where counts are missing.
     """
 
     rows: str
@@ -36,6 +37,7 @@ class Difference:
     low: float | None = None
     high: float | None = None
     p: float | None = None
+    over: str | None = None
 
 
 def row_differences(folder: Path, names: Sequence[str]) -> tuple[list[Difference], list[str]]:
@@ -52,7 +54,9 @@ def row_differences(folder: Path, names: Sequence[str]) -> tuple[list[Difference
     if a.task != b.task:
         raise UserError(f"--difference: {a.full_name} has {a.task.title}, {b.full_name} {b.task.title}.")
     kinds = [None, *a.record.scores.dev.per_type]
-    return list(_differences(a.full_name, a, b, kinds)), [f"A: {a.full_name}. B: {b.full_name}. {caption([a])}"]
+    return list(_differences(a.full_name, a, b, kinds)), [
+        f"A: {a.full_name}. B: {b.full_name}. {caption([a]).split('. ')[0]}."
+    ]
 
 
 def folder_differences(a: Path, b: Path) -> tuple[list[Difference], list[str]]:
@@ -70,7 +74,9 @@ def folder_differences(a: Path, b: Path) -> tuple[list[Difference], list[str]]:
     ]
     if not found:
         raise UserError(f"{a} and {b} have no row of one name and one kind of label in common that converged in both.")
-    return found, [f"{letter}: {at}: {caption(rows)}" for letter, at, rows in zip("AB", (a, b), built, strict=True)]
+    return found, [
+        f"{letter}: {at}: {caption(rows).split('. ')[0]}." for letter, at, rows in zip("AB", (a, b), built, strict=True)
+    ]
 
 
 def _differences(name: str, a: Row, b: Row, kinds: Sequence[str | None]) -> Iterator[Difference]:
@@ -88,7 +94,8 @@ def _difference(name: str, a: Row, b: Row, split: str, kind: str | None, load: L
         return Difference(name, score, seeds, one, other, one - other)
     compared = Comparison(samples)
     low, high = compared.difference(0, 1)[1]
-    return Difference(name, score, seeds, one, other, one - other, low, high, compared.p(0, 1))
+    over = "seeds and text" if compared.over_text else "seeds"
+    return Difference(name, score, seeds, one, other, one - other, low, high, compared.p(0, 1), over)
 
 
 def render_differences(found: Sequence[Difference], above: list[str], form: str) -> str:
@@ -100,7 +107,8 @@ def render_differences(found: Sequence[Difference], above: list[str], form: str)
         [one.rows, one.score, one.n, percent(one.a), percent(one.b), signed(one.difference), *_interval(one)]
         for one in found
     ]
-    below = "95 %: of the difference of these two rows alone, over seeds and text. p: two-sided, of no difference."
+    over = "seeds alone (counts are missing)" if any(one.over == "seeds" for one in found) else "seeds and text"
+    below = f"95 %: of the difference of these two rows alone, over {over}. p: two-sided, of no difference."
     headers = ["row", "score", "n", "A", "B", "A - B", "95 %", "p"]
     return TextTable(headers, lines, [True, True, *[False] * 6], above, [below], label="tab:difference").render(form)
 

@@ -19,6 +19,7 @@ from support.facts import names
 from support.records import make_record, results
 
 from probe.config import UserError
+from probe.runs.outputs import remove_leftovers
 from probe.runs.plan import plan, prepare_results
 from probe.runs.progress import Attempt, running, write_attempts
 from probe.runs.records import load_record
@@ -220,3 +221,18 @@ def test_slow_bfloat16_is_said_in_one_line(
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "oneDNN" in line]
     names(line, "bfloat16", "CPU")
+
+
+def test_what_killed_processes_left_is_removed_a_day_later_and_the_users_own_files_stay(tmp_path: Path):
+    for name in ("records", "logs", "figures"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "records/last-seed1-abc.json").touch()
+    left = ("logs/last-seed1-abc.unfinished.pt", ".table.json.vm.1.a", "figures/.scores.png.vm.1.a", "logs/vm-1.log")
+    kept = ("logs/last-seed2-abd.unfinished.pt", ".gitignore", ".notes.md", "figures/mine.png", "logs/vm-2.log")
+    for name in (*left, *kept):
+        (tmp_path / name).write_text("x" * (name == "logs/vm-2.log"))
+        os.utime(tmp_path / name, (0, 0))
+    (tmp_path / ".table.json.vm.2.b").touch()  # of a process that runs
+    remove_leftovers(tmp_path)
+    assert not any((tmp_path / name).exists() for name in left)
+    assert all((tmp_path / name).exists() for name in (*kept, ".table.json.vm.2.b"))

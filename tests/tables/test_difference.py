@@ -45,6 +45,7 @@ def test_two_rows_differ_by_their_means_with_an_interval_over_seeds_and_text(tmp
     assert (dev.score, test.score, dev.n) == ("dev F1", "test F1", "5 / 5")
     assert (dev.a, dev.b, dev.difference) == (pytest.approx(0.803), pytest.approx(0.703), pytest.approx(0.1))
     assert test.difference == pytest.approx(0.28)
+    assert dev.over == "seeds and text"
     assert dev.low is not None
     assert dev.high is not None
     over_seeds = 2 * statistics.variance(seed / 1000 for seed in range(1, 6)) / 5
@@ -52,6 +53,16 @@ def test_two_rows_differ_by_their_means_with_an_interval_over_seeds_and_text(tmp
     error = math.sqrt(over_seeds + 40 / 39 * float((moved**2).sum()))
     assert (dev.low + dev.high) / 2 == pytest.approx(0.1)
     assert 1.85 * error < (dev.high - dev.low) / 2 < 2.05 * error, "mostly the text, whose quantile is a normal one"
+
+
+def test_without_all_counts_it_is_said_that_the_interval_is_over_seeds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    next((made(tmp_path) / "counts").glob("last-seed1-*")).unlink()
+    (dev, _), _ = row_differences(tmp_path, ["last", "embeddings"])
+    assert dev.over == "seeds"
+    assert table([str(tmp_path), "--difference", "last", "embeddings"]) == 0
+    assert "seeds and text" not in capsys.readouterr().out
 
 
 def test_p_is_below_five_percent_exactly_where_the_interval_leaves_out_zero(tmp_path: Path):
