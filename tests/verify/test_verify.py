@@ -75,7 +75,7 @@ def test_an_untouched_folder_holds(results: Path):
         (lambda r: r["scores"].update(dev=[]), ["scores.dev", "object", "array"]),
         (lambda r: r["encoder"]["fingerprint"].pop("weights"), ["encoder.fingerprint"]),
         (lambda r: r["layers"].update(width=1), ["layers.width", 1, 16]),
-        (lambda r: r["data"].update(task="spansx"), ["data.task", "spansx", "spans", "tags"]),
+        (lambda r: r["data"].update(task="spansx"), ["data.task", "spansx", "spans"]),
         (lambda r: r["config"]["features"].pop("subword"), ["config.features.subword"]),
         (lambda r: r["config"]["probe"].pop("num_layers"), ["config.probe.num_layers"]),
         (lambda r: r["config"]["layers"].update(indices=[3]), ["identity.layers.indices[0]", 0, 3]),
