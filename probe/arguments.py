@@ -76,12 +76,13 @@ def at_least(kind: type, least: int) -> Callable[[str], Any]:
 def report_bad_records(*folders: Path) -> int:
     """Prints each invalid record or count file of these folders on stderr, and returns the exit code."""
     from probe.runs.outputs import bad_counts
-    from probe.runs.records import bad_records, load_records
+    from probe.runs.records import read_records
     from probe.tables.rows import results_folder
 
     bad: list[UserError] = []
     for folder in map(results_folder, folders):
-        bad += [*bad_records(folder).values(), *bad_counts(load_records(folder))]
+        records, others = read_records(folder)
+        bad += [*others.values(), *bad_counts(records)]
     for error in bad:
         print(f"probe: not counted: {error}", file=sys.stderr, flush=True)
     return 1 if bad else 0

@@ -39,7 +39,7 @@ SETTING = re.compile(r"[+~]{0,2}[\w./@:-]+=")
 LISTS = ("layers.indices", "features.layers", "data.labels", "race.rows")
 # Settings that only runs with a frozen encoder have.
 OF_FROZEN = re.compile(r"\+*(probe[=.]|features\.(placement|layers|batch_pieces)=|save_probe=)")
-FINE_TUNED, FINE_TUNING = "condition=fine_tuned", "probe=finetune"  # the condition that has a probe of its own
+FINE_TUNED, FINE_TUNING = "condition=fine_tuned", "probe=finetune"  # this condition needs this kind of probe
 EACH = "each"  # of layers.indices in a sweep: every layer that the encoder has
 
 

@@ -3,8 +3,8 @@
     <cache_dir>/<key>/manifest.json              what this is; written last, so present means complete
     <cache_dir>/<key>/train-00000.safetensors    a shard: about 8,192 words, one tensor (words, H) per layer, "0".."L"
 
-A store may hold some of the layers only (`features.layers`). It then has a key of its own, but its vectors are bit for
-bit those of the store with all layers, so runs name the latter's key.
+With `features.layers`, a store holds only some layers and has another key. Its vectors are bit for bit those of the
+store with all layers, so runs name the key of the latter.
 
 Layer k is `hidden_states[k]`: 0 = the embedding output, 1..L = the encoder blocks. A typed index may count from the
 end; inside the code every index is absolute.

@@ -111,9 +111,8 @@ def _figure(picture: Picture, content: bytes) -> dict[str, Any]:
     width, height = (int.from_bytes(content[at : at + 4]) for at in (16, 20))  # of a PNG, in its header
     source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
     of_table = picture.group if picture.name.startswith("scores") else None
-    return {"name": picture.name, "alt": picture.alt, "source": source, "width": width, "height": height} | {
-        "table": of_table
-    }
+    parts = {"name": picture.name, "alt": picture.alt, "source": source, "table": of_table}
+    return parts | {"width": width, "height": height}
 
 
 def _table(rows: Sequence[Row], figures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -250,23 +250,23 @@ def decoded(content: object, kind: type[T], refuse: Callable[[str], Exception]) 
 
 
 def load_records(results_dir: Path) -> Records:
-    """Loads every record once, however many files hold it, with its file. What is no record is in `bad_records`."""
-    loaded, _ = _loaded(results_dir)
-    by_key = {record.key: path for path, record in loaded.items()}
-    return {path: loaded[path] for path in by_key.values()}
+    """Loads every record, with its file. What is no record is in `bad_records`."""
+    return read_records(results_dir)[0]
 
 
 def bad_records(results_dir: Path) -> dict[Path, UserError]:
     """Returns what is wrong with each file under records/ that holds none; its run counts as missing."""
-    return _loaded(results_dir)[1]
+    return read_records(results_dir)[1]
 
 
-def _loaded(results_dir: Path) -> tuple[Records, dict[Path, UserError]]:
-    loaded: Records = {}
+def read_records(results_dir: Path) -> tuple[Records, dict[Path, UserError]]:
+    """Reads the files under records/: every record once, however many files hold it, and what is wrong with others."""
+    by_key: dict[str, tuple[Path, RunRecord]] = {}
     bad: dict[Path, UserError] = {}
     for path in sorted((results_dir / "records").glob("*.json")):
         try:
-            loaded[path] = load_record(path)
+            record = load_record(path)
+            by_key[record.key] = path, record
         except UserError as error:
             bad[path] = error
-    return loaded, bad
+    return dict(by_key.values()), bad

@@ -209,11 +209,6 @@ class _Queue:
     def _failed_here(self, attempts: Sequence[Attempt]) -> bool:
         return any(one.launch == self.crew.launch and one.end == "failed" for one in attempts)
 
-    def _deaths(self, planned: Plan) -> list[Attempt]:
-        """Returns the attempts of this launch whose process died. Must be read under the run's lock."""
-        attempts = attempts_of(planned.results_dir, planned.identity.key)
-        return [one for one in attempts if one.launch == self.crew.launch and one.end == "begun"]
-
     def _take(self, planned: Plan) -> bool:
         """Makes a run, unless another process does or has. Returns whether it did."""
         with running(planned.results_dir, planned.identity.key, wait=False) as set_status:
@@ -226,8 +221,9 @@ class _Queue:
     def _make(self, planned: Plan, set_status: Callable[[str], None]) -> str:
         """Makes a run; returns its scores, or why it failed. Notes the attempt, which stays if this process dies."""
         clock = time.perf_counter()
-        key, deaths = planned.identity.key, self._deaths(planned)
+        key = planned.identity.key
         before = attempts_of(planned.results_dir, key)
+        deaths = [one for one in before if one.launch == self.crew.launch and one.end == "begun"]
         kept: list[Attempt] = []
         said = clock
 

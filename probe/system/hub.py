@@ -202,7 +202,7 @@ def _refusal(repo: Repo, error: Exception, file: str) -> UserError:
 
 
 def _is_no_answer(error: Exception) -> bool:
-    """Returns whether the Hub did not answer, or answered that it is not available now."""
+    """Returns whether the Hub gave no answer or reported a temporary failure."""
     if (response := getattr(error, "response", None)) is not None:
         return response.status_code >= 500 or response.status_code == 429
     return isinstance(error, OSError) or type(error).__module__.startswith("http")  # of the HTTP client

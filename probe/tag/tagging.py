@@ -1,4 +1,4 @@
-"""Tags text with a saved probe. The text goes through a feature store of its own, so it is read as in training."""
+"""Tags text with a saved probe. A temporary feature store holds the text's vectors, so it is read as in training."""
 
 from __future__ import annotations
 
