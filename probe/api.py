@@ -1,6 +1,6 @@
 """Defines the functions of the package `probe`, and what they return.
 
-`run`, `sweep` and `rank_layers` run the command in a separate process. So settings have the same effect as on the
+`run`, `sweep` and `screen` run the command in a separate process. So settings have the same effect as on the
 command line, nothing is printed, and the caller's threads and random states do not change. torch and pandas are
 imported where they are needed; `datasets` installs pandas.
 """
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 from probe.config import UserError
 from probe.runs.outputs import bad_counts
 from probe.runs.records import RunRecord, bad_records, load_record
-from probe.screen.record import load_screens
-from probe.screen.report import Screens, ranked_choices, screen_table
+from probe.screening.record import load_screens
+from probe.screening.report import Screens, ranked_choices, screen_table
 from probe.settings import config_of, configs_of
 from probe.tables.columns import choose_columns
 from probe.tables.formats import render, table, table_values
@@ -171,14 +171,14 @@ def sweep(*settings: str) -> Results:
     return replace(found, problems=[*failed, *found.problems])
 
 
-def rank_layers(*settings: str) -> Screen:
+def screen(*settings: str) -> Screen:
     """Ranks layers and combinations without training, as `probe screen` does, prints nothing, and returns them.
 
     settings: as on the command line. A screen that is done is read. Raises probe.config.UserError, a ValueError,
     for mistakes in them.
 
     >>> import probe
-    >>> found = probe.rank_layers("data=demo", "encoder=minilm_l6", "screen.sentences=200", "screen.max_layers=1",
+    >>> found = probe.screen("data=demo", "encoder=minilm_l6", "screen.sentences=200", "screen.max_layers=1",
     ...                           "results_dir=results/mine")
     >>> found.table.place.tolist() == list(range(1, len(found.table) + 1))
     True
@@ -190,7 +190,7 @@ def rank_layers(*settings: str) -> Screen:
     return Screen(load_screens(folder))
 
 
-def load_features(*settings: str, each: bool = False) -> Splits:
+def features(*settings: str, each: bool = False) -> Splits:
     """Returns words, tags and vectors of a corpus under a frozen encoder: train, dev and test.
 
     settings: as on the command line: "data=conll2003", "encoder.path=DIR", "layers=concat_last_four". Missing
@@ -201,8 +201,8 @@ def load_features(*settings: str, each: bool = False) -> Splits:
     reads all of it. Corpus and encoder are read again at each call. Raises probe.config.UserError, a ValueError,
     for invalid settings.
 
-    >>> from probe import load_features
-    >>> train, dev, test = load_features("data=demo", "encoder=minilm_l6", "layers=concat_last_four")
+    >>> from probe import features
+    >>> train, dev, test = features("data=demo", "encoder=minilm_l6", "layers=concat_last_four")
     >>> dev.vectors.shape
     (6622, 1536)
     >>> first = dev.sentences[0]

@@ -27,8 +27,8 @@ SMOKE = [
     "test_committed_keys.py",
     "data/test_tags.py",
     "encoders/test_encoder.py",
-    "features/test_windows.py",
-    "features/test_extraction.py",
+    "vectors/test_windows.py",
+    "vectors/test_extraction.py",
     "probes/test_layers.py",
     "probes/test_schedule.py",
     "race/test_rule.py",
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Extraction would take every core, and the other tests are there too."""
-    monkeypatch.setattr("probe.features.extraction.num_cores", lambda: 1)
+    monkeypatch.setattr("probe.vectors.extraction.num_cores", lambda: 1)
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def typed(
 
 @pytest.fixture
 def api_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`probe.run`, `probe.sweep` and `probe.rank_layers` in this process: in one of its own each imports torch first.
+    """`probe.run`, `probe.sweep` and `probe.screen` in this process: in one of its own each imports torch first.
 
     That they start processes is a matter of test_api.py.
     """

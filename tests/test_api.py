@@ -111,7 +111,7 @@ def test_a_run_a_sweep_and_a_screen_are_those_of_the_command(
     ]
     assert record.key in set(found.runs["key"]), "the run that was done is not made again"
     assert json.loads((tmp_path / "out" / "table.json").read_text())[0]["row"] == "embeddings"
-    ranked = probe.rank_layers(*inputs, "screen.max_layers=1", "screen.sentences=20")
+    ranked = probe.screen(*inputs, "screen.max_layers=1", "screen.sentences=20")
     (only,) = ranked.screens.values()
     assert ranked.table["place"].tolist() == list(range(1, len(only.ranked) + 1))
     assert ranked.table["dev_f1"].is_monotonic_decreasing
@@ -129,7 +129,7 @@ def test_what_the_command_refuses_is_raised_with_its_message(inputs: list[str], 
         probe.run(*inputs, "encoder.path=/nowhere")
     assert not str(caught.value).startswith("probe: ")
     with pytest.raises(UserError, match=r"/nowhere"):
-        probe.rank_layers(*inputs, "encoder.path=/nowhere")
+        probe.screen(*inputs, "encoder.path=/nowhere")
     with pytest.raises(UserError, match="results_dir"):
         probe.sweep(*inputs, "results_dir=a,b")
     with pytest.raises(UserError, match=r"nowhere"):
@@ -150,7 +150,7 @@ def test_a_failed_run_of_a_sweep_is_a_problem_and_the_rest_is_there(inputs: list
 @pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.usefixtures("api_here")  # in processes of their own: the lines of the README, by test_readme.py
-@pytest.mark.parametrize("name", ["results", "run", "sweep", "rank_layers"])
+@pytest.mark.parametrize("name", ["results", "run", "sweep", "screen"])
 def test_the_docstrings_can_be_run(name: str, minilm: Encoder, shared: Path, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LAYER_PROBE_CACHE", str(shared / "features"))
@@ -166,7 +166,7 @@ def test_the_docstrings_can_be_run(name: str, minilm: Encoder, shared: Path, tmp
     assert runner.failures == 0
 
 
-@pytest.mark.parametrize("name", ["results", "run", "sweep", "rank_layers"])
+@pytest.mark.parametrize("name", ["results", "run", "sweep", "screen"])
 def test_every_function_says_what_it_takes_and_raises(name: str):
     documented = getattr(probe, name)
     names(documented.__doc__, "UserError", ">>>")

@@ -231,7 +231,7 @@ def test_the_lines_from_python_work(minilm: Encoder, shared: Path, tmp_path: Pat
     monkeypatch.chdir(tmp_path)
     code = python_block("README.md", "from Python").replace('"probe=linear"', '"probe=linear", "probe.max_epochs=1"')
     code = code.replace("seed=1,2,3", "seed=1,2").replace(
-        "rank_layers(", 'rank_layers("screen.sentences=200", "screen.max_layers=1", '
+        "screen(", 'screen("screen.sentences=200", "screen.max_layers=1", '
     )
     done = python(code, LAYER_PROBE_CACHE=str(shared / "features"))
     assert (done.returncode, done.stderr) == (0, "")

@@ -11,11 +11,11 @@ from typing import Any
 
 from probe.arguments import Parser, at_least
 from probe.config import UserError
-from probe.features.store import IN_USE, read_manifest
 from probe.settings import configs_of
 from probe.system.files import canonical, short
 from probe.system.format import pluralize
 from probe.system.locks import FileLock
+from probe.vectors.store import IN_USE, read_manifest
 
 DESCRIPTION = """\
 Maintains the feature store, which is in features.cache_dir or in LAYER_PROBE_CACHE.

@@ -84,7 +84,7 @@ def extraction_s(planned: Plan, device: str) -> float:
     import torch
 
     from probe.encoders.encoder import load_model
-    from probe.features.words import Text, batches, cut_texts, pieces_at_once, states_of
+    from probe.vectors.words import Text, batches, cut_texts, pieces_at_once, states_of
 
     torch.set_num_threads(num_cores())
     encoder, store = planned.encoder, planned.store

@@ -25,8 +25,6 @@ import torch
 
 from probe.config import Config, UserError
 from probe.data.split import Split
-from probe.features.pooled import PooledVectors, vectors_to_read
-from probe.features.store import FeatureStore, Shard, bounds, read_again_if_damaged
 from probe.probes.combine import Streamed, bytes_needed
 from probe.probes.kinds import PROBES
 from probe.probes.normalization import Normalization, normalization_of
@@ -36,6 +34,8 @@ from probe.runs.run import extract
 from probe.system.files import key_of, to_jsonable, why_not_writable, write_json, written_whole
 from probe.system.progress import progress_bar
 from probe.system.provenance import provenance
+from probe.vectors.pooled import PooledVectors, vectors_to_read
+from probe.vectors.store import FeatureStore, Shard, bounds, read_again_if_damaged
 
 ABOUT = "export.json"
 LAYOUT = 2  # raise it when the files change

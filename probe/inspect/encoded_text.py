@@ -24,12 +24,12 @@ from probe.data.running_text import split_text
 from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import load_model, outputs
-from probe.features.extraction import report_empty_words, report_encoder
-from probe.features.words import Text, Window, check_states, kept_pieces, to_tensors, word_states
 from probe.probes.combine import combine
 from probe.probes.selection import Selection, select
 from probe.system.format import closest
 from probe.system.machine import resolve_device
+from probe.vectors.extraction import report_empty_words, report_encoder
+from probe.vectors.words import Text, Window, check_states, kept_pieces, to_tensors, word_states
 
 # The embeddings that encoders of BERT's kind add up, as transformers names them.
 PARTS = {"word": "word_embeddings", "position": "position_embeddings", "segment": "token_type_embeddings"}

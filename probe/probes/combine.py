@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import torch
 
-from probe.features.pooled import Vectors
-from probe.features.store import Shard
 from probe.probes.normalization import Normalization
 from probe.probes.selection import Selection
+from probe.vectors.pooled import Vectors
+from probe.vectors.store import Shard
 
 
 def bytes_needed(store: Vectors, selection: Selection) -> int:

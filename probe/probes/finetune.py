@@ -25,7 +25,6 @@ from probe.config import Config
 from probe.data.tags import Tags
 from probe.encoders.checkpoint import Encoder
 from probe.encoders.encoder import load_model, outputs
-from probe.features.words import Text, Window, kept_pieces, pool, to_tensors
 from probe.probes.batches import pooled_batches
 from probe.probes.fitting import Epoch, Fit, FitInputs
 from probe.probes.kinds import bfloat16_kernels
@@ -36,6 +35,7 @@ from probe.system.files import canonical, to_jsonable, written_whole
 from probe.system.format import duration, reason_of
 from probe.system.machine import resolve_device, to_device
 from probe.system.provenance import hardware, versions
+from probe.vectors.words import Text, Window, kept_pieces, pool, to_tensors
 
 WEIGHT_DECAY = 0.01
 INITIAL_STD = 0.02  # of the linear layer, as in BERT's own layers

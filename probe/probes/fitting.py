@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from probe.data.corpus import Corpus
     from probe.data.tags import Tags
     from probe.encoders.checkpoint import Encoder
-    from probe.features.store import FeatureStore
     from probe.probes.schedule import Outcome
     from probe.probes.selection import Selection
     from probe.system.provenance import Hardware
+    from probe.vectors.store import FeatureStore
 
 
 @dataclass(frozen=True)

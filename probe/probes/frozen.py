@@ -10,9 +10,6 @@ from collections.abc import Callable
 
 import torch
 
-from probe.features.extraction import complete
-from probe.features.pooled import vectors_to_read
-from probe.features.store import read_again_if_damaged
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, bytes_needed, read_selection
 from probe.probes.fitting import Epoch, Fit, FitInputs
@@ -23,6 +20,9 @@ from probe.probes.tagger import train_tagger
 from probe.probes.training import labels_of, make_deterministic
 from probe.system.machine import placement, resolve_device
 from probe.system.provenance import hardware
+from probe.vectors.extraction import complete
+from probe.vectors.pooled import vectors_to_read
+from probe.vectors.store import read_again_if_damaged
 
 PLACES = {"device": "in the GPU's memory", "memory": "in memory", "stream": "streamed from the store"}
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from probe.features.pooled import Vectors
-from probe.features.store import FeatureStore
 from probe.probes.selection import Selection
+from probe.vectors.pooled import Vectors
+from probe.vectors.store import FeatureStore
 
 EPSILON = 1e-5  # added to the variance of a word's vector, as layer norms do
 PREFIX = "normalize."  # of its tensors in a file of weights

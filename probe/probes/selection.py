@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from probe.config import LayersConfig, UserError, layer_presets
-from probe.features.store import absolute
+from probe.vectors.store import absolute
 
 ADDED = ("sum", "mean", "mix")  # combinations in which a layer's weight depends on its scale
 UNLIKE = 2.0  # ratio of deviations above which there is a warning

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from probe.arguments import Parser, report_bad_records
 from probe.config import Config, LayersConfig, UserError, layer_presets, layers_named
-from probe.screen.candidates import Candidate
+from probe.screening.candidates import Candidate
 from probe.settings import configs_of
 from probe.system.processes import is_child
 
@@ -82,8 +82,8 @@ def _screened(base: Config, command: str, log: Callable[[str], None]) -> list[Co
     """Runs the screen, shows and writes it, and returns the rows of `choose_candidates`."""
     if not base.race.candidates:
         return []
-    from probe.screen.report import screen_table
-    from probe.screen.run import run_screens
+    from probe.screening.report import screen_table
+    from probe.screening.run import run_screens
 
     screens = run_screens([base], log, command)
     log(f"{screen_table(screens).render('text')}\nNow the runs.\n")

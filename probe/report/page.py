@@ -19,9 +19,9 @@ from probe.config import UserError
 from probe.race.spec import race_lines, read_decisions
 from probe.runs.records import RunRecord, bad_records
 from probe.runs.sweep_plan import SWEEP
-from probe.screen.figures import screen_picture
-from probe.screen.record import SCREEN, load_screens
-from probe.screen.report import screen_table
+from probe.screening.figures import screen_picture
+from probe.screening.record import SCREEN, load_screens
+from probe.screening.report import screen_table
 from probe.system.files import to_jsonable, write_atomically
 from probe.system.format import percent, reason_of
 from probe.tables.columns import choose_columns

@@ -105,8 +105,8 @@ def _screen_first(configs: Sequence[Config], command: str) -> None:
     if not asked:
         return
     from probe.runs.plan import one_per_encoder
-    from probe.screen.report import screen_table
-    from probe.screen.run import run_screens
+    from probe.screening.report import screen_table
+    from probe.screening.run import run_screens
 
     log = functools.partial(print, file=sys.stderr, flush=True)
     for of_folder in asked.values():

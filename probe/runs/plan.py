@@ -14,7 +14,6 @@ from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, User
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.tasks import task_of
 from probe.encoders.checkpoint import Encoder, open_encoder
-from probe.features.store import FeatureStore, stored_layers
 from probe.probes.fitting import FitInputs
 from probe.probes.kinds import ProbeKind, kind_of, recorded_settings
 from probe.probes.schedule import Schedule
@@ -25,6 +24,7 @@ from probe.runs.records import UNRECORDED, Settings, record_path
 from probe.runs.sweep_plan import RequestedRun, Setting
 from probe.system.format import encoder_labels
 from probe.system.grouping import group_by
+from probe.vectors.store import FeatureStore, stored_layers
 
 ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about that
 

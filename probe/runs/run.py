@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from probe.config import Config
-from probe.features.store import FeatureStore
 from probe.runs.outputs import remove_half_written, unfinished_path, write_counts, write_predictions
 from probe.runs.plan import Plan, plan, settings_of
 from probe.runs.records import (
@@ -29,6 +28,7 @@ from probe.runs.records import (
 )
 from probe.system.machine import resolve_device
 from probe.system.provenance import Software, provenance
+from probe.vectors.store import FeatureStore
 
 if TYPE_CHECKING:
     from probe.probes.fitting import Fit
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def extract(planned: Plan) -> FeatureStore:
     """Completes the feature store that a run reads, and returns it."""
-    from probe.features.extraction import complete
+    from probe.vectors.extraction import complete
 
     complete(planned.store, planned.text, planned.encoder, planned.cfg.features, resolve_device(planned.cfg.device))
     return planned.store

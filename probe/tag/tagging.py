@@ -14,13 +14,13 @@ from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.data.tags import Tags
 from probe.encoders.checkpoint import open_encoder
-from probe.features.extraction import ensure_features
-from probe.features.pooled import vectors_to_read
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed
 from probe.runs.records import RunRecord
 from probe.runs.weights import load_probe, selection_of
 from probe.system.machine import resolve_device
+from probe.vectors.extraction import ensure_features
+from probe.vectors.pooled import vectors_to_read
 
 
 def tag_splits(file: Path, record: RunRecord, cfg: Config, splits: Sequence[Split]) -> Iterator[Tags]:

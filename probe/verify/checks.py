@@ -18,7 +18,7 @@ from probe.probes.selection import select
 from probe.runs.outputs import counts_path, load_counts, predictions_path, read_predictions, weights_path
 from probe.runs.records import RunRecord, decoded, json_of, load_record, load_records
 from probe.runs.sweep_plan import SWEEP, read_expected
-from probe.screen.record import SCREEN, load_screens
+from probe.screening.record import SCREEN, load_screens
 from probe.system.files import key_of, sha256_of, to_jsonable
 from probe.system.format import first_few
 from probe.tables.formats import FILES, render

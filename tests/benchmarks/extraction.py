@@ -27,13 +27,13 @@ from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import hidden_states, load_model
-from probe.features import extraction
-from probe.features.extraction import ensure_features
-from probe.features.store import FeatureStore
-from probe.features.words import Text, batches, pieces_at_once, to_tensors
 from probe.settings import configs_of
 from probe.system.bfloat16 import SLOW, kernels_for
 from probe.system.machine import num_cores, resolve_device
+from probe.vectors import extraction
+from probe.vectors.extraction import ensure_features
+from probe.vectors.store import FeatureStore
+from probe.vectors.words import Text, batches, pieces_at_once, to_tensors
 
 
 def store_path(corpus: Corpus, encoder: Encoder, cfg: FeaturesConfig, device: str) -> tuple[float, FeatureStore]:

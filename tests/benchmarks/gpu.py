@@ -50,9 +50,6 @@ from probe.data.corpus import Corpus, load_corpus
 from probe.data.tasks.spans import span_f1
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import load_model
-from probe.features import extraction
-from probe.features.extraction import ensure_features
-from probe.features.words import Text
 from probe.probes import schedule, tagger
 from probe.probes.batches import Batch, TaggedWords, TrainingBatches
 from probe.probes.selection import Selection
@@ -64,6 +61,9 @@ from probe.settings import config_of
 from probe.system.files import write_atomically
 from probe.system.machine import gpus, num_cores, resolve_device
 from probe.system.provenance import hardware, versions
+from probe.vectors import extraction
+from probe.vectors.extraction import ensure_features
+from probe.vectors.words import Text
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SIGNIFICANT_T = 3.36  # two-sided, p 0.01 with 8 degrees of freedom: two times five seeds

@@ -40,7 +40,7 @@ def main() -> None:
     options = parser.parse_intermixed_args()
     warnings.filterwarnings("ignore", category=ConvergenceWarning)
     for layer in map(int, options.layers.split(",")):
-        train, dev, _ = probe.load_features(*options.overrides, "layers=single", f"layers.indices=[{layer}]")
+        train, dev, _ = probe.features(*options.overrides, "layers=single", f"layers.indices=[{layer}]")
         scaler = StandardScaler()
         given = scaler.fit_transform(np.asarray(train.vectors, dtype=np.float32))
         asked = scaler.transform(np.asarray(dev.vectors, dtype=np.float32))

@@ -86,9 +86,9 @@ def peak_mb() -> float:
 def measure(settings: list[str]) -> dict[str, Any]:
     """Reads the text, extracts, reads the features, exports; each step's seconds and the peak memory up to its end."""
     from probe.export.export import export
-    from probe.features.extraction import ensure_features
     from probe.runs.plan import plan
     from probe.settings import config_of
+    from probe.vectors.extraction import ensure_features
 
     cfg = config_of(settings)
     found: dict[str, Any] = {"imports": {"peak_mb": round(peak_mb())}}

@@ -27,7 +27,7 @@ import torch
 import probe
 from probe.runs.plan import inputs_of, plan
 from probe.runs.run import extract
-from probe.screen.record import load_screens
+from probe.screening.record import load_screens
 from probe.settings import config_of
 
 
@@ -82,7 +82,7 @@ def loes(overrides: list[str], num_words: int) -> dict[str, Any]:
     from loes import select_layers_from_custom_embeddings
 
     cfg = config_of(overrides)
-    train = probe.load_features(*overrides, "layers=single", "layers.indices='0:'", each=True).train
+    train = probe.features(*overrides, "layers=single", "layers.indices='0:'", each=True).train
     names = sorted(set(train.tags))
     torch.manual_seed(cfg.seed)
     some = torch.randperm(len(train.tags))[:num_words].sort().values

@@ -40,7 +40,7 @@ ROWS = ("embeddings", "second_to_last", "last", "sum_last_four", "concat_last_fo
 START_UP = """
 import os, sys, time
 import pytorch_lightning, torch, transformers
-import probe.cli, probe.features.extraction, probe.runs.sweep, probe.probes.tagger
+import probe.cli, probe.vectors.extraction, probe.runs.sweep, probe.probes.tagger
 def first_step(*_):
     print("first step after", time.perf_counter() - clock, flush=True)
     os._exit(0)

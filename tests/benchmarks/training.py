@@ -20,12 +20,12 @@ from torch import nn
 
 from probe.config import ProbeConfig
 from probe.data.tasks.spans import span_f1
-from probe.features.extraction import ensure_features
 from probe.probes.batches import Batch, TaggedWords, TrainingBatches
 from probe.probes.combine import read_selection
 from probe.probes.tagger import Tagger, train_tagger
 from probe.runs.plan import plan
 from probe.settings import configs_of
+from probe.vectors.extraction import ensure_features
 
 
 class Packed(nn.Module):

@@ -19,10 +19,10 @@ from probe.cli import dispatch
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder
-from probe.features.extraction import ensure_features
-from probe.features.store import _HELD, IN_USE, FeatureStore
 from probe.system.files import short
 from probe.system.locks import FileLock
+from probe.vectors.extraction import ensure_features
+from probe.vectors.store import _HELD, IN_USE, FeatureStore
 
 
 @pytest.mark.slow

@@ -15,10 +15,10 @@ from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import load_corpus
 from probe.doctor.data_warnings import data_warnings
 from probe.doctor.doctor import examine
-from probe.features.extraction import ensure_features
 from probe.runs.plan import plan
 from probe.runs.run import run
 from probe.settings import configs_of
+from probe.vectors.extraction import ensure_features
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import open_encoder
 from probe.encoders.encoder import load_model, outputs
-from probe.features import extraction
-from probe.features.extraction import ensure_features
-from probe.features.words import Text, batches
+from probe.vectors import extraction
+from probe.vectors.extraction import ensure_features
+from probe.vectors.words import Text, batches
 
 IN_PYTHON = {"bertweet", "phobert", "bert-japanese", "flaubert"}
 NEEDS = {"flaubert": "sacremoses"}  # a package that the family's tokenizer calls

@@ -16,8 +16,8 @@ from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.encoders.encoder import load_model
-from probe.features.extraction import ensure_features
-from probe.features.store import FeatureStore
+from probe.vectors.extraction import ensure_features
+from probe.vectors.store import FeatureStore
 
 SEED = 7  # the tiny encoders' own weights are random too, with seed 0
 

@@ -25,7 +25,7 @@ Typed = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 40)
+    monkeypatch.setattr("probe.vectors.store.WORDS_IN_SHARD", 40)
 
 
 def stored_layers(cache: Path, split: str) -> dict[str, torch.Tensor]:
@@ -51,7 +51,7 @@ def written_text(data: Path, split: str) -> tuple[list[list[str]], list[list[str
 def test_what_is_read_back_is_the_store_and_the_text(
     inputs: list[str], tiny_data: Path, tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 3)  # many sentences are cut
+    monkeypatch.setattr("probe.vectors.store.WORDS_IN_SHARD", 3)  # many sentences are cut
     done = typed("export", *inputs, "layers=concat_last_four", "--to", "out")
     assert done.returncode == 0, done.stderr
     assert "595 words" in done.stdout

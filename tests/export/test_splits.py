@@ -1,4 +1,4 @@
-"""`probe.load_features`: rows as NumPy understands them, read when they are asked for."""
+"""`probe.features`: rows as NumPy understands them, read when they are asked for."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ import probe
 from probe.config import UserError
 from probe.encoders.checkpoint import Encoder
 from probe.export.export import Splits
-from probe.features.store import FeatureStore, Shard
+from probe.vectors.store import FeatureStore, Shard
 
 
 @pytest.fixture
 def settings(inputs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 40)
+    monkeypatch.setattr("probe.vectors.store.WORDS_IN_SHARD", 40)
     return [*inputs, f"features.cache_dir={tmp_path / 'cache'}"]
 
 
 @pytest.fixture
 def splits(settings: list[str]) -> Splits:
-    return probe.load_features(*settings, "layers=concat_last_four")
+    return probe.features(*settings, "layers=concat_last_four")
 
 
 def expected(cache: Path, split: str, layers: str) -> np.ndarray:
@@ -98,16 +98,16 @@ def test_damage_is_mended_when_it_is_met(splits: Splits, tmp_path: Path, capsys:
 
 
 def test_layers_are_combined_as_the_row_says_or_kept_apart(settings: list[str], tmp_path: Path):
-    apart = probe.load_features(*settings, "layers.indices=[5,0]", "layers.combine=mean", each=True).dev.vectors
+    apart = probe.features(*settings, "layers.indices=[5,0]", "layers.combine=mean", each=True).dev.vectors
     assert apart.shape[1:] == (2, 16)
     assert torch.equal(apart[:, 1], torch.from_numpy(expected(tmp_path / "cache", "dev", "0")))
-    mean = probe.load_features(*settings, "layers.indices=[5,0]", "layers.combine=mean").dev.vectors
+    mean = probe.features(*settings, "layers.indices=[5,0]", "layers.combine=mean").dev.vectors
     assert mean.dtype == torch.float32
     torch.testing.assert_close(mean[:], apart[:].float().mean(1))
 
 
 def test_bfloat16_is_float32_in_numpy_and_itself_in_torch(settings: list[str]):
-    vectors = probe.load_features(*settings, "layers=last", "features.dtype=bfloat16").dev.vectors
+    vectors = probe.features(*settings, "layers=last", "features.dtype=bfloat16").dev.vectors
     assert vectors[:2].dtype == torch.bfloat16
     assert np.asarray(vectors).dtype == np.float32
     assert np.array_equal(np.asarray(vectors), vectors[:].float().numpy())
@@ -124,28 +124,28 @@ def test_scikit_learn_takes_the_vectors_as_they_are(splits: Splits, tmp_path: Pa
 
 def test_settings_that_cannot_be_are_refused(settings: list[str]):
     with pytest.raises(UserError, match=r"^layers=nope\b.*concat_last_four"):
-        probe.load_features("layers=nope")
+        probe.features("layers=nope")
     with pytest.raises(UserError, match=r"encoder\b.*\blayers\b"):
-        probe.load_features("-m", *settings, "layers=last,sum_all")
+        probe.features("-m", *settings, "layers=last,sum_all")
     with pytest.raises(UserError, match=r"layers=majority_tag.*layers=last"):  # nor is nothing a vector of zeros
-        probe.load_features(*settings, "layers=majority_tag")
+        probe.features(*settings, "layers=majority_tag")
     with pytest.raises(UserError, match="probe=finetune"):
-        probe.load_features(*(one for one in settings if not one.startswith("probe.")), "layers=last", "probe=finetune")
+        probe.features(*(one for one in settings if not one.startswith("probe.")), "layers=last", "probe=finetune")
     with pytest.raises(UserError, match="encoder=minilm_l6"):
-        probe.load_features(settings)  # type: ignore[arg-type]
+        probe.features(settings)  # type: ignore[arg-type]
 
 
 def test_text_and_encoder_that_changed_between_two_calls_are_read_anew(
     settings: list[str], tiny_data: Path, tiny_bert: Path, tmp_path: Path
 ):
     own = [f"encoder.path={shutil.copytree(tiny_bert, tmp_path / 'encoder')}"]
-    before = probe.load_features(*settings, *own, "layers=last").dev
+    before = probe.features(*settings, *own, "layers=last").dev
     (tiny_data / "dev.conll").write_text("acme B-ORG\nwon O\n\n" + (tiny_data / "dev.conll").read_text())
-    after = probe.load_features(*settings, *own, "layers=last").dev
+    after = probe.features(*settings, *own, "layers=last").dev
     assert after.words == ["acme", "won", *before.words]
     weights = load_file(tmp_path / "encoder/model.safetensors")
     save_file({name: 1.3 * value for name, value in weights.items()}, tmp_path / "encoder/model.safetensors")
-    scaled = probe.load_features(*settings, *own, "layers=last").dev
+    scaled = probe.features(*settings, *own, "layers=last").dev
     assert scaled.words == after.words
     assert not torch.allclose(scaled.vectors[:], after.vectors[:], atol=1e-2)
 
@@ -154,7 +154,7 @@ def test_text_and_encoder_that_changed_between_two_calls_are_read_anew(
 @pytest.mark.real
 def test_the_docstring_can_be_run(minilm: Encoder, shared: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("LAYER_PROBE_CACHE", str(shared / "features"))
-    (example,) = doctest.DocTestFinder().find(probe.load_features, "load_features", globs={})
+    (example,) = doctest.DocTestFinder().find(probe.features, "features", globs={})
     assert len(example.examples) >= 5
     runner = doctest.DocTestRunner()
     runner.run(example)

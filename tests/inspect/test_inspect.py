@@ -24,12 +24,12 @@ from probe.config import Config, LayersConfig, UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import open_encoder
-from probe.features.extraction import ensure_features
 from probe.inspect.encoded_text import TextEncoder, compare, sentence_vector
 from probe.inspect.report import lines
 from probe.probes.combine import combine
 from probe.probes.selection import select
 from probe.settings import config_of
+from probe.vectors.extraction import ensure_features
 
 BANK = "After stealing money from the bank vault, the bank robber was seen fishing on the Mississippi river bank."
 DEFAULTS: dict[str, Any] = {"pad": 0, "segment": None, "sentence": None, "word": None, "format": "text"}

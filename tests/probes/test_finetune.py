@@ -14,9 +14,9 @@ from probe.config import ProbeConfig
 from probe.data.corpus import Corpus
 from probe.data.tasks.spans import span_f1
 from probe.encoders.checkpoint import Encoder
-from probe.features.words import Text
 from probe.probes.finetune import FineTuned, TaggedText, fine_tune
 from probe.probes.training import labels_of
+from probe.vectors.words import Text
 
 
 def tuned(corpus: Corpus, encoder: Encoder, tmp_path: Path, log=lambda _: None, **changes: object) -> FineTuned:

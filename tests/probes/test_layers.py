@@ -12,10 +12,10 @@ from support.inputs import features_config, random_store
 from probe.config import LayersConfig, UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder
-from probe.features.extraction import ensure_features
-from probe.features.store import DamagedShard
 from probe.probes.combine import Streamed, bytes_needed, mix, read_selection
 from probe.probes.selection import select
+from probe.vectors.extraction import ensure_features
+from probe.vectors.store import DamagedShard
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ import sys, threading
 from pathlib import Path
 import torch
 from probe.config import LayersConfig
-from probe.features.store import FeatureStore, Shard
+from probe.vectors.store import FeatureStore, Shard
 from probe.probes.combine import Streamed, bytes_needed, read_selection
 from probe.probes.selection import select
 directory, how = Path(sys.argv[1]), sys.argv[2]

@@ -12,7 +12,6 @@ import torch
 from support.inputs import random_store
 
 from probe.config import LayersConfig, ProbeConfig
-from probe.features.store import FeatureStore
 from probe.probes.batches import TaggedWords
 from probe.probes.combine import Streamed, bytes_needed, combine_stored, read_selection
 from probe.probes.normalization import input_factor, normalization_of, restored_normalization
@@ -20,6 +19,7 @@ from probe.probes.selection import Selection, select
 from probe.probes.tagger import Tagger
 from probe.runs.identity import Layers, RunIdentity
 from probe.system.files import key_of
+from probe.vectors.store import FeatureStore
 
 HOW = ("layer", "train", "scale")
 COMBINES = ("sum", "mean", "concat", "mix")

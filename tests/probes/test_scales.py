@@ -13,13 +13,13 @@ import transformers
 from support.commands import TINY
 from support.inputs import make_bert, overrides, plain_encoder, stored
 
-from probe.features.store import FeatureStore
 from probe.probes.normalization import deviations_in
 from probe.probes.selection import adds_unlike, ratio_of
 from probe.runs.plan import plan
 from probe.runs.records import load_records
 from probe.runs.run import extract, run
 from probe.settings import configs_of
+from probe.vectors.store import FeatureStore
 
 SUM = ["layers.indices=[4,5]", "layers.combine=sum"]
 

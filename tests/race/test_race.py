@@ -24,7 +24,7 @@ from probe.runs.plan import Plan, plan
 from probe.runs.run import make
 from probe.runs.sweep import Outcome
 from probe.runs.sweep_plan import read_expected
-from probe.screen.candidates import Candidate
+from probe.screening.candidates import Candidate
 from probe.system.files import write_json
 from probe.tables.rows import build_rows
 

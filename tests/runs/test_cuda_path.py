@@ -16,16 +16,16 @@ from support.inputs import data_config, encoder_config, features_config, make_be
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder, open_encoder
-from probe.features import extraction, words
-from probe.features.extraction import ensure_features
-from probe.features.store import FeatureStore
-from probe.features.words import Text, batches, pieces_at_once
 from probe.probes import finetune, schedule
 from probe.probes.networks import BiLSTM
 from probe.runs.run import run
 from probe.settings import configs_of
 from probe.system import bfloat16, provenance
 from probe.system.files import to_jsonable
+from probe.vectors import extraction, words
+from probe.vectors.extraction import ensure_features
+from probe.vectors.store import FeatureStore
+from probe.vectors.words import Text, batches, pieces_at_once
 
 GB = 2**30
 # What must be waited for: what Python goes on with, once an epoch, a run or a prediction; and transformers, which looks
@@ -193,7 +193,7 @@ def test_shards_from_a_gpu_hold_the_same_bits(
     tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subword: str
 ):
     """Cut into batches as on a CPU; the shards are many and come late."""
-    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 16)
+    monkeypatch.setattr("probe.vectors.store.WORDS_IN_SHARD", 16)
     monkeypatch.setitem(words.BATCH_COST, "cuda", words.BATCH_COST["cpu"])
     monkeypatch.setitem(extraction.TOGETHER, "cuda", 1)
     here = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cpu", subword=subword), "cpu")
@@ -213,7 +213,7 @@ def test_shards_from_a_gpu_hold_the_same_bits(
 def test_shards_computed_together_equal_those_computed_alone(
     tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 40)
+    monkeypatch.setattr("probe.vectors.store.WORDS_IN_SHARD", 40)
     cfg = features_config(tmp_path / "gpu", batch_pieces=16384, dtype="float32")
     here = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cpu", dtype="float32"), "cpu")
     seen: list[int] = []

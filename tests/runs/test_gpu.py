@@ -17,9 +17,6 @@ from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import Corpus
 from probe.data.tasks.spans import span_f1
 from probe.encoders.checkpoint import Encoder, open_encoder
-from probe.features import extraction
-from probe.features.extraction import ensure_features
-from probe.features.words import Text
 from probe.probes import schedule
 from probe.probes.finetune import FineTuned, TaggedText, fine_tune
 from probe.probes.training import labels_of, make_deterministic
@@ -27,6 +24,9 @@ from probe.runs.records import RunRecord
 from probe.runs.run import run
 from probe.settings import configs_of
 from probe.system.machine import resolve_device
+from probe.vectors import extraction
+from probe.vectors.extraction import ensure_features
+from probe.vectors.words import Text
 
 
 def _nothing(_: str) -> None:
@@ -121,7 +121,7 @@ def test_features_are_those_of_the_cpu_but_for_rounding(
 def test_a_shard_that_is_made_again_has_the_same_bits(
     card: str, tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 40)
+    monkeypatch.setattr("probe.vectors.store.WORDS_IN_SHARD", 40)
     resolve_device("cuda")
     cfg = features_config(tmp_path)
     store = ensure_features(tiny_corpus, tiny_encoder, cfg, "cuda")

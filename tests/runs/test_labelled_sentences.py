@@ -18,9 +18,9 @@ import probe
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder
-from probe.features.store import FeatureStore
 from probe.runs.records import load_records
 from probe.tables.rows import build_rows
+from probe.vectors.store import FeatureStore
 from probe.verify.checks import check_files
 
 pytestmark = pytest.mark.usefixtures("api_here")
@@ -60,7 +60,7 @@ ONE_EPOCH = ["probe=linear", "probe.max_epochs=1"]  # for a test that needs a tr
 @pytest.mark.parametrize("how", ["mean", "max", "first", "last", "cls"])
 def test_vectors_are_those_of_a_plain_forward_pass(how: str, settings: list[str], tiny_bert: Path):
     typed = ["features.sentence=first", "features.subword=cls"] if how == "cls" else [f"features.sentence={how}"]
-    _, dev, _ = probe.load_features(*settings, "layers=concat_last_four", *typed)
+    _, dev, _ = probe.features(*settings, "layers=concat_last_four", *typed)
     tokenizer, model = plain_encoder(tiny_bert)
     assert len(dev.words) == len(dev.tags) == len(dev.vectors) == 30
     for row in range(len(dev.words)):
@@ -118,7 +118,7 @@ def test_a_changed_label_is_found(settings: list[str], tmp_path: Path):
 
 
 def test_a_screen_ranks_all_choices_without_a_window(settings: list[str]):
-    found = probe.rank_layers(*settings, "screen.sentences=60", "screen.max_layers=2", "results_dir=screened")
+    found = probe.screen(*settings, "screen.sentences=60", "screen.max_layers=2", "results_dir=screened")
     assert len(found.table) > 20
     assert found.table.dev_f1.max() > 0.8
     (record,) = json.loads(f"[{Path('screened/screen.json').read_text()}]")
@@ -141,7 +141,7 @@ def test_new_text_gets_the_labels_of_the_record(settings: list[str], tmp_path: P
 def test_an_export_has_a_row_per_sentence(settings: list[str], tmp_path: Path, typed):
     done = typed("export", *settings, "layers=last", "--to", "exported")
     assert done.returncode == 0, done.stderr
-    _, dev, _ = probe.load_features(*settings, "layers=last")
+    _, dev, _ = probe.features(*settings, "layers=last")
     np.testing.assert_array_equal(load_file(tmp_path / "exported/dev.safetensors")["vectors"], np.asarray(dev.vectors))
 
 

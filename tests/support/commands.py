@@ -98,7 +98,7 @@ def here(*arguments: str, cwd: Path | None = None, cache: Path | None = None) ->
         if cwd is not None:
             patch.chdir(cwd)
             patch.setenv("LAYER_PROBE_CACHE", str(cache or cwd / "cache"))
-            patch.setattr("probe.features.extraction.num_cores", lambda: 1)
+            patch.setattr("probe.vectors.extraction.num_cores", lambda: 1)
         code = exit_code(*arguments)
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), errors.getvalue())
 

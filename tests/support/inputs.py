@@ -15,8 +15,8 @@ from probe.config import Config, DataConfig, EncoderConfig, FeaturesConfig, pres
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.data.tags import to_iob2
-from probe.features.store import FeatureStore, Shard
 from probe.settings import configs_of
+from probe.vectors.store import FeatureStore, Shard
 
 VOCABULARY = (
     "[PAD] [UNK] [CLS] [SEP] [MASK] the a of in at said met on may orange . , ana paris jordan chelsea hull "

@@ -19,13 +19,13 @@ from support.inputs import overrides, small_corpus, write_columns
 
 from probe.config import UserError
 from probe.data.corpus import Corpus
-from probe.features import words
 from probe.probes import frozen
 from probe.runs.plan import plan
 from probe.runs.records import load_records
 from probe.runs.run import run
 from probe.runs.weights import how_to_save, load_probe
 from probe.settings import configs_of
+from probe.vectors import words
 from probe.verify.checks import check_files
 
 pytestmark = pytest.mark.usefixtures("short_epochs")
@@ -100,7 +100,7 @@ def test_a_text_of_many_shards_is_tagged_like_one_and_leaves_no_features(
 ):
     folder, row = kept
     before = sorted((tmp_path / "cache").iterdir())
-    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 20)
+    monkeypatch.setattr("probe.vectors.store.WORDS_IN_SHARD", 20)
     done = here("tag", str(folder), "--row", row, str(tiny_data / "test.conll"))
     assert words_of(done) == predictions_of(folder)
     assert sorted((tmp_path / "cache").iterdir()) == before

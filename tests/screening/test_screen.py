@@ -21,14 +21,14 @@ from probe.config import LayersConfig, ScreenConfig, UserError
 from probe.data.corpus import Corpus
 from probe.data.split import Split
 from probe.data.tasks import SPANS, TAGS
-from probe.features.store import FeatureStore
 from probe.scoring.metrics import f1_of
-from probe.screen.candidates import Candidate, concatenations, fixed, readout_of
-from probe.screen.gold import Gold
-from probe.screen.moments import Text, moments, reduced, reduction
-from probe.screen.ranking import _behind, critical, jackknife, rank, selection_bias
-from probe.screen.readout import RIDGE_ALPHAS, scores, solve
-from probe.screen.screen import EVERY, screen, squared_error
+from probe.screening.candidates import Candidate, concatenations, fixed, readout_of
+from probe.screening.gold import Gold
+from probe.screening.moments import Text, moments, reduced, reduction
+from probe.screening.ranking import _behind, critical, jackknife, rank, selection_bias
+from probe.screening.readout import RIDGE_ALPHAS, scores, solve
+from probe.screening.screen import EVERY, screen, squared_error
+from probe.vectors.store import FeatureStore
 
 
 def settings(**changes: int) -> ScreenConfig:
@@ -202,8 +202,8 @@ def test_every_layer_preset_and_concatenation_is_a_candidate_once():
 
 def test_a_deep_encoder_extends_its_best_choices(corpus: Corpus, store: FeatureStore, monkeypatch: pytest.MonkeyPatch):
     assert EVERY >= 78, "all pairs of a BERT-base"
-    monkeypatch.setattr(sys.modules["probe.screen.screen"], "EVERY", 1)
-    monkeypatch.setattr(sys.modules["probe.screen.screen"], "BEAM_WIDTH", 2)
+    monkeypatch.setattr(sys.modules["probe.screening.screen"], "EVERY", 1)
+    monkeypatch.setattr(sys.modules["probe.screening.screen"], "BEAM_WIDTH", 2)
     found = screen(store, corpus, settings(max_layers=3), seed=1)
     assert found.beam_sizes == [2, 3]
     scores = {one.readout[1]: one.f1[0] for one in found.ranked if one.readout[0] == "concat"}

@@ -12,16 +12,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from probe.config import Config, ScreenConfig, UserError
-from probe.features.pooled import vectors_to_read
-from probe.features.store import FeatureStore, read_again_if_damaged
 from probe.probes.kinds import PROBES
 from probe.runs.plan import Inputs, inputs_of, named_encoders, prepare_results, settings_of
 from probe.runs.sweep_plan import Setting
-from probe.screen.record import SCHEMA, SCREEN, ScreenIdentity, ScreenRecord, by_encoder, load_screens
-from probe.screen.report import screen_table
+from probe.screening.record import SCHEMA, SCREEN, ScreenIdentity, ScreenRecord, by_encoder, load_screens
+from probe.screening.report import screen_table
 from probe.system.files import write_atomically, write_json
 from probe.system.machine import resolve_device
 from probe.system.provenance import hardware, provenance
+from probe.vectors.pooled import vectors_to_read
+from probe.vectors.store import FeatureStore, read_again_if_damaged
 
 
 def screen_identity(inputs: Inputs, cfg: Config) -> ScreenIdentity:
@@ -75,8 +75,8 @@ def _run_screen(cfg: Config, log: Callable[[str], None], command: str | None) ->
     """Screens one encoder. Its seconds do not include those of extraction."""
     import torch
 
-    from probe.features.extraction import ensure_features
-    from probe.screen.screen import Screening, screen
+    from probe.screening.screen import Screening, screen
+    from probe.vectors.extraction import ensure_features
 
     inputs = inputs_of(cfg)
     identity, settings = screen_identity(inputs, cfg), settings_of(cfg)

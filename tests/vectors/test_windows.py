@@ -12,7 +12,7 @@ from probe.config import UserError
 from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder
 from probe.encoders.pieces import SAMPLE, check_words, cut_split, keep_prefix_spaces
-from probe.features.words import plan_windows
+from probe.vectors.words import plan_windows
 
 
 def one_split(words: list[list[str]], documents: list[int] | None = None) -> Split:

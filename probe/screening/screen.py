@@ -19,16 +19,16 @@ from tqdm import tqdm
 
 from probe.config import ScreenConfig, UserError
 from probe.data.corpus import Corpus
-from probe.features.pooled import Vectors
 from probe.probes.training import labels_of
 from probe.scoring.metrics import f1_of
-from probe.screen.candidates import Candidate, concatenations, fixed
-from probe.screen.gold import Gold
-from probe.screen.moments import Moments, Reduction, Text, moments, num_pca_components, reduced, reduction
-from probe.screen.ranking import rank
-from probe.screen.readout import RIDGE_ALPHAS, Key, scores, solve
+from probe.screening.candidates import Candidate, concatenations, fixed
+from probe.screening.gold import Gold
+from probe.screening.moments import Moments, Reduction, Text, moments, num_pca_components, reduced, reduction
+from probe.screening.ranking import rank
+from probe.screening.readout import RIDGE_ALPHAS, Key, scores, solve
 from probe.system.machine import num_cores
 from probe.system.progress import progress_bar
+from probe.vectors.pooled import Vectors
 
 SMALL = 1024  # for a matrix narrower than this, a second thread costs more than it gains
 EVERY = 100  # most concatenations of one number of layers to try all; beyond, the best of one layer less are extended

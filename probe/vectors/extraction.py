@@ -32,13 +32,13 @@ from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder, refuse_changed
 from probe.encoders.encoder import load_model, notes_on
 from probe.encoders.pieces import notes_on_pieces
-from probe.features.store import FeatureStore, Shard, stored_layers
-from probe.features.words import Text, batches, cut_texts, pieces_at_once, states_of
 from probe.system.bfloat16 import SLOW, kernels_for
 from probe.system.format import pluralize
 from probe.system.locks import FileLock
 from probe.system.machine import num_cores
 from probe.system.progress import progress_bar
+from probe.vectors.store import FeatureStore, Shard, stored_layers
+from probe.vectors.words import Text, batches, cut_texts, pieces_at_once, states_of
 
 # Writer threads. At most this many shards are unwritten when the next computation starts, which bounds memory. On a
 # CPU, the cores are for the encoder. A GPU computes faster than a disk writes: on an H200, 80,000 words of BERT-base

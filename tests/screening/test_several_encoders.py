@@ -14,9 +14,9 @@ from support.facts import names
 from support.inputs import make_bert, overrides, small_corpus, write_columns
 
 from probe.report.page import write_report
-from probe.screen.ranking import _behind, critical
-from probe.screen.record import SCREEN, load_screens
-from probe.screen.report import ranked_choices
+from probe.screening.ranking import _behind, critical
+from probe.screening.record import SCREEN, load_screens
+from probe.screening.report import ranked_choices
 from probe.verify.checks import check_files
 
 QUICK = ["screen.max_layers=2", "screen.sentences=40", "screen.samples=2", "screen.dev_sentences=20"]

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from probe.data.corpus import Corpus
-from probe.features.pooled import Vectors
 from probe.probes.training import labels_of
+from probe.vectors.pooled import Vectors
 
 WORDS_AT_ONCE = 8192
 CONSTANT = 1e-6  # a layer whose standard deviation is at most this share of its largest mean counts as constant

@@ -11,8 +11,8 @@ from typing import Any
 from probe.config import layer_presets
 from probe.data.tasks import TASKS
 from probe.probes.selection import encoder_flops
-from probe.screen.ranking import jackknife, rank, selection_bias
-from probe.screen.record import ScreenRecord
+from probe.screening.ranking import jackknife, rank, selection_bias
+from probe.screening.record import ScreenRecord
 from probe.system.format import format_count, format_layers, percent, with_encoder
 from probe.tables.formats import TextTable
 

@@ -14,7 +14,7 @@ from typing import Any
 from probe.config import UserError
 from probe.runs.records import decoded, json_of
 from probe.runs.sweep_plan import Setting
-from probe.screen.candidates import Candidate
+from probe.screening.candidates import Candidate
 from probe.system.files import key_of, to_jsonable
 from probe.system.format import encoder_labels
 from probe.system.provenance import Hardware, Software

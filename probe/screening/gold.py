@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from probe.data.task import Task
-from probe.screen.moments import Text
+from probe.screening.moments import Text
 
 
 class Gold:

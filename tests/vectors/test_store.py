@@ -24,10 +24,10 @@ from support.inputs import encoder_config, features_config
 from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder, open_encoder
-from probe.features import extraction
-from probe.features.extraction import ensure_features
-from probe.features.store import DamagedShard, FeatureStore
 from probe.system.locks import FileLock
+from probe.vectors import extraction
+from probe.vectors.extraction import ensure_features
+from probe.vectors.store import DamagedShard, FeatureStore
 
 
 @pytest.fixture
@@ -204,11 +204,11 @@ import sys
 from pathlib import Path
 cache, bert, no_locks, together = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])
 import os
-import probe.features.store
-probe.features.store.WORDS_IN_SHARD = 20
+import probe.vectors.store
+probe.vectors.store.WORDS_IN_SHARD = 20
 from support.commands import DEADLINE_S, wait_for
 from support.inputs import encoder_config, features_config, make_split
-from probe.features import extraction
+from probe.vectors import extraction
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import open_encoder
 if no_locks:

@@ -21,8 +21,8 @@ from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder
 from probe.encoders.encoder import hidden_states
 from probe.encoders.pieces import Pieces, cut_split
-from probe.features.store import Shard, bounds, stored_layers
 from probe.system.machine import to_device
+from probe.vectors.store import Shard, bounds, stored_layers
 
 # What starting a forward pass costs, in pieces. CPU: measured with a small encoder, 8 ms at 7,400 pieces per second.
 # GPU: measured with BERT-base on an H200, 14 ms of launches at 140,000 pieces per second in float32.

@@ -18,10 +18,10 @@ from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus, load_corpus
 from probe.data.split import Split
 from probe.encoders.checkpoint import Encoder, open_encoder
-from probe.features import extraction, words
-from probe.features.extraction import ensure_features
-from probe.features.store import FeatureStore
 from probe.system import bfloat16
+from probe.vectors import extraction, words
+from probe.vectors.extraction import ensure_features
+from probe.vectors.store import FeatureStore
 
 
 def plain_forward(folder: Path, words: list[str], how: str = "first") -> torch.Tensor:
@@ -139,7 +139,7 @@ def test_a_vector_does_not_depend_on_its_batch_or_its_shard(
     for number, (batch_pieces, words_in_shard, num_shards) in enumerate(
         [(1, 8192, 1), (16384, 8192, 1), (64, 37, 10), (300, 100, 4)]
     ):
-        monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", words_in_shard)
+        monkeypatch.setattr("probe.vectors.store.WORDS_IN_SHARD", words_in_shard)
         cfg = features_config(tmp_path / f"b{number}", batch_pieces=batch_pieces)
         store = ensure_features(tiny_corpus, tiny_encoder, cfg, "cpu")
         again = stored(store, "train")
@@ -152,7 +152,7 @@ def test_document_windows_may_cross_shards(tiny_encoder: Encoder, tmp_path: Path
     corpus = Corpus("long", {"dev": make_split(12, 8, longest=40)})
     cfg = features_config(tmp_path / "a", dtype="float32", context="document")
     whole = stored(ensure_features(corpus, tiny_encoder, cfg, "cpu"), "dev")
-    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 23)
+    monkeypatch.setattr("probe.vectors.store.WORDS_IN_SHARD", 23)
     cfg = features_config(tmp_path / "b", dtype="float32", context="document")
     store = ensure_features(corpus, tiny_encoder, cfg, "cpu")
     assert len(store.shards["dev"]) > 6, "more than there are documents"
@@ -219,9 +219,9 @@ def test_words_without_pieces_keep_their_neighbours_in_place(tiny_encoder: Encod
 
 
 def test_shards_hold_whole_sentences_and_every_word(monkeypatch: pytest.MonkeyPatch):
-    from probe.features.store import cut_shards
+    from probe.vectors.store import cut_shards
 
-    monkeypatch.setattr("probe.features.store.WORDS_IN_SHARD", 10)
+    monkeypatch.setattr("probe.vectors.store.WORDS_IN_SHARD", 10)
     lengths = [4, 4, 4, 30, 1, 2, 9, 9]
     shards = cut_shards("train", lengths)
     ends = set(np.cumsum(lengths).tolist())

@@ -12,7 +12,7 @@ from support.facts import names
 from support.inputs import overrides, small_corpus, write_columns
 
 from probe.report.page import write_report
-from probe.screen.record import SCREEN, load_screens
+from probe.screening.record import SCREEN, load_screens
 from probe.verify.checks import check_files
 
 QUICK = ["screen.max_layers=2", "screen.sentences=40", "screen.samples=2", "screen.dev_sentences=20"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from probe.screen.moments import Moments, Reduction
+from probe.screening.moments import Moments, Reduction
 from probe.system.grouping import group_by
 
 RIDGE_ALPHAS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)  # of the ridge, as shares of the mean variance of what is read

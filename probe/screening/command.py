@@ -37,8 +37,8 @@ def screen(arguments: list[str]) -> int:
 
     from probe.report.page import page_line
     from probe.runs.plan import one_per_encoder
-    from probe.screen.report import screen_table
-    from probe.screen.run import run_screens
+    from probe.screening.report import screen_table
+    from probe.screening.run import run_screens
 
     log = functools.partial(print, file=sys.stderr, flush=True)
     screens = run_screens(one_per_encoder(configs), log, shlex.join(["probe", *sys.argv[1:]]))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from probe.config import FeaturesConfig
 from probe.data.corpus import Corpus
-from probe.features.store import FeatureStore, Shard, bounds
+from probe.vectors.store import FeatureStore, Shard, bounds
 
 if TYPE_CHECKING:
     import torch

@@ -17,8 +17,8 @@ from probe.config import UserError
 from probe.data.corpus import Corpus
 from probe.encoders import encoder as encoder_module
 from probe.encoders.checkpoint import Encoder
-from probe.features.extraction import ensure_features
-from probe.features.store import MANIFEST, FeatureStore
+from probe.vectors.extraction import ensure_features
+from probe.vectors.store import MANIFEST, FeatureStore
 
 
 def store_of(corpus: Corpus, encoder: Encoder, cache: Path, layers: Any) -> FeatureStore:
