@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 class FitInputs:
     """Holds everything that a probe is fitted on.
 
-    text: the corpus whose features are read. corpus: the one to train and score on. unfinished: the checkpoint
-    file of a training that takes long. runs: how many runs share this machine and its GPUs.
+    text: the corpus whose features are read. corpus: the one to train and score on, with the tags of a control where
+    the config asks for one. label: the run's name in messages. unfinished: the checkpoint file of a training that takes
+    long. runs: how many runs share this machine and its GPUs.
     """
 
     cfg: Config

@@ -29,20 +29,10 @@ from probe.vectors.store import FeatureStore, stored_layers
 ROOM_FOR_A_RUN = 2**20  # bytes; a record, its counts and predictions take about that
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Holds a planned run: everything that its key depends on, nothing that takes long.
+@dataclass(frozen=True, kw_only=True)
+class Plan(FitInputs):
+    """Holds a planned run: what its probe is fitted on, and everything that its key depends on. Nothing takes long."""
 
-    text: the corpus whose features are read. corpus: the one to train and score on, with the tags of a control where
-    the config asks for one.
-    """
-
-    cfg: Config
-    text: Corpus
-    corpus: Corpus
-    encoder: Encoder
-    selection: Selection
-    store: FeatureStore
     identity: RunIdentity
 
     @property
@@ -68,25 +58,6 @@ class Plan:
         settings = settings_of(self.cfg)
         setting = Setting(self.corpus.name, self.encoder.name, settings.features, settings.probe)
         return RequestedRun(self.identity.key, self.selection.name, self.identity, self.selection.width, setting)
-
-    @property
-    def label(self) -> str:
-        return label_of(self.selection.name, self.identity)
-
-    def fit_inputs(self, runs: int = 1, num_gpus: int = 1) -> FitInputs:
-        """Returns what its probe is fitted on. runs: how many runs share this machine and its GPUs."""
-        return FitInputs(
-            self.cfg,
-            self.text,
-            self.corpus,
-            self.encoder,
-            self.selection,
-            self.store,
-            self.label,
-            unfinished_path(self.record_path),
-            runs,
-            num_gpus,
-        )
 
 
 def plan(cfg: Config) -> Plan:
@@ -117,7 +88,9 @@ def plan(cfg: Config) -> Plan:
         condition=condition,
         sentence=cfg.features.sentence if not text.task.is_per_word else None,
     )
-    return Plan(cfg, text, corpus, encoder, selection, store, identity)
+    label = label_of(selection.name, identity)
+    unfinished = unfinished_path(record_path(Path(cfg.results_dir), selection.name, identity))
+    return Plan(cfg, text, corpus, encoder, selection, store, label, unfinished, identity=identity)
 
 
 def _resolve_epochs(cfg: Config, main: Corpus) -> Config:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from probe.config import Config
-from probe.runs.outputs import remove_half_written, unfinished_path, write_counts, write_predictions
+from probe.runs.outputs import remove_half_written, write_counts, write_predictions
 from probe.runs.plan import Plan, plan, settings_of
 from probe.runs.records import (
     SCHEMA,
@@ -57,14 +58,14 @@ def make(
     log: gets a line as the run goes on. runs: how many share this machine and its GPUs. command: what was typed.
     """
     if planned.is_done:
-        unfinished_path(planned.record_path).unlink(missing_ok=True)  # of a process killed right behind its record
+        planned.unfinished.unlink(missing_ok=True)  # of a process killed right behind its record
         return load_record(planned.record_path)
     remove_half_written(planned.record_path)
     started_at = datetime.now(UTC)
     software = provenance(command)  # of the code as it was loaded: a run takes long enough for a commit
-    fitted = planned.kind.fit(planned.fit_inputs(runs, num_gpus), log)
+    fitted = planned.kind.fit(replace(planned, runs=runs, num_gpus=num_gpus), log)
     record = score_and_record(planned, fitted, software, started_at)
-    unfinished_path(planned.record_path).unlink(missing_ok=True)
+    planned.unfinished.unlink(missing_ok=True)
     return record
 
 
