@@ -20,3 +20,8 @@ def __getattr__(name: str) -> Any:
     from probe import api
 
     return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    """Lists the functions too, so that `help(probe)` and completion show them."""
+    return [*globals(), *__all__]

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from probe.config import UserError
+from probe.config import UserError, setting_names
+from probe.system.format import closest
 
 
 class Parser(argparse.ArgumentParser):
@@ -49,7 +50,15 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--format", choices=formats, default=formats[0], help="output format (default: %(default)s)")
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{self.prog.removeprefix('probe ')}: {message}. `{self.prog} --help` lists the options.")
+        hint = f"`{self.prog} --help` lists the options."
+        if message.startswith("unrecognized arguments: "):
+            name, _, value = message.split()[2].partition("=")
+            known = {option: option for option in self._option_string_actions}
+            if any("setting=value" in str(action.metavar) for action in self._actions):
+                known |= {f"--{setting}": f"{setting}={value or 'VALUE'}" for setting in setting_names()}
+            if close := closest(name, known):
+                hint = f"Did you mean {known[close]}?"
+        raise UserError(f"{self.prog.removeprefix('probe ')}: {message}. {hint}")
 
 
 def results_path(text: str) -> Path:

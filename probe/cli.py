@@ -72,6 +72,9 @@ def main() -> None:
     from probe.system.machine import share_cores
     from probe.system.processes import become_child, is_child
 
+    if sys.getfilesystemencoding() != "utf-8":  # a locale such as C, in which names could not be written into records
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, "-m", "probe", *sys.argv[1:]])
     share_cores()
     if is_child():
         become_child()

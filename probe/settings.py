@@ -90,7 +90,7 @@ def configs_of(arguments: list[str], swept: str | None = None) -> tuple[list[Con
     except MissingMandatoryValue as error:
         raise UserError(f"{error.full_key} has no value: type {error.full_key}=VALUE.") from None
     except OmegaConfBaseException as error:
-        raise UserError(f"{error.full_key}: {reason_of(error)}") from None
+        raise UserError(f"{error.full_key}: {reason_of(error)}{_as_values(error.full_key, reason_of(error))}") from None
     except HydraException as error:
         raise UserError(reason_of(error.__cause__ or error)) from None
 
@@ -104,7 +104,8 @@ def _parse(
             raise UserError(f"{word!r}: settings are strings as on the command line, 'encoder=minilm_l6'.")
         if "=" not in word:
             raise unknown_word(word)
-    typed = parser.parse_overrides(words)
+    bare = [word.lstrip("+") for word in words]  # to Hydra, a sweep file is added, and everything else is there
+    typed = parser.parse_overrides([f"+{word}" if word.startswith("sweep=") else word for word in bare])
     several = [override for override in typed if override.is_sweep_override()]
     for override in typed:
         if override.is_delete() or _name(override).startswith("hydra"):
@@ -124,6 +125,13 @@ def _parse(
     if not jobs:
         raise UserError("this sweep has no run: one of its settings has no value (a range, a glob?).")
     return [_config(job) for job in jobs], is_sweep
+
+
+def _as_values(name: str | None, reason: str) -> str:
+    """Returns how the numbers of a range such as 1-5 are typed, if a value was refused that looks like one."""
+    if not (found := re.search(r"'(\d{1,2})(?:-|:|\.\.)(\d{1,2})'", reason)):
+        return ""
+    return f". Several values: {name}={','.join(map(str, range(int(found[1]), int(found[2]) + 1)))}."
 
 
 def _name(override: Override) -> str:
@@ -201,7 +209,7 @@ def _num_layers(job: Sequence[Override]) -> int:
 def _layers_in_folder(path: str | None) -> int | None:
     """Returns the number of layers that an encoder's folder states; None where it does not."""
     try:
-        config = json.loads((Path(path or "") / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((Path(path or "").expanduser() / "config.json").read_text(encoding="utf-8"))
         found = (config.get(name) for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"))
         return next((number for number in found if isinstance(number, int)), None)
     except (OSError, ValueError, AttributeError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import pydoc
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,12 @@ def test_the_package_is_imported_without_torch_and_pandas_and_results_are_read_w
     )
     done = python(code)
     assert done.stdout.split() == ["6", "False"], done.stderr
+
+
+def test_help_of_the_package_has_each_function_with_its_text():
+    shown = pydoc.render_doc(probe, renderer=pydoc.plaintext)
+    for name in probe.__all__:
+        names(shown, f"{name}(", getattr(probe, name).__doc__.partition("\n")[0])
 
 
 def test_results_hold_the_rows_runs_and_recommendation_of_the_folder():

@@ -23,6 +23,7 @@ from probe.data.split import Split, SplitCounts, bare_tag
 from probe.data.task import Task
 from probe.data.tasks import SPANS, task_of
 from probe.system import hub
+from probe.system.files import similar_folder
 from probe.system.format import escape_invisible, first_few
 
 SPLITS = ("train", "dev", "test")
@@ -166,8 +167,8 @@ def read_splits(cfg: DataConfig) -> dict[str, Split]:
         if not folder.is_dir():
             found = "that is a file; name its folder, and the file" if folder.is_file() else "there is no such folder"
             raise UserError(
-                f"data.path={cfg.path}: {found}. It should hold {cfg.train}, {cfg.dev} and {cfg.test} "
-                "(data.train=NAME, ...)."
+                f"data.path={cfg.path}: {found}.{similar_folder(folder)} It should hold {cfg.train}, {cfg.dev} and "
+                f"{cfg.test} (data.train=NAME, ...)."
             )
         splits = {}
         there = first_few(sorted(file.name for file in folder.iterdir() if file.is_file()), FILES_SHOWN)

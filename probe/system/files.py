@@ -16,6 +16,8 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from probe.system.format import closest
+
 SHORT_KEY = 10  # characters of a key in file names and tables
 
 
@@ -87,6 +89,13 @@ def write_json(path: Path, value: Any) -> None:
     """
     text = json.dumps(to_jsonable(value), indent=1, ensure_ascii=False, allow_nan=False)
     write_atomically(path, text + "\n")
+
+
+def similar_folder(folder: Path) -> str:
+    """Returns a hint at the folder of the most similar name in the same place; empty if there is none."""
+    there = [other.name for other in folder.parent.iterdir() if other.is_dir()] if folder.parent.is_dir() else []
+    close = closest(folder.name, there)
+    return f" Did you mean {folder.with_name(close)}?" if close else ""
 
 
 def why_not_writable(folder: Path, needed: int = 0) -> str | None:

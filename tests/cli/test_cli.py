@@ -16,6 +16,7 @@ from support.facts import names
 from probe.arguments import Parser
 from probe.cli import COMMANDS
 from probe.config import conf_dir
+from probe.settings import configs_of
 
 
 def finished_runs(folder: Path) -> list[Path]:
@@ -57,7 +58,11 @@ def in_training(folder: Path) -> int:
         (["layers.indices=[1"], ["'layers.indices=[9,10]'"]),
         (["seed=1 b(c"], ["""'seed="1 b(c"'"""]),
         (["data.path=/tmp/é"], ["""'data.path="/tmp/é"'"""]),
-        (["sweep=quickstart"], ["sweep"]),
+        (["sweep=quickstrat"], ["quickstart?"]),
+        (["--seed", "3"], ["seed=VALUE?"]),
+        (["--learning-rate=3"], ["probe.learning_rate=3?"]),
+        (["table", "--colums", "x"], ["--columns?"]),
+        (["seed=2-5"], ["seed=2,3,4,5"]),
         (["-m", "+sweep=quickstart,paper_table"], ["sweep"]),
         (["+sweep=nope"], ["sweep=nope", "quickstart"]),
         (["~layers"], ["layers"]),
@@ -94,6 +99,24 @@ def test_a_mistyped_folder_leads_to_the_closest(command: str, typed, tmp_path: P
     assert done.returncode == 2
     names(done.stderr, "results/quickstart")
     assert "results_dir=" not in done.stderr
+
+
+def test_a_mistyped_folder_of_a_corpus_leads_to_the_closest(typed, tmp_path: Path):
+    (tmp_path / "my corpus").mkdir()
+    names(typed("data=columns", f"data.path={tmp_path}/my corpse").stderr, f"{tmp_path}/my corpus?")
+
+
+def test_a_plus_that_hydra_needs_or_refuses_may_be_left_out_or_typed(typed):
+    with_plus = typed("--cfg", "job", "+data=demo", "+seed=3")
+    assert (with_plus.returncode, with_plus.stdout) == (0, typed("--cfg", "job", "data=demo", "seed=3").stdout)
+    assert configs_of(["sweep=quickstart"]) == configs_of(["+sweep=quickstart"])
+
+
+def test_a_locale_without_utf8_keeps_names_whole(inputs: list[str], tmp_path: Path):
+    settings = ["layers=majority_tag", *inputs, 'data.name="dätä"', 'results_dir="rü"']
+    done = interpreted(*settings, cwd=tmp_path, PYTHONUTF8="0", LC_ALL="C")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(finished_runs(tmp_path / "rü")[0].read_bytes())["config"]["data"]["name"] == "dätä"
 
 
 def test_a_run_that_cannot_begin_names_another_folder(typed, tmp_path: Path):
