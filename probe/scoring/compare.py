@@ -18,9 +18,8 @@ K rows, S seeds at most, U units of text, N simulated tables.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,7 +127,7 @@ class Comparison:
     def p(self, a: int, b: int) -> float:
         """Returns the two-sided p-value of no difference: the share of simulated tables with one as large."""
         reached = abs(float(self.means[a] - self.means[b])) / max(self.error(a, b), 1e-12)
-        return float((np.abs(self._simulation.t[a, b]) >= reached).mean())
+        return float((np.abs(self._simulation.t(a, b)) >= reached).mean())
 
     def mean(self, a: int) -> list[float]:
         """Returns the 95 % interval of a row's mean."""
@@ -153,16 +152,9 @@ class Comparison:
         bounds = []
         for row in range(len(self.n)):
             errors = np.sqrt(self._errors_of(row))
-            low = min(
-                (
-                    float(self.means[row] - self.means[other] - to_control[other] * errors[other])
-                    for other in range(len(self.n))
-                    if other != row
-                ),
-                default=0.0,
-            )
+            lows = self.means[row] - self.means - to_control * errors  # of the row itself 0, the most it can be
             high = float(self.means[row] - self.means[best] + widest * errors[best]) if row != best else 0.0
-            bounds.append([min(0.0, low), min(0.0, high)])
+            bounds.append([min(0.0, float(lows.min())), min(0.0, high)])
         return bounds
 
     def components(self, row: int) -> Components:
@@ -241,60 +233,69 @@ class _Simulation:
     """Simulates tables of equally good rows, and how large their differences are in standard errors.
 
     text: (K, K), in units of the variance over seeds. Each table estimates it with `freedom` degrees of freedom.
+    errors: (N, K), of the means. A block of B tables at a time, so that memory does not grow with K^2 N.
     """
 
     def __init__(self, n: tuple[int, ...], text: np.ndarray, freedom: int) -> None:
-        means, over_seeds, moves = _draws(n)
+        means, self._over_seeds, moves = _draws(n)
         values, vectors = np.linalg.eigh((text + text.T) / 2)
         # The symmetric root does not depend on the signs and order of eigenvectors, which differ between CPUs.
-        root = (vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T).astype(np.float32)
-        rows, estimates = len(n), _wishart(means.shape[1], len(n), freedom)
-        estimates = root @ (root @ estimates.reshape(rows, -1)).reshape(estimates.shape)  # (K, K, N or 1)
-        self.n = np.array(n)
-        self.means = means + root @ moves  # (K, N)
-        self.variances = over_seeds * self.n[:, None]  # (K, N), of a single run
-        self.errors = np.sqrt(over_seeds + np.einsum("kkn->kn", estimates))  # (K, N), of the means
-        self.t = np.zeros((rows, rows, means.shape[1]), dtype=np.float32)  # (K, K, N), how far b is above a
-        for a, b in itertools.combinations(range(rows), 2):
-            squared = np.maximum(0, estimates[a, a] + estimates[b, b] - 2 * estimates[a, b])
-            self.t[a, b] = (self.means[b] - self.means[a]) / np.sqrt(squared + over_seeds[a] + over_seeds[b])
-            self.t[b, a] = -self.t[a, b]
+        self._root = (vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T).astype(np.float32)
+        self._freedom = freedom
+        self.means = means + moves @ self._root  # (N, K)
+        best = place_of_best(self.means.T, np.array(n), (self._over_seeds * np.array(n)).T)
+        blocks = [(errors, t.max(2), t.min(2)) for errors, t in self._blocks()]
+        self.errors, above, below = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        # Two critical values, which 95 % of tables do not exceed. The first is by row how far any other row is above
+        # it (one-sided, many to one; (K,)). The second is the difference between the best and any other row.
+        self.limits = np.array([_quantile(row) for row in above.T]), _quantile(-below[np.arange(len(best)), best])
 
-    @functools.cached_property
-    def limits(self) -> tuple[np.ndarray, float]:
-        """Returns two critical values, which 95 % of tables do not exceed.
+    def _blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields the errors of the means, (B, K), and t, (B, K, K): how far b is above a in table i, at [i, a, b]."""
+        tables, rows = self.means.shape
+        size = max(1, MOST_DRAWS // rows**2)
+        for number, start in enumerate(range(0, tables, size)):
+            means, over_seeds = self.means[start : start + size], self._over_seeds[start : start + size]
+            moved = self._root @ _wishart_roots(number, len(means), rows, self._freedom)
+            estimates = moved @ moved.transpose(0, 2, 1)
+            of_means = np.einsum("nkk->nk", estimates)
+            t = of_means[:, :, None] + of_means[:, None] - 2 * estimates
+            np.maximum(t, 0, out=t)
+            t = t + over_seeds[:, :, None]
+            t += over_seeds[:, None]
+            yield (
+                np.sqrt(over_seeds + of_means),
+                np.divide(means[:, None] - means[:, :, None], np.sqrt(t, out=t), out=t),
+            )
 
-        The first is by row how far any other row is above it (one-sided, many to one; (K,)). The second is the
-        difference between the best and any other row.
-        """
-        best = place_of_best(self.means, self.n, self.variances)
-        widest = np.zeros(len(best))
-        for a in range(len(self.n)):
-            widest[best == a] = -self.t[a].min(0)[best == a]
-        return np.array([_quantile(above.max(0)) for above in self.t]), _quantile(widest)
+    def t(self, a: int, b: int) -> np.ndarray:
+        """Returns how far row b is above row a in standard errors: (N,)."""
+        return np.concatenate([t[:, a, b] for _, t in self._blocks()])
 
     def between(self, a: int, b: int) -> float:
         """Returns the two-sided critical value of the difference of two rows."""
-        return _quantile(np.abs(self.t[a, b]))
+        return _quantile(np.abs(self.t(a, b)))
 
     def of_mean(self, a: int) -> float:
         """Returns the two-sided critical value of one row's mean against its true value."""
-        return _quantile(np.abs(self.means[a]) / self.errors[a])
+        return _quantile(np.abs(self.means[:, a]) / self.errors[:, a])
 
 
 @functools.lru_cache(maxsize=4)
-def _wishart(tables: int, rows: int, freedom: int) -> np.ndarray:
-    """Draws estimates of the unit matrix with `freedom` degrees of freedom (Bartlett's decomposition): (K, K, N)."""
+def _wishart_roots(block: int, tables: int, rows: int, freedom: int) -> np.ndarray:
+    """Draws roots of estimates of the unit matrix with `freedom` degrees of freedom (Bartlett's decomposition).
+
+    Returns (B, K, K): each times its transpose is an estimate.
+    """
     if freedom >= MOST_FREEDOM:
-        return np.eye(rows, dtype=np.float32)[:, :, None]
-    draw = np.random.default_rng(1)
-    roots = np.ascontiguousarray(draw.standard_normal((tables, rows, rows)).transpose(1, 2, 0))  # (K, K, N)
+        return np.eye(rows, dtype=np.float32)[None]
+    draw = np.random.default_rng(1 + block)
+    roots = draw.standard_normal((tables, rows, rows))
+    roots *= np.tri(rows)
     diagonal = np.arange(rows)
-    roots[diagonal, diagonal] = np.sqrt(draw.chisquare(freedom - diagonal, (tables, rows))).T
-    estimates = np.empty((rows, rows, tables), dtype=np.float32)
-    for a, b in itertools.combinations_with_replacement(range(rows), 2):  # of the lower triangles of the roots
-        estimates[a, b] = estimates[b, a] = (roots[a, : a + 1] * roots[b, : a + 1]).sum(0) / freedom
-    return estimates
+    roots[:, diagonal, diagonal] = np.sqrt(draw.chisquare(freedom - diagonal, (tables, rows)))
+    roots /= math.sqrt(freedom)
+    return roots.astype(np.float32)
 
 
 @functools.lru_cache(maxsize=16)
@@ -306,7 +307,7 @@ def _simulated(n: tuple[int, ...], text: tuple[float, ...], freedom: int) -> _Si
 def _draws(n: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draws tables of equally good rows with n seeds each.
 
-    Returns means and their estimated variances without a text, and standard normal values for the text. Each (K, N).
+    Returns means and their estimated variances without a text, and standard normal values for the text. Each (N, K).
     """
     tables = int(min(SIMULATED, max(2_000, MOST_DRAWS // (sum(n) + len(n) ** 2))))
     draw = np.random.default_rng(0)
@@ -315,8 +316,7 @@ def _draws(n: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     scores = draw.standard_normal((tables, len(n), max(n)))  # (N, K, S)
     means, variances = (scores * there).sum(-1) / seeds, seed_variances(scores, there) / seeds
     moves = draw.standard_normal((tables, len(n)))
-    by_row = [np.ascontiguousarray(part.T, dtype=np.float32) for part in (means, variances, moves)]
-    return by_row[0], by_row[1], by_row[2]
+    return means.astype(np.float32), variances.astype(np.float32), moves.astype(np.float32)
 
 
 def _quantile(values: np.ndarray) -> float:

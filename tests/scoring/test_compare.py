@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 import statistics
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -238,6 +239,29 @@ def test_many_rows_over_few_units_are_compared(rows: int):
     draw = np.random.default_rng(rows)
     samples = [Sample(draw.normal(0.7, 0.01, 2).tolist(), draw.normal(0, 0.01, (2, 40))) for _ in range(rows)]
     assert len(Comparison(samples).behind()) == rows
+
+
+def test_a_simulation_by_blocks_is_the_same_and_takes_less_memory(monkeypatch: pytest.MonkeyPatch):
+    n, text = (2,) * 120, np.diag(np.linspace(0, 1, 120))
+    known = compare.MOST_FREEDOM  # then every block is drawn alike
+    found, peaks = [], []
+    for most in (2_000 * 120**2, 50 * 120**2):
+        monkeypatch.setattr(compare, "MOST_DRAWS", most)
+        monkeypatch.setattr(compare, "SIMULATED", 2_000)
+        compare._draws.cache_clear()
+        tracemalloc.start()
+        found.append(compare._Simulation(n, text, known))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    whole, parts = found
+    assert parts.limits[1] == pytest.approx(whole.limits[1])
+    assert parts.limits[0] == pytest.approx(whole.limits[0])
+    assert parts.between(3, 4) == pytest.approx(whole.between(3, 4))
+    assert parts.of_mean(119) == pytest.approx(whole.of_mean(119))
+    assert peaks[1] < peaks[0] / 5
+    compare._draws.cache_clear()
+    estimated = compare._Simulation(n, text, 200)  # each block draws its own estimates
+    assert estimated.limits[1] == pytest.approx(whole.limits[1], rel=0.1)
 
 
 def test_where_counts_are_missing_errors_are_over_seeds_alone():
