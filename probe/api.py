@@ -219,7 +219,7 @@ def features(*settings: str, each: bool = False) -> Splits:
 
 
 class WordVectors(NamedTuple):
-    """Holds a text's words and vectors, on the CPU in float32: (words, layers, H), layer 0 = embedding output."""
+    """Holds a text's words and vectors, on the CPU in float32, with the shapes that `word_vectors` names."""
 
     words: list[str]
     vectors: torch.Tensor
@@ -234,19 +234,27 @@ def word_vectors(texts: list[str], *settings: str) -> list[WordVectors]: ...
 
 
 def word_vectors(texts: str | list[str], *settings: str) -> WordVectors | list[WordVectors]:
-    """Returns the vector of each word of a text at every layer of a frozen encoder; for several texts, a list.
+    """Returns the vector of each word of a text under a frozen encoder; for several texts, a list.
 
     settings: as on the command line, for example "encoder=minilm_l6", "encoder.path=DIR" or "features.subword=mean".
+    Without layers, vectors of every layer, (words, L + 1, H), layer 0 = embedding output. With "layers=NAME" or
+    "layers.indices=[3,4]", these layers combined as `features` does: (words, width), for a mix (words, layers, H).
+
     Each text is split into words as `probe inspect` does (punctuation marks are words) and encoded by itself. The
     encoder is loaded at each call, so pass many texts at once. Raises probe.config.UserError, a ValueError, for invalid
     settings and texts.
     """
     from probe.inspect.encoded_text import TextEncoder
+    from probe.probes.combine import combine_stored
 
     reader = TextEncoder(config_of(list(settings)))
-    given = [texts] if isinstance(texts, str) else texts
-    readings = (reader.read(text, number=i + 1) for i, text in enumerate(given))
-    read = [WordVectors(reading.words, reading.vectors) for reading in readings]
+    given, chosen = [texts] if isinstance(texts, str) else texts, reader.selection
+    read = []
+    for number, text in enumerate(given, 1):
+        words, vectors = (reading := reader.read(text, number)).words, reading.vectors
+        if any(setting.lstrip("+").startswith(("layers=", "layers.")) for setting in settings):
+            vectors = combine_stored(vectors[:, list(chosen.indices)].unbind(1), chosen)
+        read.append(WordVectors(words, vectors))
     return read[0] if isinstance(texts, str) else read
 
 

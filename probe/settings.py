@@ -303,6 +303,8 @@ def to_config(settings: Any, choices: Mapping[str, str]) -> Config:
         config.layers.name = choices["layers"]
     if not _has_values(config.encoder, encoder) and config.encoder.num_layers == encoder["num_layers"]:
         config.encoder.num_layers = None
+    if config.encoder.path is not None and config.encoder.name == encoder["name"]:
+        config.encoder.name = Path(config.encoder.path).expanduser().resolve().name  # no other was typed
     data = _inherited_values("data", choices["data"])
     path = config.data.path  # takes precedence over the Hub; a preset of the Hub may be read from files
     is_other = config.data.hub != data["hub"] if path is None else data["path"] not in (None, "???", path)

@@ -53,7 +53,7 @@ def test_the_package_is_imported_without_torch_and_pandas_and_results_are_read_w
 
 
 def test_help_of_the_package_has_each_function_with_its_text():
-    shown = pydoc.render_doc(probe, renderer=pydoc.plaintext)
+    shown = pydoc.plain(pydoc.render_doc(probe))
     for name in probe.__all__:
         names(shown, f"{name}(", getattr(probe, name).__doc__.partition("\n")[0])
 

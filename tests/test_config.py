@@ -165,6 +165,17 @@ def test_a_preset_changed_by_hand_loses_its_name():
     assert config_of(["layers=single", "layers.indices=[3]"]).layers.name == ""
 
 
+def test_an_encoder_in_a_folder_is_called_as_typed_or_like_the_folder(tmp_path: Path):
+    (tmp_path / "link").symlink_to(tmp_path / "bert")
+    for typed, name in (
+        (["encoder.path=DIR/mine"], "mine"),
+        (["encoder=minilm_l6", f"encoder.path={tmp_path}/link/"], "bert"),
+        (["encoder.path=DIR/mine", "encoder.name=BioBERT"], "BioBERT"),
+        (["encoder=minilm_l6"], "sentence-transformers/all-MiniLM-L6-v2"),
+    ):
+        assert config_of(typed).encoder.name == name
+
+
 def test_an_encoder_named_by_hand_ignores_preset_layers():
     assert config_of(["encoder.path=/some/where"]).encoder.num_layers is None
     assert config_of(["encoder.name=other"]).encoder.num_layers is None

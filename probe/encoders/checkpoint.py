@@ -89,7 +89,7 @@ class Encoder:
 def open_encoder(cfg: EncoderConfig, cache_dir: Path) -> Encoder:
     """Finds an encoder and computes its identity, without loading its weights. Raises UserError."""
     folder, source, commit = find_folder(cfg)
-    name = cfg.name if cfg.path is None else folder.resolve().name
+    name = cfg.name
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is not an encoder's folder: it has no config.json.")
     weights = weights_of(folder)

@@ -1,8 +1,9 @@
 """Gives other programs the words, tags and vectors of a corpus: Python through `read_splits`, all others as files.
 
-    train.safetensors   "vectors", as in the store; row k is word k of the split
-    train.jsonl         one line per sentence: words, tags, document
-    export.json         what these files are
+    train.safetensors       "vectors", as in the store; row k is word k of the split
+    train.jsonl             one line per sentence: words, tags, document
+    normalize.safetensors   with layers.normalize: by how much each layer was shifted and multiplied
+    export.json             what these files are
 
 An export is a complete folder or none: it is written as FOLDER.part and renamed at the end.
 """
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from safetensors.torch import save
 
 from probe.config import Config, UserError
 from probe.data.split import Split
@@ -31,7 +33,7 @@ from probe.probes.normalization import Normalization, normalization_of
 from probe.probes.selection import Selection
 from probe.runs.plan import Plan, plan, settings_of
 from probe.runs.run import extract
-from probe.system.files import key_of, to_jsonable, why_not_writable, write_json, written_whole
+from probe.system.files import key_of, to_jsonable, why_not_writable, write_atomically, write_json, written_whole
 from probe.system.progress import progress_bar
 from probe.system.provenance import provenance
 from probe.vectors.pooled import PooledVectors, vectors_to_read
@@ -49,6 +51,9 @@ class Vectors:
     CPU in the stored dtype (sums and means: float32). Rows are what NumPy takes: a number, a slice, a list, an array,
     or a mask; indices within each vector may follow: `vectors[:, 0]`. `numpy.asarray(vectors)` reads everything into
     memory; bfloat16, which NumPy lacks, becomes float32.
+
+    normalization: what `layers.normalize` did to each layer, a function of a list of layers, each (words, H), so that
+    vectors of new text can be brought to the same scale; None if nothing.
     """
 
     def __init__(self, open_split: Callable[[], Streamed]) -> None:
@@ -63,6 +68,10 @@ class Vectors:
     @property
     def dtype(self) -> torch.dtype:
         return self._streamed.dtype
+
+    @property
+    def normalization(self) -> Normalization | None:
+        return self._streamed.normalization
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -214,6 +223,8 @@ def export(cfg: Config, target: Path, each: bool, log: Callable[[str], None]) ->
             for name, split in splits.items():
                 _write_sentences(part / f"{name}.jsonl", split)
                 _write_vectors(part / f"{name}.safetensors", vectors[name], stored.shards[name], bar.update)
+        if normalization := vectors["train"].normalization:
+            write_atomically(part / "normalize.safetensors", save(normalization.tensors))
         write_json(part / ABOUT, _about(planned, each, vectors))
         part.rename(target)
     except BaseException as error:

@@ -74,11 +74,12 @@ class TextEncoder:
             select(cfg.layers, cfg.encoder.num_layers, hidden_size=1)  # refuses a wrong layer before a download
         if cfg.layers.is_empty:
             raise UserError("layers=majority_tag reads no layer, so there is nothing to inspect. Type layers=last.")
+        if cfg.layers.normalize is not None:
+            raise UserError(f"layers.normalize={cfg.layers.normalize} needs a train split. Omit it for single texts.")
         self.features = replace(cfg.features, context="sentence", layers=None)  # each text by itself, every layer
         self.device = resolve_device(cfg.device)
         self.encoder: Encoder = open_encoder(cfg.encoder, Path(cfg.features.cache_dir))
-        layers = replace(cfg.layers, normalize=None)  # texts have no train split that gives statistics
-        self.selection: Selection = select(layers, self.encoder.num_layers, self.encoder.hidden_size)
+        self.selection: Selection = select(cfg.layers, self.encoder.num_layers, self.encoder.hidden_size)
         self.model: Any = load_model(self.encoder, self.device, cfg.features.precision, keep_pooler=True)
         report_encoder(self.encoder, self.model, cfg.features, self.device)
         self._parts: dict[str, torch.Tensor] = {}  # of the latest forward pass

@@ -86,7 +86,7 @@ class Streamed:
         normalization: Normalization | None = None,
     ) -> None:
         self.device = torch.device("cpu")
-        self._selection, self._normalization = selection, normalization
+        self._selection, self.normalization = selection, normalization
         self._store, self._shards = store, store.shards[split]
         self._shape, self.dtype = _shape(selection, store.hidden_size, getattr(torch, store.dtype))
         self._bounds = torch.tensor([0] + [shard.last for shard in self._shards])
@@ -130,7 +130,7 @@ class Streamed:
     def _combined(self, shard: Shard, rows: torch.Tensor | slice) -> torch.Tensor:
         """Combines some rows of a shard, counted from its first."""
         layers = [layer[rows] for layer in self._layers(shard)]
-        return combine_stored(layers, self._selection, self._normalization)
+        return combine_stored(layers, self._selection, self.normalization)
 
     def _layers(self, shard: Shard) -> list[torch.Tensor]:
         if shard.number not in self._mapped:

@@ -112,14 +112,9 @@ def inputs_of(cfg: Config) -> Inputs:
     return _inputs(replace(cfg.data, control=None), cfg.encoder, cfg.features)
 
 
-def encoder_key(encoder: EncoderConfig) -> EncoderConfig:
-    """Returns settings that are equal for one encoder: with a path, the name means nothing."""
-    return encoder if encoder.path is None else replace(encoder, name="")
-
-
 def one_per_encoder(configs: Sequence[Config]) -> list[Config]:
     """Returns the first config of each encoder."""
-    return [same[0] for same in group_by(configs, lambda cfg: encoder_key(cfg.encoder)).values()]
+    return [same[0] for same in group_by(configs, lambda cfg: cfg.encoder).values()]
 
 
 def named_encoders(configs: Sequence[Config]) -> dict[str, EncoderConfig]:

@@ -346,6 +346,20 @@ def test_from_python_a_text_gives_its_words_and_their_vectors(tiny_settings: lis
     torch.nn.Linear(16, 1)(vectors).sum().backward()  # they can be trained on
 
 
+def test_from_python_chosen_layers_are_combined_as_features_combines_them(tiny_settings: list[str]):
+    every = word_vectors("Ana met smith.", *tiny_settings).vectors
+    for layers, expected in (
+        (["layers=second_to_last"], every[:, 4]),
+        (["layers=concat_last_four"], every[:, 2:].flatten(1)),
+        (["layers.indices=[5,0]", "layers.combine=mean"], (every[:, 5] + every[:, 0]) / 2),
+        (["layers=mix_last_four"], every[:, 2:]),
+    ):
+        close(word_vectors("Ana met smith.", *tiny_settings, *layers).vectors, expected)
+    assert word_vectors("", *tiny_settings, "layers=concat_last_four").vectors.shape == (0, 64)
+    with pytest.raises(UserError, match="layers.normalize=scale"):
+        word_vectors("Ana", *tiny_settings, "layers=last", "layers.normalize=scale")
+
+
 # A real encoder.
 
 
