@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from probe.arguments import Parser
+from probe.runs.slurm import without_launcher
 from probe.settings import add_multirun, configs_of
 
 DESCRIPTION = """\
@@ -12,6 +13,7 @@ estimates their cost in disk and time. Exit code 0 if they would work, 1 if not.
 EXAMPLES = """\
   probe doctor data=columns data.path=DIR encoder=minilm_l6
   probe doctor +sweep=floors_and_ceilings data=demo encoder=minilm_l6
+  probe doctor +sweep=paper_table hydra/launcher=slurm hydra.launcher.array=10
 """
 
 
@@ -21,13 +23,14 @@ def doctor(arguments: list[str]) -> int:
     add_multirun(parser)
     parser.add_settings()
     options = parser.parse_intermixed_args(arguments)
-    configs, _ = configs_of(["-m"] * options.multirun + options.overrides)
+    overrides, launcher = without_launcher(options.overrides)
+    configs, _ = configs_of(["-m"] * options.multirun + overrides)
 
     from probe.doctor.doctor import examine
 
     failed: list[str] = []
     num_warnings = 0
-    for part in examine(configs):
+    for part in examine(configs, launcher):
         print(part.text(), flush=True)
         failed += [part.name] * (not part.ok)
         num_warnings += part.num_warnings

@@ -5,13 +5,14 @@ Times are extrapolated from short measurements on this machine, with pieces and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from probe.config import Config, UserError
 from probe.probes.schedule import Schedule, passes
 from probe.runs.plan import Plan, plan
+from probe.runs.slurm import SETTING, number_of
 from probe.system.files import short, why_not_writable
 from probe.system.format import duration, first_few, pluralize
 from probe.system.machine import gpus, num_cores, resolve_device, side_by_side
@@ -19,22 +20,21 @@ from probe.system.speed import units_per_second
 
 FEWEST_EPOCHS = 10  # the fewest epochs of converged runs in the committed result sets
 MEASURED_SENTENCES = 2000
+WARNING = "WARNING: "  # begins a line
 
 
-def cost_lines(configs: Sequence[Config]) -> list[str]:
+def cost_lines(configs: Sequence[Config], launcher: Mapping[str, str] | None = None) -> list[str]:
     """Says how many runs there are, which stores they read, and how long it takes to fill these and to train.
 
-    Raises UserError for a run that is not possible, and if there is no space for the features.
+    launcher: see `examine`. Raises UserError for a run that is not possible, and if there is no space for the features.
     """
     plans = list({planned.identity.key: planned for planned in map(plan, configs)}.values())
     todo = [planned for planned in plans if not planned.is_done]
     rows = dict.fromkeys(planned.selection.as_text() for planned in plans)
     lines = [f"{pluralize(len(plans), 'run')}, {len(todo)} not done yet", f"rows: {first_few(list(rows), glue='; ')}"]
     device = resolve_device(configs[0].device)
-    at_once = side_by_side(configs[0].jobs, len(gpus()) if device == "cuda" else 0)
     if frozen := [planned for planned in todo if planned.kind.reads_features]:
-        lines += _extraction(frozen, device)
-        lines.append(_training(frozen, device, min(at_once, len(frozen))))
+        lines += [*_extraction(frozen, device), *_training(frozen, device, launcher)]
     if tuned := [planned for planned in todo if planned.kind.is_trained and not planned.kind.reads_features]:
         lines.append(f"to fine-tune: {pluralize(len(tuned), 'run')}")
     return lines
@@ -57,11 +57,11 @@ def _extraction(frozen: Sequence[Plan], device: str) -> list[str]:
     return lines
 
 
-def _training(frozen: Sequence[Plan], device: str, at_once: int) -> str:
-    """Estimates the time of training probes on stored features, `at_once` side by side."""
+def _training(frozen: Sequence[Plan], device: str, launcher: Mapping[str, str] | None) -> list[str]:
+    """Estimates the time of training probes on stored features; with a launcher also that of the longest run."""
     per_word: dict[tuple[object, ...], float] = {}  # seconds, by what determines them
     epochs: list[int] = []
-    least = most = 0.0
+    runs: list[tuple[float, float]] = []  # seconds of each, at least and at most
     for planned in frozen:
         chosen, cfg, splits = planned.selection, planned.cfg.probe, planned.corpus.splits
         work = (chosen.width, len(chosen.indices), chosen.combine, repr(cfg))
@@ -72,11 +72,27 @@ def _training(frozen: Sequence[Plan], device: str, at_once: int) -> str:
         epoch_s = per_word[work] * (words + splits["dev"].num_words / 3)  # dev: forward pass only
         schedule = Schedule.of(cfg, sentences)
         fewest = min(max(FEWEST_EPOCHS, schedule.shortest), schedule.max_epochs)
-        least += epoch_s * fewest / at_once
-        most += epoch_s * schedule.max_epochs / at_once
+        runs.append((epoch_s * fewest, epoch_s * schedule.max_epochs))
         epochs += [fewest, schedule.max_epochs]
-    time = f"{duration(least)} to {duration(most)}, {at_once} at once"
-    return f"to train: {time}; runs take {min(epochs)} to {max(epochs)} epochs"
+    longest, jobs = max(most for _, most in runs), frozen[0].cfg.jobs
+
+    def time(at_once: int) -> str:
+        at_once = min(at_once, len(runs))
+        both = (max(sum(seconds) / at_once, *seconds) for seconds in zip(*runs, strict=True))
+        return f"{' to '.join(map(duration, both))}, {at_once} at once"
+
+    ends = f"runs take {min(epochs)} to {max(epochs)} epochs"
+    if launcher is None:
+        return [f"to train: {time(side_by_side(jobs, len(gpus()) if device == 'cuda' else 0))}; {ends}"]
+    workers, cores, cards, minutes = (
+        number_of(launcher, name) for name in ("array", "cpus_per_task", "gpus_per_node", "timeout_min")
+    )
+    most, is_long = max(1, workers) * side_by_side(jobs, cards, cores), longest > 60 * minutes
+    return [
+        f"to train at the speed of this {device}: {time(1)}; {time(most)}; {ends}",
+        f"{WARNING * is_long}the longest run takes {duration(longest)}; a worker ends after {minutes} min "
+        f"({SETTING}timeout_min)",
+    ]
 
 
 def extraction_s(planned: Plan, device: str) -> float:

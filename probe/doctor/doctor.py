@@ -9,24 +9,25 @@ own cache, as for a run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from probe.config import Config, UserError
 from probe.data.corpus import load_corpus
-from probe.doctor.cost import cost_lines
+from probe.doctor.cost import WARNING, cost_lines
 from probe.doctor.data_warnings import data_warnings
 from probe.encoders.checkpoint import open_encoder
 from probe.encoders.encoder import load_model
+from probe.runs.plan import one_per_encoder
+from probe.runs.slurm import number_of, submit
 from probe.system.files import short, why_not_writable
 from probe.system.format import escape_invisible, first_few, pluralize
 from probe.system.grouping import group_by
 from probe.system.machine import num_cores, resolve_device
 from probe.system.provenance import hardware
 
-WARNING = "WARNING: "  # begins a line
 FIRST_WORDS = 12
 MOST_KINDS = 20
 
@@ -50,14 +51,20 @@ class Part:
         return "\n".join([f"{head}{first}", *(" " * len(head) + line for line in others)])
 
 
-def examine(configs: Sequence[Config]) -> Iterator[Part]:
-    """Examines each part in turn: all corpora, the first run's encoder, device and folder, and the cost of all runs."""
+def examine(configs: Sequence[Config], launcher: Mapping[str, str] | None = None) -> Iterator[Part]:
+    """Examines each part in turn: all corpora and encoders, the first run's device and folder, the cost of all runs.
+
+    launcher: the parameters of SLURM's launcher if it is asked for. A GPU is then wanted on other machines only.
+    """
+    wanted = configs[0].device
+    if launcher is not None:
+        configs = [replace(one, device="auto") if one.device == "cuda" else one for one in configs]
     cfg = configs[0]
     of_one_corpus = group_by(configs, lambda one: replace(one.data, control=None)).values()
     looks: list[tuple[str, Callable[[], list[str]]]] = [
         *(("data", partial(_data, same[0])) for same in of_one_corpus),
-        ("encoder", partial(_encoder, cfg)),
-        ("device", partial(_device, cfg)),
+        *(("encoder", partial(_encoder, one)) for one in one_per_encoder(configs)),
+        ("device", partial(_device, cfg, wanted)),
         ("results", partial(_results, cfg)),
     ]
     parts = []
@@ -65,7 +72,9 @@ def examine(configs: Sequence[Config]) -> Iterator[Part]:
         parts.append(_part(name, look))
         yield parts[-1]
     if all(part.ok for part in parts):
-        yield _part("cost", partial(cost_lines, configs))
+        yield _part("cost", partial(cost_lines, configs, launcher))
+    if launcher is not None:
+        yield _part("slurm", partial(_slurm, cfg, launcher))
 
 
 def _part(name: str, look: Callable[[], list[str]]) -> Part:
@@ -113,9 +122,15 @@ def _encoder(cfg: Config) -> list[str]:
     ]
 
 
-def _device(cfg: Config) -> list[str]:
+def _device(cfg: Config, wanted: str) -> list[str]:
     device, cores = resolve_device(cfg.device), num_cores()
-    return [f"{device}: {hardware(device, cores).device_name}; {cores} cores for this process"]
+    here = f"{device}: {hardware(device, cores).device_name}; {cores} cores for this process"
+    return [here, *[f"note: device={wanted} is looked for on the nodes of the workers"] * (wanted != cfg.device)]
+
+
+def _slurm(cfg: Config, launcher: Mapping[str, str]) -> list[str]:
+    submit([], launcher, Path(cfg.results_dir), is_trial=True)
+    return [pluralize(max(1, number_of(launcher, "array")), "worker")]
 
 
 def _results(cfg: Config) -> list[str]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from probe.config import UserError
 
 LAUNCHER, SETTING = "hydra/launcher=slurm", "hydra.launcher."
-WORKERS = "4"
+DEFAULTS = {"array": "4", "timeout_min": "5", "cpus_per_task": "1"}  # the last two are submitit's
 
 
 def without_launcher(overrides: Sequence[str]) -> tuple[list[str], dict[str, str] | None]:
@@ -25,23 +25,32 @@ def without_launcher(overrides: Sequence[str]) -> tuple[list[str], dict[str, str
     return others, given
 
 
-def submit(arguments: Sequence[str], given: dict[str, str], results_dir: Path) -> str:
+def number_of(given: Mapping[str, str], name: str) -> int:
+    """Returns a launcher's parameter that is a number, as given or as in DEFAULTS. Raises UserError for others."""
+    if not (value := given.get(name, DEFAULTS.get(name, "0"))).isdecimal():
+        raise UserError(f"{SETTING}{name}={value}: expected a number.")
+    return int(value)
+
+
+def submit(arguments: Sequence[str], given: Mapping[str, str], results_dir: Path, is_trial: bool = False) -> str:
     """Submits `hydra.launcher.array` workers and returns the job's number.
 
-    given: submitit's parameters, such as timeout_min, mem_gb, cpus_per_task and slurm_partition. Raises UserError for
-    others, and without submitit or SLURM.
+    given: submitit's parameters, such as timeout_min, mem_gb, cpus_per_task and slurm_partition. is_trial: submits
+    nothing. Raises UserError for other parameters, and without submitit or SLURM.
     """
     if importlib.util.find_spec("submitit") is None:
         raise UserError(f"{LAUNCHER} needs submitit: pip install 'layer-probe[slurm]'.")
     from submitit import AutoExecutor
     from submitit.helpers import CommandFunction
 
-    workers = int(given.get("array", WORKERS))
+    workers = max(1, number_of(given, "array"))
     try:
         executor = AutoExecutor(results_dir / "logs" / "slurm", cluster="slurm")
         executor.update_parameters(
             **{name: int(value) if value.isdecimal() else value for name, value in given.items() if name != "array"}
         )
+        if is_trial:
+            return ""
         with executor.batch():
             worker = CommandFunction([sys.executable, "-m", "probe", *arguments])
             jobs = [executor.submit(worker) for _ in range(workers)]

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 
 
 def duration(seconds: float) -> str:
-    """Formats a duration in minutes, or in seconds below one minute."""
+    """Formats a duration in minutes, in seconds below one minute, in hours from two on."""
+    if seconds >= 7200:
+        return f"about {seconds / 3600:.1f} h"
     return f"about {seconds / 60:.0f} min" if seconds >= 60 else f"about {seconds:.0f} s"
 
 

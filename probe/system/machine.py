@@ -55,11 +55,15 @@ def gpus() -> list[str]:
     return [name.strip() for name in cards.split(",") if name.strip() not in ("", "-1")]
 
 
-def side_by_side(jobs: int, num_gpus: int) -> int:
-    """Returns how many runs `jobs` asks for; -1: one per core, but at most RUNS_ON_A_GPU per GPU if there are GPUs."""
+def side_by_side(jobs: int, num_gpus: int, cores: int | None = None) -> int:
+    """Returns how many runs `jobs` asks for; -1: one per core, but at most RUNS_ON_A_GPU per GPU if there are GPUs.
+
+    cores: of the machine that runs them; None: of this one.
+    """
     if jobs != -1:
         return jobs
-    return min(num_cores(), num_gpus * RUNS_ON_A_GPU) if num_gpus else num_cores()
+    cores = cores or num_cores()
+    return min(cores, num_gpus * RUNS_ON_A_GPU) if num_gpus else cores
 
 
 def take_gpu(names: Sequence[str], folder: Path) -> None:

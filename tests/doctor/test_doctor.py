@@ -225,6 +225,29 @@ def test_every_corpus_of_a_sweep_is_looked_at_once(config: Config, tiny_data: Pa
     assert re.findall(r"^data +ok +(\w+), from", text, re.MULTILINE) == ["tiny", "other"]
 
 
+def test_for_a_cluster_the_plan_is_there_without_a_gpu_here_and_the_longest_run_is_held_against_the_limit(
+    typed: Callable, inputs: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("probe.doctor.cost.training_s_per_word", lambda planned, device: 0.1)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    sweep = ["doctor", "-m", "layers=last,embeddings", "seed=1,2,3", *inputs, "device=cuda", "probe.max_epochs=40"]
+    slurm = ["hydra/launcher=slurm", "hydra.launcher.array=3", "hydra.launcher.cpus_per_task=2"]
+    done = typed(*sweep, *slurm)
+    assert {"data", "encoder", "device", "results", "cost"} == {*parts(done.stdout, "ok")} - {"slurm"}
+    names(done.stdout, "6 runs", "1 store", "1 at once", "6 at once", "device=cuda")
+    warning = "WARNING: the longest run"
+    names(done.stdout, warning, "hydra.launcher.timeout_min", "5 min")
+    assert warning not in typed(*sweep, *slurm, "hydra.launcher.timeout_min=1000").stdout
+    names(typed(*sweep, *slurm, "hydra.launcher.array=x").stdout, "hydra.launcher.array=x")
+
+
+def test_every_encoder_of_a_sweep_is_looked_at(config: Config):
+    text = told(*(replace(config, encoder=replace(config.encoder, weights=kind)) for kind in ("pretrained", "random")))[
+        1
+    ]
+    assert parts(text, "ok").count("encoder") == 2
+
+
 def test_a_sweep_has_its_runs_stores_and_times(config: Config):
     weights = [replace(config.encoder, weights=kind) for kind in ("pretrained", "random")]
     layers = [LayersConfig([-1], "concat"), LayersConfig([1, 2], "mix"), LayersConfig([], "none")]
