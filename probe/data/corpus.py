@@ -22,6 +22,7 @@ from probe.data.sentences import Sentences
 from probe.data.split import Split, SplitCounts, bare_tag
 from probe.data.task import Task
 from probe.data.tasks import SPANS, task_of
+from probe.data.warnings import WARNING, data_warnings, shared_sentences
 from probe.system import hub
 from probe.system.files import similar_folder
 from probe.system.format import escape_invisible, first_few
@@ -142,6 +143,9 @@ def load_corpus(cfg: DataConfig) -> Corpus:
             f"{name} is {part['sentences']} sentences taken from train, by {part['by']} (data.{name}_fraction)"
         )
     _check_labels(corpus)
+    if shared := shared_sentences(splits):
+        corpus.about["shared"] = shared
+    corpus.notes += [f"{WARNING}{warning}" for warning in data_warnings(cfg, splits["train"], corpus.about)]
     return corpus
 
 

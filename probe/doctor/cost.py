@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from probe.config import Config, UserError
+from probe.data.warnings import WARNING
 from probe.probes.schedule import Schedule, passes
 from probe.runs.plan import Plan, plan
 from probe.runs.slurm import SETTING, number_of
@@ -20,7 +21,6 @@ from probe.system.speed import units_per_second
 
 FEWEST_EPOCHS = 10  # the fewest epochs of converged runs in the committed result sets
 MEASURED_SENTENCES = 2000
-WARNING = "WARNING: "  # begins a line
 
 
 def cost_lines(configs: Sequence[Config], launcher: Mapping[str, str] | None = None) -> list[str]:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from probe.config import Config, UserError
 from probe.data.corpus import load_corpus
-from probe.doctor.cost import WARNING, cost_lines
-from probe.doctor.data_warnings import data_warnings
+from probe.data.warnings import WARNING
+from probe.doctor.cost import cost_lines
 from probe.encoders.checkpoint import open_encoder
 from probe.encoders.encoder import load_model
 from probe.runs.plan import one_per_encoder
@@ -102,8 +102,7 @@ def _data(cfg: Config) -> list[str]:
         f"first sentence: {_first_words(train.words[0])}",
         f"its tags: {_first_words(train.tags[0])}",
     ]
-    lines += [f"note: {note}" for note in corpus.notes]
-    return [*lines, *(f"{WARNING}{warning}" for warning in data_warnings(cfg, corpus))]
+    return lines + [note if note.startswith(WARNING) else f"note: {note}" for note in corpus.notes]
 
 
 def _first_words(words: Sequence[str]) -> str:

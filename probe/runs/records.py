@@ -83,6 +83,7 @@ class RecordedData:
     taken_from_train: dict[str, dict[str, Any]] | None = None
     skipped: dict[str, dict[str, int]] | None = None
     not_in_train: dict[str, dict[str, int]] | None = None
+    shared: dict[str, dict[str, int]] | None = None
     commit: str | None = None
 
 

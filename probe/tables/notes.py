@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from probe.conditions import CONDITIONS, MAIN
+from probe.data.warnings import on_shared
 from probe.probes.kinds import PROBES, describe_probe
 from probe.probes.selection import REMEDY, adds_unlike, unlike_layers
 from probe.system.format import first_few, percent, short_name, with_encoder
@@ -17,6 +18,7 @@ HOW_UNCONVERGED = {
     "never_learned": "no dev score above 0. More text, more epochs or another probe.learning_rate.",
 }
 SHOWN = 6  # runs named in a note
+ALL_FOUND = 0.999  # from this score on, no difference is left to see
 
 
 def caption(rows: Sequence[Row]) -> str:
@@ -67,7 +69,7 @@ def unconverged_notes(rows: Sequence[Row]) -> list[str]:
 
 def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     """Gives the notes below a table: how its labels are meant, and what these rows need to be read right."""
-    lines = unconverged_notes(rows)
+    lines = unconverged_notes(rows) + _data_notes(rows)
     best = next((row for row in rows if row.label == BEST), None)
     if best and {"behind", "label"} & {*columns}:
         over = "seeds and text" if best.over_text else "seeds (counts are missing)"
@@ -85,6 +87,16 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
         lines.append(PROBES["majority_tag"].note or "")
     there = {name for row in rows for name in row.conditions}
     return lines + [condition.note for name, condition in CONDITIONS.items() if name in there and condition.note]
+
+
+def _data_notes(rows: Sequence[Row]) -> list[str]:
+    """Says what makes scores of this text mean less: dev or test in train, and rows that all find everything."""
+    done = [row for row in rows if row.n]
+    lines = [f"data: {text}." for text in on_shared((done[0].record.data.shared if done else None) or {})]
+    lowest = min((row.dev_mean for row in done if row.section == MAIN), default=0.0)
+    if lowest >= ALL_FOUND:
+        lines.append(f"Every row has dev {done[0].task.score} {percent(lowest)} or more: this text distinguishes none.")
+    return lines
 
 
 def _rate_notes(rows: Sequence[Row]) -> list[str]:

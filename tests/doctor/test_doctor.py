@@ -13,7 +13,7 @@ from support.inputs import data_config, encoder_config, features_config, make_sp
 
 from probe.config import Config, LayersConfig, ProbeConfig
 from probe.data.corpus import load_corpus
-from probe.doctor.data_warnings import data_warnings
+from probe.data.warnings import WARNING
 from probe.doctor.doctor import examine
 from probe.runs.plan import plan
 from probe.runs.run import run
@@ -92,12 +92,16 @@ def test_notes_on_the_data_are_told(config: Config, tiny_data: Path):
     assert re.search(r" kinds: .*, ME\\u200dN 1", text)
 
 
+def on_data(config: Config) -> list[str]:
+    return [note.removeprefix(WARNING) for note in load_corpus(config.data).notes if note.startswith(WARNING)]
+
+
 def warned(config: Config, folder: Path, texts: dict[str, str], **changes: object) -> list[str]:
     """The warnings for three files."""
     for name, text in texts.items():
         (folder / f"{name}.conll").write_text(text)
     config.data = data_config(folder, **changes)
-    return data_warnings(config, load_corpus(config.data))
+    return on_data(config)
 
 
 def as_columns(line: str, num_train: int = 400) -> dict[str, str]:
@@ -122,7 +126,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_corpus_with_nothing_odd_has_no_warning(config: Config, folder: Path):
     assert warned(config, folder, as_columns("{word}\t{tag}")) == []
     config.data = data_config("bundled")
-    assert data_warnings(config, load_corpus(config.data)) == []
+    assert on_data(config) == []
 
 
 @pytest.mark.parametrize("spoilt", ["records", "logs"])

@@ -60,6 +60,20 @@ def test_mean_and_sample_deviation_over_seeds_in_the_papers_order(tmp_path: Path
     assert "81.67 ± 2.08" in render(rows, "text")
 
 
+def test_a_text_that_tells_nothing_says_so_under_its_table(tmp_path: Path):
+    counts = CorpusCounts(*[SplitCounts(None, 2, 10, tags=5)] * 3)
+    for row, score in (("last", 1.0), ("embeddings", 0.9995)):
+        for seed in (1, 2):
+            data = RecordedData("demo", "spans", counts, shared={"dev in train": {"both": 21, "of": 99}})
+            make_record(tmp_path / "easy", row, seed, score, 0.9, indices=(len(row),), data=data)
+            make_record(tmp_path / "hard", row, seed, score - 0.1 * seed, 0.9, indices=(len(row),))
+    easy, hard = (render(build_rows(tmp_path / name), "md") for name in ("easy", "hard"))
+    assert "21 of dev's 99" in easy
+    assert "dev F1 99.95 or more" in easy
+    assert "or more" not in hard
+    assert "21" not in hard
+
+
 def test_missing_cells_show(tmp_path: Path):
     there = make_record(tmp_path / "a", "last", 1, 0.8, 0.7)
     second = make_record(tmp_path / "elsewhere", "last", 2, 0.8, 0.7)

@@ -6,13 +6,16 @@ No warning stops a run: word indices or another layer of tags may be intended.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice
+from typing import Any
 
-from probe.config import Config
+from probe.config import DataConfig
 from probe.data.column_guesses import nearly_all_numbers, span_columns, table_of, wordlike_column
-from probe.data.corpus import Corpus
+from probe.data.split import Split
 from probe.system.format import escape_invisible
+
+WARNING = "WARNING: "  # begins a line
 
 MOST = 20_000  # words of train that are checked
 ONE_TAG = 0.98  # of all tags
@@ -22,14 +25,17 @@ LONG_ENOUGH = 5  # words; any two texts share shorter sentences
 SHARED = 0.05  # of a split's sentences; train and dev of CoNLL-2003 share 2.7 %
 
 
-def data_warnings(cfg: Config, corpus: Corpus) -> list[str]:
-    """Returns the warnings for a corpus. Numbered words are the same in every sentence, so they get one warning."""
-    table = table_of(corpus.splits["train"])[:MOST]
-    return [*(list(_numbers(corpus, table)) or _shared(corpus)), *_tags(cfg, corpus, table)]
+def data_warnings(cfg: DataConfig, train: Split, about: Mapping[str, Any]) -> list[str]:
+    """Returns the warnings for a corpus. Numbered words are the same in every sentence, so they get one warning.
+
+    about: of the corpus.
+    """
+    table = table_of(train)[:MOST]
+    found = list(_numbers(train, table)) or on_shared(about.get("shared", {}))
+    return [*found, *_tags(cfg, train, table, "scheme" in about)]
 
 
-def _numbers(corpus: Corpus, table: list[list[str]]) -> Iterator[str]:
-    train = corpus.splits["train"]
+def _numbers(train: Split, table: list[list[str]]) -> Iterator[str]:
     if not nearly_all_numbers(words := list(islice(chain.from_iterable(train.words), MOST))):
         return
     if not train.word_a_line:
@@ -41,18 +47,18 @@ def _numbers(corpus: Corpus, table: list[list[str]]) -> Iterator[str]:
     yield f"nearly all words are numbers ({', '.join(words[:3])}); to read others: {remedy}"
 
 
-def _tags(cfg: Config, corpus: Corpus, table: list[list[str]]) -> Iterator[str]:
+def _tags(cfg: DataConfig, train: Split, table: list[list[str]], are_spans: bool) -> Iterator[str]:
     """Warns of tags that are nearly all the same or nearly all different. Names a column that looks more like tags."""
-    tags = Counter(chain.from_iterable(corpus.splits["train"].tags))
+    tags = Counter(chain.from_iterable(train.tags))
     total = tags.total()
     if len(tags) < 2 or (max(tags.values()) < ONE_TAG * total and len(tags) < UNIQUE * max(total, FEW_TAGS)):
         return
     remedy = ""
     if table:
         width = min(map(len, table))
-        chosen = {cfg.data.tag_column % width, cfg.data.word_column % width}
+        chosen = {cfg.tag_column % width, cfg.word_column % width}
         columns = {at: Counter(row[at] for row in table) for at in range(width) if at not in chosen}
-        like = span_columns(table) if "scheme" in corpus.about else sorted(columns, key=lambda at: -len(columns[at]))
+        like = span_columns(table) if are_spans else sorted(columns, key=lambda at: -len(columns[at]))
         for at in like:
             if at in columns and 1 < len(columns[at]) <= FEW_TAGS and not nearly_all_numbers([*columns[at]]):
                 remedy = f"; more like tags: data.tag_column={at} ({_few(columns[at])})"
@@ -65,14 +71,23 @@ def _few(values: Counter[str]) -> str:
     return f"{len(values)} different ones: {', '.join(shown)}"
 
 
-def _shared(corpus: Corpus) -> Iterator[str]:
-    """Warns of sentences that two splits share: memorised ones count as correct."""
+def shared_sentences(splits: Mapping[str, Split]) -> dict[str, dict[str, int]]:
+    """Counts the sentences that two splits share, if they are many. `dev in train`: how many, of how many of dev."""
+    found = {}
+    known = {name: {hash(tuple(words)) for words in split.words} for name, split in splits.items()}
     for one, other in (("train", "dev"), ("train", "test"), ("dev", "test")):
-        known = {tuple(words) for words in corpus.splits[one].words}
-        long = [words for words in corpus.splits[other].words if len(words) >= LONG_ENOUGH]
-        both = sum(tuple(words) in known for words in long)
+        long = [hash(tuple(words)) for words in splits[other].words if len(words) >= LONG_ENOUGH]
+        both = sum(words in known[one] for words in long)
         if both and both >= SHARED * len(long):
-            yield (
-                f"{both:,} of {other}'s {len(long):,} sentences of {LONG_ENOUGH} words or more occur in {one}, where "
-                "they can be memorised. Remove them from one of the two"
-            )
+            found[f"{other} in {one}"] = {"both": both, "of": len(long)}
+    return found
+
+
+def on_shared(shared: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Warns of sentences that two splits share: memorised ones count as correct. shared: see `shared_sentences`."""
+    for splits, counts in shared.items():
+        other, one = splits.split(" in ")
+        yield (
+            f"{counts['both']:,} of {other}'s {counts['of']:,} sentences of {LONG_ENOUGH} words or more occur in "
+            f"{one}, where they can be memorised. Remove them from one of the two"
+        )
