@@ -7,8 +7,9 @@ import html
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from tabulate import LATEX_ESCAPE_RULES, SEPARATING_LINE, tabulate
 
 from probe.conditions import MAIN
 from probe.system.files import write_atomically
+from probe.system.format import short_name
 from probe.tables.columns import COLUMNS, choose_columns, header, values_of
 from probe.tables.labels import BEST
-from probe.tables.notes import caption, notes
+from probe.tables.notes import advice, caption, notes
 from probe.tables.recommendation import recommend
 from probe.tables.row import Row, tables_of
 from probe.tables.tasks import compare_tasks, tasks_of_one_encoder
@@ -32,8 +34,9 @@ BOLD = ("\x02", "\x03")  # stand around a bold cell of LaTeX while tabulate esca
 class TextTable:
     """Holds a table: lines of cells, and the text above and below.
 
-    first: what a reader should read first. align_left: which columns are aligned to the left. bold: the best lines.
-    emphasised: their bold columns in formats that do not set the whole line in bold. ruled: lines with a rule above.
+    first: what a reader should read first. advice: to whoever made the table. align_left: which columns are aligned to
+    the left. bold: the best lines. emphasised: their bold columns. ruled: lines with a rule above. subject: begins the
+    caption of LaTeX.
     """
 
     headers: list[str]
@@ -46,6 +49,8 @@ class TextTable:
     label: str = "tab:layers"
     ruled: list[int] = field(default_factory=list)
     first: list[str] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
+    subject: str = ""
 
     def render(self, form: str) -> str:
         """Renders it as text, md, tex or html."""
@@ -54,7 +59,7 @@ class TextTable:
         if form == "html":
             return _html(self)
         body = self.body("github", "**{}**".format, self.emphasised) if form == "md" else self.body(ruled=self.ruled)
-        return "\n\n".join([*self.first, "\n".join(self.above), body, *self.below]) + "\n"
+        return "\n\n".join([*self.first, "\n".join(self.above), body, *self.advice, *self.below]) + "\n"
 
     def body(
         self,
@@ -75,13 +80,14 @@ class TextTable:
 
 
 def _latex(shown: TextTable) -> str:
-    """Renders a table for \\usepackage{booktabs}, ready to paste. What is above and below it is its caption."""
-    body = shown.body("latex_booktabs", lambda cell: cell.join(BOLD), range(len(shown.headers)), shown.ruled)
+    """Renders a table, ready to paste. Its texts are its caption; what is for whoever made it, comments above."""
+    body = shown.body("latex_booktabs", lambda cell: cell.join(BOLD), shown.emphasised, shown.ruled)
     body = body.replace(BOLD[0], "\\textbf{").replace(BOLD[1], "}")
-    caption = " ".join([*shown.first, *shown.above, *shown.below])
+    caption = " ".join([*([shown.subject] if shown.subject else []), *shown.above, *shown.below])
     caption = "".join(LATEX_ESCAPE_RULES.get(letter, letter) for letter in caption)
+    comments = ["needs \\usepackage{booktabs}", *shown.first, *shown.advice]
     return (
-        f"\\begin{{table}}\n\\centering\n{_typeset(body)}\n"
+        f"{''.join(f'% {comment}' + chr(10) for comment in comments)}\\begin{{table}}\n\\centering\n{_typeset(body)}\n"
         f"\\caption{{{_typeset(caption)}}}\n\\label{{{shown.label}}}\n\\end{{table}}\n"
     )
 
@@ -90,15 +96,16 @@ def _html(shown: TextTable) -> str:
     """Renders a table for a notebook, with its texts as paragraphs."""
     body = shown.body("html")  # tabulate escapes it
     above, below = (
-        [f"<p>{html.escape(text)}</p>" for text in texts] for texts in (shown.first + shown.above, shown.below)
+        [f"<p>{html.escape(text)}</p>" for text in texts]
+        for texts in (shown.first + shown.above, shown.advice + shown.below)
     )
     return "\n".join([*above, body, *below])
 
 
 def _typeset(text: str) -> str:
-    """Sets signs, ranges and options of escaped text as LaTeX does: a minus, a dash, two hyphens that stay two."""
-    text = re.sub(r"(?<![\w.])-(?=\d)", "$-$", text.replace("--", "-{}-"))
-    text = text.replace("±", r"$\pm$").replace(" .. ", "--")
+    """Sets signs, intervals, ranges and options of escaped text as LaTeX does: a minus, a dash, two hyphens."""
+    text = re.sub(r"(?<![\w.])-(?=\d)", "$-$", text.replace("--", "-{}-")).replace("±", r"$\pm$")
+    text = re.sub(r"\(?([\d.+$-]+) \.\. ([\d.+$-]+)\)?", r"[\1, \2]", text)
     return re.sub(r"(?<=\d)\.\.(?=\d)", "--", text)
 
 
@@ -111,7 +118,11 @@ def render(rows: Sequence[Row], form: str, columns: str | None = None) -> str:
         lines = values_of(rows, choose_columns(columns, rows)) if columns else table_values(rows)
         return as_json(lines) if form == "json" else as_csv(lines)
     tables = [table(own, choose_columns(columns, own)) for own in tables_of(rows)]
-    return "\n".join(shown.render(form) for shown in [*tables, *task_tables(rows)])
+    shown, uses = [*tables, *task_tables(rows)], Counter[str]()
+    for place, one in enumerate(shown):
+        uses[one.label] += 1
+        shown[place] = replace(one, label=f"{one.label}-{uses[one.label]}" if uses[one.label] > 1 else one.label)
+    return "\n".join(one.render(form) for one in shown)
 
 
 def table_values(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -126,7 +137,7 @@ def task_tables(rows: Sequence[Row]) -> list[TextTable]:
     for groups in tasks_of_one_encoder(rows):
         headers, lines, caption = compare_tasks(groups)
         align_left = [name in ("task", "score", *headers[-2:]) for name in headers]
-        tables.append(TextTable(headers, lines, align_left, [caption], label=f"tab:tasks-{groups[0][0].table}"))
+        tables.append(TextTable(headers, lines, align_left, [caption], label=f"tab:tasks-{_label(groups[0])}"))
     return tables
 
 
@@ -139,12 +150,19 @@ def table(rows: Sequence[Row], names: Sequence[str]) -> TextTable:
         align_left=[COLUMNS[name].align_left for name in names],
         above=[caption(rows)],
         below=notes(rows, names),
+        advice=advice(rows),
+        subject="Choices of layers as features:",
         bold=[i for i, row in enumerate(rows) if row.label == BEST],
         emphasised=[k for k, name in enumerate(names) if name in ("row", "dev")],
-        label=f"tab:{rows[0].table}",
+        label=f"tab:{rows[0].setting.data}-{_label(rows)}",
         ruled=[i for i in range(1, len(rows)) if _part_of(rows[i]) != _part_of(rows[i - 1])],
         first=[recommend(rows).text] if has_answer else [],
     )
+
+
+def _label(rows: Sequence[Row]) -> str:
+    """Returns a table's encoders as a part of its label in LaTeX."""
+    return "-".join(dict.fromkeys(re.sub(r"[^\w.-]", "-", short_name(row.setting.encoder)) for row in rows))
 
 
 def _part_of(row: Row) -> tuple[str | None, int]:

@@ -68,8 +68,8 @@ def unconverged_notes(rows: Sequence[Row]) -> list[str]:
 
 
 def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
-    """Gives the notes below a table: how its labels are meant, and what these rows need to be read right."""
-    lines = unconverged_notes(rows) + _data_notes(rows)
+    """Gives the notes below a table: how its labels are meant, and what these rows are."""
+    lines = []
     best = next((row for row in rows if row.label == BEST), None)
     if best and {"behind", "label"} & {*columns}:
         over = "seeds and text" if best.over_text else "seeds (counts are missing)"
@@ -82,11 +82,15 @@ def notes(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
         lines.append("eliminated: a race gave the row no more seeds; decisions.json has the reason.")
     if "paper" in columns and any(COLUMNS["paper"].text(row) for row in rows):
         lines.append("paper: dev F1 of Devlin et al. 2019, Table 7, feature-based rows, of five runs.")
-    lines += _rate_notes(rows) + _scale_notes(rows)
     if any(not row.indices for row in rows):
         lines.append(PROBES["majority_tag"].note or "")
     there = {name for row in rows for name in row.conditions}
     return lines + [condition.note for name, condition in CONDITIONS.items() if name in there and condition.note]
+
+
+def advice(rows: Sequence[Row]) -> list[str]:
+    """Says what is wrong with a table or may be, to whoever made it, and what to type."""
+    return unconverged_notes(rows) + _data_notes(rows) + _rate_notes(rows) + _scale_notes(rows)
 
 
 def _data_notes(rows: Sequence[Row]) -> list[str]:

@@ -83,7 +83,8 @@ def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -
     head = f"Use {use.title} (layer{'s' * (len(use.indices) > 1)} {use.layers_as_text}): it"
     if use is not best:
         yield f"{head} is the cheapest row within {margin} of the best, {best.title}."
-        yield f"Its dev {score} is {percent(best.dev_mean - use.dev_mean)} points lower, and it {lies}."
+        lower = percent(best.dev_mean - use.dev_mean)
+        yield f"Its dev {score} is {'as high' if lower == percent(0) else f'{lower} points lower'}, and it {lies}."
         yield f"It needs {_saved(use, best)}."
     elif percent(abs(_behind(use))) == percent(0):
         yield f"{head} has the best dev {score}, {percent(use.dev_mean)}, and no other row is better ({sure})."
@@ -99,12 +100,13 @@ def _sentences(use: Row, best: Row, is_within: bool, undecided: Sequence[Row]) -
 def _saved(use: Row, best: Row) -> str:
     """Says what the row to use needs, and what the best needs."""
     (flops, width, _), (most, widest, _) = cost_of(use), cost_of(best)
-    parts = []
+    parts, total = [], use.record.encoder.num_layers
     if use.encoder != best.encoder:
-        parts.append(f"{format_count(flops)} instead of {format_count(most)} operations of the encoder per piece")
-    elif use.num_blocks != best.num_blocks:
-        total = use.record.encoder.num_layers
-        parts.append(f"{use.num_blocks} instead of {best.num_blocks} of the encoder's {total} blocks")
+        own, others = format_count(flops), format_count(most)
+        parts += [f"{own} instead of {others} operations of the encoder per piece"] * (own != others)
+    elif (use.num_blocks, width) != (best.num_blocks, widest):
+        instead = f" instead of {best.num_blocks}" * (use.num_blocks != best.num_blocks)
+        parts.append(f"{use.num_blocks}{instead} of the encoder's {total} blocks")
     if width != widest:
         parts.append(f"{width} instead of {widest} features per word")
     return " and ".join(parts) or "as many blocks and features, and a smaller probe"

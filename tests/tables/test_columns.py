@@ -46,11 +46,13 @@ def test_csv_and_json_have_everything_by_default(rows: list[Row]):
 
 def test_latex_escapes_cells_and_caption():
     shown = TextTable(
-        ["a_b", "c"], [["50 %", "-1.5 ± 0.2"], ["x & y", "3..6"]], [True, False], ["with --margin"], bold=[0]
-    )
+        ["a_b", "c"], [["50 %", "-1.5 ± 0.2"], ["x & y", "3..6"]], [True, False], ["with --margin"],
+        bold=[0], emphasised=[1], advice=["type --x_y"],
+    )  # fmt: skip
     text = shown.render("tex")
     assert r"a\_b" in text
-    assert r"\textbf{50 \%}" in text
+    assert r"50 \%" in text
+    assert "% type --x_y\n" in text.partition("\\begin")[0], "advice is no part of what is printed"
     assert r"\textbf{$-$1.5 $\pm$ 0.2}" in text
     assert r"x \& y" in text
     assert "3--6" in text

@@ -68,6 +68,11 @@ def test_the_cheapest_row_within_the_margin_is_recommended(tmp_path: Path):
     assert given.use.behind is not None
     assert given.use.behind[0] == pytest.approx(-near / 100 + 0.0001)
     assert given.undecided == [], "the embeddings, though cheaper, are worse"
+    assert "3 instead of 6 of the encoder's 6 blocks and 16 instead of 64 features" in given.text
+    next(row for row in rows if row.name == "sum_all").width = 32
+    narrower = recommend([row for row in rows if row.name != "layer_3"])
+    assert "6 of the encoder's 6 blocks and 32 instead of 64 features" in narrower.text
+    assert "6 instead of 6" not in narrower.text
     assert all(render(rows, form).splitlines()[0] == str(given) for form in ("md", "text"))
 
 

@@ -358,7 +358,15 @@ def test_latex_is_booktabs_and_escapes_what_latex_would_read(tmp_path: Path):
     assert "\\textbf{last}" in tex
     assert "second\\_to\\_last" in tex
     assert "$\\pm$" in tex
-    assert not re.search(r"(?<!\\)[_%#]", tex.replace("tab:", ""))
+    comments, _, printed = tex.partition("\\begin{table}")
+    assert all(line.startswith("% ") for line in comments.splitlines())
+    assert "booktabs" in comments
+    assert not re.search(r"(?<!\\)[_%#]", printed.replace("tab:", ""))
+    for advice in recommend(build_rows(tmp_path)).text.split(". "):
+        assert advice in comments
+        assert advice not in printed
+    assert re.search(r"\[\$-\$\d+\.\d\d, (\$-\$)?\d+\.\d\d\]", printed), "an interval has a minus and a comma"
+    assert "label{tab:demo-encoder}" in printed
 
 
 def test_tags_that_are_no_spans_have_their_table_of_accuracy(tmp_path: Path):
