@@ -67,7 +67,7 @@ class DataConfig:
     word_column: int
     tag_column: int
     separator: str
-    comment: str | None
+    comment: Any  # a text, a list of them, or null
     document_marker: str | None
     word_prefix: str | None
     words_field: str
@@ -226,13 +226,21 @@ POSITIVE: Check = (lambda value: 0 < value < math.inf), "a number above 0"
 SHARE: Check = (lambda value: 0 < value < 1), "a number between 0 and 1"
 NUMBER_OR_AUTO: Check = (lambda value: value == "auto" if isinstance(value, str) else value >= 1), "1 or more, or auto"
 MARK: Check = (lambda value: value != ""), "a text, or null for none: every line begins with an empty one"
+MARKS: Check = (
+    (
+        lambda value: all(
+            isinstance(one, str | int | float) and one != "" for one in (value if isinstance(value, list) else [value])
+        )
+    ),
+    "a text, a list of texts, or null for none: every line begins with an empty one",
+)
 
 # The settings whose type allows values that make no sense. null is checked by types alone.
 CHECKS: dict[str, Check] = {
-    "data.separator": _among("auto", "whitespace", "tab", "space"),
-    "data.scheme": _among("auto", "IOB1", "IOB2", "BIOES", "BILOU", "IO"),
+    "data.separator": _among("auto", "whitespace", "tab", "space", "comma"),
+    "data.scheme": _among("auto", "IOB1", "IOB2", "BIOES", "BILOU", "BMES", "IO"),
     "data.ill_formed": _among("report", "error"),
-    "data.comment": MARK,
+    "data.comment": MARKS,
     "data.document_marker": MARK,
     "data.word_prefix": MARK,
     "data.dev_fraction": SHARE,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # Arguments of this form are settings. A text that looks like one can come from standard input.
 SETTING = re.compile(r"[+~]{0,2}[\w./@:-]+=")
 # Settings whose value is a list. Such a list is one value, not the values of a sweep.
-LISTS = ("layers.indices", "features.layers", "data.labels", "race.rows")
+LISTS = ("layers.indices", "features.layers", "data.labels", "data.comment", "race.rows")
 # Settings that only runs with a frozen encoder have.
 OF_FROZEN = re.compile(r"\+*(probe[=.]|features\.(placement|layers|batch_pieces)=|save_probe=)")
 FINE_TUNED, FINE_TUNING = "condition=fine_tuned", "probe=finetune"  # this condition needs this kind of probe

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import csv
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -14,9 +13,8 @@ from probe.data.split import BYTE_ORDER_MARK, MAX_SENTENCE, Split, SplitBuilder,
 
 BLANKS = re.compile(r"[ \t]+")  # other white space, such as a no-break space, can be part of a word
 NO_WORD = re.compile(r"\d+[-.]\d+")  # the index of several words, or of a word that is not in the text, in CoNLL-U
+NAME = re.compile(r"sent\D*\d+", re.I)  # of a sentence, in the first column of its first line or of all: Sentence: 7
 FORM, UPOS = 1, 3  # columns of CoNLL-U
-OTHER_COLUMNS = "Other columns: data.word_column=N data.tag_column=N."
-OTHER_LINES = "Another separator: data.separator=tab|whitespace|space. To skip lines: data.comment=PREFIX."
 IsSkipped = Callable[[list[str], int, str], bool]
 
 
@@ -29,10 +27,11 @@ def read_columns(
     returns whether to skip a line, given its columns, the position of its word in the sentence (from 1) and its place
     for messages. Raises UserError with the line of the first mistake.
     """
-    builder = SplitBuilder(origin, hint=OTHER_COLUMNS)
+    builder = SplitBuilder(origin)
     split, comments = builder.split, list[tuple[int, str]]()
     split.word_a_line, split.columns = True, [] if layout.without_tags else None
     at_word, at_tag, document = -1, -1, 0
+    has_names, name = False, ""  # of sentences, in the first column
     numbers: list[int] = []  # of the lines of the current sentence
     rows: list[list[str]] = []  # their columns
 
@@ -57,6 +56,10 @@ def read_columns(
                 document += 1
                 split.markers.setdefault(len(split.lines), []).append(line)
             continue
+        if rows and at_word > 0 and _is_range_of(rows[-1][0], columns[0]):  # CoNLL-U in a file of another ending
+            del rows[-1]
+            split.skipped_lines.append(numbers.pop())
+            split.skipped["lines of CoNLL-U"] += 1
         if is_skipped(columns, len(rows) + 1, f"{origin}:{number}"):
             split.skipped_lines.append(number)
             split.skipped["lines of CoNLL-U"] += 1
@@ -67,9 +70,11 @@ def read_columns(
             if not layout.without_tags:
                 at_tag = _from_front(layout.tag_column, "tag", columns, place)
             if at_word == at_tag:
-                raise UserError(
-                    f"{place}; a word and its tag are needed, in two columns. {OTHER_COLUMNS} {OTHER_LINES}"
-                )
+                raise UserError(f"{place}; a word and its tag are needed, in two columns.")
+            has_names = at_word > 0 and at_tag != 0 and NAME.fullmatch(columns[0]) is not None
+        if has_names and columns[0] not in ("", name):
+            name = columns[0]
+            end_sentence()
         if len(rows) == MAX_SENTENCE:
             raise UserError(f"{origin}:{numbers[0]}: {too_long(MAX_SENTENCE + 1)}")
         numbers.append(number)
@@ -78,10 +83,8 @@ def read_columns(
     for number, line in [] if layout.without_tags else comments:
         columns = cut_line(line, split.separator)
         if len(columns) == split.num_columns and columns[at_tag] in builder.known_tags:
-            raise UserError(
-                f"{origin}:{number}: {line.strip()!r} begins like a comment (data.comment={layout.comment}) "
-                "but has the columns of a word and a tag. If it is a word: data.comment=null."
-            )
+            found = f"{origin}:{number}: {line.strip()!r} begins like a comment (data.comment)"
+            raise UserError(f"{found} but has the columns of a word and a tag.")
     split.skipped_lines = sorted([*split.skipped_lines, *(number for number, _ in comments)])
     split.skipped["comments"] = len(comments)
     return builder.done(has_documents=document > 0)
@@ -95,7 +98,7 @@ def _cut(
     Adds the lines that are comments to `comments`. Empty columns behind the last one are removed: from the first line
     if columns are counted from the end, from later lines if they have more columns than the first.
     """
-    marker, separator = layout.document_marker, layout.separator
+    marker, separator, prefixes = layout.document_marker, layout.separator, layout.comments
     for number, line in enumerate(lines, start=1):
         line = line.removesuffix("\r").removeprefix(BYTE_ORDER_MARK)  # files may have been joined
         if "\r" in line:
@@ -105,10 +108,10 @@ def _cut(
         if not bare:
             yield number, line, None
             continue
-        if marker and bare.startswith(marker) and bare[len(marker) : len(marker) + 1] in ("", " ", "\t"):
+        if marker and bare.startswith(marker):
             yield number, line, []
             continue
-        if layout.comment and line.startswith(layout.comment):
+        if line.startswith(prefixes):
             comments.append((number, line))
             continue
         if separator == "auto":
@@ -116,6 +119,9 @@ def _cut(
         columns = cut_line(line, separator)
         if marker and marker in columns:
             yield number, line, []
+            continue
+        if separator == "comma" and not "".join(columns).strip(" "):
+            yield number, line, None
             continue
         if len(columns) != split.num_columns:
             needed = split.num_columns or len(columns)
@@ -125,13 +131,22 @@ def _cut(
                 columns = columns[:needed]
                 split.skipped["blanks at line ends"] += 1
             if len(columns) != needed:
-                found = f"{split.origin}:{number}: {_shown(columns, line)}; the lines before have {needed}."
-                raise UserError(f"{found} {OTHER_LINES}")
+                raise UserError(f"{split.origin}:{number}: {_shown(columns, line)}; the lines before have {needed}.")
             split.num_columns, split.separator = needed, separator
         yield number, line, columns
 
 
+def _is_range_of(index: str, after: str) -> bool:
+    """Returns whether this is CoNLL-U's index of several words, such as 1-2, the first of which follows."""
+    return index.startswith(f"{after}-") and NO_WORD.fullmatch(index) is not None
+
+
 def cut_line(line: str, separator: str) -> list[str]:
+    if separator == "comma":
+        try:
+            return next(csv.reader([line], strict=True))
+        except csv.Error:  # a quote that does not end on this line
+            return [line]
     if separator != "whitespace":
         return line.split("\t" if separator == "tab" else " ")
     bare = line.strip(" \t")
@@ -141,7 +156,7 @@ def cut_line(line: str, separator: str) -> list[str]:
 def _from_front(number: int, name: str, columns: list[str], place: str) -> int:
     if not -len(columns) <= number < len(columns):
         last = len(columns) - 1
-        raise UserError(f"{place}; there is no data.{name}_column={number}. Columns count from 0 to {last}.")
+        raise UserError(f"{place}; there is no column {number} (data.{name}_column). Columns count from 0 to {last}.")
     return number % len(columns)
 
 
@@ -149,7 +164,7 @@ def _without_prefix(word: str, number: int, layout: Layout, origin: str) -> str:
     prefix = layout.word_prefix or ""
     if not layout.without_tags and not word.startswith(prefix):
         raise UserError(
-            f"{origin}:{number}: word {word!r} does not begin with data.word_prefix={prefix}. "
+            f"{origin}:{number}: word {word!r} does not begin with {prefix!r} (data.word_prefix). "
             "If not every word does: data.word_prefix=null."
         )
     return word.removeprefix(prefix)
@@ -159,11 +174,6 @@ def _shown(columns: list[str], line: str) -> str:
     """Describes a line for messages: its number of columns and its text, invisible characters escaped."""
     count = "one column" if len(columns) == 1 else f"{len(columns)} columns"
     return f"{count} ({line if len(line) <= 60 else line[:57] + '...'!r})"
-
-
-def quoted(value: str) -> str:
-    """Quotes a setting's value for the shell where that is needed."""
-    return value if re.fullmatch(r"[\w./:@%+-]+", value) else shlex.quote(json.dumps(value, ensure_ascii=False))
 
 
 def read_conllu(lines: Iterable[str], layout: Layout, origin: str) -> Split:

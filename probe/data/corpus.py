@@ -6,6 +6,7 @@ import functools
 import hashlib
 import itertools
 import json
+import re
 from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from probe.config import DataConfig, UserError
+from probe.data.guesses import settings_that_read
 from probe.data.layout import Layout
-from probe.data.readers import read_file
+from probe.data.readers import is_saved, read_file
 from probe.data.repository import read_hub
 from probe.data.sentences import Sentences
 from probe.data.split import Split, SplitCounts, bare_tag
@@ -116,9 +118,19 @@ def hash_rows(rows: Iterable[object]) -> str:
 
 
 def load_corpus(cfg: DataConfig) -> Corpus:
-    """Reads all three splits. Raises UserError for what is missing or malformed."""
+    """Reads all three splits. Raises UserError for what is missing or malformed, with settings that read it, if any."""
+    try:
+        return _read_corpus(cfg)
+    except UserError as error:
+        if cfg.path in (None, BUNDLED) or re.search(r"\bdata\.\w+=", str(error)):
+            raise
+        raise UserError(f"{error} {settings_that_read(cfg, error, _read_corpus)}".rstrip()) from None
+
+
+def _read_corpus(cfg: DataConfig, most_lines: int | None = None) -> Corpus:
+    """Reads the first lines of each file, or all."""
     task = task_of(cfg)
-    splits = read_splits(cfg)
+    splits = read_splits(cfg, most_lines)
     skipped = {name: split.skipped for name, split in splits.items()}
     taken = take_from_train(splits, {"dev": cfg.dev_fraction, "test": cfg.test_fraction})
     splits = {name: splits[name] for name in SPLITS}
@@ -153,10 +165,10 @@ def _repo(cfg: DataConfig) -> hub.Repo:
     return hub.Repo("dataset", str(cfg.hub), cfg.revision)
 
 
-def read_splits(cfg: DataConfig) -> dict[str, Split]:
+def read_splits(cfg: DataConfig, most_lines: int | None = None) -> dict[str, Split]:
     """Reads the splits that the source has, without converting tags. Splits to be taken from train are not read."""
     fractions = {"train": None, "dev": cfg.dev_fraction, "test": cfg.test_fraction}
-    layout = Layout.of(cfg)
+    layout = replace(Layout.of(cfg), most_lines=most_lines)
     wanted = [name for name in SPLITS if getattr(cfg, name) is not None]
     if cfg.path is None and cfg.hub is None:
         raise UserError("data.path and data.hub are both empty: name a folder with files or a Hub data set.")
@@ -175,7 +187,9 @@ def read_splits(cfg: DataConfig) -> dict[str, Split]:
                 f"{cfg.test} (data.train=NAME, ...)."
             )
         splits = {}
-        there = first_few(sorted(file.name for file in folder.iterdir() if file.is_file()), FILES_SHOWN)
+        there = first_few(
+            sorted(file.name for file in folder.iterdir() if file.is_file() or is_saved(file)), FILES_SHOWN
+        )
         for name in wanted:
             file = folder / getattr(cfg, name)
             if fractions[name] is None or file.exists():
@@ -228,8 +242,7 @@ def _refuse_doubles(splits: dict[str, Split]) -> None:
     for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
         if splits[first].words == splits[second].words:
             raise UserError(
-                f"{first} and {second} hold the same text ({splits[first].origin}, {splits[second].origin}). "
-                f"Another file: data.{second}=NAME."
+                f"{first} and {second} hold the same text ({splits[first].origin}, {splits[second].origin})."
             )
 
 

@@ -1,9 +1,10 @@
-"""Reads sources with a row per sentence: JSON lines, Parquet, and data sets of `datasets`."""
+"""Reads sources with a row per sentence: JSON lines, Parquet, Arrow, and data sets of `datasets`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +37,24 @@ def _json_rows(lines: Iterable[str], origin: str) -> Iterator[tuple[int, Any]]:
         yield number, row
 
 
-def read_parquet(file: Path, layout: Layout) -> Split:
-    """Reads a Parquet file. Label names come from its schema, as `datasets` writes it."""
+def read_table(file: Path, layout: Layout) -> Split:
+    """Reads a Parquet or Arrow file, or a folder of `save_to_disk`. Label names come from its schema."""
+    return read_dataset(table_of_rows(file), layout, str(file))
+
+
+def table_of_rows(file: Path) -> Any:
+    """Returns the rows of such a file or folder as a `datasets.Dataset`."""
     import datasets
     import pyarrow.parquet
 
     try:
-        rows = datasets.Dataset(pyarrow.parquet.read_table(file))
+        if file.is_dir():
+            return datasets.load_from_disk(str(file)).with_format(None)
+        if file.suffix == ".arrow":
+            return datasets.Dataset.from_file(str(file))
+        return datasets.Dataset(pyarrow.parquet.read_table(file))
     except Exception as error:  # the libraries raise a dozen kinds
-        raise UserError(f"{file} cannot be read as Parquet: {reason_of(error)}") from None
-    return read_dataset(rows, layout, str(file))
+        raise UserError(f"{file} cannot be read as Parquet or Arrow: {reason_of(error)}") from None
 
 
 def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
@@ -57,7 +66,7 @@ def read_dataset(rows: Any, layout: Layout, origin: str) -> Split:
         raise UserError(
             f"{origin}: its labels are [{','.join(names)}], not data.labels=[{','.join(layout.labels or [])}]."
         )
-    return read_rows(enumerate(rows, start=1), names, layout, origin)
+    return read_rows(enumerate(islice(rows, layout.most_lines), start=1), names, layout, origin)
 
 
 def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layout: Layout, origin: str) -> Split:
@@ -71,10 +80,12 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
     last_id: object = builder  # differs from the id of every row
     for number, row in rows:
         place = f"{origin}:{number}"
+        if task.is_per_word and not isinstance(row.get(layout.words_field), list):
+            _refuse_offsets(row, place)
         check_fields(place, row, layout)
         words = row[layout.words_field]
         if isinstance(words, str) and not task.is_per_word:
-            words = split_text(words)
+            words = split_text(words, place)
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise UserError(f"{place}: {layout.words_field!r} is not a list of words.")
         if layout.document_field in row and row[layout.document_field] != last_id:
@@ -98,15 +109,23 @@ def read_rows(rows: Iterable[tuple[int, Mapping]], names: list[str] | None, layo
     return builder.done(is_marked)
 
 
+def _refuse_offsets(row: Mapping, place: str) -> None:
+    """Raises UserError for a text whose labels are character offsets: [[0, 5, "LOC"]], or {"start": 0, "end": 5}."""
+    for name, values in row.items():
+        first = values[0] if isinstance(values, list) and values else None
+        numbers = first[:2] if isinstance(first, list) else first.values() if isinstance(first, dict) else ()
+        if sum(isinstance(number, int) for number in numbers) >= 2:
+            found = f"{place}: {name!r} has character offsets ({str(first)[:40]})"
+            raise UserError(f"{found}. A list of words with a tag per word is needed: split the text into words first.")
+
+
 def _named(label: object, names: list[str] | None, place: str) -> str:
     if isinstance(label, str):
         return label
     if not isinstance(label, int) or isinstance(label, bool):
         raise UserError(f"{place}: tag {label!r} is neither a string nor a whole number.")
     if names is None:
-        raise UserError(
-            f"{place}: its tags are numbers without names. Name them in order: 'data.labels=[O,B-PER,...]'."
-        )
+        raise UserError(f"{place}: its tags are numbers without names. data.labels gives their names, in order.")
     if not 0 <= label < len(names):
         raise UserError(f"{place}: tag {label} has no name; there are 0 to {len(names) - 1}.")
     return names[label]

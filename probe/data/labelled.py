@@ -1,25 +1,28 @@
-"""Reads files with a label and a text per line, separated by a tab."""
+"""Reads files with a label and a text per line, separated by a tab, or as CSV."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from probe.config import UserError
+from probe.data.columns import cut_line
 from probe.data.layout import Layout
 from probe.data.running_text import split_text
 from probe.data.split import Split, SplitBuilder
 
 
 def read_labelled(lines: Iterable[str], layout: Layout, origin: str) -> Split:
-    """Reads lines of label, tab and text. If the first line names data.tags_field and data.words_field, it says where
-    these stand. Raises UserError with the line of the first mistake.
+    """Reads lines of label, tab (or comma, if data.separator says so) and text.
+
+    If the first line names data.tags_field and data.words_field, it says where these stand. Raises UserError with the
+    line of the first mistake.
     """
     builder = SplitBuilder(origin, blanks=True)
     at_label, at_text, is_named = 0, 1, False
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        cells = line.removesuffix("\r").split("\t")
+        cells = cut_line(line.removesuffix("\r"), "comma" if layout.separator == "comma" else "tab")
         if number == 1 and {layout.tags_field, layout.words_field} <= set(cells):
             at_label, at_text, is_named = cells.index(layout.tags_field), cells.index(layout.words_field), True
             builder.split.skipped["names of columns"] += 1
@@ -27,5 +30,5 @@ def read_labelled(lines: Iterable[str], layout: Layout, origin: str) -> Split:
         if len(cells) <= max(at_label, at_text):
             raise UserError(f"{origin}:{number}: {line!r}: expected label TAB text, or the columns of the first line.")
         text = cells[at_text] if is_named else " ".join(cells[at_text:])
-        builder.add([number], split_text(text), [cells[at_label]], 0)
+        builder.add([number], split_text(text, f"{origin}:{number}"), [cells[at_label]], 0)
     return builder.done(has_documents=False)

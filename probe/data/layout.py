@@ -19,8 +19,8 @@ class Layout:
     task: str = "spans"
     word_column: int = 0
     tag_column: int = -1
-    separator: str = "auto"  # auto, whitespace, tab or space
-    comment: str | None = None  # prefix of comment lines
+    separator: str = "auto"  # auto, whitespace, tab, space or comma
+    comment: str | list[str] | None = None  # prefix of comment lines, or several
     document_marker: str | None = "-DOCSTART-"  # begins a line between documents, or is one of its columns
     word_prefix: str | None = None  # prefix of every word, removed
     words_field: str = "tokens"
@@ -28,6 +28,12 @@ class Layout:
     document_field: str | None = None
     labels: list[str] | None = None  # the names of tags that are numbers: tag 0 is labels[0]
     without_tags: bool = False  # of a text to be tagged
+    most_lines: int | None = None  # that are read; None: all
+
+    @property
+    def comments(self) -> tuple[str, ...]:
+        prefixes = self.comment if isinstance(self.comment, list) else [self.comment]
+        return tuple(str(prefix) for prefix in prefixes if prefix is not None)
 
     @classmethod
     def of(cls, data: DataConfig) -> Layout:
@@ -40,4 +46,4 @@ def check_fields(place: str, available: Collection[str], layout: Layout) -> None
         name = getattr(layout, setting)
         if name is not None and name not in available:
             shown = ", ".join(map(escape_invisible, available))
-            raise UserError(f"{place} has no {name!r}, only {shown}. To choose another: data.{setting}=NAME.")
+            raise UserError(f"{place} has no {name!r} (data.{setting}), only {shown}.")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from probe.config import UserError
 from probe.data.columns import read_columns, read_conllu
-from probe.data.json_parquet import read_json, read_parquet
+from probe.data.json_parquet import read_json, read_table
 from probe.data.labelled import read_labelled
 from probe.data.layout import Layout
 from probe.data.split import Split, lines_of
@@ -35,14 +36,21 @@ READERS = {
     "conllu": Reader("CoNLL-U", (".conllu",), read_conllu, unit="word"),
     "json": Reader("JSON lines", (".jsonl", ".ndjson", ".json"), read_json),
     "labelled": Reader("a label and a text per line", (), read_labelled, unit="sentence"),
-    "parquet": Reader("Parquet", (".parquet",), None),
+    "parquet": Reader("Parquet or Arrow", (".parquet", ".arrow"), None),
 }
 
 
 def reader_of(file: Path) -> Reader:
     """Returns the reader for a file's ending, compressed or not. Files with an unknown ending are column files."""
+    if is_saved(file):
+        return READERS["parquet"]
     ending = Path(file.name.removesuffix(".gz")).suffix
     return next((reader for reader in READERS.values() if ending in reader.endings), READERS["columns"])
+
+
+def is_saved(file: Path) -> bool:
+    """Returns whether this is a folder that `save_to_disk` of `datasets` wrote for one split."""
+    return (file / "state.json").is_file()
 
 
 def read_file(file: Path, layout: Layout, remedy: str = "") -> Split:
@@ -52,9 +60,9 @@ def read_file(file: Path, layout: Layout, remedy: str = "") -> Split:
         reader = READERS["labelled"]
     if reader.unit not in (None, unit):
         raise UserError(f"{file}: {reader.name} has a label per {reader.unit}, data.task={layout.task} one per {unit}.")
-    if not file.is_file():
+    if not file.is_file() and not is_saved(file):
         raise UserError(f"{file} is no file. {remedy}".rstrip())
     if reader.read_lines is None:
-        return read_parquet(file, layout)
+        return read_table(file, layout)
     with closing(lines_of(file)) as lines:
-        return reader.read_lines(lines, layout, str(file))
+        return reader.read_lines(islice(lines, layout.most_lines), layout, str(file))

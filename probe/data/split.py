@@ -164,15 +164,15 @@ def too_long(num_words: int) -> str:
 class SplitBuilder:
     """Makes a split of one sentence after another, with the checks that all formats share.
 
-    known_tags: each distinct tag as it was written, and without what was around it. hint: what to type if a word or a
-    tag cannot be right. blanks: whether a tag may have blanks inside.
+    known_tags: each distinct tag as it was written, and without what was around it. blanks: whether a tag may have
+    blanks inside.
     """
 
-    def __init__(self, origin: str, hint: str = "", blanks: bool = False) -> None:
+    def __init__(self, origin: str, blanks: bool = False) -> None:
         self.split = Split([], [], [], array("I"), origin)
         self.known_tags: dict[str, str] = {}
         self._words, self._tags = Packing(), Packing()
-        self._hint, self._inside = hint, {*JOINERS, " "} if blanks else {*JOINERS}
+        self._inside = {*JOINERS, " "} if blanks else {*JOINERS}
         self._documents: list[int] = []
 
     def add(self, lines: Sequence[int], words: Sequence[str], tags: Sequence[str], document: int) -> None:
@@ -188,7 +188,7 @@ class SplitBuilder:
         if "" in bare or BROKEN.search("".join(bare)):
             number = next(number for number, word in enumerate(bare) if not word or BROKEN.search(word))
             what = f"word {number + 1} ({bare[number]!r}) is empty, or has a tab, a line end or half a character"
-            raise UserError(f"{self._place(lines, number)}: {what}. {self._hint}".rstrip())
+            raise UserError(f"{self._place(lines, number)}: {what}.")
         for number, tag in enumerate(tags):
             if tag not in self.known_tags:
                 self.known_tags[tag] = self._checked(tag, self._place(lines, number))
@@ -216,11 +216,11 @@ class SplitBuilder:
         """Returns the tag without blanks and invisible characters around it. Raises UserError for others inside."""
         bare = bare_tag(tag)
         if bare in ("", "_"):
-            raise UserError(f"{place}: tag {bare!r} marks a word without a tag. {self._hint}".rstrip())
+            raise UserError(f"{place}: tag {bare!r} marks a word without a tag.")
         for character in bare:
             if (character == " " or not character.isprintable()) and character not in self._inside:
                 found = f"tag {bare!r} has a blank or the invisible character {character!r}"
-                raise UserError(f"{place}: {found}. {self._hint}".rstrip())
+                raise UserError(f"{place}: {found}.")
         return bare
 
 

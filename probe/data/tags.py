@@ -1,8 +1,8 @@
 """Detects tag schemes, reads spans from tags, and finds ill-formed tags. Inside the package, tags of spans are IOB2.
 
 IOB1: I- begins a span; B- is used only right after a span of the same type. IOB2: B- begins every span. BIOES and
-BILOU: the end of a span (E-, L-) and spans of one word (S-, U-) are marked too. IO: I- or the bare type; adjacent spans
-of one type cannot be distinguished.
+BILOU: the end of a span (E-, L-) and spans of one word (S-, U-) are marked too. BMES: BIOES with M- for I-. IO: I- or
+the bare type; adjacent spans of one type cannot be distinguished. If all tags are prefixes alone, there is one type, _.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 Tags = Sequence[Sequence[str]]
-PREFIXES = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BILOU": "BILU", "IO": "I"}
-PREFIXED = re.compile(r"[BIESLU]-\S+")
+PREFIXES = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "IO": "I"}
+PREFIXED = re.compile(r"[BIESLUM]-\S+")
+BARE_PREFIX = re.compile(r"[BIESLUM]-?")
+NO_TYPE = "_"  # as seqeval names the type of tags without one
 IOB2 = re.compile(r"O|[BI]-\S+")
-ALMOST = re.compile(r"([BIESLUM])[-_:](.+)|(.+)[-_:]([BIESLUM])", flags=re.I)  # a scheme in another notation
-CONTINUES, ENDS = "IEL", "ELSU"  # prefixes that continue a span, and prefixes that end one
+ALMOST = re.compile(r"[BIESLUM][-_:./|].+|.+[-_:./|][BIESLUM]", flags=re.I)  # a scheme in another notation
+CONTINUES, ENDS = "IELM", "ELSU"  # prefixes that continue a span, and prefixes that end one
 
 
 class TagSchemeError(ValueError):
@@ -68,9 +70,9 @@ def ill_formed(tags: Sequence[str], scheme: str) -> list[int]:
                 places.append(position)
             continue
         after = tags[position + 1] if position + 1 < len(tags) else "O"
-        begun = before[0] in "BI" and before[2:] == kind
+        begun = before[0] in "BIM" and before[2:] == kind
         continued = after[0] in CONTINUES and after[2:] == kind
-        if (prefix in CONTINUES and not begun) or (prefix in "BI" and not continued):
+        if (prefix in CONTINUES and not begun) or (prefix in "BIM" and not continued):
             places.append(position)
     return places
 
@@ -84,7 +86,7 @@ def find_scheme(sentences: Tags, wanted: str) -> str:
     kinds = sorted(used - {"O"})
     prefixed = [tag for tag in kinds if PREFIXED.fullmatch(tag)]
     if wanted == "IO" or (wanted == "auto" and not prefixed and kinds):
-        _check_bare(kinds, "O" in used or wanted == "IO")
+        _check_bare(kinds, "O" in used or wanted == "IO", wanted == "IO")
         return "IO"
     if wrong_form := [tag for tag in kinds if not PREFIXED.fullmatch(tag)]:
         raise TagSchemeError(
@@ -96,30 +98,48 @@ def find_scheme(sentences: Tags, wanted: str) -> str:
             return "IO"
         wrong = {scheme: sum(len(ill_formed(tags, scheme)) for tags in sentences) for scheme in ("IOB2", "IOB1")}
         return min(wrong, key=lambda scheme: wrong[scheme])
-    scheme = wanted if wanted != "auto" else "BIOES" if prefixes & set("ES") else "BILOU"
+    guess = "BMES" if "M" in prefixes else "BIOES" if prefixes & set("ES") else "BILOU"
+    scheme = wanted if wanted != "auto" else guess
     if wrong_prefix := [tag for tag in kinds if tag[0] not in PREFIXES[scheme]]:
-        also = "" if wanted != "auto" else f" as {_few([tag for tag in kinds if tag[0] in 'ES'])}"
+        also = "" if wanted != "auto" else f" as {_few([tag for tag in kinds if tag[0] in 'ESM'])}"
         raise TagSchemeError(wrong_prefix, f"is not {scheme}{also} (prefixes {', '.join(PREFIXES[scheme])})")
     if wanted == "auto":
         # A few E-, S-, L- or U- in a file that is otherwise IOB are mistakes, not a scheme.
         ends = sum(tag[0] in ENDS for tags in sentences for tag in tags)
         if sum(len(ill_formed(tags, scheme)) for tags in sentences) > ends:
-            stray = [tag for tag in kinds if tag[0] in ENDS]
+            stray = [tag for tag in kinds if tag[0] not in "BI"]
             raise TagSchemeError(stray, f"belongs to {scheme}, but most of the other tags do not")
     return scheme
 
 
-def _check_bare(kinds: list[str], has_outside: bool) -> None:
-    """Refuses tags that only look like bare types: tags that are not spans, and prefixes written in another manner."""
+def _check_bare(kinds: list[str], has_outside: bool, are_types: bool) -> None:
+    """Refuses tags that only look like bare types: tags that are not spans, and prefixes written in another manner.
+
+    are_types: whether IO was asked for, so that what looks like one prefix in another notation is a type.
+    """
     if kinds and not has_outside:
         raise TagSchemeError(kinds[:1], "has no prefix, and no tag is O, so the tags do not seem to be spans")
-    by_type: dict[str, str] = {}
     for tag in kinds:
         twins = {"I" + tag[1:]} if tag[0] == "B" else {tag[:-1] + "I"} if tag[-1] == "B" else set()
-        if almost := ALMOST.fullmatch(tag):
-            twins.add(by_type.setdefault((almost[2] or almost[3]).casefold(), tag))
         if twins := twins & set(kinds) - {tag}:
             raise TagSchemeError([tag], f"occurs together with {twins.pop()}: write tags as B-TYPE and I-TYPE")
+        if ALMOST.fullmatch(tag) and not are_types:
+            raise TagSchemeError([tag], "looks like a prefix and a type: write tags as B-TYPE and I-TYPE")
+        if BARE_PREFIX.fullmatch(tag) and not are_types:
+            others = _few([kind for kind in kinds if not BARE_PREFIX.fullmatch(kind)])
+            raise TagSchemeError(
+                [tag],
+                f"is a prefix without a type, and {others} are no prefixes",
+            )
+
+
+def with_types(sentences: Tags, wanted: str) -> Tags:
+    """Gives tags that are prefixes alone, such as B and I, a type; returns other tags unchanged."""
+    kinds = set(chain.from_iterable(sentences)) - {"O"}
+    if not kinds or not all(map(BARE_PREFIX.fullmatch, kinds)) or (wanted == "IO" and kinds - {"I", "I-"}):
+        return sentences
+    full = {tag: f"{tag[0]}-{NO_TYPE}" for tag in kinds} | {"O": "O"}
+    return [[full[tag] for tag in tags] for tags in sentences]
 
 
 def with_prefixes(sentences: Tags, scheme: str) -> Tags:

@@ -5,13 +5,14 @@ No warning stops a run: word indices or another layer of tags may be intended.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
 from probe.config import DataConfig
-from probe.data.column_guesses import nearly_all_numbers, span_columns, table_of, wordlike_column
+from probe.data.guesses import FEW_TAGS, HEADER, NEARLY_ALL, nearly_all_numbers, span_columns, table_of, wordlike_column
 from probe.data.split import Split
 from probe.system.format import escape_invisible
 
@@ -20,7 +21,6 @@ WARNING = "WARNING: "  # begins a line
 MOST = 20_000  # words of train that are checked
 ONE_TAG = 0.98  # of all tags
 UNIQUE = 0.1  # different tags per word; words and lemmas have more, tags have fewer
-FEW_TAGS = 100  # distinct ones
 LONG_ENOUGH = 5  # words; any two texts share shorter sentences
 SHARED = 0.05  # of a split's sentences; train and dev of CoNLL-2003 share 2.7 %
 
@@ -30,13 +30,31 @@ def data_warnings(cfg: DataConfig, train: Split, about: Mapping[str, Any]) -> li
 
     about: of the corpus.
     """
-    table = table_of(train)[:MOST]
-    found = list(_numbers(train, table)) or on_shared(about.get("shared", {}))
-    return [*found, *_tags(cfg, train, table, "scheme" in about)]
+    table = table_of(train, MOST)
+    words = list(islice(chain.from_iterable(train.words), MOST))
+    found = list(_numbers(train, words, table)) or [*_affixes(words), *on_shared(about.get("shared", {}))]
+    return [*found, *_header(train), *_tags(cfg, train, table, "scheme" in about)]
 
 
-def _numbers(train: Split, table: list[list[str]]) -> Iterator[str]:
-    if not nearly_all_numbers(words := list(islice(chain.from_iterable(train.words), MOST))):
+def _header(train: Split) -> Iterator[str]:
+    """Warns of a first word and tag that seem to name the columns: the tag occurs nowhere else."""
+    word, tag = train.words[0][0], train.tags[0][0]
+    if train.word_a_line and HEADER.search(f"{word} {tag}") and sum(tags.count(tag) for tags in train.tags) == 1:
+        yield f"the first word is {word} {tag}; if that names the columns: data.comment={word}"
+
+
+def _affixes(words: Sequence[str]) -> Iterator[str]:
+    """Warns of a digit behind nearly all words, as in Weibo NER, or of a beginning that all share."""
+    numbered = [word for word in words if re.fullmatch(r".*\D\d", word)]
+    if len(numbered) >= NEARLY_ALL * len(words):
+        yield f"nearly all words end in a digit ({', '.join(numbered[:3])}). If it is no part of them, remove it"
+    prefix = re.match(r"\w+\W", words[0])
+    if prefix and all(word.startswith(prefix[0]) for word in words):
+        yield f"all words begin with {prefix[0]}; to remove that: data.word_prefix={prefix[0]}"
+
+
+def _numbers(train: Split, words: Sequence[str], table: list[list[str]]) -> Iterator[str]:
+    if not nearly_all_numbers(words):
         return
     if not train.word_a_line:
         remedy = "data.words_field=NAME"

@@ -96,10 +96,7 @@ class TextEncoder:
         tokenizer's segment ids. Raises UserError for a text that cannot be read.
         """
         name, encoder, subword = f"text {number}", self.encoder, self.features.subword
-        try:
-            words = split_text(text)
-        except UnicodeEncodeError:  # Python turns other bytes of the command line into surrogates
-            raise UserError(f"{name} is not UTF-8, or holds half a character.") from None
+        words = split_text(text, name)
         corpus = Corpus("texts", {name: Split([words], [["O"] * len(words)], None, [number], "text")})
         cut = Text(corpus, name, encoder, self.features)
         report_empty_words(corpus, {name: cut})

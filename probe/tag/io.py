@@ -16,8 +16,7 @@ from probe.config import DataConfig, UserError
 from probe.data.columns import cut_line
 from probe.data.layout import Layout
 from probe.data.readers import READERS, reader_of
-from probe.data.sentences import Sentences
-from probe.data.split import MAX_SENTENCE, Split, lines_of
+from probe.data.split import Split, SplitBuilder, lines_of
 from probe.data.task import Task
 from probe.runs.frame import run_of
 from probe.runs.identity import normalized_name
@@ -91,24 +90,13 @@ def read_running(lines: list[str], origin: str) -> Split:
     """Reads running text, one sentence per line. An empty line separates documents."""
     from probe.data.running_text import split_text
 
-    sentences, documents, numbers = [], [], []
-    document = 0
+    builder, document = SplitBuilder(origin), 1
     for number, line in enumerate(lines, 1):
-        try:
-            words = split_text(line)
-        except UnicodeEncodeError:  # Python turns other bytes of the command line into surrogates
-            raise UserError(f"{origin}:{number} is not UTF-8, or has half a character.") from None
-        if len(words) > MAX_SENTENCE:
-            raise UserError(f"{origin}:{number}: a line of {len(words)} words; the most is {MAX_SENTENCE}.")
+        words = split_text(line, f"{origin}:{number}")
         document += not words
         if words:
-            sentences.append(words)
-            documents.append(document)
-            numbers.append(number)
-    if not sentences:
-        raise UserError(f"{origin} has no word.")
-    tags = Sentences.of(["O"] * len(words) for words in sentences)
-    return Split(Sentences.of(sentences), tags, documents, numbers, origin)
+            builder.add([number], words, ["O"] * len(words), document)
+    return builder.done(has_documents=True)
 
 
 def format_tagged(split: Split, tagged: Iterable[Sequence[str]], form: str, task: Task) -> Iterator[str]:

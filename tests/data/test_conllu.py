@@ -11,8 +11,8 @@ from support.facts import names
 from support.inputs import data_config
 
 from probe.config import UserError
-from probe.data.column_guesses import table_of
 from probe.data.corpus import load_corpus
+from probe.data.guesses import table_of
 from probe.data.layout import Layout
 from probe.data.readers import READERS, read_file, reader_of
 
@@ -85,7 +85,7 @@ def test_crlf_and_gzip_and_a_text_without_documents(tmp_path: Path):
         ("1\tAna\tAna\tPROPN\n1\twon\twin\tVERB\n", ["some.conllu:2", "'1'", 2]),  # no empty line between sentences
         ("Ana\tPROPN\n", ["some.conllu:1", "'Ana'"]),
         ("1 Ana Ana PROPN\n", ["some.conllu:1", "'1 Ana Ana PROPN'", "tabs"]),
-        ("1\tAna\tAna\t_\n", ["some.conllu:1", "'_'", "data.tag_column=N"]),
+        ("1\tAna\tAna\t_\n", ["some.conllu:1", "'_'"]),
         ("1\tAna\tAna\tPROPN\n2\twon\twin\n", ["some.conllu:2", "3 columns", 4]),
         ("1\t\tAna\tPROPN\n", ["some.conllu:1", "word"]),
         ("1-2\tdon't\t_\t_\n# text\n", ["some.conllu"]),

@@ -15,8 +15,8 @@ from support.facts import names
 from support.inputs import data_config, write_splits
 
 from probe.config import UserError
-from probe.data.column_guesses import table_of
 from probe.data.corpus import Corpus, load_corpus
+from probe.data.guesses import table_of
 from probe.data.layout import Layout
 from probe.data.readers import read_file
 
@@ -62,37 +62,33 @@ def test_what_cannot_be_meant_otherwise_is_read_and_counted(
     assert [row[column] for row in table_of(split)] == [word for sentence in words for word in sentence]
 
 
-LINES = ["data.separator=tab|whitespace|space", "data.comment=PREFIX"]
-COLUMNS = ["data.word_column=N", "data.tag_column=N"]
-
-
 @pytest.mark.parametrize(
     ("content", "changes", "line", "facts"),
     [
-        ("Ana\tNNP\t\nwon\tVB\tO\n", {}, 2, ["3 columns", r"'won\tVB\tO'", 2, *LINES]),
-        ("Ana\tNNP\tO\nwon\tVB\t\n", {}, 2, ["tag ''", *COLUMNS]),
-        ("Ana\tO\t\nwon\tO\n", {"tag_column": 1}, 2, ["2 columns", r"'won\tO'", 3, *LINES]),
-        ("Ana B-PER\nNew York\tB-LOC\n", {}, 2, ["3 columns", r"'New York\tB-LOC'", 2, *LINES]),
-        ("Ana O\n\n% the end\n", {}, 3, ["3 columns", "'% the end'", 2, *LINES]),
-        ("Ana O\n\u00a0\nBo O\n", {}, 2, ["one column", r"'\xa0'", 2, *LINES]),
-        ("Ana,O\nBo,O\n", {}, 1, ["one column", "'Ana,O'", "two columns", *COLUMNS, *LINES]),
-        ("Ana\u00a0O\nBo\u00a0O\n", {}, 1, ["one column", r"'Ana\xa0O'", "two columns", *COLUMNS, *LINES]),
-        ("Ana O\n", {"tag_column": 3}, 1, ["2 columns", "'Ana O'", "data.tag_column=3", "0 to 1"]),
-        ("1\tAna\tPROPN\t_\n2\twon\tVERB\t_\n", {"word_column": 1}, 1, ["tag '_'", *COLUMNS]),
-        ("Ana\tB\u00a0PER\n", {}, 1, [r"tag 'B\xa0PER'", r"'\xa0'", *COLUMNS]),
+        ("Ana\tNNP\t\nwon\tVB\tO\n", {}, 2, ["3 columns", r"'won\tVB\tO'", 2]),
+        ("Ana\tNNP\tO\nwon\tVB\t\n", {}, 2, ["tag ''"]),
+        ("Ana\tO\t\nwon\tO\n", {"tag_column": 1}, 2, ["2 columns", r"'won\tO'", 3]),
+        ("Ana B-PER\nNew York\tB-LOC\n", {}, 2, ["3 columns", r"'New York\tB-LOC'", 2]),
+        ("Ana O\n\n% the end\n", {}, 3, ["3 columns", "'% the end'", 2]),
+        ("Ana O\n\u00a0\nBo O\n", {}, 2, ["one column", r"'\xa0'", 2]),
+        ("Ana,O\nBo,O\n", {}, 1, ["one column", "'Ana,O'", "two columns"]),
+        ("Ana\u00a0O\nBo\u00a0O\n", {}, 1, ["one column", r"'Ana\xa0O'", "two columns"]),
+        ("Ana O\n", {"tag_column": 3}, 1, ["2 columns", "'Ana O'", "data.tag_column", "0 to 1"]),
+        ("1\tAna\tPROPN\t_\n2\twon\tVERB\t_\n", {"word_column": 1}, 1, ["tag '_'"]),
+        ("Ana\tB\u00a0PER\n", {}, 1, [r"tag 'B\xa0PER'", r"'\xa0'"]),
         ("Ana O\rBo O\r", {}, 1, ["carriage return", r"'Ana O\rBo O'"]),
-        ("Ана O\n".encode("utf-16-le"), {}, 2, ["one column", r"'\x00'", 2, *LINES]),
+        ("Ана O\n".encode("utf-16-le"), {}, 2, ["one column", r"'\x00'", 2]),
         ("Łódź B-LOC\n".encode("utf-16-le"), {}, 1, ["0xf3", "UTF-8"]),
         (gzip.compress(b"Ana O\n", mtime=0), {}, 1, ["0x8b", "gzip", ".gz"]),
         (
             "en:Ana\tO\nBo\tO\n",
             {"word_prefix": "en:"},
             2,
-            ["word 'Bo'", "data.word_prefix=en:", "data.word_prefix=null"],
+            ["word 'Bo'", "'en:' (data.word_prefix)", "data.word_prefix=null"],
         ),
     ],
 )
-def test_every_refusal_shows_what_is_invisible_and_names_what_to_type(
+def test_every_refusal_shows_what_is_invisible_and_names_its_line(
     tmp_path: Path, content: str | bytes, changes: dict, line: int, facts: list[object]
 ):
     with pytest.raises(UserError) as caught:
@@ -140,6 +136,27 @@ def test_stray_marks_and_blanks_are_counted_and_reported(tmp_path: Path):
     names(corpus.notes[1], "0 in train, 1 in dev, 0 in test")
 
 
+def test_several_comments_a_marker_and_ranges_of_conllu_in_a_file_of_another_ending(tmp_path: Path):
+    text = "TOKEN\tTAG\n### PMID:10\n# de\n1\tdo\tO\n\n### PMID:11\n1\tAna\tO\n2-3\tdon't\tO\n2\tdo\tO\n3\tn't\tO\n"
+    layout = replace(PLAIN, word_column=1, comment=["TOKEN", "# "], document_marker="### PMID")
+    split = read_file(file_of(tmp_path, text), layout)
+    assert split.words == [["do"], ["Ana", "do", "n't"]]
+    assert split.documents == [1, 2]
+    assert +split.skipped == {"comments": 2, "lines of CoNLL-U": 1}
+    assert [split.line_of(1, position) for position in range(3)] == [7, 9, 10]
+    assert [row[1] for row in table_of(split)] == ["do", "Ana", "do", "n't"]
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_names_of_sentences_in_the_first_column_begin_sentences(tmp_path: Path, filled: bool):
+    names_of = [("Sentence: 1", "Hi"), ("Sentence: 2", "Ana"), ("", "won"), ("Sentence: 3", "x"), ("Sentence: 4", "y")]
+    names_of = [(name or ("Sentence: 2" if filled else ""), word) for name, word in names_of]
+    text = "".join(f"{name},{word},O\n" for name, word in names_of)
+    split = read_file(file_of(tmp_path, text), replace(PLAIN, word_column=1, separator="comma"))
+    assert split.words == [["Hi"], ["Ana", "won"], ["x"], ["y"]]
+    assert list(split.lines) == [1, 2, 4, 5]
+
+
 HIDDEN = ["\ufeff", "\u200b", "\u200d", " \u200b ", "\u2060\u00a0"]
 
 
@@ -160,11 +177,13 @@ def test_invisible_characters_around_a_tag_are_dropped_and_counted(tmp_path: Pat
 
 
 @pytest.mark.parametrize("beside", [" ", "\u00a0", "\u3000", "\u200b", "\u200e", "\u00ad", "\ufeff ", " \u2060\u2009"])
-@pytest.mark.parametrize("ending", ["conll", "conllu", "jsonl", "parquet"])
+@pytest.mark.parametrize("ending", ["conll", "conllu", "jsonl", "parquet", "csv"])
 def test_what_stands_beside_a_word_makes_no_other_word_and_is_counted(tmp_path: Path, beside: str, ending: str):
     words = ["Ana", f"Ana{beside}", f"{beside}Ana", f"{beside}New{beside}York{beside}"]
     file = file_of(tmp_path, "".join(f"{i}\t{word}\t_\tO\n" for i, word in enumerate(words, 1)), f"train.{ending}")
-    layout = replace(PLAIN, word_column=1)
+    layout = replace(PLAIN, word_column=1, separator="comma" if ending == "csv" else "auto")
+    if ending == "csv":
+        file.write_text(file.read_text().replace("\t", ","))
     if ending in ("jsonl", "parquet"):
         row = {"tokens": words, "ner_tags": ["O"] * 4}
         file.write_text(json.dumps(row) + "\n")

@@ -57,7 +57,7 @@ def test_json_lines_and_parquet_give_the_same_corpus(tokenised: bool, tmp_path: 
 
     rows = {
         name: [
-            {"text": split_text(text) if tokenised else text, "label": label}
+            {"text": split_text(text, "here") if tokenised else text, "label": label}
             for label, text in (line.split("\t") for line in some)
         ]
         for name, some in TEXTS.items()
@@ -106,7 +106,7 @@ def test_columns_of_conllu_have_no_label_per_sentence(tmp_path: Path):
 
 
 def test_ideographs_are_words_and_a_long_text_is_whole(tmp_path: Path):
-    assert split_text("我爱北京。Hi") == ["我", "爱", "北", "京", "。", "Hi"]
+    assert split_text("我爱北京。Hi", "here") == ["我", "爱", "北", "京", "。", "Hi"]
     long = " ".join(["word"] * 5000)
     corpus = load_corpus(
         config(tmp_path, **write(tmp_path, {"train": [f"a\t{long}", "b\tx"], "dev": ["a\ty"], "test": ["b\tz"]}))

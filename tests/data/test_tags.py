@@ -8,7 +8,7 @@ import pytest
 from seqeval.metrics.sequence_labeling import get_entities
 from support.inputs import SCHEMES, random_spans, written
 
-from probe.data.tags import TagSchemeError, find_scheme, ill_formed, spans, to_iob2, with_prefixes
+from probe.data.tags import TagSchemeError, find_scheme, ill_formed, spans, to_iob2, with_prefixes, with_types
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -43,6 +43,22 @@ def test_bare_types_are_io_and_touching_ones_run_together():
     assert with_prefixes([["O", "B-PER"]], "IOB2") == [["O", "B-PER"]]
 
 
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("prefixes", ["BI", "BIES", "I", "ES"])
+@pytest.mark.parametrize("dash", ["", "-"])
+def test_prefixes_alone_are_one_type_as_in_seqeval(seed: int, prefixes: str, dash: str):
+    choose = random.Random(seed)
+    tags = [choose.choice([*(prefix + dash for prefix in prefixes), "O"]) for _ in range(12)]
+    (typed,) = with_types([tags], "auto")
+    assert [(kind, start, end - 1) for kind, start, end in spans(typed)] == get_entities(tags)
+    assert get_entities(to_iob2(typed)) == get_entities(tags)
+
+
+def test_letters_are_types_where_they_are_no_prefixes_or_io_is_asked_for():
+    for tags, scheme in ((["B", "O", "C"], "auto"), (["B", "I-PER"], "auto"), (["B", "S"], "IO"), (["O"], "auto")):
+        assert with_types([tags], scheme) == [tags]
+
+
 @pytest.mark.parametrize(
     ("scheme", "tags", "wrong"),
     [
@@ -51,6 +67,7 @@ def test_bare_types_are_io_and_touching_ones_run_together():
         ("BIOES", "E-A S-A B-A O I-A B-A I-B E-B", [0, 2, 4, 5, 6]),
         ("BIOES", "B-A E-A S-B O B-B I-B E-B", []),
         ("BILOU", "L-A U-A B-A L-A B-B", [0, 4]),
+        ("BMES", "B-A M-A E-A S-A M-A O B-A M-A", [4, 7]),
         ("IO", "I-A I-A O I-B", []),
     ],
 )
@@ -68,9 +85,14 @@ def test_what_a_scheme_does_not_allow_is_found(scheme: str, tags: str, wrong: li
         ("DT NN VBZ", "auto", "DT", r"\bO\b"),
         ("O B_PER I_PER", "auto", "B_PER", "I_PER"),
         ("O PER-B PER-I", "auto", "PER-B", "PER-I"),
-        ("O b-per i-per", "auto", "i-per", "b-per"),
-        ("O E_PER S_PER M_PER", "auto", "M_PER", "E_PER"),
-        ("O PER-E LOC-E PER-S", "auto", "PER-S", "PER-E"),
+        ("O b-per i-per", "auto", "b-per", "B-TYPE"),
+        ("O E_PER S_PER M_PER", "auto", "E_PER", "B-TYPE"),
+        ("O PER-E LOC-E PER-S", "auto", "LOC-E", "B-TYPE"),
+        ("O B_LOC PER B_LOV", "auto", "B_LOC", "B-TYPE"),
+        ("O B C D", "auto", "B", r"\bC, D\b"),
+        ("O B I-PER", "auto", "B", r"\bI-PER\b"),
+        ("O M-A I-A", "auto", "I-A", "BMES"),
+        ("O M-A", "auto", "M-A", "BMES"),
         ("O person", "BIOES", "person", "BIOES"),
     ],
 )
@@ -85,3 +107,4 @@ def test_a_scheme_asked_for_wins_over_what_the_tags_look_like():
     assert find_scheme([["NN", "VB"]], "IO") == "IO"
     assert find_scheme([["O", "B-A", "I-A"]], "BIOES") == "BIOES"
     assert find_scheme([["O", "O"]], "auto") == "IOB2"
+    assert find_scheme([["B_cell", "O"]], "IO") == "IO"

@@ -182,6 +182,18 @@ def test_a_column_that_is_probably_not_the_tags_is_noticed(config: Config, folde
     assert warned(config, folder, texts, task="tags", tag_column=1) == []
 
 
+def test_digits_behind_words_a_shared_beginning_and_names_of_columns_are_noticed(config: Config, folder: Path):
+    (odd,) = warned(config, folder, as_columns("{word}1\t{tag}"))
+    assert re.search(r"\b[a-z]+1, [a-z]+1\b", odd)
+    (odd,) = warned(config, folder, as_columns("en:{word}\t{tag}"))
+    names(odd, "data.word_prefix=en:")
+    texts = {name: f"Token\tpos\n{text}" for name, text in as_columns("{word}\tT{tag}").items()}
+    (odd,) = warned(config, folder, texts, task="tags")
+    names(odd, "data.comment=Token")
+    for comment in ("Token", ["Token", "# "]):
+        assert warned(config, folder, texts, task="tags", comment=comment) == []
+
+
 def test_tags_that_are_nearly_all_one_are_noticed(config: Config, folder: Path):
     texts = as_columns("{word}\t{tag}")
     texts["train"] = re.sub(r"\t[BI]-\w+", "\tO", texts["train"]) + "\nHull\tB-LOC\nAcme\tB-ORG\nAna\tB-PER\n"

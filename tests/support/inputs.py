@@ -170,21 +170,23 @@ def stored(store: FeatureStore, split: str) -> torch.Tensor:
 
 
 Span = tuple[str, int, int]
-SCHEMES = ("IOB1", "IOB2", "BIOES", "BILOU", "IO")
+SCHEMES = ("IOB1", "IOB2", "BIOES", "BILOU", "BMES", "IO")
 
 
 def written(length: int, entities: list[Span], scheme: str) -> list[str]:
     """Tags of spans in a scheme, by the scheme's definition; in IO spans of one type must not touch."""
     tags = ["O"] * length
     ends = {(end, kind) for kind, _, end in entities}
-    begin, end_mark, alone = {"BIOES": ("B", "E", "S"), "BILOU": ("B", "L", "U")}.get(scheme, ("B", "I", "B"))
+    begin, end_mark, alone = {"BIOES": ("B", "E", "S"), "BILOU": ("B", "L", "U"), "BMES": ("B", "E", "S")}.get(
+        scheme, ("B", "I", "B")
+    )
     for kind, start, end in entities:
         for position in range(start, end):
-            prefix = "I"
-            if scheme in ("BIOES", "BILOU"):
-                prefix = alone if end - start == 1 else end_mark if position == end - 1 else "I"
+            prefix = "M" if scheme == "BMES" else "I"
+            if scheme in ("BIOES", "BILOU", "BMES"):
+                prefix = alone if end - start == 1 else end_mark if position == end - 1 else prefix
             if position == start and (end - start > 1 or scheme == "IOB2"):
-                prefix = begin if scheme in ("IOB2", "BIOES", "BILOU") else "I"
+                prefix = begin if scheme in ("IOB2", "BIOES", "BILOU", "BMES") else "I"
             if position == start and scheme == "IOB1" and (start, kind) in ends:
                 prefix = "B"
             tags[position] = f"{prefix}-{kind}"

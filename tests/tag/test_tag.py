@@ -25,6 +25,7 @@ from probe.runs.records import load_records
 from probe.runs.run import run
 from probe.runs.weights import how_to_save, load_probe
 from probe.settings import configs_of
+from probe.tag.io import read_running
 from probe.vectors import words
 from probe.verify.checks import check_files
 
@@ -261,7 +262,7 @@ def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, kept: tuple[
     refused: list[tuple[list[object], list[str]]] = [
         (["nowhere/x.txt", "no such file"], ["nowhere/x.txt"]),
         (["test.conll", "no such file", "echo test.conll | probe tag ... -"], ["test.conll"]),
-        (["text has no word"], [""]),
+        (["text"], [""]),
         (["uneven.txt:2", "one column", "'won'", 2, "--input text"], ["uneven.txt"]),
         ([folder, "last", "--seed 7"], ["x", "--seed", "7"]),
         (["encoder.path=other"], ["x", "encoder.path=other"]),
@@ -276,6 +277,12 @@ def test_what_cannot_be_tagged_is_refused_in_a_line(here: Callable, kept: tuple[
         assert (done.returncode, done.stdout) == (2, ""), facts
         names(done.stderr, *facts)
         assert done.stderr.count("\n") <= 3
+
+
+def test_invisible_characters_beside_the_words_of_a_text_are_dropped_as_in_training():
+    split = read_running(["\u200bAna\u200b won\u2060 .", "", "x\ufeff"], "text")
+    assert split.words == [["Ana", "won", "."], ["x"]]
+    assert split.skipped["blanks around words"] == 3
 
 
 def test_a_folder_without_runs_is_named_without_torch(tmp_path: Path):

@@ -10,7 +10,17 @@ from typing import Any
 from probe.config import UserError
 from probe.data.sentences import Sentences
 from probe.data.split import Split
-from probe.data.tags import Tags, TagSchemeError, find_scheme, ill_formed, spans, to_iob2, with_prefixes
+from probe.data.tags import (
+    NO_TYPE,
+    Tags,
+    TagSchemeError,
+    find_scheme,
+    ill_formed,
+    spans,
+    to_iob2,
+    with_prefixes,
+    with_types,
+)
 from probe.data.task import Draw, Task
 from probe.data.tasks.tags import MajorityTag, most_frequent
 from probe.scoring.metrics import (
@@ -32,14 +42,16 @@ def items(tags: Sequence[str]) -> list[Item]:
 def normalize(splits: dict[str, Split], wanted: str, on_ill_formed: str) -> tuple[dict[str, Any], list[str]]:
     """Finds the scheme over all splits, reports ill-formed tags, and turns the tags into IOB2, in place."""
     together = Sentences.of(tags for split in splits.values() for tags in split.tags)
+    notes = []
+    if (typed := with_types(together, wanted)) is not together:
+        notes.append(f"tags are prefixes without types, which are read as one type, {NO_TYPE}")
+        for split in splits.values():
+            split.tags = Sentences.of(with_types(split.tags, wanted))
     try:
-        scheme = find_scheme(together, wanted)
+        scheme = find_scheme(typed, wanted)
     except TagSchemeError as error:
         place = next(place for split in splits.values() for place in split.places_of(error.tag))
-        raise UserError(
-            f"{place}: tag {error.tag!r} {error}. Another scheme: data.scheme=NAME. If tags are not spans: "
-            "data.task=tags. If another column has the tags: data.tag_column=N."
-        ) from None
+        raise UserError(f"{place}: tag {error.tag!r} {error}.") from None
     for split in splits.values():
         split.tags = Sentences.of(with_prefixes(split.tags, scheme))
     counts: dict[str, int] = {}
@@ -54,7 +66,7 @@ def normalize(splits: dict[str, Split], wanted: str, on_ill_formed: str) -> tupl
         message = f"{sum(counts.values())} tags are ill-formed {scheme} ({by_split}): {'; '.join(shown[:PLACES_SHOWN])}"
         if on_ill_formed == "error":
             raise UserError(f"{message}. To read them as conlleval does: data.ill_formed=report.")
-        notes = [f"{message}. They are read as conlleval reads them"]
+        notes.append(f"{message}. They are read as conlleval reads them")
     for split in splits.values():
         split.tags = Sentences.of(map(to_iob2, split.tags))
     return {"scheme": scheme, "asked_scheme": wanted, "ill_formed": counts}, notes

@@ -1,0 +1,195 @@
+"""Messages about odd files, followed as a user would: the settings they name are typed until the corpus is read."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from support.facts import names
+
+from probe.config import UserError
+from probe.data.corpus import Corpus, load_corpus
+from probe.settings import configs_of
+
+FILES = {"train": "won", "dev": "lost", "test": "met"}  # and the word that stands for @ in each
+TYPED = re.compile(r"""data\.\w+=(?:'[^']*'|[^\s,;:)']*[^\s.,;:)'])""")
+ENGLISH, GERMAN = [["EU", "won"], ["Rome"]], [["EU", "won", "Rom"], ["EU"]]
+
+
+def follow(folder: Path, text: str | bytes, *settings: str, ending: str = "txt") -> tuple[Corpus | str, list[str]]:
+    """Returns the corpus, or the message that names nothing more to type, and the settings that were typed."""
+    for name, word in FILES.items():
+        content = text if isinstance(text, bytes) else text.replace("@", word).encode()
+        (folder / f"{name}.{ending}").write_bytes(content)
+    files = [f"data.{name}={name}.{ending}" for name in FILES]
+    typed: dict[str, str] = {}
+    for _ in range(4):
+        words = [f"{name}={value}" for name, value in typed.items()]
+        try:
+            cfg = configs_of(["data=columns", f"data.path={folder}", *files, *settings, *words])[0][0]
+            return load_corpus(cfg.data), words
+        except UserError as error:
+            message = str(error)
+        found = dict(shlex.split(one)[0].split("=", 1) for one in TYPED.findall(message))
+        if not found:
+            return message, words
+        assert not found.items() <= typed.items(), f"again: {message}"
+        typed |= found
+    raise AssertionError(f"not read with {typed}: {message}")
+
+
+KAGGLE = "Sentence #\tWord\tPOS\tTag\nSentence: 1\tEU\tNNS\tB-ORG\n\t@\tIN\tO\nSentence: 2\tRome\tNNP\tB-geo\n"
+HIPE = "TOKEN\tNE-COARSE-LIT\tMISC\n{}# language = de\nEU\tB-org\t_\n@\tO\t_\nRom\tB-loc\tx\n\n{}EU\tB-org\t_\n"
+TABS = "EU\tB-ORG\n@\tO\n\nRome\tB-LOC\n"
+CONLLU = "# text = x\n1\tEU\tEU\tPROPN\tNNP\t_\t0\troot\t_\t_\n2\t@\t@\tVERB\tVBD\t_\t1\tobj\t_\t_\n\n"
+CONLLU += "1\tRome\tRome\tPROPN\tNNP\t_\t0\troot\t_\t_\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "words", "typed"),
+    [
+        ("\n# id 1 domain=en\nEU B-ORG _ B-GRP\n@ _ _ O\n\n# id 2 domain=en\n# _ _ O\n", [], None, ["# id"]),
+        ("\n# id 1\tdomain=en\nEU _ _ B-GRP\n@ _ _ O\n\n# id 2\tdomain=en\nRome _ _ O\n", [], ENGLISH, ["#"]),
+        ("# id 1 a\nEU B-X\n@ O\n\n# O\n", ['data.comment="#"'], None, ["# id"]),
+        (HIPE.format("", ""), ["data.tag_column=1"], GERMAN, ["#", "TOKEN"]),
+        (HIPE.format("", ""), [], GERMAN, ["#", "TOKEN", "tag_column=1"]),
+        (HIPE.format("", "").replace("# language = de\n", ""), ["data.tag_column=1"], GERMAN, ["TOKEN"]),
+        (KAGGLE, [], ENGLISH, ["word_column=1", "Sentence #"]),
+        (KAGGLE.replace("\t", ","), [], ENGLISH, ["separator=comma", "word_column=1", "Sentence #"]),
+        (TABS.replace("\t", ","), [], ENGLISH, ["separator=comma"]),
+        ('"EU, ""x""",B-ORG\n@,O\n,\n",",O\n', [], [['EU, "x"', "won"], [","]], ["separator=comma"]),
+        ("word,tag\n" + TABS.replace("\t", ","), [], ENGLISH, ["separator=comma", "comment=word"]),
+        ("token\tner\n" + TABS, [], ENGLISH, ["comment=token"]),
+        (TABS.replace("\t", "\t\t", 1), [], ENGLISH, ["separator=whitespace"]),
+        (TABS.replace("\t", "  ", 1).replace("\t", " "), ["data.separator=space"], ENGLISH, ["separator=whitespace"]),
+        ("1\tEU\tB-ORG\tO\n2\t@\tO\tO\n\n1\tRome\tB-LOC\tO\n", [], ENGLISH, ["word_column=1", "tag_column=2"]),
+        ("B-ORG\tEU\nO\t@\n\nB-LOC\tRome\n", [], ENGLISH, ["word_column=1", "tag_column=0"]),
+        ("EU\tB-ORG\tO\n@\tO\tO\n\nRome\tB-LOC\tO\n", [], ENGLISH, ["tag_column=1"]),
+        (TABS, ["data.tag_column=3"], ENGLISH, ["tag_column=1"]),
+        (TABS, ["data.word_column=1"], ENGLISH, ["word_column=0"]),
+        (TABS, ["data.labels=[O,B-PER]"], ENGLISH, ["labels=null"]),
+        (TABS.replace("B-", "U-"), ["data.scheme=BIOES"], ENGLISH, ["scheme=auto"]),
+        ("% by x\n" + TABS.replace("\t", " "), [], ENGLISH, ["comment=%"]),
+        ("EU\tNN\n@\tVB\n\nRome\tNN\n", [], ENGLISH, ["task=tags"]),
+        ("# x\n1\tEU\tB-X\n2-3\tdon't\tO\n2\tdo\tO\n3\t@\tO\n", [], [["EU", "do", "won"]], ["#", "word_column=1"]),
+    ],
+)
+def test_what_a_message_says_reads_the_file(
+    tmp_path: Path, text: str, settings: list[str], words: list[list[str]] | None, typed: list[str]
+):
+    corpus, found = follow(tmp_path, text, *settings)
+    assert isinstance(corpus, Corpus), corpus
+    assert list(corpus.splits["train"].words) == (words or [["EU", "won"], ["#"]])
+    names(found, *typed)
+
+
+@pytest.mark.parametrize(
+    ("text", "marker"),
+    [
+        ("### PMID:1\n{}### PMID:2\nx\tO\n", "### PMID"),
+        ("###MEDLINE:95\n\n{}###MEDLINE:96\n\nx\tO\n", "###MEDLINE"),
+        ("### 1\n{}### 2\nx\tO\n", "###"),
+        ("# newdoc id = a\n# text = x\n{}# newdoc id = b\n# text = y\nx\tO\n", "# newdoc"),
+        ("# hipe2022:document_id = a\n# language = de\n{}# hipe2022:document_id = b\nx\tO\n", "# hipe2022:document_id"),
+        (
+            "#begin document (a); part 000\n{}#end document\n#begin document (b)\nx\tO\n#end document\n",
+            "#begin document",
+        ),
+        ("<doc id=1>\n{}</doc>\n<doc id=2>\nx\tO\n</doc>\n", "<doc"),
+    ],
+)
+def test_lines_that_look_like_document_boundaries_are_offered_as_such(tmp_path: Path, text: str, marker: str):
+    corpus, found = follow(tmp_path, text.format(TABS + "\n"))
+    assert isinstance(corpus, Corpus), corpus
+    assert f'data.document_marker="{marker}"' in found
+    assert corpus.splits["train"].documents == [1, 1, 2]
+
+
+def test_a_hint_that_loses_documents_says_so(tmp_path: Path):
+    for comment in ("# made by x\n# in May\n", "# newdoc id = a\n# text = x\n"):
+        for name, word in FILES.items():
+            (tmp_path / f"{name}.txt").write_text(comment + TABS.replace("@", word))
+        with pytest.raises(UserError) as caught:
+            load_corpus(configs_of(["data=columns", f"data.path={tmp_path}"])[0][0].data)
+        assert ("without documents" in str(caught.value)) == ("newdoc" not in comment)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TABS.replace("\tO", "\t-"),
+        TABS.replace("\tO", "\tOUT"),
+        TABS.replace("\tO", "\t0"),
+        TABS.replace("\tO", "\t_"),
+        TABS.replace("\t", ";"),
+        TABS.replace("\t", "|"),
+        TABS.replace("@\tO", "@"),
+        TABS.replace("EU\tB-ORG", "EU"),
+        TABS.replace("B-ORG", "B_ORG"),
+        TABS.replace("B-", "B_"),
+        TABS.replace("-", "/"),
+        TABS.replace("B-ORG", "ORG-B").replace("B-LOC", "LOC-B"),
+        TABS.replace("B-ORG", "(ORG*)").replace("B-LOC", "(LOC*)").replace("O\n", "*\n"),
+        TABS.replace("B-ORG", "B"),
+        TABS.replace("@", "@\tO\n...", 1).replace("...\tO", "..."),
+        TABS.replace("O\n", "O\n.\n"),
+        "T1\tORG 0 2\tEU\nT2\tLOC 5 9\tRome @\n",
+        "EU/B-ORG @/O\n\nRome/B-LOC @/O\n",
+        TABS.encode("utf-16"),
+        TABS.replace("EU", "Müller").encode("latin-1"),
+        "",
+        "\n\n",
+    ],
+)
+def test_what_no_setting_reads_has_no_hint(tmp_path: Path, text: str | bytes):
+    message, typed = follow(tmp_path, text)
+    assert isinstance(message, str), "it was read"
+    assert typed == []
+    names(message, "train.txt")
+
+
+@pytest.mark.parametrize(
+    ("row", "typed"),
+    [
+        ({"id": "7", "words": ["EU", "@"], "pos": ["NN", "VB"], "labels": ["B-ORG", "O"]}, ["words", "labels"]),
+        ({"tokens": ["EU", "@"], "upos": ["NN", "VB"]}, ["upos", "task=tags"]),
+        ({"text": "EU @", "labels": [[0, 2, "ORG"]]}, "labels"),
+        ({"text": "EU @", "entities": [{"start": 0, "end": 2, "label": "ORG"}]}, "entities"),
+        ({"tokens": ["EU", "@"], "ner_tags": [1, 0]}, "data.labels"),
+        ({"\ud800": ["EU", "@"], "ner_tags": ["B-ORG", "O"]}, r"\ud800"),
+        ({"tokens": ["EU\ud800", "@"], "ner_tags": ["B-ORG", "O"]}, r"\ud800"),
+        ({"tokens": ["EU", "@"], "ner_tags": ["B-\ud800", "O"]}, r"\ud800"),
+        ([{"tokens": ["EU", "@"], "ner_tags": ["B-ORG", "O"]}], "list"),
+    ],
+)
+def test_fields_are_found_and_offsets_and_half_characters_are_named(
+    tmp_path: Path, row: object, typed: list[str] | str
+):
+    corpus, found = follow(tmp_path, json.dumps(row) + "\n", ending="jsonl")
+    if isinstance(typed, str):
+        names(corpus, "train.jsonl:1", typed)
+        assert str(corpus).encode()
+        assert not found
+    else:
+        assert isinstance(corpus, Corpus), corpus
+        names(found, *typed)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_a_text_with_its_label_is_found_in_json_and_csv(tmp_path: Path, ending: str):
+    rows = [{"text": "EU, @", "label": "good"}, {"text": "bad @", "label": "bad"}]
+    text = 'label,text\ngood,"EU, @"\nbad,bad @\n'
+    text = "".join(json.dumps(row) + "\n" for row in rows) if ending == "jsonl" else text
+    corpus, _ = follow(tmp_path, text, *(["data=sentences"] if ending == "csv" else []), ending=ending)
+    assert isinstance(corpus, Corpus), corpus
+    assert corpus.splits["train"].words[0] == ["EU", ",", "won"]
+    assert list(corpus.splits["train"].tags) == [["good"], ["bad"]]
+
+
+def test_half_a_character_in_a_text_is_refused_with_its_line(tmp_path: Path):
+    text = json.dumps({"text": "half \ud800", "label": "x"}) + "\n"
+    message, _ = follow(tmp_path, text, "data=sentences", ending="jsonl")
+    names(message, "train.jsonl:1")
