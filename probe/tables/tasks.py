@@ -7,11 +7,12 @@ table does not call worse.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from probe.conditions import MAIN
 from probe.system.format import percent, short_name
 from probe.system.grouping import group_by
-from probe.tables.labels import BEST, UNDECIDED, WITHIN
+from probe.tables.labels import BEST, UNDECIDED, WITHIN, label_rows
 from probe.tables.notes import most_frequent
 from probe.tables.row import Row, by_encoder
 
@@ -19,14 +20,17 @@ from probe.tables.row import Row, by_encoder
 def tasks_of_one_encoder(rows: Sequence[Row]) -> list[list[list[Row]]]:
     """Groups the ranked rows of a folder by encoder, then by task; leaves out encoders with one task.
 
-    Of several settings of one task, the first is taken.
+    Of several settings of one task, the first is taken. Rows are compared with those of their own encoder only.
     """
     ranked = [row for row in rows if row.section == MAIN and row.n and not row.unconverged and not row.eliminated]
     found = []
     for tables in group_by(by_encoder(ranked), lambda table: table[0].setting.encoder).values():
         of_tasks = group_by(tables, lambda table: (table[0].setting.data, table[0].identity.task))
-        found.append([same[0] for same in of_tasks.values()])
-    return [tables for tables in found if len(tables) > 1]
+        found.append([[replace(row) for row in same[0]] for same in of_tasks.values()])
+    found = [tables for tables in found if len(tables) > 1]
+    for table in (table for tables in found for table in tables if table[0].encoder):  # stood beside other encoders
+        label_rows(table, table[0].margin)
+    return found
 
 
 def compare_tasks(tables: Sequence[Sequence[Row]]) -> tuple[list[str], list[list[str]], str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from support.records import COUNTS, PROBE, make_record
 
 from probe.report.page import write_report
 from probe.runs.identity import RecordedCondition
-from probe.runs.records import CorpusCounts, RecordedData, Settings, SplitScores
+from probe.runs.records import CorpusCounts, RecordedData, Settings, SplitScores, load_record
 from probe.scoring.metrics import KindScore, Scores, Totals
 from probe.settings import configs_of
 from probe.tables.formats import render, task_tables
@@ -50,6 +51,23 @@ def test_each_task_has_a_line_with_its_score_and_its_best_layer(tmp_path: Path):
     assert "tab:tasks-" in render(rows, "tex")
     assert any(line.startswith("| names ") for line in render(rows, "md").splitlines())
     assert isinstance(json.loads(render(rows, "json")), list)
+
+
+def test_of_several_encoders_each_has_its_own_best_layers(tmp_path: Path):
+    made(tmp_path)
+    for name in ("pos", "names"):
+        for record in [load_record(file) for file in (tmp_path / "records").glob("*.json")]:
+            if record.data.name == name and record.encoder.name == "some/encoder":
+                layer, dev = record.layers.indices[0], record.scores.dev.headline
+                make_record(
+                    tmp_path, record.row, record.seed, dev - 0.2, 0.5, (layer,), corpus=name, weights="b",
+                    data=record.data, encoder=replace(record.encoder, name="weak"),
+                )  # fmt: skip
+    rows = build_rows(tmp_path)
+    assert {row.label for row in rows if row.encoder == "weak"} == {"worse"}
+    tables = task_tables(rows)
+    assert [[line[-2] for line in table.lines] for table in tables] == [["layer_2", "layer_1"]] * 2
+    assert {row.label for row in rows if row.encoder == "weak"} == {"worse"}, "their own table is as it was"
 
 
 def test_with_one_seed_nothing_is_compared(tmp_path: Path):
