@@ -21,9 +21,9 @@ from probe.runs.records import RunRecord, bad_records
 from probe.runs.sweep_plan import SWEEP
 from probe.screening.figures import screen_picture
 from probe.screening.record import SCREEN, load_screens
-from probe.screening.report import screen_table
+from probe.screening.report import Screens, screen_table
 from probe.system.files import to_jsonable, write_atomically
-from probe.system.format import percent, reason_of
+from probe.system.format import first_few, percent, reason_of, short_name
 from probe.tables.columns import choose_columns
 from probe.tables.figures import Picture, pictures
 from probe.tables.formats import table, task_tables, write_tables
@@ -93,7 +93,7 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
     records = {file: record for row in rows for file, record in row.records.items()}
     again = next(((row.record.row, row.record.seed) for row in rows if row.n), None)
     return environment.get_template(TEMPLATE.name).render(
-        title=folder.resolve().name,
+        title=_title(folder, rows, screens),
         tables=[_table(own, figures) for own in tables_of(rows)],
         tasks=task_tables(rows),
         race=list(race_lines(race)) if race else [],
@@ -104,6 +104,13 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
         again=f"probe verify {shlex.quote(str(folder))} --rerun {again[0]} --seed {again[1]}" if again else "",
         problems=[str(problem) for problem in bad_records(folder).values()],
     )
+
+
+def _title(folder: Path, rows: Sequence[Row], screens: Screens) -> str:
+    """Names what the results are of: corpora, encoders, and the folder."""
+    settings = [row.setting for row in rows] or [record.setting for record in screens.values()]
+    of = dict.fromkeys([*(one.data for one in settings), *(short_name(one.encoder) for one in settings)])
+    return f"{first_few(list(of))} ({folder.resolve().name})"
 
 
 def _figure(picture: Picture, content: bytes) -> dict[str, Any]:

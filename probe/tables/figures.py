@@ -132,20 +132,29 @@ def draw_scores(figure: Figure, rows: Sequence[Row]) -> None:
     _draw_layers(strip, rows, num_layers)
     for label, row in zip(strip.get_yticklabels(), rows, strict=True):
         label.set_weight("bold" if row is used else "normal")
-    low, high = _range(rows)
+    values: list[float] = []
+    for row in [row for row in rows if row.section == MAIN and not row.eliminated] or rows:
+        for cell in (row.cell("dev"), row.cell("test")):
+            values += [cell.mean or 0.0, *(cell.interval if cell.interval and row.behind else [])]
+    low, high = _range(values, rows)
     axes.set(xlim=(low, high), ylim=(len(rows) - 0.5, -0.5), xlabel=f"{header('dev', rows)[4:]} in percent")
     axes.tick_params(axis="y", length=0, labelleft=False)
     axes.spines["left"].set_visible(False)
     axes.grid(False, axis="y")
-    for k, text in enumerate(("blocks", "width", "label")):
-        _write(axes, -0.9, k, text, color=GREY)
+    beside: tuple[tuple[Axes, int, str, Callable[[Row], str]], ...] = (  # labels first: a phone shows the left
+        (strip, 6, "label", COLUMNS["label"].text),
+        (axes, 32, "blocks", lambda row: str(row.num_blocks)),
+        (axes, 62, "width", lambda row: str(row.width)),
+    )
+    for panel, offset, title, _ in beside:
+        _write(panel, -0.9, offset, title, color=GREY)
     best = next((row for row in rows if row.label == BEST), None)
     for y, row in enumerate(rows):
         if y % 2 == 0:
             axes.axhspan(y - 0.5, y + 0.5, color=STRIPE, lw=0, zorder=0)
         _draw_row(axes, y, row, best)
-        for k, text in enumerate((str(row.num_blocks), str(row.width), COLUMNS["label"].text(row))):
-            _write(axes, y, k, text, weight="bold" if row is used else "normal")
+        for panel, offset, _, text in beside:
+            _write(panel, y, offset, text(row), weight="bold" if row is used else "normal")
     if best:
         top = 100 * best.dev_mean
         axes.axvspan(top - best.margin, top, color=BAND, lw=0, zorder=0.5, label=f"within {best.margin:g} of the best")
@@ -171,16 +180,11 @@ def _draw_layers(strip: Axes, rows: Sequence[Row], num_layers: int) -> None:
         spine.set_visible(False)
 
 
-def _range(rows: Sequence[Row]) -> tuple[float, float]:
-    """Returns the range of the axis: of the main rows with their intervals, and of others that are not far away."""
-    main = [row for row in rows if row.section == MAIN and not row.eliminated] or rows
-    values: list[float] = []
-    for row in main:
-        for cell in (row.cell("dev"), row.cell("test")):
-            values += [cell.mean or 0.0, *(cell.interval if cell.interval and row.behind else [])]
+def _range(values: Sequence[float], others: Sequence[Row]) -> tuple[float, float]:
+    """Returns the range of an axis in percent: of these scores, and of those of others that are not far away."""
     low, high = min(values), max(values)
     reach = STRETCH * max(high - low, 0.01)
-    near = [row.dev_mean for row in rows if low - reach <= row.dev_mean <= high + reach]
+    near = [row.dev_mean for row in others if low - reach <= row.dev_mean <= high + reach]
     low, high = min([low, *near]), max([high, *near])
     pad = 0.04 * (high - low) or 0.01
     return 100 * (low - pad), 100 * (high + pad)
@@ -209,12 +213,11 @@ def _draw_row(axes: Axes, y: float, row: Row, best: Row | None) -> None:
         axes.plot(mean, y + shift, marker, ms=4.6, mfc=face, mec=colour, mew=1.1, ls="", label=split, zorder=3)
 
 
-def _write(axes: Axes, y: float, column: int, text: str, **style: Any) -> None:
-    """Writes a cell of the columns to the right of the scores: numbers to the right of their column."""
-    offset, side = ((32, "right"), (62, "right"), (70, "left"))[column]
+def _write(axes: Axes, y: float, offset: int, text: str, **style: Any) -> None:
+    """Writes a cell of a column to the right of a panel, so many points away: the labels' begin, or a number's end."""
     axes.annotate(
         text, (1, y), (offset, 0), xycoords=axes.get_yaxis_transform(), textcoords="offset points", fontsize=8,
-        va="center", ha=side, annotation_clip=False, **style,
+        va="center", ha="left" if offset == 6 else "right", annotation_clip=False, **style,
     )  # fmt: skip
 
 
@@ -240,7 +243,7 @@ def has_layers(rows: Sequence[Row]) -> bool:
 
 
 def draw_by_layer(figure: Figure, rows: Sequence[Row]) -> None:
-    """Draws dev and test by layer, the best combination, and baselines and fine-tuned rows."""
+    """Draws dev and test by layer, the best combination, and baselines and fine-tuned rows; names those far away."""
     axes = figure.add_subplot()
     main = [row for row in rows if row.section == MAIN]
     single = singles(main)
@@ -249,17 +252,22 @@ def draw_by_layer(figure: Figure, rows: Sequence[Row]) -> None:
         if shown:
             draw_means(axes, shown, split, color=colour, marker=marker, mfc=face, label=split)
     combined = [row for row in main if not row.is_single and row.n and row.label != "not converged"]
-    if combined:
-        best = max(combined, key=lambda row: row.dev_mean)
+    combined.sort(key=lambda row: -row.dev_mean)
+    for best in combined[:1]:
         axes.axhline(100 * best.dev_mean, color=INK, ls="--", lw=1.2, label=f"{best.name} {100 * best.dev_mean:.1f}")
-    others = group_by((row for row in rows if row.section != MAIN and row.n), lambda row: row.condition or row.name)
+    beside = [row for row in rows if row.section != MAIN and row.n]
+    cells = [row.cell(split) for row in single for split in ("dev", "test") if split == "dev" or not row.eliminated]
+    values = [(cell.mean or 0.0) + sign * (cell.std or 0.0) for cell in cells for sign in (-1, 1)]
+    low, high = _range(values + [row.dev_mean for row in combined[:1]], beside)
+    axes.set_ylim(low, high)
+    others = group_by(beside, lambda row: row.condition or row.name)
     for (name, own), (colour, _, dash) in zip(others.items(), itertools.islice(styles(), 2, None), strict=False):
-        lines = singles(own)
+        lines, top = singles(own), 100 * max(row.dev_mean for row in own)
+        label = f"{name} {top:.1f}" + (" (below)" if top < low else " (above)" if top > high else "")
         if len(lines) > 1:
-            draw_means(axes, lines, "dev", color=colour, ls=dash, label=name)
+            draw_means(axes, lines, "dev", color=colour, ls=dash, label=label)
         else:
-            top = 100 * max(row.dev_mean for row in own)
-            axes.axhline(top, color=colour, ls=dash, lw=1, label=f"{name} {top:.1f}")
+            axes.axhline(top, color=colour, ls=dash, lw=1, label=label)
     label_layers(axes, [row.indices[0] for row in single], [row.indices[0] for row in single if row.eliminated])
     axes.set_ylabel(f"{header('dev', rows)[4:]} in percent (± standard deviation)")
     figure.legend(*_legend(axes), loc="outside lower left", ncols=4, columnspacing=1.2)

@@ -75,6 +75,8 @@ def test_the_sentence_comes_first_then_the_picture_then_the_table(tmp_path: Path
     order = [text.index(part) for part in ('class="lead"', "<img", "<table", 'id="race"', 'id="settings"')]
     assert order == sorted(order)
     assert files[0] == tmp_path / "race" / PAGE
+    title = text.partition("<title>")[2].partition("</title>")[0]
+    assert [part in title for part in ("conll2003", "all-mpnet-base-v2", "race")] == [True] * 3
     assert {file.suffix for file in files[1:]} == {".png"}
     assert "script" not in found.tags
     assert all(lead.startswith("data:") or lead.removeprefix("#") in found.ids for lead in found.leads)

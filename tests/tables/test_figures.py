@@ -75,7 +75,9 @@ def test_no_text_of_the_scores_leaves_the_picture_or_overlaps_another(tmp_path: 
         for seed in (1, 2):
             make_record(tmp_path, f"concat_of_many_layers_{k}", seed, 0.7 + k / 500 + seed / 1000, 0.6, (k % 7, k // 7))
     figure = shown(build_rows(tmp_path))
-    texts = [*figure.axes[0].get_yticklabels(), *figure.axes[1].texts]
+    texts = [*figure.axes[0].get_yticklabels(), *figure.axes[0].texts, *figure.axes[1].texts]
+    (label,) = [text for text in figure.axes[0].texts if text.get_text() == "label"]
+    assert label.get_window_extent().x1 < figure.axes[1].bbox.x0, "left of the scores: on a phone, it is in sight"
     boxes = [text.get_window_extent() for text in texts if text.get_text()]
     assert len(boxes) >= 3 * rows
     for k, box in enumerate(boxes):
@@ -99,9 +101,11 @@ def test_layers_are_drawn_with_baselines_and_the_best_combination(tmp_path: Path
     draw_by_layer(figure, rows)
     (axes,) = figure.axes
     points = {line.get_label(): list(line[0].get_xdata()) for line in axes.containers}
-    assert points == {"dev": [0, 1, 2, 3], "test": [0, 1, 2], "random weights": [0, 1]}
+    assert points == {"dev": [0, 1, 2, 3], "test": [0, 1, 2], "random weights 30.0 (below)": [0, 1]}
     lines = {line.get_label() for line in axes.lines}
-    assert {"majority_tag 50.0", "sum_all 90.0"} <= lines
+    assert {"majority_tag 50.0 (below)", "sum_all 90.0"} <= lines
+    low, high = axes.get_ylim()
+    assert 65 < low < 75 < 90 < high < 95, "the range is that of the layers and the combination"
 
 
 @pytest.mark.usefixtures("draw")
