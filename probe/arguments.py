@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from probe.config import UserError, setting_names
-from probe.system.format import closest
+from probe.system.format import closest, printable
 
 
 class Parser(argparse.ArgumentParser):
@@ -93,7 +93,7 @@ def report_bad_records(*folders: Path) -> int:
         records, others = read_records(folder)
         bad += [*others.values(), *bad_counts(records)]
     for error in bad:
-        print(f"probe: not counted: {error}", file=sys.stderr, flush=True)
+        print("probe: not counted:", printable(str(error)), file=sys.stderr, flush=True)
     return 1 if bad else 0
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from probe.config import UserError, unknown_word
+from probe.system.format import printable
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,9 @@ def main() -> None:
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, [sys.executable, "-m", "probe", *sys.argv[1:]])
     share_cores()
+    if sys.stdout.isatty():  # names and texts may be those of others; a file gets them as they are
+        write = sys.stdout.write
+        sys.stdout.write = lambda text: write(printable(text, "\n\t"))  # type: ignore[method-assign]
     if is_child():
         become_child()
     signal.signal(signal.SIGTERM, _stop)
@@ -84,7 +88,7 @@ def main() -> None:
     try:
         sys.exit(dispatch(sys.argv[1:]))
     except UserError as error:
-        print(f"probe: {error}", file=sys.stderr)
+        print("probe:", printable(str(error), "\n"), file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         with contextlib.suppress(OSError):  # a terminal that was closed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 import uuid
@@ -15,7 +16,7 @@ from probe.settings import configs_of
 from probe.system.files import canonical, short
 from probe.system.format import pluralize
 from probe.system.locks import FileLock
-from probe.vectors.store import IN_USE, read_manifest
+from probe.vectors.store import IN_USE, OF_A_STORE, read_manifest
 
 DESCRIPTION = """\
 Maintains the feature store, which is in features.cache_dir or in LAYER_PROBE_CACHE.
@@ -101,12 +102,15 @@ def _total(found: list[Entry]) -> str:
 
 
 def entries(cache_dir: Path) -> list[Entry]:
-    """Returns every store under a folder, the last used first."""
+    """Returns every store under a folder, the last used first. A link, and a folder with anything else, is none."""
     found = []
     for directory in sorted(cache_dir.iterdir()) if cache_dir.is_dir() else []:
-        if not directory.is_dir() or len(directory.name) != 64:
+        if directory.is_symlink() or not directory.is_dir() or not re.fullmatch("[0-9a-f]{64}", directory.name):
             continue
-        files = [file.stat() for file in directory.iterdir() if file.is_file()]
+        inside = [*directory.iterdir()]
+        if any(not OF_A_STORE.fullmatch(file.name) or file.is_dir() for file in inside):
+            continue
+        files = [file.lstat() for file in inside]
         used = max((status.st_mtime for status in files), default=directory.stat().st_mtime)
         found.append(Entry(directory, read_manifest(directory), sum(status.st_size for status in files), used))
     return sorted(found, key=lambda entry: -entry.used)

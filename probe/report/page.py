@@ -101,7 +101,9 @@ def page(folder: Path, rows: Sequence[Row], shown: Sequence[Picture], drawn: Map
         figures=[figure for figure in figures if not figure["name"].startswith("scores")],
         settings=list(_settings(list(records.values()))),
         records=[_record(row, file, record) for row in rows for file, record in row.records.items()],
-        again=f"probe verify {shlex.quote(str(folder))} --rerun {again[0]} --seed {again[1]}" if again else "",
+        again=shlex.join(["probe", "verify", str(folder), "--rerun", again[0], "--seed", str(again[1])])
+        if again
+        else "",
         problems=[str(problem) for problem in bad_records(folder).values()],
     )
 

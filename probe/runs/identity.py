@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
 
 from probe.conditions import CONDITIONS, UPPER_BOUND, label_of_conditions, section_of
+from probe.config import UNUSED_SETTINGS, ProbeConfig
 from probe.data.tasks import TASKS
+from probe.probes.kinds import PROBES
+from probe.scoring.metrics import Count
 from probe.system.files import canonical, key_of, to_jsonable
 
+if TYPE_CHECKING:
+    Scalars = dict[str, Any]
+else:
+    Scalars = dict[str, str | int | float | bool | None]  # settings in a record: none is a list, or holds others
 VERSION = 1  # raise it when a code change gives other results for the same settings
 
 
@@ -20,9 +29,9 @@ class RecordedCondition:
     fields that the conditions change, with their values in the main runs.
     """
 
-    ids: list[str]
-    settings: dict[str, Any] = field(default_factory=dict)
-    base: dict[str, Any] = field(default_factory=dict)
+    ids: Annotated[list[str], msgspec.Meta(min_length=1)]
+    settings: Scalars = field(default_factory=dict)
+    base: Scalars = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -34,7 +43,7 @@ class RecordedCondition:
 class Layers:
     """Holds absolute indices in the chosen order, and how they are combined. normalize: before that; None: not."""
 
-    indices: list[int]
+    indices: list[Count]
     combine: str
     normalize: str | None = None
 
@@ -51,17 +60,27 @@ class RunIdentity:
     task: str  # how tags are read and scored
     features: str  # key of the feature store
     layers: Layers
-    probe: dict[str, Any]
+    probe: Scalars
     seed: int
     version: int = VERSION
     condition: RecordedCondition | None = None
     sentence: str | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a task or a condition that this version does not have."""
-        for place, names, known in (("task", [self.task], TASKS), ("condition", self.conditions, CONDITIONS)):
+        """Raises ValueError for a task, a condition or a setting of a probe that this version does not have."""
+        kind = str(self.probe.get("kind"))
+        parts = ("task", [self.task], TASKS), ("condition", self.conditions, CONDITIONS), ("probe.kind", [kind], PROBES)
+        for place, names, known in parts:
             if unknown := [name for name in names if name not in known]:
                 raise ValueError(f"{place}: {unknown[0]!r} is none of {', '.join(known)}")
+        if others := {"kind", *PROBES[kind].settings} ^ self.probe.keys():
+            raise ValueError(f"probe.{min(others)} is missing, or no setting of this kind")
+        try:
+            probe = msgspec.convert({**UNUSED_SETTINGS, **self.probe}, ProbeConfig)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"probe: {error}") from None
+        if isinstance(probe.max_epochs, str):
+            raise ValueError(f"probe.max_epochs={probe.max_epochs!r} is no number")
 
     @property
     def key(self) -> str:

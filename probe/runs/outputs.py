@@ -5,9 +5,7 @@ The record's path determines their paths.
 
 from __future__ import annotations
 
-import contextlib
 import lzma
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -16,8 +14,10 @@ import msgspec
 from probe.config import UserError
 from probe.data.tags import Tags
 from probe.runs.records import load_record
-from probe.scoring.metrics import Counts, problem_of
-from probe.system.files import canonical, sha256_of, write_atomically
+from probe.scoring.metrics import Count, Counts, problem_of
+from probe.system.files import canonical, read_regular, remove_left, sha256_of, write_atomically
+
+MOST_BYTES = 2**27  # of a run's counts, unpacked: a hundred times those of CoNLL-2003
 
 
 def counts_path(record: Path) -> Path:
@@ -49,18 +49,14 @@ def remove_half_written(record: Path) -> None:
 
 
 def remove_leftovers(results_dir: Path) -> None:
-    """Removes what killed processes left: checkpoints of finished runs, and half-written files of a day ago."""
+    """Removes what killed processes left: checkpoints of finished runs, and empty logs."""
     for checkpoint in (results_dir / "logs").glob("*.unfinished.pt"):
         if (results_dir / "records" / f"{checkpoint.name.removesuffix('.unfinished.pt')}.json").exists():
             checkpoint.unlink(missing_ok=True)
-    yesterday = time.time() - 86400  # the writer of a file unmodified for so long no longer runs
-    names = [f".{name}.*" for name in ("table.*", "report.html", "*.json", "*.md")]
-    for pattern in (*names, "figures/.*.png.*", "logs/*.log"):
-        for path in results_dir.glob(pattern):
-            with contextlib.suppress(OSError):  # another process removes it too
-                about = path.stat()
-                if about.st_mtime <= yesterday and (path.suffix != ".log" or not about.st_size):
-                    path.unlink()
+    for log in (results_dir / "logs").glob("*-*.log"):
+        host, _, process = log.stem.rpartition("-")
+        if process.isdigit() and not log.stat().st_size:
+            remove_left(log, host, process)
 
 
 def is_done(record: Path, with_weights: bool) -> bool:
@@ -85,10 +81,13 @@ def load_counts(record: Path) -> tuple[dict[str, Counts], str]:
     """Reads the counts of dev and test that belong to the record at this path, with their sha256. Raises UserError."""
     path = counts_path(record)
     remedy = "Move its record away and run again."
+    unpacker = lzma.LZMADecompressor(memlimit=MOST_BYTES)
     try:
-        content = lzma.decompress(path.read_bytes())
-        counts: dict[str, Counts] = msgspec.json.decode(content, type=dict[str, dict[str, list[int | float]]])
-    except (OSError, EOFError, ValueError, lzma.LZMAError, msgspec.DecodeError) as error:
+        content = unpacker.decompress(read_regular(path), MOST_BYTES)
+        if not unpacker.eof:
+            raise ValueError(f"it is cut off, or holds more than {MOST_BYTES / 1e6:.0f} MB")
+        counts: dict[str, Counts] = msgspec.json.decode(content, type=dict[str, dict[str, list[Count]]])
+    except (OSError, ValueError, RecursionError, lzma.LZMAError, msgspec.DecodeError) as error:
         raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}. {remedy}") from None
     for split in ("dev", "test"):
         if split not in counts:
@@ -128,7 +127,7 @@ def as_columns(*columns: Tags) -> bytes:
 
 def read_predictions(path: Path) -> tuple[tuple[Tags, Tags, Tags], str]:
     """Reads words, gold and predicted tags that `write_predictions` wrote, with the sha256 of the file."""
-    content = path.read_bytes()
+    content = read_regular(path)
     words: list[list[str]] = []
     gold: list[list[str]] = []
     predicted: list[list[str]] = []

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -25,11 +25,10 @@ from probe.data.split import SplitCounts
 from probe.data.task import Task
 from probe.data.tasks import TASKS
 from probe.probes.fitting import Epoch, Mix
-from probe.probes.kinds import PROBES
 from probe.probes.schedule import Outcome
-from probe.runs.identity import RunIdentity, label_of
-from probe.scoring.metrics import Scores
-from probe.system.files import short, write_json
+from probe.runs.identity import RunIdentity, Scalars, label_of
+from probe.scoring.metrics import Count, Scores
+from probe.system.files import canonical, read_regular, short, write_json
 from probe.system.provenance import Hardware, Software
 
 SCHEMA = 5
@@ -44,9 +43,9 @@ class Settings:
 
     data: dict[str, Any]
     encoder: dict[str, Any]
-    features: dict[str, Any]
+    features: Scalars
     layers: dict[str, Any]
-    probe: dict[str, Any]
+    probe: Scalars
     seed: int
     device: str
 
@@ -93,8 +92,8 @@ class RecordedEncoder:
     source: str
     fingerprint: dict[str, str]  # sha256 of weights, config and tokenizer
     lower_cases: bool
-    num_layers: int
-    hidden_size: int
+    num_layers: Annotated[int, msgspec.Meta(ge=0, le=1000)]
+    hidden_size: Count
     commit: str | None = None  # of the Hub's model that it is
 
 
@@ -114,7 +113,7 @@ class RecordedLayers:
 
     indices: list[int]
     combine: str
-    width: int
+    width: Count
     deviations: list[float] | None = None
 
 
@@ -156,10 +155,10 @@ class RunRecord:
     layers: RecordedLayers
     scores: SplitScores
     sha256: Checksums
-    best_epoch: int
+    best_epoch: Count
     curve: list[Epoch]
     mix: Mix | None
-    parameters: int
+    parameters: Count
     seconds: Seconds
     software: Software
     hardware: Hardware
@@ -210,23 +209,31 @@ def load_record(path: Path) -> RunRecord:
         raise refuse("its key is not the hash of its identity; it was changed")
     if not path.stem.endswith(f"-seed{record.seed}-{short(record.key)}"):  # its other files go by its name
         raise refuse("it is not named after the seed and key of its run")
-    kind = record.config.probe.get("kind")
-    if kind not in PROBES:
-        raise refuse(f"config.probe.kind: {kind!r} is none of {', '.join(PROBES)}")
-    for part, names in (("features", ("context", "subword")), ("probe", PROBES[kind].settings)):
-        for name in names:
-            if name not in getattr(record.config, part):
-                raise refuse(f"config.{part}.{name} is missing")
+    for name in ("context", "subword"):
+        if name not in record.config.features:
+            raise refuse(f"config.features.{name} is missing")
+    for name, value in {**record.config.probe, **record.identity.probe}.items():
+        if (own := record.config.probe.get(name)) != value:
+            raise refuse(f"config.probe.{name} is {own}, expected {value} as in identity.probe")
+    layers = record.identity.layers.indices
+    if max(layers, default=0) > record.encoder.num_layers:
+        raise refuse(f"identity.layers.indices has {max(layers)}, encoder.num_layers is {record.encoder.num_layers}")
+    if record.mix and len(record.mix.weights) != len(layers):
+        raise refuse(f"mix has {len(record.mix.weights)} weights for {len(layers)} layers")
+    if any((scores.span is None) == (record.task.score == "F1") for scores in (record.scores.dev, record.scores.test)):
+        raise refuse(f"scores are not those of {record.task.name}")
     return record
 
 
 def json_of(file: Path, refuse: Callable[[str], Exception]) -> Any:
     """Reads a JSON file, which must hold something; returns None where there is no file.
 
-    Raises UserError where it cannot be read, and what `refuse` makes of the problem where it is no JSON.
+    Raises UserError where it cannot be read, and what `refuse` makes of the problem where it is no JSON. A number that
+    is not finite and half a character are none, though Python reads both.
     """
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(read_regular(file))
+        canonical(content).encode()
     except FileNotFoundError:
         return None
     except OSError as error:

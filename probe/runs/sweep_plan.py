@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from probe.config import UserError
-from probe.probes.kinds import PROBES
-from probe.runs.identity import RunIdentity, label_of
+from probe.runs.identity import RunIdentity, Scalars, label_of
 from probe.runs.records import decoded, json_of
 from probe.system.files import write_json
 from probe.system.format import encoder_labels, with_encoder
@@ -28,8 +26,8 @@ class Setting:
 
     data: str
     encoder: str
-    features: dict[str, Any]
-    probe: dict[str, Any]
+    features: Scalars
+    probe: Scalars
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,9 @@ def read_expected(results_dir: Path) -> list[RequestedRun]:
     if not isinstance(content, dict) or "runs" not in content:
         raise damaged("it has no runs")
     runs = decoded(content["runs"], list[RequestedRun], damaged)
-    if other := next((run for run in runs if run.setting.probe.get("kind") not in PROBES), None):
-        raise damaged(f"the kind of probe of {other.label} is none of {', '.join(PROBES)}")
+    for run in runs:
+        if run.setting.probe != run.identity.probe or not {"context", "subword"} <= run.setting.features.keys():
+            raise damaged(f"the settings of {run.label} lack some, or are not those of its identity")
     if changed := next((run for run in runs if run.key != run.identity.key), None):
         raise damaged(f"the key of {changed.label} is not the hash of its identity")
     return runs

@@ -73,8 +73,11 @@ def load_probe(file: Path, record: RunRecord, device: str = "cpu") -> tuple[Tagg
 
 def how_to_save(record: RunRecord, file: Path) -> str:
     """Says what to type so that a run's weights are saved: the command that made it, limited to this run."""
-    typed = shlex.split(record.software.command)
     folder = file.parent.parent
+    try:
+        typed = shlex.split(record.software.command)
+    except ValueError:  # an open quote: nobody typed it so
+        typed = [""]
     trains = typed[1:2] and (typed[1] in ("train", "-m", "--multirun") or "=" in typed[1])
     if not trains or Path(typed[0]).name != "probe":
         return f"Train it again with save_probe=true results_dir={folder}."

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+import msgspec
 import numpy as np
 
 from probe.data.tags import Tags
@@ -16,36 +18,39 @@ from probe.data.tags import Tags
 Counts = dict[str, list[int]]  # columns of counts, one value per sentence
 Item = tuple[str, int, int]  # kind, first word, last word + 1
 SIDES = ("gold", "predicted", "correct")
+# What a record may hold in these places.
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 
 
 @dataclass(frozen=True)
 class SpanScore:
     """Holds precision, recall and F1 as fractions in [0, 1]."""
 
-    precision: float
-    recall: float
-    f1: float
+    precision: Share
+    recall: Share
+    f1: Share
 
 
 @dataclass(frozen=True)
 class KindScore:
     """Holds the scores of one type or tag. gold: how many items it has."""
 
-    precision: float
-    recall: float
-    f1: float
-    gold: int
+    precision: Share
+    recall: Share
+    f1: Share
+    gold: Count
 
 
 @dataclass(frozen=True)
 class Totals:
     """Holds the counts of a split. gold, predicted, correct: spans, or words if tags are not spans."""
 
-    sentences: int
-    words: int
-    gold: int
-    predicted: int
-    correct: int
+    sentences: Count
+    words: Count
+    gold: Count
+    predicted: Count
+    correct: Count
 
 
 @dataclass(frozen=True)
@@ -57,14 +62,14 @@ class Scores:
     macro_f1: over the tags, if they are not spans.
     """
 
-    accuracy: float | None
+    accuracy: Share | None
     per_type: dict[str, KindScore]
     counts: Totals
     span: SpanScore | None = None
     strict: SpanScore | None = None
     word: SpanScore | None = None
-    ill_formed: int | None = None
-    macro_f1: float | None = None
+    ill_formed: Count | None = None
+    macro_f1: Share | None = None
 
     @property
     def headline(self) -> float:

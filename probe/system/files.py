@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
+import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
+import stat
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -19,6 +24,8 @@ from typing import Any
 from probe.system.format import closest
 
 SHORT_KEY = 10  # characters of a key in file names and tables
+DAY_S = 86_400  # the writer of a half-written file that was not modified for so long no longer runs
+REFUSED = (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)  # by file systems that cannot do it
 
 
 def canonical(value: Any) -> str:
@@ -55,17 +62,28 @@ def to_jsonable(value: Any) -> Any:
     return [to_jsonable(part) for part in value] if isinstance(value, list | tuple) else value
 
 
+def read_regular(file: Path) -> bytes:
+    """Reads a file of a folder that others may have written. Raises OSError for a link, and for what has no end."""
+    if not stat.S_ISREG(file.lstat().st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(file))
+    return file.read_bytes()
+
+
 @contextlib.contextmanager
 def written_whole(path: Path, replace: bool = True) -> Iterator[Path]:
     """Yields a temporary name next to `path`; the file is synced and renamed when the block succeeds.
 
     replace: if False, a file that another process wrote meanwhile stays. The file gets the umask's permissions, for any
-    writing library. If the block fails, the temporary file is removed.
+    writing library. If the block fails, the temporary file is removed, and so are those of killed processes.
     """
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        if named := re.fullmatch(r"\.(.+)\.(\d+)\.[0-9a-f]{8}", left.name.removeprefix(f".{path.name}")):
+            remove_left(left, *named.groups())
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())
+        with _where_possible():
+            temporary.chmod(0o666 & ~_umask())
         with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
         if replace or not path.exists():
@@ -117,9 +135,33 @@ def _umask() -> int:
     return mask
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def remove_left(file: Path, host: str, process: str) -> None:
+    """Removes a file of a process that is over: of this host, by its number; of others, if it is a day old."""
+    with contextlib.suppress(OSError):  # another process removes it too, or this one may not
+        is_over = file.stat().st_mtime < time.time() - DAY_S
+        try:
+            if not is_over and host == socket.gethostname():
+                os.kill(int(process), 0)
+        except ProcessLookupError:
+            is_over = True
+        if is_over:
+            file.unlink()
+
+
+@contextlib.contextmanager
+def _where_possible() -> Iterator[None]:
+    """Lets pass that a file system has no such thing as the permissions of a file, or the sync of a folder."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        yield
+    except OSError as error:
+        if error.errno not in REFUSED:
+            raise
+
+
+def _sync_folder(folder: Path) -> None:
+    with _where_possible():
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

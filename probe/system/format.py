@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
+
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def duration(seconds: float) -> str:
@@ -31,6 +34,11 @@ def pluralize(number: int, thing: str) -> str:
 def escape_invisible(text: str) -> str:
     """Escapes a text's invisible characters, such as a no-break space or a byte order mark."""
     return text if text.isprintable() else repr(text)[1:-1]
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Escapes the characters of a text that a terminal acts on or cannot show, but for some to keep."""
+    return CONTROL.sub(lambda found: found[0] if found[0] in keep else repr(found[0])[1:-1], text)
 
 
 def format_layers(indices: Sequence[int]) -> str:

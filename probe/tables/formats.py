@@ -17,7 +17,7 @@ from tabulate import LATEX_ESCAPE_RULES, SEPARATING_LINE, tabulate
 
 from probe.conditions import MAIN
 from probe.system.files import write_atomically
-from probe.system.format import short_name
+from probe.system.format import printable, short_name
 from probe.tables.columns import COLUMNS, choose_columns, header, values_of
 from probe.tables.labels import BEST
 from probe.tables.notes import advice, caption, notes
@@ -27,6 +27,7 @@ from probe.tables.tasks import compare_tasks, tasks_of_one_encoder
 
 FORMATS = ("text", "md", "csv", "tex", "json")
 FILES = {"md": "table.md", "csv": "table.csv", "tex": "table.tex", "json": "table.json"}
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a cell that begins so
 BOLD = ("\x02", "\x03")  # stand around a bold cell of LaTeX while tabulate escapes it
 
 
@@ -52,6 +53,11 @@ class TextTable:
     advice: list[str] = field(default_factory=list)
     subject: str = ""
 
+    def __post_init__(self) -> None:
+        """Escapes what others may have named to do more in a terminal than be read."""
+        for texts in (*self.lines, self.first, self.above, self.advice, self.below):
+            texts[:] = map(printable, texts)
+
     def render(self, form: str) -> str:
         """Renders it as text, md, tex or html."""
         if form == "tex":
@@ -59,7 +65,8 @@ class TextTable:
         if form == "html":
             return _html(self)
         body = self.body("github", "**{}**".format, self.emphasised) if form == "md" else self.body(ruled=self.ruled)
-        return "\n\n".join([*self.first, "\n".join(self.above), body, *self.advice, *self.below]) + "\n"
+        text = "\n\n".join([*self.first, "\n".join(self.above), body, *self.advice, *self.below]) + "\n"
+        return text.replace("<", "&lt;") if form == "md" else text
 
     def body(
         self,
@@ -69,7 +76,7 @@ class TextTable:
         ruled: Sequence[int] = (),
     ) -> str:
         """Renders headers and lines alone, in a style of tabulate."""
-        lines = [list(line) for line in self.lines]
+        lines = [[cell.replace("|", "\\|") if style == "github" else cell for cell in line] for line in self.lines]
         for i in self.bold:
             for k in bold_columns:
                 lines[i][k] = bold(lines[i][k]) if lines[i][k] else ""
@@ -171,12 +178,14 @@ def _part_of(row: Row) -> tuple[str | None, int]:
 
 
 def as_csv(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Renders CSV with a header; the parts of a list are separated by blanks."""
+    """Renders CSV with a header; the parts of a list are separated by blanks. No text is a formula of a spreadsheet."""
     out = io.StringIO()
     writer = csv.DictWriter(out, list(lines[0]), lineterminator="\n")
     writer.writeheader()
     for line in lines:
-        writer.writerow({name: " ".join(map(str, v)) if isinstance(v, list) else v for name, v in line.items()})
+        cells = {name: " ".join(map(str, v)) if isinstance(v, list) else v for name, v in line.items()}
+        formulas = {name: f"'{v}" for name, v in cells.items() if isinstance(v, str) and v.startswith(FORMULA)}
+        writer.writerow(cells | formulas)
     return out.getvalue()
 
 

@@ -34,7 +34,7 @@ import xxhash
 from probe.config import FeaturesConfig, UserError
 from probe.data.corpus import Corpus
 from probe.encoders.checkpoint import Encoder
-from probe.system.files import canonical, key_of, why_not_writable, write_json, written_whole
+from probe.system.files import DAY_S, canonical, key_of, read_regular, why_not_writable, write_json, written_whole
 from probe.system.locks import FileLock
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FORMAT = 1
 MANIFEST = "manifest.json"
+OF_A_STORE = re.compile(rf"{re.escape(MANIFEST)}|\w+-\d{{5}}\.safetensors|\..*")  # what its folder holds, and no other
 IN_USE = ".in-use"  # locked by every process that uses the store
 WORDS_IN_SHARD = 8192
-ATTEMPTS_TO_READ = 3  # if a store is damaged again right after its repair, another attempt will not help
 SLICE = re.compile(r"\s*([+-]?\d+)?\s*:\s*([+-]?\d+)?\s*")
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 
@@ -53,21 +53,25 @@ ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 class DamagedShard(RuntimeError):
     """Says that a shard was damaged. It has been removed, so that the next extraction makes it again."""
 
+    def __init__(self, path: Path, problem: object) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+
 
 def read_again_if_damaged(read: Callable[[], T], log: Callable[[str], object] = print) -> T:
     """Returns what `read` returns, which opens a store, extracts what is missing of it and reads it.
 
-    Where it meets a damaged shard it is called again, up to ATTEMPTS_TO_READ times in all. Raises UserError if the
-    store is damaged even then.
+    Where it meets a damaged shard it is called again. Raises UserError if one is damaged right after its repair.
     """
-    for attempt in range(ATTEMPTS_TO_READ):
+    repaired: set[Path] = set()
+    while True:
         try:
             return read()
         except DamagedShard as damaged:
-            if attempt == ATTEMPTS_TO_READ - 1:
-                raise UserError(f"{damaged}. It was extracted again {attempt} times before. Check the disk.") from None
+            if damaged.path in repaired:
+                raise UserError(f"{damaged}. It was extracted again just before. Check the disk.") from None
             log(f"{damaged}. Extracting it again.")
-    raise AssertionError("unreachable")
+            repaired.add(damaged.path)
 
 
 class Shard(NamedTuple):
@@ -265,13 +269,13 @@ class FeatureStore:
         assert set(layers) <= set(self.layers), "a layer that was never stored is not damage"
         try:
             return self._load(shard, layers)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             path = self.path(shard)
             try:
                 path.unlink(missing_ok=True)
             except OSError as why:
                 raise UserError(f"{path} is damaged ({error}) and cannot be removed: {why.strerror}.") from None
-            raise DamagedShard(f"{path}: {error}") from None
+            raise DamagedShard(path, error) from None
 
     def _load(self, shard: Shard, layers: Sequence[int]) -> list[torch.Tensor]:
         """Loads one shard's layers. Raises ValueError, or the error of reading a broken file, if something is wrong."""
@@ -320,7 +324,7 @@ class FeatureStore:
 
     def tidy(self) -> None:
         """Removes unneeded locks from a complete store, and what killed writers left half-written a day ago."""
-        yesterday = time.time() - 86400  # the writer of a file unmodified for so long no longer runs
+        yesterday = time.time() - DAY_S
         for path in [*self.directory.iterdir(), *self.directory.parent.glob(".*.json.*")]:
             is_half_written = path.name[0] == "." and any(
                 part in path.name for part in (".tmp", ".safetensors.", ".json.")
@@ -337,10 +341,10 @@ class FeatureStore:
 def read_manifest(directory: Path) -> dict[str, Any] | None:
     """Reads a store's manifest; None if there is none, or if its hashes do not match its content or folder name."""
     try:
-        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads(read_regular(directory / MANIFEST))
         recorded = manifest.pop("sha256")
         whole = recorded == key_of(manifest) and key_of(manifest["identity"]) == manifest["key"] == directory.name
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return None
     return manifest if whole else None
 

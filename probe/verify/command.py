@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from probe.arguments import Parser, at_least, results_or_last
 from probe.config import UserError
 from probe.settings import SETTING, config_of, split_settings
+from probe.system.format import printable
 
 DESCRIPTION = """\
 Checks records, counts, scores and table.json of a results folder against each other. With one of
@@ -24,7 +26,10 @@ EXAMPLES = """\
 """
 
 # Printed below a folder's checks: what they cannot show.
-LIMITS = "Scores that were changed everywhere alike are found by training again alone: probe verify {folder} --rerun."
+LIMITS = (
+    "Losses, times, software, hardware and how files were read can only be believed, and so can what was changed "
+    "everywhere alike, unless it is trained again: probe verify {folder} --rerun."
+)
 
 
 def verify(arguments: list[str]) -> int:
@@ -70,9 +75,9 @@ def verify(arguments: list[str]) -> int:
     results = []
     for check in made:
         results.append(check.ok)
-        print(check.line(), flush=True)
+        print(printable(check.line()), flush=True)
     failed = results.count(False)
     print(f"{results.count(True)} checks hold, {failed} do not, {results.count(None)} could not be made.")
     if row is None and options.against is None and not failed:
-        print(LIMITS.format(folder=folder))
+        print(LIMITS.format(folder=shlex.quote(str(folder))))
     return 1 if failed else 0

@@ -16,6 +16,7 @@ from probe.runs.plan import plan
 from probe.runs.records import RunRecord, bad_records, load_records
 from probe.scoring.metrics import Scores
 from probe.system.files import short, to_jsonable
+from probe.system.format import closest
 from probe.tables.rows import results_folder
 from probe.verify.checks import Check, unequal
 
@@ -99,7 +100,8 @@ def choose_runs(folder: Path, row: str | None, seed: int | None, sample: int | N
     if not chosen:
         known = sorted({record.row for record in records})
         of_seed = "" if seed is None else f" and seed {seed}"
-        raise UserError(f"{folder} has no record of row {row}{of_seed}. Rows: {', '.join(known)}.")
+        hint = f" Did you mean {close}?" if row and row not in known and (close := closest(row, known)) else ""
+        raise UserError(f"{folder} has no record of row {row or 'any'}{of_seed}.{hint} Rows: {', '.join(known)}.")
     return chosen if sample is None or sample >= len(chosen) else random.SystemRandom().sample(chosen, sample)
 
 
@@ -117,4 +119,6 @@ def rerun(
             continue
         with tempfile.TemporaryDirectory() as scratch:
             again = run(replace(planned.cfg, results_dir=scratch, jobs=1), log=lambda _: None)
-        yield compare_runs(record, again, record.label)
+        check, cfg = compare_runs(record, again, record.label), planned.cfg
+        took = f"text {cfg.data.path or cfg.data.hub}, encoder from {planned.encoder.source}"
+        yield check._replace(detail=f"{check.detail} ({took}, features in {cfg.features.cache_dir})")

@@ -94,6 +94,21 @@ def test_age_and_key_choose_what_goes(tiny_encoder: Encoder, tiny_corpus: Corpus
         prunable(tmp_path, None, [""])
 
 
+def test_what_is_no_store_of_the_folder_is_neither_listed_nor_pruned(tmp_path: Path, typed):
+    cache, elsewhere = tmp_path / "cache", tmp_path / "elsewhere" / ("b" * 64)
+    for folder in (cache / ("a" * 64), elsewhere, cache / ("c" * 64) / "sub", cache / ("z" * 64), cache / ("d" * 64)):
+        folder.mkdir(parents=True)
+    (cache / ("a" * 64) / "thesis.tex").touch()
+    (elsewhere / "train-00000.safetensors").touch()
+    (cache / ("b" * 64)).symlink_to(elsewhere)
+    (cache / ("d" * 64) / "train-00000.safetensors").touch()
+    done = typed("cache", "prune", "--older-than", "0", "--yes", f"features.cache_dir={cache}")
+    assert done.returncode == 0
+    names(done.stdout, "1 store", f"deleted {'d' * 10}")
+    assert {path.name[0] for path in cache.iterdir()} == {"a", "b", "c", "z"}
+    assert (elsewhere / "train-00000.safetensors").exists()
+
+
 def test_a_path_in_a_manifest_is_never_followed(tiny_encoder: Encoder, tiny_corpus: Corpus, tmp_path: Path):
     store = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
     outside = tmp_path / "outside"

@@ -7,6 +7,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -344,3 +346,16 @@ def test_a_killed_worker_costs_no_other_run(inputs: list[str], tmp_path: Path, a
     assert process.returncode == 0, errors
     assert "Traceback" not in errors
     assert len(list((tmp_path / "out/records").iterdir())) == 4
+
+
+def test_a_terminal_gets_no_command_from_a_text_and_a_file_gets_the_text(tmp_path: Path):
+    code = "from probe import cli\nfrom probe.config import UserError\ndef dispatch(_):\n"
+    code += "    print('a\\x1b[2Jb')\n    raise UserError('c\\x1b[2Jd')\ncli.dispatch = dispatch\ncli.main()"
+    terminal, inner = os.openpty()
+    for out in (inner, subprocess.PIPE):
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, stdout=out, stderr=subprocess.PIPE, text=True)
+        assert (done.returncode, r"c\x1b[2Jd" in done.stderr) == (2, True)
+        told = done.stdout if out is subprocess.PIPE else os.read(terminal, 1000).decode()
+        assert (r"a\x1b[2Jb" if out is inner else "a\x1b[2Jb") in told
+    os.close(terminal)
+    os.close(inner)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from support.inputs import random_store
+from support.records import PROBE
 
 from probe.config import LayersConfig, ProbeConfig
 from probe.probes.batches import TaggedWords
@@ -145,18 +146,18 @@ def test_without_normalizing_nothing_is_read_or_changed(store: FeatureStore, mon
 
 
 def test_a_run_without_normalizing_has_a_key_that_does_not_change():
-    identity = RunIdentity("text", "spans", "features", Layers([1, 2], "sum"), {"num_layers": 1}, 3)
+    identity = RunIdentity("text", "spans", "features", Layers([1, 2], "sum"), PROBE, 3)
     stated = {
         "corpus": "text",
         "task": "spans",
         "features": "features",
         "layers": {"indices": [1, 2], "combine": "sum"},
-        "probe": {"num_layers": 1},
+        "probe": PROBE,
         "seed": 3,
         "version": 1,
     }
     assert identity.key == key_of(stated)
-    assert identity.key == "693d6bab54e8148a12388fc99082889cf28127bab909041d7f3a35a81ce81e88"
+    assert identity.key == "91b33e0f20a599b8c47e2a590d45dac6e82aa61f7092bad88f8bdba9d87ebbc5"
     normalized = [replace(identity, layers=Layers([1, 2], "sum", how)) for how in HOW]
     assert len({one.key for one in (identity, *normalized)}) == 4
     assert len({one.cell for one in (identity, *normalized)}) == 4

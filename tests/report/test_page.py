@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from html.parser import HTMLParser
@@ -81,6 +82,14 @@ def test_the_sentence_comes_first_then_the_picture_then_the_table(tmp_path: Path
     assert "script" not in found.tags
     assert all(lead.startswith("data:") or lead.removeprefix("#") in found.ids for lead in found.leads)
     assert len(set(found.ids)) == len(found.ids)
+
+
+def test_what_a_page_shows_to_be_typed_is_quoted(tmp_path: Path):
+    make_record(tmp_path / "my runs", "x;touch y", 1, 0.7, 0.6)
+    write_report(tmp_path / "my runs")
+    text = html.unescape((tmp_path / "my runs" / PAGE).read_text())
+    (typed,) = re.findall("<code>(probe verify.*)</code>", text)
+    assert shlex.split(typed) == ["probe", "verify", str(tmp_path / "my runs"), "--rerun", "x;touch y", "--seed", "1"]
 
 
 def test_svg_is_written_if_asked_for(tmp_path: Path):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import lzma
+import os
 import re
 import shutil
 from pathlib import Path
@@ -13,8 +16,12 @@ from support.facts import names
 from support.records import expect, make_record
 
 from probe.cli import dispatch
+from probe.config import UserError
+from probe.runs import outputs
+from probe.runs.outputs import load_counts
 from probe.runs.progress import lines, status_of
 from probe.runs.sweep_plan import write_expected
+from probe.system.files import key_of, short
 from probe.tables.rows import build_rows
 
 
@@ -130,3 +137,68 @@ def test_counts_that_are_left_out_are_nothing_to_mend(compared: Path, tmp_path: 
     shutil.rmtree(compared.parent)
     assert dispatch(["table", str(tmp_path)]) == 0
     assert capsys.readouterr().err == ""
+
+
+ODD = [
+    ("scores.dev.span.f1", "NaN"),
+    ("scores.dev.span.f1", "1e999"),
+    ("scores.dev.span.f1", "1.5"),
+    ("scores.dev.span", "null"),
+    ("parameters", "-1"),
+    ("parameters", "1" + "0" * 30),
+    ("encoder.num_layers", "1000000000"),
+    ("identity.layers.indices", "[7]"),
+    ("identity.layers.indices", "[-1]"),
+    ("identity.probe.learning_rate", '"high"'),
+    ("identity.probe.max_epochs", '"auto"'),
+    ("identity.probe.dropout", "[1]"),
+    ("identity.condition", '{"ids": []}'),
+    ("config.features.context", "[" * 100_000),
+    ("config.probe.num_layers", '"\\ud800"'),
+    ("row", '"half \\ud800"'),
+    ("mix", '{"weights": [0.5, 0.5], "scale": 1}'),
+]
+
+
+@pytest.mark.parametrize(("place", "value"), ODD, ids=[f"{place} {value[:9]}" for place, value in ODD])
+def test_an_odd_value_makes_a_bad_record_and_stops_nothing(tmp_path: Path, place: str, value: str, capsys):
+    for seed in (1, 2):
+        make_record(tmp_path, "last", seed, 0.8, 0.7)
+    file = next((tmp_path / "records").glob("last-seed2*"))
+    content = json.loads(file.read_text())
+    *inner, last = place.split(".")
+    functools.reduce(dict.__getitem__, inner, content)[last] = "@"
+    text = json.dumps(content).replace('"@"', value)
+    with contextlib.suppress(ValueError, RecursionError):  # as whoever changes a record on purpose
+        identity = json.loads(text, parse_constant=None)["identity"]
+        text = text.replace(content["key"], key_of(identity))
+        file.unlink()
+        file = file.with_name(f"last-seed2-{short(key_of(identity))}.json")
+    file.write_text(text)
+    for command in ("table", "report", "verify"):
+        assert dispatch([command, str(tmp_path)]) == 1
+        said = capsys.readouterr()
+        names(said.err + said.out, file.name)
+    assert [row.n for row in build_rows(tmp_path)] == [1]
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_no_file_of_the_folder_is_a_bad_record(tmp_path: Path, kind: str, capsys):
+    make_record(tmp_path, "last", 1, 0.8, 0.7)
+    odd = tmp_path / "records/last-seed2-0123456789.json"
+    {"link": lambda: odd.symlink_to("/dev/zero"), "pipe": lambda: os.mkfifo(odd), "folder": odd.mkdir}[kind]()
+    for command in ("table", "verify"):
+        assert dispatch([command, str(tmp_path)]) == 1
+        said = capsys.readouterr()
+        names(said.err + said.out, odd.name)
+
+
+def test_counts_that_unpack_to_more_than_any_run_has_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    make_record(tmp_path, "last", 1, 0.8, 0.7, sentences=[(1, 1, 1)])
+    (record,), (counts,) = (tmp_path / "records").iterdir(), (tmp_path / "counts").iterdir()
+    assert load_counts(record)[0]["dev"]["words"] == [5]
+    counts.write_bytes(lzma.compress(b" " * 1_000_000 + lzma.decompress(counts.read_bytes())))
+    assert load_counts(record)[0]["dev"]["words"] == [5]
+    monkeypatch.setattr(outputs, "MOST_BYTES", 900_000)
+    with pytest.raises(UserError, match=counts.name):
+        load_counts(record)

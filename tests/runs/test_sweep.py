@@ -224,16 +224,16 @@ def test_slow_bfloat16_is_said_in_one_line(
     names(line, "bfloat16", "CPU")
 
 
-def test_what_killed_processes_left_is_removed_a_day_later_and_the_users_own_files_stay(tmp_path: Path):
+def test_logs_and_checkpoints_that_killed_processes_left_are_removed_and_the_users_own_files_stay(tmp_path: Path):
     for name in ("records", "logs", "figures"):
         (tmp_path / name).mkdir()
     (tmp_path / "records/last-seed1-abc.json").touch()
-    left = ("logs/last-seed1-abc.unfinished.pt", ".table.json.vm.1.a", "figures/.scores.png.vm.1.a", "logs/vm-1.log")
-    kept = ("logs/last-seed2-abd.unfinished.pt", ".gitignore", ".notes.md", "figures/mine.png", "logs/vm-2.log")
+    left = ("logs/last-seed1-abc.unfinished.pt", "logs/vm-1.log")
+    kept = ("logs/last-seed2-abd.unfinished.pt", ".table.md.swp", "figures/mine.png", "logs/vm-2.log", "logs/mine.log")
     for name in (*left, *kept):
         (tmp_path / name).write_text("x" * (name == "logs/vm-2.log"))
         os.utime(tmp_path / name, (0, 0))
-    (tmp_path / ".table.json.vm.2.b").touch()  # of a process that runs
+    (tmp_path / "logs/vm-3.log").touch()  # of a process that runs
     remove_leftovers(tmp_path)
     assert not any((tmp_path / name).exists() for name in left)
-    assert all((tmp_path / name).exists() for name in (*kept, ".table.json.vm.2.b"))
+    assert all((tmp_path / name).exists() for name in (*kept, "logs/vm-3.log"))

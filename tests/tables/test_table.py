@@ -29,7 +29,6 @@ from probe.runs.records import (
     CorpusCounts,
     RecordedData,
     RecordedEncoder,
-    Settings,
     SplitScores,
     load_record,
 )
@@ -65,8 +64,8 @@ def test_a_text_that_tells_nothing_says_so_under_its_table(tmp_path: Path):
     for row, score in (("last", 1.0), ("embeddings", 0.9995)):
         for seed in (1, 2):
             data = RecordedData("demo", "spans", counts, shared={"dev in train": {"both": 21, "of": 99}})
-            make_record(tmp_path / "easy", row, seed, score, 0.9, indices=(len(row),), data=data)
-            make_record(tmp_path / "hard", row, seed, score - 0.1 * seed, 0.9, indices=(len(row),))
+            make_record(tmp_path / "easy", row, seed, score, 0.9, indices=(len(row) % 7,), data=data)
+            make_record(tmp_path / "hard", row, seed, score - 0.1 * seed, 0.9, indices=(len(row) % 7,))
     easy, hard = (render(build_rows(tmp_path / name), "md") for name in ("easy", "hard"))
     assert "21 of dev's 99" in easy
     assert "dev F1 99.95 or more" in easy
@@ -116,7 +115,7 @@ def test_what_a_sweep_asks_for_outranks_no_record(tmp_path: Path):
     runs = []
     for seed in (1, 2):
         record = make_record(tmp_path, "last", seed, 0.8, 0.7, indices=(6,))
-        wrong = Setting("other", "large", {}, {"kind": "mlp"})
+        wrong = Setting("other", "large", {"context": "document", "subword": "last"}, PROBE)
         runs.append(replace(expect(record), row="layer_6", width=1, setting=wrong))
     runs.append(expect(make_record(tmp_path / "elsewhere", "layer_3", 1, 0.8, 0.7, indices=(3,))))
     before = render(build_rows(tmp_path), "text")
@@ -319,6 +318,19 @@ def test_json_csv_and_markdown_say_the_same(tmp_path: Path):
         assert render(rows, form).splitlines()[0] == str(recommend(rows))
 
 
+def test_a_name_does_nothing_where_it_is_shown(tmp_path: Path):
+    for seed in (1, 2):
+        make_record(tmp_path, "=a\x1b]0;t\x07|<b>\n", seed, 0.8, 0.7)
+        make_record(tmp_path, "last", seed, 0.7, 0.6, indices=(6,))
+    rows = build_rows(tmp_path)
+    for form in ("text", "md", "tex"):
+        text = render(rows, form)
+        assert text.replace("\n", "").isprintable()
+        assert r"\x1b" in text or form == "tex"
+    assert r"=a\x1b]0;t\x07\|&lt;b>\n" in render(rows, "md")
+    assert [line["row"][:2] for line in csv.DictReader(io.StringIO(render(rows, "csv")))] == ["la", "'="]
+
+
 def test_the_margin_decides_and_is_not_negative(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     ranked(tmp_path)
     for typed, used in ((["--margin", "40"], "embeddings"), ([], "last")):
@@ -374,7 +386,7 @@ def test_tags_that_are_no_spans_have_their_table_of_accuracy(tmp_path: Path):
     for (row, layer), seed in itertools.product((("embeddings", 0), ("last", 5)), (1, 2)):
         totals = Totals(2, 10, 10, 10, 8)
         scores = [Scores(accuracy - seed / 100 - layer / 50, {}, totals, macro_f1=0.6) for accuracy in (0.8, 0.7)]
-        identity = RunIdentity("corpus", "tags", "features", Layers([layer], "concat"), {}, seed)
+        identity = RunIdentity("corpus", "tags", "features", Layers([layer], "concat"), PROBE, seed)
         data = RecordedData("demo", "tags", counts)
         make_record(tmp_path, row, seed, 0, 0, identity=identity, data=data, scores=SplitScores(*scores))
     text = render(build_rows(tmp_path), "text")
@@ -452,15 +464,9 @@ def test_what_is_not_the_schema_is_refused_with_the_fields_name(tmp_path: Path, 
         load_record(file)
 
 
-def cut(**settings: int) -> Settings:
-    """Settings of a run that may take two epochs, as the curve of `make_record` has."""
-    probe = {**PROBE, "max_epochs": 2, **settings}
-    return Settings({}, {}, {"context": "sentence", "subword": "first"}, {}, probe, 1, "cpu")
-
-
 def test_a_row_that_did_not_converge_is_marked_and_never_ranked(tmp_path: Path):
     for seed in (1, 2, 3):
-        make_record(tmp_path, "last", seed, 0.9, 0.8, config=cut(), outcome="hit_epoch_limit")
+        make_record(tmp_path, "last", seed, 0.9, 0.8, outcome="hit_epoch_limit")
         make_record(tmp_path, "embeddings", seed, 0.7, 0.6, indices=(0,), outcome="converged")
         make_record(tmp_path, "second_to_last", seed, 0.8, 0.7, indices=(4,), outcome="converged")
     rows = {row.name: row for row in build_rows(tmp_path)}

@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.commands import DEADLINE_S, Started, as_nobody, finish, flip_a_bit, wait_for
 from support.facts import names
-from support.inputs import encoder_config, features_config
+from support.inputs import encoder_config, features_config, random_store, stored
 
 from probe.config import UserError
 from probe.data.corpus import Corpus
@@ -27,7 +27,7 @@ from probe.encoders.checkpoint import Encoder, open_encoder
 from probe.system.locks import FileLock
 from probe.vectors import extraction
 from probe.vectors.extraction import ensure_features
-from probe.vectors.store import DamagedShard, FeatureStore
+from probe.vectors.store import DamagedShard, FeatureStore, read_again_if_damaged
 
 
 @pytest.fixture
@@ -133,6 +133,28 @@ def test_a_damaged_shard_is_named_removed_and_made_again(
     again = ensure_features(tiny_corpus, tiny_encoder, features_config(tmp_path / "cache"), "cpu")
     assert path.read_bytes() == content
     assert all(torch.equal(a, b) for a, b in zip(good, read_all(again), strict=True))
+
+
+def test_any_number_of_damaged_shards_is_mended_and_none_twice(tmp_path: Path):
+    store = random_store(tmp_path / "store", {"train": 500})
+    whole, copies = stored(store, "train"), {path: path.read_bytes() for path in store.directory.iterdir()}
+    for path in copies:
+        flip_a_bit(path)
+    told: list[str] = []
+
+    def read() -> torch.Tensor:
+        for path, content in copies.items():
+            if not path.exists():
+                path.write_bytes(content)
+        return stored(store, "train")
+
+    assert torch.equal(read_again_if_damaged(read, told.append), whole)
+    assert len(told) == len(copies) == 10
+    for path in copies:
+        copies[path] = path.read_bytes()[:-1]
+    store.path(store.shards["train"][3]).unlink()
+    with pytest.raises(UserError, match=r"train-00003\.safetensors"):
+        read_again_if_damaged(read, told.append)
 
 
 def test_only_layers_that_are_read_are_checked(store: FeatureStore):

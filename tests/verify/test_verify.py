@@ -172,7 +172,12 @@ def test_a_folder_may_have_any_name(results: Path, typed: Callable):
 
 def test_a_run_made_again_has_the_same_bits(results: Path, capsys: pytest.CaptureFixture[str]):
     assert dispatch(["verify", "results", "--rerun", "mix_all", "--seed", "2"]) == 0
-    names(capsys.readouterr().out, "ok           mix_all seed 2")
+    names(capsys.readouterr().out, "ok           mix_all seed 2", "text data", "/swept/cache")
+
+
+def test_a_row_that_was_mistyped_is_corrected(results: Path):
+    with pytest.raises(UserError, match="mix_all"):
+        choose_runs(results, "mix_al", None)
 
 
 def test_a_run_that_says_another_score_than_its_rerun_fails(results: Path, capsys: pytest.CaptureFixture[str]):
