@@ -122,7 +122,7 @@ def load_corpus(cfg: DataConfig) -> Corpus:
     try:
         return _read_corpus(cfg)
     except UserError as error:
-        if cfg.path in (None, BUNDLED) or re.search(r"\bdata\.\w+=", str(error)):
+        if cfg.path in (None, BUNDLED) or re.search(r"\bdata\.\w+=(?!NAME)", str(error)):
             raise
         raise UserError(f"{error} {settings_that_read(cfg, error, _read_corpus)}".rstrip()) from None
 

@@ -66,6 +66,15 @@ def _quoted(value: object) -> str:
 def _candidates(cfg: DataConfig, found: str) -> Iterator[Settings]:
     """Yields settings that may read a corpus of which this was found."""
     files = [Path(str(cfg.path), name).expanduser() for name in (cfg.train, cfg.dev, cfg.test) if name is not None]
+    there = sorted(file.name for file in Path(str(cfg.path)).expanduser().glob("*"))
+    for ending in dict.fromkeys(["", *(Path(name).suffix for name in there)]) if not files[0].exists() else ():
+        patterns = {"train": "train.*", "dev": "(dev|valid|testa).*", "test": "test(?!a).*"}
+        like = {
+            split: [name for name in there if re.search(f"{one}{re.escape(ending)}$", name)]
+            for split, one in patterns.items()
+        }
+        if all(len(names) == 1 for names in like.values()):
+            yield {split: names[0] for split, names in like.items()}
     place = re.match(r"(.+?):(\d+)\b", found)
     file = Path(place[1]) if place and Path(place[1]) in files else files[0]
     reader = reader_of(file).name

@@ -49,10 +49,13 @@ def table_of_rows(file: Path) -> Any:
 
     try:
         if file.is_dir():
-            return datasets.load_from_disk(str(file)).with_format(None)
-        if file.suffix == ".arrow":
-            return datasets.Dataset.from_file(str(file))
-        return datasets.Dataset(pyarrow.parquet.read_table(file))
+            rows = datasets.load_from_disk(str(file)).with_format(None)
+        elif file.suffix == ".arrow":
+            rows = datasets.Dataset.from_file(str(file))
+        else:
+            rows = datasets.Dataset(pyarrow.parquet.read_table(file))
+        rows.data.validate(full=True)  # among other things, whether texts are UTF-8
+        return rows
     except Exception as error:  # the libraries raise a dozen kinds
         raise UserError(f"{file} cannot be read as Parquet or Arrow: {reason_of(error)}") from None
 

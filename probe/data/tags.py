@@ -121,16 +121,9 @@ def _check_bare(kinds: list[str], has_outside: bool, are_types: bool) -> None:
         raise TagSchemeError(kinds[:1], "has no prefix, and no tag is O, so the tags do not seem to be spans")
     for tag in kinds:
         twins = {"I" + tag[1:]} if tag[0] == "B" else {tag[:-1] + "I"} if tag[-1] == "B" else set()
-        if twins := twins & set(kinds) - {tag}:
-            raise TagSchemeError([tag], f"occurs together with {twins.pop()}: write tags as B-TYPE and I-TYPE")
-        if ALMOST.fullmatch(tag) and not are_types:
-            raise TagSchemeError([tag], "looks like a prefix and a type: write tags as B-TYPE and I-TYPE")
-        if BARE_PREFIX.fullmatch(tag) and not are_types:
-            others = _few([kind for kind in kinds if not BARE_PREFIX.fullmatch(kind)])
-            raise TagSchemeError(
-                [tag],
-                f"is a prefix without a type, and {others} are no prefixes",
-            )
+        is_like_prefix = ALMOST.fullmatch(tag) or BARE_PREFIX.fullmatch(tag)
+        if (is_like_prefix and not are_types) or twins & set(kinds) - {tag}:
+            raise TagSchemeError([tag], "looks like a prefix in another notation: write all tags as B-TYPE and I-TYPE")
 
 
 def with_types(sentences: Tags, wanted: str) -> Tags:

@@ -7,6 +7,7 @@ import re
 import shlex
 from pathlib import Path
 
+import datasets
 import pytest
 from support.facts import names
 
@@ -187,6 +188,36 @@ def test_a_text_with_its_label_is_found_in_json_and_csv(tmp_path: Path, ending: 
     assert isinstance(corpus, Corpus), corpus
     assert corpus.splits["train"].words[0] == ["EU", ",", "won"]
     assert list(corpus.splits["train"].tags) == [["good"], ["bad"]]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        ["a.train", "a.testa", "a.testb"],
+        ["train.a", "devel.a", "test.a", "train.x"],
+        ["train", "validation", "test"],
+    ],
+)
+def test_files_of_other_names_are_found(tmp_path: Path, found: list[str]):
+    for name, word in zip(found, ["won", "lost", "met", "x"], strict=False):
+        rows = datasets.Dataset.from_list([{"tokens": ["EU", word], "ner_tags": ["B-ORG", "O"]}])
+        if found[0] == "train":
+            rows.save_to_disk(str(tmp_path / name))
+        else:
+            (tmp_path / name).write_text(TABS.replace("@", word))
+    with pytest.raises(UserError) as caught:
+        load_corpus(configs_of(["data=columns", f"data.path={tmp_path}"])[0][0].data)
+    names(caught.value, *(f"data.{split}={name}" for split, name in zip(FILES, found, strict=False)))
+
+
+def test_prefixes_alone_are_read_with_a_note(tmp_path: Path):
+    text = "renal\tB\nfailure\tI\n@\tO\n\nflu\tB\n"
+    for one in (text, text.replace("\tI", "\tE").replace("flu\tB", "flu\tS")):
+        corpus, typed = follow(tmp_path, one)
+        assert isinstance(corpus, Corpus), corpus
+        assert list(corpus.splits["train"].tags) == [["B-_", "I-_", "O"], ["B-_"]]
+        assert len(corpus.notes) == 1
+        assert not typed
 
 
 def test_half_a_character_in_a_text_is_refused_with_its_line(tmp_path: Path):

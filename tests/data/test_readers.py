@@ -12,6 +12,8 @@ from pathlib import Path
 
 import datasets
 import huggingface_hub.constants
+import pyarrow
+import pyarrow.parquet
 import pytest
 from support.commands import interpreted, num_calls
 from support.facts import names
@@ -223,6 +225,12 @@ def test_parquet_keeps_names_and_a_missing_file_is_named_at_once(tmp_path: Path)
         read_file(tmp_path / "nope.parquet", PLAIN, "Type this.")
     with pytest.raises(UserError, match="Parquet"):
         read_file(written(tmp_path, b"PAR1 no", "no.parquet"), PLAIN, "")
+    words = pyarrow.array([[b"\xc3"]], pyarrow.list_(pyarrow.binary())).cast(
+        pyarrow.list_(pyarrow.string()), safe=False
+    )
+    pyarrow.parquet.write_table(pyarrow.table({"tokens": words, "ner_tags": [["O"]]}), tmp_path / "half.parquet")
+    with pytest.raises(UserError, match=r"half\.parquet\b"):
+        read_file(tmp_path / "half.parquet", PLAIN)
     with pytest.raises(UserError, match=r"'words' .data\.words_field.*tokens, ner_tags"):
         read_file(file, replace(PLAIN, words_field="words"), "")
 

@@ -60,7 +60,6 @@ def normalize(splits: dict[str, Split], wanted: str, on_ill_formed: str) -> tupl
         found = [(i, position) for i, tags in enumerate(split.tags) for position in ill_formed(tags, scheme)]
         counts[name] = len(found)
         shown += [f"{split.place_in(i, position)} {split.tags[i][position]}" for i, position in found[:PLACES_SHOWN]]
-    notes = []
     if sum(counts.values()):
         by_split = ", ".join(f"{count} in {name}" for name, count in counts.items())
         message = f"{sum(counts.values())} tags are ill-formed {scheme} ({by_split}): {'; '.join(shown[:PLACES_SHOWN])}"
